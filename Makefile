@@ -314,9 +314,10 @@ wheel: $(CARGO_DENY) ## the Python package, as a wheel for `pip install`
 	$(PYTHON)/bin/maturin build --quiet --release $(LOCKED) --manifest-path $(PYTHON_CRATE)/Cargo.toml --out $(WHEELS)
 
 .PHONY: docs
-docs: ## the documentation of every crate; write generated pages anew: tables of docs/port-names.md, docs/control-protocol.schema.json
+docs: ## the documentation of every crate; write anew what follows from the code: tables of docs/port-names.md and docs/metrics.md, docs/control-protocol.schema.json, the statistics of the Python package
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::documentation
-	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages every_message_matches_the_published_schema
+	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages -- every_message_matches_the_published_schema the_python_package
+	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-metrics $(LOCKED) --lib exposition
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)
 
 # The files as they are installed, to $DESTDIR: what packages are made of.

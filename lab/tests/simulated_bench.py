@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from hypothesis import settings
-
 from ringroad_lab.cost import Cost, CostMeter
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.interface import Generator
@@ -15,10 +13,6 @@ from ringroad_lab.trial import FlowSet, TrialRequest, TrialResult
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
 MAX_FPS = 1_000_000.0
-
-PATIENT = settings(deadline=None, database=None)
-"""Hypothesis settings: no deadline, as a busy machine may be slow, and no example database."""
-
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringroad_lab.loss import EndCounts, HopCounters, Path, book, drop_counters, loss_text, paths
@@ -190,7 +190,6 @@ def test_loss_without_a_place_counts_as_the_devices() -> None:
     assert way(received=990).device_lost_frames == 10
 
 
-@settings(deadline=None, database=None)
 @given(
     data=st.data(),
     path=st.sampled_from([VETH, MEMORY, PVP]),

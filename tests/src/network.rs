@@ -16,15 +16,7 @@ use crate::command::{output, stderr};
 use crate::daemon::PATIENCE;
 use crate::service::Service;
 
-/// Whether the test can continue; prints the reason if it cannot.
-#[must_use]
-pub fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
-}
+pub use ringroad_test_needs::is_root;
 
 /// A network namespace of `ip netns`, with its loopback up.
 ///

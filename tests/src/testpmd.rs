@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ringroad_bench::hugepages::HugepageReserve;
+use ringroad_test_needs::{has_program, is_root};
 
 use crate::network::unused_name;
 use crate::service::Service;
@@ -52,11 +53,7 @@ impl Testpmd {
     /// Whether it is installed, and may be run.
     #[must_use]
     pub fn is_installed() -> bool {
-        let runs = Path::new("/usr/bin/dpdk-testpmd").exists() && rustix::process::geteuid().is_root();
-        if !runs {
-            eprintln!("skipped: needs root and dpdk-testpmd (package dpdk)");
-        }
-        runs
+        is_root() && has_program("dpdk-testpmd")
     }
 
     /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use ringroad_test_needs::has_program;
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, binary};
@@ -259,8 +260,7 @@ fn what_cannot_be_is_refused_with_the_codes_of_the_specification() {
 
 #[test]
 fn podman_runs_containers_on_a_switch_and_links_them_by_name() {
-    if !is_root() || !Path::new("/usr/bin/podman").exists() {
-        eprintln!("skipped: needs root and podman");
+    if !is_root() || !has_program("podman") {
         return;
     }
     let network = Network::new("podman");

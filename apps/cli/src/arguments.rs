@@ -4,23 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser};
 use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortWish;
 
-#[cfg(feature = "bench")]
-use crate::commands::bench;
-#[cfg(feature = "otg")]
-use crate::commands::otg;
-#[cfg(feature = "script")]
-use crate::commands::script;
-#[cfg(feature = "top")]
-use crate::commands::top;
-use crate::commands::{
-    attach, capture, completions, config, container, demo, detach, doctor, down, explain, flows, fwd, r#gen,
-    kinds, link, list, macs, man, metrics, mirror, port, recv, reload, replay, run, sflow, status, switch,
-    sze2, testpmd, trace, trial, unlink, up, upgrade, vm,
-};
+use crate::commands::Command;
 use crate::failure::Failure;
 
 /// Packets around the kernel: ports, switches and traffic in shared memory.
@@ -80,60 +68,6 @@ impl Global {
         }
         Ok(connection)
     }
-}
-
-/// The verbs. Each documents itself: a comment here would replace that help text.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Up(up::Up),
-    Down(down::Down),
-    Status(status::Status),
-    List(list::List),
-    Kinds(kinds::Kinds),
-    Attach(attach::Attach),
-    Detach(detach::Detach),
-    Link(link::Link),
-    Unlink(unlink::Unlink),
-    Vm(Box<vm::Vm>),
-    Container(container::Container),
-    Testpmd(testpmd::Testpmd),
-    Sze2(sze2::Sze2),
-    Config(config::Config),
-    Reload(reload::Reload),
-    Upgrade(upgrade::Upgrade),
-    Macs(macs::Macs),
-    Mirror(mirror::Mirror),
-    Port(port::Port),
-    Switch(switch::Switch),
-    Flows(flows::Flows),
-    Explain(Box<explain::Explain>),
-    Trace(trace::Trace),
-    Gen(Box<r#gen::Gen>),
-    Trial(Box<trial::Trial>),
-    Recv(recv::Recv),
-    Fwd(fwd::Fwd),
-    Capture(capture::Capture),
-    Replay(replay::Replay),
-    Run(run::Run),
-    #[cfg(feature = "script")]
-    Script(script::Script),
-    #[cfg(feature = "otg")]
-    Otg(otg::Otg),
-    #[cfg(feature = "top")]
-    Top(top::Top),
-    Metrics(metrics::Metrics),
-    Sflow(sflow::Sflow),
-    Doctor(doctor::Doctor),
-    Demo(demo::Demo),
-    #[cfg(feature = "bench")]
-    Bench(bench::Bench),
-    #[cfg(feature = "bench")]
-    #[command(hide = true)]
-    BenchWorker(bench::BenchWorker),
-    #[command(hide = true)]
-    Completions(completions::Completions),
-    #[command(hide = true)]
-    Man(man::Man),
 }
 
 /// Slots of a deep ring: 4 ms of 1 Mpps, which a thread that shares its core may wait for it.

@@ -1,4 +1,4 @@
-//! One module per verb, and their dispatch.
+//! The verbs: a module for each, and the table of all.
 
 pub(crate) mod attach;
 #[cfg(feature = "bench")]
@@ -47,64 +47,92 @@ pub(crate) mod up;
 pub(crate) mod upgrade;
 pub(crate) mod vm;
 
+use clap::Subcommand;
 use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
-use crate::arguments::{Arguments, Command, Global};
+use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Runs the verb.
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let global = &arguments.global;
-    match &arguments.command {
-        Command::Upgrade(verb) => verb.run(global, output),
-        Command::Up(verb) => verb.run(global, output),
-        Command::Down(verb) => verb.run(global, output),
-        Command::Status(verb) => verb.run(global, output),
-        Command::List(verb) => verb.run(global, output),
-        Command::Kinds(verb) => verb.run(output),
-        Command::Attach(verb) => verb.run(global, output),
-        Command::Detach(verb) => verb.run(global, output),
-        Command::Link(verb) => verb.run(global, output),
-        Command::Unlink(verb) => verb.run(global, output),
-        Command::Config(verb) => verb.run(global, output),
-        Command::Reload(verb) => verb.run(global, output),
-        Command::Macs(verb) => verb.run(global, output),
-        Command::Mirror(verb) => verb.run(global, output),
-        Command::Port(verb) => verb.run(global, output),
-        Command::Switch(verb) => verb.run(global, output),
-        Command::Flows(verb) => verb.run(global, output),
-        Command::Explain(verb) => verb.run(global, output),
-        Command::Trace(verb) => verb.run(global, output),
-        Command::Gen(verb) => verb.run(global, output),
-        Command::Trial(verb) => verb.run(global, output),
-        #[cfg(feature = "otg")]
-        Command::Otg(verb) => verb.run(global, output),
-        Command::Container(verb) => verb.run(global, output),
-        Command::Sze2(verb) => verb.run(output),
-        Command::Testpmd(verb) => verb.run(global, output),
-        Command::Vm(verb) => verb.run(global, output),
-        Command::Recv(verb) => verb.run(global, output),
-        Command::Fwd(verb) => verb.run(global, output),
-        Command::Capture(verb) => verb.run(global, output),
-        Command::Replay(verb) => verb.run(global, output),
-        Command::Run(verb) => verb.run(global),
-        #[cfg(feature = "script")]
-        Command::Script(verb) => verb.run(global, output),
-        #[cfg(feature = "top")]
-        Command::Top(verb) => verb.run(global, output),
-        Command::Doctor(verb) => verb.run(global, output),
-        Command::Demo(verb) => verb.run(global, output),
-        #[cfg(feature = "bench")]
-        Command::Bench(verb) => verb.run(output),
-        #[cfg(feature = "bench")]
-        Command::BenchWorker(verb) => verb.run(),
-        Command::Completions(verb) => verb.run(),
-        Command::Man(verb) => verb.run(),
-        Command::Metrics(verb) => verb.run(global, output),
-        Command::Sflow(verb) => verb.run(global, output),
-    }
+/// A verb of `ringroad`, whose module has all about it but its row in the table below. The type's doc comment is the
+/// verb's help.
+pub(crate) trait MainVerb {
+    /// Shell lines for its manual page; empty where users do not type the verb.
+    const EXAMPLES: &str;
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure>;
+}
+
+macro_rules! verbs {
+    ($( $(#[$condition:meta])? $module:ident::$verb:ident, )*) => {
+        // A comment here would replace the help of `ringroad`.
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $( $(#[$condition])? $verb(Box<$module::$verb>), )*
+        }
+
+        impl Command {
+            pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+                match self { $( $(#[$condition])? Self::$verb(verb) => verb.run(global, output), )* }
+            }
+
+            /// The examples of each verb, in the order of clap's subcommands.
+            pub(crate) fn examples() -> impl Iterator<Item = &'static str> {
+                [$( $(#[$condition])? <$module::$verb as MainVerb>::EXAMPLES, )*].into_iter()
+            }
+        }
+    };
+}
+
+// In the order of `ringroad --help`.
+verbs! {
+    up::Up,
+    down::Down,
+    status::Status,
+    list::List,
+    kinds::Kinds,
+    attach::Attach,
+    detach::Detach,
+    link::Link,
+    unlink::Unlink,
+    vm::Vm,
+    container::Container,
+    testpmd::Testpmd,
+    sze2::Sze2,
+    config::Config,
+    reload::Reload,
+    upgrade::Upgrade,
+    macs::Macs,
+    mirror::Mirror,
+    port::Port,
+    switch::Switch,
+    flows::Flows,
+    explain::Explain,
+    trace::Trace,
+    r#gen::Gen,
+    trial::Trial,
+    recv::Recv,
+    fwd::Fwd,
+    capture::Capture,
+    replay::Replay,
+    run::Run,
+    #[cfg(feature = "script")]
+    script::Script,
+    #[cfg(feature = "otg")]
+    otg::Otg,
+    #[cfg(feature = "top")]
+    top::Top,
+    metrics::Metrics,
+    sflow::Sflow,
+    doctor::Doctor,
+    demo::Demo,
+    #[cfg(feature = "bench")]
+    bench::Bench,
+    #[cfg(feature = "bench")]
+    bench::BenchWorker,
+    completions::Completions,
+    man::Man,
 }
 
 /// The result of a verb that only does something.

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let output = output::Output::new(&arguments.global);
-    match commands::run(&arguments, &output) {
+    match arguments.command.run(&arguments.global, &output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure.is_worth_telling() {

@@ -13,8 +13,8 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use ringroad_control::report::{
-    CounterReport, FlowTableReport, MOST_TURN_FRAMES, OpenFlowReport, PortReport, StatusReport, SwitchReport,
-    WorkerReport, WorkerState,
+    CounterReport, FlowTableReport, MOST_TURN_FRAMES, OpenFlowReport, PortReport, Statistic, StatusReport,
+    SwitchReport, WorkerReport, WorkerState,
 };
 
 /// The metrics of a daemon that reports this.
@@ -76,25 +76,14 @@ impl Families<'_> {
 
     /// The accounts of things that frames go through: switches, ports or queues.
     fn accounts(&mut self, of: &str, accounts: &[(Labels<'_>, &CounterReport)]) -> Result<(), Error> {
-        let values = |value: fn(&CounterReport) -> u64| {
-            accounts.iter().map(move |(labels, account)| (labels.clone(), value(account)))
-        };
-        let mut family = |what: &str, help: &str, value: fn(&CounterReport) -> u64| {
-            self.counters(&format!("{of}_{what}"), help, values(value))
-        };
-        family("received_frames", "Frames that the datapath took from here", |account| {
-            account.received_frames
-        })?;
-        family("received_bytes", "Bytes of those frames, without FCS", |account| account.received_bytes)?;
-        family("delivered_frames", "Frames that the datapath put here", |account| account.delivered_frames)?;
-        family("delivered_bytes", "Bytes of those frames, without FCS", |account| account.delivered_bytes)?;
-        family("violations", "Rings stopped because a program broke a rule", |account| account.violations)?;
-        family("wakeups", "Times that the datapath woke a program", |account| account.wakeups)?;
-        self.gauges(
-            &format!("{of}_waiting_frames"),
-            "Frames that the driver of an interface has not taken, in no other account",
-            values(|account| account.waiting_frames),
-        )?;
+        for Statistic { name, help, is_gauge, value, .. } in Statistic::ALL {
+            let name = format!("{of}_{name}");
+            let values = accounts.iter().map(|(labels, account)| (labels.clone(), value(account)));
+            match is_gauge {
+                true => self.gauges(&name, help, values)?,
+                false => self.counters(&name, help, values)?,
+            }
+        }
         let drops = accounts.iter().flat_map(|(labels, account)| {
             account.drops.iter().map(move |(cause, frames)| {
                 let mut labels = labels.clone();
@@ -293,4 +282,36 @@ fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error>
             .map(move |(account, number)| (labels(number.as_str()), account))
     });
     families.accounts("queue", &queues.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Set, it makes the test write the table into the page: `make docs`.
+    const WRITE: &str = "RINGROAD_WRITE_DOCS";
+
+    #[test]
+    fn the_page_on_metrics_has_the_statistics() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let page = std::fs::read_to_string(&path).unwrap();
+        let (begin, end) = ("<!-- the statistics -->\n", "<!-- end of the statistics -->");
+        let (before, rest) = page.split_once(begin).unwrap();
+        let (_, after) = rest.split_once(end).unwrap();
+        let mut table = "| account | meaning |\n|---|---|\n".to_owned();
+        for Statistic { name, meaning, is_gauge, .. } in Statistic::ALL {
+            let meaning = meaning.trim_end_matches('.');
+            let gauge = if *is_gauge { " (a gauge)" } else { "" };
+            let _ = writeln!(table, "| `{name}` | {meaning}{gauge} |");
+        }
+        let expected = format!("{before}{begin}{table}{end}{after}");
+        if std::env::var_os(WRITE).is_some() {
+            std::fs::write(&path, &expected).unwrap();
+            return;
+        }
+        assert!(page == expected, "docs/metrics.md differs from the statistics: run `make docs`");
+    }
 }

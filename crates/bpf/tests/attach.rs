@@ -17,8 +17,7 @@ use rustix::thread::UnshareFlags;
 
 /// Runs `test` in a new network namespace, which ends with its thread.
 fn in_namespace(test: impl FnOnce() + Send) {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root");
+    if !ringroad_test_needs::is_root() {
         return;
     }
     std::thread::scope(|scope| {

@@ -5,9 +5,7 @@ mod in_memory;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
 
 use in_memory::drain;
 use ringroad_capture::{CaptureError, CaptureFormat, CaptureReader, CaptureWriter};
@@ -109,18 +107,16 @@ fn a_full_disk_leaves_every_whole_frame_readable() {
         return fill(folder.as_ref());
     }
     // The small disk is mounted in a mount namespace of this test's own, and goes with it.
+    let Some(mut in_mount_namespace) = ringroad_test_needs::mount_namespace() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mount = r#"mount -t tmpfs -o size=900k tmpfs "$CAPTURE_TEST_SMALL_DISK" && exec "$@""#;
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    let namespaces: &[&str] = if root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
-    let output = Command::new("unshare")
-        .args(namespaces)
+    let output = in_mount_namespace
         .args(["sh", "-c", mount, "sh"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "a_full_disk_leaves_every_whole_frame_readable"])
         .env(FOLDER, folder.path())
         .output()
-        .unwrap_or_else(|error| panic!("this test needs unshare, of util-linux: {error}"));
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && said.contains("1 passed"),

@@ -123,8 +123,7 @@ mod tests {
 
     #[test]
     fn another_users_file_is_read_but_not_written() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: needs root");
+        if !ringroad_test_needs::is_root() {
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -195,7 +195,57 @@ pub enum Request {
     Stop,
 }
 
+/// Who may send a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Privilege {
+    /// Every user who can connect.
+    Anyone,
+    /// Users to whom the daemon's rules give what the request names, as far as it names a port.
+    ByName,
+    /// Root and the daemon's own user. The text says what other users may not do: `attach ports`.
+    Administrator(&'static str),
+}
+
 impl Request {
+    /// Who may send it. The daemon checks this before anything else.
+    #[must_use]
+    pub fn privilege(&self) -> Privilege {
+        // Without a `_`: the compiler refuses a request that has no line here.
+        match self {
+            Self::Hello { .. }
+            | Self::Status
+            | Self::List
+            | Self::ListFrom { .. }
+            | Self::Mirrors
+            | Self::OpenFlow
+            | Self::MacTable { .. }
+            | Self::NetmapOpen => Privilege::Anyone,
+            Self::Open { .. } => Privilege::ByName,
+            Self::Netmap { request, .. } => request.privilege(),
+            Self::Attach { .. } => Privilege::Administrator("attach ports"),
+            Self::Detach { .. } => Privilege::Administrator("detach ports"),
+            Self::Save { .. } => Privilege::Administrator("save ports"),
+            Self::Config | Self::CompareConfig { .. } => Privilege::Administrator("see the configuration"),
+            Self::ApplyConfig { .. } => Privilege::Administrator("change the configuration"),
+            Self::SetAddress { .. } | Self::ForgetAddresses { .. } => {
+                Privilege::Administrator("change addresses")
+            }
+            Self::SetMirror(_) | Self::RemoveMirror { .. } => Privilege::Administrator("change mirrors"),
+            Self::SetOpenFlow(_) | Self::RemoveOpenFlow { .. } => {
+                Privilege::Administrator("change flow tables")
+            }
+            Self::Explain(_) => Privilege::Administrator("see where frames go"),
+            Self::StartTrace { .. } | Self::Traced | Self::StopTrace => {
+                Privilege::Administrator("trace frames")
+            }
+            Self::SetPortOptions { .. } => Privilege::Administrator("change options of ports"),
+            Self::Reload => Privilege::Administrator("reload the configuration"),
+            Self::Upgrade { .. } => Privilege::Administrator("upgrade the daemon"),
+            Self::Stop => Privilege::Administrator("stop the daemon"),
+        }
+    }
+
     /// Whether the daemon may need more than seconds to carry it out: it opens interfaces, and their drivers take what
     /// time they need. What such a request has done stays, whether or not its answer is read.
     #[must_use]

@@ -14,6 +14,8 @@ use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::layout::Direction;
 use serde::{Deserialize, Serialize};
 
+use crate::message::Privilege;
+
 /// First bytes of a badge.
 const BADGE_MAGIC: [u8; 8] = *b"rr-netmp";
 /// Size of a badge on the wire, bytes.
@@ -259,6 +261,31 @@ pub enum NetmapRequest {
         /// Memory id.
         mem_id: u16,
     },
+}
+
+impl NetmapRequest {
+    /// Who may send it.
+    #[must_use]
+    pub fn privilege(&self) -> Privilege {
+        // Without a `_`: the compiler refuses a request that has no line here.
+        match self {
+            Self::Register(_)
+            | Self::PortInfo { .. }
+            | Self::PortHeaderSet { .. }
+            | Self::PortHeaderGet { .. }
+            | Self::PoolsInfo { .. } => Privilege::ByName,
+            // The badge proves that the sender holds the device.
+            Self::Binding | Self::Monitors | Self::Settle | Self::ValeList { .. } => Privilege::Anyone,
+            Self::ValeAttach { .. } => Privilege::Administrator("attach ports"),
+            Self::ValeDetach { .. } => Privilege::Administrator("detach ports"),
+            Self::ValeNewInterface { .. } | Self::ValeDeleteInterface { .. } => {
+                Privilege::Administrator("make or delete ports")
+            }
+            Self::PollingEnable { .. } | Self::PollingDisable { .. } => {
+                Privilege::Administrator("change polling")
+            }
+        }
+    }
 }
 
 /// Who works the other side of a bound ring.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+pub use ringroad_counters::counters::{CounterReport, Statistic};
 use serde::{Deserialize, Serialize};
 
 use crate::message::OpenFlow;
@@ -464,29 +465,6 @@ pub struct Owner {
     pub uid: u32,
     /// What it calls itself.
     pub program: String,
-}
-
-/// What went through a port, and what did not.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CounterReport {
-    /// Frames that the datapath took from the port.
-    pub received_frames: u64,
-    /// Bytes of those frames, without FCS.
-    pub received_bytes: u64,
-    /// Frames that the datapath put into the port.
-    pub delivered_frames: u64,
-    /// Bytes of those frames, without FCS.
-    pub delivered_bytes: u64,
-    /// Frames dropped, by cause; causes that never happened may be left out.
-    pub drops: BTreeMap<String, u64>,
-    /// Times that the program broke a rule of shared memory; each stopped a ring.
-    pub violations: u64,
-    /// Times that the datapath woke the program.
-    pub wakeups: u64,
-    /// Frames put into an interface's ring that its driver has not taken: not among the delivered ones.
-    #[serde(default)]
-    pub waiting_frames: u64,
 }
 
 /// A learned address.

@@ -1,7 +1,6 @@
 //! Every message survives its way through a frame, and its JSON follows the documentation and the published schema.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
@@ -15,9 +14,9 @@ use ringroad_control::message::{
 use ringroad_control::report::{
     ConfigDifference, ConfigReport, ControllerReport, CounterReport, FlowTableReport, KeyDifference,
     LinkReport, ListReport, MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport,
-    PortSettingsReport, ReloadReport, SaveReport, StartedBy, StatusReport, SwitchReport, TraceReport,
-    TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, UpgradeReport, WorkerReport,
-    WorkerState,
+    PortSettingsReport, ReloadReport, SaveReport, StartedBy, Statistic, StatusReport, SwitchReport,
+    TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, UpgradeReport,
+    WorkerReport, WorkerState,
 };
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
@@ -216,6 +215,15 @@ fn requests() -> Vec<Request> {
     ]
 }
 
+/// An account with another number in each statistic.
+fn counters() -> CounterReport {
+    let numbers = Statistic::ALL.iter().zip(1_u64..);
+    let mut json: serde_json::Map<_, _> =
+        numbers.map(|(statistic, number)| (statistic.name.to_owned(), number.into())).collect();
+    json.insert("drops".to_owned(), serde_json::json!({ "no_space": u64::MAX }));
+    serde_json::from_value(json.into()).unwrap()
+}
+
 fn port() -> PortReport {
     PortReport {
         name: "vale0:a".to_owned(),
@@ -236,16 +244,7 @@ fn port() -> PortReport {
             isolated: true,
             storm: Some(1000),
         }),
-        counters: CounterReport {
-            received_frames: u64::MAX,
-            received_bytes: 2,
-            delivered_frames: 3,
-            delivered_bytes: 4,
-            drops: BTreeMap::from([("no_space".to_owned(), 5)]),
-            violations: 6,
-            wakeups: 7,
-            waiting_frames: 8,
-        },
+        counters: counters(),
         queue_counters: vec![
             CounterReport::default(),
             CounterReport { violations: 1, ..CounterReport::default() },
@@ -507,6 +506,34 @@ fn published_schema() -> serde_json::Value {
     let published: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert_eq!(published, expected, "the types have changed: run `make docs`");
     published
+}
+
+#[test]
+fn each_statistic_has_its_name_and_its_value_in_a_report() {
+    let json = serde_json::to_value(counters()).unwrap();
+    for (statistic, number) in Statistic::ALL.iter().zip(1_u64..) {
+        assert_eq!((statistic.value)(&counters()), number, "{}", statistic.name);
+        assert_eq!(json[statistic.name], number);
+    }
+    assert_eq!(json.as_object().unwrap().len(), Statistic::ALL.len() + 1, "drops are the only other field");
+}
+
+#[test]
+fn the_python_package_has_the_statistics() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/ringroad/reports.py");
+    let module = std::fs::read_to_string(&path).unwrap();
+    let (begin, end) = ("    # The statistics, written by `make docs`.\n", "    # End of the statistics.\n");
+    let (before, rest) = module.split_once(begin).unwrap();
+    let (_, after) = rest.split_once(end).unwrap();
+    let field =
+        |Statistic { name, meaning, .. }: &Statistic| format!("    {name}: int\n    \"\"\"{meaning}\"\"\"\n");
+    let fields: String = Statistic::ALL.iter().map(field).collect();
+    let expected = format!("{before}{begin}{fields}{end}{after}");
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(&path, &expected).unwrap();
+        return;
+    }
+    assert!(module == expected, "the statistics have changed: run `make docs`");
 }
 
 /// Judges messages by the published schema's definition of `kind`.

@@ -149,8 +149,7 @@ mod tests {
 
     #[test]
     fn a_lock_of_another_user_is_refused_instead_of_waited_for() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: needs root");
+        if !ringroad_test_needs::is_root() {
             return;
         }
         let folder = tempfile::tempdir().unwrap();

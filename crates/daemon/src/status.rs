@@ -27,34 +27,16 @@ use crate::netmap::Netmap;
 use crate::port_entries::{Client, Kept};
 use crate::ports::Ports;
 
-/// The counters of a port as they are reported.
-#[must_use]
-pub fn counter_report(counters: &CounterSnapshot) -> CounterReport {
-    let drops: BTreeMap<String, u64> = DropCause::ALL
-        .into_iter()
-        .map(|cause| (cause.name().to_owned(), counters.dropped_for(cause)))
-        .filter(|(_, frames)| *frames > 0)
-        .collect();
-    CounterReport {
-        received_frames: counters.received_frames,
-        received_bytes: counters.received_bytes,
-        delivered_frames: counters.delivered_frames,
-        delivered_bytes: counters.delivered_bytes,
-        drops,
-        violations: counters.violations,
-        wakeups: counters.wakeups,
-        waiting_frames: counters.waiting.frames,
-    }
-}
-
 /// The account of a program's device: what came from the device and went into it, and the drops on both ways.
 pub(crate) fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterReport {
     let mut account = device.clone();
     for (sum, frames) in account.dropped.iter_mut().zip(&program.dropped) {
         *sum += frames;
     }
-    (account.violations, account.wakeups) = (program.violations, program.wakeups);
-    counter_report(&account)
+    for ((_, sum), (_, count)) in account.events_mut().zip(program.events()) {
+        *sum = count;
+    }
+    CounterReport::from(&account)
 }
 
 /// The account of a port between programs: what it sent, and what was put into it. The programs' own claims.
@@ -249,7 +231,7 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
         let (link, card_error) = occupant.device().map(link_and_fault).unwrap_or_default();
         let fabric = ports.table.fabric();
         let counters = fabric.port_counters(&port.switch, &port.port).unwrap_or_default();
-        let queues = fabric.queue_counters(&port.switch, &port.port).map(|queue| counter_report(&queue));
+        let queues = fabric.queue_counters(&port.switch, &port.port).map(|queue| CounterReport::from(&queue));
         let queue_counters = if port.shape.queues > 1 { queues.collect() } else { Vec::new() };
         let is_blocked = fabric.is_blocked(&port.switch, PortIndex(port.index));
         let blocked =
@@ -268,7 +250,7 @@ fn list_switch_ports(ports: &Ports, first: &str, page: &mut Page) -> Result<(), 
             slots: port.shape.slots,
             buffer_bytes: port.shape.buffer_bytes,
             settings: settings_report(&port.settings),
-            counters: counter_report(&counters),
+            counters: CounterReport::from(&counters),
             queue_counters,
             error: card_error.or(blocked),
             notes: occupant.notes().to_vec(),
@@ -342,7 +324,7 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
                 evictions: totals.evictions,
                 refused_moves: totals.refused_moves,
                 replicated_frames: totals.totals.replicated_frames,
-                totals: counter_report(&totals.totals),
+                totals: CounterReport::from(&totals.totals),
                 openflow: openflow.remove(name),
             })
         })

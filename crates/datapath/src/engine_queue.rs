@@ -140,7 +140,7 @@ impl EngineQueue {
     #[inline]
     pub(crate) fn flush(&mut self) -> u32 {
         let kicks = self.port.flush();
-        self.counters.wakeups(kicks);
+        self.counters.wakeups(kicks.into());
         kicks
     }
 

@@ -1,12 +1,11 @@
 //! A device as the composition roots hold it: its needs, its queues, and the reasons why it cannot be opened.
 
 use std::any::Any;
-use std::path::PathBuf;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ringroad_bpf::error::BpfError;
-use ringroad_control::guarded_file::GuardedFileError;
 use ringroad_control::listening_socket::ListenError;
 use ringroad_netdev::LinkWatch;
 use ringroad_netdev::error::NetdevError;
@@ -14,18 +13,9 @@ use ringroad_netdev::ethtool::Rings;
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError, NamespaceId};
 use ringroad_port::port_queue::{Capabilities, PortQueue};
 use ringroad_ring::region::RegionError;
-use ringroad_sze2::client::CardError;
 use rustix::io::Errno;
 
-use crate::af_packet::PacketError;
-use crate::af_xdp::XdpError;
-use crate::host_rings::HostRingsError;
-use crate::memif::MemifError;
 use crate::peer::watch::PeerWatch;
-use crate::promiscuous::PromiscuousError;
-use crate::sze2::Sze2Error;
-use crate::tap::TapError;
-use crate::veth::VethError;
 use crate::veth::shortcut::Shortcut;
 
 /// Why a device cannot be opened.
@@ -37,12 +27,6 @@ pub enum DeviceError {
         "the kernel refuses asynchronous I/O, which wakes other programs: {0}; raise the sysctl fs.aio-max-nr"
     )]
     NoWaking(Errno),
-    /// The capture file.
-    #[error(transparent)]
-    Capture(#[from] ringroad_capture::CaptureError),
-    /// A capture file that is not safe to open.
-    #[error("opening the capture file {}: {source}", path.display())]
-    CaptureFile { path: PathBuf, source: GuardedFileError },
     /// The region that the device shares.
     #[error(transparent)]
     Region(#[from] RegionError),
@@ -51,69 +35,12 @@ pub enum DeviceError {
     /// Its network namespace.
     #[error(transparent)]
     Namespace(NamespaceError),
-    /// A TAP.
-    #[error(transparent)]
-    Tap(#[from] TapError),
-    /// AF_XDP.
-    #[error(transparent)]
-    Xdp(#[from] XdpError),
-    /// AF_PACKET.
-    #[error(transparent)]
-    Packet(#[from] PacketError),
-    /// Host rings.
-    #[error(transparent)]
-    HostRings(#[from] HostRingsError),
-    /// A veth pair.
-    #[error(transparent)]
-    Veth(Box<VethError>),
-    /// The host's side of an interface whose frames generic XDP takes.
-    #[error(
-        "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
-         packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
-    )]
-    GenericXdp(String),
     /// The socket of a foreign program.
     #[error(transparent)]
     PeerSocket(#[from] ListenError),
-    /// memif.
-    #[error(transparent)]
-    Memif(#[from] MemifError),
-    /// A capture card.
-    #[error(transparent)]
-    Sze2(#[from] Sze2Error),
-    /// A program's side of a capture card.
-    #[error(transparent)]
-    Card(#[from] CardError),
-    /// The channel of a capture card is another program's.
-    #[error(
-        "channel {channel} of the card at {path} is another program's, or the card has none of that number"
-    )]
-    ChannelTaken {
-        /// Number of the channel.
-        channel: u16,
-        /// Path of the card's socket.
-        path: String,
-    },
     /// The kernel has no descriptors or threads left for the connection of a socket.
     #[error("making the threads and descriptors of {name}: {source}")]
     Connection { name: String, source: std::io::Error },
-    /// Promiscuity.
-    #[error(transparent)]
-    Promiscuous(#[from] PromiscuousError),
-    /// A device that shares its buffers was opened without a region.
-    #[error("{0}: AF_XDP needs a region")]
-    NoRegion(String),
-    /// The interface has fewer queues.
-    #[error(
-        "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
-    )]
-    InterfaceQueues {
-        interface: String,
-        /// Queues that it has.
-        has: u16,
-        /// Requested queues.
-        asked: u16,
-    },
     /// The name is not a device's.
     #[error(
         "{0} is not a device: devices are {forms}", forms = crate::catalogue::forms()
@@ -128,11 +55,38 @@ pub enum DeviceError {
         /// Requested queues.
         asked: u16,
     },
+    /// An error that only this driver reports.
+    #[error(transparent)]
+    Driver(DriverFailure),
 }
 
-impl From<VethError> for DeviceError {
-    fn from(error: VethError) -> Self {
-        Self::Veth(Box::new(error))
+/// An error of one driver, whose text states what failed, where, and the remedy. A driver's `open` returns it by `?`.
+pub trait DriverError: Error + Send + Sync + 'static {
+    /// As [`DeviceError::is_busy`].
+    fn is_busy(&self) -> bool {
+        false
+    }
+}
+
+/// Any driver's error.
+#[derive(Debug)]
+pub struct DriverFailure(Box<dyn DriverError>);
+
+impl fmt::Display for DriverFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for DriverFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl<E: DriverError> From<E> for DeviceError {
+    fn from(error: E) -> Self {
+        Self::Driver(DriverFailure(Box::new(error)))
     }
 }
 
@@ -157,21 +111,7 @@ impl DeviceError {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match self {
-            Self::Tap(error) => matches!(error, TapError::Busy(_)),
-            Self::HostRings(error) => {
-                matches!(
-                    error,
-                    HostRingsError::Busy(_) | HostRingsError::Tap { source: TapError::Busy(_), .. }
-                )
-            }
-            Self::Veth(error) => {
-                matches!(**error, VethError::Busy(_) | VethError::Tap { source: TapError::Busy(_), .. })
-            }
-            Self::Xdp(error) => matches!(
-                error,
-                XdpError::Program { source: BpfError::Occupied { .. }, .. }
-                    | XdpError::Socket { source: Errno::BUSY, .. }
-            ),
+            Self::Driver(failure) => failure.0.is_busy(),
             _ => false,
         }
     }
@@ -287,8 +227,8 @@ impl InterfaceSettings {
     }
 }
 
-impl std::fmt::Debug for Device {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device").field("capabilities", &self.capabilities).finish_non_exhaustive()
     }
 }

@@ -23,7 +23,7 @@ use crate::catalogue::port_kind::{
 };
 use crate::catalogue::port_option::{OptionValues, PortOption, ValueKind};
 use crate::device::{
-    Device, DeviceError, DeviceInterface, DevicePlan, InterfaceSettings, InterfaceSide, Role,
+    Device, DeviceError, DeviceInterface, DevicePlan, DriverError, InterfaceSettings, InterfaceSide, Role,
 };
 use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish, tap_name};
 use crate::promiscuous::Promiscuous;
@@ -204,6 +204,27 @@ impl DeviceName {
     }
 }
 
+/// Why an interface cannot serve a port as requested.
+#[derive(Debug, thiserror::Error)]
+enum InterfaceError {
+    /// The host's side of an interface whose frames generic XDP takes.
+    #[error(
+        "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
+         packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
+    )]
+    GenericXdp(String),
+    /// AF_XDP shares its buffers.
+    #[error("{0}: AF_XDP needs a region")]
+    NoRegion(String),
+    /// The interface has fewer queues.
+    #[error(
+        "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
+    )]
+    Queues { interface: String, has: u16, asked: u16 },
+}
+
+impl DriverError for InterfaceError {}
+
 /// How the frames of an interface are had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mechanism {
@@ -350,7 +371,7 @@ fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let has = plan_packet(&Planning { queues: None, ..*planning })?.queues;
     match planning.queues {
         Some(asked) if asked > has => {
-            Err(DeviceError::InterfaceQueues { interface: planning.target.to_owned(), has, asked })
+            Err(InterfaceError::Queues { interface: planning.target.to_owned(), has, asked }.into())
         }
         _ => plan_xdp_or_packet(planning),
     }
@@ -418,7 +439,7 @@ fn open_xdp(
     role: Role,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
-    let Some(home) = home else { return Err(DeviceError::NoRegion(link.name.clone())) };
+    let Some(home) = home else { return Err(InterfaceError::NoRegion(link.name.clone()).into()) };
     let has = real_queue_count(&link.name)?;
     let wish = XdpWish {
         interface: link.name.clone(),
@@ -439,7 +460,7 @@ fn open_xdp(
     let promiscuous = promiscuity(link, options, role)?;
     let mut xdp = XdpDevice::open(&wish, home.region(), buffers)?;
     if is_generic(&link.name)? && link_by_name(&tap_name(link.index)).is_ok() {
-        return Err(DeviceError::GenericXdp(link.name.clone()));
+        return Err(InterfaceError::GenericXdp(link.name.clone()).into());
     }
     if u32::from(plan.queues) < has {
         xdp.notes.push(format!(
@@ -538,7 +559,7 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         if is_generic(interface)? {
-            return Err(DeviceError::GenericXdp(interface.to_owned()));
+            return Err(InterfaceError::GenericXdp(interface.to_owned()).into());
         }
         let wish = HostRingsWish {
             interface: link.name.clone(),

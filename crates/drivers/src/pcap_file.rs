@@ -16,7 +16,7 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Capabilities, Delivery, Diagnose, PortQueue, Sleep, Way};
 
 use crate::catalogue::port_kind::{Access, Opening, Planning, PortKind, Spelling, Target};
-use crate::device::{Device, DeviceError, DevicePlan, Role};
+use crate::device::{Device, DeviceError, DevicePlan, DriverError, Role};
 
 /// Bytes of frames borrowed at a time.
 const ARENA_BYTES: usize = 1 << 20;
@@ -39,6 +39,18 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     open,
 }];
 
+impl DriverError for CaptureError {}
+
+/// A capture file that is not there, or not safe to open.
+#[derive(Debug, thiserror::Error)]
+#[error("opening the capture file {}: {source}", path.display())]
+struct UnusableFile {
+    path: PathBuf,
+    source: GuardedFileError,
+}
+
+impl DriverError for UnusableFile {}
+
 fn plan(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let files = CaptureFiles::read(planning.target).unwrap_or_default();
     let folder =
@@ -46,7 +58,7 @@ fn plan(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let folder = files.output.as_deref().and_then(folder);
     for path in files.input.into_iter().chain(folder) {
         rustix::fs::stat(&path)
-            .map_err(|errno| DeviceError::CaptureFile { path, source: GuardedFileError::System(errno) })?;
+            .map_err(|errno| UnusableFile { path, source: GuardedFileError::System(errno) })?;
     }
     planning.queues_up_to(1, "pcap")
 }
@@ -146,8 +158,7 @@ impl PcapQueue {
     /// As [`Self::open`], and what [`guarded_file`] refuses.
     fn open_guarded(input: Option<&Path>, output: Option<&Path>) -> Result<Self, DeviceError> {
         let guarded = |path: &Path, purpose| {
-            guarded_file::open(path, purpose)
-                .map_err(|source| DeviceError::CaptureFile { path: path.to_owned(), source })
+            guarded_file::open(path, purpose).map_err(|source| UnusableFile { path: path.to_owned(), source })
         };
         let read = |path: &Path| {
             Ok::<_, DeviceError>(CaptureReader::from_file(guarded(path, Purpose::Read)?, path)?)

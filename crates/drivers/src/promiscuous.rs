@@ -4,6 +4,7 @@ use std::io::Error;
 use std::os::fd::OwnedFd;
 
 use crate::af_packet::socket;
+use crate::device::DriverError;
 
 /// A membership that keeps an interface promiscuous. The kernel counts these, and ends this one with its socket.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct PromiscuousError {
     pub interface: String,
     pub source: Error,
 }
+
+impl DriverError for PromiscuousError {}
 
 impl Promiscuous {
     /// Makes the interface with index `ifindex`, in the network namespace of the calling thread, promiscuous.

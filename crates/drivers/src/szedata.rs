@@ -15,13 +15,13 @@ use ringroad_port::port_queue::{
 use ringroad_ring::wakeup::Sleeper;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::metadata::{FRAME_INFO_BYTES, FrameInfo};
-use ringroad_sze2::client::Card;
+use ringroad_sze2::client::{Card, CardError};
 use ringroad_sze2::segment::{Header, MAX_FRAME_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::catalogue::port_option::{PortOption, ValueKind};
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::wake_set::WakeSet;
 
 /// Segments borrowed at most, in batches that wait for other workers too.
@@ -50,6 +50,19 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     open,
 }];
 
+impl DriverError for CardError {}
+
+/// The channel is another program's.
+#[derive(Debug, thiserror::Error)]
+#[error("channel {channel} of the card at {path} is another program's, or the card has none of that number")]
+struct ChannelTaken {
+    channel: u16,
+    /// The card's socket.
+    path: String,
+}
+
+impl DriverError for ChannelTaken {}
+
 fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let Opening { target, options, plan, .. } = opening;
     let (path, queues) = (Path::new(target), plan.queues);
@@ -61,12 +74,12 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
     for number in 0..queues {
         let channel = first.saturating_add(number);
-        let taken = || DeviceError::ChannelTaken { channel, path: path.display().to_string() };
+        let taken = || ChannelTaken { channel, path: path.display().to_string() };
         let mut card = Card::open(path, "ringroad")?;
         let mask = 1u32.checked_shl(channel.into()).ok_or_else(taken)?;
         let (receive, transmit) = card.subscribe(mask, mask)?;
         if receive == 0 && transmit == 0 {
-            return Err(taken());
+            return Err(taken().into());
         }
         card.start()?;
         let wake = WakeSet::new().map_err(|error| failed(error.into()))?;

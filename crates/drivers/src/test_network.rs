@@ -9,8 +9,7 @@ use crate::af_packet::socket;
 
 /// Runs `test` on a thread in a new network namespace, which vanishes with its contents.
 pub(crate) fn in_own_namespace(test: impl FnOnce() + Send + 'static) {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root");
+    if !ringroad_test_needs::is_root() {
         return;
     }
     let thread = std::thread::spawn(move || {

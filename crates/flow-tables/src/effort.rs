@@ -18,9 +18,8 @@ const BANDS_PER_ACTION: usize = 4;
 
 /// Counts the actions of a list, as a frame that goes through all of them does.
 pub(crate) fn count_actions(actions: &[Action]) -> usize {
-    let is_on_headers =
-        |action: &&Action| !matches!(action, Action::Output { .. } | Action::Group(_) | Action::SetQueue(_));
-    actions.len() + actions.iter().filter(is_on_headers).count() * (ACTIONS_PER_CHANGE - 1)
+    let changes = actions.iter().filter(|action| action.effect().is_on_headers()).count();
+    actions.len() + changes * (ACTIONS_PER_CHANGE - 1)
 }
 
 /// What the frames of a batch have taken, and what the present one may still take. (Counters in memory: the common path

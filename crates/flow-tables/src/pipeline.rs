@@ -1,6 +1,6 @@
 //! The way of a packet through the tables (OpenFlow 1.3.5, 5.1).
 
-use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::action::{Action, Effect, PortNo};
 use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
 
 use crate::counters::CounterId;
@@ -118,58 +118,53 @@ pub enum NotSent {
     NoPacketIn,
 }
 
-/// One of each kind of action (OpenFlow 1.3.5, 5.10), in the order in which they are done.
-#[derive(Debug, Clone, Default)]
+/// One of each kind of action (OpenFlow 1.3.5, 5.10).
+#[derive(Debug, Clone)]
 pub(crate) struct ActionSet {
-    copy_ttl_in: bool,
-    /// Of each kind of tag.
-    pops: [Option<Action>; 3],
-    push_mpls: Option<Action>,
-    push_pbb: Option<Action>,
-    push_vlan: Option<Action>,
-    copy_ttl_out: bool,
-    /// Set and decremented TTLs, of IP and of MPLS.
-    ttls: [Option<Action>; 4],
-    /// One of each field.
+    /// Actions on headers, each at the place of its kind ([`Action::place`]): the order in which they are done.
+    headers: [Action; Action::KINDS.len()],
+    /// A bit for each place of `headers` that the set has.
+    has: u32,
+    /// One of each field, after the other actions on headers.
     fields: Vec<Action>,
     queue: Option<u32>,
     group: Option<u32>,
-    output: Option<Action>,
+    output: Option<(PortNo, u16)>,
+}
+
+impl Default for ActionSet {
+    fn default() -> Self {
+        let headers = [Action::PopVlan; Action::KINDS.len()];
+        Self { headers, has: 0, fields: Vec::new(), queue: None, group: None, output: None }
+    }
 }
 
 impl ActionSet {
     fn write(&mut self, actions: &[Action]) {
         for &action in actions {
-            match action {
-                Action::CopyTtlIn => self.copy_ttl_in = true,
-                Action::PopVlan => self.pops[0] = Some(action),
-                Action::PopMpls(_) => self.pops[1] = Some(action),
-                Action::PopPbb => self.pops[2] = Some(action),
-                Action::PushMpls(_) => self.push_mpls = Some(action),
-                Action::PushPbb(_) => self.push_pbb = Some(action),
-                Action::PushVlan(_) => self.push_vlan = Some(action),
-                Action::CopyTtlOut => self.copy_ttl_out = true,
-                Action::DecNwTtl => self.ttls[0] = Some(action),
-                Action::DecMplsTtl => self.ttls[1] = Some(action),
-                Action::SetNwTtl(_) => self.ttls[2] = Some(action),
-                Action::SetMplsTtl(_) => self.ttls[3] = Some(action),
-                Action::SetField(set) => {
-                    self.fields.retain(
-                        |other| !matches!(other, Action::SetField(other) if other.field == set.field),
-                    );
+            match action.effect() {
+                Effect::Field(field) => {
+                    self.fields.retain(|other| other.effect() != Effect::Field(field));
                     self.fields.push(action);
                 }
-                Action::SetQueue(queue) => self.queue = Some(queue),
-                Action::Group(group) => self.group = Some(group),
-                Action::Output { .. } => self.output = Some(action),
+                Effect::Ttl | Effect::VlanTag { .. } | Effect::Header => {
+                    let place = action.place();
+                    if let Some(header) = self.headers.get_mut(place) {
+                        *header = action;
+                        self.has |= 1 << place;
+                    }
+                }
+                Effect::Queue(queue) => self.queue = Some(queue),
+                Effect::Group(group) => self.group = Some(group),
+                Effect::Output { port, max_len } => self.output = Some((port, max_len)),
             }
         }
     }
 
     fn clear(&mut self) {
-        let mut fields = std::mem::take(&mut self.fields);
+        let Self { headers: _, has, fields, queue, group, output } = self;
         fields.clear();
-        *self = Self { fields, ..Self::default() };
+        (*has, *queue, *group, *output) = (0, None, None, None);
     }
 
     fn is_empty(&self) -> bool {
@@ -178,12 +173,9 @@ impl ActionSet {
 
     /// What it does to headers.
     fn on_headers(&self) -> impl Iterator<Item = Action> {
-        let copy_in = self.copy_ttl_in.then_some(Action::CopyTtlIn);
-        let copy_out = self.copy_ttl_out.then_some(Action::CopyTtlOut);
-        let pushes = [self.push_mpls, self.push_pbb, self.push_vlan];
-        let before =
-            copy_in.into_iter().chain(self.pops.into_iter().flatten()).chain(pushes.into_iter().flatten());
-        before.chain(copy_out).chain(self.ttls.into_iter().flatten()).chain(self.fields.iter().copied())
+        let places = self.headers.iter().enumerate();
+        let headers = places.filter(|(place, _)| self.has & 1 << place != 0).map(|(_, action)| action);
+        headers.chain(&self.fields).copied()
     }
 }
 
@@ -376,11 +368,13 @@ impl<S: Sink> Walk<'_, S> {
         depth: usize,
     ) -> Option<()> {
         for action in actions {
-            match action {
-                Action::Output { port, max_len } => self.output(packet, port, max_len),
-                Action::Group(group) => self.group(packet, group, depth),
-                Action::SetQueue(queue) => self.queue = Some(queue),
-                _ => self.on_headers(packet, &action)?,
+            match action.effect() {
+                Effect::Output { port, max_len } => self.output(packet, port, max_len),
+                Effect::Group(group) => self.group(packet, group, depth),
+                Effect::Queue(queue) => self.queue = Some(queue),
+                Effect::Field(_) | Effect::Ttl | Effect::VlanTag { .. } | Effect::Header => {
+                    self.on_headers(packet, &action)?;
+                }
             }
         }
         Some(())
@@ -393,15 +387,15 @@ impl<S: Sink> Walk<'_, S> {
         match (set.group, set.output) {
             // With a group in the set, its output is not done.
             (Some(group), _) => self.group(packet, group, depth),
-            (None, Some(Action::Output { port, max_len })) => self.output(packet, port, max_len),
-            _ => {}
+            (None, Some((port, max_len))) => self.output(packet, port, max_len),
+            (None, None) => {}
         }
         Some(())
     }
 
     fn on_headers(&mut self, packet: &mut Packet, action: &Action) -> Option<()> {
         self.take(Effort::change)?;
-        if !keeps_trail(action) {
+        if !keeps_trail(action.effect()) {
             self.trail.close();
         }
         match packet.apply(action) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use left_right::{ReadHandle, WriteHandle};
-use ringroad_openflow::action::{Action, PortNo};
+use ringroad_openflow::action::{Action, Effect, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason};
@@ -636,28 +636,26 @@ impl FlowState {
             return Err(ErrorCode::ACTION_TOO_MANY);
         }
         for action in list {
-            match action {
-                Action::Output { port, .. } if *port == PortNo::TABLE && matching.is_some() => {
-                    return Err(ErrorCode::ACTION_BAD_OUT_PORT);
+            match action.effect() {
+                Effect::Output { port, .. } => {
+                    if port == PortNo::TABLE && matching.is_some() {
+                        return Err(ErrorCode::ACTION_BAD_OUT_PORT);
+                    }
                 }
-                Action::Group(group) if !self.tables.groups.contains_key(group) => {
-                    return Err(ErrorCode::ACTION_BAD_OUT_GROUP);
+                Effect::Group(group) => {
+                    if !self.tables.groups.contains_key(&group) {
+                        return Err(ErrorCode::ACTION_BAD_OUT_GROUP);
+                    }
                 }
-                Action::SetField(set) if is_known => {
-                    let is_met = |matching: &Match| {
-                        set.field.prerequisites().iter().all(|&needed| matching.has(needed))
-                    };
-                    if !matching.is_none_or(is_met) {
+                Effect::Field(field) => {
+                    let is_met =
+                        |matching: &Match| field.prerequisites().iter().all(|&needed| matching.has(needed));
+                    if is_known && !matching.is_none_or(is_met) {
                         return Err(ErrorCode::ACTION_MATCH_INCONSISTENT);
                     }
                 }
-                Action::PushVlan(_)
-                | Action::PopVlan
-                | Action::PushMpls(_)
-                | Action::PopMpls(_)
-                | Action::PushPbb(_)
-                | Action::PopPbb => is_known = false,
-                _ => {}
+                Effect::VlanTag { .. } | Effect::Header => is_known = false,
+                Effect::Ttl | Effect::Queue(_) => {}
             }
         }
         Ok(())

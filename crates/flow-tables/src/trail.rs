@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ringroad_openflow::action::Action;
+use ringroad_openflow::action::Effect;
 use ringroad_openflow::oxm::Field;
 
 use crate::brief::Brief;
@@ -12,7 +12,6 @@ use crate::effort::Effort;
 use crate::flow::Flow;
 use crate::packet::Packet;
 use crate::tables::Tables;
-use ringroad_wire::ether_type;
 
 /// What a table's lookup has found: an entry, if there is one, and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,17 +97,16 @@ impl Trail {
     }
 }
 
-/// Whether what later lookups find still follows from the fields that a packet had before this action. It does not
+/// Whether what later lookups find still follows from the fields that a packet had before an action. It does not
 /// where the action uncovers headers, or makes others of them.
-pub(crate) fn keeps_trail(action: &Action) -> bool {
-    match action {
-        Action::SetField(set) => {
-            !matches!(set.field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::MplsBos)
+#[inline]
+pub(crate) fn keeps_trail(effect: Effect) -> bool {
+    match effect {
+        Effect::Field(field) => {
+            !matches!(field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::MplsBos)
         }
-        Action::PushVlan(ethertype) => matches!(*ethertype, ether_type::VLAN | ether_type::SERVICE_VLAN),
-        Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_) | Action::PushPbb(_) | Action::PopPbb => {
-            false
-        }
-        _ => true,
+        Effect::VlanTag { is_pushed } => is_pushed,
+        Effect::Header => false,
+        Effect::Output { .. } | Effect::Group(_) | Effect::Queue(_) | Effect::Ttl => true,
     }
 }

@@ -6,13 +6,12 @@ use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::io;
 use std::ptr;
 
-use crate::abi::{Header, PortInfo, REQ_PORT_INFO_GET};
+use ringroad_netmap::abi::{NIOCCTRL, PortInfoBody, RequestHeader, request_type};
+
 use crate::failure::{Failure, readable};
 
 /// `NETMAP_DEVICE_NAME`.
 const DEVICE: &CStr = c"/dev/netmap";
-/// `NIOCCTRL`.
-const NIOCCTRL: c_ulong = 0xC058_6997;
 
 /// Opens the device.
 ///
@@ -47,9 +46,9 @@ pub fn close(fd: c_int) {
 /// # Errors
 ///
 /// As the device answers.
-pub unsafe fn control(fd: c_int, header: *mut Header) -> io::Result<()> {
+pub unsafe fn control(fd: c_int, header: *mut RequestHeader) -> io::Result<()> {
     // SAFETY: the header is valid, and so is what it points to, as the caller guarantees.
-    let result = unsafe { libc::ioctl(fd, NIOCCTRL, header) };
+    let result = unsafe { libc::ioctl(fd, c_ulong::from(NIOCCTRL), header) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -59,8 +58,8 @@ pub unsafe fn control(fd: c_int, header: *mut Header) -> io::Result<()> {
 ///
 /// As the device answers.
 pub fn region_of_port(name: &[u8]) -> Result<u16, Failure> {
-    let mut info = PortInfo::default();
-    let mut header = Header::new(REQ_PORT_INFO_GET);
+    let mut info = PortInfoBody::default();
+    let mut header = RequestHeader::new(request_type::PORT_INFO_GET);
     header.set_name(name);
     header.body = (&raw mut info) as u64;
     let fd = open_device()?;

@@ -4,7 +4,9 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use crate::abi::{Cleanup, ExtmemOption, OPT_EXTMEM, PoolsInfo, Port};
+use ringroad_netmap::abi::{ExternalMemoryOption, ListedOption, PoolsBody, option_type};
+
+use crate::abi::{Cleanup, Port};
 use crate::context::{allocate_value, status};
 use crate::device;
 use crate::failure::{Failure, readable};
@@ -17,17 +19,16 @@ use crate::request::nmreq_push_option;
 ///
 /// `EINVAL` if the port is bound or has such memory already, `ENOMEM`.
 pub fn use_memory(port: &mut Port, memory: *mut c_void, size: usize) -> Result<(), Failure> {
-    let name = readable(&port.header.name());
+    let name = readable(port.header.name());
     if port.register_done != 0 {
         return Err(Failure::invalid(format!("{name}: extmem comes before the port is bound")));
     }
     if !port.extmem.is_null() {
         return Err(Failure::invalid(format!("{name}: extmem is given twice")));
     }
-    let mut option = ExtmemOption { memory: memory as u64, ..ExtmemOption::default() };
-    option.header.option_type = OPT_EXTMEM;
-    option.info.memsize = size as u64;
-    let option = allocate_value(port.context, option)?;
+    let pools = PoolsBody { memory_bytes: size as u64, ..PoolsBody::default() };
+    let body = ExternalMemoryOption { address: memory as u64, pools };
+    let option = allocate_value(port.context, ListedOption::new(option_type::EXTMEM, body))?;
     // SAFETY: both are valid, and the option is in no list yet.
     unsafe { nmreq_push_option(&raw mut port.header, option.cast()) };
     port.extmem = option;
@@ -96,12 +97,12 @@ pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut Port, path: *const c
 ///
 /// `port` is one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_extmem_getinfo(port: *mut Port) -> *mut PoolsInfo {
+pub unsafe extern "C" fn nmport_extmem_getinfo(port: *mut Port) -> *mut PoolsBody {
     // SAFETY: guaranteed by the caller.
     let option = unsafe { (*port).extmem };
     if option.is_null() {
         return ptr::null_mut();
     }
     // SAFETY: an option that the port holds.
-    unsafe { &raw mut (*option).info }
+    unsafe { &raw mut (*option).body.pools }
 }

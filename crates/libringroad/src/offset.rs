@@ -3,7 +3,9 @@
 
 use std::ffi::c_int;
 
-use crate::abi::{Cleanup, OPT_OFFSETS, OffsetsOption, Port};
+use ringroad_netmap::abi::{ListedOption, OffsetsOption, option_type};
+
+use crate::abi::{Cleanup, Port};
 use crate::context::{allocate_value, status};
 use crate::failure::{Failure, readable};
 use crate::port::push_cleanup;
@@ -27,7 +29,7 @@ pub unsafe fn use_offsets(
 ) -> Result<(), Failure> {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
-    let name = readable(&port.header.name());
+    let name = readable(port.header.name());
     if port.register_done != 0 {
         return Err(Failure::invalid(format!("{name}: offsets come before the port is bound")));
     }
@@ -38,12 +40,11 @@ pub unsafe fn use_offsets(
         }
     };
     // SAFETY: the list is sound, as the caller guarantees.
-    if !unsafe { nmreq_find_option(&raw mut port.header, OPT_OFFSETS) }.is_null() {
+    if !unsafe { nmreq_find_option(&raw mut port.header, option_type::OFFSETS) }.is_null() {
         return Err(Failure::invalid(format!("{name}: offsets are given twice")));
     }
-    let mut option = OffsetsOption { max, initial, bits, min_gap, ..OffsetsOption::default() };
-    option.header.option_type = OPT_OFFSETS;
-    let option = allocate_value(port.context, option)?;
+    let body = OffsetsOption { max, initial, bits, min_gap, ..OffsetsOption::default() };
+    let option = allocate_value(port.context, ListedOption::new(option_type::OFFSETS, body))?;
     // SAFETY: both are valid, and the option is in no list yet.
     unsafe { nmreq_push_option(&raw mut port.header, option.cast()) };
     push_cleanup(port, Cleanup::Option(option.cast()));

@@ -5,7 +5,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
 
-use crate::abi::{Cleanup, Context, Header, OptionHeader, Port, REQ_REGISTER, Register};
+use ringroad_netmap::abi::{OptionHeader, RegisterBody, RequestHeader, request_type};
+
+use crate::abi::{Cleanup, Context, Port};
 use crate::binding::split_binding;
 use crate::bound_rings::bound_rings;
 use crate::context::{allocate_value, nmctx_free, nmctx_get, report, status};
@@ -86,7 +88,7 @@ unsafe fn parse(port: *mut Port, spec: &[u8]) -> Result<(), Failure> {
     {
         // SAFETY: guaranteed by the caller.
         let port = unsafe { &mut *port };
-        port.header.request_type = REQ_REGISTER;
+        port.header.request_type = request_type::REGISTER;
         port.header.set_name(name);
         attach_body(port);
         port.register.mode = binding.mode as u32;
@@ -107,7 +109,7 @@ unsafe fn parse(port: *mut Port, spec: &[u8]) -> Result<(), Failure> {
 
 /// Binds the port.
 fn register(port: &mut Port) -> Result<(), Failure> {
-    let name = readable(&port.header.name());
+    let name = readable(port.header.name());
     if port.register_done != 0 {
         return Err(Failure::invalid(format!("{name}: it is bound already")));
     }
@@ -123,7 +125,8 @@ fn register(port: &mut Port) -> Result<(), Failure> {
     }
     // SAFETY: NULL or an option that the port holds.
     if let Some(extmem) = unsafe { port.extmem.as_ref() } {
-        let source = Source::Extmem(extmem.memory as *mut c_void, extmem.info.memsize as usize);
+        let source =
+            Source::Extmem(extmem.body.address as *mut c_void, extmem.body.pools.memory_bytes as usize);
         match region::acquire(port.context, port.register.mem_id, source) {
             Ok(region) => port.region = region,
             Err(failure) => {
@@ -138,7 +141,7 @@ fn register(port: &mut Port) -> Result<(), Failure> {
 }
 
 /// Names the options that have an error in them.
-fn refused_options(header: &Header) -> String {
+fn refused_options(header: &RequestHeader) -> String {
     let mut text = String::new();
     let mut option = header.options as *const OptionHeader;
     // SAFETY: NULL or an option of the port's list.
@@ -155,13 +158,13 @@ fn refused_options(header: &Header) -> String {
 
 /// Maps the region of a bound port and finds its rings.
 fn map(port: &mut Port) -> Result<(), Failure> {
-    let name = readable(&port.header.name());
+    let name = readable(port.header.name());
     if port.register_done == 0 || port.mmap_done != 0 {
         let what = if port.mmap_done != 0 { "it is mapped already" } else { "it is not bound yet" };
         return Err(Failure::invalid(format!("{name}: {what}")));
     }
     if port.extmem.is_null() {
-        let source = Source::Descriptor(port.fd, port.register.memsize as usize);
+        let source = Source::Descriptor(port.fd, port.register.memory_bytes as usize);
         port.region = region::acquire(port.context, port.register.mem_id, source)?;
     }
     // SAFETY: acquired by this port, and not released.
@@ -299,8 +302,8 @@ pub unsafe extern "C" fn nmport_undo_parse(port: *mut Port) {
     // SAFETY: guaranteed by the caller.
     let Some(port) = (unsafe { port.as_mut() }) else { return };
     undo_cleanups(port, 0);
-    port.header = Header::new(REQ_REGISTER);
-    port.register = Register::new();
+    port.header = RequestHeader::new(request_type::REGISTER);
+    port.register = RegisterBody::default();
     attach_body(port);
 }
 
@@ -455,13 +458,13 @@ pub unsafe extern "C" fn nmport_clone(port: *mut Port) -> *mut Port {
         if !port.extmem.is_null() && port.register_done == 0 {
             return Err(Failure::invalid(format!(
                 "{}: a port with extmem is bound before it is copied",
-                readable(&port.header.name())
+                readable(port.header.name())
             )));
         }
         let copy = new_port(port.context)?;
         // SAFETY: just made.
         let held = unsafe { &mut *copy };
-        held.header = Header { options: 0, ..port.header };
+        held.header = RequestHeader { options: 0, ..port.header };
         held.register = port.register;
         attach_body(held);
         Ok(copy)

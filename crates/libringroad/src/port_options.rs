@@ -184,8 +184,9 @@ unsafe extern "C" fn parse_extmem(parse: *mut ParseContext) -> c_int {
         // SAFETY: as above.
         let option = unsafe { (*given.port()).extmem };
         // SAFETY: `use_file` put one there.
-        let info = unsafe { &mut (*option).info };
-        for (pool, [objects, object_bytes]) in info.pools.iter_mut().zip(pools) {
+        let info = unsafe { &mut (*option).body.pools };
+        let wished = [&mut info.interfaces, &mut info.rings, &mut info.buffers];
+        for (pool, [objects, object_bytes]) in wished.into_iter().zip(pools) {
             pool.objects = objects;
             pool.object_bytes = object_bytes;
         }

@@ -3,7 +3,9 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::abi::{Context, Header, OptionHeader, Register};
+use ringroad_netmap::abi::{OptionHeader, OptionType, RegisterBody, RequestHeader};
+
+use crate::abi::Context;
 use crate::binding::split_binding;
 use crate::context::{nmctx_free, nmctx_get, report, status};
 use crate::device;
@@ -32,8 +34,8 @@ unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_ch
 ///
 /// `header` is valid.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmreq_header_init(header: *mut Header, request_type: u16, body: *mut c_void) {
-    let mut fresh = Header::new(request_type);
+pub unsafe extern "C" fn nmreq_header_init(header: *mut RequestHeader, request_type: u16, body: *mut c_void) {
+    let mut fresh = RequestHeader::new(request_type);
     fresh.body = body as u64;
     // SAFETY: valid, as the caller guarantees.
     unsafe { header.write(fresh) };
@@ -47,7 +49,7 @@ pub unsafe extern "C" fn nmreq_header_init(header: *mut Header, request_type: u1
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_header_decode(
     spec: *mut *const c_char,
-    header: *mut Header,
+    header: *mut RequestHeader,
     context: *mut Context,
 ) -> c_int {
     let decode = || {
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn nmreq_header_decode(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_register_decode(
     mode: *mut *const c_char,
-    register: *mut Register,
+    register: *mut RegisterBody,
     context: *mut Context,
 ) -> c_int {
     let decode = || {
@@ -120,7 +122,7 @@ pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mu
 ///
 /// The list is sound, and is not changed meanwhile.
 unsafe fn place_of(
-    header: *mut Header,
+    header: *mut RequestHeader,
     wanted: impl Fn(*mut OptionHeader, &OptionHeader) -> bool,
 ) -> *mut u64 {
     // SAFETY: a header is valid wherever one is given.
@@ -144,7 +146,7 @@ unsafe fn place_of(
 ///
 /// Both are valid, and the option is in no list.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmreq_push_option(header: *mut Header, option: *mut OptionHeader) {
+pub unsafe extern "C" fn nmreq_push_option(header: *mut RequestHeader, option: *mut OptionHeader) {
     // SAFETY: valid, as the caller guarantees.
     let header = unsafe { &mut *header };
     // SAFETY: valid, as the caller guarantees.
@@ -158,7 +160,7 @@ pub unsafe extern "C" fn nmreq_push_option(header: *mut Header, option: *mut Opt
 ///
 /// The header and its list are sound; `option` need not be in it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmreq_remove_option(header: *mut Header, option: *mut OptionHeader) {
+pub unsafe extern "C" fn nmreq_remove_option(header: *mut RequestHeader, option: *mut OptionHeader) {
     // SAFETY: guaranteed by the caller.
     let place = unsafe { place_of(header, |this, _| this == option) };
     // SAFETY: in the header or one of its options.
@@ -177,7 +179,10 @@ pub unsafe extern "C" fn nmreq_remove_option(header: *mut Header, option: *mut O
 ///
 /// The header and its list are sound.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmreq_find_option(header: *mut Header, option_type: u32) -> *mut OptionHeader {
+pub unsafe extern "C" fn nmreq_find_option(
+    header: *mut RequestHeader,
+    option_type: u32,
+) -> *mut OptionHeader {
     // SAFETY: guaranteed by the caller.
     let place = unsafe { place_of(header, |_, option| option.option_type == option_type) };
     // SAFETY: in the header or one of its options.
@@ -190,7 +195,7 @@ pub unsafe extern "C" fn nmreq_find_option(header: *mut Header, option_type: u32
 ///
 /// The header and its list are sound, and the options came from `nmctx_malloc` of the default context.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmreq_free_options(header: *mut Header) {
+pub unsafe extern "C" fn nmreq_free_options(header: *mut RequestHeader) {
     // SAFETY: valid, as the caller guarantees.
     let header = unsafe { &mut *header };
     while header.options != 0 {
@@ -211,12 +216,5 @@ pub extern "C" fn nmreq_option_name(option_type: u32) -> *const c_char {
 /// An option type's name in messages.
 #[must_use]
 pub fn option_name(option_type: u32) -> &'static CStr {
-    match option_type {
-        1 => c"extmem",
-        2 => c"sync-kloop-eventfds",
-        3 => c"csb",
-        4 => c"sync-kloop-mode",
-        5 => c"offsets",
-        _ => c"unknown",
-    }
+    OptionType::of(option_type).map_or(c"unknown", |known| known.name)
 }

@@ -5,8 +5,7 @@ use rustix::thread::UnshareFlags;
 
 /// Runs `test` in a new, empty network namespace; prints a message and returns if that needs root.
 pub(crate) fn in_new_namespace(test: impl FnOnce() + Send) {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: needs root");
+    if !ringroad_test_needs::is_root() {
         return;
     }
     std::thread::scope(|scope| {

@@ -5,6 +5,7 @@
 //! offsets are asserted at compile time. A structure is copied out of the program's memory whole, so that nothing is
 //! read twice.
 
+use core::ffi::CStr;
 use core::mem::{offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -67,18 +68,51 @@ pub mod request_type {
     pub const CSB_ENABLE: u16 = 15;
 }
 
-/// Types of options (`NETMAP_REQ_OPT_*`).
-pub mod option_type {
+/// A type of options (`NETMAP_REQ_OPT_*`).
+#[derive(Debug, Clone, Copy)]
+pub struct OptionType {
+    /// Its number in an option's header.
+    pub number: u32,
+    /// Its name in messages.
+    pub name: &'static CStr,
+    /// Size of its body; `None` where each option's header tells the size.
+    pub body_bytes: Option<usize>,
+}
+
+impl OptionType {
+    /// The type with this number.
+    #[must_use]
+    pub fn of(number: u32) -> Option<&'static Self> {
+        OPTION_TYPES.iter().find(|known| known.number == number)
+    }
+}
+
+/// Makes [`option_type`] and [`OPTION_TYPES`] from a row for each type of options.
+macro_rules! options {
+    ($($(#[$about:meta])* $constant:ident = $number:literal, $name:literal, $body_bytes:expr;)*) => {
+        /// Types of options (`NETMAP_REQ_OPT_*`).
+        pub mod option_type {
+            $($(#[$about])* pub const $constant: u32 = $number;)*
+        }
+
+        /// All types of options.
+        pub const OPTION_TYPES: [OptionType; [$($number),*].len()] = [$(
+            OptionType { number: $number, name: $name, body_bytes: $body_bytes },
+        )*];
+    };
+}
+
+options! {
     /// [`super::ExternalMemoryOption`].
-    pub const EXTMEM: u32 = 1;
+    EXTMEM = 1, c"extmem", Some(size_of::<ExternalMemoryOption>());
     /// Pairs of eventfds behind the header, [`super::EventPair`].
-    pub const SYNC_KLOOP_EVENTFDS: u32 = 2;
+    SYNC_KLOOP_EVENTFDS = 2, c"sync-kloop-eventfds", None;
     /// [`super::CsbOption`].
-    pub const CSB: u32 = 3;
+    CSB = 3, c"csb", Some(size_of::<CsbOption>());
     /// [`super::LoopModeOption`].
-    pub const SYNC_KLOOP_MODE: u32 = 4;
+    SYNC_KLOOP_MODE = 4, c"sync-kloop-mode", Some(size_of::<LoopModeOption>());
     /// [`super::OffsetsOption`].
-    pub const OFFSETS: u32 = 5;
+    OFFSETS = 5, c"offsets", Some(size_of::<OffsetsOption>());
 }
 
 /// Modes of a binding (`NR_REG_*`).
@@ -187,6 +221,28 @@ structure! {
     }
 }
 layout!(RequestHeader: 88, version @ 0, request_type @ 2, reserved @ 4, name @ 8, options @ 72, body @ 80);
+
+impl RequestHeader {
+    /// A request of this type without name, options or body.
+    #[must_use]
+    pub fn new(request_type: u16) -> Self {
+        Self { version: API_VERSION as u16, request_type, ..Self::default() }
+    }
+
+    /// Puts a name in, which is cut where it is too long.
+    pub fn set_name(&mut self, name: &[u8]) {
+        self.name = [0; 64];
+        for (to, from) in self.name.iter_mut().take(63).zip(name) {
+            *to = *from;
+        }
+    }
+
+    /// The name up to its NUL.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.name.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
 
 structure! {
     /// `struct nmreq_register`.
@@ -369,6 +425,23 @@ structure! {
     }
 }
 layout!(OptionHeader: 24, next @ 0, option_type @ 8, status @ 12, bytes @ 16);
+
+/// An option as a program lays it out, such as `struct nmreq_opt_csb`: the header, and behind it the body.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct ListedOption<Body> {
+    /// Begins every option.
+    pub header: OptionHeader,
+    /// Depends on the type.
+    pub body: Body,
+}
+
+impl<Body> ListedOption<Body> {
+    /// An option of this type, in no list.
+    pub fn new(option_type: u32, body: Body) -> Self {
+        Self { header: OptionHeader { option_type, ..OptionHeader::default() }, body }
+    }
+}
 
 structure! {
     /// Body of `struct nmreq_opt_extmem`.

@@ -1,19 +1,17 @@
 //! What tables can do: every table, everything.
 
 use ringroad_flow_tables::tables::TABLES;
-use ringroad_openflow::Text;
 use ringroad_openflow::message::{Side, TableFeatures, TableProperty};
 use ringroad_openflow::oxm::{Field, OxmId};
+use ringroad_openflow::{Action, Text};
 
-/// Numbers of the kinds of actions (OpenFlow 1.3.5, 7.2.4).
-const ACTIONS: [u16; 16] = [0, 11, 12, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27];
 /// Numbers of the kinds of instructions but the one that leads to another table.
 const INSTRUCTIONS: [u16; 5] = [2, 3, 4, 5, 6];
 const GOTO_TABLE: u16 = 1;
 
 /// A bit for each kind of action that buckets can have.
 pub(crate) fn action_bits() -> u32 {
-    ACTIONS.iter().fold(0, |bits, action| bits | 1 << action)
+    Action::KINDS.iter().fold(0, |bits, kind| bits | 1 << kind)
 }
 
 /// What a table can do, with its own entries and with packets that match none.
@@ -29,13 +27,15 @@ pub(crate) fn table_features(table: u8, max_entries: u32) -> TableFeatures {
         !matches!(field, Field::InPort | Field::InPhyPort | Field::Metadata | Field::Ipv6Exthdr)
     };
     let settable: Vec<OxmId> = Field::ALL.iter().filter(is_settable).map(|field| field.id(false)).collect();
+    let mut actions = Action::KINDS.to_vec();
+    actions.sort_unstable();
     let mut properties = vec![TableProperty::Match(matched), TableProperty::Wildcards(wildcards)];
     for side in [Side::Entries, Side::Miss] {
         properties.extend([
             TableProperty::Instructions(side, instructions.clone()),
             TableProperty::NextTables(side, later.clone()),
-            TableProperty::WriteActions(side, ACTIONS.to_vec()),
-            TableProperty::ApplyActions(side, ACTIONS.to_vec()),
+            TableProperty::WriteActions(side, actions.clone()),
+            TableProperty::ApplyActions(side, actions.clone()),
             TableProperty::WriteSetField(side, settable.clone()),
             TableProperty::ApplySetField(side, settable.clone()),
         ]);

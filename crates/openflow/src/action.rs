@@ -5,7 +5,8 @@ use std::fmt;
 use ringroad_wire::ether_type;
 
 use crate::error::ErrorCode;
-use crate::oxm::FieldValue;
+use crate::oxm::{Field, FieldValue, Match};
+use crate::text::{FromPair, Pair, TextError};
 use crate::wire::{Reader, Wire, pad, sized, to_eight};
 
 /// The number of a port. Those above [`PortNo::MAX`] are reserved.
@@ -82,91 +83,219 @@ impl Wire for PortNo {
 /// A packet goes to the controller whole: in [`Action::Output`]'s `max_len` and in the switch's configuration.
 pub const WHOLE_PACKET: u16 = 0xffff;
 
-/// What is done with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// Send it to a port; `max_len` is how many of its bytes go to a controller.
+/// Effect of an action on a packet. Code that treats actions differently matches on this, without a wildcard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Sends it to a port; `max_len` is how many of its bytes go to a controller.
     Output { port: PortNo, max_len: u16 },
-    /// Copy the TTL of the second outermost header outwards.
-    CopyTtlOut,
-    /// Copy the TTL of the outermost header inwards.
-    CopyTtlIn,
-    /// Set the MPLS TTL.
-    SetMplsTtl(u8),
-    /// Decrement the MPLS TTL.
-    DecMplsTtl,
-    /// Push a VLAN tag with this Ethernet type.
-    PushVlan(u16),
-    /// Pop the outermost VLAN tag.
-    PopVlan,
-    /// Push an MPLS header with this Ethernet type.
-    PushMpls(u16),
-    /// Pop the outermost MPLS header; the Ethernet type of what is below.
-    PopMpls(u16),
-    /// Choose the queue of the port.
-    SetQueue(u32),
-    /// Process it by a group.
+    /// Processes it by a group.
     Group(u32),
-    /// Set the IP TTL.
-    SetNwTtl(u8),
-    /// Decrement the IP TTL.
-    DecNwTtl,
-    /// Set a field.
-    SetField(FieldValue),
-    /// Push a PBB service tag with this Ethernet type.
-    PushPbb(u16),
+    /// Chooses the queue of the port.
+    Queue(u32),
+    /// Sets a field.
+    Field(Field),
+    /// Changes a TTL.
+    Ttl,
+    /// Pushes a VLAN tag, or pops one.
+    VlanTag { is_pushed: bool },
+    /// Pushes or pops another header.
+    Header,
+}
+
+impl Effect {
+    /// Whether headers change.
+    #[inline]
+    pub fn is_on_headers(self) -> bool {
+        match self {
+            Self::Output { .. } | Self::Group(_) | Self::Queue(_) => false,
+            Self::Field(_) | Self::Ttl | Self::VlanTag { .. } | Self::Header => true,
+        }
+    }
+}
+
+/// Makes [`Action`] from one row for each kind: the variant with its argument, its number in messages, its text and
+/// other names that text may have, its [`Effect`], and where an argument of this type can be invalid, a check. After
+/// `in` stand the valid arguments, and after a second argument's `=` its value where text does not tell it.
+///
+/// The rows stand in the order in which an action set does its actions (OpenFlow 1.3.5, 5.10).
+macro_rules! actions {
+    ($(
+        $(#[$meaning:meta])*
+        $kind:ident
+            $(($argument:ident: $type:ident $(in [$($valid:path),*])?))?
+            $({ $first:ident: $first_type:ident, $second:ident: $second_type:ident = $untold:expr })?
+            = $number:literal, $text:literal $(or $other:literal)*, $effect:expr $(, $check:expr)?;
+    )*) => {
+        /// What is done with a packet.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Action {
+            $( $(#[$meaning])* $kind $(($type))? $({ $first: $first_type, $second: $second_type })?, )*
+        }
+
+        /// The rows.
+        enum Row { $( $kind, )* }
+
+        // Not each row needs its arguments for each function.
+        #[allow(unused_variables)]
+        impl Action {
+            /// The numbers of all kinds of actions, in the order in which an action set does them.
+            pub const KINDS: [u16; [$( $number ),*].len()] = [$( $number ),*];
+
+            /// The number of this kind of action in messages and in table features.
+            pub const fn kind(&self) -> u16 {
+                match self { $( Self::$kind { .. } => $number, )* }
+            }
+
+            /// The place of this kind in [`Self::KINDS`].
+            #[inline]
+            pub const fn place(&self) -> usize {
+                match self { $( Self::$kind { .. } => Row::$kind as usize, )* }
+            }
+
+            /// Its effect on a packet.
+            #[inline]
+            pub const fn effect(&self) -> Effect {
+                match *self { $( Self::$kind $(($argument))? $({ $first, $second })? => $effect, )* }
+            }
+
+            /// Errors: an argument that no switch could carry out.
+            pub fn check(&self) -> Result<(), ErrorCode> {
+                match *self {$(
+                    Self::$kind $(($argument))? $({ $first, $second })? => {
+                        $($( if ![$( $valid ),*].contains(&$argument) {
+                            return Err(ErrorCode::ACTION_BAD_ARGUMENT);
+                        } )?)?
+                        $( $check?; )?
+                    }
+                )*}
+                Ok(())
+            }
+
+            fn read_kind(kind: u16, body: &mut Reader) -> Result<Self, ErrorCode> {
+                Ok(match kind {
+                    $( $number => Self::$kind
+                        $((body.get::<$type>()?))? $({ $first: body.get()?, $second: body.get()? })?, )*
+                    EXPERIMENTER => return Err(ErrorCode::ACTION_BAD_EXPERIMENTER),
+                    _ => return Err(ErrorCode::ACTION_BAD_TYPE),
+                })
+            }
+
+            fn write_body(&self, out: &mut Vec<u8>) {
+                match self {$(
+                    Self::$kind $(($argument))? $({ $first, $second })? => {
+                        $( $argument.write(out); )?
+                        $( $first.write(out); $second.write(out); )?
+                    }
+                )*}
+            }
+
+            /// An action by one of its names; `None` if none has this name. `matching` is the entry's.
+            pub(crate) fn from_pair(pair: &Pair, matching: &Match) -> Result<Option<Self>, TextError> {
+                let name = pair.key.text;
+                $( if name == name_in($text) $(|| name == $other)* {
+                    let () = no_argument!(pair $(, $type)? $(, $first)?);
+                    $( let $argument = $type::from_pair(pair, matching)?; )?
+                    $( let $first = $first_type::from_pair(pair, matching)?; let $second = $untold; )?
+                    return Ok(Some(Self::$kind $(($argument))? $({ $first, $second })?));
+                } )*
+                Ok(None)
+            }
+
+            /// The text of the row.
+            pub(crate) fn text(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                match self { $( Self::$kind $(($argument))? $({ $first, $second })? => write!(f, $text), )* }
+            }
+        }
+
+        #[cfg(test)]
+        impl crate::tests::sample::Sample for Action {
+            fn sample() -> proptest::strategy::BoxedStrategy<Self> {
+                use crate::tests::sample::one_of;
+                use proptest::strategy::{Just, Strategy, Union};
+                let rows = [$(
+                    (
+                        Just(()),
+                        $( one_of::<$type>(&[$($( $valid ),*)?]), )?
+                        $( one_of::<$first_type>(&[]), one_of::<$second_type>(&[]), )?
+                    )
+                        .prop_map(|((), $( $argument, )? $( $first, $second, )?)| {
+                            Self::$kind $(($argument))? $({ $first, $second })?
+                        })
+                        .prop_filter("valid arguments", |action| action.check().is_ok())
+                        .boxed(),
+                )*];
+                Union::new(rows).boxed()
+            }
+        }
+    };
+}
+
+/// That nothing stands behind the name of an action without an argument.
+macro_rules! no_argument {
+    ($pair:ident) => {
+        $pair.no_value()?
+    };
+    ($pair:ident, $argument:ident) => {
+        ()
+    };
+}
+
+actions! {
+    /// Copy the TTL of the outermost header inwards.
+    CopyTtlIn = 12, "copy_ttl_in", Effect::Ttl;
+    /// Pop the outermost VLAN tag.
+    PopVlan = 18, "pop_vlan" or "strip_vlan", Effect::VlanTag { is_pushed: false };
+    /// Pop the outermost MPLS header; the Ethernet type of what is below.
+    PopMpls(ethertype: u16) = 20, "pop_mpls:{ethertype:#06x}", Effect::Header;
     /// Pop the outermost PBB service tag.
-    PopPbb,
+    PopPbb = 27, "pop_pbb", Effect::Header;
+    /// Push an MPLS header with this Ethernet type.
+    PushMpls(ethertype: u16 in [ether_type::MPLS, ether_type::MPLS_MULTICAST]) = 19, "push_mpls:{ethertype:#06x}", Effect::Header;
+    /// Push a PBB service tag with this Ethernet type.
+    PushPbb(ethertype: u16 in [ether_type::PBB]) = 26, "push_pbb:{ethertype:#06x}", Effect::Header;
+    /// Push a VLAN tag with this Ethernet type.
+    PushVlan(ethertype: u16 in [ether_type::VLAN, ether_type::SERVICE_VLAN]) = 17, "push_vlan:{ethertype:#06x}",
+        Effect::VlanTag { is_pushed: true };
+    /// Copy the TTL of the second outermost header outwards.
+    CopyTtlOut = 11, "copy_ttl_out", Effect::Ttl;
+    /// Decrement the IP TTL.
+    DecNwTtl = 24, "dec_ttl" or "dec_nw_ttl", Effect::Ttl;
+    /// Decrement the MPLS TTL.
+    DecMplsTtl = 16, "dec_mpls_ttl", Effect::Ttl;
+    /// Set the IP TTL.
+    SetNwTtl(ttl: u8) = 23, "mod_nw_ttl:{ttl}" or "set_nw_ttl", Effect::Ttl;
+    /// Set the MPLS TTL.
+    SetMplsTtl(ttl: u8) = 15, "set_mpls_ttl({ttl})", Effect::Ttl;
+    /// Set a field.
+    SetField(set: FieldValue) = 25, "set_field:{set}", Effect::Field(set.field), set.check();
+    /// Choose the queue of the port.
+    SetQueue(queue: u32) = 21, "set_queue:{queue}", Effect::Queue(queue);
+    /// Process it by a group.
+    Group(group: u32) = 22, "group:{group}", Effect::Group(group), check_group(group);
+    /// Send it to a port; `max_len` is how many of its bytes go to a controller.
+    Output { port: PortNo, max_len: u16 = untold_max_len(port) } = 0, "output:{port}",
+        Effect::Output { port, max_len }, check_port(port);
 }
 
 const EXPERIMENTER: u16 = 0xffff;
 
-impl Action {
-    /// The number of this kind of action in messages and in table features.
-    pub fn kind(&self) -> u16 {
-        match self {
-            Self::Output { .. } => 0,
-            Self::CopyTtlOut => 11,
-            Self::CopyTtlIn => 12,
-            Self::SetMplsTtl(_) => 15,
-            Self::DecMplsTtl => 16,
-            Self::PushVlan(_) => 17,
-            Self::PopVlan => 18,
-            Self::PushMpls(_) => 19,
-            Self::PopMpls(_) => 20,
-            Self::SetQueue(_) => 21,
-            Self::Group(_) => 22,
-            Self::SetNwTtl(_) => 23,
-            Self::DecNwTtl => 24,
-            Self::SetField(_) => 25,
-            Self::PushPbb(_) => 26,
-            Self::PopPbb => 27,
-        }
-    }
+fn check_group(group: u32) -> Result<(), ErrorCode> {
+    if group > crate::group_id::MAX { Err(ErrorCode::ACTION_BAD_OUT_GROUP) } else { Ok(()) }
+}
 
-    /// Errors: an argument that no switch could carry out.
-    pub fn check(&self) -> Result<(), ErrorCode> {
-        match self {
-            Self::Output { port, .. } if port.is_physical() => Ok(()),
-            Self::Output { port, .. } if *port == PortNo::ANY || port.reserved_name().is_none() => {
-                Err(ErrorCode::ACTION_BAD_OUT_PORT)
-            }
-            Self::PushVlan(ethertype)
-                if !matches!(*ethertype, ether_type::VLAN | ether_type::SERVICE_VLAN) =>
-            {
-                Err(ErrorCode::ACTION_BAD_ARGUMENT)
-            }
-            Self::PushMpls(ethertype)
-                if !matches!(*ethertype, ether_type::MPLS | ether_type::MPLS_MULTICAST) =>
-            {
-                Err(ErrorCode::ACTION_BAD_ARGUMENT)
-            }
-            Self::PushPbb(ethertype) if *ethertype != ether_type::PBB => Err(ErrorCode::ACTION_BAD_ARGUMENT),
-            Self::Group(group) if *group > crate::group_id::MAX => Err(ErrorCode::ACTION_BAD_OUT_GROUP),
-            Self::SetField(set) => set.check(),
-            _ => Ok(()),
-        }
-    }
+fn check_port(port: PortNo) -> Result<(), ErrorCode> {
+    let is_target = port.is_physical() || port != PortNo::ANY && port.reserved_name().is_some();
+    if is_target { Ok(()) } else { Err(ErrorCode::ACTION_BAD_OUT_PORT) }
+}
+
+/// How many bytes of a packet go to a port: all to a controller, and elsewhere the number means nothing.
+pub(crate) fn untold_max_len(port: PortNo) -> u16 {
+    if port == PortNo::CONTROLLER { WHOLE_PACKET } else { 0 }
+}
+
+/// The name at the beginning of an action's text.
+fn name_in(text: &'static str) -> &'static str {
+    text.split([':', '(']).next().unwrap_or(text)
 }
 
 impl Wire for Action {
@@ -180,30 +309,7 @@ impl Wire for Action {
         }
         // What follows the argument is padding, and only to the multiple of eight.
         let with_padding = body.len();
-        let action = match kind {
-            0 => {
-                let output = Self::Output { port: body.get()?, max_len: body.get()? };
-                body.skip(6)?;
-                output
-            }
-            11 => Self::CopyTtlOut,
-            12 => Self::CopyTtlIn,
-            15 => Self::SetMplsTtl(body.get()?),
-            16 => Self::DecMplsTtl,
-            17 => Self::PushVlan(body.get()?),
-            18 => Self::PopVlan,
-            19 => Self::PushMpls(body.get()?),
-            20 => Self::PopMpls(body.get()?),
-            21 => Self::SetQueue(body.get()?),
-            22 => Self::Group(body.get()?),
-            23 => Self::SetNwTtl(body.get()?),
-            24 => Self::DecNwTtl,
-            25 => Self::SetField(body.get()?),
-            26 => Self::PushPbb(body.get()?),
-            27 => Self::PopPbb,
-            EXPERIMENTER => return Err(ErrorCode::ACTION_BAD_EXPERIMENTER),
-            _ => return Err(ErrorCode::ACTION_BAD_TYPE),
-        };
+        let action = Self::read_kind(kind, &mut body)?;
         let argument = with_padding - body.len();
         body.skip((4 + argument.max(1)).next_multiple_of(8) - 4 - argument)?;
         body.finish()?;
@@ -215,25 +321,7 @@ impl Wire for Action {
             let start = out.len();
             self.kind().write(out);
             0u16.write(out);
-            match self {
-                Self::Output { port, max_len } => {
-                    port.write(out);
-                    max_len.write(out);
-                }
-                Self::SetMplsTtl(ttl) | Self::SetNwTtl(ttl) => ttl.write(out),
-                Self::PushVlan(ethertype)
-                | Self::PushMpls(ethertype)
-                | Self::PopMpls(ethertype)
-                | Self::PushPbb(ethertype) => ethertype.write(out),
-                Self::SetQueue(number) | Self::Group(number) => number.write(out),
-                Self::SetField(set) => set.write(out),
-                Self::CopyTtlOut
-                | Self::CopyTtlIn
-                | Self::DecMplsTtl
-                | Self::PopVlan
-                | Self::DecNwTtl
-                | Self::PopPbb => {}
-            }
+            self.write_body(out);
             pad(out, to_eight(out.len() - start));
         });
     }

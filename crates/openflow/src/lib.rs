@@ -23,7 +23,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, PortNo, WHOLE_PACKET};
+pub use action::{Action, Effect, PortNo, WHOLE_PACKET};
 pub use error::{ErrorCode, TooLong};
 pub use instruction::Instructions;
 pub use message::{ErrorMessage, Header, Reply, Request, first_message};

@@ -11,8 +11,6 @@
 #![deny(missing_docs)]
 pub mod batch;
 pub mod clock;
-pub mod counters;
-pub mod drop_cause;
 pub mod frame;
 pub mod frame_record;
 pub mod impairment;
@@ -23,3 +21,5 @@ pub mod port_queue;
 pub mod port_settings;
 pub mod trace;
 pub mod vlan_set;
+
+pub use ringroad_counters::{counters, drop_cause};

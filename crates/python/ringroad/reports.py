@@ -10,18 +10,24 @@ from typing import Literal, NotRequired, TypedDict
 class CounterReport(TypedDict):
     """What went through a port, and what did not."""
 
-    received_frames: int
-    received_bytes: int
-    delivered_frames: int
-    delivered_bytes: int
     drops: dict[str, int]
     """Frames dropped, by cause."""
+    # The statistics, written by `make docs`.
+    received_frames: int
+    """Frames that the datapath took from the port."""
+    received_bytes: int
+    """Bytes of those frames, without FCS."""
+    delivered_frames: int
+    """Frames that the datapath put into the port."""
+    delivered_bytes: int
+    """Bytes of those frames, without FCS."""
     violations: int
-    """Times that the program broke a rule of shared memory."""
+    """Times that the program broke a rule of shared memory; each stopped a ring."""
     wakeups: int
     """Times that the datapath woke the program."""
     waiting_frames: int
     """Frames put into an interface's ring that its driver has not taken: not among the delivered ones."""
+    # End of the statistics.
 
 
 class Owner(TypedDict):

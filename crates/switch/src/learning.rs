@@ -15,6 +15,7 @@ use ringroad_wire::mac::Mac;
 use crate::classify::{self, FrameHeader, classify};
 use crate::loop_guard::{LoopGuard, probe_head};
 use crate::mac_table::{MacTable, Tick};
+use crate::port_policies::NO_VLAN;
 use crate::port_set::PortSet;
 
 /// What all workers share of a switch. Any thread may read and write all of it at any time.
@@ -74,11 +75,7 @@ impl LearningSwitch {
         classify::decide(frames, from, table, &self.ports, now, fates);
         let mut floods = false;
         for (frame, fate) in frames.iter().zip(fates) {
-            let ends = match *fate {
-                Fate::Flood => self.loops.ends_here(frame.source, from, table),
-                _ => self.loops.has_gone_round(|| table.lookup(frame.source, now), from),
-            };
-            if ends {
+            if self.loops.ends_here(*fate, frame.source, from, NO_VLAN, table, now) {
                 *fate = Fate::Drop(DropCause::Looped);
                 continue;
             }

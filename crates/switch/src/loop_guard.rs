@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use ringroad_port::clock::Clock;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
+use ringroad_port::plan::Fate;
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_wire::headers::{ADDRESSES_BYTES, TAG_BYTES};
 use ringroad_wire::mac::Mac;
 
-use crate::mac_table::MacTable;
+use crate::mac_table::{MacTable, Tick};
 use crate::port_set::PortSet;
 use crate::vlan_tag::TAG_PROTOCOL;
 
@@ -140,11 +141,27 @@ impl LoopGuard {
         self.learn_after.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether a frame from `source` that would be flooded ends at the port `from`: the port is blocked, or the frame is
-    /// the probe, which blocks the port.
+    /// Whether a frame from `source` with this fate ends at the port `from`.
+    ///
+    /// A frame to be flooded does if the port is blocked, or if it is the probe, which blocks the port. Another does if
+    /// it has gone round: the port is blocked, and its source is known, in its VLAN, to be at another port.
     #[cold]
-    pub(crate) fn ends_here(&self, source: Mac, from: PortIndex, table: &MacTable) -> bool {
-        self.ends_at(self.second(), source, from, table)
+    pub(crate) fn ends_here(
+        &self,
+        fate: Fate,
+        source: Mac,
+        from: PortIndex,
+        vlan: u16,
+        table: &MacTable,
+        now: Tick,
+    ) -> bool {
+        match fate {
+            Fate::Flood => self.ends_at(self.second(), source, from, table),
+            _ => {
+                self.blocked.contains(from)
+                    && table.lookup_in(vlan, source, now).is_some_and(|port| port != from)
+            }
+        }
     }
 
     fn ends_at(&self, second: u32, source: Mac, from: PortIndex, table: &MacTable) -> bool {
@@ -163,13 +180,6 @@ impl LoopGuard {
             return true;
         }
         self.blocked.contains(from)
-    }
-
-    /// Whether a frame to a learned address has gone round: it comes in by a blocked port, and its source is `known` to
-    /// be at another.
-    #[inline]
-    pub(crate) fn has_gone_round(&self, known: impl FnOnce() -> Option<PortIndex>, from: PortIndex) -> bool {
-        self.blocked.contains(from) && known().is_some_and(|port| port != from)
     }
 
     /// Ends what is over. At each ageing tick, and while frames come.
@@ -302,7 +312,7 @@ fn hash(frame: &[Fragment]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mac_table::{MacTableConfig, Tick};
+    use crate::mac_table::MacTableConfig;
 
     const A: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xa]);
     const ONE: PortIndex = PortIndex(1);

@@ -109,18 +109,6 @@ impl Policing {
         }
     }
 
-    /// Whether a frame ends at its port, since there is a loop.
-    #[cold]
-    fn ends_here(&self, header: FrameHeader, from: PortIndex, domain: &Domain) -> bool {
-        let LearningSwitch { loops, table, .. } = &*self.switch;
-        match self.look_up(header, from, domain) {
-            Fate::Flood => loops.ends_here(header.source, from, table),
-            _ => {
-                loops.has_gone_round(|| table.lookup_in(domain.vlan, header.source, self.switch.now()), from)
-            }
-        }
-    }
-
     /// Learns the source of a frame; `last` is the VLAN and the entry that was learned last.
     fn learn(&self, header: FrameHeader, from: PortIndex, vlan: u16, last: &mut (u16, Entry)) {
         if header.source.is_multicast() || header.flags & FrameHeader::NO_LEARN != 0 || !from.is_port() {
@@ -168,14 +156,15 @@ impl Policing {
                 }
                 self.metered.push(frame as u16);
             }
-            if is_alert && self.ends_here(header, from, &domain) {
+            let fate = || self.look_up(header, from, &domain);
+            if is_alert && loops.ends_here(fate(), header.source, from, vlan, table, self.switch.now()) {
                 plan.set_fate(frame, Fate::Drop(DropCause::Looped));
                 continue;
             }
             if learns {
                 self.learn(header, from, vlan, &mut last);
             }
-            plan.set_fate(frame, self.look_up(header, from, &domain));
+            plan.set_fate(frame, fate());
         }
     }
 

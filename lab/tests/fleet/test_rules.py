@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import typer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -118,7 +118,7 @@ def test_invalid_json_is_reported(payload: bytes) -> None:
         read_payload(payload)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(fields=st.dictionaries(st.sampled_from(["name", "version", "at", "deep"]), json_values))
 def test_any_message_leads_to_requests_or_to_one_reason(fields: dict[str, Any]) -> None:
     rules = (rule(match={"deep.a": 1}), rule(built_at="at", scenario="OVS_VANILLA", settings={"dut": {"a": "{name}"}}))
@@ -138,7 +138,7 @@ def test_a_field_is_one_text_of_one_setting_and_nothing_else(text: str) -> None:
     assert layer.document.tree == {"dut": {"new": {"build": {"package": [text]}}}}
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(value=json_values, globbed=st.text(max_size=5))
 def test_a_text_condition_holds_for_texts_only(value: object, globbed: str) -> None:
     for condition in (Condition("x", (globbed,), is_glob=True), Condition("x", (globbed,))):

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from flow_matching import matches
 from ringroad_lab.flow_set.acl_rules import MOST_ENTRIES, acl_entries, acl_headers, acl_rules, port_masks
-from simulated_bench import PATIENT
 
 ENTRIES = 2000
 
 
-@PATIENT
 @given(st.integers(0, 65_535), st.integers(0, 65_535))
 def test_masks_match_all_ports_of_a_range_and_no_other(one: int, other: int) -> None:
     first, last = min(one, other), max(one, other)

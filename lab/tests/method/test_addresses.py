@@ -10,7 +10,7 @@ from ringroad_lab.method.address_caching import AddressCachingMethod, AddressCac
 from ringroad_lab.method.learning_rate import LearningRateMethod, LearningRateSettings
 from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import AddressPlan, TrialRequest, TrialResult
-from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import FullTable, SimulatedDut, SimulatedGenerator
 
 
@@ -24,7 +24,7 @@ def learn(dut: SimulatedDut, **chosen: int) -> Outcome:
     return LearningRateMethod(LearningRateSettings(**chosen)).measure(Bench(SimulatedGenerator(dut)).context)
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(table_size=st.integers(2, 1000), full_table=st.sampled_from(FullTable))
 def test_table_size_is_found_exactly(table_size: int, full_table: FullTable) -> None:
     outcome = cache(SimulatedDut(capacity_fps=MAX_FPS, table_size=table_size, full_table=full_table), max_stations=1024)
@@ -38,7 +38,6 @@ def test_a_table_beyond_the_tried_sizes_is_a_lower_bound() -> None:
     assert outcome.metrics["address_cache_addresses"].value == 1000
 
 
-@PATIENT
 @given(learning_fps=st.floats(500, 900_000), resolution=st.floats(0.01, 0.3))
 def test_learning_rate_is_found_within_the_resolution(learning_fps: float, resolution: float) -> None:
     dut = SimulatedDut(capacity_fps=MAX_FPS, table_size=8192, full_table=FullTable.FORGETS_OLDEST, learning_fps=learning_fps)

@@ -11,11 +11,10 @@ from ringroad_lab.method.recovery import RecoveryMethod, RecoverySettings
 from ringroad_lab.method.soak import SoakMethod, SoakSettings
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult
-from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
-@PATIENT
 @given(buffer_frames=st.integers(1, 100_000), capacity_ratio=st.floats(0.1, 0.9))
 def test_corrected_buffer_time_matches_the_buffer(buffer_frames: int, capacity_ratio: float) -> None:
     capacity_fps = capacity_ratio * MAX_FPS

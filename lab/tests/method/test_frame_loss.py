@@ -13,11 +13,10 @@ from ringroad_lab.method.frame_loss import FrameLossMethod, FrameLossSettings
 from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult
-from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
-@PATIENT
 @given(step=st.floats(0.01, 0.5))
 def test_loads_go_down_from_the_greatest_and_stay_above_zero(step: float) -> None:
     ratios = FrameLossSettings(step_ratio=step).load_ratios()

@@ -10,11 +10,11 @@ from ringroad_lab.method.mlrsearch import LossGoal, MlrSearchMethod, MlrSearchSe
 from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult, TrialVerdict
-from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
-@settings(PATIENT, max_examples=30)
+@settings(max_examples=30)
 @given(capacity_fps=st.floats(5_000, 0.99 * MAX_FPS), softness=st.sampled_from([0.0, 0.05]))
 def test_both_goals_are_bracketed_within_their_width(capacity_fps: float, softness: float) -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps, softness=softness)))

@@ -10,7 +10,6 @@ from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.method.judge import JudgedTrial, Judgement
 from ringroad_lab.method.search import Grid, Probe, search_greatest, validate
 from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
-from simulated_bench import PATIENT
 
 _RESULT = TrialResult(
     request=TrialRequest(load=Load(frame=parse_frame_mix("64"), rate_fps=1.0), duration_s=1.0),
@@ -35,7 +34,6 @@ def probe_of(capacity: float, tried: list[float]) -> Probe:
     return probe
 
 
-@PATIENT
 @given(
     capacity=st.floats(0.0, 2e9),
     maximum=st.floats(1.0, 1e9),
@@ -69,7 +67,6 @@ def test_no_passing_value_is_detected_without_a_full_search() -> None:
     assert len(tried) <= 12
 
 
-@PATIENT
 @given(capacity=st.integers(0, 200_000), maximum=st.integers(1, 100_000), start=st.integers(0, 200_000), step=st.integers(1, 50))
 def test_whole_number_is_found_within_the_step(capacity: int, maximum: int, start: int, step: int) -> None:
     tried: list[float] = []
@@ -84,7 +81,6 @@ def test_whole_number_is_found_within_the_step(capacity: int, maximum: int, star
         assert found.passed <= capacity < found.passed + step
 
 
-@PATIENT
 @given(
     pattern=st.lists(st.sampled_from(list(Judgement)), max_size=200),
     validation=st.lists(st.sampled_from(list(Judgement)), max_size=200),
@@ -117,7 +113,6 @@ def test_ends_within_its_limits_on_any_pattern(
     assert (bracket.refused is None) == (bracket.refusal is None)
 
 
-@PATIENT
 @given(found_at=st.floats(100.0, 1e6), true_capacity=st.floats(0.0, 1e6), resolution=st.floats(1e-3, 0.2))
 def test_validation_finds_a_rate_that_lasts(found_at: float, true_capacity: float, resolution: float) -> None:
     grid = Grid(minimum=100.0, maximum=1e6, resolution=resolution)

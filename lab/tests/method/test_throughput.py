@@ -13,7 +13,7 @@ from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import TrialResult, TrialVerdict
-from simulated_bench import MAX_FPS, PATIENT, Bench, Scripted
+from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
 
 
@@ -28,7 +28,6 @@ def throughput(outcome: Outcome) -> float:
     return outcome.metrics[outcome.headline].value
 
 
-@PATIENT
 @given(
     capacity_fps=st.floats(2_000, 2 * MAX_FPS),
     start_ratio=st.floats(0.001, 1.0),
@@ -49,7 +48,6 @@ def test_capacity_is_found_within_the_resolution(
     assert len(bench.trials) < 100
 
 
-@PATIENT
 @given(capacity_fps=st.floats(5_000, MAX_FPS), softness=st.floats(0.0, 0.3), loss_ratio=st.floats(0.0005, 0.2))
 def test_acceptable_loss_of_a_soft_device_is_met(capacity_fps: float, softness: float, loss_ratio: float) -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=capacity_fps, softness=softness)))
@@ -146,7 +144,6 @@ def test_device_that_is_silent_for_a_while_after_an_overload_is_not_dead() -> No
     assert len(bench.rates("alive")) == 4
 
 
-@PATIENT
 @given(dies_at_trial=st.integers(0, 12))
 def test_device_that_dies_never_has_a_result(dies_at_trial: int) -> None:
     # 13 trials and more are needed at this resolution.
@@ -179,7 +176,6 @@ def test_one_bad_trial_decides_only_without_loss_verification(loss_repeats: int,
     assert found == pytest.approx(expected_fps, rel=0.01) if loss_repeats else found < 500_000
 
 
-@PATIENT
 @given(seed=st.integers(0, 10_000))
 def test_occasional_bad_trials_do_not_spoil_a_verified_search(seed: int) -> None:
     dut = SimulatedDut(capacity_fps=700_000, bad_trial_ratio=0.03)

@@ -105,7 +105,7 @@ class AnyMeeting(RuleBasedStateMachine):
         assert bool(waiting) == (self.meeting.deadline is not None) or self.meeting.abort
 
 
-AnyMeeting.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+AnyMeeting.TestCase.settings = settings(max_examples=300, stateful_step_count=40)
 TestAnyMeeting = AnyMeeting.TestCase
 
 

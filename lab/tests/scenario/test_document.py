@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ringroad_lab.errors import ScenarioError
@@ -108,7 +108,6 @@ _trees = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(_trees)
 def test_written_toml_reads_back(tree: dict[str, object]) -> None:
     assert parse_toml(toml_text(tree), "shown").tree == tree

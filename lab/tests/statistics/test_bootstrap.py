@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ringroad_lab.statistics.bootstrap import estimate_paired_ratio, estimate_ratio, needed_samples
-from simulated_bench import PATIENT
 
 SAMPLES = st.lists(st.floats(0.5, 2.0), min_size=6, max_size=20)
 
@@ -20,7 +19,7 @@ def test_all_samples_on_one_side_are_less_likely_than_the_permitted_error(confid
     assert 2 * 0.5**needed <= 1 - confidence < 2 * 0.5 ** (needed - 1)
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(samples=SAMPLES, factor=st.floats(0.1, 10.0))
 def test_same_factor_in_each_pair_is_found_exactly(samples: list[float], factor: float) -> None:
     estimate = estimate_paired_ratio(samples, [factor * sample for sample in samples], 0.95)
@@ -29,7 +28,7 @@ def test_same_factor_in_each_pair_is_found_exactly(samples: list[float], factor:
     assert estimate.deviation == pytest.approx(0, abs=1e-9)
 
 
-@settings(PATIENT, max_examples=25)
+@settings(max_examples=25)
 @given(baseline=SAMPLES, candidate=SAMPLES)
 @example(baseline=[1.0, 1.0, 1.0, 2.0, 2.0, 2.5], candidate=[1.0, 1.0, 1.0, 2.0, 2.0, 2.5])
 @example(baseline=[2.0, 2.0, 1.0, 1.0, 1.0, 1.0], candidate=[1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0])

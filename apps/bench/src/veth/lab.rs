@@ -94,9 +94,8 @@ mod tests {
     fn interfaces_are_in_a_namespace_of_their_own_and_count_what_arrives() {
         let lab = match Lab::create(&[["bench0", "bench1"]]) {
             Ok(lab) => lab,
-            Err(error) if !rustix::process::geteuid().is_root() => {
+            Err(error) if !ringroad_test_needs::is_root() => {
                 assert!(error.to_string().contains("needs root"), "{error}");
-                eprintln!("skipped: needs root");
                 return;
             }
             Err(error) => panic!("{}", crate::peers::reason(&error)),

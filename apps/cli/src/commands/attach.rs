@@ -5,6 +5,7 @@ use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::{Global, PortSizes};
+use crate::commands::MainVerb;
 use crate::commands::config::save;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -41,8 +42,17 @@ pub(crate) struct Attach {
     sizes: PortSizes,
 }
 
-impl Attach {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Attach {
+    const EXAMPLES: &str = "\
+# An interface and its host stack on a switch: the host stays connected
+ringroad attach vale0:eth0 --host
+# A port for a virtual machine
+ringroad attach vale0:vm1 --driver vhost-user:/run/vm1.sock
+# A trunk to the network, and a port of VLAN 10 for a program
+ringroad attach vale0:up@trunk=10,20-29,native=5 --driver eth0
+ringroad attach vale0:app@vlan=10 --for-program";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         ringroad::ensure_daemon(&global.socket_path())?;
         // The port's own name, if that must be a device.
         let own = self.name.split('@').next().and_then(|base| base.split_once(':')).map(|(_, port)| port);

@@ -10,6 +10,8 @@ use ringroad_bench::worker::{self, Role, WorkerOptions};
 use ringroad_bench::{Flow, FramePath, Mechanism, Plan, Profile, Progress, Session, StopFlag};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -104,8 +106,12 @@ impl Path {
     }
 }
 
-impl Bench {
-    pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Bench {
+    const EXAMPLES: &str = "\
+ringroad bench
+ringroad bench --path pipe --json";
+
+    fn run(&self, _: &Global, output: &Output) -> Result<(), Failure> {
         if let Some(Comparison::Sze2(sze2)) = &self.comparison {
             return sze2.run(output);
         }
@@ -161,6 +167,7 @@ fn write_report(
 
 /// A worker of the bench, started by it
 #[derive(Debug, Args)]
+#[command(hide = true)]
 pub(crate) struct BenchWorker {
     role: String,
     #[arg(long)]
@@ -175,8 +182,10 @@ pub(crate) struct BenchWorker {
     seconds: f64,
 }
 
-impl BenchWorker {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+impl MainVerb for BenchWorker {
+    const EXAMPLES: &str = "";
+
+    fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {
         let role: Role =
             self.role.parse().map_err(|error: worker::UnknownRole| Failure::usage(error.to_string(), ""))?;
         let interval = Duration::try_from_secs_f64(self.seconds)

@@ -8,6 +8,7 @@ use ringroad_capture::{FileLimits, Filter};
 
 use super::recv::{Purpose, Reception};
 use crate::arguments::{Global, count, seconds};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -52,8 +53,14 @@ pub(crate) struct Capture {
     files: Option<u32>,
 }
 
-impl Capture {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Capture {
+    const EXAMPLES: &str = "\
+# Look on at an interface: the host keeps its traffic
+ringroad capture packet:eth0 -w - | tcpdump -nr -
+# DNS only, and of that the last 10 files of 100 MB
+ringroad capture vale0:look -w dns.pcap --file-size 100MB --files 10 udp port 53";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let file_limits = FileLimits {
             file_bytes: self.file_size,
             file_ns: self.file_seconds.map(|span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),

@@ -9,8 +9,10 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use ringroad_control::{Connection, socket_path};
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Global};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::output::Output;
 
 /// Set by the scripts when they request words.
 const VARIABLE: &str = "RINGROAD_COMPLETE";
@@ -21,6 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 ///
 /// The script calls ringroad itself for the words, so it also offers the ports and switches of the running daemon.
 #[derive(Debug, Args)]
+#[command(hide = true)]
 pub(crate) struct Completions {
     /// Shell
     shell: Shell,
@@ -35,8 +38,10 @@ enum Shell {
     Zsh,
 }
 
-impl Completions {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+impl MainVerb for Completions {
+    const EXAMPLES: &str = "";
+
+    fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {
         let shell = self.shell.to_possible_value();
         let shells = Shells::builtins();
         let completer = shell.as_ref().and_then(|shell| shells.completer(shell.get_name()));

@@ -9,6 +9,7 @@ use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -68,8 +69,15 @@ struct Checked {
     valid: bool,
 }
 
-impl Config {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Config {
+    const EXAMPLES: &str = "\
+# Keep what was attached in the daemon's configuration
+ringroad config save
+# Try a changed configuration, and put it in force
+ringroad config apply new.toml --dry-run
+ringroad config apply new.toml";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         match &self.verb {
             Verb::Show => match global.connect()?.request(&Request::Config)?.0 {
                 Reply::Config(report) => output.result(&report, shown),

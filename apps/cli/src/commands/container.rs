@@ -16,6 +16,7 @@ use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::guests::{Guest, ip};
@@ -85,8 +86,14 @@ struct StartedContainer {
     address: Option<String>,
 }
 
-impl Container {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Container {
+    const EXAMPLES: &str = "\
+# A shell in a network namespace of its own
+ringroad container blue --port vale0:blue --address 10.0.0.3/24
+# A program
+ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -f";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         // From here on a signal ends the command, but not this process, which cleans up after it.
         let signals = HeldSignals::hold()?;
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Container)?;
@@ -153,7 +160,9 @@ impl Container {
             status => Err(Failure::status(status)),
         }
     }
+}
 
+impl Container {
     fn make_namespace(&self, guest: &mut Guest) -> Result<Namespace, Failure> {
         let namespace = Namespace::Named(self.name.clone());
         if namespace.path().exists() {

@@ -17,6 +17,7 @@ use ringroad_control::{Connection, Request};
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::commands::demo::stations::{Expectation, Plan};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -68,8 +69,10 @@ struct Speed {
     frames_per_second: f64,
 }
 
-impl Demo {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Demo {
+    const EXAMPLES: &str = "ringroad demo --capture capture.pcap";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         if let (Some(port), Some(record)) = (&self.station_program, &self.record) {
             return station_program::run(port, record, &self.station, global);
         }
@@ -84,7 +87,9 @@ impl Demo {
         }
         Ok(())
     }
+}
 
+impl Demo {
     fn run_in(&self, folder: &Path, output: &Output) -> Result<DemoReport, Failure> {
         let shipped = folder.join("stations.pcap");
         let capture = match &self.capture {

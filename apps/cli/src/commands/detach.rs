@@ -4,6 +4,7 @@ use clap::Args;
 use ringroad_control::Request;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::commands::config::save;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -22,8 +23,10 @@ pub(crate) struct Detach {
     save: bool,
 }
 
-impl Detach {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Detach {
+    const EXAMPLES: &str = "ringroad detach vale0:eth0";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let request = Request::Detach { name: self.name.clone(), take: self.take, number: None };
         super::ask(global, output, &request, "detached", Some(&self.name))?;
         if self.save {

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -57,8 +58,10 @@ struct Diagnosis {
     checks: Vec<Check>,
 }
 
-impl Doctor {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Doctor {
+    const EXAMPLES: &str = "ringroad doctor";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let mut checks = ringroad_itself::checks(&global.socket_path());
         checks.extend(machine::checks());
         checks.extend(interfaces::checks());

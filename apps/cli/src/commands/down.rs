@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Done;
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -18,8 +19,10 @@ const LONGEST_END_S: i64 = 10;
 #[derive(Debug, Args)]
 pub(crate) struct Down {}
 
-impl Down {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Down {
+    const EXAMPLES: &str = "ringroad down";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let mut connection = global.connect()?;
         match connection.request(&Request::Stop)?.0 {
             Reply::Done => {}

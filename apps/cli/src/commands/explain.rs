@@ -13,6 +13,7 @@ use ringroad_openflow::text::Headers;
 use ringroad_traffic::header::HexBytes;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::frame_options::frame_of;
 use crate::output::Output;
@@ -50,15 +51,22 @@ pub(crate) struct Explain {
     number: u64,
 }
 
-impl Explain {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Explain {
+    const EXAMPLES: &str = "\
+ringroad explain vale0 in_port=1,dl_src=02:00:00:00:00:01,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
+# The second frame of a capture, as if it came in by port a
+ringroad explain vale0 --pcap frames.pcap --number 1 --in-port a";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let request = Request::Explain(self.frame()?);
         match global.connect()?.request(&request)?.0 {
             Reply::Explained(explanation) => output.result(&explanation, words::text),
             reply => Err(Failure::reply(&reply)),
         }
     }
+}
 
+impl Explain {
     fn frame(&self) -> Result<FrameToExplain, Failure> {
         let whole = match (&self.hex, &self.pcap) {
             (Some(HexBytes(bytes)), _) => Some(bytes.clone()),

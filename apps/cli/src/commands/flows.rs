@@ -13,6 +13,7 @@ use ringroad_openflow::text::Flow;
 use serde::{Serialize, Serializer};
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::flow_client::FlowClient;
 use crate::output::Output;
@@ -115,8 +116,15 @@ struct Difference {
     only_in_file: Vec<String>,
 }
 
-impl Flows {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Flows {
+    const EXAMPLES: &str = "\
+ringroad flows add vale0 priority=10,in_port=1,actions=output:2 actions=NORMAL
+ringroad flows dump vale0 in_port=1
+ringroad flows diff vale0 flows.txt
+ringroad flows replace vale0 flows.txt
+ringroad flows del vale0";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         match &self.verb {
             Verb::Dump { switch, matching } => {
                 let wanted = parse(matching)?;

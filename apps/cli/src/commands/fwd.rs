@@ -8,6 +8,7 @@ use ringroad_traffic::line_rate::FrameSize;
 use serde::Serialize;
 
 use crate::arguments::{Global, PortSizes, RunLimits};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::forwarder::{Direction, DirectionCounts, DirectionMode, Junction};
 use crate::output::Output;
@@ -85,8 +86,10 @@ struct Summary {
     directions: Vec<DirectionReport>,
 }
 
-impl Fwd {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Fwd {
+    const EXAMPLES: &str = "ringroad fwd vale0:c x{1 --mode macswap";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let forwards = matches!(self.mode, Mode::Io | Mode::Macswap);
         if self.pipeline && !forwards {
             return Err(Failure::usage(
@@ -144,7 +147,9 @@ impl Fwd {
         output.result(&summary, text)?;
         ended
     }
+}
 
+impl Fwd {
     fn direction(&self, macswap: bool) -> Direction {
         Direction::new(DirectionMode { macswap, drop: self.drop }, self.burst)
     }

@@ -18,6 +18,7 @@ use self::live::LiveTable;
 use self::losses::{DropWatch, Losses};
 use self::summary::text;
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds_or_none};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::frame_options::{FrameOptions, with_template};
 use crate::output::{Output, json};
@@ -102,8 +103,14 @@ struct Results {
     losses: Option<Losses>,
 }
 
-impl Gen {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Gen {
+    const EXAMPLES: &str = "\
+# Loss, latency and jitter of a million flows between two ports
+ringroad gen vale0:a --to vale0:b --rate 100kpps --size imix --flows 1M --duration 5
+# Both ways over two interfaces, at half of their rate
+ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let plan = match &self.plan {
             Some(file) => read_plan(file)?,
             None => self.planned()?,
@@ -148,7 +155,9 @@ impl Gen {
         })?;
         told.and(outcome.map_err(Failure::from))
     }
+}
 
+impl Gen {
     /// Waits until all frames are sent, and reports progress meanwhile.
     fn watch(&self, session: &mut Session, stop: &StopFlag, output: &Output) -> Result<(), Failure> {
         let mut live = (self.limits.interval.is_none() && output.is_watched()).then(LiveTable::default);

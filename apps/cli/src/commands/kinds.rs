@@ -7,6 +7,8 @@ use ringroad::catalogue::{
 };
 use serde::Serialize;
 
+use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
@@ -98,8 +100,13 @@ fn options_table(options: &[OptionReport]) -> String {
     columns.lines_or("It has no further options.")
 }
 
-impl Kinds {
-    pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Kinds {
+    const EXAMPLES: &str = "\
+ringroad kinds
+# All options of memif: ports
+ringroad kinds memif";
+
+    fn run(&self, _: &Global, output: &Output) -> Result<(), Failure> {
         if let Some(wanted) = &self.kind
             && let Some(kind) = kinds().find(|kind| name_of(kind) == wanted)
         {

@@ -15,6 +15,7 @@ use ringroad_netdev::{Namespace, in_namespace};
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::commands::link::addresses::Addresses;
 use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
@@ -70,8 +71,10 @@ struct Linked {
     next: Option<String>,
 }
 
-impl Link {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Link {
+    const EXAMPLES: &str = "ringroad link blue green --address 10.77.0.1/24";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         if self.namespaces.len() == 1 && self.address.is_none() {
             return Err(Failure::usage(
                 "a single namespace joins those already on the switch: give it its own address",
@@ -121,7 +124,9 @@ impl Link {
         };
         output.result(&Linked { switch: self.switch.clone(), links, next }, text)
     }
+}
 
+impl Link {
     /// The namespaces, once it is sure that all can be entered, differ, and have no such interface yet.
     fn free_namespaces(&self) -> Result<Vec<Namespace>, Failure> {
         let mut namespaces = Vec::new();

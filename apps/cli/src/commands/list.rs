@@ -6,6 +6,7 @@ use clap::Args;
 use ringroad_control::report::{LinkReport, PeerReport, PortReport};
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::grouped;
@@ -18,8 +19,10 @@ use crate::output::table::{Columns, drops};
 #[derive(Debug, Args)]
 pub(crate) struct List {}
 
-impl List {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for List {
+    const EXAMPLES: &str = "ringroad list --json";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         output.result(&global.connect()?.list()?, |list| ports_table(&list.ports) + &waiting(&list.waiting))
     }
 }

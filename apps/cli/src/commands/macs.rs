@@ -6,6 +6,7 @@ use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
@@ -50,8 +51,13 @@ struct Forgotten {
     forgotten: u64,
 }
 
-impl Macs {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Macs {
+    const EXAMPLES: &str = "\
+ringroad macs vale0
+# An address that stays on its port
+ringroad macs vale0 --set 02:00:00:00:00:01=uplink";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let switch = self.switch.clone();
         if let Some(Placement { mac, port }) = &self.set {
             let port = Some(self.on_switch(port)?);
@@ -94,7 +100,9 @@ impl Macs {
             columns.lines_or("no addresses learned")
         })
     }
+}
 
+impl Macs {
     /// The name of a port on the switch, with or without the switch's name.
     fn on_switch(&self, port: &str) -> Result<String, Failure> {
         match port.split_once(':') {

@@ -1,6 +1,5 @@
 //! `ringroad man`.
 
-mod examples;
 mod port_names;
 
 use std::fmt::Write as _;
@@ -8,19 +7,31 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory};
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Global};
+use crate::commands::{Command, MainVerb};
 use crate::failure::Failure;
+use crate::output::Output;
+
+/// Shell lines for the page of `ringroad` itself.
+const EXAMPLES: &str = "\
+# Receive at one port of a switch, send at another, and look on. The first command starts the daemon.
+ringroad recv vale0:b &
+ringroad gen vale0:a --rate 1Mpps --duration 5
+ringroad top";
 
 /// Write manual pages into a folder: ringroad.1 and one per command, and ringroad-ports.7
 #[derive(Debug, Args)]
+#[command(hide = true)]
 pub(crate) struct Man {
     /// Folder, created if missing; pages are written to man1 and man7 below it
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-impl Man {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+impl MainVerb for Man {
+    const EXAMPLES: &str = "";
+
+    fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {
         write_pages(&self.folder).map_err(|error| {
             Failure::new(
                 format!("writing manual pages into {}: {error}", self.folder.display()),
@@ -35,15 +46,20 @@ fn write_pages(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(&commands)?;
     std::fs::create_dir_all(&overviews)?;
     clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), &commands)?;
-    for verb in std::iter::once("").chain(Arguments::command().get_subcommands().map(clap::Command::get_name))
-    {
-        let Some(lines) = examples::of(verb) else { continue };
-        let path = commands.join(page_name(verb));
+    for (verb, lines) in examples().filter(|(_, lines)| !lines.is_empty()) {
+        let path = commands.join(page_name(&verb));
         let page = std::fs::read_to_string(&path)?;
         let (before, version) = page.split_at(page.find(".SH VERSION").unwrap_or(page.len()));
         std::fs::write(&path, format!("{before}{}{version}", examples_section(lines)))?;
     }
     std::fs::write(overviews.join("ringroad-ports.7"), port_names::page())
+}
+
+/// Each verb, and shell lines for its page. The first is `ringroad` itself, whose name is empty here.
+fn examples() -> impl Iterator<Item = (String, &'static str)> {
+    let command = Arguments::command();
+    let verbs = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect::<Vec<_>>();
+    std::iter::once((String::new(), EXAMPLES)).chain(verbs.into_iter().zip(Command::examples()))
 }
 
 /// The file of a verb's page; without a verb, of the command's page.
@@ -70,7 +86,7 @@ mod tests {
     #[test]
     fn every_visible_command_has_a_manual_page_with_examples() {
         let folder = tempfile::tempdir().unwrap();
-        Man { folder: folder.path().to_owned() }.run().unwrap();
+        write_pages(folder.path()).unwrap();
         let mut missing = Vec::new();
         for command in Arguments::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let page = folder.path().join("man1").join(page_name(command.get_name()));
@@ -85,11 +101,10 @@ mod tests {
 
     #[test]
     fn the_command_line_accepts_every_example() {
-        let command = Arguments::command();
-        for verb in std::iter::once("").chain(command.get_subcommands().map(clap::Command::get_name)) {
-            for line in examples::of(verb).unwrap_or_default().lines().filter(|line| !line.starts_with('#')) {
+        for (verb, lines) in examples() {
+            for line in lines.lines().filter(|line| !line.starts_with('#')) {
                 let own = line.split(['|', '&']).next().unwrap_or_default();
-                assert!(verb.is_empty() || verb == "sze2" || own.contains(verb), "{verb}: {line}");
+                assert!(verb.is_empty() || verb == "sze2" || own.contains(&verb), "{verb}: {line}");
                 if let Err(error) = Arguments::try_parse_from(own.split_whitespace()) {
                     panic!("{line}: {error}");
                 }

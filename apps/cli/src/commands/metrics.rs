@@ -5,6 +5,7 @@ use ringroad_metrics::{Endpoint, exposition};
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -31,8 +32,12 @@ struct Listening {
     address: String,
 }
 
-impl Metrics {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Metrics {
+    const EXAMPLES: &str = "\
+# For Prometheus, at http://127.0.0.1:9464/metrics
+ringroad metrics --listen 127.0.0.1:9464";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let Some(address) = &self.listen else {
             let printed = Exposition { openmetrics: exposition(global.connect()?.status()?) };
             return output.result(&printed, |printed| printed.openmetrics.clone());

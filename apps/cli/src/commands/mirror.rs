@@ -5,6 +5,7 @@ use ringroad_control::message::{Mirror as MirrorWish, MirrorDirection};
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
@@ -54,8 +55,15 @@ impl Direction {
     ];
 }
 
-impl Mirror {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Mirror {
+    const EXAMPLES: &str = "\
+# Frames to and from vale0:a; ringroad capture vale0:look shows them
+ringroad mirror vale0:a --to vale0:look
+# One of 1000 frames of the whole switch
+ringroad mirror vale0 --to vale0:look --sample 1000
+ringroad mirror vale0:a --to vale0:look --remove";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let (Some(from), Some(to)) = (self.from.clone(), self.to.clone()) else {
             return list(global, output);
         };

@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::session_arguments::SessionArguments;
@@ -68,8 +69,13 @@ struct Ready {
     location: String,
 }
 
-impl Otg {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Otg {
+    const EXAMPLES: &str = "\
+ringroad otg
+# A socket that only this user may open, without a token
+ringroad otg --listen unix:/run/lab/otg.sock";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let encryption = match (&self.cert, &self.key) {
             (Some(certificate), Some(key)) => {
                 Encryption::Files { certificate: certificate.clone(), key: key.clone() }

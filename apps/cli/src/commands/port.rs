@@ -4,6 +4,7 @@ use clap::Args;
 use ringroad_control::Request;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -22,8 +23,13 @@ pub(crate) struct Port {
     unset: Option<String>,
 }
 
-impl Port {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Port {
+    const EXAMPLES: &str = "\
+# Into VLAN 20, apart from other isolated ports
+ringroad port vale0:guest@vlan=20,isolated
+ringroad port --unset vale0:guest";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let (name, done) = match (&self.name, &self.unset) {
             (Some(name), _) if name.contains('@') => (name, "options set"),
             (None, Some(name)) if !name.contains('@') => (name, "options removed"),

@@ -10,6 +10,7 @@ use ringroad_traffic::meter::{Meter, MeterConfig, MeterSummary};
 
 use super::r#gen::summary::{counts, delay};
 use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
+use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL};
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
@@ -60,8 +61,10 @@ pub(crate) struct Reception {
     limits: RunLimits,
 }
 
-impl Recv {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Recv {
+    const EXAMPLES: &str = "ringroad recv eth0 --duration 5";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let check = self.check.then(check).transpose()?;
         let purpose = Purpose { check, snaplen_bytes: self.snaplen, ..Purpose::default() };
         self.reception.run(global, output, self.write.as_deref(), purpose)

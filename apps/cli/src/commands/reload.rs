@@ -5,6 +5,7 @@ use ringroad_control::report::ReloadReport;
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -15,8 +16,10 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 pub(crate) struct Reload {}
 
-impl Reload {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Reload {
+    const EXAMPLES: &str = "ringroad reload";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         match global.connect()?.request(&Request::Reload)?.0 {
             Reply::Reloaded(report) => output.result(&report, text),
             reply => Err(Failure::reply(&reply)),

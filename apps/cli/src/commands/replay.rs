@@ -16,6 +16,7 @@ use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
 use crate::arguments::{Global, PortSizes, RunLimits};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
@@ -192,8 +193,12 @@ struct Player<'a> {
     last_ns: u64,
 }
 
-impl Replay {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Replay {
+    const EXAMPLES: &str = "\
+ringroad replay capture.pcap vale0:a --speed 2
+ringroad replay capture.pcap vale0:a --loop 10 --rate 1Gbit --map-ip 10.0.0.0/8=198.18.0.0/8";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         pin(self.limits.cpu.first().copied())?;
         let mut reader = CaptureReader::open(&self.file)?;
         let mut port = self.sizes.open(&self.port, global, &self.limits)?;

@@ -13,7 +13,9 @@ use ringroad::{DAEMON_VARIABLE, daemon_program};
 use ringroad_control::socket_path::SOCKET_VARIABLE;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::output::Output;
 use preloaded::{NETMAP, PCAP, Preloaded};
 
 /// The dynamic linker's variable for preloaded libraries.
@@ -39,8 +41,13 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
-impl Run {
-    pub(crate) fn run(&self, global: &Global) -> Result<(), Failure> {
+impl MainVerb for Run {
+    const EXAMPLES: &str = "\
+# Programs over libpcap and netmap, as they are
+ringroad run -- tcpdump -i vale0:1 -n udp
+ringroad run -- pkt-gen -i vale0:2 -f tx";
+
+    fn run(&self, global: &Global, _: &Output) -> Result<(), Failure> {
         let Some((name, arguments)) = self.command.split_first() else {
             return Err(Failure::usage(
                 "there is no program to run",

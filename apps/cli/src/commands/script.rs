@@ -12,6 +12,7 @@ use ringroad_generator::script::{
 };
 
 use crate::arguments::{Global, seconds};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{grouped, span};
@@ -34,8 +35,11 @@ pub(crate) struct Script {
     cpu: Vec<usize>,
 }
 
-impl Script {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Script {
+    const EXAMPLES: &str =
+        "ringroad script l2-load-latency.lua vale0:a vale0:b --rate 1Mpps --frames 1000000";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let Some((file, arguments)) = self.words.split_first() else {
             return Err(Failure::usage("no script is given", "name a file"));
         };

@@ -12,6 +12,7 @@ use ringroad_sflow::{Collector, CollectorAddress, Counts, Exporter, Options};
 use serde::Serialize;
 
 use crate::arguments::{DEEP_SLOTS, Global, count, seconds};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::grouped;
@@ -101,8 +102,13 @@ struct Session<'a> {
     output: &'a Output,
 }
 
-impl Sflow {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Sflow {
+    const EXAMPLES: &str = "\
+ringroad sflow vale0 --collector 192.0.2.10
+# Another port, more samples, and an address that stays the same
+ringroad sflow vale0 --collector [2001:db8::10]:7343 --sampling 1-in-100 --agent 192.0.2.1";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let now = Instant::now();
         let options = Options {
             switch: self.switch.clone(),

@@ -10,6 +10,7 @@ use ringroad_control::report::{
 use super::list::{ports_table, waiting};
 use super::switch::{memory, refused_tools};
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{grouped, size};
@@ -22,8 +23,12 @@ use crate::output::table::{Columns, drops};
 #[derive(Debug, Args)]
 pub(crate) struct Status {}
 
-impl Status {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Status {
+    const EXAMPLES: &str = "\
+ringroad status
+ringroad status --json | jq .workers";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         output.result(&global.connect()?.status()?, text)
     }
 }

@@ -9,6 +9,7 @@ use ringroad_control::report::OpenFlowReport;
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
@@ -61,8 +62,18 @@ enum FailMode {
     Standalone,
 }
 
-impl Switch {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Switch {
+    const EXAMPLES: &str = "\
+# Flow tables under a controller
+ringroad switch vale0 --openflow tcp:127.0.0.1:6653
+# The same by TLS
+ringroad switch vale0 --openflow ssl:10.0.0.1 --private-key key.pem --certificate cert.pem --ca-cert ca.pem
+# Flow tables that tools alone change, such as ringroad flows and ovs-ofctl
+ringroad switch vale0 --openflow
+# Learned addresses again
+ringroad switch vale0 --learn";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let Some(switch) = self.switch.clone() else { return list(None, global, output) };
         if self.learn {
             let request = Request::RemoveOpenFlow { switch: switch.clone() };

@@ -13,6 +13,8 @@ use clap::{Args, Subcommand};
 use ringroad_sze2::client::{Card, CardError};
 use ringroad_sze2::memory::MemoryError;
 
+use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -57,8 +59,12 @@ impl CardArgument {
     }
 }
 
-impl Sze2 {
-    pub(crate) fn run(&self, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Sze2 {
+    const EXAMPLES: &str = "\
+ringroad attach vale0:card --driver sze2:/run/szedataII0
+ringroad sze2 status /run/szedataII0";
+
+    fn run(&self, _: &Global, output: &Output) -> Result<(), Failure> {
         match &self.verb {
             Verb::Status(verb) => verb.run(output),
             Verb::Ibuf(verb) => verb.run(output),

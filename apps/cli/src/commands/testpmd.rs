@@ -14,6 +14,7 @@ use ringroad_guest::testpmd::{self, Plan, Transport};
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::commands::guests::Guest;
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::failure::Failure;
@@ -69,8 +70,10 @@ struct StartedTestpmd {
     command: Vec<String>,
 }
 
-impl Testpmd {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Testpmd {
+    const EXAMPLES: &str = "ringroad testpmd --port vale0:a --port vale0:b --forward macswap";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         if self.packed && self.via == Via::Memif {
             return Err(Failure::usage(
                 "memif has no packed rings",

@@ -13,6 +13,7 @@ use ratatui::crossterm::event;
 use self::observer::{Interval, Observer, Order};
 use self::screen::View;
 use crate::arguments::{Global, seconds};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped};
@@ -41,8 +42,10 @@ pub(crate) struct Top {
     reconnect: bool,
 }
 
-impl Top {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Top {
+    const EXAMPLES: &str = "ringroad top --interval 2";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let mut observer = Observer::new(global)?;
         let first = observer.look()?;
         if self.once || output.is_json() || !std::io::stdout().is_terminal() {
@@ -58,7 +61,9 @@ impl Top {
         ratatui::restore();
         ended
     }
+}
 
+impl Top {
     fn watch(
         &self,
         terminal: &mut DefaultTerminal,

@@ -9,6 +9,7 @@ use ringroad_control::report::{TraceReport, TracedFrameReport};
 use ringroad_control::{Connection, Reply, Request};
 
 use crate::arguments::{Global, seconds};
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::StopFlag;
@@ -40,8 +41,13 @@ pub(crate) struct Trace {
     duration: Option<Duration>,
 }
 
-impl Trace {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Trace {
+    const EXAMPLES: &str = "\
+ringroad trace vale0
+# Where frames of one port are dropped
+ringroad trace vale0 --from a --count 4096 --drops";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let stop = StopFlag::on_signals()?;
         let mut daemon = global.connect()?;
         let from = self.from.as_ref().map(|port| {
@@ -85,7 +91,9 @@ impl Trace {
         }
         Ok(())
     }
+}
 
+impl Trace {
     fn is_meant(&self, frame: &TracedFrameReport) -> bool {
         !self.drops
             || frame.dropped.is_some()

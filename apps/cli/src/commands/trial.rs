@@ -6,6 +6,7 @@ use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 
 use crate::arguments::{Global, PortSizes, seconds_or_none};
+use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL, VERDICT_INVALID};
 use crate::frame_options::FrameOptions;
 use crate::output::{Output, json};
@@ -67,8 +68,10 @@ pub(crate) struct Trial {
     sizes: PortSizes,
 }
 
-impl Trial {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Trial {
+    const EXAMPLES: &str = "ringroad trial vale0:a vale0:b --rate 500kpps --size 64 --duration 10";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let (from, to) = (self.sizes.device(&self.from), self.sizes.device(&self.to));
         let streams = self.frames.streams()?;
         let load = |from: &str, to: &str, streams| Load {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::commands::link::{INNER_NAME, Tap, detach};
-use crate::commands::namespaces;
+use crate::commands::{MainVerb, namespaces};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -32,8 +32,10 @@ struct UnlinkedNamespace {
     ports: Vec<String>,
 }
 
-impl Unlink {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Unlink {
+    const EXAMPLES: &str = "ringroad unlink blue green";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         // The interface outlives a daemon that was killed.
         let mut daemon = match global.connect() {
             Ok(daemon) => Some(daemon),
@@ -77,7 +79,9 @@ impl Unlink {
             unlinked.iter().map(line).collect::<Vec<_>>().join("\n")
         })
     }
+}
 
+impl Unlink {
     /// An interface without a port of the daemon was made by `ringroad link` only if the daemon is gone.
     fn check_without_port(&self, tap: &Tap, has_daemon: bool) -> Result<(), Failure> {
         let Tap { namespace, interface } = tap;

@@ -10,6 +10,7 @@ use ringroad_control::report::StatusReport;
 use serde::Serialize;
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -36,8 +37,12 @@ struct Running {
     socket: String,
 }
 
-impl Up {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Up {
+    const EXAMPLES: &str = "\
+ringroad up
+ringroad up --config /etc/ringroad/ringroadd.toml";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let socket = global.socket_path();
         let already_running = match ringroad_control::Connection::connect(&socket) {
             Ok(_) => true,
@@ -69,7 +74,9 @@ impl Up {
             )
         })
     }
+}
 
+impl Up {
     /// Makes sure that the daemon that runs already is the requested one.
     fn check_running(&self, status: &StatusReport, output: &Output) -> Result<(), Failure> {
         let runs = format!("the daemon runs already, as process {}", status.pid);

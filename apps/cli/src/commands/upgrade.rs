@@ -7,6 +7,7 @@ use ringroad_control::report::UpgradeReport;
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL};
 use crate::output::Output;
 
@@ -25,8 +26,12 @@ pub(crate) struct Upgrade {
     anyway: bool,
 }
 
-impl Upgrade {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Upgrade {
+    const EXAMPLES: &str = "\
+# After `apt upgrade`, or `make install`:
+ringroad upgrade";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         match global.connect()?.request(&Request::Upgrade { anyway: self.anyway })?.0 {
             Reply::Upgraded(report) => {
                 output.result(&report, text)?;

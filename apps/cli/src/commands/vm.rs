@@ -10,6 +10,7 @@ mod stop;
 use clap::{Args, Subcommand};
 
 use crate::arguments::Global;
+use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -44,8 +45,13 @@ enum Verb {
     Kernel(kernel::FindKernel),
 }
 
-impl Vm {
-    pub(crate) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
+impl MainVerb for Vm {
+    const EXAMPLES: &str = "\
+ringroad vm a --port vale0:a --address 10.0.0.1/24 --detach
+ringroad vm exec a -- ping -c 3 10.0.0.2
+ringroad vm stop a";
+
+    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         match (&self.verb, &self.start) {
             (Some(Verb::List(verb)), _) => verb.run(output),
             (Some(Verb::Console(verb)), _) => verb.run(output),

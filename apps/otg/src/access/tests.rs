@@ -99,6 +99,8 @@ fn a_token_file_must_be_private() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     let write = |text: &str, mode| {
+        // A user who is not root cannot write a file of mode 0400 again.
+        drop(std::fs::remove_file(&path));
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         Token::read(&path).map(|token| token.text().to_owned()).map_err(|error| error.to_string())

@@ -87,6 +87,15 @@ impl From<NetmapReply> for Answer {
     }
 }
 
+impl Answer {
+    /// The refusal of a request that only administrators may send.
+    #[must_use]
+    pub fn denied() -> Self {
+        let message = "only root and the daemon's user may do that".to_owned();
+        NetmapReply::Failed { errno: Errno::ACCESS.raw_os_error(), message }.into()
+    }
+}
+
 /// The user of the request, and the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
@@ -99,13 +108,6 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    fn check_administers(&self) -> Result<(), Failure> {
-        match self.permissions.may_administer(self.client.peer) {
-            true => Ok(()),
-            false => Err(fail(Errno::ACCESS, "only root and the daemon's user may do that")),
-        }
-    }
-
     /// Whether the rules give the asker a port that is not there yet.
     fn check_free(&self, key: &PortKey, device: bool) -> Result<(), Failure> {
         Ok(self.permissions.check(self.client.peer, &key.to_string(), Standing::Free { device })?)

@@ -54,7 +54,6 @@ impl Netmap {
                 self.list(ports, &name, switch_index, port_index)
             }
             NetmapRequest::ValeAttach { name, mode, ring_id, mem_id } => {
-                asker.check_administers()?;
                 if !matches!(mode, mode::ALL_NIC | mode::NIC_SW) || ring_id != 0 {
                     return Err(fail(Errno::INVAL, "an interface is attached whole"));
                 }
@@ -63,24 +62,15 @@ impl Netmap {
                 }
                 self.attach(ports, asker, &name, mode == mode::NIC_SW)
             }
-            NetmapRequest::ValeDetach { name } => {
-                asker.check_administers()?;
-                self.detach(ports, &name)
-            }
+            NetmapRequest::ValeDetach { name } => self.detach(ports, &name),
             NetmapRequest::ValeNewInterface { name, sizes, mem_id } => {
-                asker.check_administers()?;
                 self.new_interface(ports, asker, &name, sizes, mem_id)
             }
-            NetmapRequest::ValeDeleteInterface { name } => {
-                asker.check_administers()?;
-                self.delete_interface(ports, asker, &name)
-            }
+            NetmapRequest::ValeDeleteInterface { name } => self.delete_interface(ports, asker, &name),
             NetmapRequest::PollingEnable { name, mode, first_cpu, cpus } => {
-                asker.check_administers()?;
                 self.enable_polling(ports, &name, mode, first_cpu, cpus)
             }
             NetmapRequest::PollingDisable { name } => {
-                asker.check_administers()?;
                 let key = self.polling_candidate(ports, &name)?;
                 if self.polled.remove(&key).is_none() {
                     return Err(fail(Errno::FAULT, format!("polling is not enabled on {key}")));

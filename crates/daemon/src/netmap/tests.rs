@@ -105,7 +105,7 @@ fn plain(name: &str) -> Register {
     }
 }
 
-/// Every request that can name a port of another user, and its result for `uid`.
+/// Every request that is checked by the port that it names, and its result for `uid`.
 fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, Result<(), Errno>)> {
     let mut results = Vec::new();
     let flags = [flag::MONITOR_TX, flag::MONITOR_RX, flag::ZCOPY_MON, flag::RX_RINGS_ONLY];
@@ -125,12 +125,6 @@ fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, 
         NetmapRequest::PoolsInfo { name: name(), mem_id: 0 },
         NetmapRequest::PortHeaderGet { name: name() },
         NetmapRequest::PortHeaderSet { name: name(), bytes: 12 },
-        NetmapRequest::ValeAttach { name: format!("vale9:{port}"), mode: 1, ring_id: 0, mem_id: 0 },
-        NetmapRequest::ValeDetach { name: name() },
-        NetmapRequest::ValeNewInterface { name: "new".into(), sizes: PortSizes::default(), mem_id: 0 },
-        NetmapRequest::ValeDeleteInterface { name: name() },
-        NetmapRequest::PollingEnable { name: name(), mode: 1, first_cpu: 0, cpus: 1 },
-        NetmapRequest::PollingDisable { name: name() },
     ] {
         let what = format!("{request:?}");
         results.push((what, site.ask(uid, None, request).map(drop)));

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ringroad_control::PROTOCOL_VERSION;
-use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, MirrorDirection, Reply, Request};
+use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, MirrorDirection, Privilege, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
 use ringroad_control::report::{ConfigReport, ListReport, StatusReport};
@@ -31,8 +31,15 @@ impl Server {
         session: &mut Session,
         request: Result<Request, ErrorReply>,
     ) -> Result<(), ServerError> {
-        let result = match request {
-            Ok(Request::Open { name, wish }) => {
+        let denied = request.as_ref().ok().and_then(|request| self.denied(session, request));
+        let result = match (denied, request) {
+            // Netmap programs know errors by their numbers.
+            (Some(_), Ok(Request::Netmap { .. })) => {
+                send_netmap(session, Answer::denied());
+                return Ok(());
+            }
+            (Some(refusal), _) => Err(refusal),
+            (None, Ok(Request::Open { name, wish })) => {
                 let permitted = self.check_open(session, &name);
                 let opened = permitted.and_then(|name| self.parts.ports.open(&name, &wish, &session.client));
                 match opened {
@@ -47,33 +54,27 @@ impl Server {
                     Err(refusal) => Err(refusal),
                 }
             }
-            Ok(Request::NetmapOpen) => {
+            (None, Ok(Request::NetmapOpen)) => {
                 self.open_netmap_device(session);
                 return Ok(());
             }
-            Ok(Request::Netmap { device, request }) => {
+            (None, Ok(Request::Netmap { device, request })) => {
                 self.end_closed_devices()?;
                 let permissions = Arc::clone(&self.parts.ports.permissions);
                 let administers = permissions.may_administer(session.client.peer);
                 let place = Whereabouts::of(&session.connection, administers);
                 let asker = Asker { client: &session.client, permissions: &permissions, place };
-                let Answer { reply, descriptors } =
-                    self.netmap.answer(&mut self.parts.ports, asker, device, request);
+                let answer = self.netmap.answer(&mut self.parts.ports, asker, device, request);
                 self.parts.ports.settle_openflow_ports();
-                if let NetmapReply::Failed { errno, message } = &reply {
-                    let user = session.client.peer.uid;
-                    debug!(client = %session.client, user, errno, reason = %message, "refused");
-                }
-                let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-                session.connection.send(&Reply::Netmap(reply), &borrowed);
+                send_netmap(session, answer);
                 return Ok(());
             }
-            Ok(request) => {
+            (None, Ok(request)) => {
                 let handled = self.handle(session, request)?;
                 self.parts.ports.settle_openflow_ports();
                 handled
             }
-            Err(refusal) => Err(refusal),
+            (None, Err(refusal)) => Err(refusal),
         };
         let reply = result.unwrap_or_else(|refusal| {
             self.rejected_requests += 1;
@@ -83,6 +84,20 @@ impl Server {
         });
         session.connection.send(&reply, &[]);
         Ok(())
+    }
+
+    /// The refusal of a request that its sender may not send. What is [`Privilege::ByName`] is checked where the name
+    /// is known.
+    fn denied(&self, session: &Session, request: &Request) -> Option<ErrorReply> {
+        let Privilege::Administrator(what) = request.privilege() else { return None };
+        let peer = session.client.peer;
+        (!self.parts.ports.permissions.may_administer(peer)).then(|| {
+            ErrorReply::new(
+                ErrorKind::PermissionDenied,
+                format!("user {} may not {what}", peer.uid),
+                "contact root or the user that runs the daemon",
+            )
+        })
     }
 
     /// Makes the connection a netmap device, and leaves the badge in it.
@@ -133,14 +148,6 @@ impl Server {
         request: Request,
     ) -> Result<Result<Reply, ErrorReply>, ServerError> {
         let Session { client, connection, .. } = session;
-        let administers = self.parts.ports.permissions.may_administer(client.peer);
-        let denied = |what: &str| {
-            Err(ErrorReply::new(
-                ErrorKind::PermissionDenied,
-                format!("user {} may not {what}", client.peer.uid),
-                "contact root or the user that runs the daemon",
-            ))
-        };
         Ok(match request {
             Request::Hello { protocol, program } => {
                 if protocol != PROTOCOL_VERSION {
@@ -163,27 +170,16 @@ impl Server {
             Request::Status => told(self.status())?.map(Reply::Status),
             Request::List => told(self.list(None))?.map(Reply::List),
             Request::ListFrom { place } => told(self.list(Some(&place)))?.map(Reply::List),
-            Request::SetAddress { .. } | Request::ForgetAddresses { .. } if !administers => {
-                denied("change addresses")
-            }
             Request::SetAddress { switch, mac, port } => self.set_address(&switch, mac, port),
-            Request::SetMirror(_) | Request::RemoveMirror { .. } if !administers => denied("change mirrors"),
             Request::SetMirror(mirror) => self.set_mirror(&mirror)?,
             Request::RemoveMirror { from, to } => {
                 let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1, records: false };
                 self.remove_mirror(&mirror)?
             }
-            Request::SetOpenFlow(_) | Request::RemoveOpenFlow { .. } if !administers => {
-                denied("change flow tables")
-            }
             Request::SetOpenFlow(settings) => self.set_openflow(&settings),
             Request::RemoveOpenFlow { switch } => self.remove_openflow(&switch),
             Request::OpenFlow => Ok(Reply::OpenFlow(self.parts.ports.openflow_report())),
-            Request::Explain(_) if !administers => denied("see where frames go"),
             Request::Explain(frame) => self.parts.ports.explain(&frame).map(Reply::Explained),
-            Request::StartTrace { .. } | Request::Traced | Request::StopTrace if !administers => {
-                denied("trace frames")
-            }
             Request::StartTrace { switch, from, count } => {
                 self.start_trace(client.id, &switch, from.as_deref(), count)?
             }
@@ -213,8 +209,8 @@ impl Server {
                     )),
                 }
             }
-            Request::Attach { .. } if !administers => denied("attach ports"),
             Request::Attach { port, for_program, host, take } => {
+                let administers = self.parts.ports.permissions.may_administer(client.peer);
                 let place = Whereabouts::of(connection, administers);
                 attaching::requested(port, for_program, host, place).and_then(|specs| {
                     let attached = self.parts.ports.attach(specs, take)?;
@@ -225,11 +221,9 @@ impl Server {
                     Ok(Reply::Attached(attached))
                 })
             }
-            Request::SetPortOptions { .. } if !administers => denied("change options of ports"),
             Request::SetPortOptions { name } => {
                 parse_name(&name).and_then(|name| self.set_port_options(&name))
             }
-            Request::Detach { .. } if !administers => denied("detach ports"),
             Request::Detach { name, take, number } => {
                 let detached = parse_name(&name).and_then(|name| {
                     let (ports, key) = (&mut self.parts.ports, name.base.to_string());
@@ -252,19 +246,13 @@ impl Server {
                     Err(refusal) => Err(refusal),
                 }
             }
-            Request::Save { .. } if !administers => denied("save ports"),
             Request::Save { ports } => self.save(&ports),
-            Request::ApplyConfig { .. } if !administers => denied("change the configuration"),
             Request::ApplyConfig { toml } => self.apply(&toml, client.id)?,
-            Request::Config | Request::CompareConfig { .. } if !administers => {
-                denied("see the configuration")
-            }
             Request::Config => Ok(Reply::Config(ConfigReport {
                 config: self.parts.config_path.as_ref().map(|path| path.display().to_string()),
                 toml: toml::to_string_pretty(&self.parts.config).unwrap_or_default(),
             })),
             Request::CompareConfig { toml } => self.compare(toml.as_deref()),
-            Request::Reload if !administers => denied("reload the configuration"),
             Request::Reload => match self.reload(client.id)? {
                 Ok(report) => Ok(Reply::Reloaded(report)),
                 Err(message) => Err(ErrorReply::new(
@@ -273,9 +261,7 @@ impl Server {
                     "what could not be applied was left as it was",
                 )),
             },
-            Request::Upgrade { .. } if !administers => denied("upgrade the daemon"),
             Request::Upgrade { anyway } => Err(self.upgrade(session, anyway)?),
-            Request::Stop if !administers => denied("stop the daemon"),
             Request::Stop => {
                 info!(%client, "stopping on request");
                 self.stopping = true;
@@ -311,6 +297,15 @@ impl Server {
             rejected_requests: self.rejected_requests,
         })
     }
+}
+
+fn send_netmap(session: &mut Session, Answer { reply, descriptors }: Answer) {
+    if let NetmapReply::Failed { errno, message } = &reply {
+        let user = session.client.peer.uid;
+        debug!(client = %session.client, user, errno, reason = %message, "refused");
+    }
+    let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    session.connection.send(&Reply::Netmap(reply), &borrowed);
 }
 
 pub(super) fn parse_name(name: &str) -> Result<PortName, ErrorReply> {

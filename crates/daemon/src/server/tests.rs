@@ -1,15 +1,19 @@
 //! The loop, one turn at a time, with hostile peers. The tests run in one thread.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::io::{Read, Write};
+use std::path::Path;
 
 use ringroad_control::PROTOCOL_VERSION;
 use ringroad_control::codec::{FrameDecoder, MAX_REPLY_BYTES, decode_reply, encode_request};
-use ringroad_control::message::{Reply, Request};
-use ringroad_control::netmap::NetmapRequest;
+use ringroad_control::message::{ErrorKind, Privilege, Reply, Request};
+use ringroad_control::netmap::{NetmapReply, NetmapRequest};
 use ringroad_datapath::fabric::Fabric;
 use ringroad_switch::MacTableConfig;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use serde_json::{Map, Value};
 
 use super::sessions::TURN_REQUESTS;
 use super::*;
@@ -244,4 +248,107 @@ fn a_programs_chosen_name_cannot_control_a_terminal() {
     site.settle();
     let session = site.server.sessions.values().next().unwrap();
     assert_eq!(session.client.program, "\u{fffd}[2Jprog\u{fffd}");
+}
+
+/// The shortest values that a schema allows: of an enum, each variant.
+fn shortest(schema: &Value, types: &Value) -> Vec<Value> {
+    if let Some(name) = schema["$ref"].as_str() {
+        return shortest(&types[name.trim_start_matches("#/$defs/")], types);
+    }
+    if let Some(variants) = schema["oneOf"].as_array() {
+        return variants.iter().flat_map(|variant| shortest(variant, types)).collect();
+    }
+    if let Some(word) = schema.get("const") {
+        return vec![word.clone()];
+    }
+    match schema["type"].as_str() {
+        Some("string") => vec!["".into()],
+        Some("integer") => vec![0.into()],
+        Some("object") => {
+            let keys = schema["required"].as_array().into_iter().flatten().map(|key| key.as_str().unwrap());
+            let mut objects = vec![Map::new()];
+            for key in keys {
+                let values = shortest(&schema["properties"][key], types);
+                let with = |object: &Map<String, Value>, value: &Value| {
+                    let mut object = object.clone();
+                    object.insert(key.to_owned(), value.clone());
+                    object
+                };
+                let each =
+                    objects.iter().flat_map(|object| values.iter().map(move |value| with(object, value)));
+                objects = each.collect();
+            }
+            objects.into_iter().map(Value::from).collect()
+        }
+        _ => panic!("no value is known for {schema}"),
+    }
+}
+
+/// Name of an enum's variant in JSON; of netmap's requests, with what is inside.
+fn variant(value: &Value) -> String {
+    let Some((name, inner)) = value.as_object().and_then(|object| object.iter().next()) else {
+        return value.as_str().unwrap().to_owned();
+    };
+    if name == "netmap" { format!("netmap {}", variant(&inner["request"])) } else { name.clone() }
+}
+
+#[test]
+fn a_stranger_is_refused_every_request_but_those_that_change_nothing_or_are_checked_by_name() {
+    const STRANGER: u32 = 4242;
+    const FOR_ALL: [&str; 18] = [
+        "hello",
+        "list",
+        "list_from",
+        "mac_table",
+        "mirrors",
+        "netmap binding",
+        "netmap monitors",
+        "netmap pools_info",
+        "netmap port_header_get",
+        "netmap port_header_set",
+        "netmap port_info",
+        "netmap register",
+        "netmap settle",
+        "netmap vale_list",
+        "netmap_open",
+        "open",
+        "open_flow",
+        "status",
+    ];
+    // The schema has every request: a test compares it with the types.
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control-protocol.schema.json");
+    let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let requests = shortest(&schema["$defs"]["Request"], &schema["$defs"]);
+
+    let mut site = Site::new();
+    let mut stranger = site.connect();
+    site.server.sessions.values_mut().next().unwrap().client.peer.uid = STRANGER;
+    let mut for_all = BTreeSet::new();
+    for value in requests {
+        let request: Request = serde_json::from_value(value.clone()).unwrap();
+        let Privilege::Administrator(what) = request.privilege() else {
+            for_all.insert(variant(&value));
+            continue;
+        };
+        stranger.ask(&request);
+        site.settle();
+        let replies = stranger.replies().unwrap();
+        match (&request, &replies[..]) {
+            (Request::Netmap { .. }, [Reply::Netmap(NetmapReply::Failed { errno, .. })]) => {
+                assert_eq!(*errno, Errno::ACCESS.raw_os_error(), "{value}");
+            }
+            (_, [Reply::Error(refusal)]) => {
+                assert_eq!(refusal.kind, ErrorKind::PermissionDenied, "{value}: {refusal}");
+                assert_eq!(refusal.message, format!("user {STRANGER} may not {what}"));
+            }
+            (_, replies) => panic!("{value} was answered with {replies:?}"),
+        }
+    }
+    assert_eq!(for_all.iter().map(String::as_str).collect::<Vec<_>>(), FOR_ALL);
+    assert!(!site.server.stopping);
+
+    site.server.sessions.values_mut().next().unwrap().client.peer.uid = 0;
+    stranger.ask(&Request::Config);
+    site.settle();
+    assert!(matches!(stranger.replies().unwrap()[..], [Reply::Config(_)]));
 }

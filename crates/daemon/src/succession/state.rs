@@ -183,8 +183,9 @@ pub(crate) struct Account {
     delivered: [u64; 2],
     replicated: u64,
     dropped: Vec<(DropCause, u64)>,
-    violations: u64,
-    wakeups: u64,
+    /// By name. A daemon of another version may have others.
+    #[serde(flatten)]
+    events: BTreeMap<String, u64>,
 }
 
 impl From<&CounterSnapshot> for Account {
@@ -195,8 +196,7 @@ impl From<&CounterSnapshot> for Account {
             delivered: [counters.delivered_frames, counters.delivered_bytes],
             replicated: counters.replicated_frames,
             dropped: dropped.filter(|(_, frames)| *frames != 0).collect(),
-            violations: counters.violations,
-            wakeups: counters.wakeups,
+            events: counters.events().map(|(name, count)| (name.to_owned(), count)).collect(),
         }
     }
 }
@@ -209,13 +209,43 @@ impl From<&Account> for CounterSnapshot {
             delivered_frames: account.delivered[0],
             delivered_bytes: account.delivered[1],
             replicated_frames: account.replicated,
-            violations: account.violations,
-            wakeups: account.wakeups,
             ..Self::default()
         };
+        for (name, count) in counters.events_mut() {
+            *count = account.events.get(name).copied().unwrap_or(0);
+        }
         for &(cause, frames) in &account.dropped {
             counters.dropped[cause as usize] += frames;
         }
         counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_survives_an_upgrade_from_and_to_daemons_with_other_events() {
+        let handed_over = r#"{"received":[1,2],"delivered":[3,4],"replicated":5,"dropped":[["no_space",6]],"violations":7,"wakeups":8}"#;
+        let account: Account = serde_json::from_str(handed_over).unwrap();
+        let counters = CounterSnapshot::from(&account);
+        let mut expected = CounterSnapshot {
+            received_frames: 1,
+            received_bytes: 2,
+            delivered_frames: 3,
+            delivered_bytes: 4,
+            replicated_frames: 5,
+            violations: 7,
+            wakeups: 8,
+            ..CounterSnapshot::default()
+        };
+        expected.dropped[DropCause::NoSpace as usize] = 6;
+        assert_eq!(counters, expected);
+        assert_eq!(serde_json::to_string(&Account::from(&counters)).unwrap(), handed_over);
+
+        let other = handed_over.replace("wakeups", "of_another_version");
+        let other = CounterSnapshot::from(&serde_json::from_str(&other).unwrap());
+        assert_eq!(other, CounterSnapshot { wakeups: 0, ..expected });
     }
 }

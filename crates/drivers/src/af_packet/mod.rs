@@ -34,6 +34,8 @@ use receiver::Receiver;
 use sender::Sender;
 use slots::SlotRing;
 
+use crate::device::DriverError;
+
 /// Ethernet header and two VLAN tags, bytes.
 const LINK_HEADER_BYTES: usize = 22;
 
@@ -143,6 +145,8 @@ pub enum PacketError {
     #[error("{interface}: {step}: {source}")]
     Kernel { interface: String, step: &'static str, source: Error },
 }
+
+impl DriverError for PacketError {}
 
 impl PacketDevice {
     /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay as

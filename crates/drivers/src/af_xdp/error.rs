@@ -4,6 +4,8 @@ use ringroad_bpf::error::BpfError;
 use ringroad_netdev::NetdevError;
 use rustix::io::Errno;
 
+use crate::device::DriverError;
+
 /// Why an interface could not be opened through AF_XDP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -68,6 +70,16 @@ pub enum XdpError {
         /// Buffers needed.
         needed: usize,
     },
+}
+
+impl DriverError for XdpError {
+    fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Program { source: BpfError::Occupied { .. }, .. }
+                | Self::Socket { source: Errno::BUSY, .. }
+        )
+    }
 }
 
 impl XdpError {

@@ -20,6 +20,7 @@ use ringroad_bpf::program::{Entrance, TcxProgram};
 use ringroad_netdev::{LinkWatch, NetdevError, link_change};
 use ringroad_port::port_queue::HandOver;
 
+use crate::device::DriverError;
 use crate::tap::diverted::{self, DivertedQueue, LinkNeed, keep_stack_off};
 use crate::tap::{TapDevice, TapError, TapWish};
 
@@ -68,6 +69,12 @@ pub enum HostRingsError {
     /// The interface or the TAP cannot be queried or changed.
     #[error(transparent)]
     Netdev(#[from] NetdevError),
+}
+
+impl DriverError for HostRingsError {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Tap { source: TapError::Busy(_), .. })
+    }
 }
 
 /// The programs in their places: where they go, traffic is the host's again.

@@ -35,7 +35,7 @@ use ringroad_port::port_queue::{Capabilities, PortQueue};
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::catalogue::port_option::{PortOption, ValueKind};
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::handover::handover;
 use crate::peer::options::{ROLE_SERVER, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::peer_thread::PeerThread;
@@ -87,6 +87,8 @@ pub enum MemifError {
         buffer_bytes: u32,
     },
 }
+
+impl DriverError for MemifError {}
 
 /// This program's name for peers.
 fn program_name() -> String {

@@ -166,7 +166,7 @@ impl ShmQueue {
     fn count_violation(&mut self, side: usize) {
         if !self.counted[side] {
             self.counted[side] = true;
-            self.counters.violation();
+            self.counters.violations(1);
             // The program may be asleep on this ring: it must learn why no more frames come.
             eventfd::ring(&self.events.notify);
         }

@@ -29,7 +29,7 @@ use rustix::net::SocketType;
 
 use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
 use crate::catalogue::port_option::{PortOption, ValueKind};
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::options::{SOCKET_MODE, socket_mode};
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
@@ -47,14 +47,7 @@ const DEFAULT_BLOCK_BYTES: u64 = 4 << 20;
 /// Prefix of the cards' hardware addresses (Liberouter).
 const ADDRESS_PREFIX: [u8; 3] = [0x00, 0x11, 0x17];
 
-/// Why a card cannot be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Sze2Error {
-    /// Its buffers.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-}
+impl DriverError for MemoryError {}
 
 const CHANNELS: PortOption = PortOption::new(
     "channels",
@@ -90,7 +83,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let buffer_bytes = wishes.number(&BUFFER).unwrap_or(DEFAULT_BUFFER_BYTES);
     let block_bytes = wishes.number(&BLOCK).unwrap_or(DEFAULT_BLOCK_BYTES.min(buffer_bytes));
     let geometry = ChannelGeometry { buffer_bytes, block_bytes };
-    geometry.check().map_err(Sze2Error::from)?;
+    geometry.check()?;
     let failed = |source| DeviceError::Connection { name: format!("sze2:{}", path.display()), source };
 
     let address = wishes.mac(&MAC).map_or_else(|| address_of(path), Mac::octets);

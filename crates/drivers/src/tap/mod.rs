@@ -27,6 +27,8 @@ use rustix::io::Errno;
 
 pub use queue::TapQueue;
 
+use crate::device::DriverError;
+
 /// Longest frame that a slot can describe, bytes.
 const MAX_FRAME_BYTES: usize = 65535;
 /// What the stack may leave to us: `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6` and `TUN_F_TSO_ECN` of linux/if_tun.h. Not
@@ -121,6 +123,12 @@ pub enum TapError {
     /// The kernel refused something else.
     #[error("{name}: {step}: {source}")]
     Kernel { name: String, step: &'static str, source: Errno },
+}
+
+impl DriverError for TapError {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy(_))
+    }
 }
 
 impl From<NetdevError> for TapError {

@@ -17,6 +17,7 @@ use ringroad_port::counters::Traffic;
 use ringroad_port::port_queue::HandOver;
 
 use self::shortcut::Shortcut;
+use crate::device::DriverError;
 use crate::tap::diverted::{self, DivertedQueue, LinkNeed, keep_stack_off};
 use crate::tap::{TapDevice, TapError, TapWish};
 
@@ -67,6 +68,12 @@ pub enum VethError {
     /// The interface or the TAP cannot be queried or changed.
     #[error(transparent)]
     Netdev(#[from] NetdevError),
+}
+
+impl DriverError for VethError {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Tap { source: TapError::Busy(_), .. })
+    }
 }
 
 /// The programs in their places.

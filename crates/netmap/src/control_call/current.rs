@@ -2,7 +2,7 @@
 
 use core::mem::{offset_of, size_of};
 
-use ringroad_control::netmap::{ExternalMemory, Offsets};
+use ringroad_control::netmap::{Bound, ExternalMemory, Offsets};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -112,18 +112,57 @@ fn perform(
     .map(|()| None)
 }
 
-/// Options that a binding has a use for.
-const REGISTER_OPTIONS: [u32; 3] = [option_type::EXTMEM, option_type::CSB, option_type::OFFSETS];
+/// The result of a check; `None`: only the binding can tell.
+type Checked = Option<Result<(), Errno>>;
 
-/// Errors of a binding that belong into an option's status.
-fn is_error_of(option: u32, errno: Errno) -> bool {
-    match option {
-        option_type::EXTMEM => matches!(errno, Errno::INVAL | Errno::NOMEM | Errno::FAULT),
-        option_type::CSB => matches!(errno, Errno::INVAL | Errno::FAULT),
-        option_type::OFFSETS => matches!(errno, Errno::INVAL | Errno::BUSY | Errno::OPNOTSUPP),
-        _ => false,
-    }
+/// An option that a binding takes.
+struct BindingOption {
+    option_type: u32,
+    /// Errors of the binding that go into this option's status.
+    errors: &'static [Errno],
+    /// Checks the body without the port, and puts it into what the binding requests.
+    wish: fn(&[u8], &mut RegisterOptions) -> Checked,
+    /// The body that the program gets back after the binding, if it gets one.
+    answer: fn(&RegisterOptions, &Bound) -> Option<Vec<u8>>,
 }
+
+/// All of them, in the order in which they are checked.
+const BINDING_OPTIONS: [BindingOption; 3] = [
+    BindingOption {
+        option_type: option_type::CSB,
+        errors: &[Errno::INVAL, Errno::FAULT],
+        wish: |body, wished| {
+            wished.csb = csb_addresses(body);
+            None
+        },
+        answer: |_, _| None,
+    },
+    BindingOption {
+        option_type: option_type::EXTMEM,
+        errors: &[Errno::INVAL, Errno::NOMEM, Errno::FAULT],
+        wish: |body, wished| {
+            let option = ExternalMemoryOption::read_from_bytes(body).ok()?;
+            let memory = external_memory(&option);
+            wished.external_memory = memory.ok().map(|memory| (memory, option.address as usize));
+            Some(memory.map(|_| ()))
+        },
+        answer: |wished, bound| {
+            let ((_, address), pools) = wished.external_memory.zip(bound.external_memory)?;
+            let body = ExternalMemoryOption { address: address as u64, pools: pools_fields(&pools) };
+            Some(body.as_bytes().to_vec())
+        },
+    },
+    BindingOption {
+        option_type: option_type::OFFSETS,
+        errors: &[Errno::INVAL, Errno::BUSY, Errno::OPNOTSUPP],
+        wish: |body, wished| {
+            let offsets = offsets(&OffsetsOption::read_from_bytes(body).ok()?);
+            wished.offsets = offsets.ok();
+            Some(offsets.map(|_| ()))
+        },
+        answer: |_, _| None,
+    },
+];
 
 fn register(
     device: &dyn Descriptor,
@@ -135,44 +174,32 @@ fn register(
         return Err(Errno::BUSY);
     }
     // An option that is left over fails the request; before the binding is better than undoing it.
-    if options.has_other_than(&REGISTER_OPTIONS) {
+    if !options.has_only(|given| BINDING_OPTIONS.iter().any(|option| option.option_type == given)) {
         return Err(Errno::OPNOTSUPP);
     }
-    let wished = register_options(options)?;
-    match requests::register(device, name, body, &wished) {
-        Ok(bound) => {
-            for option in REGISTER_OPTIONS {
-                options.conclude(option, Ok(()));
-            }
-            if let (Some((_, address)), Some(pools)) = (wished.external_memory, bound.external_memory) {
-                let answer = ExternalMemoryOption { address: address as u64, pools: pools_fields(&pools) };
-                options.answer(option_type::EXTMEM, &answer);
-            }
-            Ok(())
-        }
-        Err(errno) => {
-            for option in REGISTER_OPTIONS.into_iter().filter(|&option| is_error_of(option, errno)) {
-                options.conclude(option, Err(errno));
-            }
-            Err(errno)
+    let mut wished = RegisterOptions::default();
+    for option in &BINDING_OPTIONS {
+        if let Some(outcome) =
+            options.body(option.option_type).and_then(|body| (option.wish)(body, &mut wished))
+        {
+            options.conclude(option.option_type, outcome);
+            outcome?;
         }
     }
-}
-
-/// The options of a binding, as far as they can be checked without the port.
-fn register_options(options: &mut OptionList) -> Result<RegisterOptions, Errno> {
-    let mut wished = RegisterOptions { csb: csb_addresses(options), ..RegisterOptions::default() };
-    if let Some(option) = options.structure::<ExternalMemoryOption>(option_type::EXTMEM) {
-        let memory = external_memory(&option);
-        options.conclude(option_type::EXTMEM, memory.map(|_| ()));
-        wished.external_memory = Some((memory?, option.address as usize));
+    let bound = requests::register(device, name, body, &wished);
+    for option in &BINDING_OPTIONS {
+        match &bound {
+            Ok(bound) => {
+                options.conclude(option.option_type, Ok(()));
+                if let Some(body) = (option.answer)(&wished, bound) {
+                    options.answer(option.option_type, &body);
+                }
+            }
+            Err(errno) if option.errors.contains(errno) => options.conclude(option.option_type, Err(*errno)),
+            Err(_) => {}
+        }
     }
-    if let Some(option) = options.structure::<OffsetsOption>(option_type::OFFSETS) {
-        let offsets = offsets(&option);
-        options.conclude(option_type::OFFSETS, offsets.map(|_| ()));
-        wished.offsets = Some(offsets?);
-    }
-    Ok(wished)
+    bound.map(|_| ())
 }
 
 fn external_memory(option: &ExternalMemoryOption) -> Result<ExternalMemory, Errno> {
@@ -193,13 +220,13 @@ fn offsets(option: &OffsetsOption) -> Result<Offsets, Errno> {
     if fits && initial <= max { Ok(Offsets { max, initial, bits }) } else { Err(Errno::INVAL) }
 }
 
-fn csb_addresses(options: &OptionList) -> Option<CsbAddresses> {
-    let option: CsbOption = options.structure(option_type::CSB)?;
+fn csb_addresses(body: &[u8]) -> Option<CsbAddresses> {
+    let option = CsbOption::read_from_bytes(body).ok()?;
     Some(CsbAddresses { to_provider: option.to_provider as usize, to_program: option.to_program as usize })
 }
 
 fn enable_csb(device: &dyn Descriptor, options: &mut OptionList) -> Result<(), Errno> {
-    let addresses = csb_addresses(options).ok_or(Errno::INVAL)?;
+    let addresses = options.body(option_type::CSB).and_then(csb_addresses).ok_or(Errno::INVAL)?;
     let enabled = device.enable_csb(addresses);
     options.conclude(option_type::CSB, enabled);
     enabled

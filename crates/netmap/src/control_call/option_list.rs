@@ -4,9 +4,9 @@
 use core::mem::{offset_of, size_of};
 
 use rustix::io::Errno;
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::FromBytes;
 
-use crate::abi::{CsbOption, ExternalMemoryOption, LoopModeOption, OffsetsOption, OptionHeader, option_type};
+use crate::abi::{OptionHeader, OptionType};
 use crate::user_memory::{read, read_bytes, write_bytes};
 
 /// Most bytes of a request's body, its options' headers and their bodies.
@@ -34,22 +34,12 @@ pub(super) struct OptionList {
     options: Vec<ListedOption>,
 }
 
-/// Bytes of an option's body.
+/// Bytes of an option's body; an unknown type has none.
 fn body_bytes(header: &OptionHeader) -> usize {
-    match header.option_type {
-        option_type::EXTMEM => size_of::<ExternalMemoryOption>(),
-        option_type::SYNC_KLOOP_EVENTFDS => {
-            usize::try_from(header.bytes).unwrap_or(usize::MAX).saturating_sub(size_of::<OptionHeader>())
-        }
-        option_type::CSB => size_of::<CsbOption>(),
-        option_type::SYNC_KLOOP_MODE => size_of::<LoopModeOption>(),
-        option_type::OFFSETS => size_of::<OffsetsOption>(),
-        _ => 0,
-    }
-}
-
-fn is_known(option_type: u32) -> bool {
-    (option_type::EXTMEM..=option_type::OFFSETS).contains(&option_type)
+    OptionType::of(header.option_type).map_or(0, |known| {
+        let told = usize::try_from(header.bytes).unwrap_or(usize::MAX);
+        known.body_bytes.unwrap_or_else(|| told.saturating_sub(size_of::<OptionHeader>()))
+    })
 }
 
 impl OptionList {
@@ -72,9 +62,9 @@ impl OptionList {
             let address = next as usize;
             let header: OptionHeader = read(address)?;
             let body_bytes = body_bytes(&header);
-            let twin = is_known(header.option_type)
-                .then(|| self.options.iter().position(|option| option.option_type == header.option_type))
-                .flatten();
+            let twin = OptionType::of(header.option_type).and_then(|_| {
+                self.options.iter().position(|option| option.option_type == header.option_type)
+            });
             self.options.push(ListedOption {
                 address,
                 option_type: header.option_type,
@@ -118,9 +108,9 @@ impl OptionList {
         T::read_from_bytes(self.body(option_type)?).ok()
     }
 
-    /// Whether there is an option of another type than `types`.
-    pub(super) fn has_other_than(&self, types: &[u32]) -> bool {
-        self.options.iter().any(|option| !types.contains(&option.option_type))
+    /// Whether all options are of types for which `is_taken` is true.
+    pub(super) fn has_only(&self, is_taken: impl Fn(u32) -> bool) -> bool {
+        self.options.iter().all(|option| is_taken(option.option_type))
     }
 
     /// Records the result of an option; an option that is not in the list is ignored.
@@ -131,9 +121,9 @@ impl OptionList {
     }
 
     /// Replaces the body of an option, for the program to see.
-    pub(super) fn answer<T: IntoBytes + Immutable>(&mut self, option_type: u32, body: &T) {
+    pub(super) fn answer(&mut self, option_type: u32, body: &[u8]) {
         for option in self.options.iter_mut().filter(|option| option.option_type == option_type) {
-            option.body = body.as_bytes().to_vec();
+            option.body = body.to_vec();
             option.answered = true;
         }
     }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use ringroad_test_needs::has_program;
 
 use super::sample::Sample;
 use super::tools::{ovs_parsed_flows, ovs_printed, reply, request, tshark_fields};
@@ -36,6 +37,9 @@ fn samples<T: Sample>(count: usize) -> Vec<T> {
 
 #[test]
 fn rules_mean_to_us_what_they_mean_to_open_vswitch() {
+    if !has_program("ovs-ofctl") {
+        return;
+    }
     let rules: Vec<_> = RULES.lines().collect();
     let theirs = added(&ovs_parsed_flows(&rules));
     assert_eq!(theirs.len(), rules.len());
@@ -121,6 +125,9 @@ fn text_of(flow: &FlowMod) -> Flow {
 
 #[test]
 fn any_flow_means_to_open_vswitch_the_same_in_our_bytes_and_in_our_words() {
+    if !has_program("ovs-ofctl") {
+        return;
+    }
     let flows: Vec<_> = samples::<FlowMod>(400).into_iter().map(for_open_vswitch).collect();
     let bytes: Vec<_> = flows.iter().flat_map(|flow| request(&Request::FlowMod(flow.clone()))).collect();
     let texts: Vec<_> = flows.iter().map(|flow| text_of(flow).to_string()).collect();
@@ -136,6 +143,9 @@ fn any_flow_means_to_open_vswitch_the_same_in_our_bytes_and_in_our_words() {
 
 #[test]
 fn a_dump_of_flows_reads_in_open_vswitch_as_we_print_it() {
+    if !has_program("ovs-ofctl") {
+        return;
+    }
     let flows: Vec<_> = samples::<FlowMod>(200)
         .into_iter()
         .map(for_open_vswitch)
@@ -167,6 +177,9 @@ fn a_dump_of_flows_reads_in_open_vswitch_as_we_print_it() {
 
 #[test]
 fn groups_and_meters_mean_to_open_vswitch_what_they_mean_to_us() {
+    if !has_program("ovs-ofctl") {
+        return;
+    }
     let groups = [
         "group_id=1,type=select,bucket=weight:100,actions=output:1,bucket=weight:2,actions=output:2,output:3",
         "group_id=4294967040,type=ff,bucket=watch_port:1,actions=output:1,bucket=watch_port:2,watch_group:3,actions=output:2",
@@ -196,6 +209,9 @@ fn groups_and_meters_mean_to_open_vswitch_what_they_mean_to_us() {
 
 #[test]
 fn every_error_has_its_number_and_its_name_in_open_vswitch() {
+    if !has_program("ovs-ofctl") {
+        return;
+    }
     // What Open vSwitch calls by the names of other versions.
     let renamed = [
         ("OFPBRC_BAD_MULTIPART", "OFPBRC_BAD_STAT"),
@@ -226,6 +242,9 @@ const NOTE: u32 = 0x40_0000;
 
 #[test]
 fn wireshark_finds_every_message_well_formed() {
+    if !has_program("tshark") {
+        return;
+    }
     let requests = samples::<Request>(600).into_iter().map(|message| (message.kind(), request(&message)));
     let replies = samples::<Reply>(600).into_iter().map(|message| (message.kind(), reply(&message)));
     // Hellos and errors of other versions are for other dissectors; it reads on behind the reply of an experimenter.

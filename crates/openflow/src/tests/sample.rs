@@ -82,9 +82,16 @@ impl<const N: usize> Sample for Text<N> {
     }
 }
 
+/// One of these values; any, if there are none.
+pub(crate) fn one_of<T: Sample + Clone>(values: &[T]) -> BoxedStrategy<T> {
+    if values.is_empty() { T::sample() } else { select(values.to_vec()).boxed() }
+}
+
 impl Sample for PortNo {
     fn sample() -> BoxedStrategy<Self> {
-        prop_oneof![(1u32..300).prop_map(Self), any::<u32>().prop_map(Self)].boxed()
+        let reserved = select(&Self::RESERVED[..]).prop_map(|(port, _)| port);
+        prop_oneof![(1u32..300).prop_map(Self), any::<u32>().prop_map(Self), reserved, Just(Self::MAX)]
+            .boxed()
     }
 }
 
@@ -188,40 +195,6 @@ impl Sample for Match {
         vec(select(&Field::ALL[..]).prop_flat_map(sample_field_match), 0..6)
             .prop_map(with_prerequisites)
             .boxed()
-    }
-}
-
-impl Sample for Action {
-    fn sample() -> BoxedStrategy<Self> {
-        let port = prop_oneof![
-            (1u32..300).prop_map(PortNo),
-            select(&PortNo::RESERVED[..7]).prop_map(|(port, _)| port),
-            Just(PortNo::MAX),
-        ];
-        Union::new([
-            (port, any::<u16>()).prop_map(|(port, max_len)| Self::Output { port, max_len }).boxed(),
-            select(vec![
-                Self::CopyTtlOut,
-                Self::CopyTtlIn,
-                Self::DecMplsTtl,
-                Self::PopVlan,
-                Self::DecNwTtl,
-                Self::PopPbb,
-                Self::PushVlan(0x8100),
-                Self::PushVlan(0x88a8),
-                Self::PushMpls(0x8847),
-                Self::PushMpls(0x8848),
-                Self::PushPbb(0x88e7),
-            ])
-            .boxed(),
-            any::<u8>().prop_map(Self::SetMplsTtl).boxed(),
-            any::<u8>().prop_map(Self::SetNwTtl).boxed(),
-            any::<u16>().prop_map(Self::PopMpls).boxed(),
-            any::<u32>().prop_map(Self::SetQueue).boxed(),
-            (0..=crate::group_id::MAX).prop_map(Self::Group).boxed(),
-            FieldValue::sample().prop_map(Self::SetField).boxed(),
-        ])
-        .boxed()
     }
 }
 

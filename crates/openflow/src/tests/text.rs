@@ -29,6 +29,12 @@ fn each_line_of_a_dump_is_read_and_what_is_printed_of_it_means_the_same() {
     assert_eq!(lines, 23);
 }
 
+#[test]
+fn zero_is_written_as_open_vswitch_writes_it() {
+    let flow = "priority=1,tun_id=0,metadata=0/0x8000 actions=write_metadata:0/0xff,goto_table:3";
+    assert_eq!(flow.parse::<Flow>().unwrap().to_string(), flow);
+}
+
 /// What text can express: only the controller gets a part of a packet.
 fn in_words(actions: &mut [Action]) {
     for action in actions {

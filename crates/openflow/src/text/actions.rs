@@ -5,9 +5,9 @@ use std::fmt;
 use ringroad_wire::ether_type;
 
 use super::matching;
-use super::value::{self, Value};
+use super::value::{self, Hexadecimal, Value};
 use super::{Pair, Pairs, TextError, Word};
-use crate::action::WHOLE_PACKET;
+use crate::action::{Effect, WHOLE_PACKET, untold_max_len};
 use crate::oxm::{Prerequisite, VLAN_PRESENT};
 use crate::{Action, ErrorCode, Field, FieldValue, Instructions, Match, PortNo};
 
@@ -38,20 +38,17 @@ impl<'a> ActionReader<'a> {
                 other => other.to_string(),
             })
         })?;
-        match action {
-            Action::PushVlan(_) => self.is_tagged = true,
-            Action::PopVlan => self.is_tagged = false,
-            _ => {}
+        match action.effect() {
+            Effect::VlanTag { is_pushed } => self.is_tagged = is_pushed,
+            Effect::Output { .. }
+            | Effect::Group(_)
+            | Effect::Queue(_)
+            | Effect::Field(_)
+            | Effect::Ttl
+            | Effect::Header => {}
         }
         self.actions.push(action);
         Ok(())
-    }
-
-    /// The field of a name. Only ports have one name for several protocols; the match selects the protocol.
-    fn named(&self, name: Word) -> Result<Field, TextError> {
-        let anything = Match::default();
-        let known = if name.text.starts_with("tp_") { self.matching } else { &anything };
-        matching::field(name, known).ok_or_else(|| name.wrong("no field has this name"))
     }
 
     /// As Open vSwitch does, a tag comes before what is set in it.
@@ -61,36 +58,12 @@ impl<'a> ActionReader<'a> {
 
     fn read(&mut self, pair: &Pair) -> Result<(), TextError> {
         let whole = pair.whole;
-        let number = || -> Result<u32, TextError> { pair.value()?.number() };
-        let byte = || -> Result<u8, TextError> { pair.value()?.number() };
-        let ethernet_type = || -> Result<u16, TextError> { pair.value()?.number() };
-        let plain = |action| pair.no_value().map(|()| action);
+        if let Some(action) = Action::from_pair(pair, self.matching)? {
+            return self.push(action, whole);
+        }
         let action = match pair.key.text {
-            "output" => output(value::port(pair.value()?)?),
             key if key.eq_ignore_ascii_case("controller") => {
                 Action::Output { port: PortNo::CONTROLLER, max_len: controller_bytes(pair)? }
-            }
-            "copy_ttl_out" => plain(Action::CopyTtlOut)?,
-            "copy_ttl_in" => plain(Action::CopyTtlIn)?,
-            "set_mpls_ttl" => Action::SetMplsTtl(byte()?),
-            "dec_mpls_ttl" => plain(Action::DecMplsTtl)?,
-            "push_vlan" => Action::PushVlan(ethernet_type()?),
-            "pop_vlan" | "strip_vlan" => plain(Action::PopVlan)?,
-            "push_mpls" => Action::PushMpls(ethernet_type()?),
-            "pop_mpls" => Action::PopMpls(ethernet_type()?),
-            "set_queue" => Action::SetQueue(number()?),
-            "group" => Action::Group(number()?),
-            "mod_nw_ttl" | "set_nw_ttl" => Action::SetNwTtl(byte()?),
-            "dec_ttl" | "dec_nw_ttl" => plain(Action::DecNwTtl)?,
-            "push_pbb" => Action::PushPbb(ethernet_type()?),
-            "pop_pbb" => plain(Action::PopPbb)?,
-            "set_field" => {
-                let (of_value, name) = pair
-                    .value()?
-                    .split_once("->")
-                    .ok_or_else(|| whole.wrong("write set_field:VALUE->FIELD"))?;
-                let field = self.named(name)?;
-                return self.set(field, value::value(field, of_value)?, whole);
             }
             "mod_vlan_vid" | "set_vlan_vid" => {
                 let vid = pair.value()?.number::<u16>()?;
@@ -106,14 +79,14 @@ impl<'a> ActionReader<'a> {
                 return self.set(Field::VlanPcp, pcp, whole);
             }
             "mod_nw_tos" => {
-                let tos = byte()?;
+                let tos = pair.value()?.number::<u8>()?;
                 if tos & 3 != 0 {
                     return Err(whole.wrong("the two lowest bits are the ECN: use mod_nw_ecn"));
                 }
                 return self.set(Field::IpDscp, u128::from(tos >> 2), whole);
             }
             key if shorthand(key).is_some() => {
-                let field = self.named(Word::new(shorthand(key).unwrap_or_default()))?;
+                let field = named(Word::new(shorthand(key).unwrap_or_default()), self.matching)?;
                 return self.set(field, value::value(field, pair.value()?)?, whole);
             }
             _ if pair.value.is_none() && value::port(pair.key).is_ok() => output(value::port(pair.key)?),
@@ -121,6 +94,52 @@ impl<'a> ActionReader<'a> {
         };
         self.push(action, whole)
     }
+}
+
+/// The argument of an action, behind its name.
+pub(crate) trait FromPair: Sized {
+    /// `matching` is the match of the entry that the action is of.
+    fn from_pair(pair: &Pair, matching: &Match) -> Result<Self, TextError>;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl FromPair for $number {
+            fn from_pair(pair: &Pair, _: &Match) -> Result<Self, TextError> {
+                pair.value()?.number()
+            }
+        }
+    )*};
+}
+numbers!(u8 u16 u32);
+
+impl FromPair for PortNo {
+    fn from_pair(pair: &Pair, _: &Match) -> Result<Self, TextError> {
+        value::port(pair.value()?)
+    }
+}
+
+impl FromPair for FieldValue {
+    fn from_pair(pair: &Pair, matching: &Match) -> Result<Self, TextError> {
+        let (of_value, name) =
+            pair.value()?.split_once("->").ok_or_else(|| pair.whole.wrong("write set_field:VALUE->FIELD"))?;
+        let field = named(name, matching)?;
+        Ok(Self { field, value: value::value(field, of_value)? })
+    }
+}
+
+/// As `set_field` has it: `VALUE->FIELD`.
+impl fmt::Display for FieldValue {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}->{}", Value(self.field, self.value), set_name(self.field))
+    }
+}
+
+/// The field of a name. Only ports have one name for several protocols; the match selects the protocol.
+fn named(name: Word, matching: &Match) -> Result<Field, TextError> {
+    let anything = Match::default();
+    let known = if name.text.starts_with("tp_") { matching } else { &anything };
+    matching::field(name, known).ok_or_else(|| name.wrong("no field has this name"))
 }
 
 /// The field that an action with a name of its own sets.
@@ -141,7 +160,7 @@ fn shorthand(key: &str) -> Option<&'static str> {
 }
 
 fn output(port: PortNo) -> Action {
-    Action::Output { port, max_len: if port == PortNo::CONTROLLER { WHOLE_PACKET } else { 0 } }
+    Action::Output { port, max_len: untold_max_len(port) }
 }
 
 /// `controller`, `controller:BYTES` or `controller(max_len=BYTES)`.
@@ -254,26 +273,9 @@ impl fmt::Display for ActionsText<'_> {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match *self {
-            Action::Output { port: PortNo::CONTROLLER, max_len } => write!(f, "CONTROLLER:{max_len}"),
-            Action::Output { port, .. } if port.reserved_name().is_some() => write!(f, "{port}"),
-            Action::Output { port, .. } => write!(f, "output:{port}"),
-            Action::CopyTtlOut => f.write_str("copy_ttl_out"),
-            Action::CopyTtlIn => f.write_str("copy_ttl_in"),
-            Action::SetMplsTtl(ttl) => write!(f, "set_mpls_ttl({ttl})"),
-            Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),
-            Action::PushVlan(ethernet_type) => write!(f, "push_vlan:{ethernet_type:#06x}"),
-            Action::PopVlan => f.write_str("pop_vlan"),
-            Action::PushMpls(ethernet_type) => write!(f, "push_mpls:{ethernet_type:#06x}"),
-            Action::PopMpls(ethernet_type) => write!(f, "pop_mpls:{ethernet_type:#06x}"),
-            Action::SetQueue(queue) => write!(f, "set_queue:{queue}"),
-            Action::Group(group) => write!(f, "group:{group}"),
-            Action::SetNwTtl(ttl) => write!(f, "mod_nw_ttl:{ttl}"),
-            Action::DecNwTtl => f.write_str("dec_ttl"),
-            Action::SetField(FieldValue { field, value }) => {
-                write!(f, "set_field:{}->{}", Value(field, value), set_name(field))
-            }
-            Action::PushPbb(ethernet_type) => write!(f, "push_pbb:{ethernet_type:#06x}"),
-            Action::PopPbb => f.write_str("pop_pbb"),
+            Self::Output { port: PortNo::CONTROLLER, max_len } => write!(f, "CONTROLLER:{max_len}"),
+            Self::Output { port, .. } if port.reserved_name().is_some() => write!(f, "{port}"),
+            ref action => action.text(f),
         }
     }
 }
@@ -289,9 +291,12 @@ impl fmt::Display for Instructions {
         );
         words.extend(clear.then(|| "clear_actions".to_owned()));
         words.extend(write.as_ref().map(|write| format!("write_actions({})", ActionsText(write))));
-        words.extend(metadata.map(|(value, mask)| match mask {
-            u64::MAX => format!("write_metadata:{value:#x}"),
-            _ => format!("write_metadata:{value:#x}/{mask:#x}"),
+        words.extend(metadata.map(|(value, mask)| {
+            let [value, mask_text] = [value, mask].map(|number| Hexadecimal(number.into()));
+            match mask {
+                u64::MAX => format!("write_metadata:{value}"),
+                _ => format!("write_metadata:{value}/{mask_text}"),
+            }
         }));
         words.extend(goto.map(|table| format!("goto_table:{table}")));
         f.write_str(if words.is_empty() { "drop" } else { "" })?;

@@ -23,6 +23,7 @@ mod value;
 
 use std::fmt;
 
+pub(crate) use actions::FromPair;
 pub use flow::Flow;
 pub use group::Group;
 pub use headers::Headers;
@@ -49,8 +50,8 @@ impl std::error::Error for TextError {}
 
 /// A piece of the text and its place.
 #[derive(Clone, Copy, Debug)]
-struct Word<'a> {
-    text: &'a str,
+pub(crate) struct Word<'a> {
+    pub(crate) text: &'a str,
     at: usize,
 }
 
@@ -102,9 +103,9 @@ impl<'a> Word<'a> {
 
 /// `key`, `key=value`, `key:value` or `key(value)`.
 #[derive(Clone, Copy, Debug)]
-struct Pair<'a> {
+pub(crate) struct Pair<'a> {
     whole: Word<'a>,
-    key: Word<'a>,
+    pub(crate) key: Word<'a>,
     value: Option<Word<'a>>,
 }
 
@@ -113,7 +114,7 @@ impl<'a> Pair<'a> {
         self.value.ok_or_else(|| self.whole.wrong("a value is missing"))
     }
 
-    fn no_value(&self) -> Result<(), TextError> {
+    pub(crate) fn no_value(&self) -> Result<(), TextError> {
         if self.value.is_some() { Err(self.whole.wrong("this takes no value")) } else { Ok(()) }
     }
 }

@@ -97,8 +97,17 @@ impl fmt::Display for Value {
             Notation::Ipv6 => write!(f, "{}", Ipv6Addr::from(value)),
             Notation::Hexadecimal if field == Field::EthType => write!(f, "{value:#06x}"),
             Notation::Hexadecimal if field == Field::Ipv6Flabel => write!(f, "{value:#07x}"),
-            Notation::Hexadecimal => write!(f, "{value:#x}"),
+            Notation::Hexadecimal => write!(f, "{}", Hexadecimal(value)),
         }
+    }
+}
+
+/// A number as Open vSwitch writes those of 64 bits: zero without `0x`.
+pub(super) struct Hexadecimal(pub u128);
+
+impl fmt::Display for Hexadecimal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if self.0 == 0 { f.write_str("0") } else { write!(f, "{:#x}", self.0) }
     }
 }
 

@@ -271,7 +271,7 @@ impl PortQueue for ImpairedQueue {
     fn receive(&mut self, batch: &mut Batch) {
         // Called at every step of the datapath: what is due leaves also when nothing new comes.
         if self.holds() && self.send_due(self.clock.now_ns()) {
-            self.counters.wakeups(self.port.flush());
+            self.counters.wakeups(self.port.flush().into());
         }
         self.port.receive(batch);
     }

@@ -107,7 +107,7 @@ fn tags_and_extension_headers_end_the_walk_where_there_are_too_many() {
 
 #[test]
 fn fragments_are_told_apart() {
-    use super::Fragment::{First, Later, No};
+    use Fragment::{First, Later, No};
     let packets = [
         (ipv4(1, 0x4000, TCP, &[]), No),
         (ipv4(1, 0x2000, TCP, &[]), First),
@@ -246,8 +246,8 @@ proptest! {
         prop_assert_eq!((ip.version, ip.at), (version, place(&bytes, header)));
         // It reads an authentication header behind IPv4, and what it takes for headers behind a later fragment's.
         prop_assume!(version == IpVersion::Six || ip.protocol != AUTHENTICATION);
-        prop_assert_eq!(ip.fragment != super::Fragment::No && payload.fragmented, payload.fragmented);
-        if ip.fragment != super::Fragment::Later {
+        prop_assert_eq!(ip.fragment != Fragment::No && payload.fragmented, payload.fragmented);
+        if ip.fragment != Fragment::Later {
             prop_assert_eq!((ip.protocol, ip.payload_at), (payload.ip_number.0, place(&bytes, payload.payload)));
             prop_assert_eq!(ip.end, ip.payload_at + payload.payload.len());
         }

@@ -16,7 +16,8 @@ from pathlib import PurePosixPath
 from ringroad_lab.errors import HostError
 from ringroad_lab.guest.initramfs import READY
 
-# The guest's end of the channel: the end of the guest's script.
+# The guest's end of the channel: the end of the guest's script. A subshell writes to the port: the shell itself adopts
+# what commands leave running, and the end of such a process would interrupt its write.
 SERVE_COMMANDS = f"""\
 stty -F /dev/ttyS1 raw -echo
 exec 3<>/dev/ttyS1
@@ -24,9 +25,11 @@ echo "{READY}"
 while read -r mark script dot <&3; do
     [ "$dot" = . ] || continue
     echo "$script" | base64 -d >/run/command
-    status=0
-    sh /run/command </dev/null >&3 2>&1 || status=$?
-    printf '\\n%s end %d\\n' "$mark" "$status" >&3
+    (
+        status=0
+        sh /run/command </dev/null 2>&1 || status=$?
+        printf '\\n%s end %d\\n' "$mark" "$status"
+    ) >&3
 done
 """
 _READ_BYTES = 16 * 1024

@@ -93,6 +93,8 @@ ip link set lo up
             self._channel = CommandChannel(self._socket)
             self._switch_offloads_off(INTERFACE)
         except HostError as error:
+            # The end of the guest is the reason, if it has ended.
+            self.check()
             raise GuestError(f"{self.name}: {error}") from error
         self.address = address.partition("/")[0]
 

@@ -6,32 +6,24 @@ use zerocopy::IntoBytes;
 use super::current::{header, send, send_bare};
 use super::*;
 use crate::abi::{
-    CsbOption, EventPair, ExternalMemoryOption, LoopModeOption, LoopStartBody, OffsetsOption, OptionHeader,
-    PoolsBody, RegisterBody, option_type, request_type,
+    CsbOption, EventPair, ExternalMemoryOption, ListedOption, LoopModeOption, LoopStartBody, OffsetsOption,
+    OptionHeader, PoolsBody, RegisterBody, option_type, request_type,
 };
 use crate::descriptor::LoopEvents;
 
 const UNSUPPORTED: u32 = libc::EOPNOTSUPP as u32;
 const INVALID: u32 = libc::EINVAL as u32;
 
-/// An option as a program makes one.
-#[repr(C)]
-#[derive(Debug)]
-struct Listed<T> {
-    header: OptionHeader,
-    body: T,
-}
-
-fn option<T>(option_type: u32, body: T) -> Listed<T> {
+fn option<T>(option_type: u32, body: T) -> ListedOption<T> {
     let header = OptionHeader { option_type, status: 0xDEAD, ..OptionHeader::default() };
-    Listed { header, body }
+    ListedOption { header, body }
 }
 
 fn plain(option_type: u32) -> OptionHeader {
     OptionHeader { option_type, status: 0xDEAD, ..OptionHeader::default() }
 }
 
-fn csb() -> Listed<CsbOption> {
+fn csb() -> ListedOption<CsbOption> {
     option(option_type::CSB, CsbOption { to_provider: 64, to_program: 128 })
 }
 
@@ -238,7 +230,7 @@ fn unsupported_offsets_are_reported() {
 #[repr(C, align(4096))]
 struct Page([u8; 4096]);
 
-fn external_memory(memory: usize) -> Listed<ExternalMemoryOption> {
+fn external_memory(memory: usize) -> ListedOption<ExternalMemoryOption> {
     let pools = PoolsBody { memory_bytes: 4096, ..PoolsBody::default() };
     option(option_type::EXTMEM, ExternalMemoryOption { address: memory as u64, pools })
 }

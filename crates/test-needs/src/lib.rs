@@ -1,0 +1,81 @@
+//! What a test needs that not every machine has. `make check` runs without root and without Debian packages: a test that
+//! lacks something there is skipped, and says so. `make test` has installed everything: there the test fails instead.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Skips the test, if it is run by `make check`; its caller returns.
+///
+/// # Panics
+/// If `make test` runs the test.
+fn skip(needed: &str) {
+    // Set by scripts/with-packages.
+    let whole_suite = env::var_os("RINGROAD_PACKAGES").is_some_and(|state| state == "installed");
+    assert!(!whole_suite, "this test needs {needed}, and `make test` skips no test");
+    // The words that scripts/run-rust-tests looks for.
+    eprintln!("skipped: needs {needed}");
+}
+
+/// Whether the test has root. A test that has not is skipped.
+///
+/// # Panics
+/// If `make test` runs the test, and it has not.
+#[must_use]
+pub fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skip("root");
+    }
+    root
+}
+
+/// Whether PATH has this program. A test that lacks it is skipped.
+///
+/// # Panics
+/// If `make test` runs the test, and PATH has no such program.
+#[must_use]
+pub fn has_program(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    if !found {
+        skip(&format!("the program {name}"));
+    }
+    found
+}
+
+/// The file of an installed libpcap, as the dynamic linker finds it. A test that lacks it is skipped.
+///
+/// # Panics
+/// If `make test` runs the test, and there is no libpcap.
+#[must_use]
+pub fn installed_libpcap() -> Option<PathBuf> {
+    let cache = Command::new("/sbin/ldconfig").arg("-p").output().ok()?;
+    let cache = String::from_utf8_lossy(&cache.stdout).into_owned();
+    let line = cache.lines().find(|line| line.contains("libpcap.so.0.8") || line.contains("libpcap.so.1"));
+    let file = line.and_then(|line| line.rsplit(' ').next()).map(PathBuf::from);
+    if file.is_none() {
+        skip("libpcap");
+    }
+    file
+}
+
+/// `unshare` with the options for a mount namespace in which the test may mount; behind them the caller puts a program.
+/// A test is skipped if it may not make one: without root that takes a user namespace, which the kernel can forbid.
+///
+/// # Panics
+/// If `make test` runs the test, and it may not.
+#[must_use]
+pub fn mount_namespace() -> Option<Command> {
+    let unshare = || {
+        let mut unshare = Command::new("unshare");
+        let root = rustix::process::geteuid().is_root();
+        unshare.args(if root { &["--mount"][..] } else { &["--user", "--map-root-user", "--mount"] });
+        unshare
+    };
+    let may = unshare().arg("true").output().is_ok_and(|output| output.status.success());
+    if !may {
+        skip("a mount namespace");
+    }
+    may.then(unshare)
+}
