@@ -6,7 +6,7 @@
 //! is the contract between the decider, which chooses where frames go, and the datapath, which executes the plan;
 //! [`clock`] is the datapath's only source of time; [`impairment`] impairs any queue; [`offload`] finishes frames that
 //! their sender left to a card; [`trace`] notes what happens to some frames; [`port_settings`] are the VLANs and limits
-//! of a port of a switch.
+//! of a port of a switch, and [`token_bucket`] counts against such limits.
 
 #![deny(missing_docs)]
 pub mod batch;
@@ -19,6 +19,7 @@ pub mod plan;
 pub mod port_index;
 pub mod port_queue;
 pub mod port_settings;
+pub mod token_bucket;
 pub mod trace;
 pub mod vlan_set;
 

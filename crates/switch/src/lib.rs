@@ -29,7 +29,6 @@ pub mod policing;
 pub mod port_policies;
 pub mod port_set;
 mod static_addresses;
-pub mod storm_limit;
 pub mod tracing;
 mod vlan_egress;
 mod vlan_tag;

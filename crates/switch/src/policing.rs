@@ -150,7 +150,7 @@ impl Policing {
             if let Some(limit) = storm
                 && self.look_up(header, from, &domain) == Fate::Flood
             {
-                if !limit.take(*now_ns.get_or_insert_with(|| self.clock.now_ns())) {
+                if !limit.take(1, *now_ns.get_or_insert_with(|| self.clock.now_ns())) {
                     plan.set_fate(frame, Fate::Drop(DropCause::Storm));
                     continue;
                 }
@@ -237,7 +237,7 @@ impl Decide for Policing {
         }
         let unused = self.metered.iter().filter(|&&frame| !range.contains(&usize::from(frame))).count();
         if let Some(limit) = self.policies.storm_limit(from).filter(|_| unused > 0) {
-            limit.give_back(unused);
+            limit.give_back(unused as u64);
         }
         self.metered.clear();
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 use ringroad_port::port_settings::{PortSettings, PortVlans};
+use ringroad_port::token_bucket::TokenBucket;
 use ringroad_port::vlan_set::VLAN_IDS;
 
 use crate::port_set::PortSet;
-use crate::storm_limit::StormLimit;
 use crate::vlan_tag::TaggedHeader;
 
 /// In place of a VLAN: of none.
@@ -17,14 +17,14 @@ pub(crate) const NO_VLAN: u16 = 0;
 #[derive(Debug, Clone)]
 pub struct PortPolicy {
     settings: PortSettings,
-    storm: Option<Arc<StormLimit>>,
+    storm: Option<Arc<TokenBucket>>,
 }
 
 impl PortPolicy {
     /// With a storm limit that nothing was taken from.
     #[must_use]
     pub fn new(settings: PortSettings) -> Self {
-        let storm = settings.storm.map(|limit| Arc::new(StormLimit::new(limit)));
+        let storm = settings.storm.map(|limit| Arc::new(TokenBucket::new(limit.into(), None)));
         Self { settings, storm }
     }
 
@@ -71,7 +71,7 @@ pub struct PortPolicies {
     /// Ports whose VLANs are set.
     in_vlans: PortMask,
     isolated: PortMask,
-    storms: Vec<(PortIndex, Arc<StormLimit>)>,
+    storms: Vec<(PortIndex, Arc<TokenBucket>)>,
 }
 
 /// Adds a port to the members of a VLAN.
@@ -190,7 +190,7 @@ impl PortPolicies {
 
     /// The storm limit of a port.
     #[inline]
-    pub(crate) fn storm_limit(&self, port: PortIndex) -> Option<&StormLimit> {
+    pub(crate) fn storm_limit(&self, port: PortIndex) -> Option<&TokenBucket> {
         self.storms.iter().find(|(of, _)| *of == port).map(|(_, limit)| &**limit)
     }
 }

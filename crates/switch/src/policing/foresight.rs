@@ -40,7 +40,7 @@ impl Policing {
         let vlan = ingress.map_or(NO_VLAN, |(_, vlan)| vlan);
         let mut fate = self.look_up(header, from, &self.domain(vlan));
         if let (Fate::Flood, Some(limit)) = (fate, self.policies.storm_limit(from))
-            && !limit.has_token(self.clock.now_ns())
+            && !limit.has(1, self.clock.now_ns())
         {
             fate = Fate::Drop(DropCause::Storm);
         }
