@@ -115,7 +115,8 @@ uninstall: ## remove what `make install` put there; a changed configuration stay
 
 .PHONY: clean
 clean: ## remove everything that was built
-	rm -rf --one-file-system $(TARGET)/overlay
+	@# The files in the overlay are root's.
+	[ ! -e $(TARGET)/overlay ] || $(if $(filter-out 0,$(shell id -u)),sudo )rm -rf --one-file-system $(TARGET)/overlay
 	cargo clean
 
 ## Check a change: parts of `test` that fail do not keep the others from running
