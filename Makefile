@@ -64,7 +64,7 @@ CAPTURE := $(TARGET)/captures/eight-stations.pcap
 OPENFLOW_PACKETS := $(TARGET)/captures/openflow
 # What the laboratory's Debian package holds besides the laboratory.
 LAB_WHEELS := $(TARGET)/lab-wheels
-PYTHON_SCRIPTS := scripts/run-rust-tests $(addprefix packaging/debian/,lab-requirements write-copyright)
+PYTHON_SCRIPTS := scripts/check-words scripts/run-rust-tests $(addprefix packaging/debian/,lab-requirements write-copyright)
 DEBIAN_PACKAGES := $(TARGET)/debian
 IMAGE := $(TARGET)/ringroad-image.tar
 # What virtual machines boot in the tests: Debian's kernel package, unpacked and not installed.
@@ -250,9 +250,10 @@ endif
 
 # A ban is on what ships; a licence and a source count for tests and fuzz targets too.
 .PHONY: lint
-lint: $(CARGO_DENY) $(RINGROAD_LAB) ## formatting; clippy and mypy without a warning; licences, sources, directions of dependency; ADVISORIES=1 fetches those too
+lint: $(CARGO_DENY) $(RINGROAD_LAB) ## formatting; the words of docs/glossary.md; clippy and mypy without a warning; licences, sources, directions of dependency; ADVISORIES=1 fetches those too
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	scripts/check-words
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo clippy -p ringroad-cli --no-default-features $(LOCKED) -- -D warnings
 	$(CARGO_DENY) --exclude-dev check bans

@@ -7,8 +7,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringroad_control::codec::{
-    FrameDecoder, HEAD_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, decode_reply, decode_request, encode_reply,
-    encode_request,
+    FrameDecoder, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, PREFIX_BYTES, decode_reply, decode_request,
+    encode_reply, encode_request,
 };
 
 /// The bodies in `stream`, and whether a length over the limit ended it.
@@ -61,14 +61,14 @@ fuzz_target!(|input: &[u8]| {
             // Escapes may lengthen it past the limit.
             Ok(request) => {
                 if let Ok(frame) = encode_request(&request) {
-                    assert_eq!(decode_request(&frame[HEAD_BYTES..]), Ok(request));
+                    assert_eq!(decode_request(&frame[PREFIX_BYTES..]), Ok(request));
                 }
             }
             Err(refusal) => assert!(!refusal.message.chars().any(char::is_control)),
         }
         if let Ok(reply) = decode_reply(body) {
             let frame = encode_reply(&reply).unwrap();
-            assert_eq!(decode_reply(&frame[HEAD_BYTES..]), Ok(reply));
+            assert_eq!(decode_reply(&frame[PREFIX_BYTES..]), Ok(reply));
         }
     }
 });

@@ -3,28 +3,28 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringroad_openflow::{ErrorMessage, Reply, Request, first_message};
+use ringroad_openflow::{ControllerMessage, ErrorMessage, SwitchMessage, first_message};
 
 fuzz_target!(|data: &[u8]| {
     let mut stream = data;
     while let Ok(Some(message)) = first_message(stream) {
         stream = &stream[message.len()..];
         let mut out = Vec::new();
-        match Request::decode(message) {
+        match ControllerMessage::decode(message) {
             Ok((xid, request)) => {
                 request.encode(xid, &mut out).expect("no longer than what was read");
-                assert_eq!(Request::decode(&out), Ok((xid, request)));
+                assert_eq!(ControllerMessage::decode(&out), Ok((xid, request)));
             }
             Err(code) => {
-                Reply::Error(ErrorMessage::about(message, code))
+                SwitchMessage::Error(ErrorMessage::about(message, code))
                     .encode(1, &mut out)
                     .expect("an error is short");
             }
         }
         out.clear();
-        if let Ok((xid, reply)) = Reply::decode(message) {
+        if let Ok((xid, reply)) = SwitchMessage::decode(message) {
             reply.encode(xid, &mut out).expect("no longer than what was read");
-            assert_eq!(Reply::decode(&out), Ok((xid, reply)));
+            assert_eq!(SwitchMessage::decode(&out), Ok((xid, reply)));
         }
     }
 });

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use ringroad_traffic::definition::{StreamDefinition, StreamList};
 use ringroad_traffic::frame_source::{OneSize, WriteFrames};
-use ringroad_traffic::signature::{FormSet, Reading, SignatureForm, read_signature};
+use ringroad_traffic::signature::{FormSet, SignatureForm, SignatureReading, read_signature};
 
 fn make(stream: &StreamDefinition) {
     let Ok(mut in_place) = stream.compile(3) else { return };
@@ -24,7 +24,7 @@ fn make(stream: &StreamDefinition) {
             // Form by form: any bytes may look like a short or tiny one.
             let signed = SignatureForm::ALL.into_iter().any(|form| {
                 let reading = read_signature(frame, FormSet::NONE.with(form));
-                matches!(reading, Reading::Intact(found) if (found.stream, found.sequence_low) == (3, sequence))
+                matches!(reading, SignatureReading::Intact(found) if (found.stream, found.sequence_low) == (3, sequence))
             });
             assert!(signed, "not signed");
         }

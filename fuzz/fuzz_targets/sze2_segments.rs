@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use ringroad_sze2::card::filter::Filter;
-use ringroad_sze2::card::flow_key::FlowKey;
+use ringroad_sze2::card::filter::CardFilter;
+use ringroad_sze2::card::flow_key::HashKey;
 use ringroad_sze2::descriptors::{PAGE_BYTES, WORD_BYTES, walk};
-use ringroad_sze2::fault::Fault;
+use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::memory::{ChannelGeometry, ChannelMemory, MIN_BUFFER_BYTES};
 use ringroad_sze2::reader::SegmentReader;
 use ringroad_sze2::segment::{ALIGNMENT, parse};
-use ringroad_sze2::writer::{SegmentWriter, Side};
+use ringroad_sze2::writer::{ChannelSide, SegmentWriter};
 
 fuzz_target!(|data: &[u8]| {
     let mut rest = data;
@@ -33,21 +33,21 @@ fuzz_target!(|data: &[u8]| {
         assert!(blocks.len() <= data.len() / WORD_BYTES as usize);
         assert!(blocks.iter().all(|block| block.bytes > 0 && block.address.is_multiple_of(PAGE_BYTES)));
     }
-    let key = FlowKey::parse(data);
-    if let Ok(filter) = String::from_utf8_lossy(data).parse::<Filter>() {
-        assert_eq!(filter.to_string().parse::<Filter>().as_ref(), Ok(&filter));
+    let key = HashKey::parse(data);
+    if let Ok(filter) = String::from_utf8_lossy(data).parse::<CardFilter>() {
+        assert_eq!(filter.to_string().parse::<CardFilter>().as_ref(), Ok(&filter));
         let _ = filter.channels(key.as_ref());
     }
 
     // The same segments, found where they lie, beginning just before the end of the buffer.
     let geometry = ChannelGeometry { buffer_bytes: MIN_BUFFER_BYTES, block_bytes: PAGE_BYTES };
     let memory = Arc::new(ChannelMemory::create(geometry).expect("memory for a channel"));
-    let mut writer = SegmentWriter::new(Arc::clone(&memory), Side::Program);
-    let mut reader = SegmentReader::new(memory, Side::Card);
+    let mut writer = SegmentWriter::new(Arc::clone(&memory), ChannelSide::Program);
+    let mut reader = SegmentReader::new(memory, ChannelSide::Card);
     let lead = MIN_BUFFER_BYTES as usize - 2 * ALIGNMENT;
     assert_eq!(writer.skip(lead), Ok(true));
     let _ = writer.publish();
-    assert!(reader.look() == Ok(lead) && reader.skip(lead));
+    assert!(reader.available() == Ok(lead) && reader.skip(lead));
     reader.release_all();
     let _ = reader.publish();
     let whole = data.len() / ALIGNMENT * ALIGNMENT;
@@ -65,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
                 number += 1;
             }
             Ok(None) => break assert!(number <= frames.len()),
-            Err(Fault::Segment { .. }) => break assert!(end.is_some() || number < frames.len()),
+            Err(ChannelFault::Segment { .. }) => break assert!(end.is_some() || number < frames.len()),
             Err(fault) => panic!("{fault}"),
         }
     }

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringroad_traffic::meter::{Digest, Meter, MeterConfig};
-use ringroad_traffic::signature::{FormSet, Reading, SignatureForm, Signer, read_signature};
+use ringroad_traffic::meter::{Digest, ExpectedStreams, Meter};
+use ringroad_traffic::signature::{FormSet, SignatureForm, SignatureReading, Signer, read_signature};
 
 /// The first byte of each frame is its length.
 fn frames(mut data: &[u8]) -> Vec<&[u8]> {
@@ -40,14 +40,14 @@ struct Fields<'a> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let mut meter = Meter::new(MeterConfig { streams: None, latency: true, start_ns: 0 }).unwrap();
+    let mut meter = Meter::new(ExpectedStreams { streams: None, latency: true, start_ns: 0 }).unwrap();
     let mut count = 0;
     let mut record = |frame: &[u8], arrival_ns| {
         count += 1;
         meter.record(&[Digest::new(frame, FormSet::ALL, arrival_ns)]);
     };
-    for (place, frame) in frames(data).into_iter().enumerate() {
-        record(frame, place as u64);
+    for (index, frame) in frames(data).into_iter().enumerate() {
+        record(frame, index as u64);
         // Signed too, as a fuzzer does not guess a correct checksum.
         for form in SignatureForm::ALL {
             let Some(fields) = split(frame, form) else { continue };
@@ -57,11 +57,11 @@ fuzz_target!(|data: &[u8]| {
                 fields.departure_ns,
                 &mut signed[fields.front.len()..],
             );
-            let Reading::Intact(read) = read_signature(&signed, FormSet::from_iter([form])) else {
+            let SignatureReading::Intact(read) = read_signature(&signed, FormSet::from_iter([form])) else {
                 panic!("{form:?} is not read as it was written")
             };
             assert_eq!((read.stream, read.sequence(fields.number)), (fields.stream, fields.number));
-            record(&signed, fields.departure_ns.wrapping_add(place as u64));
+            record(&signed, fields.departure_ns.wrapping_add(index as u64));
         }
     }
     meter.interval(0);

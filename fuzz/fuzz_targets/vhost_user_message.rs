@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use ringroad_drivers::catalogue::{open_device, plan_device};
-use ringroad_drivers::device::{Device, Role};
+use ringroad_drivers::device::{Device, DeviceRole};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// A port that serves all of them, one after the other, and what steps it.
@@ -16,7 +16,7 @@ static PORT: LazyLock<String> = LazyLock::new(|| {
     let path = std::env::temp_dir().join(format!("ringroad-fuzz-{}", std::process::id()));
     let name = format!("vhost-user:{}@queues=2", path.display()).parse().unwrap();
     let plan = plan_device(&name, None).unwrap();
-    let Device { mut queues, keep, .. } = open_device(&name, plan, Role::SwitchPort, None).unwrap();
+    let Device { mut queues, keep, .. } = open_device(&name, plan, DeviceRole::SwitchPort, None).unwrap();
     std::thread::spawn(move || {
         let _keep = keep;
         loop {

@@ -48,11 +48,11 @@ fuzz_target!(|data: &[u8]| {
         let empty: [&[u8]; 1] = [&[]];
         let pieces: Vec<&[u8]> =
             if frame.is_empty() { empty.to_vec() } else { frame.chunks(piece).collect() };
-        for (place, part) in pieces.into_iter().enumerate() {
+        for (index, part) in pieces.into_iter().enumerate() {
             // SAFETY: the messages outlive the batch, and nothing writes to them.
             batch.push(
-                unsafe { Fragment::from_private(part, if place < last { MORE_FRAGMENTS } else { 0 }) },
-                place == 0,
+                unsafe { Fragment::from_private(part, if index < last { MORE_FRAGMENTS } else { 0 }) },
+                index == 0,
             );
         }
         batch.describe(FrameMeta { unfinished: *unfinished, ..FrameMeta::default() });
@@ -69,8 +69,8 @@ fuzz_target!(|data: &[u8]| {
             let mut bytes = vec![0; finished.frame_bytes(frame)];
             let mut at = 0;
             let fragments = finished.frame(frame);
-            for (place, fragment) in fragments.iter().enumerate() {
-                assert_eq!(fragment.has_more(), place + 1 < fragments.len());
+            for (index, fragment) in fragments.iter().enumerate() {
+                assert_eq!(fragment.has_more(), index + 1 < fragments.len());
                 at += fragment.bytes().read(&mut bytes[at..]);
             }
             assert!(at == bytes.len() && at <= longest.max(HEADER_ROOM_BYTES));

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use ringroad_virtqueue::chain::{Access, MAX_SEGMENTS, Segment};
-use ringroad_virtqueue::device_ring::{DeviceRing, RingPlace, RingPosition};
-use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionPlace};
+use ringroad_virtqueue::chain::{BufferAccess, MAX_SEGMENTS, SgEntry};
+use ringroad_virtqueue::device_ring::{DeviceRing, RingPosition, VirtqueueConfig};
+use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionLayout};
 
 const BYTES: usize = 8192;
 /// What the guest calls the first byte: so little that wild words are addresses often enough.
@@ -20,8 +20,8 @@ static FILE: LazyLock<std::os::fd::OwnedFd> = LazyLock::new(|| {
     file
 });
 static MEMORY: LazyLock<Arc<GuestMemory>> = LazyLock::new(|| {
-    let place = RegionPlace { guest: GUEST, user: 0, bytes: BYTES as u64, file_offset: 0 };
-    let region = Arc::new(GuestRegion::map(place, FILE.as_fd()).unwrap());
+    let layout = RegionLayout { guest: GUEST, user: 0, bytes: BYTES as u64, file_offset: 0 };
+    let region = Arc::new(GuestRegion::map(layout, FILE.as_fd()).unwrap());
     Arc::new(GuestMemory::new(vec![region]).unwrap())
 });
 
@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     image.resize(BYTES, 0);
     rustix::io::pwrite(&*FILE, &image, 0).unwrap();
     let is_packed = kind & 1 != 0;
-    let place = RingPlace {
+    let config = VirtqueueConfig {
         entries: if is_packed { u16::from(entries % 64) } else { 1 << (entries % 7) },
         descriptors: 0,
         driver: 1024,
@@ -40,8 +40,9 @@ fuzz_target!(|data: &[u8]| {
         has_event_index: kind & 2 != 0,
         has_tables: kind & 4 != 0,
     };
-    let access = if kind & 8 != 0 { Access::Write } else { Access::Read };
-    let Ok(mut ring) = DeviceRing::new(Arc::clone(&MEMORY), &place, RingPosition(u32::from(kind & 16) << 11))
+    let access = if kind & 8 != 0 { BufferAccess::Write } else { BufferAccess::Read };
+    let Ok(mut ring) =
+        DeviceRing::new(Arc::clone(&MEMORY), &config, RingPosition(u32::from(kind & 16) << 11))
     else {
         return;
     };
@@ -49,8 +50,8 @@ fuzz_target!(|data: &[u8]| {
     for &change in changes {
         // As often as it likes the guest writes into what is being read.
         rustix::io::pwrite(&*FILE, &[change], u64::from(change) * 4).unwrap();
-        for _ in 0..place.entries {
-            let mut singles = [Segment::EMPTY; 4];
+        for _ in 0..config.entries {
+            let mut singles = [SgEntry::EMPTY; 4];
             let count = if change & 4 != 0 { ring.take_singles(access, &mut singles) } else { 0 };
             ring.give_back_all((0..count).map(|_| change.into()));
             segments.clear();

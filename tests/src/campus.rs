@@ -223,9 +223,9 @@ impl Campus {
     ///
     /// # Panics
     /// If it is not within the time limit.
-    pub fn await_true(&self, what: &str, mut wished: impl FnMut() -> bool) {
+    pub fn await_true(&self, what: &str, mut requested: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE.unwrap();
-        while !wished() {
+        while !requested() {
             assert!(Instant::now() < end, "no {what}: {:#} {:#}", self.report("vale0"), self.report("vale1"));
             std::thread::sleep(Duration::from_millis(50));
         }

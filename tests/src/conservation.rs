@@ -14,7 +14,7 @@ pub fn is_conserved(status: &StatusReport) -> bool {
 /// report may be made while a worker still has a frame in its hands.
 ///
 /// # Panics
-/// If the accounts do not balance within the time limit.
+/// If the counters do not balance within the time limit.
 pub fn await_conserved(daemon: &Daemon) -> StatusReport {
     daemon.await_status("an account that balances", is_conserved)
 }

@@ -212,11 +212,11 @@ impl Daemon {
     ///
     /// # Panics
     /// If it is not within the time limit.
-    pub fn await_status(&self, what: &str, mut wished: impl FnMut(&StatusReport) -> bool) -> StatusReport {
+    pub fn await_status(&self, what: &str, mut requested: impl FnMut(&StatusReport) -> bool) -> StatusReport {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
             let status = self.status();
-            if wished(&status) {
+            if requested(&status) {
                 return status;
             }
             assert!(Instant::now() < end, "no {what}: {status:#?}");

@@ -100,9 +100,9 @@ impl FlowSwitch {
     ///
     /// # Panics
     /// If it is not within the time limit.
-    pub fn await_report(&self, what: &str, wished: impl Fn(&Value) -> bool) {
+    pub fn await_report(&self, what: &str, requested: impl Fn(&Value) -> bool) {
         let end = Instant::now() + PATIENCE.unwrap();
-        while !wished(&self.report()) {
+        while !requested(&self.report()) {
             assert!(Instant::now() < end, "no {what}: {:#}", self.report());
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -15,7 +15,7 @@ pub mod passage;
 pub mod raw_port;
 pub mod reserved_port;
 pub mod service;
-pub mod site;
 pub mod szedata_plugin;
+pub mod testbed;
 pub mod testpmd;
 pub mod transfer;

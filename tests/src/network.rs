@@ -116,12 +116,12 @@ impl NetworkNamespace {
     ///
     /// # Panics
     /// If they are not within the time limit.
-    pub fn await_links(&self, what: &str, wished: impl Fn(&[LinkInfo]) -> bool) {
+    pub fn await_links(&self, what: &str, requested: impl Fn(&[LinkInfo]) -> bool) {
         let mut monitor = self.inside(|| LinkMonitor::open().unwrap());
         let patience = Timespec::try_from(PATIENCE.unwrap()).unwrap();
         loop {
             let links = self.inside(|| links().unwrap());
-            if wished(&links) {
+            if requested(&links) {
                 return;
             }
             let ready = poll(&mut [PollFd::new(&monitor, PollFlags::IN)], Some(&patience)).unwrap();

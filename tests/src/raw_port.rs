@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use ringroad::HugePages;
 use ringroad::control::Connection;
-use ringroad::control::message::{OpenedPort, PortWish, Reply, Request};
+use ringroad::control::message::{OpenedPort, PortProperties, Reply, Request};
 
 use crate::daemon::Daemon;
 
@@ -27,8 +27,8 @@ impl RawPort {
     pub fn open(daemon: &Daemon, name: &str) -> Self {
         let mut connection = Connection::connect(daemon.socket()).unwrap();
         // The kernel writes no file of huge pages.
-        let wish = PortWish { huge_pages: HugePages::Never, ..PortWish::default() };
-        let request = Request::Open { name: name.to_owned(), wish };
+        let properties = PortProperties { huge_pages: HugePages::Never, ..PortProperties::default() };
+        let request = Request::Open { name: name.to_owned(), properties };
         let (Reply::Opened(opened), descriptors) = connection.request(&request).unwrap() else {
             panic!("{name} was refused")
         };

@@ -10,12 +10,12 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket,
 
 /// A TCP port for a server.
 #[derive(Debug)]
-pub struct TcpPlace {
+pub struct ReservedTcpPort {
     _socket: OwnedFd,
     address: SocketAddr,
 }
 
-impl TcpPlace {
+impl ReservedTcpPort {
     /// Reserves one. Without a server connections to it are refused.
     ///
     /// # Panics
@@ -41,12 +41,12 @@ impl TcpPlace {
 
 /// A UDP port for a receiver.
 #[derive(Debug)]
-pub struct UdpPlace {
+pub struct ReservedUdpPort {
     _socket: OwnedFd,
     address: SocketAddr,
 }
 
-impl UdpPlace {
+impl ReservedUdpPort {
     /// Reserves one. Without a receiver datagrams to it are refused.
     ///
     /// # Panics

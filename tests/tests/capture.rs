@@ -182,11 +182,12 @@ fn a_file_has_the_frames_of_at_most_the_given_time() {
         writer.write_frame(number * 100_000_000, frame, 60).unwrap();
     }
     writer.finish().unwrap();
-    let look = capture(&daemon, "vale0:look", &daemon.folder().join("x.pcap"), &["--file-seconds", "0.25"]);
+    let monitor =
+        capture(&daemon, "vale0:look", &daemon.folder().join("x.pcap"), &["--file-seconds", "0.25"]);
     let sent = run(daemon.ringroad(&["replay", source.to_str().unwrap(), "vale0:sender"]));
     assert!(sent.status.success(), "{}", stderr(&sent));
     await_frames(&daemon, "vale0:look", 12);
-    let summary = end(look);
+    let summary = end(monitor);
     let names = files(daemon.folder(), "x.pcap");
     assert_eq!(names[..2], ["x.pcap", "x.pcap1"], "{names:?}");
     assert_eq!(summary["capture"]["files"], names.len());

@@ -123,7 +123,7 @@ fn a_forwarder_joins_two_switches() {
 }
 
 #[test]
-fn a_storm_in_a_loop_of_two_links_ends_and_the_log_names_the_place() {
+fn a_storm_in_a_loop_of_two_links_ends_and_the_log_names_the_port() {
     let daemon = Daemon::with_config("[switch]\nageing_s = 1\n");
     let mut links = ["1", "2"].map(|link| {
         let [near, far] = ["vale0", "vale1"].map(|switch| format!("{switch}:f{link}"));

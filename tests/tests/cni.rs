@@ -340,8 +340,8 @@ fn make_root(root: &Path) {
     let libraries = String::from_utf8(libraries.stdout).unwrap();
     let files = libraries.split_whitespace().filter(|word| word.starts_with('/'));
     for file in files.chain(["/bin/busybox"]) {
-        let place = root.join(file.trim_start_matches('/'));
-        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
-        std::fs::copy(file, place).unwrap();
+        let path = root.join(file.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(file, path).unwrap();
     }
 }

@@ -14,7 +14,7 @@ use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::frames::{number_of, numbered, receive, send, station};
 use ringroad_tests::network::{finished, is_root};
-use ringroad_tests::site::refusal;
+use ringroad_tests::testbed::refusal;
 use rustix::process::Signal;
 
 #[test]

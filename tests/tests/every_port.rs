@@ -19,7 +19,7 @@ use serde_json::Value;
 const ALL: [u8; 6] = [0xff; 6];
 
 /// Where the ports of a test find what they need.
-struct Site {
+struct Testbed {
     outside: NetworkNamespace,
     station: NetworkNamespace,
     daemon: Daemon,
@@ -33,7 +33,7 @@ struct Way {
     is_at_station: bool,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         let (outside, station) = (NetworkNamespace::new(), NetworkNamespace::new());
         let daemon = Daemon::within(&outside);
@@ -71,8 +71,8 @@ impl Site {
 
     fn attach(&self, way: &Way) {
         let words: Vec<&str> = ["attach"].into_iter().chain(way.words.iter().map(String::as_str)).collect();
-        let place = if way.is_at_station { &self.station } else { &self.outside };
-        succeed(self.daemon.ringroad_within(place, &words), &words);
+        let end = if way.is_at_station { &self.station } else { &self.outside };
+        succeed(self.daemon.ringroad_within(end, &words), &words);
     }
 }
 
@@ -83,7 +83,7 @@ fn succeed(command: std::process::Command, words: &[&str]) {
 
 /// Every way to attach a port of the kind whose names look like `form`. `port` makes a new name of a port from a
 /// switch, and settings.
-fn ways(site: &mut Site, form: &str, port: &mut dyn FnMut(&str) -> String) -> Vec<Way> {
+fn ways(site: &mut Testbed, form: &str, port: &mut dyn FnMut(&str) -> String) -> Vec<Way> {
     let mut ways = Vec::new();
     let mut add = |name: String, words: &[&str]| {
         let words = std::iter::once(name).chain(words.iter().map(|word| (*word).to_owned())).collect();
@@ -254,7 +254,7 @@ fn each_way_to_attach_each_kind_of_port_outlives_an_upgrade_and_a_kill() {
     if !is_root() {
         return;
     }
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let printed = run(site.daemon.ringroad(&["--json", "kinds"]));
     let kinds: Vec<Value> = serde_json::from_slice(&printed.stdout).unwrap();
     site.ringroad(&["switch", "vale3", "--openflow"]);

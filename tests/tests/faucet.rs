@@ -184,7 +184,7 @@ fn agree_with_gauge(campus: &Campus) {
             });
         }
         campus.await_true("agreement on the flows", || {
-            let mut own: Vec<_> = campus.flows(switch).iter().map(|flow| place(flow)).collect();
+            let mut own: Vec<_> = campus.flows(switch).iter().map(|flow| table_and_priority(flow)).collect();
             own.sort_unstable();
             gauge_flows(campus.folder.path(), dp) == Some(own)
         });
@@ -192,7 +192,7 @@ fn agree_with_gauge(campus: &Campus) {
 }
 
 /// Table and priority of a flow that `ovs-ofctl` has printed.
-fn place(flow: &str) -> (u64, u64) {
+fn table_and_priority(flow: &str) -> (u64, u64) {
     let number = |name: &str, default: u64| {
         let Some((_, rest)) = flow.split_once(name) else { return default };
         let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next().unwrap();

@@ -311,7 +311,7 @@ fn containers_by_tap_and_by_veth_reach_each_other() {
 }
 
 #[test]
-fn tcp_between_containers_passes_within_the_kernel_and_is_in_the_account() {
+fn tcp_between_containers_passes_within_the_kernel_and_is_counted() {
     if !is_root() {
         return;
     }
@@ -345,7 +345,7 @@ fn tcp_between_containers_passes_within_the_kernel_and_is_in_the_account() {
         pieces += 1;
         busy(&daemon.status()) == busy(before)
     });
-    // All of it is in the accounts nevertheless.
+    // All of it is in the counters nevertheless.
     let status = await_conserved(&daemon);
     let port = |name: &str| status.ports.iter().find(|port| port.name == name).unwrap();
     assert!(port("vale0:0").counters.received_bytes > pieces * PIECE);

@@ -7,7 +7,7 @@ use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE, binary};
 use ringroad_tests::network::{NetworkNamespace, address, cable, careless_cable, finished, is_root};
 use ringroad_tests::service::Service;
-use ringroad_tests::site::refusal;
+use ringroad_tests::testbed::refusal;
 use ringroad_tests::transfer::{real_file, there_and_back};
 use rustix::process::Signal;
 
@@ -18,14 +18,14 @@ const DROPPED: u16 = 5300;
 const PASSED: u16 = 5301;
 
 /// A host with interface eth0, a station at the other end of the cable, and a daemon that is in neither's namespace.
-struct Site {
+struct Testbed {
     // Fields are dropped in this order.
     daemon: Daemon,
     host: NetworkNamespace,
     station: NetworkNamespace,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         Self::joined_by(cable)
     }
@@ -74,7 +74,7 @@ fn udp(namespace: &NetworkNamespace, host: u8, port: u16) -> UdpSocket {
 }
 
 /// What is sent to the dropped port never comes, what is sent after it to the other does.
-fn only_the_other_port_is_let_through(site: &Site) {
+fn only_the_other_port_is_let_through(site: &Testbed) {
     let (dropped, passed) = (udp(&site.host, HOST, DROPPED), udp(&site.host, HOST, PASSED));
     let sender = udp(&site.station, STATION, 0);
     let host = IpAddr::V4(address(HOST));
@@ -95,7 +95,7 @@ fn host_and_wire_keep_their_connections_through_a_firewall() {
         return;
     }
     for interface in ["eth0", "packet:eth0"] {
-        let site = Site::new();
+        let site = Testbed::new();
         let mut firewall = site.firewall(interface, &[&format!("udp/{DROPPED}"), "tcp/8100"]);
         site.reach_each_other();
         there_and_back(&site.host, IpAddr::V4(address(HOST)), &site.station, &real_file());
@@ -132,7 +132,7 @@ fn iperf_runs_through_the_firewall() {
     if !is_root() {
         return;
     }
-    let site = Site::new();
+    let site = Testbed::new();
     let _firewall = site.firewall("xdp:eth0", &[]);
     let _server = site.host.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
     let printed = site.station.run(&["iperf3", "-c", &address(HOST).to_string(), "-n", "20M", "-J"]);
@@ -147,7 +147,7 @@ fn the_host_keeps_its_interface_when_the_daemon_is_killed() {
     if !is_root() {
         return;
     }
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let mut firewall = site.firewall("eth0", &[]);
     site.reach_each_other();
     site.daemon.signal(Signal::KILL);
@@ -163,7 +163,7 @@ fn an_interface_and_its_host_stack_on_a_switch_keep_the_host_connected() {
     if !is_root() {
         return;
     }
-    let site = Site::new();
+    let site = Testbed::new();
     let attach = ["attach", "vale0:eth0", "--host", "--netns", site.host.name()];
     let printed = finished(&mut site.daemon.ringroad(&attach));
     assert!(printed.contains("vale0:eth0: af_xdp") && printed.contains("vale0:eth0^: host"), "{printed}");
@@ -180,7 +180,7 @@ fn refusing_the_host_stack_beside_generic_xdp_names_a_remedy() {
     if !is_root() {
         return;
     }
-    let site = Site::new();
+    let site = Testbed::new();
     let netns = site.host.name();
     let first = ["attach", "vale0:up", "--driver", "xdp:eth0@mode=generic", "--netns", netns, "--take"];
     finished(&mut site.daemon.ringroad(&first));
@@ -210,7 +210,7 @@ fn a_host_on_a_switch_talks_tcp_to_a_veth_that_skips_checksums() {
         return;
     }
     for driver in ["eth0", "xdp:eth0@mode=native", "packet:eth0"] {
-        let site = Site::joined_by(careless_cable);
+        let site = Testbed::joined_by(careless_cable);
         let attach = ["attach", "vale0:up", "--driver", driver, "--host", "--netns", site.host.name()];
         finished(&mut site.daemon.ringroad(&attach));
         site.reach_each_other();
@@ -225,7 +225,7 @@ fn an_interface_in_use_is_taken_from_the_host_only_on_request() {
     if !is_root() {
         return;
     }
-    let site = Site::new();
+    let site = Testbed::new();
     let netns = site.host.name();
     for driver in ["eth0", "xdp:eth0", "eth0^"] {
         let why =
@@ -258,7 +258,7 @@ fn the_host_port_stays_while_the_interface_is_open() {
     if !is_root() {
         return;
     }
-    let site = Site::new();
+    let site = Testbed::new();
     finished(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0", "--host"]));
     let why = refusal(&mut site.daemon.ringroad(&["detach", "vale0:eth0^"]));
     assert!(why.contains("vale0:eth0^") && why.contains("vale0:eth0 has"), "{why}");

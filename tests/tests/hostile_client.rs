@@ -268,7 +268,7 @@ fn open_daemon(launcher: &[&str], config: &str) -> Daemon {
 }
 
 #[test]
-fn strangers_exhaust_neither_connections_nor_the_log() {
+fn untrusted_peers_exhaust_neither_connections_nor_the_log() {
     if !is_root() {
         return;
     }

@@ -7,7 +7,7 @@ use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::network::{address, cable, cut, finished, is_root};
 use ringroad_tests::service::Service;
-use ringroad_tests::site::{MECHANISMS, Site, host};
+use ringroad_tests::testbed::{MECHANISMS, Testbed, host};
 use rustix::process::Signal;
 
 #[test]
@@ -15,7 +15,7 @@ fn names_of_missing_devices_are_clear_errors() {
     if !is_root() {
         return;
     }
-    let site = Site::new(1, 1500);
+    let site = Testbed::new(1, 1500);
     let station = site.stations[0].name();
     for (arguments, parts) in [
         (vec!["--driver", "eth7"], ["no interface eth7", "outer0"]),
@@ -44,7 +44,7 @@ fn an_interface_that_vanishes_stops_its_port_only() {
         return;
     }
     for (driver, ..) in MECHANISMS {
-        let site = Site::new(3, 1500);
+        let site = Testbed::new(3, 1500);
         site.attach_all(driver);
         let third = address(host(2)).to_string();
         site.stations[0].ping(&third);
@@ -89,7 +89,7 @@ fn a_program_notices_that_its_interface_vanished() {
         return;
     }
     for (driver, ..) in MECHANISMS {
-        let site = Site::new(1, 1500);
+        let site = Testbed::new(1, 1500);
         let port = driver.replace("{}", "outer0");
         let mut receiver = Service::start(site.ringroad(&["recv", &port]));
         site.daemon.await_status("program's port", |status| !status.ports.is_empty());
@@ -107,7 +107,7 @@ fn an_interface_set_down_and_up_again_keeps_its_port() {
         return;
     }
     for (driver, ..) in MECHANISMS {
-        let site = Site::new(2, 1500);
+        let site = Testbed::new(2, 1500);
         site.attach_all(driver);
         std::thread::scope(|scope| {
             let transfer = scope.spawn(|| site.transfer());
@@ -132,7 +132,7 @@ fn a_port_reattached_under_traffic_counts_every_frame() {
         return;
     }
     for (driver, ..) in MECHANISMS {
-        let site = Site::new(2, 1500);
+        let site = Testbed::new(2, 1500);
         site.attach_all(driver);
         for _ in 0..2 {
             let before = site.delivered();
@@ -152,7 +152,7 @@ fn an_interface_is_refused_while_another_program_holds_it() {
     if !is_root() {
         return;
     }
-    let site = Site::new(1, 1500);
+    let site = Testbed::new(1, 1500);
     let other = Daemon::within(&site.outside);
     finished(&mut other.ringroad_within(&site.outside, &["attach", "vale0:p0", "--driver", "xdp:outer0"]));
     let theirs = site.outside.link("outer0").xdp;
@@ -171,7 +171,7 @@ fn missing_rights_are_named() {
         return;
     }
     let without = |capabilities: &str| {
-        Site::launched_by(&["setpriv", "--inh-caps", "-all", "--bounding-set", capabilities], 2, 1500, 1)
+        Testbed::launched_by(&["setpriv", "--inh-caps", "-all", "--bounding-set", capabilities], 2, 1500, 1)
     };
     // The kernel takes CAP_SYS_ADMIN for CAP_NET_ADMIN where programs are loaded.
     let site = without("-net_admin,-sys_admin");
@@ -209,7 +209,7 @@ fn a_limit_of_locked_memory_is_named() {
         "--bounding-set",
         "-ipc_lock,-sys_resource",
     ];
-    let site = Site::launched_by(&limited, 1, 1500, 1);
+    let site = Testbed::launched_by(&limited, 1, 1500, 1);
     let why = site.refusal(&["attach", "vale0:p0", "--driver", "xdp:outer0"]);
     assert!(why.contains("memlock") || why.contains("locked memory") || why.contains("ulimit -l"), "{why}");
     assert_eq!(site.outside.link("outer0").xdp, None, "nothing stays of the attempt");
@@ -220,7 +220,7 @@ fn a_killed_daemon_leaves_no_program_on_interfaces() {
     if !is_root() {
         return;
     }
-    let mut site = Site::new(2, 1500);
+    let mut site = Testbed::new(2, 1500);
     site.attach(0, "xdp:{}@mode=native");
     site.attach(1, "packet:{}");
     finished(&mut site.ringroad(&["attach", "vale0:tap", "--driver", "tap:t0"]));

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use ringroad::Port;
-use ringroad_netdev::link::XdpMode;
+use ringroad_netdev::link::XdpReportedMode;
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use ringroad_tests::frames::{numbered, receive_from, send, station};
@@ -12,7 +12,7 @@ use ringroad_tests::network::{
     NetworkNamespace, address, cable, careless_cable, finished, is_root, patience_s,
 };
 use ringroad_tests::service::Service;
-use ringroad_tests::site::{MECHANISMS, Site, host, refusal};
+use ringroad_tests::testbed::{MECHANISMS, Testbed, host, refusal};
 use ringroad_tests::transfer::{real_file, there_and_back};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn each_mechanism_carries_a_file_and_gives_the_interface_back() {
     if !is_root() {
         return;
     }
-    let site = Site::new(2, 1500);
+    let site = Testbed::new(2, 1500);
     for (driver, kind, mode) in MECHANISMS {
         for report in site.attach_all(driver) {
             assert_eq!(report.kind, kind);
@@ -86,14 +86,14 @@ fn an_interface_gets_the_best_mechanism_and_the_reason_for_it() {
     if !is_root() {
         return;
     }
-    let site = Site::new(1, 1500);
+    let site = Testbed::new(1, 1500);
     let printed = finished(&mut site.ringroad(&["--json", "attach", "vale0:outer0"]));
     let printed: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(printed[0]["driver"], "af_xdp");
     let mode = printed[0]["mode"].as_str().unwrap();
     assert!(mode.starts_with("AF_XDP copy, native (zero-copy: "), "{printed}");
     assert!(printed[0]["notes"].to_string().contains("zero-copy is not available"), "{printed}");
-    assert_eq!(site.outside.link("outer0").xdp.unwrap().mode, XdpMode::Native);
+    assert_eq!(site.outside.link("outer0").xdp.unwrap().mode, XdpReportedMode::Native);
     let report = site.daemon.port("vale0:outer0").unwrap();
     assert_eq!((report.mode.as_str(), report.persistent), (mode, true));
 }
@@ -103,7 +103,7 @@ fn jumbo_frames_pass_through_small_buffers() {
     if !is_root() {
         return;
     }
-    let site = Site::new(2, 9000);
+    let site = Testbed::new(2, 9000);
     for (driver, _, mode) in MECHANISMS {
         for report in site.attach_all(driver) {
             assert!(report.mode.starts_with(mode), "{}", report.mode);
@@ -139,7 +139,7 @@ fn flows_over_several_queues_all_arrive() {
     if !is_root() {
         return;
     }
-    let site = Site::launched_by(&[], 2, 1500, 2);
+    let site = Testbed::launched_by(&[], 2, 1500, 2);
     for (driver, _, mode) in MECHANISMS {
         for report in site.attach_all(driver) {
             assert!(report.mode.starts_with(mode), "{}", report.mode);
@@ -163,7 +163,7 @@ fn either_of_two_ports_that_share_a_region_may_close_first() {
         return;
     }
     for (driver, _, mode) in &MECHANISMS[..2] {
-        let site = Site::new(3, 1500);
+        let site = Testbed::new(3, 1500);
         let shared = format!("{driver}@share=vale0:p0");
         for report in [site.attach(0, driver), site.attach(1, &shared), site.attach(2, &shared)] {
             assert!(report.mode.starts_with(mode), "{}", report.mode);
@@ -203,7 +203,7 @@ fn a_program_has_exclusive_use_of_an_interface() {
     if !is_root() {
         return;
     }
-    let site = Site::new(1, 1500);
+    let site = Testbed::new(1, 1500);
     let netns = site.stations[0].name();
     for (driver, kind, mode) in MECHANISMS {
         let separator = if driver.contains('@') { ',' } else { '@' };
@@ -232,7 +232,7 @@ fn a_host_stack_stays_reachable_through_the_switch() {
     if !is_root() {
         return;
     }
-    let site = Site::new(2, 1500);
+    let site = Testbed::new(2, 1500);
     site.outside.number("outer0", 99);
     let host = address(99);
     site.attach(1, "{}");
@@ -314,7 +314,7 @@ fn an_interface_is_refused_to_a_program_of_unknown_namespace() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_namespace_does_not_stop_the_daemon() {
+fn a_pipe_that_replaces_a_namespace_does_not_stop_the_daemon() {
     if !is_root() {
         return;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use ringroad::HugePages;
-use ringroad::control::message::{ErrorReply, OpenedPort, PortWish, Reply, Request};
+use ringroad::control::message::{ErrorReply, OpenedPort, PortProperties, Reply, Request};
 use ringroad::control::netmap::{
     Badge, Bound, ExternalMemory, NetmapReply, NetmapRequest, Pool, Pools, PortSizes, Register,
 };
@@ -38,8 +38,12 @@ impl Program {
         Self(connected.join().unwrap())
     }
 
-    fn open(&mut self, name: &str, wish: PortWish) -> Result<(OpenedPort, Vec<OwnedFd>), ErrorReply> {
-        match self.0.request(&Request::Open { name: name.to_owned(), wish }) {
+    fn open(
+        &mut self,
+        name: &str,
+        properties: PortProperties,
+    ) -> Result<(OpenedPort, Vec<OwnedFd>), ErrorReply> {
+        match self.0.request(&Request::Open { name: name.to_owned(), properties }) {
             Ok((Reply::Opened(opened), descriptors)) => Ok((opened, descriptors)),
             Err(ControlError::Refused(refusal)) => Err(refusal),
             other => panic!("{other:?}"),
@@ -68,8 +72,13 @@ impl Program {
     }
 }
 
-fn small() -> PortWish {
-    PortWish { slots: Some(64), buffer_bytes: Some(128), huge_pages: HugePages::Never, ..PortWish::default() }
+fn small() -> PortProperties {
+    PortProperties {
+        slots: Some(64),
+        buffer_bytes: Some(128),
+        huge_pages: HugePages::Never,
+        ..PortProperties::default()
+    }
 }
 
 fn register(name: &str) -> Register {
@@ -146,20 +155,24 @@ fn all_memory_that_programs_can_touch_is_counted_and_returned() {
 fn every_request_for_memory_beyond_the_limit_is_refused() {
     let daemon = Daemon::with_config("[limits]\nshared_memory_mib = 64\n");
     let mut program = Program::connect(&daemon);
-    let large =
-        PortWish { queues: Some(16), slots: Some(4096), huge_pages: HugePages::Never, ..PortWish::default() };
+    let large = PortProperties {
+        queues: Some(16),
+        slots: Some(4096),
+        huge_pages: HugePages::Never,
+        ..PortProperties::default()
+    };
     for name in ["vale0:large", "pair{large"] {
         let refusal = program.open(name, large.clone()).unwrap_err();
         assert!(refusal.advice.contains("limits.shared_memory_mib"), "{refusal:?}");
     }
     let mut device = Program::connect(&daemon);
     let badge = device.become_device();
-    for wish in [
+    for properties in [
         Register { external_memory: external(1, 1 << 30), ..register("vale0:external") },
         Register { mem_id: 1, ..register("vale0:global") },
         Register { sizes: PortSizes::default(), ..register("vale0:private") },
     ] {
-        let (errno, message) = program.register(badge, wish).unwrap_err();
+        let (errno, message) = program.register(badge, properties).unwrap_err();
         assert_eq!(errno, rustix::io::Errno::NOMEM.raw_os_error());
         assert!(message.contains("limits.shared_memory_mib"), "{message}");
     }
@@ -174,12 +187,12 @@ fn extra_buffers_of_a_binding_are_bounded() {
     let mut program = Program::connect(&daemon);
     let mut device = Program::connect(&daemon);
     let badge = device.become_device();
-    let wish = Register {
+    let properties = Register {
         extra_buffers: 500_000,
         external_memory: external(1, 1 << 30),
         ..register("vale0:greedy")
     };
-    let (bound, _) = program.register(badge, wish).unwrap();
+    let (bound, _) = program.register(badge, properties).unwrap();
     assert_eq!(bound.extra_buffers, 4096);
     let refusal = program.open("vale0:x@extra-bufs=4097", small()).unwrap_err();
     assert!(refusal.message.contains("4096"), "{refusal:?}");
@@ -193,7 +206,7 @@ fn each_limit_of_a_user_leaves_the_rest_to_others() {
     }
     let limits = "shared_memory_mib = 64\nuser_shared_memory_mib = 2\nuser_switches = 3\nuser_ports_of_switch = 4\n\
                   user_ports = 6\nuser_queues = 12\nuser_pipes = 2\n";
-    let tiny = PortWish { slots: Some(4), buffer_bytes: Some(64), ..small() };
+    let tiny = PortProperties { slots: Some(4), buffer_bytes: Some(64), ..small() };
     for (key, name, queues) in [
         ("user_shared_memory_mib", "vale0:memory", None),
         ("user_switches", "vale{}:x", Some(1)),
@@ -203,16 +216,21 @@ fn each_limit_of_a_user_leaves_the_rest_to_others() {
     ] {
         let daemon = open_to_all(limits);
         let [mut user, mut root] = [Program::connect_as(&daemon, NOBODY), Program::connect(&daemon)];
-        let wish = match queues {
-            Some(_) => PortWish { queues, ..tiny.clone() },
-            None => PortWish { slots: Some(4096), huge_pages: HugePages::Never, ..PortWish::default() },
+        let properties = match queues {
+            Some(_) => PortProperties { queues, ..tiny.clone() },
+            None => PortProperties {
+                slots: Some(4096),
+                huge_pages: HugePages::Never,
+                ..PortProperties::default()
+            },
         };
         let refusal = (0..10)
-            .find_map(|number| user.open(&name.replace("{}", &number.to_string()), wish.clone()).err())
+            .find_map(|number| user.open(&name.replace("{}", &number.to_string()), properties.clone()).err())
             .unwrap_or_else(|| panic!("limits.{key} refuses nothing"));
         assert!(refusal.advice.contains(key), "{key}: {refusal:?}");
         for number in 20..30 {
-            root.open(&format!("vale{number}:root"), PortWish { queues: Some(4), ..tiny.clone() }).unwrap();
+            root.open(&format!("vale{number}:root"), PortProperties { queues: Some(4), ..tiny.clone() })
+                .unwrap();
         }
         let mut other = Program::connect_as(&daemon, NOBODY - 1);
         other.open("vale20:other", tiny.clone()).unwrap();
@@ -235,10 +253,10 @@ fn a_users_netmap_ports_count_towards_the_limits() {
     let badges: Vec<Badge> = devices.iter_mut().map(Program::become_device).collect();
     let small = |name: &str| Register { external_memory: external(1, 16 << 20), ..register(name) };
     for (badge, name) in badges.iter().zip(["vale0:a", "vale0:b", "vale0:a{1"]) {
-        let wish = if name.contains('{') { register(name) } else { small(name) };
-        user.register(*badge, wish).unwrap();
+        let properties = if name.contains('{') { register(name) } else { small(name) };
+        user.register(*badge, properties).unwrap();
     }
-    for (wish, key) in [
+    for (properties, key) in [
         (small("vale0:c"), "limits.user_ports_of_switch"),
         (register("vale0:a{2"), "limits.user_pipes"),
         // A parent that is made for a pipe goes with it.
@@ -248,7 +266,7 @@ fn a_users_netmap_ports_count_towards_the_limits() {
             "limits.user_shared_memory_mib",
         ),
     ] {
-        let (errno, message) = user.register(badges[3], wish).unwrap_err();
+        let (errno, message) = user.register(badges[3], properties).unwrap_err();
         assert_eq!(errno, rustix::io::Errno::NOMEM.raw_os_error());
         assert!(message.contains(key), "{message}");
     }
@@ -271,7 +289,7 @@ fn limit_descriptors(daemon: &Daemon, more: u64) -> Rlimit {
 #[test]
 fn a_port_that_fails_for_lack_of_descriptors_leaves_nothing() {
     let daemon = Daemon::start();
-    let wish = PortWish { queues: Some(2), ..small() };
+    let properties = PortProperties { queues: Some(2), ..small() };
     let mut refused = 0;
     for more in 0..24 {
         for name in ["vale0:a", "pair{1", "netmap"] {
@@ -281,7 +299,7 @@ fn a_port_that_fails_for_lack_of_descriptors_leaves_nothing() {
             let before = limit_descriptors(&daemon, more);
             let opened = match name {
                 "netmap" => program.register(badge, register("vale1:n")).is_ok(),
-                name => program.open(name, wish.clone()).is_ok(),
+                name => program.open(name, properties.clone()).is_ok(),
             };
             prlimit(Some(daemon.pid()), Resource::Nofile, before).unwrap();
             if opened {
@@ -296,7 +314,7 @@ fn a_port_that_fails_for_lack_of_descriptors_leaves_nothing() {
             assert_eq!(status.shared_memory_bytes, 0, "{name} with {more} descriptors");
             match name {
                 "netmap" => drop(program.register(badge, register("vale1:n")).unwrap()),
-                name => drop(program.open(name, wish.clone()).unwrap()),
+                name => drop(program.open(name, properties.clone()).unwrap()),
             }
             drop((program, device));
             daemon.await_status("end of the port", |status| status.ports.is_empty());

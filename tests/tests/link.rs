@@ -14,7 +14,7 @@ use ringroad_tests::transfer::{real_file, there_and_back};
 use serde_json::Value;
 
 /// A daemon in a namespace of its own, and namespaces that `ringroad link` has joined.
-struct Site {
+struct Testbed {
     // Fields are dropped in this order: the daemon before the namespace where its interfaces are.
     daemon: Daemon,
     stations: Vec<NetworkNamespace>,
@@ -22,7 +22,7 @@ struct Site {
     linked: Value,
 }
 
-impl Site {
+impl Testbed {
     fn new(count: usize, options: &[&str]) -> Self {
         let outside = NetworkNamespace::new();
         let daemon = Daemon::within(&outside);
@@ -63,7 +63,7 @@ fn joined_namespaces_reach_each_other_and_unlink_leaves_nothing() {
     if !is_root() {
         return;
     }
-    let site = Site::new(3, &[]);
+    let site = Testbed::new(3, &[]);
     let links = site.linked["links"].as_array().unwrap();
     for (host, link) in links.iter().enumerate() {
         assert_eq!(link["address"], format!("10.77.0.{}/24", host + 1), "{link}");
@@ -94,7 +94,7 @@ fn tagged_frames_and_bulk_traffic_of_foreign_programs_cross() {
     if !is_root() {
         return;
     }
-    let site = Site::new(2, &["--mtu", "1400", "--name", "port0", "--address", "fd00:77::1/64"]);
+    let site = Testbed::new(2, &["--mtu", "1400", "--name", "port0", "--address", "fd00:77::1/64"]);
     let [a, b] = &site.stations[..] else { panic!("two stations") };
     assert_eq!((a.link("port0").mtu, b.link("port0").mtu), (1400, 1400));
     a.ping("fd00:77::2");
@@ -143,7 +143,7 @@ fn a_dhcp_address_is_leased_across_the_switch() {
     if !is_root() {
         return;
     }
-    let site = Site::new(2, &["--address", "none"]);
+    let site = Testbed::new(2, &["--address", "none"]);
     let [server, client] = &site.stations[..] else { panic!("two stations") };
     server.run(&["ip", "addr", "add", "10.80.0.1/24", "dev", "rr0"]);
     let file = |name: &str| site.daemon.folder().join(name).display().to_string();
@@ -169,7 +169,7 @@ fn tcpdump_in_a_namespace_and_a_capture_on_the_switch_see_the_same() {
     if !is_root() {
         return;
     }
-    let site = Site::new(1, &["--address", "10.77.0.9/24"]);
+    let site = Testbed::new(1, &["--address", "10.77.0.9/24"]);
     let [watched] = &site.stations[..] else { panic!("one station") };
     let file = |name: &str| site.daemon.folder().join(name).display().to_string();
     let (inside, outside, count) = (file("inside.pcap"), file("outside.pcap"), FRAMES.to_string());
@@ -276,7 +276,7 @@ fn missing_rights_are_named_and_a_deleted_namespace_is_replaced() {
     if !is_root() {
         return;
     }
-    let mut site = Site::new(2, &[]);
+    let mut site = Testbed::new(2, &[]);
     let binary =
         site.daemon.ringroad(&["link", site.stations[0].name(), site.stations[1].name(), "--name", "rr1"]);
     let mut unprivileged = Command::new("setpriv");

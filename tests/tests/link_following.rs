@@ -1,5 +1,5 @@
 //! Links that lose their carrier, and interfaces that change, under traffic and without: every part of the daemon sees
-//! the same state at once, the accounts agree with the kernel's, and ports follow their interfaces.
+//! the same state at once, the counters agree with the kernel's, and ports follow their interfaces.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::process::Command;
@@ -17,7 +17,7 @@ use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
 use ringroad_tests::network::{address, cable, careless_cable, cut, finished, is_root, patience_s};
 use ringroad_tests::service::Service;
-use ringroad_tests::site::{MECHANISMS, Site, host};
+use ringroad_tests::testbed::{MECHANISMS, Testbed, host};
 use ringroad_tests::transfer::real_file;
 
 const LEN: usize = 100;
@@ -42,7 +42,7 @@ fn finish(command: Command) -> String {
 
 /// A switch with flow tables and a group that prefers the first of two stations: frames of the program's port `c` go to
 /// the group. Returns the program's port, and what prints the switch's port-status messages.
-fn prefer_first(site: &Site) -> (Port, Service) {
+fn prefer_first(site: &Testbed) -> (Port, Service) {
     let daemon = &site.daemon;
     let c = daemon.open("vale0:c");
     finished(&mut daemon.ringroad(&["switch", "vale0", "--openflow"]));
@@ -87,7 +87,7 @@ fn a_group_fails_over_when_a_link_loses_its_carrier_and_every_frame_is_accounted
         return;
     }
     for driver in WIRES {
-        let site = Site::new(2, 1500);
+        let site = Testbed::new(2, 1500);
         let sent_by_kernel = |outer: &str| site.outside.link(outer).statistics.tx_packets;
         let before = ["outer0", "outer1"].map(sent_by_kernel);
         site.attach_all(driver);
@@ -146,7 +146,7 @@ fn a_link_without_traffic_is_seen_dead_and_alive() {
         return;
     }
     for driver in WIRES {
-        let site = Site::new(2, 1500);
+        let site = Testbed::new(2, 1500);
         site.attach_all(driver);
         let (_c, mut monitor) = prefer_first(&site);
         for _ in 0..3 {
@@ -164,7 +164,7 @@ fn frames_to_a_dead_veth_pair_do_not_pass_within_the_kernel() {
     if !is_root() {
         return;
     }
-    let site = Site::new(2, 1500);
+    let site = Testbed::new(2, 1500);
     site.attach_all("veth:{}");
     let far = address(host(1)).to_string();
     site.stations[0].ping(&far);
@@ -181,7 +181,7 @@ fn an_interface_of_another_namespace_is_followed_too() {
     if !is_root() {
         return;
     }
-    let site = Site::new(1, 1500);
+    let site = Testbed::new(1, 1500);
     let elsewhere = ringroad_tests::network::NetworkNamespace::new();
     cable(&elsewhere, "eth0", &site.stations[0], "second", 1500, 1);
     let port = format!("packet:eth0@netns={}", elsewhere.name());
@@ -202,8 +202,8 @@ fn a_program_that_opens_a_port_can_send_and_receive_at_once_by_the_flow_tables()
     let FlowSwitch { daemon, a, b, .. } = &mut switch;
     for number in 0..20 {
         // It leaves, and comes again.
-        let place = std::mem::replace(b, daemon.open(&format!("vale1:{number}")));
-        drop(place);
+        let previous = std::mem::replace(b, daemon.open(&format!("vale1:{number}")));
+        drop(previous);
         daemon
             .await_status("end of the port", |status| status.ports.iter().all(|port| port.name != "vale0:b"));
         *b = daemon.open("vale0:b");
@@ -241,7 +241,7 @@ fn a_port_whose_program_ends_is_dead_for_groups_at_once() {
 }
 
 /// Waits until a port was opened anew, and works.
-fn await_renewed(site: &Site, name: &str, what: &str) -> PortReport {
+fn await_renewed(site: &Testbed, name: &str, what: &str) -> PortReport {
     let is_renewed = |port: &PortReport| {
         port.name == name
             && port.error.is_none()
@@ -257,7 +257,7 @@ fn a_port_follows_the_number_of_queues_of_its_interface() {
         return;
     }
     for (driver, ..) in MECHANISMS {
-        let site = Site::launched_by(&[], 2, 1500, 4);
+        let site = Testbed::launched_by(&[], 2, 1500, 4);
         let channels = |count: u32| {
             let outer = || site.outside.inside(|| set_channels("outer1", count, count).unwrap());
             let inner = || site.stations[1].inside(|| set_channels("inner", count, count).unwrap());
@@ -295,7 +295,7 @@ fn a_port_follows_the_mtu_of_its_interface() {
         return;
     }
     for driver in WIRES {
-        let site = Site::new(2, 1500);
+        let site = Testbed::new(2, 1500);
         site.attach_all(driver);
         for (number, station) in site.stations.iter().enumerate() {
             station.inside(|| set_mtu("inner", 3000).unwrap());
@@ -318,7 +318,7 @@ fn a_port_takes_up_another_interface_of_its_name() {
         return;
     }
     for driver in WIRES {
-        let site = Site::new(2, 1500);
+        let site = Testbed::new(2, 1500);
         site.attach_all(driver);
         site.transfer_of(&real_file()[..1 << 18]);
         let before = site.daemon.port("vale0:p1").unwrap();
@@ -348,13 +348,13 @@ fn an_upgraded_daemon_follows_links_too() {
     if !is_root() {
         return;
     }
-    let site = Site::new(2, 1500);
+    let site = Testbed::new(2, 1500);
     site.attach_all("xdp:{}@mode=native");
     site.stations[0].inside(|| set_up("inner", false).unwrap());
-    let has_carrier = |number: usize, wished: bool| {
+    let has_carrier = |number: usize, requested: bool| {
         site.daemon.await_status("state of the link", |status| {
             let port = &status.ports[number];
-            port.error.is_none() == wished && port.link.as_ref().unwrap().running == wished
+            port.error.is_none() == requested && port.link.as_ref().unwrap().running == requested
         });
     };
     has_carrier(0, false);

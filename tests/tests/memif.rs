@@ -27,7 +27,7 @@ fn testpmd(memory: Memory, socket: &Path, roles: [&str; 2], queues: u16) -> Test
 }
 
 /// Two switches, each with a memif port and a program's; what passes from one to the other passes testpmd.
-struct Site {
+struct Testbed {
     daemon: Daemon,
     a: Port,
     b: Port,
@@ -35,7 +35,7 @@ struct Site {
     serves: bool,
 }
 
-impl Site {
+impl Testbed {
     fn new(socket: &Path, options: &str) -> Self {
         let port = |number: u16| {
             let driver = format!("memif:{}@id={number},{options}", socket.display());
@@ -145,7 +145,7 @@ fn frames_come_back_unchanged_from_testpmd_as_client() {
     let in_huge_pages = [copying, sharing].into_iter().filter_map(|roles| Some((Memory::huge()?, roles, 1)));
     for (memory, roles, queues) in kinds.into_iter().chain(in_huge_pages) {
         let (_folder, path) = socket();
-        let mut site = Site::new(&path, &format!("role=server,queues={queues}"));
+        let mut site = Testbed::new(&path, &format!("role=server,queues={queues}"));
         let _peer = site.meet(&path, || testpmd(memory, &path, roles, queues));
         site.carry();
         site.flow(20_000);
@@ -164,7 +164,7 @@ fn frames_come_back_unchanged_from_testpmd_as_server() {
     }
     let (_folder, path) = socket();
     // As many queues as testpmd; it is not there yet.
-    let mut site = Site::new(&path, "role=client,queues=2,ring-size=512");
+    let mut site = Testbed::new(&path, "role=client,queues=2,ring-size=512");
     let _peer = site.meet(&path, || testpmd(Memory::Ordinary, &path, ["role=server"; 2], 2));
     site.carry();
     site.flow(20_000);
@@ -178,7 +178,7 @@ fn a_testpmd_killed_under_traffic_reconnects() {
     }
     for (ours, theirs) in [("role=server", "role=client"), ("role=client", "role=server")] {
         let (_folder, path) = socket();
-        let mut site = Site::new(&path, ours);
+        let mut site = Testbed::new(&path, ours);
         for turn in 1..3 {
             let running = site.meet(&path, || testpmd(Memory::Ordinary, &path, [theirs; 2], 1));
             site.carry();
@@ -188,7 +188,7 @@ fn a_testpmd_killed_under_traffic_reconnects() {
             let connected = connections();
             assert!(connected.iter().all(|&times| times >= turn), "{connected:?}");
             running.kill();
-            // A sender now loses frames, and the accounts still add up.
+            // A sender now loses frames, and the counters still add up.
             for number in 0..200 {
                 let _ = site.a.tx().send(&numbered(station(2), station(1), number, 60)).unwrap();
             }
@@ -214,7 +214,7 @@ fn a_daemon_killed_under_traffic_reconnects_to_testpmd() {
     let start = || testpmd(Memory::Ordinary, &path, ["role=server"; 2], 1);
     let (mut peer, mut served) = (start(), 0);
     for _ in 0..TESTPMDS_MOST {
-        let mut site = Site::new(&path, "role=client");
+        let mut site = Testbed::new(&path, "role=client");
         if !site.meets(&mut peer) {
             remove_left(&path);
             (peer, served) = (start(), 0);

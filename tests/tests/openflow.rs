@@ -11,7 +11,7 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive, receive_from, send, station};
-use ringroad_tests::reserved_port::TcpPlace;
+use ringroad_tests::reserved_port::ReservedTcpPort;
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
@@ -306,13 +306,13 @@ fn frames_meet_one_rule_or_the_other_while_thousands_of_changes_come() {
 fn a_mirror_shows_frames_as_they_came_and_as_they_leave() {
     let mut switch = FlowSwitch::new(&[]);
     switch.ofctl(&["add-flow", "in_port=1,actions=mod_dl_src:02:00:00:00:77:09,output:2"]);
-    let mut look = switch.daemon.open("vale0:look");
+    let mut monitor = switch.daemon.open("vale0:look");
     for (source, seen) in [("vale0:a", 1), ("vale0:b", 9)] {
         let set = run(switch.daemon.ringroad(&["mirror", source, "--to", "vale0:look"]));
         assert!(set.status.success(), "{}", stderr(&set));
         pass(&mut switch.a, &numbered(station(2), station(1), seen, LEN));
         assert_eq!(number_of(&receive_from(&mut switch.b, station(9)), station(9)), Some(seen));
-        assert_eq!(number_of(&receive(&mut look), station(seen as u8)), Some(seen));
+        assert_eq!(number_of(&receive(&mut monitor), station(seen as u8)), Some(seen));
         let ended = run(switch.daemon.ringroad(&["mirror", source, "--to", "vale0:look", "--remove"]));
         assert!(ended.status.success(), "{}", stderr(&ended));
     }
@@ -348,8 +348,8 @@ fn packets_go_to_the_controller_and_come_from_it() {
 
 #[test]
 fn a_controller_teaches_the_switch_and_its_flows_stay_without_it() {
-    let place = TcpPlace::reserve();
-    let port = place.port();
+    let reserved = ReservedTcpPort::reserve();
+    let port = reserved.port();
     let folder = tempfile::tempdir().unwrap();
     let controller = || {
         let mut command = Command::new("ovs-testcontroller");
@@ -423,8 +423,8 @@ fn the_configuration_makes_and_ends_flow_tables_and_keeps_those_of_commands() {
 
 #[test]
 fn a_switch_that_waits_for_its_tables_drops_all_frames() {
-    let place = TcpPlace::reserve();
-    let address = place.address();
+    let reserved = ReservedTcpPort::reserve();
+    let address = reserved.address();
     let taken = TcpListener::bind(address).unwrap();
     let daemon =
         Daemon::with_config(&format!("[[openflow]]\nswitch = \"vale0\"\nlisten = [\"{address}\"]\n"));
@@ -526,7 +526,7 @@ fn a_tool_that_sends_nonsense_or_does_not_read_harms_no_other() {
     deaf.set_write_timeout(PATIENCE).unwrap();
     while deaf.write_all(&features).is_ok() {}
     // More connections than there is room for wait, and leave room for frames.
-    let _crowd: Vec<_> = (0..70).map(|_| UnixStream::connect(switch.socket())).collect();
+    let _connections: Vec<_> = (0..70).map(|_| UnixStream::connect(switch.socket())).collect();
     pass(&mut switch.a, &numbered(station(2), station(1), 3, LEN));
     assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(3));
 }

@@ -15,16 +15,16 @@ use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::first_message;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    FlowCommand, FlowMod, FlowStatsRequest, Fragments, Hello, MultipartReply, MultipartReplyMessage,
-    MultipartRequest, MultipartRequestMessage, Reply, Request, SwitchConfig,
+    ControllerMessage, FlowCommand, FlowMod, FlowStatsRequest, FragmentFlags, Hello, MultipartReply,
+    MultipartReplyMessage, MultipartRequest, MultipartRequestMessage, SwitchConfig, SwitchMessage,
 };
-use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match};
+use ringroad_openflow::oxm::{FieldMatch, FieldValue, Match, OxmField};
 use ringroad_tests::command::{run, stderr};
 use ringroad_tests::daemon::PATIENCE;
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive_from, station};
 use ringroad_tests::open_vswitch::timeout;
-use ringroad_tests::reserved_port::TcpPlace;
+use ringroad_tests::reserved_port::ReservedTcpPort;
 use rustix::net::{AddressFamily, SocketType};
 
 const LEN: usize = 100;
@@ -48,21 +48,21 @@ impl Tool {
 impl<S: Read + Write> Tool<S> {
     fn greeting(stream: S) -> Self {
         let mut tool = Self { stream, input: Vec::new() };
-        tool.send(&Request::Hello(Hello::ours())).unwrap();
+        tool.send(&ControllerMessage::Hello(Hello::ours())).unwrap();
         tool
     }
 
-    fn send(&mut self, request: &Request) -> std::io::Result<()> {
+    fn send(&mut self, request: &ControllerMessage) -> std::io::Result<()> {
         self.stream.write_all(&bytes_of(request))
     }
 
     /// The next answer that is not a hello.
-    fn receive(&mut self) -> Reply {
+    fn receive(&mut self) -> SwitchMessage {
         loop {
             if let Some(message) = first_message(&self.input).unwrap().map(<[u8]>::to_vec) {
                 self.input.drain(..message.len());
-                match Reply::decode(&message).unwrap().1 {
-                    Reply::Hello(_) => continue,
+                match SwitchMessage::decode(&message).unwrap().1 {
+                    SwitchMessage::Hello(_) => continue,
                     reply => return reply,
                 }
             }
@@ -74,7 +74,7 @@ impl<S: Read + Write> Tool<S> {
     }
 }
 
-fn bytes_of(request: &Request) -> Vec<u8> {
+fn bytes_of(request: &ControllerMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     request.encode(7, &mut bytes).unwrap();
     bytes
@@ -82,7 +82,8 @@ fn bytes_of(request: &Request) -> Vec<u8> {
 
 /// Adds an entry for one destination.
 fn add(destination: u128, out: PortNo) -> FlowMod {
-    let matching = FieldMatch { field: Field::EthDst, value: destination, mask: Field::EthDst.all_ones() };
+    let matching =
+        FieldMatch { field: OxmField::EthDst, value: destination, mask: OxmField::EthDst.all_ones() };
     let output = Action::Output { port: out, max_len: ringroad_openflow::WHOLE_PACKET };
     let instructions = Instructions { apply: Some(vec![output]), ..Instructions::default() };
     FlowMod::add(0, 1, Match::new(vec![matching]).unwrap(), instructions)
@@ -130,7 +131,7 @@ fn the_flow_behind_the_last_is_refused_with_a_full_table() {
     let mut tool = Tool::connect(&switch.socket());
     let mut bytes = Vec::new();
     for number in 0..=LIMIT {
-        Request::FlowMod(add(number, PortNo(2))).encode(number as u32, &mut bytes).unwrap();
+        ControllerMessage::FlowMod(add(number, PortNo(2))).encode(number as u32, &mut bytes).unwrap();
         if bytes.len() > 1 << 16 || number == LIMIT {
             tool.stream.write_all(&bytes).unwrap();
             bytes.clear();
@@ -140,14 +141,14 @@ fn the_flow_behind_the_last_is_refused_with_a_full_table() {
         }
     }
     match tool.receive() {
-        Reply::Error(error) => assert_eq!(error.code, ErrorCode::FLOW_TABLE_FULL),
+        SwitchMessage::Error(error) => assert_eq!(error.code, ErrorCode::FLOW_TABLE_FULL),
         other => panic!("{other:?}"),
     }
     switch.await_flows(LIMIT as u64);
     // An entry that replaces another does not add to the count.
-    tool.send(&Request::FlowMod(add(5, PortNo(3)))).unwrap();
-    tool.send(&Request::Barrier).unwrap();
-    assert!(matches!(tool.receive(), Reply::Barrier));
+    tool.send(&ControllerMessage::FlowMod(add(5, PortNo(3)))).unwrap();
+    tool.send(&ControllerMessage::Barrier).unwrap();
+    assert!(matches!(tool.receive(), SwitchMessage::Barrier));
     neighbours.assert_served();
 }
 
@@ -159,23 +160,25 @@ fn long_entries_are_bounded_in_bytes_and_their_memory_goes_back() {
     let mut neighbours = Neighbours::of(&switch);
     let mut tool = Tool::connect(&switch.socket());
     let before = resident_bytes(&switch);
-    let set = |value: u128| Action::SetField(FieldValue { field: Field::EthDst, value });
+    let set = |value: u128| Action::SetField(FieldValue { field: OxmField::EthDst, value });
     // Each has a list of its own, of 6 KB.
     for number in 0.. {
         let apply = Some((number..number + 380).map(set).collect());
         let instructions = Instructions { apply, ..Instructions::default() };
-        tool.send(&Request::FlowMod(FlowMod { instructions, ..add(number, PortNo(2)) })).unwrap();
-        tool.send(&Request::Barrier).unwrap();
+        tool.send(&ControllerMessage::FlowMod(FlowMod { instructions, ..add(number, PortNo(2)) })).unwrap();
+        tool.send(&ControllerMessage::Barrier).unwrap();
         match tool.receive() {
-            Reply::Barrier => assert!(u64::try_from(number).unwrap() < LIMIT / 6_000, "{number} entries"),
-            Reply::Error(error) => {
+            SwitchMessage::Barrier => {
+                assert!(u64::try_from(number).unwrap() < LIMIT / 6_000, "{number} entries")
+            }
+            SwitchMessage::Error(error) => {
                 assert_eq!(error.code, ErrorCode::FLOW_TABLE_FULL);
                 break;
             }
             other => panic!("{other:?}"),
         }
     }
-    assert!(matches!(tool.receive(), Reply::Barrier));
+    assert!(matches!(tool.receive(), SwitchMessage::Barrier));
     switch.await_report("the memory in use", |report| report["memory_bytes"].as_u64().unwrap() > LIMIT / 2);
     let report = switch.report();
     assert_eq!(report["memory_limit_bytes"], LIMIT);
@@ -184,7 +187,7 @@ fn long_entries_are_bounded_in_bytes_and_their_memory_goes_back() {
     assert!(grown < LIMIT * 2, "{} MiB more", grown / MIB);
     neighbours.assert_served();
     let delete = FlowMod { command: FlowCommand::Delete, matching: Match::default(), ..add(0, PortNo(2)) };
-    tool.send(&Request::FlowMod(delete)).unwrap();
+    tool.send(&ControllerMessage::FlowMod(delete)).unwrap();
     switch.await_report("the end of the entries", |report| report["memory_bytes"] == 0);
     switch
         .await_report("the kernel's memory", |_| resident_bytes(&switch).saturating_sub(before) < LIMIT / 4);
@@ -197,8 +200,8 @@ fn who_reads_nothing_loses_news_and_then_the_connection() {
     let mut neighbours = Neighbours::of(&switch);
     switch.ofctl(&["add-flow", "in_port=1,actions=CONTROLLER:65535"]);
     let mut deaf = Tool::connect(&switch.socket());
-    let wishes = SwitchConfig { fragments: Fragments::Normal, miss_send_bytes: u16::MAX };
-    deaf.send(&Request::SetConfig(wishes)).unwrap();
+    let config = SwitchConfig { fragments: FragmentFlags::Normal, miss_send_bytes: u16::MAX };
+    deaf.send(&ControllerMessage::SetConfig(config)).unwrap();
     switch.await_report("the tool's wishes", |_| switch.ofctl(&["show"]).contains("miss_send_len=65535"));
     let before = resident_bytes(&switch);
     let mut number = 0;
@@ -210,7 +213,8 @@ fn who_reads_nothing_loses_news_and_then_the_connection() {
     }
     neighbours.assert_served();
     // Refused changes, without an end.
-    let wrong = bytes_of(&Request::FlowMod(FlowMod { table: 255, ..add(1, PortNo(2)) })).repeat(1000);
+    let wrong =
+        bytes_of(&ControllerMessage::FlowMod(FlowMod { table: 255, ..add(1, PortNo(2)) })).repeat(1000);
     let end = loop {
         if let Err(error) = deaf.stream.write_all(&wrong) {
             break error;
@@ -252,7 +256,7 @@ fn groups_that_multiply_packets_do_not_stop_the_worker() {
 #[test]
 fn lengths_that_lie_are_refused_and_half_messages_wait() {
     let switch = FlowSwitch::new(&[]);
-    let flow = bytes_of(&Request::FlowMod(add(1, PortNo(2))));
+    let flow = bytes_of(&ControllerMessage::FlowMod(add(1, PortNo(2))));
     // In a flow-mod: 8 bytes of header, 40 of its own, then the match's type and length, padded; then instructions.
     let matching = 48;
     let instruction = matching + 16;
@@ -272,11 +276,11 @@ fn lengths_that_lie_are_refused_and_half_messages_wait() {
             let mut tool = Tool::connect(&switch.socket());
             tool.stream.write_all(&message).unwrap();
             match tool.receive() {
-                Reply::Error(_) => {}
+                SwitchMessage::Error(_) => {}
                 other => panic!("{what} of {lie}: {other:?}"),
             }
-            tool.send(&Request::EchoRequest(vec![lie])).unwrap();
-            assert_eq!(tool.receive(), Reply::EchoReply(vec![lie]), "{what} of {lie}");
+            tool.send(&ControllerMessage::EchoRequest(vec![lie])).unwrap();
+            assert_eq!(tool.receive(), SwitchMessage::EchoReply(vec![lie]), "{what} of {lie}");
         }
     }
     // Byte by byte, and a half that never becomes a whole.
@@ -284,8 +288,8 @@ fn lengths_that_lie_are_refused_and_half_messages_wait() {
     for byte in &flow {
         slow.stream.write_all(&[*byte]).unwrap();
     }
-    slow.send(&Request::Barrier).unwrap();
-    assert_eq!(slow.receive(), Reply::Barrier);
+    slow.send(&ControllerMessage::Barrier).unwrap();
+    assert_eq!(slow.receive(), SwitchMessage::Barrier);
     slow.stream.write_all(&flow[..20]).unwrap();
     switch.await_flows(1);
 }
@@ -310,9 +314,9 @@ fn flows_by_tcp(address: SocketAddr) -> String {
 }
 
 #[test]
-fn strangers_keep_no_tool_from_a_tcp_address() {
-    let place = TcpPlace::reserve();
-    let address = place.address();
+fn untrusted_peers_keep_no_tool_from_a_tcp_address() {
+    let reserved = ReservedTcpPort::reserve();
+    let address = reserved.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     let refused = |cause: &str| switch.report()["refused_tools_by_cause"][cause].as_u64().unwrap_or(0);
@@ -334,9 +338,9 @@ fn strangers_keep_no_tool_from_a_tcp_address() {
 }
 
 #[test]
-fn a_byte_at_a_time_holds_no_place() {
-    let place = TcpPlace::reserve();
-    let address = place.address();
+fn a_byte_at_a_time_holds_no_connection() {
+    let reserved = ReservedTcpPort::reserve();
+    let address = reserved.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     // One never ends its hello, the other a message after it.
     let trickle = |mut stream: TcpStream, bytes: Vec<u8>| {
@@ -353,7 +357,7 @@ fn a_byte_at_a_time_holds_no_place() {
             false
         })
     };
-    let greeting = bytes_of(&Request::Hello(Hello::ours()));
+    let greeting = bytes_of(&ControllerMessage::Hello(Hello::ours()));
     let endless = [&[4, 2, 0xff, 0xff, 0, 0, 0, 1][..], &[0; 1000]].concat();
     let of_greeting = trickle(connect_from([127, 0, 0, 2], address), {
         // A hello may be as long as this.
@@ -378,17 +382,17 @@ fn a_byte_at_a_time_holds_no_place() {
 #[test]
 fn a_list_of_flows_goes_as_it_is_read() {
     const FLOWS: u128 = 200_000;
-    let place = TcpPlace::reserve();
-    let address = place.address();
+    let reserved = ReservedTcpPort::reserve();
+    let address = reserved.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
     let mut tool = Tool::connect(&switch.socket());
     let adds: Vec<u8> =
-        (0..FLOWS).flat_map(|number| bytes_of(&Request::FlowMod(add(number, PortNo(2))))).collect();
+        (0..FLOWS).flat_map(|number| bytes_of(&ControllerMessage::FlowMod(add(number, PortNo(2))))).collect();
     tool.stream.write_all(&adds).unwrap();
-    tool.send(&Request::Barrier).unwrap();
-    assert_eq!(tool.receive(), Reply::Barrier);
-    let all = Request::Multipart(MultipartRequestMessage {
+    tool.send(&ControllerMessage::Barrier).unwrap();
+    assert_eq!(tool.receive(), SwitchMessage::Barrier);
+    let all = ControllerMessage::Multipart(MultipartRequestMessage {
         more: false,
         request: MultipartRequest::Flows(FlowStatsRequest {
             table: ringroad_openflow::table_id::ALL,
@@ -415,18 +419,18 @@ fn a_list_of_flows_goes_as_it_is_read() {
     let mut late = waiting.swap_remove(0);
     let mut seen = HashSet::new();
     loop {
-        let Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Flows(flows) }) =
+        let SwitchMessage::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Flows(flows) }) =
             late.receive()
         else {
             panic!("no flows")
         };
         for flow in flows {
-            assert!(seen.insert(flow.matching.get(Field::EthDst).unwrap().value));
+            assert!(seen.insert(flow.matching.get(OxmField::EthDst).unwrap().value));
         }
         if !more {
             break;
         }
-        tool.send(&Request::FlowMod(add(seen.len() as u128, PortNo(3)))).unwrap();
+        tool.send(&ControllerMessage::FlowMod(add(seen.len() as u128, PortNo(3)))).unwrap();
     }
     assert_eq!(seen.len() as u128, FLOWS);
     drop(waiting);
@@ -449,29 +453,29 @@ fn a_list_of_flows_goes_as_it_is_read() {
 
 #[test]
 fn thousands_of_connections_keep_no_client_out_on_this_machine() {
-    let place = TcpPlace::reserve();
-    let address = place.address();
+    let reserved = ReservedTcpPort::reserve();
+    let address = reserved.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
     let before = descriptors(&switch);
     // The kernel holds back connections without room in the queue.
-    let mut crowd = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..3000 {
         match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
-            Ok(stream) => crowd.push(stream),
+            Ok(stream) => connections.push(stream),
             Err(_) => break,
         }
     }
-    assert!(crowd.len() > 64, "{}", crowd.len());
+    assert!(connections.len() > 64, "{}", connections.len());
     neighbours.assert_served();
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     assert!(descriptors(&switch) <= before + 80, "{} descriptors, before {before}", descriptors(&switch));
     // Who does not greet has to go.
-    let mut first = crowd.swap_remove(0);
+    let mut first = connections.swap_remove(0);
     first.set_read_timeout(PATIENCE).unwrap();
     let mut answer = Vec::new();
     let _ = first.read_to_end(&mut answer);
     assert_eq!(answer[..2], [4, 0], "the switch greets");
-    drop(crowd);
+    drop(connections);
     assert!(flows_by_tcp(address).contains("output:2"));
 }

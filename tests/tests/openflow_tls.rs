@@ -13,7 +13,7 @@ use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive_from, station};
 use ringroad_tests::network::finished;
 use ringroad_tests::open_vswitch::timeout;
-use ringroad_tests::reserved_port::TcpPlace;
+use ringroad_tests::reserved_port::ReservedTcpPort;
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
@@ -66,8 +66,8 @@ fn the_controller_and_the_tools_of_open_vswitch_get_in_with_certificates_of_ovs_
         ca: folder.join(format!("pki/{believed}ca/cacert.pem")),
     };
     let [ours, theirs] = [papers("sc", "controller"), papers("ctl", "switch")];
-    let [place, listen] = [TcpPlace::reserve(), TcpPlace::reserve()];
-    let [controllers, tools] = [place.port(), listen.port()];
+    let [reserved, listen] = [ReservedTcpPort::reserve(), ReservedTcpPort::reserve()];
+    let [controllers, tools] = [reserved.port(), listen.port()];
     let mut running = controller(folder, &format!("pssl:{controllers}:127.0.0.1"), Some(&theirs));
     let listen = format!("ssl:127.0.0.1:{tools}");
     let address = format!("ssl:127.0.0.1:{controllers}");
@@ -112,8 +112,8 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let [ca, other] = ["ca", "other"].map(|name| CertificateAuthority::new(folder.path(), name));
     let tool = ca.papers("tool", Oddity::None);
-    let place = TcpPlace::reserve();
-    let address = place.address().to_string();
+    let reserved = ReservedTcpPort::reserve();
+    let address = reserved.address().to_string();
     let target = format!("ssl:{address}");
     let switch = switch(&[], &options(&ca.papers("switch", Oddity::None), &["--listen", &target]));
     let mut refused = 0;
@@ -127,8 +127,8 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
         assert!(shown.contains(&format!("refused {refused} tools")) && shown.contains(part), "{shown}");
     };
     // It trusts the switch, and the switch does not trust it.
-    let stranger = Papers { ca: tool.ca.clone(), ..other.papers("stranger", Oddity::None) };
-    assert!(!ofctl(&target, &stranger, &["dump-flows"]).status.success());
+    let other_ca = Papers { ca: tool.ca.clone(), ..other.papers("stranger", Oddity::None) };
+    assert!(!ofctl(&target, &other_ca, &["dump-flows"]).status.success());
     await_refusal("not signed by a CA");
     assert!(!ofctl(&target, &ca.papers("old", Oddity::Expired), &["dump-flows"]).status.success());
     await_refusal("has expired");
@@ -159,31 +159,31 @@ fn controllers_without_the_right_certificate_get_no_switch() {
     let [ca, other] = ["ca", "other"].map(|name| CertificateAuthority::new(folder.path(), name));
     let ours = ca.papers("switch", Oddity::None);
     // It trusts the switch, and the switch does not trust it; and the other way round.
-    let stranger = Papers { ca: ours.ca.clone(), ..other.papers("stranger", Oddity::None) };
+    let other_ca = Papers { ca: ours.ca.clone(), ..other.papers("stranger", Oddity::None) };
     let doubter = Papers { ca: other.certificate(), ..ca.papers("doubter", Oddity::None) };
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (mut places, mut running, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut reserved_ports, mut running, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
     for (papers, part) in [
         (Some(ca.papers("right", Oddity::For("localhost"))), ""),
-        (Some(stranger), "not signed by a CA"),
+        (Some(other_ca), "not signed by a CA"),
         (Some(ca.papers("old", Oddity::Expired)), "has expired"),
         (Some(ca.papers("elsewhere", Oddity::For("lab.example"))), "not valid for name"),
         (Some(doubter), "refuses the TLS handshake"),
         (None, "does not speak TLS"),
     ] {
-        let place = TcpPlace::reserve();
-        let port = place.port();
+        let reserved = ReservedTcpPort::reserve();
+        let port = reserved.port();
         let transport = if papers.is_some() { "pssl" } else { "ptcp" };
         running.push(controller(folder.path(), &format!("{transport}:{port}:127.0.0.1"), papers.as_ref()));
         addresses.push((format!("ssl:localhost:{port}"), part));
-        places.push(place);
+        reserved_ports.push(reserved);
     }
     addresses.push((format!("ssl:{}", mute.local_addr().unwrap()), "did not finish the TLS handshake"));
     let names = addresses.iter().map(|(address, _)| address.as_str()).collect::<Vec<_>>();
     let switch = switch(&names, &options(&ours, &[]));
-    for (place, (address, part)) in addresses.iter().enumerate() {
+    for (index, (address, part)) in addresses.iter().enumerate() {
         switch.await_report(address, |report| {
-            let controller = &report["controllers"][place];
+            let controller = &report["controllers"][index];
             let problem = controller["problem"].as_str().unwrap_or_default();
             match part.is_empty() {
                 true => controller["is_connected"] == true,
@@ -197,8 +197,8 @@ fn controllers_without_the_right_certificate_get_no_switch() {
 fn certificates_are_reread_on_request_and_bad_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let [old, new] = ["old", "new"].map(|name| CertificateAuthority::new(folder.path(), name));
-    let place = TcpPlace::reserve();
-    let target = format!("ssl:{}", place.address());
+    let reserved = ReservedTcpPort::reserve();
+    let target = format!("ssl:{}", reserved.address());
     let ours = old.papers("switch", Oddity::None);
     let Papers { key, certificate, ca } = &ours;
     let daemon = Daemon::with_config(&format!(

@@ -409,7 +409,7 @@ fn set(header: &str, frame: &mut [u8]) {
     let (at, _) = network(frame);
     for field in parts(fields) {
         let (name, value) = field.split_once('=').unwrap();
-        let (place, len) = match (kind, name) {
+        let (offset, len) = match (kind, name) {
             ("eth", "dst") => (0, 6),
             ("eth", "src") => (6, 6),
             ("ipv4", "tos") => (at + 1, 1),
@@ -423,7 +423,7 @@ fn set(header: &str, frame: &mut [u8]) {
         let (value, mask) = value.split_once('/').unwrap_or((value, ""));
         let mask = if mask.is_empty() { vec![0xff; len] } else { value_bytes(mask, len) };
         for (at, (new, mask)) in value_bytes(value, len).iter().zip(mask).enumerate() {
-            let byte = &mut frame[place + at];
+            let byte = &mut frame[offset + at];
             *byte = *byte & !mask | new & mask;
         }
     }
@@ -442,14 +442,14 @@ fn explained_outputs(explanation: &Value, len: usize) -> Outputs {
             - explanation["frame_bytes"].as_u64().unwrap() as i64;
         bytes.truncate((len as i64 + tags) as usize);
         let frame = hexadecimal(&without_checksums(bytes));
-        let places: Vec<String> = match output["to_controllers"] == true {
+        let controllers: Vec<String> = match output["to_controllers"] == true {
             true => vec![format!("controllers: {}", of_step(number).unwrap()["reason"].as_str().unwrap())],
             false => {
                 let ports = output["ports"].as_array().unwrap();
                 ports.iter().map(|port| format!("p{}", port["number"])).collect()
             }
         };
-        places.into_iter().map(move |place| (place, frame.clone()))
+        controllers.into_iter().map(move |controller| (controller, frame.clone()))
     });
     let mut outputs: Outputs = list.collect();
     outputs.sort();

@@ -11,7 +11,7 @@ use ringroad_tests::service::Service;
 
 const ROOT: u32 = 0;
 const OWNER: u32 = 65_534;
-const STRANGER: u32 = 65_533;
+const OTHER_USER: u32 = 65_533;
 const FRIEND: u32 = 65_532;
 
 /// A daemon that any user may connect to, and a program that others can run.
@@ -52,7 +52,7 @@ fn only_the_owner_may_use_a_users_ports_and_pipes() {
     let held = ["vale5:vic", "x{1", "open:y{1", "open:vale6:a"];
     let owner = holds(&daemon, OWNER, &held);
     let wanted = ["vale5:vic", "vale5:vic{z", "x}1", "x}2", "open:y}1", "open:vale6:b@share=vale6:a"];
-    for printed in tries(&daemon, STRANGER, &wanted) {
+    for printed in tries(&daemon, OTHER_USER, &wanted) {
         assert!(
             printed.contains("refused errno 13") || printed.contains("refused PermissionDenied"),
             "{printed}"
@@ -64,7 +64,7 @@ fn only_the_owner_may_use_a_users_ports_and_pipes() {
         }
     }
     // A free name is available to any user, including netmap's pipes.
-    for printed in tries(&daemon, STRANGER, &["vale5:own", "z{1", "open:w{1"]) {
+    for printed in tries(&daemon, OTHER_USER, &["vale5:own", "z{1", "open:w{1"]) {
         assert!(!printed.contains("refused"), "{printed}");
     }
     for port in ["vale5:vic", "x{1", "y{1", "vale6:a"] {
@@ -120,7 +120,9 @@ fn a_rule_shares_the_interface_that_it_names_and_no_other() {
     let here = memory_of(root.await_line("here: memory"));
     let there = memory_of(root.await_line("there: memory"));
     assert_ne!(here, there, "what a rule shares lies by itself");
-    for (uid, port) in [(STRANGER, "here"), (STRANGER, "there"), (FRIEND, "there"), (STRANGER, "here{1")] {
+    for (uid, port) in
+        [(OTHER_USER, "here"), (OTHER_USER, "there"), (FRIEND, "there"), (OTHER_USER, "here{1")]
+    {
         let (_, printed) = Service::start(within(uid, &[port])).await_end();
         assert!(printed.contains("refused errno 13"), "user {uid}: {printed}");
     }

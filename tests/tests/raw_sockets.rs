@@ -11,13 +11,13 @@ use ringroad_tests::frames::{numbered, receive_from, send, station};
 use ringroad_tests::network::{NetworkNamespace, finished, is_root};
 
 /// A switch with a program's port, and a TAP `raw0` in a namespace.
-struct Site {
+struct Testbed {
     machine: NetworkNamespace,
     daemon: Daemon,
     port: Port,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         let machine = NetworkNamespace::new();
         // The stack sends nothing of its own on the interface.
@@ -47,7 +47,7 @@ fn tcpreplay_sends_a_capture_and_tcpdump_sees_frames() {
     if !is_root() {
         return;
     }
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let file = site.daemon.folder().join("frames.pcap").display().to_string();
     let mut capture = Port::open(&format!("pcap:out={file}")).unwrap();
     for number in 0..100 {
@@ -75,7 +75,7 @@ fn trafgen_and_scapy_send_the_configured_frames() {
     if !is_root() {
         return;
     }
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let bytes: Vec<String> = frame(0).iter().map(|byte| format!("{byte:#04x}")).collect();
     let recipe = site.daemon.folder().join("frames.cfg").display().to_string();
     std::fs::write(&recipe, format!("{{ {} }}\n", bytes.join(", "))).unwrap();

@@ -121,8 +121,8 @@ fn programs_and_interfaces_survive_ten_daemon_deaths_under_load() {
         wired.iter().for_each(Wired::await_ping);
         // Those of one attachment, however many came before.
         let held = || [holdings(sender.pid()), holdings(receiver.pid())];
-        let wished = *before.get_or_insert_with(held);
-        daemon.await_status(&format!("{wished:?} as descriptors and regions"), |_| held() == wished);
+        let requested = *before.get_or_insert_with(held);
+        daemon.await_status(&format!("{requested:?} as descriptors and regions"), |_| held() == requested);
     }
     let sent = ended(&mut sender);
     // Frames were lost with each daemon.

@@ -11,7 +11,7 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, receive_from, send, station};
-use ringroad_tests::reserved_port::UdpPlace;
+use ringroad_tests::reserved_port::ReservedUdpPort;
 use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -301,15 +301,15 @@ fn the_exporter_outlives_an_upgrade_and_a_crash_of_the_daemon() {
 fn a_collector_that_is_not_there_does_not_end_the_exporter() {
     let daemon = Daemon::start();
     let [mut a, mut b] = ports(&daemon);
-    let place = UdpPlace::reserve();
-    let address = place.address().to_string();
+    let reserved = ReservedUdpPort::reserve();
+    let address = reserved.address().to_string();
     let options = ["sflow", "vale0", "--collector", &address, "--sampling", "1-in-4", "--polling", "0.05"];
     let mut exporter = Service::start(daemon.ringroad(&options));
     exporter.await_line("exporting vale0");
     pass(&mut a, &mut b, 0..400);
     exporter.await_line("no process listens there");
     // A collector starts.
-    let socket = place.receiver();
+    let socket = reserved.receiver();
     socket.set_read_timeout(PATIENCE).unwrap();
     pass(&mut a, &mut b, 400..800);
     let flows = collect(&socket, 10).flows;

@@ -24,7 +24,7 @@ const WARM_UP: Duration = Duration::from_secs(5);
 /// How much larger the daemon may be afterwards: what its allocator keeps.
 const ALLOCATOR_BYTES: u64 = 8 << 20;
 const LENGTHS: [usize; 6] = [60, 61, 128, 777, 1500, 1514];
-/// A switch for each kind, with a port that stays, so that the switch's account does.
+/// A switch for each kind, with a port that stays, so that the switch's counters do.
 const SWITCHES: [&str; 7] = ["hostile", "native", "guest", "memif", "veth", "churn", "device"];
 
 /// Ports that are there all the time.
@@ -47,7 +47,7 @@ struct Footprint {
     shared_bytes: u64,
 }
 
-struct Site {
+struct Testbed {
     // Fields are dropped in this order: the daemon before the namespaces.
     daemon: Daemon,
     station: Option<NetworkNamespace>,
@@ -60,7 +60,7 @@ struct Deed<'a> {
     act: Box<dyn FnMut(u64) -> u64 + Send + 'a>,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         let outside = is_root().then(NetworkNamespace::new);
         let launcher = outside.as_ref().map_or(vec![], |outside| vec!["ip", "netns", "exec", outside.name()]);
@@ -325,13 +325,13 @@ impl Drop for EndOfAll<'_> {
 #[test]
 fn under_attack_every_frame_is_counted_and_nothing_is_left_behind() {
     let seconds = std::env::var("RINGROAD_SOAK_SECONDS").map_or(20, |text| text.parse().unwrap());
-    let site = Site::new();
+    let site = Testbed::new();
     site.run(WARM_UP);
     let ports =
-        |site: &Site| site.daemon.status().ports.into_iter().map(|port| port.name).collect::<Vec<_>>();
-    let settle = |site: &Site, wished: &[String]| {
+        |site: &Testbed| site.daemon.status().ports.into_iter().map(|port| port.name).collect::<Vec<_>>();
+    let settle = |site: &Testbed, requested: &[String]| {
         site.daemon.await_status("end of what came and went", |status| {
-            status.ports.iter().map(|port| &port.name).eq(wished)
+            status.ports.iter().map(|port| &port.name).eq(requested)
         });
         await_conserved(&site.daemon);
         site.footprint()

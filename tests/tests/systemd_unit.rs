@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ringroad_tests::daemon::binary;
 use ringroad_tests::network::{address, finished, is_root};
-use ringroad_tests::site::{Site, host};
+use ringroad_tests::testbed::{Testbed, host};
 use serde_json::Value;
 
 const UNIT: &str = include_str!("../../packaging/systemd/ringroadd.service.in");
@@ -85,14 +85,14 @@ fn verify(name: &str, path: &Path) {
 }
 
 /// A site whose daemon has what the unit grants, without the capabilities `dropped`.
-fn site(dropped: &[&str]) -> Site {
+fn site(dropped: &[&str]) -> Testbed {
     let granted = setting("CapabilityBoundingSet").to_lowercase().replace("cap_", "");
     let kept = granted.split(' ').filter(|name| !dropped.contains(name));
     // Not every root may raise the limit of locked memory; this is worth as much.
     assert_eq!(setting("LimitMEMLOCK"), "infinity");
     let bounding = kept.chain(["ipc_lock"]).fold("-all".to_owned(), |set, name| format!("{set},+{name}"));
     let launcher = ["setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set", &bounding];
-    Site::launched_by(&launcher, 2, 1500, 1)
+    Testbed::launched_by(&launcher, 2, 1500, 1)
 }
 
 #[test]

@@ -17,11 +17,11 @@ use serde_json::Value;
 const LENGTHS: [usize; 9] = [60, 64, 128, 256, 512, 1024, 1280, 1514, 9018];
 
 /// A daemon with a card on vale0.
-struct Site {
+struct Testbed {
     daemon: Daemon,
 }
 
-impl Site {
+impl Testbed {
     fn new(options: &str) -> Self {
         let site = Self { daemon: Daemon::start() };
         let driver = format!("sze2:{}{options}", site.card().display());
@@ -52,7 +52,7 @@ impl Site {
 
 #[test]
 fn frames_pass_a_channel_both_ways_unchanged_and_all_counts_agree() {
-    let site = Site::new("@channels=4,buffer=4M");
+    let site = Testbed::new("@channels=4,buffer=4M");
     site.sze2("filter", &["--rule", "default allow 2"]);
     let (mut near, mut far) = (site.daemon.open("vale0:near"), site.channel(2));
     both_ways(near.queue(), far.queue(), &LENGTHS, 1, 3000);
@@ -99,7 +99,7 @@ fn a_real_capture_passes_a_pipe_and_a_card_into_a_capture() {
 
 #[test]
 fn tcpdump_reads_a_channel() {
-    let site = Site::new("@channels=1,buffer=1M,metadata=1");
+    let site = Testbed::new("@channels=1,buffer=1M,metadata=1");
     let device = format!("szedata:{}", site.card().display());
     let tcpdump = ["run", "--", "tcpdump", "-i", &device, "-c", "5", "-n", "-e", "udp"];
     let mut tcpdump = Service::start(site.daemon.ringroad(&tcpdump));
@@ -112,7 +112,7 @@ fn tcpdump_reads_a_channel() {
 
 #[test]
 fn segments_are_dumped_saved_and_read_again() {
-    let site = Site::new("@channels=1,buffer=1M,metadata=1");
+    let site = Testbed::new("@channels=1,buffer=1M,metadata=1");
     let (card, file) = (site.card().display().to_string(), site.daemon.folder().join("segments"));
     let file = file.to_str().unwrap();
     let dump = ["--json", "sze2", "dump", &card, "--count", "3", "--bytes", "2000", "--save", file];
@@ -145,7 +145,7 @@ fn segments_are_dumped_saved_and_read_again() {
 
 #[test]
 fn the_command_line_sets_the_card_and_bad_settings_are_refused() {
-    let site = Site::new("@channels=2,buffer=1M");
+    let site = Testbed::new("@channels=2,buffer=1M");
     let card = site.card().display().to_string();
     let status = site.sze2(
         "ibuf",
@@ -188,7 +188,7 @@ fn the_command_line_sets_the_card_and_bad_settings_are_refused() {
 
 #[test]
 fn a_card_stays_usable_when_programs_are_killed_under_traffic() {
-    let site = Site::new("@channels=1,buffer=1M");
+    let site = Testbed::new("@channels=1,buffer=1M");
     let device = format!("szedata:{}", site.card().display());
     let mut near = site.daemon.open("vale0:near");
     for round in 0..3 {
@@ -210,7 +210,7 @@ fn a_card_stays_usable_when_programs_are_killed_under_traffic() {
 
 #[test]
 fn programs_report_the_daemons_death() {
-    let mut site = Site::new("@channels=1,buffer=1M");
+    let mut site = Testbed::new("@channels=1,buffer=1M");
     let card = site.card().display().to_string();
     let mut dump = Service::start(site.daemon.ringroad(&["sze2", "dump", &card]));
     site.daemon.await_status("subscription", |_| site.sze2("status", &[])["receive"][0]["running"] == true);

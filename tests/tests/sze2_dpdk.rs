@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ringroad::{Interest, Port, wait_any};
 use ringroad_sze2::card::settings::AddressCheck;
-use ringroad_sze2::client::Card;
+use ringroad_sze2::client::CardClient;
 use ringroad_sze2::message::{CardStatus, ChannelStatus};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
@@ -30,7 +30,7 @@ const MULTI_SEGS: &str = "--tx-offloads=0x8000";
 
 /// Two cards, each on a switch with a program's port. Each has as many channels as testpmd will have queues: a card
 /// spreads frames over all of them.
-struct Site {
+struct Testbed {
     daemon: Daemon,
     _folder: TempDir,
     cards: [PathBuf; 2],
@@ -38,7 +38,7 @@ struct Site {
     b: Port,
 }
 
-impl Site {
+impl Testbed {
     fn new(channels: u16) -> Self {
         let folder = tempfile::Builder::new().prefix("ringroad-sze2-").tempdir().unwrap();
         let cards = [0, 1].map(|number| folder.path().join(format!("szedataII{number}")));
@@ -70,15 +70,15 @@ impl Site {
     }
 
     fn status(&self, card: usize) -> CardStatus {
-        Card::open(&self.cards[card], "test").unwrap().status().unwrap()
+        CardClient::open(&self.cards[card], "test").unwrap().status().unwrap()
     }
 
     /// Waits until a card is as expected.
-    fn await_status(&self, card: usize, wished: impl Fn(&CardStatus) -> bool) -> CardStatus {
+    fn await_status(&self, card: usize, requested: impl Fn(&CardStatus) -> bool) -> CardStatus {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
             let status = self.status(card);
-            if wished(&status) {
+            if requested(&status) {
                 return status;
             }
             assert!(Instant::now() < end, "{status:#?}");
@@ -157,7 +157,7 @@ fn frames_come_back_unchanged_from_testpmd() {
     for (options, lengths) in kinds {
         for is_huge in [false, true] {
             let queues = if options == two { 2 } else { 1 };
-            let mut site = Site::new(queues);
+            let mut site = Testbed::new(queues);
             let Some(memory) = (if is_huge { Memory::huge() } else { Some(Memory::Ordinary) }) else {
                 continue;
             };
@@ -191,7 +191,7 @@ fn frames_come_back_unchanged_from_testpmd() {
 }
 
 /// Frames that differ, each at most once under way, come back unchanged in any order.
-fn carry_in_any_order(site: &mut Site, lengths: &[usize]) {
+fn carry_in_any_order(site: &mut Testbed, lengths: &[usize]) {
     for number in 0..200 {
         let frame = numbered(station(2), station(1), number, lengths[number as usize % lengths.len()]);
         send(&mut site.a, &frame);
@@ -225,7 +225,7 @@ fn a_real_capture_passes_testpmd_and_two_cards_unchanged() {
     let capture = std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     let frames = read_capture(capture.as_ref());
     let sides = sides(&frames);
-    let mut site = Site::new(1);
+    let mut site = Testbed::new(1);
     let mut testpmd = plugin.testpmd(Memory::Ordinary, &site.paths(), "", "io", &[]);
     start(&mut testpmd);
     // What is sent before all is up would be lost.
@@ -269,7 +269,7 @@ fn a_real_capture_passes_testpmd_and_two_cards_unchanged() {
 #[test]
 fn testpmd_and_the_card_count_the_same_frames() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    let mut site = Site::new(1);
+    let mut site = Testbed::new(1);
     let mut testpmd = plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
     start(&mut testpmd);
     for number in 0..1000 {
@@ -328,7 +328,7 @@ fn frames_wait_in_the_buffer_while_no_mbuf_is_free() {
     let holding =
         ["--total-num-mbufs=1100", "--noisy-tx-sw-buffer-size=4096", "--noisy-tx-sw-buffer-flushtime=20"];
     for (scatter, length) in [(None, 60), (Some([SCATTER, MULTI_SEGS]), 5000)] {
-        let mut site = Site::new(1);
+        let mut site = Testbed::new(1);
         let options: Vec<&str> = holding.into_iter().chain(scatter.into_iter().flatten()).collect();
         let mut testpmd = plugin.testpmd(Memory::Ordinary, &site.paths(), "", "noisy", &options);
         let mut came = 0;
@@ -359,7 +359,7 @@ fn frames_wait_in_the_buffer_while_no_mbuf_is_free() {
 }
 
 /// Sends frames that a testpmd in macswap turns round.
-fn await_swapped(site: &mut Site) {
+fn await_swapped(site: &mut Testbed) {
     for (number, length) in SHORT.iter().cycle().take(100).enumerate() {
         let frame = numbered(station(9), station(1), number as u64, *length);
         send(&mut site.a, &frame);
@@ -374,7 +374,7 @@ fn await_swapped(site: &mut Site) {
 #[test]
 fn macswap_exchanges_addresses_and_finds_a_recreated_card() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    let mut site = Site::new(1);
+    let mut site = Testbed::new(1);
     let mut testpmd =
         plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "macswap", &["--port-topology=loop"]);
     start(&mut testpmd);
@@ -395,12 +395,12 @@ fn macswap_exchanges_addresses_and_finds_a_recreated_card() {
 #[test]
 fn a_dpdk_port_configures_its_card() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    let site = Site::new(1);
+    let site = Testbed::new(1);
     let mut testpmd = plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], "", "rxonly", &[]);
     let own = site.status(0).info.address;
-    let check = |command: &str, testpmd: &mut Testpmd, wished: AddressCheck| {
+    let check = |command: &str, testpmd: &mut Testpmd, requested: AddressCheck| {
         testpmd.tell(command);
-        site.await_status(0, |card| card.ibuf.address_check == wished);
+        site.await_status(0, |card| card.ibuf.address_check == requested);
     };
     check("set promisc 0 off", &mut testpmd, AddressCheck::Broadcast);
     check("set allmulti 0 on", &mut testpmd, AddressCheck::Multicast);
@@ -413,9 +413,9 @@ fn a_dpdk_port_configures_its_card() {
     site.await_status(0, |card| card.ibuf.addresses == [[2, 0, 0, 0, 0, 6], [2, 0, 0, 0, 0, 5]]);
     testpmd.tell("mac_addr remove 0 02:00:00:00:00:05");
     site.await_status(0, |card| card.ibuf.addresses == [[2, 0, 0, 0, 0, 6]]);
-    let runs = |site: &Site, command: &str, testpmd: &mut Testpmd, wished: (bool, bool)| {
+    let runs = |site: &Testbed, command: &str, testpmd: &mut Testpmd, requested: (bool, bool)| {
         testpmd.tell(command);
-        site.await_status(0, |card| (card.receive[0].running, card.transmit[0].running) == wished);
+        site.await_status(0, |card| (card.receive[0].running, card.transmit[0].running) == requested);
     };
     runs(&site, "port 0 rxq 0 stop", &mut testpmd, (false, true));
     runs(&site, "port 0 txq 0 stop", &mut testpmd, (false, false));
@@ -440,7 +440,7 @@ fn a_dpdk_port_configures_its_card() {
 #[test]
 fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    let mut site = Site::new(1);
+    let mut site = Testbed::new(1);
     for turn in 0..2 {
         let mut testpmd = plugin.testpmd(Memory::Ordinary, &site.paths(), "", "io", &[]);
         start(&mut testpmd);
@@ -471,7 +471,7 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
                     .all(|channel| channel.subscriber.is_none() && !channel.running)
             });
         }
-        // A sender now loses frames, and the accounts still add up.
+        // A sender now loses frames, and the counters still add up.
         send(&mut site.a, &numbered([0xFF; 6], station(1), 0, 60));
         site.a.tx().sync().unwrap();
         await_conserved(&site.daemon);
@@ -481,7 +481,7 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
 #[test]
 fn arguments_and_masks_choose_the_channels() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    let site = Site::new(2);
+    let site = Testbed::new(2);
     let arguments = ",rx_ifaces=0x2,tx_ifaces=1,tx_ifaces=02,copy=1";
     let mut testpmd =
         plugin.testpmd(Memory::Ordinary, &[&site.cards[0]], arguments, "rxonly", &["--rxq=1", "--txq=2"]);

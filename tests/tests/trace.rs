@@ -12,7 +12,7 @@ use serde_json::Value;
 /// A trace that runs: its frames come when it has ended.
 fn start(daemon: &Daemon, arguments: &[&str]) -> Service {
     let service = Service::start(daemon.ringroad(&[&["--json", "trace", "vale0"], arguments].concat()));
-    // Its decider is in place before another client is refused.
+    // Its forwarding plane is in place before another client is refused.
     daemon.await_status("a trace that runs", |_| is_traced(daemon));
     service
 }

@@ -14,7 +14,7 @@ use ringroad_tests::service::Service;
 use serde_json::Value;
 
 #[test]
-fn a_stream_loses_no_frame_through_upgrades_and_accounts_continue() {
+fn a_stream_loses_no_frame_through_upgrades_and_counters_continue() {
     for workers in 1..=2 {
         let daemon = Daemon::with_config(&format!("[workers]\ncount = {workers}\n"));
         let stream = daemon.stream();
@@ -297,7 +297,7 @@ fn a_port_that_fails_only_when_it_is_opened_anew_is_reported_and_waits() {
     let daemon = Daemon::start();
     let socket = daemon.folder().join("d.sock");
     attach(&daemon, "vale0:d", &format!("dgram:{}", socket.display()));
-    // No check can foresee what is at the path when the old process has ended.
+    // No check can predict what is at the path when the old process has ended.
     std::fs::remove_file(&socket).unwrap();
     std::fs::write(&socket, "another program's").unwrap();
     let told = failing_upgrade(&daemon, &[], 3);

@@ -17,11 +17,11 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// A daemon with two switches, a guest's port on each, and a program's on each.
-struct Site {
+struct Testbed {
     daemon: Daemon,
 }
 
-impl Site {
+impl Testbed {
     fn new(options: &str) -> Self {
         let site = Self { daemon: Daemon::start() };
         site.attach(options);
@@ -99,7 +99,7 @@ fn frames_pass_a_guest_with_rings_of_every_kind() {
         ("@packed=0", "queues=1,vectorized=1", "split rings"),
     ];
     for (seed, (options, device, agreed)) in (0u8..).zip(kinds) {
-        let site = Site::new(options);
+        let site = Testbed::new(options);
         let _guest = site.guest(device);
         site.await_guest();
         let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
@@ -126,7 +126,7 @@ fn a_guest_stays_through_upgrades_and_loses_no_frame() {
         ("@queues=2", "queues=2"),
     ];
     for (options, device) in kinds {
-        let site = Site::new(options);
+        let site = Testbed::new(options);
         let both = ["--rxq=2", "--txq=2", "--disable-rss"];
         let device_options = if device.starts_with("queues=2") { &both[..] } else { &[] };
         let _guest = Testpmd::start(Memory::Ordinary, &site.cards(device), device_options);
@@ -163,7 +163,7 @@ fn frames_pass_a_guest_in_huge_pages() {
         return;
     }
     let Some(memory) = Memory::huge() else { return };
-    let site = Site::new("");
+    let site = Testbed::new("");
     let _guest = Testpmd::start(memory, &site.cards("queues=1"), &[]);
     site.await_guest();
     let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
@@ -176,7 +176,7 @@ fn each_used_queue_of_a_guest_gets_frames() {
     if !Testpmd::is_installed() {
         return;
     }
-    let site = Site::new("@queues=4");
+    let site = Testbed::new("@queues=4");
     let device = |number: usize, queues| {
         let path = site.socket(number);
         format!("net_virtio_user{number},path={},queues={queues}", path.display())
@@ -206,7 +206,7 @@ fn guests_killed_under_traffic_reconnect_and_disturb_no_other() {
     if !Testpmd::is_installed() {
         return;
     }
-    let site = Site::new("");
+    let site = Testbed::new("");
     let (mut a, mut b) = (site.daemon.open("vale0:a"), site.daemon.open("vale1:b"));
     let (mut c, mut d) = (site.daemon.open("vale2:c"), site.daemon.open("vale2:d"));
     for round in 0..3 {
@@ -241,7 +241,7 @@ fn the_next_daemon_finds_listening_guests() {
     if !Testpmd::is_installed() {
         return;
     }
-    let site = Site::new("@role=client");
+    let site = Testbed::new("@role=client");
     let guest_paths = [site.socket(0), site.socket(1)];
     let _guest = site.guest("queues=1,server=1");
     site.await_guest();
@@ -251,7 +251,7 @@ fn the_next_daemon_finds_listening_guests() {
         a.tx().send(&numbered([0xFF; 6], station(99), number, 60)).unwrap();
     }
     a.sync().unwrap();
-    let Site { mut daemon } = site;
+    let Testbed { mut daemon } = site;
     daemon.signal(Signal::KILL);
     assert!(!daemon.await_end());
     let next = Daemon::start();
@@ -259,7 +259,7 @@ fn the_next_daemon_finds_listening_guests() {
         let driver = format!("vhost-user:{}@role=client", path.display());
         finished(&mut next.ringroad(&["attach", &port(number), "--driver", &driver]));
     }
-    let next = Site { daemon: next };
+    let next = Testbed { daemon: next };
     next.await_guest();
     let (mut a, mut b) = (next.daemon.open("vale0:a"), next.daemon.open("vale1:b"));
     passage::both_ways(a.queue(), b.queue(), &LENGTHS, 2, 1000);
@@ -278,7 +278,7 @@ fn message(request: u32, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn front_ends_that_send_garbage_are_reported_and_dropped() {
-    let site = Site::new("");
+    let site = Testbed::new("");
     let last_error = |part: &str| {
         site.daemon.await_status(part, |status| {
             let report = status.ports.iter().find(|report| report.name == port(0)).unwrap();
@@ -315,7 +315,7 @@ fn front_ends_that_send_garbage_are_reported_and_dropped() {
 
 #[test]
 fn refusing_a_socket_names_a_remedy() {
-    let site = Site::new("");
+    let site = Testbed::new("");
     let refused = |driver: &str, part: &str| {
         let output = site.daemon.ringroad(&["attach", "vale0:x", "--driver", driver]).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

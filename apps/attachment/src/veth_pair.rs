@@ -41,7 +41,7 @@ pub enum AttachmentError {
 
 /// The daemon's namespaces.
 #[derive(Debug)]
-pub struct Outside {
+pub struct DaemonNamespace {
     /// Its network namespace, as this process names it.
     pub namespace: Namespace,
     /// Its process, as it sees itself: so it takes its own namespace by `@netns=`.
@@ -52,7 +52,7 @@ pub struct Outside {
 ///
 /// # Errors
 /// [`AttachmentError`]: it cannot be queried, or is in another PID namespace.
-pub fn outside(daemon: &mut Connection) -> Result<Outside, AttachmentError> {
+pub fn outside(daemon: &mut Connection) -> Result<DaemonNamespace, AttachmentError> {
     let status = daemon.status()?;
     // The kernel's word is in the numbers of this PID namespace; but a service manager made its daemon's socket itself.
     let process = match status.started {
@@ -60,7 +60,9 @@ pub fn outside(daemon: &mut Connection) -> Result<Outside, AttachmentError> {
         _ => daemon.daemon().pid,
     };
     match process {
-        Some(process) => Ok(Outside { namespace: Namespace::OfProcess(process), process: status.pid }),
+        Some(process) => {
+            Ok(DaemonNamespace { namespace: Namespace::OfProcess(process), process: status.pid })
+        }
         None => Err(AttachmentError::Unseen),
     }
 }

@@ -42,8 +42,8 @@ pub mod worker;
 
 pub use contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
 pub use error::BenchError;
-pub use plan::{Flow, FramePath, Mechanism, Plan, Point, Profile};
-pub use report::{PointReport, Report};
-pub use runner::{Field, Outcome, Progress, Roster, run};
-pub use session::Session;
+pub use plan::{BenchPlan, FramePath, InterfaceWork, Mechanism, Point, Profile};
+pub use report::{BenchReport, PointReport};
+pub use runner::{ContestantOutcome, Contestants, PathContestants, RunEvent, run};
+pub use session::BenchSession;
 pub use stop::StopFlag;

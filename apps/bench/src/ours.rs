@@ -17,13 +17,13 @@ use ringroad_netdev::Namespace;
 use crate::contestant::{Contestant, ContestantFacts, CorePair, Sample};
 use crate::error::BenchError;
 use crate::peers::Absent;
-use crate::plan::{Flow, FramePath, Mechanism, Point};
+use crate::plan::{FramePath, InterfaceWork, Mechanism, Point};
 use crate::process::{BenchProcess, EndsBy, ThreadTimes, command_line, cpu_wait_share};
-use crate::runner::Roster;
+use crate::runner::Contestants;
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, VethContestant};
-use crate::worker::{GO, Measured, Role, SETTLE, WorkerLine, WorkerOptions};
+use crate::worker::{GO, Measured, SETTLE, WorkerLine, WorkerOptions, WorkerRole};
 use interface::RingroadInterface;
 use libpcap::LibpcapProgram;
 use netmap::NetmapProgram;
@@ -66,10 +66,10 @@ impl Signing {
     }
 
     /// The worker that generates so.
-    const fn role(self) -> Role {
+    const fn role(self) -> WorkerRole {
         match self {
-            Self::Signed => Role::Generate,
-            Self::Unsigned => Role::GenerateUnsigned,
+            Self::Signed => WorkerRole::Generate,
+            Self::Unsigned => WorkerRole::GenerateUnsigned,
         }
     }
 
@@ -104,42 +104,42 @@ impl Programs {
 
 /// One worker of a turn.
 struct Part {
-    role: Role,
+    role: WorkerRole,
     ports: Vec<String>,
     cpu: usize,
 }
 
 /// Enters Ringroad on every path.
-pub fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &StopFlag) {
+pub fn enter(contestants: &mut Contestants, programs: &Programs, cores: CorePair, stop: &StopFlag) {
     for path in [FramePath::Null, FramePath::Pipe, FramePath::Switch] {
         let ours = Ringroad::new(path, programs.clone(), cores, stop);
-        roster.field_mut(path).ours.push(Box::new(ours));
+        contestants.field_mut(path).ours.push(Box::new(ours));
     }
     for signing in [Signing::Signed, Signing::Unsigned] {
         let ours = Ringroad::generating(signing, programs.clone(), cores, stop);
-        roster.field_mut(FramePath::GenNull).ours.push(Box::new(ours));
+        contestants.field_mut(FramePath::GenNull).ours.push(Box::new(ours));
         for mechanism in [Mechanism::Xdp, Mechanism::Packet] {
             let program = Box::new(RingroadInterface::generating(signing, programs));
             // A generator needs no source: its source is never started.
             let source = interface_program(programs);
-            let ours = VethContestant::new(mechanism, Flow::Gen, program, source, cores, stop);
-            roster.field_mut(FramePath::Veth(mechanism, Flow::Gen)).ours.push(Box::new(ours));
+            let ours = VethContestant::new(mechanism, InterfaceWork::Gen, program, source, cores, stop);
+            contestants.field_mut(FramePath::Veth(mechanism, InterfaceWork::Gen)).ours.push(Box::new(ours));
         }
     }
     if let Some(object) = preloaded_object(&programs.worker, libpcap::OBJECT) {
-        enter_libpcap(roster, programs, Some(&object), cores, stop);
+        enter_libpcap(contestants, programs, Some(&object), cores, stop);
     } else {
-        roster.absent.push(Absent {
+        contestants.absent.push(Absent {
             name: "Ringroad's object for libpcap programs".into(),
             reason: format!("it is not beside {}: make build", programs.worker.display()),
         });
     }
-    netmap::enter(roster, programs, cores, stop);
+    netmap::enter(contestants, programs, cores, stop);
     for path in FramePath::VETH {
         if let FramePath::Veth(mechanism, flow) = path {
             let [program, source] = [(); 2].map(|()| interface_program(programs));
             let ours = VethContestant::new(mechanism, flow, program, source, cores, stop);
-            roster.field_mut(path).ours.push(Box::new(ours));
+            contestants.field_mut(path).ours.push(Box::new(ours));
         }
     }
 }
@@ -155,7 +155,7 @@ fn preloaded_object(program: &Path, file: &str) -> Option<PathBuf> {
 
 /// Enters the program over libpcap, with an object before the system's library or without.
 pub(crate) fn enter_libpcap(
-    roster: &mut Roster,
+    contestants: &mut Contestants,
     programs: &Programs,
     object: Option<&Path>,
     cores: CorePair,
@@ -166,7 +166,7 @@ pub(crate) fn enter_libpcap(
             let program = Box::new(LibpcapProgram::new(programs, object.map(Path::to_owned)));
             let source = interface_program(programs);
             let contestant = Box::new(VethContestant::new(mechanism, flow, program, source, cores, stop));
-            let field = roster.field_mut(path);
+            let field = contestants.field_mut(path);
             if object.is_some() { field.ours.push(contestant) } else { field.peers.push(contestant) }
         }
     }
@@ -213,20 +213,20 @@ impl Ringroad {
         match self.path {
             FramePath::Null => {
                 let port = format!("null:size={},copy=0", point.slot_bytes());
-                vec![part(Role::Null, &[&port, &port], second)]
+                vec![part(WorkerRole::Null, &[&port, &port], second)]
             }
             FramePath::Pipe | FramePath::NetmapPipe => {
                 let calls = self.netmap.as_ref().map(|program| program.calls);
-                let sink = calls.map_or(Role::Sink, Role::NetmapSink);
-                let source = calls.map_or(Role::Source, Role::NetmapSource);
+                let sink = calls.map_or(WorkerRole::Sink, WorkerRole::NetmapSink);
+                let source = calls.map_or(WorkerRole::Source, WorkerRole::NetmapSource);
                 vec![part(sink, &["bench}1"], first), part(source, &["bench{1"], second)]
             }
             FramePath::NetmapSwitch => {
                 let calls = self.netmap.as_ref().map(|program| program.calls);
-                let role = calls.map_or(Role::OneWay, Role::NetmapOneWay);
+                let role = calls.map_or(WorkerRole::OneWay, WorkerRole::NetmapOneWay);
                 vec![part(role, &["valebench:a", "valebench:b"], first)]
             }
-            FramePath::Switch => vec![part(Role::Loop, &["valebench:a", "valebench:b"], first)],
+            FramePath::Switch => vec![part(WorkerRole::Loop, &["valebench:a", "valebench:b"], first)],
             FramePath::GenNull => {
                 let port = format!("null:size={},copy=0,no-rx=1", point.slot_bytes());
                 vec![part(self.signing.role(), &[&port], second)]
@@ -265,7 +265,7 @@ impl Ringroad {
 /// A worker that has its ports and waits for [`GO`].
 #[derive(Debug)]
 struct WorkerProcess {
-    role: Role,
+    role: WorkerRole,
     process: BenchProcess,
 }
 

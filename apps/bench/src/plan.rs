@@ -31,7 +31,7 @@ pub enum Mechanism {
 
 /// A program's work on the frames of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Flow {
+pub enum InterfaceWork {
     /// Sends on one interface.
     Tx,
     /// Receives on one interface.
@@ -53,7 +53,7 @@ pub enum FramePath {
     /// From a process through a switch on the other core and back to the process, both ways at once.
     Switch,
     /// Through one or two pairs of virtual interfaces, the program under test on one core.
-    Veth(Mechanism, Flow),
+    Veth(Mechanism, InterfaceWork),
     /// From a generator into a port that accepts all frames, on one core: the cost of making a frame.
     GenNull,
     /// As [`FramePath::Pipe`], a program written for netmap beside the native one.
@@ -68,22 +68,25 @@ impl FramePath {
     pub const NETMAP: [Self; 2] = [Self::NetmapPipe, Self::NetmapSwitch];
 
     /// Every path of a generator.
-    pub const GEN: [Self; 3] =
-        [Self::Veth(Mechanism::Xdp, Flow::Gen), Self::Veth(Mechanism::Packet, Flow::Gen), Self::GenNull];
+    pub const GEN: [Self; 3] = [
+        Self::Veth(Mechanism::Xdp, InterfaceWork::Gen),
+        Self::Veth(Mechanism::Packet, InterfaceWork::Gen),
+        Self::GenNull,
+    ];
 
     /// Every path of a plain program over virtual interfaces.
     pub const VETH: [Self; 6] = [
-        Self::Veth(Mechanism::Xdp, Flow::Tx),
-        Self::Veth(Mechanism::Xdp, Flow::Rx),
-        Self::Veth(Mechanism::Xdp, Flow::Io),
-        Self::Veth(Mechanism::Packet, Flow::Tx),
-        Self::Veth(Mechanism::Packet, Flow::Rx),
-        Self::Veth(Mechanism::Packet, Flow::Io),
+        Self::Veth(Mechanism::Xdp, InterfaceWork::Tx),
+        Self::Veth(Mechanism::Xdp, InterfaceWork::Rx),
+        Self::Veth(Mechanism::Xdp, InterfaceWork::Io),
+        Self::Veth(Mechanism::Packet, InterfaceWork::Tx),
+        Self::Veth(Mechanism::Packet, InterfaceWork::Rx),
+        Self::Veth(Mechanism::Packet, InterfaceWork::Io),
     ];
 
     /// Every path of a program over libpcap.
     pub const PCAP: [Self; 2] =
-        [Self::Veth(Mechanism::Pcap, Flow::Tx), Self::Veth(Mechanism::Pcap, Flow::Rx)];
+        [Self::Veth(Mechanism::Pcap, InterfaceWork::Tx), Self::Veth(Mechanism::Pcap, InterfaceWork::Rx)];
 
     /// Whether it leads over virtual interfaces.
     #[must_use]
@@ -100,7 +103,7 @@ impl FramePath {
     /// Whether generators are compared on it.
     #[must_use]
     pub const fn is_gen(self) -> bool {
-        matches!(self, Self::Veth(_, Flow::Gen) | Self::GenNull)
+        matches!(self, Self::Veth(_, InterfaceWork::Gen) | Self::GenNull)
     }
 }
 
@@ -110,18 +113,18 @@ impl fmt::Display for FramePath {
             Self::Null => "null",
             Self::Pipe => "pipe",
             Self::Switch => "switch",
-            Self::Veth(Mechanism::Xdp, Flow::Tx) => "veth-xdp-tx",
-            Self::Veth(Mechanism::Xdp, Flow::Rx) => "veth-xdp-rx",
-            Self::Veth(Mechanism::Xdp, Flow::Io) => "veth-xdp-io",
-            Self::Veth(Mechanism::Packet, Flow::Tx) => "veth-packet-tx",
-            Self::Veth(Mechanism::Packet, Flow::Rx) => "veth-packet-rx",
-            Self::Veth(Mechanism::Packet, Flow::Io) => "veth-packet-io",
-            Self::Veth(Mechanism::Pcap, Flow::Tx) => "pcap-tx",
-            Self::Veth(Mechanism::Pcap, Flow::Rx) => "pcap-rx",
-            Self::Veth(Mechanism::Pcap, Flow::Io) => "pcap-io",
-            Self::Veth(Mechanism::Pcap, Flow::Gen) => "pcap-gen",
-            Self::Veth(Mechanism::Xdp, Flow::Gen) => "gen-xdp",
-            Self::Veth(Mechanism::Packet, Flow::Gen) => "gen-packet",
+            Self::Veth(Mechanism::Xdp, InterfaceWork::Tx) => "veth-xdp-tx",
+            Self::Veth(Mechanism::Xdp, InterfaceWork::Rx) => "veth-xdp-rx",
+            Self::Veth(Mechanism::Xdp, InterfaceWork::Io) => "veth-xdp-io",
+            Self::Veth(Mechanism::Packet, InterfaceWork::Tx) => "veth-packet-tx",
+            Self::Veth(Mechanism::Packet, InterfaceWork::Rx) => "veth-packet-rx",
+            Self::Veth(Mechanism::Packet, InterfaceWork::Io) => "veth-packet-io",
+            Self::Veth(Mechanism::Pcap, InterfaceWork::Tx) => "pcap-tx",
+            Self::Veth(Mechanism::Pcap, InterfaceWork::Rx) => "pcap-rx",
+            Self::Veth(Mechanism::Pcap, InterfaceWork::Io) => "pcap-io",
+            Self::Veth(Mechanism::Pcap, InterfaceWork::Gen) => "pcap-gen",
+            Self::Veth(Mechanism::Xdp, InterfaceWork::Gen) => "gen-xdp",
+            Self::Veth(Mechanism::Packet, InterfaceWork::Gen) => "gen-packet",
             Self::GenNull => "gen-null",
             Self::NetmapPipe => "netmap-pipe",
             Self::NetmapSwitch => "netmap-switch",
@@ -180,7 +183,7 @@ pub enum Profile {
 
 /// The points of a run and how each is measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Plan {
+pub struct BenchPlan {
     /// The measured points, in this order.
     pub points: Vec<Point>,
     /// Rounds that count at each point; every contestant is measured once in a round.
@@ -200,7 +203,7 @@ pub(crate) fn as_seconds<S: serde::Serializer>(
     serializer.serialize_f64(duration.as_secs_f64())
 }
 
-impl Plan {
+impl BenchPlan {
     /// The plan of a profile.
     #[must_use]
     pub fn of(profile: Profile) -> Self {
@@ -299,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_full_profile_has_every_size_with_every_burst_on_pipe_and_switch_once() {
-        let plan = Plan::of(Profile::Full);
+        let plan = BenchPlan::of(Profile::Full);
         for path in [FramePath::Pipe, FramePath::Switch] {
             for frame_bytes in FRAME_SIZES_BYTES {
                 for burst_frames in BURSTS_FRAMES {
@@ -313,7 +316,7 @@ mod tests {
     #[test]
     fn every_profile_has_a_null_floor_and_at_least_five_rounds() {
         for profile in [Profile::Quick, Profile::Full] {
-            let plan = Plan::of(profile);
+            let plan = BenchPlan::of(profile);
             assert!(plan.rounds >= 5);
             assert!(plan.points.iter().any(|point| point.path == FramePath::Null));
         }
@@ -326,7 +329,7 @@ mod tests {
                 assert!(path.is_gen());
                 let wanted = Point { path, frame_bytes: 64, burst_frames: 32 };
                 assert_eq!(
-                    Plan::of(profile).points.iter().filter(|point| **point == wanted).count(),
+                    BenchPlan::of(profile).points.iter().filter(|point| **point == wanted).count(),
                     1,
                     "{wanted}"
                 );
@@ -339,7 +342,7 @@ mod tests {
         for profile in [Profile::Quick, Profile::Full] {
             for path in FramePath::PCAP {
                 let wanted = Point { path, frame_bytes: 64, burst_frames: 1 };
-                let points = Plan::of(profile).points;
+                let points = BenchPlan::of(profile).points;
                 assert_eq!(points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
             }
         }
@@ -352,7 +355,7 @@ mod tests {
                 assert!(path.is_netmap());
                 for burst_frames in [32, 256] {
                     let wanted = Point { path, frame_bytes: 64, burst_frames };
-                    let points = Plan::of(profile).points;
+                    let points = BenchPlan::of(profile).points;
                     assert_eq!(points.iter().filter(|point| **point == wanted).count(), 1, "{wanted}");
                 }
             }
@@ -362,7 +365,7 @@ mod tests {
     #[test]
     fn every_profile_has_both_sizes_on_every_path_over_interfaces() {
         for profile in [Profile::Quick, Profile::Full] {
-            let plan = Plan::of(profile);
+            let plan = BenchPlan::of(profile);
             for path in FramePath::VETH {
                 for frame_bytes in [64, 1518] {
                     let wanted = Point { path, frame_bytes, burst_frames: 32 };
@@ -374,7 +377,7 @@ mod tests {
 
     #[test]
     fn keeping_one_path_keeps_nothing_else() {
-        let plan = Plan::of(Profile::Full).only(&[FramePath::Switch]);
+        let plan = BenchPlan::of(Profile::Full).only(&[FramePath::Switch]);
         assert_eq!(plan.points.len(), 35);
         assert!(plan.points.iter().all(|point| point.path == FramePath::Switch));
     }

@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Lines kept of a child's output.
 const LAST_WORDS_LINES: usize = 8;
 
-type LastWords = Arc<Mutex<VecDeque<String>>>;
+type LastLines = Arc<Mutex<VecDeque<String>>>;
 
 /// How to request a child's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) struct BenchProcess {
     worker: Option<Pid>,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    last_words: LastWords,
+    last_words: LastLines,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -80,7 +80,7 @@ impl BenchProcess {
         let mut child = command
             .spawn()
             .map_err(|source| BenchError::Start { command: command_line(program, arguments), source })?;
-        let last_words = LastWords::default();
+        let last_words = LastLines::default();
         let (sender, lines) = channel();
         let mut readers = Vec::new();
         if let Some(stdout) = child.stdout.take() {
@@ -378,7 +378,7 @@ fn describe(status: ExitStatus) -> String {
 
 fn read_lines(
     stream: impl Read + Send + 'static,
-    last_words: LastWords,
+    last_words: LastLines,
     sender: Sender<String>,
 ) -> JoinHandle<()> {
     std::thread::spawn(move || {

@@ -13,7 +13,7 @@ const TARGET_CONFIDENCE: f64 = 0.95;
 
 /// Median and range of some values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Summary {
+pub struct ValueSummary {
     /// How many values.
     pub n: usize,
     /// The middle value, or the mean of the two in the middle.
@@ -22,7 +22,7 @@ pub struct Summary {
     pub max: f64,
 }
 
-impl Summary {
+impl ValueSummary {
     /// Summarises the values; `None` if there are none. Values that are not finite are left out.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
@@ -34,7 +34,7 @@ impl Summary {
 
 /// Bounds for the true median, and the probability with which they enclose it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// Lower bound.
     pub low: f64,
     /// Upper bound.
@@ -50,9 +50,9 @@ pub struct PairedRatio {
     pub rounds: Vec<f64>,
     /// Their median and range.
     #[serde(flatten)]
-    pub summary: Summary,
+    pub summary: ValueSummary,
     /// Bounds of the median.
-    pub interval: Interval,
+    pub interval: ConfidenceInterval,
 }
 
 impl PairedRatio {
@@ -69,7 +69,7 @@ impl PairedRatio {
             })
             .filter(|ratio| ratio.is_finite())
             .collect();
-        let summary = Summary::of(rounds.iter().copied())?;
+        let summary = ValueSummary::of(rounds.iter().copied())?;
         let interval = median_interval(&rounds)?;
         Some(Self { rounds, summary, interval })
     }
@@ -77,16 +77,17 @@ impl PairedRatio {
 
 /// The order-statistics interval for the median: the narrowest that reaches 95 %, else the whole range.
 #[must_use]
-pub fn median_interval(values: &[f64]) -> Option<Interval> {
+pub fn median_interval(values: &[f64]) -> Option<ConfidenceInterval> {
     let sorted = sorted_finite(values.iter().copied());
     let n = sorted.len();
-    let mut best = Interval { low: *sorted.first()?, high: *sorted.last()?, confidence: enclosing(n, 1) };
+    let mut best =
+        ConfidenceInterval { low: *sorted.first()?, high: *sorted.last()?, confidence: enclosing(n, 1) };
     for (k, (low, high)) in sorted.iter().zip(sorted.iter().rev()).enumerate().take(n / 2).skip(1) {
         let confidence = enclosing(n, k + 1);
         if confidence < TARGET_CONFIDENCE {
             break;
         }
-        best = Interval { low: *low, high: *high, confidence };
+        best = ConfidenceInterval { low: *low, high: *high, confidence };
     }
     Some(best)
 }
@@ -127,14 +128,14 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_count_is_between_the_two_in_the_middle() {
-        let summary = Summary::of([4.0, 1.0, 3.0, 2.0]).unwrap();
+        let summary = ValueSummary::of([4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!((summary.n, summary.median, summary.min, summary.max), (4, 2.5, 1.0, 4.0));
     }
 
     #[test]
     fn nothing_has_no_summary() {
-        assert_eq!(Summary::of([]), None);
-        assert_eq!(Summary::of([f64::NAN]), None);
+        assert_eq!(ValueSummary::of([]), None);
+        assert_eq!(ValueSummary::of([f64::NAN]), None);
         assert_eq!(PairedRatio::of(&[], &[]), None);
     }
 

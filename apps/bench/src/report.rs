@@ -8,9 +8,9 @@ use serde::Serialize;
 use crate::contestant::{ContestantFacts, CorePair, CpuCost};
 use crate::facts::MachineFacts;
 use crate::peers::Absent;
-use crate::plan::{FramePath, Plan, Point};
-use crate::ratio::{PairedRatio, Summary};
-use crate::runner::{Roster, RunResult, Series};
+use crate::plan::{BenchPlan, FramePath, Point};
+use crate::ratio::{PairedRatio, ValueSummary};
+use crate::runner::{Contestants, PointSeries, RunResult};
 
 mod table;
 
@@ -61,9 +61,9 @@ pub struct Comparison {
 pub struct Absolute {
     pub contestant: String,
     /// Frames per second; absent if no sample is valid.
-    pub frames_per_second: Option<Summary>,
+    pub frames_per_second: Option<ValueSummary>,
     /// Each direction's frames per second, over the rounds.
-    pub directions_fps: Vec<Summary>,
+    pub directions_fps: Vec<ValueSummary>,
     /// The median rate as Gbit/s on a wire.
     pub layer1_gbps: Option<f64>,
     /// Nanoseconds per frame, of the median rate.
@@ -92,12 +92,12 @@ pub struct PointReport {
     /// The absolute figures, Ringroad first.
     pub absolutes: Vec<Absolute>,
     /// Every turn.
-    pub series: Vec<Series>,
+    pub series: Vec<PointSeries>,
 }
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Version of Ringroad.
@@ -111,7 +111,7 @@ pub struct Report {
     /// Processor time the hypervisor took during the run, in percent.
     pub steal_percent: Option<f64>,
     /// The planned measurements.
-    pub plan: Plan,
+    pub plan: BenchPlan,
     /// Whether the run was stopped before its end.
     pub stopped: bool,
     /// The participants.
@@ -122,15 +122,15 @@ pub struct Report {
     pub points: Vec<PointReport>,
 }
 
-impl Report {
+impl BenchReport {
     /// Puts a report together after a run.
     #[must_use]
     pub fn new(
         machine: MachineFacts,
         steal_percent: Option<f64>,
         cores: CorePair,
-        plan: Plan,
-        roster: &Roster,
+        plan: BenchPlan,
+        contestants: &Contestants,
         result: RunResult,
     ) -> Self {
         let tsc_hz = machine.tsc_hz;
@@ -141,10 +141,10 @@ impl Report {
             machine,
             cores,
             steal_percent,
-            contestants: roster.facts(&plan),
+            contestants: contestants.facts(&plan),
             plan,
             stopped: result.stopped,
-            absent: roster.absent.clone(),
+            absent: contestants.absent.clone(),
             points: result
                 .points
                 .into_iter()
@@ -177,9 +177,9 @@ impl Report {
     }
 }
 
-fn comparisons(series: &[Series]) -> Vec<Comparison> {
-    let (ours, peers): (Vec<&Series>, Vec<&Series>) = series.iter().partition(|series| series.ours);
-    let compare = |ours: Option<&Series>, peer: &Series| Comparison {
+fn comparisons(series: &[PointSeries]) -> Vec<Comparison> {
+    let (ours, peers): (Vec<&PointSeries>, Vec<&PointSeries>) = series.iter().partition(|series| series.ours);
+    let compare = |ours: Option<&PointSeries>, peer: &PointSeries| Comparison {
         ours: ours.map(|ours| ours.contestant.clone()),
         peer: peer.contestant.clone(),
         ratio: ours.and_then(|ours| PairedRatio::of(&ours.rates_fps(), &peer.rates_fps())),
@@ -190,9 +190,9 @@ fn comparisons(series: &[Series]) -> Vec<Comparison> {
     ours.iter().flat_map(|ours| peers.iter().map(|peer| compare(Some(*ours), peer))).collect()
 }
 
-fn absolute(point: &Point, series: &Series, tsc_hz: Option<f64>) -> Absolute {
+fn absolute(point: &Point, series: &PointSeries, tsc_hz: Option<f64>) -> Absolute {
     let samples: Vec<_> = series.outcomes.iter().filter_map(|outcome| outcome.sample()).collect();
-    let rate = Summary::of(samples.iter().map(|sample| sample.frames_per_second));
+    let rate = ValueSummary::of(samples.iter().map(|sample| sample.frames_per_second));
     let median_fps = rate.map(|rate| rate.median).filter(|median| *median > 0.0);
     let directions = samples.iter().map(|sample| sample.directions_fps.len()).max().unwrap_or(0);
     let seconds_per_frame = median_fps.map(f64::recip);
@@ -202,7 +202,9 @@ fn absolute(point: &Point, series: &Series, tsc_hz: Option<f64>) -> Absolute {
         frames_per_second: rate,
         directions_fps: (0..directions)
             .filter_map(|direction| {
-                Summary::of(samples.iter().filter_map(|sample| sample.directions_fps.get(direction).copied()))
+                ValueSummary::of(
+                    samples.iter().filter_map(|sample| sample.directions_fps.get(direction).copied()),
+                )
             })
             .collect(),
         layer1_gbps: median_fps.map(|fps| point.layer1_bps(fps) / 1e9),
@@ -223,7 +225,7 @@ fn absolute(point: &Point, series: &Series, tsc_hz: Option<f64>) -> Absolute {
 }
 
 fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    Summary::of(values).map(|summary| summary.median)
+    ValueSummary::of(values).map(|summary| summary.median)
 }
 
 #[cfg(test)]

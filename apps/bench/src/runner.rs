@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::contestant::{Contestant, ContestantFacts, Sample};
 use crate::error::BenchError;
 use crate::peers::{Absent, reason};
-use crate::plan::{FramePath, Plan, Point};
+use crate::plan::{BenchPlan, FramePath, Point};
 use crate::stop::StopFlag;
 
 /// A contestant that failed this often at a point, warm-up included, is not run again at that point.
@@ -21,14 +21,14 @@ const FAILURES_TOLERATED: usize = 2;
 
 /// The contestants on one path.
 #[derive(Default)]
-pub struct Field {
+pub struct PathContestants {
     /// Ringroad, the numerator of every ratio; several if several configurations are relevant.
     pub ours: Vec<Box<dyn Contestant>>,
     /// The peers.
     pub peers: Vec<Box<dyn Contestant>>,
 }
 
-impl Field {
+impl PathContestants {
     fn contestants(&mut self) -> Vec<(bool, &mut Box<dyn Contestant>)> {
         let ours = self.ours.iter_mut().map(|contestant| (true, contestant));
         ours.chain(self.peers.iter_mut().map(|contestant| (false, contestant))).collect()
@@ -41,14 +41,14 @@ impl Field {
 
 /// The contestants of a run.
 #[derive(Default)]
-pub struct Roster {
-    fields: BTreeMap<FramePath, Field>,
+pub struct Contestants {
+    fields: BTreeMap<FramePath, PathContestants>,
     /// Peers that cannot take part, and why.
     pub absent: Vec<Absent>,
 }
 
-impl Roster {
-    /// A roster without contestants.
+impl Contestants {
+    /// A list without contestants.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -56,22 +56,22 @@ impl Roster {
 
     /// The contestants on a path; `None` if there are none.
     #[must_use]
-    pub fn field(&self, path: FramePath) -> Option<&Field> {
+    pub fn field(&self, path: FramePath) -> Option<&PathContestants> {
         self.fields.get(&path)
     }
 
     /// The contestants on a path, mutable.
-    pub fn field_mut(&mut self, path: FramePath) -> &mut Field {
+    pub fn field_mut(&mut self, path: FramePath) -> &mut PathContestants {
         self.fields.entry(path).or_default()
     }
 
     /// How long a plan will take with these contestants.
     #[must_use]
-    pub fn estimate(&self, plan: &Plan) -> Duration {
+    pub fn estimate(&self, plan: &BenchPlan) -> Duration {
         let turns = |point: &Point| {
             self.field(point.path)
                 .into_iter()
-                .flat_map(Field::iter)
+                .flat_map(PathContestants::iter)
                 .map(|contestant| {
                     (plan.sample + contestant.turn_overhead()) * plan.rounds
                         + plan.warm_up
@@ -84,24 +84,24 @@ impl Roster {
 
     /// Descriptions of the contestants on the plan's paths; complete after a run.
     #[must_use]
-    pub fn facts(&self, plan: &Plan) -> Vec<ContestantFacts> {
+    pub fn facts(&self, plan: &BenchPlan) -> Vec<ContestantFacts> {
         let planned = |path: &FramePath| plan.points.iter().any(|point| point.path == *path);
         let fields = self.fields.iter().filter(|(path, _)| planned(path)).map(|(_, field)| field);
-        fields.flat_map(Field::iter).map(Contestant::facts).collect()
+        fields.flat_map(PathContestants::iter).map(Contestant::facts).collect()
     }
 }
 
 /// Result of one turn of a contestant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ContestantOutcome {
     /// A measurement that counts.
     Valid(Sample),
     /// No value, which differs from zero.
     Invalid { reason: String },
 }
 
-impl Outcome {
+impl ContestantOutcome {
     /// The sample, if there is one.
     #[must_use]
     pub fn sample(&self) -> Option<&Sample> {
@@ -114,15 +114,15 @@ impl Outcome {
 
 /// A contestant's turns at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Series {
+pub struct PointSeries {
     pub contestant: String,
     /// Whether it is Ringroad.
     pub ours: bool,
     /// One outcome per round, in the order of the rounds.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<ContestantOutcome>,
 }
 
-impl Series {
+impl PointSeries {
     /// The rate of each round, absent if the sample is invalid.
     #[must_use]
     pub fn rates_fps(&self) -> Vec<Option<f64>> {
@@ -135,13 +135,13 @@ impl Series {
 pub struct PointResult {
     pub point: Point,
     /// The contestants, Ringroad first.
-    pub series: Vec<Series>,
+    pub series: Vec<PointSeries>,
 }
 
 /// Events of a run, for a display.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Progress<'a> {
+pub enum RunEvent<'a> {
     /// A point begins.
     Point {
         point: &'a Point,
@@ -157,11 +157,11 @@ pub enum Progress<'a> {
         /// The round, from 0; `None` for the discarded one.
         round: Option<u32>,
         /// Its result.
-        outcome: &'a Outcome,
+        outcome: &'a ContestantOutcome,
     },
 }
 
-impl fmt::Display for Progress<'_> {
+impl fmt::Display for RunEvent<'_> {
     /// One line, for a log or a progress bar.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -172,8 +172,10 @@ impl fmt::Display for Progress<'_> {
                     None => write!(f, "warm-up: {contestant}: ")?,
                 }
                 match outcome {
-                    Outcome::Valid(sample) => write!(f, "{:.2} Mpps", sample.frames_per_second / 1e6),
-                    Outcome::Invalid { reason } => write!(f, "invalid: {reason}"),
+                    ContestantOutcome::Valid(sample) => {
+                        write!(f, "{:.2} Mpps", sample.frames_per_second / 1e6)
+                    }
+                    ContestantOutcome::Invalid { reason } => write!(f, "invalid: {reason}"),
                 }
             }
         }
@@ -194,18 +196,18 @@ pub struct RunResult {
 /// A contestant that fails has an invalid sample and the run continues; a raised `stop` ends the run with the results
 /// so far.
 pub fn run(
-    plan: &Plan,
-    roster: &mut Roster,
+    plan: &BenchPlan,
+    contestants: &mut Contestants,
     stop: &StopFlag,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(RunEvent<'_>),
 ) -> RunResult {
     let mut points = Vec::new();
     for (done, point) in plan.points.iter().enumerate() {
         if stop.is_raised() {
             return RunResult { points, stopped: true };
         }
-        progress(Progress::Point { point, done, total: plan.points.len() });
-        let mut turns = Turns::new(point, roster.field_mut(point.path));
+        progress(RunEvent::Point { point, done, total: plan.points.len() });
+        let mut turns = PointState::new(point, contestants.field_mut(point.path));
         let finished = turns.all(plan, stop, progress);
         points.push(PointResult { point: *point, series: turns.series });
         if finished.is_err() {
@@ -219,20 +221,20 @@ pub fn run(
 struct Stopped;
 
 /// The state of one point.
-struct Turns<'a> {
+struct PointState<'a> {
     point: &'a Point,
     contestants: Vec<&'a mut Box<dyn Contestant>>,
-    series: Vec<Series>,
+    series: Vec<PointSeries>,
     failures: Vec<usize>,
 }
 
-impl<'a> Turns<'a> {
-    fn new(point: &'a Point, field: &'a mut Field) -> Self {
+impl<'a> PointState<'a> {
+    fn new(point: &'a Point, field: &'a mut PathContestants) -> Self {
         let (ours, contestants): (Vec<bool>, Vec<_>) = field.contestants().into_iter().unzip();
         let series = contestants
             .iter()
             .zip(ours)
-            .map(|(contestant, ours)| Series {
+            .map(|(contestant, ours)| PointSeries {
                 contestant: contestant.name().into(),
                 ours,
                 outcomes: Vec::new(),
@@ -244,9 +246,9 @@ impl<'a> Turns<'a> {
 
     fn all(
         &mut self,
-        plan: &Plan,
+        plan: &BenchPlan,
         stop: &StopFlag,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut dyn FnMut(RunEvent<'_>),
     ) -> Result<(), Stopped> {
         self.round(None, plan.warm_up, stop, progress)?;
         for round in 0..plan.rounds {
@@ -260,7 +262,7 @@ impl<'a> Turns<'a> {
         round: Option<u32>,
         duration: Duration,
         stop: &StopFlag,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut dyn FnMut(RunEvent<'_>),
     ) -> Result<(), Stopped> {
         let mut turns: Vec<_> =
             self.contestants.iter_mut().zip(&mut self.series).zip(&mut self.failures).collect();
@@ -272,23 +274,23 @@ impl<'a> Turns<'a> {
                 return Err(Stopped);
             }
             let outcome = if *failures >= FAILURES_TOLERATED {
-                Outcome::Invalid {
+                ContestantOutcome::Invalid {
                     reason: format!("not run again after {FAILURES_TOLERATED} failures at this point"),
                 }
             } else {
                 match contestant.measure(self.point, duration) {
-                    Ok(sample) => Outcome::Valid(sample),
+                    Ok(sample) => ContestantOutcome::Valid(sample),
                     Err(BenchError::Stopped) => return Err(Stopped),
                     Err(error) => {
                         // An implausible sample is due to the moment, not to the contestant.
                         if !matches!(error, BenchError::Implausible(_)) {
                             *failures += 1;
                         }
-                        Outcome::Invalid { reason: reason(&error) }
+                        ContestantOutcome::Invalid { reason: reason(&error) }
                     }
                 }
             };
-            progress(Progress::Turn {
+            progress(RunEvent::Turn {
                 point: self.point,
                 contestant: &series.contestant,
                 round,

@@ -8,22 +8,22 @@ use crate::error::BenchError;
 use crate::facts::{MachineFacts, StealClock, allowed_cpus};
 use crate::ours::{self, Programs};
 use crate::peers::{self, Absent, reason};
-use crate::plan::{FramePath, Plan};
-use crate::report::Report;
-use crate::runner::{Progress, Roster, run};
+use crate::plan::{BenchPlan, FramePath};
+use crate::report::BenchReport;
+use crate::runner::{Contestants, RunEvent, run};
 use crate::stop::StopFlag;
 use crate::veth::Lab;
 
 /// A run that is set up and not begun.
-pub struct Session {
-    plan: Plan,
-    roster: Roster,
+pub struct BenchSession {
+    plan: BenchPlan,
+    contestants: Contestants,
     cores: CorePair,
     machine: MachineFacts,
     stop: StopFlag,
 }
 
-impl Session {
+impl BenchSession {
     /// Examines the machine, finds the peers, and tries whether huge pages are available for them.
     ///
     /// `program` is a binary with the worker's command line ([`crate::worker`]); without it only the peers run, and not
@@ -33,26 +33,26 @@ impl Session {
     ///
     /// # Errors
     /// [`BenchError::TooFewCpus`] if the process is allowed to use no CPU, which cannot happen on Linux.
-    pub fn prepare(plan: Plan, program: Option<&Path>, stop: &StopFlag) -> Result<Self, BenchError> {
+    pub fn prepare(plan: BenchPlan, program: Option<&Path>, stop: &StopFlag) -> Result<Self, BenchError> {
         let programs = program.map(Programs::beside);
         let mut session = Self::without_peers(plan, programs.as_ref(), stop, &allowed_cpus())?;
-        peers::enter_installed(&mut session.roster, programs.as_ref(), session.cores, stop);
+        peers::enter_installed(&mut session.contestants, programs.as_ref(), session.cores, stop);
         Ok(session)
     }
 
     fn without_peers(
-        mut plan: Plan,
+        mut plan: BenchPlan,
         programs: Option<&Programs>,
         stop: &StopFlag,
         cpus: &[usize],
     ) -> Result<Self, BenchError> {
         let machine = MachineFacts::gather();
-        let mut roster = Roster::new();
+        let mut contestants = Contestants::new();
         let cores = match (CorePair::lowest_of(cpus), cpus.first()) {
             (Ok(cores), _) => cores,
             (Err(error), Some(only)) => {
                 plan = plan.only(&[FramePath::Null, FramePath::GenNull]);
-                roster.absent.push(Absent {
+                contestants.absent.push(Absent {
                     name: "every path but those of null ports".into(),
                     reason: reason(&error),
                 });
@@ -64,40 +64,40 @@ impl Session {
             && let Err(error) = Lab::create(&[])
         {
             plan = plan.without_veth();
-            roster
+            contestants
                 .absent
                 .push(Absent { name: "every path over network interfaces".into(), reason: reason(&error) });
         }
         if let Some(programs) = programs {
-            ours::enter(&mut roster, programs, cores, stop);
+            ours::enter(&mut contestants, programs, cores, stop);
         }
-        Ok(Self { plan, roster, cores, machine, stop: stop.clone() })
+        Ok(Self { plan, contestants, cores, machine, stop: stop.clone() })
     }
 
     /// How long the run will take.
     #[must_use]
     pub fn estimate(&self) -> Duration {
-        self.roster.estimate(&self.plan)
+        self.contestants.estimate(&self.plan)
     }
 
     /// The planned measurements.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &BenchPlan {
         &self.plan
     }
 
     /// Participants and missing contestants.
     #[must_use]
-    pub fn roster(&self) -> &Roster {
-        &self.roster
+    pub fn contestants(&self) -> &Contestants {
+        &self.contestants
     }
 
     /// Measures everything, or until the stop flag is raised.
     #[must_use]
-    pub fn run(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
+    pub fn run(mut self, progress: &mut dyn FnMut(RunEvent<'_>)) -> BenchReport {
         let steal = StealClock::start();
-        let result = run(&self.plan, &mut self.roster, &self.stop, progress);
-        Report::new(self.machine, steal.percent(), self.cores, self.plan, &self.roster, result)
+        let result = run(&self.plan, &mut self.contestants, &self.stop, progress);
+        BenchReport::new(self.machine, steal.percent(), self.cores, self.plan, &self.contestants, result)
     }
 }
 
@@ -108,17 +108,19 @@ mod tests {
 
     #[test]
     fn one_cpu_leaves_the_null_floor_with_a_reason() {
-        let session = Session::without_peers(Plan::of(Profile::Full), None, &StopFlag::new(), &[7]).unwrap();
+        let session =
+            BenchSession::without_peers(BenchPlan::of(Profile::Full), None, &StopFlag::new(), &[7]).unwrap();
         let on_one_core = [FramePath::Null, FramePath::GenNull];
         assert!(session.plan().points.iter().all(|point| on_one_core.contains(&point.path)));
         assert!(!session.plan().points.is_empty());
-        assert!(session.roster().absent.iter().any(|absent| absent.reason.contains("2 CPUs")));
+        assert!(session.contestants().absent.iter().any(|absent| absent.reason.contains("2 CPUs")));
     }
 
     #[test]
     fn a_session_stopped_at_once_reports_nothing() {
         let stop = StopFlag::new();
-        let session = Session::without_peers(Plan::of(Profile::Quick), None, &stop, &[0, 1]).unwrap();
+        let session =
+            BenchSession::without_peers(BenchPlan::of(Profile::Quick), None, &stop, &[0, 1]).unwrap();
         stop.raise();
         let report = session.run(&mut |_| {});
         assert!(report.stopped);

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::contestant::{Contestant, ContestantFacts, CorePair, CpuCost, Sample};
 use crate::error::BenchError;
-use crate::plan::{Flow, FramePath, Mechanism, Point};
+use crate::plan::{FramePath, InterfaceWork, Mechanism, Point};
 use crate::process::{BenchProcess, ProcessorTime, ThreadTimes, cpu_wait_share};
 use crate::reading::{Reading, sample_between};
 use crate::sockets::socket_folder;
@@ -54,7 +54,7 @@ pub(crate) struct Task<'a> {
     /// Its access to their frames.
     pub mechanism: Mechanism,
     /// Its work on them.
-    pub flow: Flow,
+    pub flow: InterfaceWork,
     /// Its interfaces: the receiving one, then the sending one.
     pub interfaces: &'a [&'static str],
     /// Sizes and bursts.
@@ -73,17 +73,17 @@ pub(crate) trait InterfaceProgram {
     fn name(&self) -> &str;
 
     /// Starts it and waits until it is ready.
-    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError>;
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError>;
 
     /// Its description when doing `flow`, with the commands of its latest start.
-    fn facts(&self, flow: Flow) -> ContestantFacts;
+    fn facts(&self, flow: InterfaceWork) -> ContestantFacts;
 
     /// Time that starting it takes, for the estimate.
     fn start_up(&self) -> Duration;
 }
 
 /// A program that has been started. Dropping it ends it.
-pub(crate) trait Running {
+pub(crate) trait RunningProgram {
     /// Starts its work, if it waits for that.
     fn begin(&mut self) -> Result<(), BenchError> {
         Ok(())
@@ -106,7 +106,7 @@ pub(crate) trait Running {
 /// A program as a contestant on one path.
 pub(crate) struct VethContestant {
     mechanism: Mechanism,
-    flow: Flow,
+    flow: InterfaceWork,
     program: Box<dyn InterfaceProgram>,
     source: Box<dyn InterfaceProgram>,
     cores: CorePair,
@@ -117,7 +117,7 @@ impl VethContestant {
     /// `program` doing `flow` over `mechanism`, with frames from `source`.
     pub(crate) fn new(
         mechanism: Mechanism,
-        flow: Flow,
+        flow: InterfaceWork,
         program: Box<dyn InterfaceProgram>,
         source: Box<dyn InterfaceProgram>,
         cores: CorePair,
@@ -134,23 +134,23 @@ impl VethContestant {
     fn wiring(&self) -> (&'static [[&'static str; 2]], &'static [&'static str], usize, usize) {
         let CorePair { first, second } = self.cores;
         match self.flow {
-            Flow::Tx | Flow::Gen => (&[[ENTRANCE, ARRIVAL]], &[ENTRANCE], second, first),
-            Flow::Rx => (&[[ENTRANCE, ARRIVAL]], &[ARRIVAL], first, second),
-            Flow::Io => (&[[ENTRANCE, ARRIVAL], [EXIT, END]], &[ARRIVAL, EXIT], second, first),
+            InterfaceWork::Tx | InterfaceWork::Gen => (&[[ENTRANCE, ARRIVAL]], &[ENTRANCE], second, first),
+            InterfaceWork::Rx => (&[[ENTRANCE, ARRIVAL]], &[ARRIVAL], first, second),
+            InterfaceWork::Io => (&[[ENTRANCE, ARRIVAL], [EXIT, END]], &[ARRIVAL, EXIT], second, first),
         }
     }
 }
 
 /// The processes of a turn, and the counters.
-struct Turn<'a> {
-    flow: Flow,
+struct VethRun<'a> {
+    flow: InterfaceWork,
     lab: &'a Lab,
-    program: Box<dyn Running>,
-    source: Option<Box<dyn Running>>,
+    program: Box<dyn RunningProgram>,
+    source: Option<Box<dyn RunningProgram>>,
     stop: &'a StopFlag,
 }
 
-impl Turn<'_> {
+impl VethRun<'_> {
     fn measure(&mut self, duration: Duration) -> Result<Sample, BenchError> {
         self.program.begin()?;
         if let Some(source) = &mut self.source {
@@ -178,9 +178,9 @@ impl Turn<'_> {
 
     fn counted(&mut self) -> Result<Reading, BenchError> {
         match self.flow {
-            Flow::Tx | Flow::Gen => self.lab.arrived(ARRIVAL),
-            Flow::Rx => self.program.received(self.stop),
-            Flow::Io => self.lab.arrived(END),
+            InterfaceWork::Tx | InterfaceWork::Gen => self.lab.arrived(ARRIVAL),
+            InterfaceWork::Rx => self.program.received(self.stop),
+            InterfaceWork::Io => self.lab.arrived(END),
         }
     }
 
@@ -239,16 +239,16 @@ impl Contestant for VethContestant {
         let task = Task { lab: &lab, mechanism, flow, interfaces, point, cpu, folder, stop: &stop };
         let program = self.program.start(&task)?;
         let source = match flow {
-            Flow::Tx | Flow::Gen => None,
-            Flow::Rx | Flow::Io => Some(self.source.start(&Task {
+            InterfaceWork::Tx | InterfaceWork::Gen => None,
+            InterfaceWork::Rx | InterfaceWork::Io => Some(self.source.start(&Task {
                 mechanism: Mechanism::Xdp,
-                flow: Flow::Tx,
+                flow: InterfaceWork::Tx,
                 interfaces: &[ENTRANCE],
                 cpu: source_cpu,
                 ..task
             })?),
         };
-        let mut turn = Turn { flow, lab: &lab, program, source, stop: &stop };
+        let mut turn = VethRun { flow, lab: &lab, program, source, stop: &stop };
         let sample = turn.measure(duration);
         turn.ask_to_end();
         sample?.checked(duration)
@@ -257,17 +257,17 @@ impl Contestant for VethContestant {
     fn facts(&self) -> ContestantFacts {
         let facts = self.program.facts(self.flow);
         let source = match self.flow {
-            Flow::Tx | Flow::Gen => Vec::new(),
-            Flow::Rx | Flow::Io => self.source.facts(Flow::Tx).commands,
+            InterfaceWork::Tx | InterfaceWork::Gen => Vec::new(),
+            InterfaceWork::Rx | InterfaceWork::Io => self.source.facts(InterfaceWork::Tx).commands,
         };
         ContestantFacts {
             name: format!("{} ({})", facts.name, self.path()),
             commands: facts.commands.into_iter().chain(source).collect(),
             counting: match self.flow {
-                Flow::Tx | Flow::Io | Flow::Gen => {
+                InterfaceWork::Tx | InterfaceWork::Io | InterfaceWork::Gen => {
                     "frames arrived at the far interface, by the kernel's statistics at both ends of the interval"
                 }
-                Flow::Rx => "by the program itself, queried at both ends of the interval",
+                InterfaceWork::Rx => "by the program itself, queried at both ends of the interval",
             },
             ..facts
         }
@@ -275,14 +275,14 @@ impl Contestant for VethContestant {
 
     fn turn_overhead(&self) -> Duration {
         let source = match self.flow {
-            Flow::Tx | Flow::Gen => Duration::ZERO,
-            Flow::Rx | Flow::Io => self.source.start_up(),
+            InterfaceWork::Tx | InterfaceWork::Gen => Duration::ZERO,
+            InterfaceWork::Rx | InterfaceWork::Io => self.source.start_up(),
         };
         SETTLE + self.program.start_up() + source
     }
 }
 
-fn sample(flow: Flow, start: &Snapshot, end: &Snapshot) -> Sample {
+fn sample(flow: InterfaceWork, start: &Snapshot, end: &Snapshot) -> Sample {
     let elapsed = end.counted.at.saturating_duration_since(start.counted.at);
     let measured = sample_between(&[start.counted], &[end.counted]);
     let per_frame = |seconds: f64| seconds * 1e9 / measured.frames.max(1) as f64;
@@ -294,8 +294,8 @@ fn sample(flow: Flow, start: &Snapshot, end: &Snapshot) -> Sample {
             kernel_ns_per_frame: per_frame(end.kernel_seconds - start.kernel_seconds),
         }),
         offered_fps: match flow {
-            Flow::Tx | Flow::Gen => None,
-            Flow::Rx | Flow::Io => {
+            InterfaceWork::Tx | InterfaceWork::Gen => None,
+            InterfaceWork::Rx | InterfaceWork::Io => {
                 let (frames, seconds) = start.arrived.until(&end.arrived);
                 Some(frames as f64 / seconds)
             }

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringroad::{Embedded, OpenError, Port, PortError};
-use ringroad_generator::{Session, SessionError, SessionOptions};
+use ringroad_generator::{SessionError, SessionOptions, TestSession};
 use ringroad_traffic::line_rate::FrameSizeError;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,11 @@ use serde::{Deserialize, Serialize};
 use crate::plan::FCS_BYTES;
 pub use frame::template;
 pub use generator::session as generator_session;
-pub use meter::Tally;
-use meter::{Meter, Next, Orders};
+pub use meter::WorkerCounts;
+use meter::{LoopClock, Next, WorkerCommands};
 pub use netmap::NetmapCalls;
 use netmap::{NetmapOneWay, NetmapSink, NetmapSource};
-pub use roles::Turn;
+pub use roles::RoleStep;
 use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
 
 /// Time between the first frame and the counting interval.
@@ -48,14 +48,14 @@ pub const COUNT: &str = "count";
 
 /// Roles of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum WorkerRole {
     /// Writes every byte of every frame and sends it.
     Source,
     /// Receives, reads every byte, checks for gaps.
     Sink,
     /// Sends to and receives from two ports of a switch at once.
     Loop,
-    /// Sends as [`Role::Source`] to one port of a switch, receives as [`Role::Sink`] from another.
+    /// Sends as [`WorkerRole::Source`] to one port of a switch, receives as [`WorkerRole::Sink`] from another.
     OneWay,
     /// Forwards between two null ports.
     Null,
@@ -73,15 +73,15 @@ pub enum Role {
     PcapSend,
     /// Receives by `pcap_dispatch`, likewise.
     PcapReceive,
-    /// [`Role::Source`] as a program written for netmap.
+    /// [`WorkerRole::Source`] as a program written for netmap.
     NetmapSource(NetmapCalls),
-    /// [`Role::Sink`], likewise.
+    /// [`WorkerRole::Sink`], likewise.
     NetmapSink(NetmapCalls),
-    /// [`Role::OneWay`], likewise.
+    /// [`WorkerRole::OneWay`], likewise.
     NetmapOneWay(NetmapCalls),
 }
 
-impl Role {
+impl WorkerRole {
     const ALL: [Self; 18] = [
         Self::Source,
         Self::Sink,
@@ -148,7 +148,7 @@ impl Role {
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for WorkerRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.word())
     }
@@ -156,10 +156,10 @@ impl fmt::Display for Role {
 
 /// An unknown role.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a worker's role; the roles are {words}", words = Role::ALL.map(Role::word).join(", "))]
+#[error("`{0}` is not a worker's role; the roles are {words}", words = WorkerRole::ALL.map(WorkerRole::word).join(", "))]
 pub struct UnknownRole(String);
 
-impl FromStr for Role {
+impl FromStr for WorkerRole {
     type Err = UnknownRole;
 
     fn from_str(word: &str) -> Result<Self, UnknownRole> {
@@ -171,7 +171,7 @@ impl FromStr for Role {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerOptions {
     /// Its part.
-    pub role: Role,
+    pub role: WorkerRole,
     /// The ports it attaches to: two for roles that send to one and receive from another, else one.
     pub ports: Vec<String>,
     /// Frame size in bytes, FCS included.
@@ -255,7 +255,7 @@ impl WorkerLine {
 /// Why a worker gave up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WorkerError {
+pub enum BenchWorkerError {
     /// The process is not allowed to use the CPU.
     #[error("cannot keep to CPU {cpu}: {source}")]
     Cpu {
@@ -267,7 +267,7 @@ pub enum WorkerError {
     #[error("the role {role} needs {needed} ports, and {given} were given with --port")]
     Ports {
         /// The role.
-        role: Role,
+        role: WorkerRole,
         /// Ports it needs.
         needed: usize,
         /// Ports it got.
@@ -311,15 +311,19 @@ pub enum WorkerError {
 /// A failure is written to `output` as [`WorkerLine::Failed`] before it is returned.
 ///
 /// # Errors
-/// [`WorkerError`].
+/// [`BenchWorkerError`].
 pub fn run(
     options: &WorkerOptions,
     input: impl BufRead + Send + 'static,
     output: &mut impl Write,
-) -> Result<(), WorkerError> {
+) -> Result<(), BenchWorkerError> {
     match options.role {
         // One datapath in the worker, so that its ports can share a region.
-        Role::Send | Role::Receive | Role::Forward | Role::Generate | Role::GenerateUnsigned => {
+        WorkerRole::Send
+        | WorkerRole::Receive
+        | WorkerRole::Forward
+        | WorkerRole::Generate
+        | WorkerRole::GenerateUnsigned => {
             let datapath = Embedded::new();
             run_with(options, &|name| datapath.open(name), input, output)
         }
@@ -332,17 +336,17 @@ fn run_with(
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
     mut input: impl BufRead + Send + 'static,
     output: &mut impl Write,
-) -> Result<(), WorkerError> {
+) -> Result<(), BenchWorkerError> {
     let worked = prepare(options, open).and_then(|(work, mode)| {
         say(output, &WorkerLine::Ready { ready: true, mode })?;
         let mut line = String::new();
         match input.read_line(&mut line) {
             Ok(_) if line.trim_end() == GO => {}
-            _ => return Err(WorkerError::BenchGone),
+            _ => return Err(BenchWorkerError::BenchGone),
         }
         match work {
             Work::Turns(mut role) => {
-                let meter = Meter::new(options.interval, options.role.directions(), orders_from(input));
+                let meter = LoopClock::new(options.interval, options.role.directions(), orders_from(input));
                 turn_until_told(role.as_mut(), meter, output)
             }
             Work::Session(session) => generator::run(*session, options.interval, input, output),
@@ -358,19 +362,19 @@ fn run_with(
 /// A prepared worker.
 enum Work {
     /// To be turned by the worker's own loop.
-    Turns(Box<dyn Turn>),
+    Turns(Box<dyn RoleStep>),
     /// With a thread of its own.
-    Session(Box<Session>),
+    Session(Box<TestSession>),
 }
 
 fn prepare(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
-) -> Result<(Work, String), WorkerError> {
+) -> Result<(Work, String), BenchWorkerError> {
     let mut cpus = CpuSet::new();
     cpus.set(options.cpu);
-    sched_setaffinity(None, &cpus).map_err(|source| WorkerError::Cpu { cpu: options.cpu, source })?;
-    if !matches!(options.role, Role::Generate | Role::GenerateUnsigned) {
+    sched_setaffinity(None, &cpus).map_err(|source| BenchWorkerError::Cpu { cpu: options.cpu, source })?;
+    if !matches!(options.role, WorkerRole::Generate | WorkerRole::GenerateUnsigned) {
         return turns(options, open).map(|(turn, mode)| (Work::Turns(turn), mode));
     }
     let (ports, mode) = open_all(options, open)?;
@@ -383,12 +387,12 @@ fn prepare(
 fn open_all(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
-) -> Result<(Vec<Port>, String), WorkerError> {
+) -> Result<(Vec<Port>, String), BenchWorkerError> {
     let ports = options
         .ports
         .iter()
-        .map(|name| open(name).map_err(|source| WorkerError::Open { name: name.clone(), source }))
-        .collect::<Result<Vec<Port>, WorkerError>>()?;
+        .map(|name| open(name).map_err(|source| BenchWorkerError::Open { name: name.clone(), source }))
+        .collect::<Result<Vec<Port>, BenchWorkerError>>()?;
     let mode = ports.first().map(|port| port.info().mode.clone()).unwrap_or_default();
     Ok((ports, mode))
 }
@@ -397,57 +401,61 @@ fn open_all(
 /// [`generator_session`].
 ///
 /// # Errors
-/// [`WorkerError`].
+/// [`BenchWorkerError`].
 pub fn turns(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
-) -> Result<(Box<dyn Turn>, String), WorkerError> {
+) -> Result<(Box<dyn RoleStep>, String), BenchWorkerError> {
     let slot_bytes = options.frame_bytes.saturating_sub(FCS_BYTES);
     let (role, burst_frames) = (options.role, options.burst_frames);
     if let Some(turn) = foreign(options, slot_bytes)? {
         return Ok((turn, String::new()));
     }
     let (ports, mode) = open_all(options, open)?;
-    let turn: Box<dyn Turn> = match role {
-        Role::Source => Box::new(Source::new(one(role, ports)?, slot_bytes, burst_frames)),
-        Role::Sink => Box::new(Sink::new(one(role, ports)?, slot_bytes, burst_frames)),
-        Role::Loop => Box::new(SwitchLoop::new(exactly(role, ports)?, slot_bytes, burst_frames)),
-        Role::OneWay => Box::new(OneWay::new(exactly(role, ports)?, slot_bytes, burst_frames)?),
-        Role::Null | Role::Forward => Box::new(Forwarder::new(exactly(role, ports)?, burst_frames)),
-        Role::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
-        Role::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
+    let turn: Box<dyn RoleStep> = match role {
+        WorkerRole::Source => Box::new(Source::new(one(role, ports)?, slot_bytes, burst_frames)),
+        WorkerRole::Sink => Box::new(Sink::new(one(role, ports)?, slot_bytes, burst_frames)),
+        WorkerRole::Loop => Box::new(SwitchLoop::new(exactly(role, ports)?, slot_bytes, burst_frames)),
+        WorkerRole::OneWay => Box::new(OneWay::new(exactly(role, ports)?, slot_bytes, burst_frames)?),
+        WorkerRole::Null | WorkerRole::Forward => {
+            Box::new(Forwarder::new(exactly(role, ports)?, burst_frames))
+        }
+        WorkerRole::Send => Box::new(Sender::new(one(role, ports)?, slot_bytes, burst_frames)),
+        WorkerRole::Receive => Box::new(Receiver::new(one(role, ports)?, slot_bytes, burst_frames)),
         // Generators have no turns, and the other roles are handled above.
-        Role::Generate
-        | Role::GenerateUnsigned
-        | Role::PcapSend
-        | Role::PcapReceive
-        | Role::NetmapSource(_)
-        | Role::NetmapSink(_)
-        | Role::NetmapOneWay(_) => {
-            return Err(WorkerError::Ports { role, needed: 0, given: ports.len() });
+        WorkerRole::Generate
+        | WorkerRole::GenerateUnsigned
+        | WorkerRole::PcapSend
+        | WorkerRole::PcapReceive
+        | WorkerRole::NetmapSource(_)
+        | WorkerRole::NetmapSink(_)
+        | WorkerRole::NetmapOneWay(_) => {
+            return Err(BenchWorkerError::Ports { role, needed: 0, given: ports.len() });
         }
     };
     Ok((turn, mode))
 }
 
 /// Programs that have ports by other interfaces than Ringroad's own.
-fn foreign(options: &WorkerOptions, slot_bytes: u32) -> Result<Option<Box<dyn Turn>>, WorkerError> {
+fn foreign(options: &WorkerOptions, slot_bytes: u32) -> Result<Option<Box<dyn RoleStep>>, BenchWorkerError> {
     let (role, burst) = (options.role, options.burst_frames);
     let names = || options.ports.iter().map(String::as_str).collect::<Vec<_>>();
-    let turn: Box<dyn Turn> = match role {
-        Role::PcapSend | Role::PcapReceive => {
+    let turn: Box<dyn RoleStep> = match role {
+        WorkerRole::PcapSend | WorkerRole::PcapReceive => {
             let name = one(role, names())?;
-            let refused = |told| WorkerError::Libpcap { name: name.into(), told };
+            let refused = |told| BenchWorkerError::Libpcap { name: name.into(), told };
             match role {
-                Role::PcapSend => Box::new(libpcap::Injector::open(name, slot_bytes).map_err(refused)?),
+                WorkerRole::PcapSend => Box::new(libpcap::Injector::open(name, slot_bytes).map_err(refused)?),
                 _ => Box::new(libpcap::Capturer::open(name).map_err(refused)?),
             }
         }
-        Role::NetmapSource(calls) => {
+        WorkerRole::NetmapSource(calls) => {
             Box::new(NetmapSource::open(one(role, names())?, calls, slot_bytes, burst)?)
         }
-        Role::NetmapSink(calls) => Box::new(NetmapSink::open(one(role, names())?, calls, slot_bytes, burst)?),
-        Role::NetmapOneWay(calls) => {
+        WorkerRole::NetmapSink(calls) => {
+            Box::new(NetmapSink::open(one(role, names())?, calls, slot_bytes, burst)?)
+        }
+        WorkerRole::NetmapOneWay(calls) => {
             Box::new(NetmapOneWay::open(exactly(role, names())?, calls, slot_bytes, burst)?)
         }
         _ => return Ok(None),
@@ -455,21 +463,21 @@ fn foreign(options: &WorkerOptions, slot_bytes: u32) -> Result<Option<Box<dyn Tu
     Ok(Some(turn))
 }
 
-fn exactly<const N: usize, P>(role: Role, ports: Vec<P>) -> Result<[P; N], WorkerError> {
-    ports.try_into().map_err(|ports: Vec<P>| WorkerError::Ports { role, needed: N, given: ports.len() })
+fn exactly<const N: usize, P>(role: WorkerRole, ports: Vec<P>) -> Result<[P; N], BenchWorkerError> {
+    ports.try_into().map_err(|ports: Vec<P>| BenchWorkerError::Ports { role, needed: N, given: ports.len() })
 }
 
-fn one<P>(role: Role, ports: Vec<P>) -> Result<P, WorkerError> {
+fn one<P>(role: WorkerRole, ports: Vec<P>) -> Result<P, BenchWorkerError> {
     exactly(role, ports).map(|[port]| port)
 }
 
 /// Runs turns of the role until the meter ends it.
 fn turn_until_told(
-    role: &mut dyn Turn,
-    mut meter: Meter,
+    role: &mut dyn RoleStep,
+    mut meter: LoopClock,
     output: &mut impl Write,
-) -> Result<(), WorkerError> {
-    let mut tally = Tally::default();
+) -> Result<(), BenchWorkerError> {
+    let mut tally = WorkerCounts::default();
     loop {
         role.turn(&mut tally)?;
         match meter.turn(&tally) {
@@ -482,8 +490,8 @@ fn turn_until_told(
 }
 
 /// The commands that a thread reads from `input`.
-fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<Orders> {
-    let orders = Arc::new(Orders::default());
+fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<WorkerCommands> {
+    let orders = Arc::new(WorkerCommands::default());
     let given = Arc::clone(&orders);
     std::thread::spawn(move || {
         let mut line = String::new();
@@ -498,9 +506,9 @@ fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<Orders> {
     orders
 }
 
-fn say(output: &mut impl Write, line: &WorkerLine) -> Result<(), WorkerError> {
-    let text = serde_json::to_string(line).map_err(|_| WorkerError::BenchGone)?;
-    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|_| WorkerError::BenchGone)
+fn say(output: &mut impl Write, line: &WorkerLine) -> Result<(), BenchWorkerError> {
+    let text = serde_json::to_string(line).map_err(|_| BenchWorkerError::BenchGone)?;
+    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|_| BenchWorkerError::BenchGone)
 }
 
 #[cfg(test)]
@@ -512,10 +520,10 @@ mod tests {
 
     #[test]
     fn every_role_is_found_by_its_word() {
-        for role in Role::ALL {
-            assert_eq!(role.word().parse::<Role>().unwrap(), role);
+        for role in WorkerRole::ALL {
+            assert_eq!(role.word().parse::<WorkerRole>().unwrap(), role);
         }
-        assert!("sinkhole".parse::<Role>().unwrap_err().to_string().contains("sink, loop"));
+        assert!("sinkhole".parse::<WorkerRole>().unwrap_err().to_string().contains("sink, loop"));
     }
 
     #[test]

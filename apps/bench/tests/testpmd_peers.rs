@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use ringroad_bench::{FramePath, Outcome, Plan, Point, PointReport, Session, StopFlag};
+use ringroad_bench::{BenchPlan, BenchSession, ContestantOutcome, FramePath, Point, PointReport, StopFlag};
 
 fn process_ids() -> Vec<String> {
     let mut found = Vec::new();
@@ -43,22 +43,22 @@ fn carried_nothing(point: &PointReport) -> bool {
         .series
         .iter()
         .flat_map(|series| &series.outcomes)
-        .any(|outcome| matches!(outcome, Outcome::Invalid { reason } if reason.contains("carried nothing")))
+        .any(|outcome| matches!(outcome, ContestantOutcome::Invalid { reason } if reason.contains("carried nothing")))
 }
 
 #[test]
 fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
     let stop = StopFlag::new();
     let hugepages_before = hugepages();
-    let plan = |sample| Plan {
+    let plan = |sample| BenchPlan {
         points: [FramePath::Null, FramePath::Pipe, FramePath::Switch, FramePath::GenNull].map(point).to_vec(),
         rounds: 1,
         sample,
         warm_up: Duration::from_millis(100),
     };
     let mut sample = Duration::from_millis(300);
-    let mut session = Session::prepare(plan(sample), None, &stop).expect("a CPU");
-    if let Some(absent) = session.roster().absent.iter().find(|absent| absent.name.starts_with("DPDK")) {
+    let mut session = BenchSession::prepare(plan(sample), None, &stop).expect("a CPU");
+    if let Some(absent) = session.contestants().absent.iter().find(|absent| absent.name.starts_with("DPDK")) {
         eprintln!("skipped: {}: {}", absent.name, absent.reason);
         return;
     }
@@ -66,7 +66,7 @@ fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
     // A machine busy with other things may give a peer no processor for a whole sample.
     while sample < LONGEST_SAMPLE && report.points.iter().any(carried_nothing) {
         sample *= 4;
-        session = Session::prepare(plan(sample), None, &stop).expect("a CPU");
+        session = BenchSession::prepare(plan(sample), None, &stop).expect("a CPU");
         report = session.run(&mut |progress| eprintln!("{progress}"));
     }
     eprintln!("{}", report.to_table(Some(160)));
@@ -76,9 +76,9 @@ fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
         for series in &point.series {
             for outcome in &series.outcomes {
                 match outcome {
-                    Outcome::Valid(sample) => assert!(sample.frames > 0),
+                    ContestantOutcome::Valid(sample) => assert!(sample.frames > 0),
                     // A machine busy with other things may spoil the timing, but nothing else.
-                    Outcome::Invalid { reason } => {
+                    ContestantOutcome::Invalid { reason } => {
                         assert!(
                             reason.starts_with("the sample does not count"),
                             "{}: {reason}",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringroad_bench::worker::{self, WorkerOptions};
-use ringroad_bench::{FramePath, Outcome, Plan, Point, PointReport, Session, StopFlag};
+use ringroad_bench::{BenchPlan, BenchSession, ContestantOutcome, FramePath, Point, PointReport, StopFlag};
 
 /// A program that takes `bench-worker ...`: this test itself, since the command is another crate's.
 fn worker_program(folder: &Path) -> PathBuf {
@@ -55,13 +55,13 @@ fn carried(point: &PointReport) -> bool {
         let name = format!("{}: {}", point.point, series.contestant);
         for outcome in &series.outcomes {
             match outcome {
-                Outcome::Valid(sample) => {
+                ContestantOutcome::Valid(sample) => {
                     assert_eq!(sample.cpu_cost.is_some(), point.point.path.is_veth(), "{name}");
                     let path = point.point.path.to_string();
                     let receives = path.ends_with("-rx") || path.ends_with("-io");
                     assert_eq!(sample.offered_fps.is_some(), receives, "{name}");
                 }
-                Outcome::Invalid { reason } => {
+                ContestantOutcome::Invalid { reason } => {
                     assert!(reason.starts_with("the sample does not count"), "{name}: {reason}");
                     carried &= !reason.contains("carried nothing");
                 }
@@ -77,15 +77,16 @@ fn every_installed_contestant_forwards_frames_and_reports_their_cost() {
     let point = |path| Point { path, frame_bytes: 64, burst_frames: 32 };
     let mut points: Vec<_> = FramePath::VETH.into_iter().chain(FramePath::GEN).map(point).collect();
     for _ in 0..ATTEMPTS {
-        let plan = Plan {
+        let plan = BenchPlan {
             points: points.clone(),
             rounds: 1,
             sample: Duration::from_millis(300),
             warm_up: Duration::from_millis(100),
         };
-        let session = Session::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::new()).unwrap();
+        let session =
+            BenchSession::prepare(plan, Some(&worker_program(folder.path())), &StopFlag::new()).unwrap();
         if !session.plan().points.iter().any(|point| point.path.is_veth()) {
-            let absent = session.roster().absent.first().expect("a reason");
+            let absent = session.contestants().absent.first().expect("a reason");
             assert!(!ringroad_test_needs::is_root(), "{}", absent.reason);
             assert!(absent.reason.contains("needs root"), "{}", absent.reason);
             return;

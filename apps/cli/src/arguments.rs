@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 use ringroad::{OpenOptions, Port, PortName};
-use ringroad_control::message::PortWish;
+use ringroad_control::message::PortProperties;
 
 use crate::commands::Command;
 use crate::failure::Failure;
@@ -76,7 +76,7 @@ pub(crate) const DEEP_SLOTS: u32 = 4096;
 /// Sizes of the ports that a command opens; options in a port's name (`vale0:a@slots=256`) win over them.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Port")]
-pub(crate) struct PortSizes {
+pub(crate) struct PortSizeArgs {
     /// Queues, each a transmit and a receive ring [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) queues: Option<u16>,
@@ -94,7 +94,7 @@ pub(crate) struct PortSizes {
     pub(crate) force: bool,
 }
 
-impl PortSizes {
+impl PortSizeArgs {
     /// These sizes, with deep rings unless the user sets another number of slots.
     pub(crate) fn deep(&self) -> Self {
         Self { slots: self.slots.or(Some(DEEP_SLOTS)), ..self.clone() }
@@ -138,13 +138,13 @@ impl PortSizes {
         self.netns.is_some() || self.force
     }
 
-    /// The same as a wish to the daemon.
-    pub(crate) fn wish(&self) -> PortWish {
-        PortWish {
+    /// The same as properties for the daemon.
+    pub(crate) fn properties(&self) -> PortProperties {
+        PortProperties {
             queues: self.queues,
             slots: self.slots,
             buffer_bytes: self.buf_size,
-            ..PortWish::default()
+            ..PortProperties::default()
         }
     }
 }

@@ -65,11 +65,11 @@ pub(crate) trait MainVerb {
 }
 
 macro_rules! verbs {
-    ($( $(#[$condition:meta])? $module:ident::$verb:ident, )*) => {
+    ($( $(#[$condition:meta])? $verb:ident($module:ident::$arguments:ident), )*) => {
         // A comment here would replace the help of `ringroad`.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
-            $( $(#[$condition])? $verb(Box<$module::$verb>), )*
+            $( $(#[$condition])? $verb(Box<$module::$arguments>), )*
         }
 
         impl Command {
@@ -79,7 +79,7 @@ macro_rules! verbs {
 
             /// The examples of each verb, in the order of clap's subcommands.
             pub(crate) fn examples() -> impl Iterator<Item = &'static str> {
-                [$( $(#[$condition])? <$module::$verb as MainVerb>::EXAMPLES, )*].into_iter()
+                [$( $(#[$condition])? <$module::$arguments as MainVerb>::EXAMPLES, )*].into_iter()
             }
         }
     };
@@ -87,52 +87,52 @@ macro_rules! verbs {
 
 // In the order of `ringroad --help`.
 verbs! {
-    up::Up,
-    down::Down,
-    status::Status,
-    list::List,
-    kinds::Kinds,
-    attach::Attach,
-    detach::Detach,
-    link::Link,
-    unlink::Unlink,
-    vm::Vm,
-    container::Container,
-    testpmd::Testpmd,
-    sze2::Sze2,
-    config::Config,
-    reload::Reload,
-    upgrade::Upgrade,
-    macs::Macs,
-    mirror::Mirror,
-    port::Port,
-    switch::Switch,
-    flows::Flows,
-    explain::Explain,
-    trace::Trace,
-    r#gen::Gen,
-    trial::Trial,
-    recv::Recv,
-    fwd::Fwd,
-    capture::Capture,
-    replay::Replay,
-    run::Run,
+    Up(up::UpArgs),
+    Down(down::DownArgs),
+    Status(status::StatusArgs),
+    List(list::ListArgs),
+    Kinds(kinds::KindsArgs),
+    Attach(attach::AttachArgs),
+    Detach(detach::DetachArgs),
+    Link(link::LinkArgs),
+    Unlink(unlink::UnlinkArgs),
+    Vm(vm::VmArgs),
+    Container(container::ContainerArgs),
+    Testpmd(testpmd::TestpmdArgs),
+    Sze2(sze2::Sze2Args),
+    Config(config::ConfigArgs),
+    Reload(reload::ReloadArgs),
+    Upgrade(upgrade::UpgradeArgs),
+    Macs(macs::MacsArgs),
+    Mirror(mirror::MirrorArgs),
+    Port(port::PortArgs),
+    Switch(switch::SwitchArgs),
+    Flows(flows::FlowsArgs),
+    Explain(explain::ExplainArgs),
+    Trace(trace::TraceArgs),
+    Gen(r#gen::GenArgs),
+    Trial(trial::TrialArgs),
+    Recv(recv::RecvArgs),
+    Fwd(fwd::FwdArgs),
+    Capture(capture::CaptureArgs),
+    Replay(replay::ReplayArgs),
+    Run(run::RunArgs),
     #[cfg(feature = "script")]
-    script::Script,
+    Script(script::ScriptArgs),
     #[cfg(feature = "otg")]
-    otg::Otg,
+    Otg(otg::OtgArgs),
     #[cfg(feature = "top")]
-    top::Top,
-    metrics::Metrics,
-    sflow::Sflow,
-    doctor::Doctor,
-    demo::Demo,
+    Top(top::TopArgs),
+    Metrics(metrics::MetricsArgs),
+    Sflow(sflow::SflowArgs),
+    Doctor(doctor::DoctorArgs),
+    Demo(demo::DemoArgs),
     #[cfg(feature = "bench")]
-    bench::Bench,
+    Bench(bench::BenchArgs),
     #[cfg(feature = "bench")]
-    bench::BenchWorker,
-    completions::Completions,
-    man::Man,
+    BenchWorker(bench::BenchWorkerArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// The result of a verb that only does something.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use ringroad_attachment::veth_pair::AttachmentError;
-use ringroad_capture::{CaptureError, FilterError};
+use ringroad_capture::{CaptureError, CaptureFilterError};
 use ringroad_control::{ControlError, Reply};
 use serde::Serialize;
 
@@ -177,9 +177,10 @@ impl From<CaptureError> for Failure {
     }
 }
 
-impl From<FilterError> for Failure {
-    fn from(error: FilterError) -> Self {
-        let kind = if matches!(error, FilterError::Expression { .. }) { Kind::Usage } else { Kind::Failed };
+impl From<CaptureFilterError> for Failure {
+    fn from(error: CaptureFilterError) -> Self {
+        let kind =
+            if matches!(error, CaptureFilterError::Expression { .. }) { Kind::Usage } else { Kind::Failed };
         Self { kind, ..Self::from_words(&error.to_string()) }
     }
 }
@@ -203,11 +204,11 @@ from_words!(
     ringroad::StartError,
     ringroad_traffic::pacing::RateError,
     ringroad_generator::SessionError,
-    ringroad_generator::PlanError,
+    ringroad_generator::TestPlanError,
     ringroad_traffic::definition::StreamError,
 );
 #[cfg(feature = "otg")]
-from_words!(ringroad_otg::ServerError);
+from_words!(ringroad_otg::OtgServerError);
 
 #[cfg(test)]
 mod tests {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ringroad_control::{Reply as DaemonReply, Request as DaemonRequest};
 use ringroad_openflow::first_message;
 use ringroad_openflow::message::{
-    FlowMod, FlowStats, FlowStatsRequest, Hello, MultipartReply, MultipartRequest, MultipartRequestMessage,
-    Reply, Request,
+    ControllerMessage, FlowMod, FlowStats, FlowStatsRequest, Hello, MultipartReply, MultipartRequest,
+    MultipartRequestMessage, SwitchMessage,
 };
 
 use crate::arguments::Global;
@@ -42,20 +42,20 @@ impl FlowClient {
         let stream = UnixStream::connect(&report.socket).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         let mut client = Self { switch: switch.to_owned(), stream, input: Vec::new(), next_xid: 0 };
-        client.send(&Request::Hello(Hello::ours()))?;
+        client.send(&ControllerMessage::Hello(Hello::ours()))?;
         Ok(client)
     }
 
     /// Changes flow entries, and waits until frames go by them.
     pub(crate) fn change(&mut self, changes: &[FlowMod]) -> Result<(), Failure> {
         for change in changes {
-            self.send(&Request::FlowMod(change.clone()))?;
+            self.send(&ControllerMessage::FlowMod(change.clone()))?;
         }
-        let barrier = self.send(&Request::Barrier)?;
+        let barrier = self.send(&ControllerMessage::Barrier)?;
         loop {
             match self.receive()? {
-                (xid, Reply::Barrier) if xid == barrier => return Ok(()),
-                (_, Reply::Error(error)) => {
+                (xid, SwitchMessage::Barrier) if xid == barrier => return Ok(()),
+                (_, SwitchMessage::Error(error)) => {
                     return Err(Failure::new(
                         format!("{} refuses a change: {}", self.switch, error.code),
                         "",
@@ -69,11 +69,12 @@ impl FlowClient {
     /// Flow entries with their counters.
     pub(crate) fn flows(&mut self, wanted: FlowStatsRequest) -> Result<Vec<FlowStats>, Failure> {
         let request = MultipartRequest::Flows(wanted);
-        let asked = self.send(&Request::Multipart(MultipartRequestMessage { more: false, request }))?;
+        let asked =
+            self.send(&ControllerMessage::Multipart(MultipartRequestMessage { more: false, request }))?;
         let mut flows = Vec::new();
         loop {
             match self.receive()? {
-                (xid, Reply::Multipart(part)) if xid == asked => {
+                (xid, SwitchMessage::Multipart(part)) if xid == asked => {
                     let more = part.more;
                     if let MultipartReply::Flows(some) = part.reply {
                         flows.extend(some);
@@ -82,7 +83,7 @@ impl FlowClient {
                         return Ok(flows);
                     }
                 }
-                (xid, Reply::Error(error)) if xid == asked => {
+                (xid, SwitchMessage::Error(error)) if xid == asked => {
                     return Err(Failure::new(
                         format!("{} refuses to list its flows: {}", self.switch, error.code),
                         "",
@@ -93,7 +94,7 @@ impl FlowClient {
         }
     }
 
-    fn send(&mut self, request: &Request) -> Result<u32, Failure> {
+    fn send(&mut self, request: &ControllerMessage) -> Result<u32, Failure> {
         self.next_xid += 1;
         let mut bytes = Vec::new();
         let too_long = |_| Failure::new("one flow is longer than an OpenFlow message", "split its actions");
@@ -102,14 +103,15 @@ impl FlowClient {
         Ok(self.next_xid)
     }
 
-    fn receive(&mut self) -> Result<(u32, Reply), Failure> {
+    fn receive(&mut self) -> Result<(u32, SwitchMessage), Failure> {
         loop {
             let wrong = |what: String| Failure::new(what, "use a program and a daemon of the same version");
             let message =
                 first_message(&self.input).map_err(|code| wrong(format!("{}: {code}", self.switch)))?;
             if let Some(message) = message.map(<[u8]>::to_vec) {
                 self.input.drain(..message.len());
-                return Reply::decode(&message).map_err(|code| wrong(format!("{}: {code}", self.switch)));
+                return SwitchMessage::decode(&message)
+                    .map_err(|code| wrong(format!("{}: {code}", self.switch)));
             }
             let mut bytes = [0; 64 * 1024];
             let len = self.stream.read(&mut bytes).map_err(|error| self.lost(&error))?;

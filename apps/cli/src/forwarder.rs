@@ -45,7 +45,7 @@ pub(crate) struct DirectionMode {
 
 /// One direction's state.
 #[derive(Debug)]
-pub(crate) struct Direction {
+pub(crate) struct ForwarderDirection {
     mode: DirectionMode,
     burst: u32,
     pub(crate) counts: DirectionCounts,
@@ -57,7 +57,7 @@ pub(crate) struct Direction {
     blocked: bool,
 }
 
-impl Direction {
+impl ForwarderDirection {
     pub(crate) fn new(mode: DirectionMode, burst: u32) -> Self {
         Self {
             mode,
@@ -150,13 +150,13 @@ fn whole_frames(rx: &RxRing, limit: u32) -> (u32, u32) {
 
 /// Two ports joined: `there` moves frames from the first to the second, `back` the other way.
 #[derive(Debug)]
-pub(crate) struct Junction {
+pub(crate) struct PortPair {
     pub(crate) ports: [Port; 2],
-    pub(crate) there: Direction,
-    pub(crate) back: Option<Direction>,
+    pub(crate) there: ForwarderDirection,
+    pub(crate) back: Option<ForwarderDirection>,
 }
 
-impl Junction {
+impl PortPair {
     /// Forwards until the run is over. `watch` is called once per turn with the time and the frames moved.
     pub(crate) fn forward(
         &mut self,
@@ -197,11 +197,12 @@ impl Junction {
     }
 
     fn rest(&mut self, limit: Duration) -> Result<(), Failure> {
-        let demand_of = |incoming: Option<&Direction>, outgoing: Option<&Direction>| Demand {
-            // A direction that waits for room has frames enough.
-            rx: incoming.is_some_and(|direction| !direction.blocked),
-            tx: outgoing.is_some_and(|direction| direction.blocked),
-        };
+        let demand_of =
+            |incoming: Option<&ForwarderDirection>, outgoing: Option<&ForwarderDirection>| Demand {
+                // A direction that waits for room has frames enough.
+                rx: incoming.is_some_and(|direction| !direction.blocked),
+                tx: outgoing.is_some_and(|direction| direction.blocked),
+            };
         let (there, back) = (Some(&self.there), self.back.as_ref());
         let demands = [demand_of(there, back), demand_of(back, there)];
         let [first, second] = &mut self.ports;
@@ -210,7 +211,7 @@ impl Junction {
         if [first.reconnections(), second.reconnections()] != before {
             // The rings may have changed.
             self.there.begin_anew();
-            self.back.iter_mut().for_each(Direction::begin_anew);
+            self.back.iter_mut().for_each(ForwarderDirection::begin_anew);
         }
         Ok(())
     }

@@ -109,8 +109,8 @@ impl FrameOptions {
         if let Some(frame) = &self.frame {
             return Ok(plain.with_template(frame.0.clone()));
         }
-        if let Some(place) = &self.pcap {
-            let (file, index) = match place.rsplit_once('#') {
+        if let Some(template) = &self.pcap {
+            let (file, index) = match template.rsplit_once('#') {
                 Some((file, index)) => (
                     file,
                     index.parse().map_err(|_| {
@@ -120,7 +120,7 @@ impl FrameOptions {
                         )
                     })?,
                 ),
-                None => (place.as_str(), 0),
+                None => (template.as_str(), 0),
             };
             return Ok(plain.with_template(frame_of(Path::new(file), index)?));
         }

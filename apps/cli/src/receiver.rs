@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringroad::{Interest, Port, Reconnections, RxRing, prefetch_read, slot_flags};
-use ringroad_capture::{CaptureFiles, CaptureSummary, Filter};
-use ringroad_generator::Clock;
+use ringroad_capture::{CaptureFiles, CaptureFilter, CaptureSummary};
+use ringroad_generator::SessionClock;
 use ringroad_generator::clock::ClockReader;
 use ringroad_traffic::meter::{Digest, Meter, MeterSummary};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
@@ -22,7 +22,7 @@ const PREFETCH_SLOTS: u32 = 8;
 /// AF_PACKET shows a frame at most 16 ms after its arrival.
 const LATENESS_NS: u64 = 20_000_000;
 /// For this time after the end at most, frames with a timestamp before the end are taken: a busy machine may need it.
-const LONGEST_REST_NS: u64 = 10_000_000_000;
+const MAX_SLEEP_NS: u64 = 10_000_000_000;
 /// Number of frames whose digests go to the meter together.
 const DIGESTS: usize = 256;
 
@@ -40,7 +40,7 @@ pub(crate) struct ReceiveLimits {
 pub(crate) struct FrameUse {
     pub(crate) check: Option<Check>,
     /// Only frames that pass it are captured.
-    pub(crate) filter: Option<Filter>,
+    pub(crate) filter: Option<CaptureFilter>,
     pub(crate) capture: Option<CaptureFiles>,
 }
 
@@ -54,12 +54,12 @@ pub(crate) struct Check {
 
 impl Check {
     /// Of `meter`, timed by `clock`.
-    pub(crate) fn new(meter: Meter, clock: &Clock) -> Self {
+    pub(crate) fn new(meter: Meter, clock: &SessionClock) -> Self {
         Self { meter, clock: clock.reader(), digests: Vec::with_capacity(DIGESTS) }
     }
 
     #[inline]
-    fn look_at(&mut self, frame: &[u8], arrival_ns: u64) {
+    fn check(&mut self, frame: &[u8], arrival_ns: u64) {
         self.digests.push(Digest::new(frame, FormSet::ALL, arrival_ns));
         if self.digests.len() == DIGESTS {
             self.settle();
@@ -212,7 +212,7 @@ impl Receiver {
                 }
             }
             now_ns = run.now_ns();
-            progress.look(now_ns, self.frames, self.bytes)?;
+            progress.update(now_ns, self.frames, self.bytes)?;
         }
         if run.is_over(now_ns) {
             self.take_the_rest(port, run, count, workers)?;
@@ -258,7 +258,7 @@ impl Receiver {
             let came = self.turn(port, run, now_ns, count)?;
             // Frames without a time are from rings that show them immediately.
             let is_late = (1..ended_ns).contains(&self.times.newest_frame_ns);
-            if (came && !is_late) || (!came && is_complete) || now_ns - start_ns > LONGEST_REST_NS {
+            if (came && !is_late) || (!came && is_complete) || now_ns - start_ns > MAX_SLEEP_NS {
                 break;
             }
             if came {
@@ -313,7 +313,7 @@ impl Receiver {
                 {
                     prefetch_read(address);
                 }
-                result = self.look_at(rx, taken, slots, now_ns, arrival_ns);
+                result = self.check(rx, taken, slots, now_ns, arrival_ns);
             }
             newest = taken;
             taken += slots;
@@ -333,7 +333,7 @@ impl Receiver {
     }
 
     /// Reads the frame of `slots` slots that starts `first` after the ring's first.
-    fn look_at(
+    fn check(
         &mut self,
         rx: &RxRing,
         first: u32,
@@ -351,7 +351,7 @@ impl Receiver {
         }
         let frame = self.gathered.get(..len).unwrap_or_default();
         if let Some(check) = &mut self.usage.check {
-            check.look_at(frame, arrival_ns);
+            check.check(frame, arrival_ns);
         }
         if self.usage.filter.as_ref().is_some_and(|filter| !filter.passes(frame)) {
             self.filtered += 1;

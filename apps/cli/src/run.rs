@@ -21,9 +21,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Set by SIGINT and SIGTERM; a second signal ends the process at once.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct StopFlag(Arc<AtomicBool>);
+pub(crate) struct SignalFlag(Arc<AtomicBool>);
 
-impl StopFlag {
+impl SignalFlag {
     /// A flag that the signals set from now on.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let flag = Self::default();
@@ -53,7 +53,7 @@ impl StopFlag {
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     start: Instant,
-    stop: StopFlag,
+    stop: SignalFlag,
     duration_ns: u64,
 }
 
@@ -61,7 +61,7 @@ impl Run {
     pub(crate) fn start(limits: &RunLimits) -> Result<Self, Failure> {
         Ok(Self {
             start: Instant::now(),
-            stop: StopFlag::on_signals()?,
+            stop: SignalFlag::on_signals()?,
             duration_ns: limits.duration.map_or(u64::MAX, as_ns),
         })
     }
@@ -143,7 +143,7 @@ impl Progress {
 
     /// To be called once per burst with the totals so far.
     #[inline]
-    pub(crate) fn look(&mut self, now_ns: u64, frames: u64, bytes: u64) -> Result<(), Failure> {
+    pub(crate) fn update(&mut self, now_ns: u64, frames: u64, bytes: u64) -> Result<(), Failure> {
         if now_ns >= self.next_ns { self.tell(now_ns, frames, bytes) } else { Ok(()) }
     }
 
@@ -184,7 +184,7 @@ mod tests {
 
     fn run(duration: Option<Duration>) -> Run {
         let duration_ns = duration.map_or(u64::MAX, as_ns);
-        Run { start: Instant::now(), stop: StopFlag::default(), duration_ns }
+        Run { start: Instant::now(), stop: SignalFlag::default(), duration_ns }
     }
 
     #[test]

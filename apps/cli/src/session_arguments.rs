@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use ringroad_generator::session::DEFAULT_BURST_FRAMES;
-use ringroad_generator::{Clock, SessionOptions, Threads};
+use ringroad_generator::{SessionClock, SessionOptions, Threads};
 
 /// How the generator's threads work.
 #[derive(Debug, Clone, Args)]
@@ -28,7 +28,7 @@ impl SessionArguments {
     /// The same for the library, with the threads on `cpus` in turn.
     pub(crate) fn options(&self, cpus: &[usize]) -> SessionOptions {
         SessionOptions {
-            clock: Clock::new(),
+            clock: SessionClock::new(),
             threads: match self.threads {
                 ThreadChoice::Queue => Threads::PerQueue,
                 ThreadChoice::One => Threads::One,

@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::NEWEST;
 use crate::answer::{CniError, Code};
-use crate::request::{Outcome, Request};
+use crate::request::{CniRequest, IpamResult};
 
 /// Calls the plugin for an operation; does nothing if the network has no such plugin.
-pub(crate) fn ask(request: &Request, operation: &str) -> Result<Outcome, CniError> {
-    let Some(answer) = run(request, operation)? else { return Ok(Outcome::default()) };
+pub(crate) fn ask(request: &CniRequest, operation: &str) -> Result<IpamResult, CniError> {
+    let Some(answer) = run(request, operation)? else { return Ok(IpamResult::default()) };
     serde_json::from_value(answer)
         .map_err(|error| CniError::new(Code::Decoding, "the addresses cannot be read", error))
 }
 
 /// The same for the operations added by version 1.1.0, which an older plugin does not support.
-pub(crate) fn ask_if_known(request: &Request, operation: &str) -> Result<(), CniError> {
+pub(crate) fn ask_if_known(request: &CniRequest, operation: &str) -> Result<(), CniError> {
     let versions = run(request, "VERSION")?.unwrap_or_default();
     let known = versions.get("supportedVersions").and_then(Value::as_array);
     if known.is_some_and(|known| known.iter().any(|version| version == NEWEST)) {
@@ -27,7 +27,7 @@ pub(crate) fn ask_if_known(request: &Request, operation: &str) -> Result<(), Cni
 }
 
 /// The plugin's answer; `None` if there is no plugin, or its answer is empty.
-fn run(request: &Request, operation: &str) -> Result<Option<Value>, CniError> {
+fn run(request: &CniRequest, operation: &str) -> Result<Option<Value>, CniError> {
     let Some(plugin) = request.network.ipam.as_ref().map(|ipam| &ipam.plugin).filter(|name| !name.is_empty())
     else {
         return Ok(None);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use ringroad_attachment::veth_pair::{Outside, outside};
+use ringroad_attachment::veth_pair::{DaemonNamespace, outside};
 use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, ControlError, Request as DaemonRequest, socket_path};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::answer::{CniError, Code, refused};
-use crate::request::{Attachment, Kind, Outcome, Request};
+use crate::request::{Attachment, CniRequest, IpamResult, Kind};
 use crate::{addresses, interface};
 
 /// How ports of this plugin begin.
@@ -41,13 +41,13 @@ fn port_name(network: &str, attachment: &Attachment) -> String {
 }
 
 /// The daemon, and the objects of this request.
-struct Site<'a> {
-    request: &'a Request,
+struct RequestContext<'a> {
+    request: &'a CniRequest,
     daemon: Connection,
     port: String,
 }
 
-fn connect(request: &Request) -> Result<Connection, ControlError> {
+fn connect(request: &CniRequest) -> Result<Connection, ControlError> {
     let socket = request.network.socket.clone().unwrap_or_else(socket_path::default_socket_path);
     let mut daemon = Connection::connect(socket)?;
     daemon.hello("ringroad-cni")?;
@@ -65,8 +65,8 @@ fn of_daemon(error: ControlError) -> CniError {
     CniError::new(code, error, "")
 }
 
-impl<'a> Site<'a> {
-    fn new(request: &'a Request) -> Result<Self, CniError> {
+impl<'a> RequestContext<'a> {
+    fn new(request: &'a CniRequest) -> Result<Self, CniError> {
         let port = port_name(&request.network.name, &request.attachment);
         Ok(Self { request, daemon: connect(request).map_err(of_daemon)?, port })
     }
@@ -92,7 +92,7 @@ impl<'a> Site<'a> {
     }
 
     /// Makes the port. Returns the interfaces of the result; the last is the container's.
-    fn add(&mut self, outcome: &Outcome) -> Result<Vec<Value>, CniError> {
+    fn add(&mut self, outcome: &IpamResult) -> Result<Vec<Value>, CniError> {
         let inner = self.request.attachment.interface.clone();
         let sandbox = self.request.sandbox();
         let in_sandbox = self.request.namespace.clone();
@@ -126,7 +126,7 @@ impl<'a> Site<'a> {
     }
 
     /// Removes the objects of a failed attempt. The reason of the failure is reported, not errors while removing.
-    fn undo(&mut self, outside: &Outside) {
+    fn undo(&mut self, outside: &DaemonNamespace) {
         let _ = self.detach(&self.full_name());
         let _ = interface::remove(&outside.namespace, &self.port);
     }
@@ -148,19 +148,19 @@ impl<'a> Site<'a> {
 }
 
 fn mac_of(namespace: &Namespace, name: &str) -> Option<String> {
-    let mac = interface::look(namespace, name).ok()?.mac?;
+    let mac = interface::query(namespace, name).ok()?.mac?;
     Some(Mac::from(mac).to_string())
 }
 
 /// `ADD`.
-pub(crate) fn add(request: &Request) -> Result<Value, CniError> {
-    let mut site = Site::new(request)?;
+pub(crate) fn add(request: &CniRequest) -> Result<Value, CniError> {
+    let mut site = RequestContext::new(request)?;
     let outcome = addresses::ask(request, "ADD")?;
     let interfaces = site.add(&outcome).inspect_err(|_| drop(addresses::ask(request, "DEL")))?;
-    let place = interfaces.len() - 1;
+    let index = interfaces.len() - 1;
     let is_old = request.network.cni_version.starts_with("0.");
     let ips = outcome.ips.iter().map(|known| {
-        let mut ip = json!({ "address": known.address.to_string(), "interface": place });
+        let mut ip = json!({ "address": known.address.to_string(), "interface": index });
         if let (Some(gateway), Some(ip)) = (known.gateway, ip.as_object_mut()) {
             ip.insert("gateway".to_owned(), json!(gateway));
         }
@@ -184,9 +184,9 @@ pub(crate) fn add(request: &Request) -> Result<Value, CniError> {
 }
 
 /// `DEL`. Missing objects are not an error, and neither is a stopped daemon: its ports ended with it.
-pub(crate) fn remove(request: &Request) -> Result<(), CniError> {
+pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
     addresses::ask(request, "DEL")?;
-    match Site::new(request) {
+    match RequestContext::new(request) {
         Ok(mut site) => {
             site.detach(&site.full_name())?;
             if request.network.kind == Kind::Veth
@@ -209,9 +209,9 @@ pub(crate) fn remove(request: &Request) -> Result<(), CniError> {
 }
 
 /// `CHECK`: whether everything is as in the result.
-pub(crate) fn check(request: &Request) -> Result<(), CniError> {
+pub(crate) fn check(request: &CniRequest) -> Result<(), CniError> {
     addresses::ask(request, "CHECK")?;
-    let mut site = Site::new(request)?;
+    let mut site = RequestContext::new(request)?;
     let known = request.network.prev_result.as_ref().ok_or_else(|| {
         CniError::new(Code::InvalidConfiguration, "the configuration has no prevResult", "")
     })?;
@@ -227,7 +227,7 @@ pub(crate) fn check(request: &Request) -> Result<(), CniError> {
         return Err(refused(format!("prevResult has no interface {inner}")));
     }
     let sandbox = request.sandbox();
-    let link = interface::look(&sandbox, inner)
+    let link = interface::query(&sandbox, inner)
         .map_err(|error| CniError::new(Code::UnknownContainer, format!("the interface {inner}"), error))?;
     if !link.running {
         return Err(refused(format!("{inner} has no carrier")));
@@ -241,21 +241,21 @@ pub(crate) fn check(request: &Request) -> Result<(), CniError> {
 }
 
 /// `STATUS`: whether containers can be added.
-pub(crate) fn status(request: &Request) -> Result<(), CniError> {
+pub(crate) fn status(request: &CniRequest) -> Result<(), CniError> {
     connect(request)
         .map_err(|error| CniError::new(Code::NotAvailable, error, "start the daemon: ringroad up"))?;
     addresses::ask_if_known(request, "STATUS")
 }
 
 /// `GC`: removes the ports of the network whose containers no longer exist for the runtime.
-pub(crate) fn collect_garbage(request: &Request) -> Result<(), CniError> {
+pub(crate) fn collect_garbage(request: &CniRequest) -> Result<(), CniError> {
     let network = &request.network;
     let valid: Vec<String> = network
         .valid_attachments
         .iter()
         .map(|attachment| format!("{}:{}", network.switch, port_name(&network.name, attachment)))
         .collect();
-    let mut site = Site::new(request)?;
+    let mut site = RequestContext::new(request)?;
     let own = format!("{}:{}", network.switch, network_prefix(&network.name));
     let outside = outside(&mut site.daemon).map_err(refused)?;
     let ports = site.daemon.list().map_err(of_daemon)?.ports;

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use ringroad_attachment::veth_pair::{AttachmentError, Outside, VethPair};
+use ringroad_attachment::veth_pair::{AttachmentError, DaemonNamespace, VethPair};
 use ringroad_netdev::link::{LinkInfo, link_by_name};
 use ringroad_netdev::link_change::{add_address, add_route, delete_link, set_mtu, set_up};
 use ringroad_netdev::link_use::addresses_of;
 use ringroad_netdev::{Namespace, NetdevError, in_namespace};
 
-use crate::request::{Outcome, Subnet};
+use crate::request::{IpamResult, Subnet};
 
 /// Time after which an interface without carrier is a failure.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes the pair: `inner` in the container, `outer` beside the daemon.
 pub(crate) fn make(
-    outside: &Outside,
+    outside: &DaemonNamespace,
     sandbox: &Namespace,
     inner: &str,
     outer: &str,
@@ -34,10 +34,10 @@ pub(crate) fn make(
 
 /// Gives the interface its addresses and routes, and waits for its carrier.
 pub(crate) fn set_up_with(
-    outside: &Outside,
+    outside: &DaemonNamespace,
     sandbox: &Namespace,
     pair: &VethPair,
-    outcome: &Outcome,
+    outcome: &IpamResult,
 ) -> Result<(), AttachmentError> {
     let inner = pair.inner.as_str();
     in_namespace(sandbox, || -> Result<(), NetdevError> {
@@ -58,7 +58,7 @@ pub(crate) fn set_up_with(
 }
 
 /// An interface of a namespace.
-pub(crate) fn look(namespace: &Namespace, name: &str) -> Result<LinkInfo, AttachmentError> {
+pub(crate) fn query(namespace: &Namespace, name: &str) -> Result<LinkInfo, AttachmentError> {
     Ok(in_namespace(namespace, || link_by_name(name))??)
 }
 

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use crate::answer::CniError;
-use crate::request::{Operation, Request};
+use crate::request::{CniRequest, Operation};
 
 mod addresses;
 mod answer;
@@ -41,7 +41,7 @@ fn print(answer: &Option<serde_json::Value>) {
 }
 
 fn run() -> Result<Option<serde_json::Value>, CniError> {
-    let request = Request::read()?;
+    let request = CniRequest::read()?;
     match request.operation {
         Operation::Version => Ok(Some(answer::versions())),
         Operation::Add => attachments::add(&request).map(Some),

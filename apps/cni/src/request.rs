@@ -76,7 +76,7 @@ pub(crate) struct Network {
     #[serde(default)]
     pub(crate) dns: Option<Value>,
     #[serde(default)]
-    pub(crate) prev_result: Option<Outcome>,
+    pub(crate) prev_result: Option<IpamResult>,
     #[serde(default, rename = "cni.dev/valid-attachments")]
     pub(crate) valid_attachments: Vec<Attachment>,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Attachment {
 
 /// The part of a result that is used here.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Outcome {
+pub(crate) struct IpamResult {
     #[serde(default)]
     pub(crate) interfaces: Vec<KnownInterface>,
     #[serde(default)]
@@ -166,7 +166,7 @@ fn socket_folder() -> PathBuf {
 
 /// A whole request.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct CniRequest {
     pub(crate) operation: Operation,
     /// Of the operations on one container.
     pub(crate) attachment: Attachment,
@@ -198,7 +198,7 @@ fn check_word(what: &str, word: &str) -> Result<(), CniError> {
     ))
 }
 
-impl Request {
+impl CniRequest {
     pub(crate) fn read() -> Result<Self, CniError> {
         let environment = |message: String| CniError::new(Code::InvalidEnvironment, message, "");
         let operation = match variable("CNI_COMMAND").as_deref() {

@@ -19,28 +19,28 @@ use serde::Serialize;
 /// How long the counter is compared with the system's clock at first.
 const CALIBRATION: Duration = Duration::from_millis(20);
 /// Time between two readings of the system's clock, ns.
-const TIE_INTERVAL_NS: f64 = 10e6;
+const TSC_SAMPLE_INTERVAL_NS: f64 = 10e6;
 /// The clock sources that show that the kernel trusts the counter.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// A monotonic clock, shared by the threads of one measurement.
 #[derive(Debug, Clone)]
-pub struct Clock(Source);
+pub struct SessionClock(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    Counter(Tie),
+    Counter(TscSample),
     System,
     Manual(Arc<AtomicU64>),
 }
 
 /// A moment in both counts, and the rate between them.
 #[derive(Debug, Clone, Copy)]
-struct Tie {
+struct TscSample {
     ticks: u64,
     now_ns: u64,
     ns_per_tick: f64,
-    /// [`TIE_INTERVAL_NS`] in ticks.
+    /// [`TSC_SAMPLE_INTERVAL_NS`] in ticks.
     interval_ticks: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct ClockError {
     pub max_ns: u64,
 }
 
-impl Clock {
+impl SessionClock {
     /// The best clock of this machine. Compares it for 20 ms first.
     #[must_use]
     pub fn new() -> Self {
@@ -64,7 +64,7 @@ impl Clock {
             (true, Some(first)) => {
                 std::thread::sleep(CALIBRATION);
                 both()
-                    .and_then(|second| Tie::between(first, second))
+                    .and_then(|second| TscSample::between(first, second))
                     .map_or(Self::system(), |tie| Self(Source::Counter(tie)))
             }
             _ => Self::system(),
@@ -77,7 +77,7 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock that stays at `now_ns` until [`Clock::advance`] moves it, for simulations.
+    /// A clock that stays at `now_ns` until [`SessionClock::advance`] moves it, for simulations.
     #[must_use]
     pub fn manual(now_ns: u64) -> Self {
         Self(Source::Manual(Arc::new(AtomicU64::new(now_ns))))
@@ -103,13 +103,13 @@ impl Clock {
     }
 }
 
-impl Default for Clock {
+impl Default for SessionClock {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// A thread's view of a [`Clock`].
+/// A thread's view of a [`SessionClock`].
 #[derive(Debug, Clone)]
 pub struct ClockReader {
     source: Source,
@@ -157,14 +157,14 @@ impl ClockError {
     }
 }
 
-impl Tie {
+impl TscSample {
     fn between(first: (u64, u64), second: (u64, u64)) -> Option<Self> {
         let (elapsed_ticks, elapsed_ns) = (second.0.checked_sub(first.0)?, second.1.checked_sub(first.1)?);
         if elapsed_ticks == 0 || elapsed_ns == 0 {
             return None;
         }
         let ns_per_tick = elapsed_ns as f64 / elapsed_ticks as f64;
-        let interval_ticks = (TIE_INTERVAL_NS / ns_per_tick) as u64;
+        let interval_ticks = (TSC_SAMPLE_INTERVAL_NS / ns_per_tick) as u64;
         Some(Self { ticks: second.0, now_ns: second.1, ns_per_tick, interval_ticks })
     }
 
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_clock_follows_the_system_clock_and_never_runs_backwards() {
-        let mut reader = Clock::new().reader();
+        let mut reader = SessionClock::new().reader();
         let mut last_ns = 0;
         for _ in 0..100_000 {
             let before_ns = system_ns();
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_manual_clock_stops_until_it_is_advanced() {
-        let clock = Clock::manual(5);
+        let clock = SessionClock::manual(5);
         let mut reader = clock.reader();
         assert_eq!((reader.now_ns(), reader.now_ns()), (5, 5));
         clock.advance(7);
@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn two_comparisons_give_the_clock_rate() {
-        let tie = Tie::between((1000, 50), (3000, 1050)).unwrap();
+        let tie = TscSample::between((1000, 50), (3000, 1050)).unwrap();
         assert_eq!((tie.ns_per_tick, tie.now_ns), (0.5, 1050));
-        assert!(Tie::between((3000, 0), (1000, 5)).is_none());
-        assert!(Tie::between((1000, 5), (1000, 5)).is_none());
+        assert!(TscSample::between((3000, 0), (1000, 5)).is_none());
+        assert!(TscSample::between((1000, 5), (1000, 5)).is_none());
     }
 }

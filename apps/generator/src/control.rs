@@ -20,7 +20,7 @@ pub(crate) struct Control {
 #[derive(Debug, Clone, Copy, Default)]
 struct Sending {
     starts: u64,
-    lanes: usize,
+    queue_loads: usize,
 }
 
 /// The owner's command for one load.
@@ -44,12 +44,12 @@ pub(crate) struct Command {
 
 /// Counts of one lane (a load on one queue); written by its thread once per burst.
 #[derive(Debug, Default)]
-pub(crate) struct LaneCounters {
+pub(crate) struct QueueLoadCounters {
     pub(crate) frames: AtomicU64,
     pub(crate) bytes: AtomicU64,
 }
 
-impl LaneCounters {
+impl QueueLoadCounters {
     #[inline]
     pub(crate) fn set(&self, frames: u64, bytes: u64) {
         self.frames.store(frames, Ordering::Relaxed);
@@ -88,12 +88,12 @@ impl Control {
         }
     }
 
-    /// Starts `load`, which has `lanes` lanes, at `start_ns`.
-    pub(crate) fn start(&self, load: usize, lanes: usize, start_ns: u64) {
+    /// Starts `load`, which has `queue_loads` lanes, at `start_ns`.
+    pub(crate) fn start(&self, load: usize, queue_loads: usize, start_ns: u64) {
         let mut sending = self.lock();
         let (load, sending) = (&self.loads[load], &mut sending[load]);
         // Threads may have missed a start before this one: it is no longer waited for.
-        *sending = Sending { starts: sending.starts + 1, lanes };
+        *sending = Sending { starts: sending.starts + 1, queue_loads };
         load.start_ns.store(start_ns, Ordering::Relaxed);
         load.stopped.store(false, Ordering::Relaxed);
         load.starts.store(sending.starts, Ordering::Release);
@@ -112,21 +112,21 @@ impl Control {
     pub(crate) fn lane_done(&self, load: usize, starts: u64) {
         let sending = &mut self.lock()[load];
         if sending.starts == starts {
-            sending.lanes = sending.lanes.saturating_sub(1);
+            sending.queue_loads = sending.queue_loads.saturating_sub(1);
         }
         self.changed.notify_all();
     }
 
     /// Whether a lane of `load` is sending, or due to.
     pub(crate) fn is_sending(&self, load: usize) -> bool {
-        !self.is_ended() && self.lock().get(load).is_some_and(|sending| sending.lanes > 0)
+        !self.is_ended() && self.lock().get(load).is_some_and(|sending| sending.queue_loads > 0)
     }
 
     /// Waits until no lane is sending, `limit` at most; whether that is so.
     pub(crate) fn wait_sent(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut sending = self.lock();
-        while sending.iter().any(|load| load.lanes > 0) && !self.is_ended() {
+        while sending.iter().any(|load| load.queue_loads > 0) && !self.is_ended() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;

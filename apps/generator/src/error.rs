@@ -6,7 +6,7 @@ use ringroad_traffic::meter::MeterConfigError;
 use ringroad_traffic::pacing::RateError;
 use ringroad_traffic::stream_mix::MixError;
 
-use crate::plan::PlanError;
+use crate::plan::TestPlanError;
 
 /// Why a session could not be made, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ use crate::plan::PlanError;
 pub enum SessionError {
     /// The plan contradicts itself.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(#[from] TestPlanError),
     /// A load's stream cannot be made.
     #[error("load \"{load}\": {source}")]
     Stream { load: String, source: Box<StreamError> },

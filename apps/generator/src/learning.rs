@@ -12,8 +12,8 @@ use ringroad_wire::mac::Mac;
 
 use crate::error::SessionError;
 use crate::open_port::KeptPorts;
-use crate::plan::{Load, Plan};
-use crate::session::{Ended, Session, SessionOptions};
+use crate::plan::{Load, TestPlan};
+use crate::session::{SessionOptions, SessionResult, TestSession};
 
 /// Copies of each learning frame: one may be lost while the DUT wakes up.
 const LEARNING_COPIES: u64 = 3;
@@ -22,7 +22,7 @@ const LEARNING_FPS: f64 = 10_000.0;
 /// Longest wait until the other side of each port has taken the learning frames.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// Time between two checks of that.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Opens the plan's ports, sends learning frames from those that should receive, and waits until the frames have left.
 /// Returns the ports, open, for a session with the same options. `stopped` ends the wait.
@@ -30,27 +30,27 @@ const LOOK: Duration = Duration::from_millis(5);
 /// # Errors
 /// [`SessionError`] if a port cannot be opened or fails.
 pub fn announce_receivers(
-    plan: &Plan,
+    plan: &TestPlan,
     ports: &OpenOptions,
     options: &SessionOptions,
     stopped: &dyn Fn() -> bool,
 ) -> Result<KeptPorts, SessionError> {
     let loads = plan.loads.iter().flat_map(learning_loads).collect();
-    let learning = Plan { ports: plan.ports.clone(), loads };
+    let learning = TestPlan { ports: plan.ports.clone(), loads };
     if learning.loads.is_empty() {
         return Ok(KeptPorts::default());
     }
-    let mut session = Session::open(learning, ports, options)?;
+    let mut session = TestSession::open(learning, ports, options)?;
     session.start();
-    while !session.wait_sent(LOOK * 10) && !stopped() {}
+    while !session.wait_sent(CHECK_INTERVAL * 10) && !stopped() {}
     let until = Instant::now() + LONGEST_WAIT;
-    let waits = |session: &mut Session| {
+    let waits = |session: &mut TestSession| {
         session.report().is_some_and(|report| report.ports.iter().any(|port| port.unsent_slots > 0))
     };
     while waits(&mut session) && !stopped() && Instant::now() < until {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
-    let Ended { ports, outcome, .. } = session.end(Duration::ZERO);
+    let SessionResult { ports, outcome, .. } = session.end(Duration::ZERO);
     outcome.map(|()| ports)
 }
 

@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex};
 
 use ringroad::PortInfo;
 use ringroad_traffic::line_rate::{BitLayer, FCS_BYTES};
-use ringroad_traffic::meter::{Meter, MeterConfig};
+use ringroad_traffic::meter::{ExpectedStreams, Meter};
 use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
 use ringroad_traffic::signature::{FormSet, SignatureForm};
 use ringroad_traffic::stream_mix::StreamMix;
 
-use crate::control::{Control, LaneCounters};
+use crate::control::{Control, QueueLoadCounters};
 use crate::error::SessionError;
 use crate::open_port::OpenPort;
-use crate::plan::{Load, MAX_WIRE_STREAMS, Plan, PlanError};
+use crate::plan::{Load, MAX_WIRE_STREAMS, TestPlan, TestPlanError};
 use crate::queue_task::QueueTask;
 use crate::receiver::{ReceiveCounters, Receiver};
-use crate::sender::{Lane, LaneAccount, LaneState, Sender};
+use crate::sender::{LoadTotals, QueueLoad, QueueLoadState, Sender};
 
 /// A stream as one queue sends it: signatures name it by its number, see [`WireNumbers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(crate) struct Lineup {
     /// By port, then queue.
     pub(crate) received: Vec<Vec<Arc<ReceiveCounters>>>,
     /// By load, then queue.
-    pub(crate) sent: Vec<Vec<Arc<LaneCounters>>>,
+    pub(crate) sent: Vec<Vec<Arc<QueueLoadCounters>>>,
     pub(crate) wire_streams: Vec<WireStream>,
     pub(crate) wire_numbers: WireNumbers,
     pub(crate) control: Arc<Control>,
@@ -87,7 +87,7 @@ impl Lineup {
     /// Deals `plan` out to the queues of `ports`, which are in the plan's order; streams are numbered from
     /// `first_number`.
     pub(crate) fn new(
-        plan: &Plan,
+        plan: &TestPlan,
         ports: Vec<OpenPort>,
         burst: u32,
         start_ns: u64,
@@ -105,14 +105,14 @@ impl Lineup {
         let numbers = WireNumbers::new(first_number, plan.loads.iter().map(streams_of).sum());
         let mut wiring = Wiring { streams: Vec::new(), numbers, sent: Vec::new(), forms: FormSet::NONE };
         // By port, then queue.
-        let mut lanes: Vec<Vec<Vec<Lane>>> =
+        let mut queue_loads: Vec<Vec<Vec<QueueLoad>>> =
             queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
         for (index, load) in plan.loads.iter().enumerate() {
             let Some(port) = plan.port_index(&load.from) else { continue };
             let most = queues[port].iter_mut().map(|queue| queue.tx().max_frame_bytes()).min().unwrap_or(0);
             let dealt = wiring.deal(index, load, queues[port].len())?;
-            for (queue, lane) in dealt.into_iter().enumerate() {
-                let frame_bytes = lane.mix.longest_slot_bytes();
+            for (queue, queue_load) in dealt.into_iter().enumerate() {
+                let frame_bytes = queue_load.mix.longest_slot_bytes();
                 if frame_bytes > most {
                     let port = info[port].name.clone();
                     return Err(SessionError::FrameTooLong {
@@ -122,19 +122,19 @@ impl Lineup {
                         most,
                     });
                 }
-                lanes[port][queue].push(lane);
+                queue_loads[port][queue].push(queue_load);
             }
         }
         let forms = if plan.loads.is_empty() { FormSet::ALL } else { wiring.forms };
         let (mut tasks, mut meters, mut received) = (Vec::new(), Vec::new(), Vec::new());
-        for (port, (queues, lanes)) in queues.into_iter().zip(lanes).enumerate() {
+        for (port, (queues, queue_loads)) in queues.into_iter().zip(queue_loads).enumerate() {
             let meter = Arc::new(Mutex::new(Meter::new(wiring.expected_at(plan, port, start_ns))?));
             let mut counters = Vec::new();
-            for (queue, lanes) in queues.into_iter().zip(lanes) {
+            for (queue, queue_loads) in queues.into_iter().zip(queue_loads) {
                 let counter = Arc::new(ReceiveCounters::default());
                 counters.push(Arc::clone(&counter));
                 let receiver = Receiver::new(Arc::clone(&meter), forms, counter);
-                let sender = Sender::new(lanes, Arc::clone(&control), burst);
+                let sender = Sender::new(queue_loads, Arc::clone(&control), burst);
                 tasks.push(QueueTask { port, queue, sender, receiver });
             }
             meters.push(meter);
@@ -157,20 +157,20 @@ impl Lineup {
 struct Wiring {
     streams: Vec<WireStream>,
     numbers: WireNumbers,
-    sent: Vec<Vec<Arc<LaneCounters>>>,
+    sent: Vec<Vec<Arc<QueueLoadCounters>>>,
     forms: FormSet,
 }
 
 impl Wiring {
     /// The lanes of a load, one for each of `queues` queues.
-    fn deal(&mut self, index: usize, load: &Load, queues: usize) -> Result<Vec<Lane>, SessionError> {
-        let mut lanes = Vec::with_capacity(queues);
+    fn deal(&mut self, index: usize, load: &Load, queues: usize) -> Result<Vec<QueueLoad>, SessionError> {
+        let mut queue_loads = Vec::with_capacity(queues);
         let mut counters = Vec::with_capacity(queues);
         for queue in 0..queues {
             let first_stream = self.streams.len();
             let mut sources = Vec::with_capacity(load.streams.len());
             for (stream, definition) in load.streams.iter().enumerate() {
-                let wire = self.numbers.number(self.streams.len()).ok_or(PlanError::TooManyStreams)?;
+                let wire = self.numbers.number(self.streams.len()).ok_or(TestPlanError::TooManyStreams)?;
                 let source = definition
                     .compile(wire)
                     .map_err(|source| SessionError::Stream {
@@ -195,9 +195,9 @@ impl Wiring {
                 0,
             )
             .map_err(|source| SessionError::Rate { load: load.name.clone(), source })?;
-            let counter = Arc::new(LaneCounters::default());
+            let counter = Arc::new(QueueLoadCounters::default());
             counters.push(Arc::clone(&counter));
-            lanes.push(Lane {
+            queue_loads.push(QueueLoad {
                 load: index,
                 first_stream,
                 mix,
@@ -206,7 +206,7 @@ impl Wiring {
                 duration_ns: load.duration_ns().unwrap_or(u64::MAX),
                 delay_ns: load.delay_ns(),
                 counters: counter,
-                account: LaneAccount {
+                totals: LoadTotals {
                     frames: 0,
                     bytes: 0,
                     offered: OfferedLoad::default(),
@@ -214,18 +214,18 @@ impl Wiring {
                     first_ns: None,
                     last_ns: 0,
                 },
-                state: LaneState::Idle,
+                state: QueueLoadState::Idle,
                 starts: 0,
             });
         }
         self.sent.push(counters);
-        Ok(lanes)
+        Ok(queue_loads)
     }
 
     /// The streams that a port's meter expects: the signed streams of the loads that lead to it. Without any load, all.
-    fn expected_at(&self, plan: &Plan, port: usize, start_ns: u64) -> MeterConfig {
+    fn expected_at(&self, plan: &TestPlan, port: usize, start_ns: u64) -> ExpectedStreams {
         if plan.loads.is_empty() {
-            return MeterConfig { streams: None, latency: true, start_ns };
+            return ExpectedStreams { streams: None, latency: true, start_ns };
         }
         let leads_here = |load: &Load| load.to.iter().any(|label| plan.port_index(label) == Some(port));
         let expected = self
@@ -235,7 +235,7 @@ impl Wiring {
             .filter(|(_, wire)| wire.signed && leads_here(&plan.loads[wire.load]))
             .filter_map(|(index, _)| self.numbers.number(index))
             .collect();
-        MeterConfig { streams: Some(expected), latency: true, start_ns }
+        ExpectedStreams { streams: Some(expected), latency: true, start_ns }
     }
 }
 

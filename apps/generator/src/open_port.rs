@@ -18,7 +18,7 @@ impl From<Port> for OpenPort {
     }
 }
 
-/// Ports that a session left open, for the next session over them ([`crate::Session::open_keeping`]). Dropping it
+/// Ports that a session left open, for the next session over them ([`crate::TestSession::open_keeping`]). Dropping it
 /// closes them.
 #[derive(Debug, Default)]
 pub struct KeptPorts {
@@ -42,7 +42,7 @@ impl KeptPorts {
         let mut taken: Vec<(String, OpenPort)> = Vec::with_capacity(planned.len());
         for PlannedPort { name, .. } in planned {
             let port = match kept.iter().position(|(known, _)| known == name) {
-                Some(place) => Ok(kept.remove(place).1),
+                Some(index) => Ok(kept.remove(index).1),
                 None => Port::open_with(name, options).map(OpenPort::from),
             };
             match port {

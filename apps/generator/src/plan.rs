@@ -35,7 +35,7 @@ const LONGEST_S: f64 = 31_536_000.0;
 /// Ports and their loads.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct TestPlan {
     /// The ports, each opened once.
     #[serde(rename = "port", default)]
     pub ports: Vec<PlannedPort>,
@@ -101,7 +101,7 @@ fn default_catch_up() -> u32 {
 /// A fault of a plan.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlanError {
+pub enum TestPlanError {
     /// The text is not a plan.
     #[error("{field}: {reason}")]
     Read {
@@ -204,14 +204,16 @@ fn as_ns(seconds: f64) -> u64 {
         .map_or(u64::MAX, |span| span.as_nanos().try_into().unwrap_or(u64::MAX))
 }
 
-impl Plan {
+impl TestPlan {
     /// Reads a plan from TOML.
     ///
     /// # Errors
-    /// [`PlanError::Read`] with the path of the field; [`Plan::check`] reports other errors later.
-    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
-        let wrong =
-            |field: String, reason: String| PlanError::Read { field, reason: reason.trim_end().to_owned() };
+    /// [`TestPlanError::Read`] with the path of the field; [`TestPlan::check`] reports other errors later.
+    pub fn from_toml(text: &str) -> Result<Self, TestPlanError> {
+        let wrong = |field: String, reason: String| TestPlanError::Read {
+            field,
+            reason: reason.trim_end().to_owned(),
+        };
         let toml = toml::Deserializer::parse(text)
             .map_err(|error| wrong("the text".to_owned(), error.to_string()))?;
         serde_path_to_error::deserialize(toml)
@@ -221,14 +223,14 @@ impl Plan {
     /// Makes all checks that do not need the ports, and names loads and streams that have no name.
     ///
     /// # Errors
-    /// [`PlanError`].
-    pub fn check(&mut self) -> Result<(), PlanError> {
+    /// [`TestPlanError`].
+    pub fn check(&mut self) -> Result<(), TestPlanError> {
         if self.ports.is_empty() {
-            return Err(PlanError::NoPort);
+            return Err(TestPlanError::NoPort);
         }
         let mut labels = HashSet::new();
         if let Some(twice) = self.ports.iter().find(|port| !labels.insert(port.label())) {
-            return Err(PlanError::PortTwice { label: twice.label().to_owned() });
+            return Err(TestPlanError::PortTwice { label: twice.label().to_owned() });
         }
         for (index, load) in self.loads.iter_mut().enumerate() {
             for (number, stream) in load.streams.iter_mut().enumerate() {
@@ -243,7 +245,7 @@ impl Plan {
         }
         let mut names = HashSet::new();
         match self.loads.iter().find(|load| !names.insert(load.name.as_str())) {
-            Some(twice) => Err(PlanError::LoadTwice { name: twice.name.clone() }),
+            Some(twice) => Err(TestPlanError::LoadTwice { name: twice.name.clone() }),
             None => Ok(()),
         }
     }
@@ -255,13 +257,13 @@ impl Plan {
 }
 
 impl Load {
-    fn check(&self, ports: &[PlannedPort]) -> Result<(), PlanError> {
+    fn check(&self, ports: &[PlannedPort]) -> Result<(), TestPlanError> {
         let load = || self.name.clone();
         let from = std::iter::once(("from", &self.from));
         for (field, label) in from.chain(self.to.iter().map(|label| ("to", label))) {
             if !ports.iter().any(|port| port.label() == label) {
                 let known: Vec<&str> = ports.iter().map(PlannedPort::label).collect();
-                return Err(PlanError::UnknownPort {
+                return Err(TestPlanError::UnknownPort {
                     load: load(),
                     field,
                     label: label.clone(),
@@ -270,14 +272,14 @@ impl Load {
             }
         }
         if self.streams.is_empty() {
-            return Err(PlanError::NoStream { load: load() });
+            return Err(TestPlanError::NoStream { load: load() });
         }
         if self.frames == Some(0) {
-            return Err(PlanError::NoFrames { load: load() });
+            return Err(TestPlanError::NoFrames { load: load() });
         }
         let (duration, delay) = (self.duration.unwrap_or(LONGEST_S), self.delay);
         if !(duration > 0.0 && duration <= LONGEST_S) {
-            return Err(PlanError::Time {
+            return Err(TestPlanError::Time {
                 load: load(),
                 field: "duration",
                 value: duration,
@@ -285,7 +287,7 @@ impl Load {
             });
         }
         if !(0.0..=LONGEST_S).contains(&delay) {
-            return Err(PlanError::Time { load: load(), field: "delay", value: delay, range: "0" });
+            return Err(TestPlanError::Time { load: load(), field: "delay", value: delay, range: "0" });
         }
         Ok(())
     }

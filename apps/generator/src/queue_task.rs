@@ -20,7 +20,7 @@ pub(crate) struct QueueTask {
 
 /// The result of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct TaskTurn {
     /// Whether frames moved.
     pub(crate) busy: bool,
     /// Time of the next frame to send, ns; `None` if there is none.
@@ -32,7 +32,7 @@ pub(crate) struct Turn {
 impl QueueTask {
     /// Sends due frames and takes received ones.
     #[inline]
-    pub(crate) fn turn(&mut self, clock: &mut ClockReader) -> Result<Turn, PortError> {
+    pub(crate) fn turn(&mut self, clock: &mut ClockReader) -> Result<TaskTurn, PortError> {
         let now_ns = clock.now_ns();
         let (tx, rx) = self.queue.split();
         let frames = self.sender.fill(tx, now_ns, clock)?;
@@ -42,7 +42,7 @@ impl QueueTask {
         }
         let sent = self.sender.handed_over(frames, now_ns, clock);
         let received = self.receiver.take(self.queue.split().1, clock)?;
-        Ok(Turn {
+        Ok(TaskTurn {
             busy: sent.frames > 0 || received > 0,
             next_due_ns: sent.next_due_ns,
             blocked: sent.blocked,

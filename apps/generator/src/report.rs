@@ -9,19 +9,19 @@ use ringroad_traffic::pacing::{DepartureError, DepartureErrorReport, LoadShape, 
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
-use crate::account::{LaneRecord, TaskAccount, ThreadAccount};
 use crate::clock::ClockError;
-use crate::plan::{Load, Plan};
+use crate::plan::{Load, TestPlan};
 use crate::series::Interval;
 use crate::shared::{FrameCount, Shared};
+use crate::totals::{QueueLoadRecord, TaskTotals, ThreadTotals};
 
 /// The results of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub struct SessionReport {
     /// The clock that timed it, and its error.
     pub clock: ClockError,
     /// By port.
-    pub ports: Vec<PortReport>,
+    pub ports: Vec<PortResult>,
     /// By load.
     pub loads: Vec<LoadReport>,
     /// The time series, if requested.
@@ -31,7 +31,7 @@ pub struct Report {
 
 /// Counts of a port.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PortReport {
+pub struct PortResult {
     /// The port's name in loads.
     pub port: String,
     /// Its full name.
@@ -84,7 +84,7 @@ pub struct LoadReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<DepartureErrorReport>,
     /// Arrivals of all streams, by receiving port.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<ArrivalReport>,
     /// The streams one by one; absent for a single stream, which is the load.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamOutcome>,
@@ -92,7 +92,7 @@ pub struct LoadReport {
 
 /// Arrivals of a load or stream at one port.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Arrival {
+pub struct ArrivalReport {
     /// The port's label.
     pub port: String,
     /// The measurement.
@@ -107,15 +107,15 @@ pub struct StreamOutcome {
     /// Frames sent.
     pub sent_frames: u64,
     /// Arrivals, by receiving port.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<ArrivalReport>,
 }
 
-impl Report {
-    /// Puts the accounts of all threads together.
+impl SessionReport {
+    /// Adds the counters of all threads.
     pub(crate) fn new(
-        plan: &Plan,
+        plan: &TestPlan,
         shared: &Shared,
-        threads: &[ThreadAccount],
+        threads: &[ThreadTotals],
         intervals: Vec<Interval>,
     ) -> Self {
         let clock =
@@ -128,7 +128,7 @@ impl Report {
         let tasks = || threads.iter().flat_map(|thread| &thread.tasks);
         let ports = plan.ports.iter().enumerate().map(|(index, port)| {
             let info = &shared.info[index];
-            let mut report = PortReport {
+            let mut report = PortResult {
                 port: port.label().to_owned(),
                 name: info.name.clone(),
                 driver: info.driver.clone(),
@@ -144,19 +144,21 @@ impl Report {
                 // All queues of a port report the same.
                 report.reconnections = task.reconnections;
                 report.blocked_ns += task.blocked_ns;
-                for lane in &task.lanes {
-                    report.sent.frames += lane.account.frames;
-                    report.sent.bytes += lane.account.bytes;
+                for queue_load in &task.queue_loads {
+                    report.sent.frames += queue_load.totals.frames;
+                    report.sent.bytes += queue_load.totals.bytes;
                 }
             }
             report
         });
         let ports = ports.collect();
-        let lanes: Vec<&LaneRecord> = tasks().flat_map(|task: &TaskAccount| &task.lanes).collect();
+        let queue_loads: Vec<&QueueLoadRecord> =
+            tasks().flat_map(|task: &TaskTotals| &task.queue_loads).collect();
         let meters: Vec<_> = meters.iter().map(by_wire_stream).collect();
         let loads = plan.loads.iter().enumerate().map(|(index, load)| {
-            let lanes: Vec<&LaneRecord> = lanes.iter().copied().filter(|lane| lane.load == index).collect();
-            LoadReport::new(plan, load, &lanes, shared, &meters)
+            let queue_loads: Vec<&QueueLoadRecord> =
+                queue_loads.iter().copied().filter(|queue_load| queue_load.load == index).collect();
+            LoadReport::new(plan, load, &queue_loads, shared, &meters)
         });
         Self { clock, ports, loads: loads.collect(), intervals }
     }
@@ -164,22 +166,31 @@ impl Report {
 
 impl LoadReport {
     fn new(
-        plan: &Plan,
+        plan: &TestPlan,
         load: &Load,
-        lanes: &[&LaneRecord],
+        queue_loads: &[&QueueLoadRecord],
         shared: &Shared,
         meters: &[ByWireStream<'_>],
     ) -> Self {
-        let sent = lanes.iter().map(|lane| (lane.account.frames, lane.account.bytes)).collect::<FrameCount>();
-        let offered =
-            lanes.iter().map(|lane| lane.account.offered).fold(OfferedLoad::default(), OfferedLoad::merge);
-        let sending = || lanes.iter().filter_map(|lane| Some((lane.account.first_ns?, lane.account.last_ns)));
+        let sent = queue_loads
+            .iter()
+            .map(|queue_load| (queue_load.totals.frames, queue_load.totals.bytes))
+            .collect::<FrameCount>();
+        let offered = queue_loads
+            .iter()
+            .map(|queue_load| queue_load.totals.offered)
+            .fold(OfferedLoad::default(), OfferedLoad::merge);
+        let sending = || {
+            queue_loads
+                .iter()
+                .filter_map(|queue_load| Some((queue_load.totals.first_ns?, queue_load.totals.last_ns)))
+        };
         let (first_ns, last_ns) =
             (sending().map(|(first, _)| first).min(), sending().map(|(_, last)| last).max());
-        let intended_fps: Option<f64> = lanes.iter().map(|lane| lane.intended_fps).sum();
-        let timing = lanes
+        let intended_fps: Option<f64> = queue_loads.iter().map(|queue_load| queue_load.intended_fps).sum();
+        let timing = queue_loads
             .iter()
-            .map(|lane| lane.account.timing.clone())
+            .map(|queue_load| queue_load.totals.timing.clone())
             .reduce(|mut all: DepartureError, timing| {
                 all.merge(&timing);
                 all
@@ -189,15 +200,15 @@ impl LoadReport {
         let mut meter = RateMeter::new(TrafficSnapshot::default());
         meter.update(TrafficSnapshot { frames: sent.frames, bytes: sent.bytes, now_ns: offered.elapsed_ns });
         let streams: Vec<(StreamOutcome, Vec<StreamReport>)> = (0..load.streams.len())
-            .map(|stream| outcome(plan, load, stream, lanes, shared, meters))
+            .map(|stream| outcome(plan, load, stream, queue_loads, shared, meters))
             .collect();
-        let arrivals = load.to.iter().enumerate().filter_map(|(place, port)| {
-            let all = streams.iter().filter_map(|(_, reports)| reports.get(place)).cloned();
+        let arrivals = load.to.iter().enumerate().filter_map(|(index, port)| {
+            let all = streams.iter().filter_map(|(_, reports)| reports.get(index)).cloned();
             let total = all.reduce(|mut total, report| {
                 total.merge(&report);
                 total
             })?;
-            Some(Arrival { port: port.clone(), stream: total.summary() })
+            Some(ArrivalReport { port: port.clone(), stream: total.summary() })
         });
         let arrivals = arrivals.collect();
         let streams = if streams.len() > 1 {
@@ -211,7 +222,7 @@ impl LoadReport {
             intended_rate: load.rate,
             shape: load.shape,
             intended_fps,
-            mean_size_bytes: lanes.first().map_or(0.0, |lane| lane.mean_size_bytes),
+            mean_size_bytes: queue_loads.first().map_or(0.0, |queue_load| queue_load.mean_size_bytes),
             offered,
             unsent_frames: offered.shortfall_frames(),
             departure_span_ns: first_ns.zip(last_ns).map(|(first, last)| last.saturating_sub(first)),
@@ -238,20 +249,20 @@ fn by_wire_stream(meter: &MeterReport) -> ByWireStream<'_> {
 /// Reception of stream number `stream` of a load: in numbers, and whole, by expected port. A meter cannot recognise
 /// frames of a stream without signatures.
 fn outcome(
-    plan: &Plan,
+    plan: &TestPlan,
     load: &Load,
     stream: usize,
-    lanes: &[&LaneRecord],
+    queue_loads: &[&QueueLoadRecord],
     shared: &Shared,
     meters: &[ByWireStream<'_>],
 ) -> (StreamOutcome, Vec<StreamReport>) {
-    let sent = |lane: &LaneRecord| lane.sent.get(stream).copied().unwrap_or(0);
+    let sent = |queue_load: &QueueLoadRecord| queue_load.sent.get(stream).copied().unwrap_or(0);
     let mut arrivals = Vec::new();
     for port in load.to.iter().filter_map(|label| plan.port_index(label)) {
-        let parts = lanes.iter().filter_map(|lane| {
-            let wire_stream = shared.wire_numbers.number(lane.first_stream + stream)?;
+        let parts = queue_loads.iter().filter_map(|queue_load| {
+            let wire_stream = shared.wire_numbers.number(queue_load.first_stream + stream)?;
             let mut part = (*meters[port].get(&wire_stream)?).clone();
-            part.complete(sent(lane));
+            part.complete(sent(queue_load));
             Some(part)
         });
         arrivals.extend(parts.reduce(|mut all, part| {
@@ -259,11 +270,13 @@ fn outcome(
             all
         }));
     }
-    let named =
-        |(port, report): (&String, &StreamReport)| Arrival { port: port.clone(), stream: report.summary() };
+    let named = |(port, report): (&String, &StreamReport)| ArrivalReport {
+        port: port.clone(),
+        stream: report.summary(),
+    };
     let outcome = StreamOutcome {
         stream: load.streams[stream].name.clone(),
-        sent_frames: lanes.iter().map(|lane| sent(lane)).sum(),
+        sent_frames: queue_loads.iter().map(|queue_load| sent(queue_load)).sum(),
         arrivals: load.to.iter().zip(&arrivals).map(named).collect(),
     };
     (outcome, arrivals)

@@ -48,7 +48,7 @@ use self::task::{MasterEnd, run_master};
 
 /// The source of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct ScriptSource {
     /// Its name in messages.
     pub name: String,
     /// Lua.
@@ -57,7 +57,7 @@ pub struct Source {
     pub folder: Option<PathBuf>,
 }
 
-impl Source {
+impl ScriptSource {
     /// Reads a script from a file.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl fmt::Debug for ScriptOptions {
 /// # Errors
 /// [`ScriptError`]: the first error of any task. It ends the others.
 pub fn run_script(
-    script: Source,
+    script: ScriptSource,
     arguments: &[String],
     options: ScriptOptions,
 ) -> Result<Option<ScriptReport>, ScriptError> {

@@ -12,7 +12,7 @@ use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
 use ringroad_traffic::stream_mix::StreamMix;
 
 use crate::clock::ClockReader;
-use crate::control::{Control, LaneCounters};
+use crate::control::{Control, QueueLoadCounters};
 
 /// Longest time after its end in which a load can send frames that were due before, ns.
 const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
@@ -21,7 +21,7 @@ const FRAMES_PER_TIMESTAMP: u32 = 8;
 
 /// A load's share on one queue.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct QueueLoad {
     pub(crate) load: usize,
     /// Index among the session's streams of the first of this lane; the others follow.
     pub(crate) first_stream: usize,
@@ -31,14 +31,14 @@ pub(crate) struct Lane {
     pub(crate) frame_limit: u64,
     pub(crate) duration_ns: u64,
     pub(crate) delay_ns: u64,
-    pub(crate) counters: Arc<LaneCounters>,
-    pub(crate) account: LaneAccount,
-    pub(crate) state: LaneState,
+    pub(crate) counters: Arc<QueueLoadCounters>,
+    pub(crate) totals: LoadTotals,
+    pub(crate) state: QueueLoadState,
     pub(crate) starts: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LaneState {
+pub(crate) enum QueueLoadState {
     Idle,
     /// Frames left, and when it ends, ns.
     Sending {
@@ -49,7 +49,7 @@ pub(crate) enum LaneState {
 
 /// Counts of a lane, over all its starts.
 #[derive(Debug, Clone)]
-pub(crate) struct LaneAccount {
+pub(crate) struct LoadTotals {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
     /// Loads offered in the starts that are over.
@@ -64,7 +64,7 @@ pub(crate) struct LaneAccount {
 /// The lanes of one queue.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    lanes: Vec<Lane>,
+    queue_loads: Vec<QueueLoad>,
     control: Arc<Control>,
     seen_version: u64,
     burst: u32,
@@ -128,14 +128,14 @@ pub(crate) struct SendTurn {
 }
 
 impl Sender {
-    pub(crate) fn new(lanes: Vec<Lane>, control: Arc<Control>, burst: u32) -> Self {
+    pub(crate) fn new(queue_loads: Vec<QueueLoad>, control: Arc<Control>, burst: u32) -> Self {
         Self {
             current: Burst {
                 log: Vec::with_capacity(burst as usize),
-                held: HeldFrames { is_sole_lane: lanes.len() == 1, region: None, slots: 0 },
+                held: HeldFrames { is_sole_lane: queue_loads.len() == 1, region: None, slots: 0 },
             },
-            queue: BinaryHeap::with_capacity(lanes.len()),
-            lanes,
+            queue: BinaryHeap::with_capacity(queue_loads.len()),
+            queue_loads,
             control,
             seen_version: 0,
             burst,
@@ -151,8 +151,8 @@ impl Sender {
         self.blocked_ns
     }
 
-    pub(crate) fn lanes(&self) -> &[Lane] {
-        &self.lanes
+    pub(crate) fn queue_loads(&self) -> &[QueueLoad] {
+        &self.queue_loads
     }
 
     /// Fills slots with the frames that are due at `now_ns`. A sync hands them over, [`Self::handed_over`] follows.
@@ -175,8 +175,8 @@ impl Sender {
         if tx.available() < self.burst {
             tx.sync()?;
         }
-        match self.lanes.as_mut_slice() {
-            [lane] => fill(lane, 0, tx, self.burst, now_ns, clock, &mut self.current),
+        match self.queue_loads.as_mut_slice() {
+            [queue_load] => fill(queue_load, 0, tx, self.burst, now_ns, clock, &mut self.current),
             _ => self.fill_by_time(tx, now_ns, clock),
         }
     }
@@ -185,7 +185,7 @@ impl Sender {
     #[inline]
     pub(crate) fn handed_over(&mut self, frames: u32, now_ns: u64, clock: &mut ClockReader) -> SendTurn {
         if frames > 0 {
-            self.account(clock.now_ns());
+            self.update_totals(clock.now_ns());
         }
         if now_ns >= self.next_end_ns {
             self.end_lanes(now_ns);
@@ -201,21 +201,21 @@ impl Sender {
     #[cold]
     fn obey(&mut self, now_ns: u64) {
         self.seen_version = self.control.version();
-        for lane in &mut self.lanes {
-            let command = self.control.command(lane.load);
-            if command.starts != lane.starts {
-                if lane.state != LaneState::Idle {
-                    lane.finish(now_ns);
-                    self.control.lane_done(lane.load, lane.starts);
+        for queue_load in &mut self.queue_loads {
+            let command = self.control.command(queue_load.load);
+            if command.starts != queue_load.starts {
+                if queue_load.state != QueueLoadState::Idle {
+                    queue_load.finish(now_ns);
+                    self.control.lane_done(queue_load.load, queue_load.starts);
                 }
-                lane.starts = command.starts;
-                let origin_ns = command.start_ns.saturating_add(lane.delay_ns);
-                lane.departures.restart(origin_ns);
-                lane.account.timing.pause();
-                let end_ns = origin_ns.saturating_add(lane.duration_ns);
-                lane.state = LaneState::Sending { left: lane.frame_limit, end_ns };
+                queue_load.starts = command.starts;
+                let origin_ns = command.start_ns.saturating_add(queue_load.delay_ns);
+                queue_load.departures.restart(origin_ns);
+                queue_load.totals.timing.pause();
+                let end_ns = origin_ns.saturating_add(queue_load.duration_ns);
+                queue_load.state = QueueLoadState::Sending { left: queue_load.frame_limit, end_ns };
             }
-            if let (true, LaneState::Sending { end_ns, .. }) = (command.stopped, &mut lane.state) {
+            if let (true, QueueLoadState::Sending { end_ns, .. }) = (command.stopped, &mut queue_load.state) {
                 *end_ns = now_ns.min(*end_ns);
             }
         }
@@ -232,24 +232,24 @@ impl Sender {
         let mut filled = 0;
         while filled < self.burst {
             let Some(Reverse((_, index))) = self.queue.peek().copied() else { break };
-            let lane = &mut self.lanes[index];
-            if !lane.departures.is_due(now_ns) {
+            let queue_load = &mut self.queue_loads[index];
+            if !queue_load.departures.is_due(now_ns) {
                 break;
             }
-            if lane.is_over(now_ns) {
+            if queue_load.is_over(now_ns) {
                 self.next_end_ns = 0;
                 self.queue.pop();
                 continue;
             }
-            if fill(lane, index, tx, 1, now_ns, clock, &mut self.current)? == 0 {
+            if fill(queue_load, index, tx, 1, now_ns, clock, &mut self.current)? == 0 {
                 // No room.
                 break;
             }
             filled += 1;
             self.queue.pop();
             // A lane without a rate is always due: after the other due lanes, or they would never have a turn.
-            let due_ns = match lane.departures.intended_fps() {
-                Some(_) => lane.departures.next_due_ns(),
+            let due_ns = match queue_load.departures.intended_fps() {
+                Some(_) => queue_load.departures.next_due_ns(),
                 None => now_ns,
             };
             self.queue.push(Reverse((due_ns, index)));
@@ -259,19 +259,19 @@ impl Sender {
 
     /// Notes when the burst was handed over.
     #[inline]
-    fn account(&mut self, left_ns: u64) {
-        let Self { lanes, current, next_end_ns, .. } = self;
+    fn update_totals(&mut self, left_ns: u64) {
+        let Self { queue_loads, current, next_end_ns, .. } = self;
         for &(index, due_ns) in &current.log {
-            let Some(lane) = lanes.get_mut(index) else { continue };
-            lane.account.first_ns.get_or_insert(left_ns);
-            lane.account.last_ns = left_ns;
-            lane.counters.set(lane.account.frames, lane.account.bytes);
-            if lane.is_through() {
+            let Some(queue_load) = queue_loads.get_mut(index) else { continue };
+            queue_load.totals.first_ns.get_or_insert(left_ns);
+            queue_load.totals.last_ns = left_ns;
+            queue_load.counters.set(queue_load.totals.frames, queue_load.totals.bytes);
+            if queue_load.is_through() {
                 *next_end_ns = 0;
             }
-            if lane.departures.intended_fps().is_some() {
-                let left_ns = left_ns.saturating_sub(lane.departures.origin_ns());
-                lane.account.timing.record(due_ns, left_ns as f64);
+            if queue_load.departures.intended_fps().is_some() {
+                let left_ns = left_ns.saturating_sub(queue_load.departures.origin_ns());
+                queue_load.totals.timing.record(due_ns, left_ns as f64);
             }
         }
         current.log.clear();
@@ -282,14 +282,14 @@ impl Sender {
     fn end_lanes(&mut self, now_ns: u64) {
         self.queue.clear();
         self.next_end_ns = u64::MAX;
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            let LaneState::Sending { end_ns, .. } = lane.state else { continue };
-            if lane.is_over(now_ns) {
-                lane.finish(now_ns);
-                self.control.lane_done(lane.load, lane.starts);
+        for (index, queue_load) in self.queue_loads.iter_mut().enumerate() {
+            let QueueLoadState::Sending { end_ns, .. } = queue_load.state else { continue };
+            if queue_load.is_over(now_ns) {
+                queue_load.finish(now_ns);
+                self.control.lane_done(queue_load.load, queue_load.starts);
             } else {
                 self.next_end_ns = self.next_end_ns.min(end_ns);
-                self.queue.push(Reverse((lane.departures.next_due_ns(), index)));
+                self.queue.push(Reverse((queue_load.departures.next_due_ns(), index)));
             }
         }
         self.active = self.queue.len();
@@ -297,9 +297,9 @@ impl Sender {
 
     /// The result of a turn in which nothing was sent.
     fn idle(&mut self, now_ns: u64) -> SendTurn {
-        let next_due_ns = match self.lanes.as_slice() {
+        let next_due_ns = match self.queue_loads.as_slice() {
             _ if self.active == 0 => None,
-            [lane] => Some(lane.departures.next_due_ns()),
+            [queue_load] => Some(queue_load.departures.next_due_ns()),
             _ => self.queue.peek().map(|Reverse((due_ns, _))| *due_ns),
         };
         let blocked = next_due_ns.is_some_and(|due_ns| due_ns <= now_ns);
@@ -322,30 +322,32 @@ impl Sender {
     /// Ends lanes that still send, as the session does.
     pub(crate) fn finish(&mut self, now_ns: u64) {
         self.note_blocked(false, now_ns);
-        for lane in &mut self.lanes {
-            if lane.state != LaneState::Idle {
-                lane.finish(now_ns);
-                self.control.lane_done(lane.load, lane.starts);
+        for queue_load in &mut self.queue_loads {
+            if queue_load.state != QueueLoadState::Idle {
+                queue_load.finish(now_ns);
+                self.control.lane_done(queue_load.load, queue_load.starts);
             }
         }
         self.active = 0;
     }
 }
 
-impl Lane {
+impl QueueLoad {
     /// Whether it has sent as many frames as it should.
     #[inline]
     fn is_through(&self) -> bool {
-        matches!(self.state, LaneState::Sending { left: 0, .. })
+        matches!(self.state, QueueLoadState::Sending { left: 0, .. })
     }
 
     /// Whether there is nothing more to send: not before all that was due within its time has left, or could not.
     #[inline]
     fn is_over(&self, now_ns: u64) -> bool {
         match self.state {
-            LaneState::Idle => true,
-            LaneState::Sending { left: 0, .. } => true,
-            LaneState::Sending { end_ns, .. } => now_ns >= end_ns && self.is_late_for_good(now_ns, end_ns),
+            QueueLoadState::Idle => true,
+            QueueLoadState::Sending { left: 0, .. } => true,
+            QueueLoadState::Sending { end_ns, .. } => {
+                now_ns >= end_ns && self.is_late_for_good(now_ns, end_ns)
+            }
         }
     }
 
@@ -357,28 +359,29 @@ impl Lane {
 
     /// Adds the load offered in this start, which ends at `now_ns` or ended before.
     fn finish(&mut self, now_ns: u64) {
-        if let LaneState::Sending { left, end_ns } = self.state {
+        if let QueueLoadState::Sending { left, end_ns } = self.state {
             // A load that ends by its time ends there, not when the thread saw it, and frames due at its end are no
             // longer intended. A load that ends by its count ended with its last frame, and no frames follow.
             let origin_ns = self.departures.origin_ns();
-            let over_ns = if left == 0 { self.account.last_ns } else { end_ns.min(now_ns) };
+            let over_ns = if left == 0 { self.totals.last_ns } else { end_ns.min(now_ns) };
             let mut offered = self.departures.offered_load(over_ns.saturating_sub(1));
             offered.elapsed_ns = over_ns.saturating_sub(origin_ns);
             if left == 0 {
                 offered.intended_frames = offered.sent_frames + offered.skipped_frames;
             }
-            let earlier = self.account.offered;
-            self.account.offered =
+            let earlier = self.totals.offered;
+            self.totals.offered =
                 OfferedLoad { elapsed_ns: earlier.elapsed_ns + offered.elapsed_ns, ..earlier.merge(offered) };
         }
-        self.state = LaneState::Idle;
+        self.state = QueueLoadState::Idle;
     }
 }
 
-/// Fills up to `most` slots with the frames of `lane` that are due, and hands them over. Fewer if there is no room.
+/// Fills up to `most` slots with the frames of `queue_load` that are due, and hands them over. Fewer if there is no
+/// room.
 #[inline]
 fn fill(
-    lane: &mut Lane,
+    queue_load: &mut QueueLoad,
     index: usize,
     tx: &mut TxRing,
     most: u32,
@@ -386,22 +389,22 @@ fn fill(
     clock: &mut ClockReader,
     burst: &mut Burst,
 ) -> Result<u32, PortError> {
-    let LaneState::Sending { left, end_ns } = lane.state else { return Ok(0) };
-    if lane.is_over(now_ns) {
+    let QueueLoadState::Sending { left, end_ns } = queue_load.state else { return Ok(0) };
+    if queue_load.is_over(now_ns) {
         return Ok(0);
     }
     // Frames due at the end or later are not sent.
     let due_by_ns = now_ns.min(end_ns.saturating_sub(1));
     let most = most.min(u32::try_from(left).unwrap_or(u32::MAX));
     let times = [due_by_ns, now_ns];
-    let filled = if lane.mix.longest_slot_bytes() > tx.buffer_bytes() as usize {
-        send_long(lane, index, tx, most, times, &mut burst.log)?
-    } else if lane.departures.intended_fps().is_some() {
-        fill_slots::<true>(lane, index, tx, most, times, clock, burst)
+    let filled = if queue_load.mix.longest_slot_bytes() > tx.buffer_bytes() as usize {
+        send_long(queue_load, index, tx, most, times, &mut burst.log)?
+    } else if queue_load.departures.intended_fps().is_some() {
+        fill_slots::<true>(queue_load, index, tx, most, times, clock, burst)
     } else {
-        fill_slots::<false>(lane, index, tx, most, times, clock, burst)
+        fill_slots::<false>(queue_load, index, tx, most, times, clock, burst)
     };
-    lane.state = LaneState::Sending { left: left - u64::from(filled), end_ns };
+    queue_load.state = QueueLoadState::Sending { left: left - u64::from(filled), end_ns };
     Ok(filled)
 }
 
@@ -409,7 +412,7 @@ fn fill(
 /// their times are not recorded.
 #[inline]
 fn fill_slots<const PACED: bool>(
-    lane: &mut Lane,
+    queue_load: &mut QueueLoad,
     index: usize,
     tx: &mut TxRing,
     most: u32,
@@ -417,7 +420,7 @@ fn fill_slots<const PACED: bool>(
     clock: &mut ClockReader,
     Burst { log, held }: &mut Burst,
 ) -> u32 {
-    let Lane { mix, departures, account, .. } = lane;
+    let QueueLoad { mix, departures, totals, .. } = queue_load;
     let is_due = if PACED { departures.is_due(due_by_ns) } else { due_by_ns >= departures.origin_ns() };
     if !is_due {
         return 0;
@@ -453,8 +456,8 @@ fn fill_slots<const PACED: bool>(
             slot.bytes.write(mix.next_frame(timestamp_ns).0)
         }),
     };
-    account.bytes += bytes;
-    account.frames += u64::from(filled);
+    totals.bytes += bytes;
+    totals.frames += u64::from(filled);
     if !PACED && filled > 0 {
         departures.depart_at_once(filled);
         // One entry for all of them: the lane has sent.
@@ -553,7 +556,7 @@ impl<const PACED: bool> Pace<'_, PACED> {
 
 /// Frames that may need several slots each.
 fn send_long(
-    lane: &mut Lane,
+    queue_load: &mut QueueLoad,
     index: usize,
     tx: &mut TxRing,
     most: u32,
@@ -561,19 +564,19 @@ fn send_long(
     log: &mut Vec<(usize, f64)>,
 ) -> Result<u32, PortError> {
     let mut sent = 0;
-    while sent < most && lane.departures.is_due(due_by_ns) {
-        let slots = lane.mix.next_size().div_ceil(tx.buffer_bytes() as usize);
+    while sent < most && queue_load.departures.is_due(due_by_ns) {
+        let slots = queue_load.mix.next_size().div_ceil(tx.buffer_bytes() as usize);
         if (tx.available() as usize) < slots {
             break;
         }
-        let (frame, _) = lane.mix.next_frame(now_ns);
+        let (frame, _) = queue_load.mix.next_frame(now_ns);
         let len = frame.len();
         tx.send(frame)?;
-        log.push((index, lane.departures.next_due()));
-        lane.departures.depart(len);
-        lane.account.bytes += len as u64;
+        log.push((index, queue_load.departures.next_due()));
+        queue_load.departures.depart(len);
+        queue_load.totals.bytes += len as u64;
         sent += 1;
     }
-    lane.account.frames += u64::from(sent);
+    queue_load.totals.frames += u64::from(sent);
     Ok(sent)
 }

@@ -6,7 +6,7 @@ use ringroad_traffic::meter::IntervalReport;
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
-use crate::plan::Plan;
+use crate::plan::TestPlan;
 use crate::shared::{FrameCount, Shared};
 
 /// Most streams of one port that an interval lists; for more it has only the sum.
@@ -55,7 +55,7 @@ pub(crate) struct Series {
 
 impl Series {
     /// Ends an interval at `now_ns`; the first began at `start_ns`.
-    pub(crate) fn next(&mut self, plan: &Plan, shared: &Shared, start_ns: u64, now_ns: u64) -> &Interval {
+    pub(crate) fn next(&mut self, plan: &TestPlan, shared: &Shared, start_ns: u64, now_ns: u64) -> &Interval {
         let last_ns = *self.last_ns.get_or_insert(start_ns);
         let meters =
             |count| (0..count).map(|_| RateMeter::new(snapshot(FrameCount::default(), start_ns))).collect();

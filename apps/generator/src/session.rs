@@ -10,17 +10,17 @@ use std::time::Duration;
 use ringroad::{CoreSharing, OpenOptions, Port, PortInfo, Queue};
 use ringroad_traffic::pacing::AWAKE_NS;
 
-use crate::account::{Inquiry, ThreadAccount};
-use crate::clock::{Clock, ClockReader};
+use crate::clock::{ClockReader, SessionClock};
 use crate::control::Control;
 use crate::error::SessionError;
 use crate::lineup::Lineup;
 use crate::open_port::{KeptPorts, OpenPort};
-use crate::plan::Plan;
-use crate::queue_task::{QueueTask, Turn};
-use crate::report::Report;
+use crate::plan::TestPlan;
+use crate::queue_task::{QueueTask, TaskTurn};
+use crate::report::SessionReport;
 use crate::series::{Interval, Series};
 use crate::shared::{FrameCount, Shared};
+use crate::totals::{ThreadTotals, TotalsRequest};
 
 /// Default of the most frames per sync.
 pub const DEFAULT_BURST_FRAMES: u32 = 256;
@@ -32,7 +32,7 @@ const SPIN_NS: u64 = 200_000;
 /// Closer to the time of a frame than this a thread keeps its core, ns.
 const CLOSE_NS: u64 = 10_000;
 /// Longest sleep, so that commands are seen soon.
-const LONGEST_REST: Duration = Duration::from_millis(5);
+const MAX_SLEEP: Duration = Duration::from_millis(5);
 /// Longest time without progress in which the other side takes the last frames, ns.
 const FLUSH_NS: u64 = 1_000_000_000;
 
@@ -44,7 +44,7 @@ pub enum Threads {
     PerQueue,
     /// One thread for all.
     One,
-    /// No thread; the caller calls [`Session::turn`]: for simulations.
+    /// No thread; the caller calls [`TestSession::turn`]: for simulations.
     Caller,
 }
 
@@ -52,7 +52,7 @@ pub enum Threads {
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
     /// The clock of all threads.
-    pub clock: Clock,
+    pub clock: SessionClock,
     /// The threads that do the work.
     pub threads: Threads,
     /// Processors for the threads, in turn; empty leaves it to the kernel.
@@ -66,7 +66,7 @@ pub struct SessionOptions {
 impl Default for SessionOptions {
     fn default() -> Self {
         Self {
-            clock: Clock::new(),
+            clock: SessionClock::new(),
             threads: Threads::PerQueue,
             cpus: Vec::new(),
             burst: DEFAULT_BURST_FRAMES,
@@ -77,26 +77,26 @@ impl Default for SessionOptions {
 
 /// Ports open, and threads that serve them.
 #[derive(Debug)]
-pub struct Session {
-    plan: Plan,
+pub struct TestSession {
+    plan: TestPlan,
     shared: Shared,
     control: Arc<Control>,
-    inquiry: Arc<Inquiry>,
+    inquiry: Arc<TotalsRequest>,
     clock: ClockReader,
     threads: Vec<JoinHandle<Worked>>,
     /// The tasks, if the caller does the work.
-    own: Option<Worker>,
+    own: Option<SessionThread>,
     started_ns: Option<u64>,
     series: Series,
 }
 
 /// A thread's tasks and clock.
 #[derive(Debug)]
-struct Worker {
+struct SessionThread {
     tasks: Vec<QueueTask>,
     clock: ClockReader,
     control: Arc<Control>,
-    inquiry: Arc<Inquiry>,
+    inquiry: Arc<TotalsRequest>,
     /// Number of the last answered request.
     answered: u64,
     busy: bool,
@@ -108,27 +108,27 @@ struct Worker {
 #[derive(Debug)]
 struct Worked {
     tasks: Vec<QueueTask>,
-    account: ThreadAccount,
+    totals: ThreadTotals,
     failure: Option<(usize, ringroad::PortError)>,
 }
 
 /// The end of a session.
 #[derive(Debug)]
-pub struct Ended {
+pub struct SessionResult {
     /// The results.
-    pub report: Report,
+    pub report: SessionReport,
     /// Its ports, open: without those that failed, and those that left slots untaken, whose frames would arrive late.
     pub ports: KeptPorts,
     /// If a port failed; [`SessionError::Panic`].
     pub outcome: Result<(), SessionError>,
 }
 
-impl Session {
+impl TestSession {
     /// Opens the plan's ports and makes ready to start.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn open(plan: Plan, ports: &OpenOptions, options: &SessionOptions) -> Result<Self, SessionError> {
+    pub fn open(plan: TestPlan, ports: &OpenOptions, options: &SessionOptions) -> Result<Self, SessionError> {
         Self::open_keeping(plan, &mut KeptPorts::default(), ports, options)
     }
 
@@ -139,7 +139,7 @@ impl Session {
     /// # Errors
     /// [`SessionError`].
     pub fn open_keeping(
-        mut plan: Plan,
+        mut plan: TestPlan,
         kept: &mut KeptPorts,
         ports: &OpenOptions,
         options: &SessionOptions,
@@ -149,18 +149,22 @@ impl Session {
         Self::new(plan, opened, options, kept.next_wire_stream)
     }
 
-    /// As [`Session::open`], over ports that are open already, in the plan's order.
+    /// As [`TestSession::open`], over ports that are open already, in the plan's order.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub fn over(mut plan: Plan, ports: Vec<Port>, options: &SessionOptions) -> Result<Self, SessionError> {
+    pub fn over(
+        mut plan: TestPlan,
+        ports: Vec<Port>,
+        options: &SessionOptions,
+    ) -> Result<Self, SessionError> {
         plan.check()?;
         Self::new(plan, ports.into_iter().map(OpenPort::from).collect(), options, 0)
     }
 
     /// Over ports that are open, for a plan that was checked.
     fn new(
-        plan: Plan,
+        plan: TestPlan,
         ports: Vec<OpenPort>,
         options: &SessionOptions,
         first_wire_stream: u16,
@@ -169,8 +173,8 @@ impl Session {
         let burst = options.burst.clamp(1, 4096);
         let lineup = Lineup::new(&plan, ports, burst, clock.now_ns(), first_wire_stream)?;
         let control = Arc::clone(&lineup.control);
-        let inquiry = Arc::new(Inquiry::default());
-        let worker = |tasks| Worker {
+        let inquiry = Arc::new(TotalsRequest::default());
+        let worker = |tasks| SessionThread {
             tasks,
             clock: options.clock.reader(),
             control: Arc::clone(&control),
@@ -228,7 +232,7 @@ impl Session {
 
     /// The plan, with every load named.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &TestPlan {
         &self.plan
     }
 
@@ -275,7 +279,7 @@ impl Session {
         self.control.is_sending(load)
     }
 
-    /// Whether a port failed: [`Session::finish`] returns the port and the reason.
+    /// Whether a port failed: [`TestSession::finish`] returns the port and the reason.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.control.is_ended()
@@ -315,7 +319,7 @@ impl Session {
     }
 
     /// The result so far, while the session runs. Meters are copied under their locks, which is too slow for every
-    /// second at full speed; use [`Session::interval`] for that.
+    /// second at full speed; use [`TestSession::interval`] for that.
     #[must_use]
     pub fn meter(&self, port: usize) -> ringroad_traffic::meter::MeterReport {
         self.shared.meters[port].lock().unwrap_or_else(PoisonError::into_inner).report()
@@ -329,32 +333,32 @@ impl Session {
     }
 
     /// The result so far, without the time series; exact while no load is sending, apart from frames still in flight.
-    /// Resting threads take some milliseconds to answer. `None` if a thread ended: [`Session::end`] returns why.
-    pub fn report(&mut self) -> Option<Report> {
-        let accounts = match &mut self.own {
-            Some(worker) => vec![worker.account()],
+    /// Resting threads take some milliseconds to answer. `None` if a thread ended: [`TestSession::end`] returns why.
+    pub fn report(&mut self) -> Option<SessionReport> {
+        let counters = match &mut self.own {
+            Some(worker) => vec![worker.totals()],
             None => {
                 let ended = || self.threads.iter().any(JoinHandle::is_finished);
                 self.inquiry.ask(self.threads.len(), &ended)?
             }
         };
-        Some(Report::new(&self.plan, &self.shared, &accounts, Vec::new()))
+        Some(SessionReport::new(&self.plan, &self.shared, &counters, Vec::new()))
     }
 
-    /// As [`Session::end`], and closes the ports.
+    /// As [`TestSession::end`], and closes the ports.
     ///
     /// # Errors
     /// If a port failed; [`SessionError::Panic`]. The report up to then is returned with it.
-    pub fn finish(self, drain: Duration) -> (Report, Result<(), SessionError>) {
-        let Ended { report, ports: _, outcome } = self.end(drain);
+    pub fn finish(self, drain: Duration) -> (SessionReport, Result<(), SessionError>) {
+        let SessionResult { report, ports: _, outcome } = self.end(drain);
         (report, outcome)
     }
 
     /// Stops all loads, waits `drain` for the last frames, ends the threads, reports, and leaves the ports open.
     #[must_use]
-    pub fn end(mut self, drain: Duration) -> Ended {
+    pub fn end(mut self, drain: Duration) -> SessionResult {
         self.stop();
-        self.control.wait_sent(LONGEST_REST * 20);
+        self.control.wait_sent(MAX_SLEEP * 20);
         let mut workeds = Vec::new();
         let mut outcome = Ok(());
         if let Some(mut worker) = self.own.take() {
@@ -377,21 +381,21 @@ impl Session {
             }
         }
         let mut queues: Vec<Vec<Queue>> = self.shared.info.iter().map(|_| Vec::new()).collect();
-        let mut accounts = Vec::with_capacity(workeds.len());
+        let mut counters = Vec::with_capacity(workeds.len());
         for worked in workeds {
             let lost = worked.failure.as_ref().map(|(port, _)| *port);
             if let Some(failure) = worked.failure {
                 outcome = Err(failed(&self.shared, failure));
             }
-            for (task, account) in worked.tasks.into_iter().zip(&worked.account.tasks) {
-                if lost != Some(task.port) && account.unsent_slots == 0 {
+            for (task, totals) in worked.tasks.into_iter().zip(&worked.totals.tasks) {
+                if lost != Some(task.port) && totals.unsent_slots == 0 {
                     queues[task.port].push(task.queue);
                 }
             }
-            accounts.push(worked.account);
+            counters.push(worked.totals);
         }
         let series = std::mem::take(&mut self.series);
-        let report = Report::new(&self.plan, &self.shared, &accounts, series.into_intervals());
+        let report = SessionReport::new(&self.plan, &self.shared, &counters, series.into_intervals());
         let whole = |(port, queues): (usize, Vec<Queue>)| {
             let is_whole = queues.len() == self.shared.queues_of(port);
             let info = self.shared.info[port].clone();
@@ -401,7 +405,7 @@ impl Session {
             ports: queues.into_iter().enumerate().filter_map(whole).collect(),
             next_wire_stream: self.shared.wire_numbers.next(),
         };
-        Ended { report, ports, outcome }
+        SessionResult { report, ports, outcome }
     }
 
     /// Waits for the drain time; a failure ends it.
@@ -417,7 +421,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for TestSession {
     fn drop(&mut self) {
         self.control.end();
         for thread in self.threads.drain(..) {
@@ -433,7 +437,7 @@ fn failed(shared: &Shared, (port, source): (usize, ringroad::PortError)) -> Sess
 }
 
 /// Starts a thread that is pinned before it serves anything.
-fn spawn(worker: Worker, index: usize, cpu: Option<usize>) -> std::io::Result<JoinHandle<Worked>> {
+fn spawn(worker: SessionThread, index: usize, cpu: Option<usize>) -> std::io::Result<JoinHandle<Worked>> {
     let (pinned, outcome) = std::sync::mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name(format!("traffic-{index}")).spawn(move || {
         let result = cpu.map_or(Ok(()), crate::affinity::pin);
@@ -446,7 +450,7 @@ fn spawn(worker: Worker, index: usize, cpu: Option<usize>) -> std::io::Result<Jo
     Ok(thread)
 }
 
-impl Worker {
+impl SessionThread {
     fn run(mut self) -> Worked {
         loop {
             let ended = match self.turn() {
@@ -470,20 +474,20 @@ impl Worker {
         let number = self.inquiry.number();
         if number != self.answered {
             self.answered = number;
-            let account = self.account();
-            self.inquiry.answer(number, account);
+            let totals = self.totals();
+            self.inquiry.answer(number, totals);
         }
     }
 
     #[cold]
-    fn account(&mut self) -> ThreadAccount {
-        ThreadAccount::new(&mut self.tasks, self.clock.error())
+    fn totals(&mut self) -> ThreadTotals {
+        ThreadTotals::new(&mut self.tasks, self.clock.error())
     }
 
     /// A turn of every task.
     #[inline]
-    fn turn(&mut self) -> Result<Turn, (usize, ringroad::PortError)> {
-        let mut all = Turn { busy: false, next_due_ns: None, blocked: false };
+    fn turn(&mut self) -> Result<TaskTurn, (usize, ringroad::PortError)> {
+        let mut all = TaskTurn { busy: false, next_due_ns: None, blocked: false };
         for task in &mut self.tasks {
             let turn = task.turn(&mut self.clock).map_err(|error| (task.port, error))?;
             all.busy |= turn.busy;
@@ -494,7 +498,7 @@ impl Worker {
     }
 
     /// Between two turns: continues, spins, or sleeps.
-    fn pause(&mut self, turn: Turn) -> Result<(), (usize, ringroad::PortError)> {
+    fn pause(&mut self, turn: TaskTurn) -> Result<(), (usize, ringroad::PortError)> {
         let Self { sharing, clock, .. } = self;
         sharing.between_turns(|| clock.now_ns());
         if turn.busy || self.busy {
@@ -513,7 +517,7 @@ impl Worker {
             std::hint::spin_loop();
             return Ok(());
         }
-        let limit = LONGEST_REST.min(Duration::from_nanos(until_due_ns - AWAKE_NS));
+        let limit = MAX_SLEEP.min(Duration::from_nanos(until_due_ns - AWAKE_NS));
         match self.tasks.as_mut_slice() {
             [task] => task.rest(turn.blocked, limit).map_err(|error| (task.port, error)),
             // Several queues: a short sleep costs less than arming them all.
@@ -549,6 +553,6 @@ impl Worker {
         for task in &mut self.tasks {
             task.sender.finish(now_ns);
         }
-        Worked { account: self.account(), tasks: self.tasks, failure }
+        Worked { totals: self.totals(), tasks: self.tasks, failure }
     }
 }

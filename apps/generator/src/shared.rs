@@ -6,7 +6,7 @@ use ringroad::PortInfo;
 use ringroad_traffic::meter::Meter;
 use serde::Serialize;
 
-use crate::control::LaneCounters;
+use crate::control::QueueLoadCounters;
 use crate::lineup::{Lineup, WireNumbers, WireStream};
 use crate::queue_task::QueueTask;
 use crate::receiver::ReceiveCounters;
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) wire_streams: Vec<WireStream>,
     pub(crate) wire_numbers: WireNumbers,
     received: Vec<Vec<Arc<ReceiveCounters>>>,
-    sent: Vec<Vec<Arc<LaneCounters>>>,
+    sent: Vec<Vec<Arc<QueueLoadCounters>>>,
 }
 
 impl Shared {

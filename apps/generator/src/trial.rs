@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use crate::error::SessionError;
 use crate::learning::learning_loads;
-use crate::plan::{Load, Plan};
-use crate::report::Report;
-use crate::session::{Session, SessionOptions};
+use crate::plan::{Load, TestPlan};
+use crate::report::SessionReport;
+use crate::session::{SessionOptions, TestSession};
 
 /// The settings of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialPlan {
     /// Ports and loads. All loads get the trial's duration, and must have a port that should receive.
-    pub plan: Plan,
+    pub plan: TestPlan,
     /// How long the load lasts, s (RFC 2544, section 24: 60 s for a result, less in a search).
     pub duration_s: f64,
     /// Whether receiving ports first send frames from which a DUT learns addresses (RFC 2544, section 23).
@@ -39,7 +39,7 @@ pub struct TrialPlan {
 /// How a trial ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum TrialVerdict {
     /// The loss is acceptable.
     Pass,
     /// It is not.
@@ -52,7 +52,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrialReport {
     /// How it ended.
-    pub verdict: Verdict,
+    pub verdict: TrialVerdict,
     /// Why it is invalid, one sentence each; empty if it is not.
     pub reasons: Vec<String>,
     /// Configured duration, s.
@@ -89,13 +89,13 @@ pub struct TrialReport {
     /// Frames that arrived damaged.
     pub corrupted_frames: u64,
     /// All of it.
-    pub report: Report,
+    pub report: SessionReport,
 }
 
 impl TrialPlan {
     /// A trial of `plan` with the waits of RFC 2544 and no loss accepted.
     #[must_use]
-    pub fn new(plan: Plan, duration_s: f64) -> Self {
+    pub fn new(plan: TestPlan, duration_s: f64) -> Self {
         Self {
             plan,
             duration_s,
@@ -118,7 +118,7 @@ impl TrialPlan {
         stopped: &dyn Fn() -> bool,
     ) -> Result<TrialReport, SessionError> {
         let (plan, learning) = self.with_learning()?;
-        let session = Session::open(plan, ports, options)?;
+        let session = TestSession::open(plan, ports, options)?;
         self.run_in(session, &learning, stopped)
     }
 
@@ -133,12 +133,12 @@ impl TrialPlan {
         stopped: &dyn Fn() -> bool,
     ) -> Result<TrialReport, SessionError> {
         let (plan, learning) = self.with_learning()?;
-        let session = Session::over(plan, ports, options)?;
+        let session = TestSession::over(plan, ports, options)?;
         self.run_in(session, &learning, stopped)
     }
 
     /// The plan with learning loads behind its own, and their indexes.
-    fn with_learning(&self) -> Result<(Plan, Vec<usize>), SessionError> {
+    fn with_learning(&self) -> Result<(TestPlan, Vec<usize>), SessionError> {
         let mut plan = self.plan.clone();
         plan.check()?;
         for load in &mut plan.loads {
@@ -155,12 +155,12 @@ impl TrialPlan {
 
     fn run_in(
         &self,
-        mut session: Session,
+        mut session: TestSession,
         learning: &[usize],
         stopped: &dyn Fn() -> bool,
     ) -> Result<TrialReport, SessionError> {
-        let look = Duration::from_millis(100);
-        let wait = |session: &Session| while !session.wait_sent(look) && !stopped() {};
+        let check_interval = Duration::from_millis(100);
+        let wait = |session: &TestSession| while !session.wait_sent(check_interval) && !stopped() {};
         if !learning.is_empty() {
             session.start_loads(learning);
             wait(&session);
@@ -174,10 +174,10 @@ impl TrialPlan {
         let was_stopped = stopped();
         let (report, ended) = session.finish(Duration::from_secs_f64(self.drain_s.max(0.0)));
         ended?;
-        Ok(self.judge(report, was_stopped))
+        Ok(self.evaluate(report, was_stopped))
     }
 
-    fn judge(&self, mut report: Report, was_stopped: bool) -> TrialReport {
+    fn evaluate(&self, mut report: SessionReport, was_stopped: bool) -> TrialReport {
         report.loads.truncate(self.plan.loads.len());
         let arrivals = || report.loads.iter().flat_map(|load| &load.arrivals);
         let sum = |of: fn(&StreamSummary) -> u64| arrivals().map(|arrival| of(&arrival.stream)).sum::<u64>();
@@ -228,9 +228,9 @@ impl TrialPlan {
             ));
         }
         let verdict = match (reasons.is_empty(), loss_ratio <= self.acceptable_loss_ratio) {
-            (false, _) => Verdict::Invalid,
-            (true, true) => Verdict::Pass,
-            (true, false) => Verdict::Fail,
+            (false, _) => TrialVerdict::Invalid,
+            (true, true) => TrialVerdict::Pass,
+            (true, false) => TrialVerdict::Fail,
         };
         let per_s =
             |frames: u64| if offered_duration_s > 0.0 { frames as f64 / offered_duration_s } else { 0.0 };

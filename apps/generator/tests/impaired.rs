@@ -2,10 +2,12 @@
 //! of an embedded switch, and time in the test's hand.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ringroad::impairment::{Corruption, Delay, Impairment, ImpairmentPlan, Pattern, Reorder, Within};
+use ringroad::impairment::{Corruption, Delay, FramePattern, Impairment, ImpairmentPlan, Reorder, Within};
 use ringroad::{Embedded, OpenOptions};
-use ringroad_generator::report::Arrival;
-use ringroad_generator::{Clock, Load, Plan, PlannedPort, Report, Session, SessionOptions, Threads};
+use ringroad_generator::report::ArrivalReport;
+use ringroad_generator::{
+    Load, PlannedPort, SessionClock, SessionOptions, SessionReport, TestPlan, TestSession, Threads,
+};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::meter::StreamSummary;
 use ringroad_traffic::pacing::{LoadShape, RateSpec};
@@ -16,15 +18,15 @@ const STEP_NS: u64 = 100;
 const SIGNATURE_BYTES: u32 = 18;
 
 struct Simulation {
-    session: Session,
-    clock: Clock,
+    session: TestSession,
+    clock: SessionClock,
     port_clock: ringroad::Clock,
     impairment: Impairment,
 }
 
 impl Simulation {
     fn new(plan: ImpairmentPlan, loads: Vec<Load>) -> Self {
-        let (clock, port_clock) = (Clock::manual(1_000_000), ringroad::Clock::manual());
+        let (clock, port_clock) = (SessionClock::manual(1_000_000), ringroad::Clock::manual());
         let switch = Embedded::new();
         let (b, impairment) =
             switch.open_impaired("vale0:b", &OpenOptions::default(), plan, port_clock.clone()).unwrap();
@@ -33,8 +35,8 @@ impl Simulation {
             .map(|label| PlannedPort { name: format!("vale0:{label}"), label: Some(label.to_owned()) });
         let options =
             SessionOptions { clock: clock.clone(), threads: Threads::Caller, ..SessionOptions::default() };
-        let plan = Plan { ports: planned.to_vec(), loads };
-        let session = Session::over(plan, ports, &options).unwrap();
+        let plan = TestPlan { ports: planned.to_vec(), loads };
+        let session = TestSession::over(plan, ports, &options).unwrap();
         Self { session, clock, port_clock, impairment }
     }
 
@@ -45,7 +47,7 @@ impl Simulation {
     }
 
     /// Runs all loads to their end, and `after_ns` more.
-    fn run(mut self, after_ns: u64) -> (Report, Impairment) {
+    fn run(mut self, after_ns: u64) -> (SessionReport, Impairment) {
         self.session.start();
         while !self.session.wait_sent(std::time::Duration::ZERO) {
             self.step();
@@ -67,15 +69,15 @@ fn load(frames: u64, rate: &str) -> Load {
     }
 }
 
-fn only(report: &Report) -> &StreamSummary {
+fn only(report: &SessionReport) -> &StreamSummary {
     match report.loads[0].arrivals.as_slice() {
-        [Arrival { stream, .. }] => stream,
+        [ArrivalReport { stream, .. }] => stream,
         arrivals => panic!("{arrivals:?}"),
     }
 }
 
-fn every(n: u64) -> Pattern {
-    Pattern::Every { n, offset: n - 1 }
+fn every(n: u64) -> FramePattern {
+    FramePattern::Every { n, offset: n - 1 }
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn an_unimpaired_port_shows_no_impairment() {
 fn each_lost_frame_is_counted_also_at_the_end() {
     let mut lost: Vec<u64> = (0..5000).step_by(37).collect();
     lost.extend([4998, 4999]);
-    let plan = ImpairmentPlan { drop: Pattern::At(lost.clone()), ..ImpairmentPlan::default() };
+    let plan = ImpairmentPlan { drop: FramePattern::At(lost.clone()), ..ImpairmentPlan::default() };
     let (report, impairment) = Simulation::new(plan, vec![load(5000, "1Mpps")]).run(1000);
     let stream = only(&report);
     assert_eq!(impairment.counters().dropped, lost.len() as u64);
@@ -111,7 +113,7 @@ fn each_lost_frame_is_counted_also_at_the_end() {
 fn duplicates_are_counted_and_make_up_for_no_loss() {
     let plan = ImpairmentPlan {
         drop: every(10),
-        duplicate: Pattern::Every { n: 7, offset: 0 },
+        duplicate: FramePattern::Every { n: 7, offset: 0 },
         ..ImpairmentPlan::default()
     };
     let (report, impairment) = Simulation::new(plan, vec![load(7000, "1Mpps")]).run(1000);
@@ -193,7 +195,7 @@ fn latency_percentiles_match_the_delay_distribution() {
 
 #[test]
 fn combined_impairments_are_counted_separately() {
-    let random = |probability, seed| Pattern::Random { probability, seed };
+    let random = |probability, seed| FramePattern::Random { probability, seed };
     let plan = ImpairmentPlan {
         drop: random(0.02, 1),
         duplicate: random(0.03, 2),
@@ -206,9 +208,9 @@ fn combined_impairments_are_counted_separately() {
     // The plan's effect on each frame, counted by hand.
     let (mut intact, mut twice, mut damaged) = (0, 0, 0);
     for number in 0..20_000 {
-        let fate = impairment.fate(0, number);
-        let copies = if fate.drop { 0 } else { 1 + u64::from(fate.duplicate) };
-        match (copies, fate.corrupt) {
+        let impairments = impairment.impairments(0, number);
+        let copies = if impairments.drop { 0 } else { 1 + u64::from(impairments.duplicate) };
+        match (copies, impairments.corrupt) {
             (0, _) => {}
             (copies, true) => damaged += copies,
             (copies, false) => {
@@ -235,7 +237,7 @@ fn streams_of_a_load_are_counted_separately_by_weight() {
     };
     let mut both = load(8000, "1Mpps");
     both.streams = vec![stream("small", 3, "64"), stream("large", 1, "imix")];
-    let plan = ImpairmentPlan { drop: Pattern::Every { n: 4, offset: 0 }, ..ImpairmentPlan::default() };
+    let plan = ImpairmentPlan { drop: FramePattern::Every { n: 4, offset: 0 }, ..ImpairmentPlan::default() };
     let (report, impairment) = Simulation::new(plan, vec![both]).run(1000);
     let streams = &report.loads[0].streams;
     let sent: Vec<_> = streams.iter().map(|stream| (stream.stream.as_str(), stream.sent_frames)).collect();
@@ -264,18 +266,18 @@ fn both_directions_and_several_loads_run_side_by_side() {
 
 /// Departure times of the frames of a load, ns, from the timestamps in their signatures.
 fn departures(shape: LoadShape, rate: &str, frames: u64) -> Vec<u64> {
-    let clock = Clock::manual(0);
+    let clock = SessionClock::manual(0);
     let pipe = Embedded::new();
     let mut far = pipe.open("x}1").unwrap();
     let options =
         SessionOptions { clock: clock.clone(), threads: Threads::Caller, ..SessionOptions::default() };
     let mut load = load(frames, rate);
     (load.shape, load.to) = (shape, Vec::new());
-    let plan = Plan {
+    let plan = TestPlan {
         ports: vec![PlannedPort { name: "x{1".to_owned(), label: Some("a".to_owned()) }],
         loads: vec![load],
     };
-    let mut session = Session::over(plan, vec![pipe.open("x{1").unwrap()], &options).unwrap();
+    let mut session = TestSession::over(plan, vec![pipe.open("x{1").unwrap()], &options).unwrap();
     session.start();
     let mut times = Vec::new();
     let mut frame = Vec::new();
@@ -285,7 +287,7 @@ fn departures(shape: LoadShape, rate: &str, frames: u64) -> Vec<u64> {
         frame.clear();
         while far.rx().receive(&mut frame).is_some() {
             let reading = ringroad_traffic::signature::read_signature(&frame, Default::default());
-            let ringroad_traffic::signature::Reading::Intact(signature) = reading else {
+            let ringroad_traffic::signature::SignatureReading::Intact(signature) = reading else {
                 panic!("{reading:?}")
             };
             times.push(signature.timestamp_low);

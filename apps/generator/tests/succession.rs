@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use ringroad::impairment::{Delay, ImpairmentPlan};
 use ringroad::{Embedded, OpenOptions};
 use ringroad_generator::{
-    Clock, Ended, Load, Plan, PlannedPort, Report, Session, SessionError, SessionOptions, Threads,
+    Load, PlannedPort, SessionClock, SessionError, SessionOptions, SessionReport, SessionResult, TestPlan,
+    TestSession, Threads,
 };
 use ringroad_traffic::definition::StreamDefinition;
 
@@ -24,8 +25,8 @@ fn no_daemon() -> OpenOptions {
 }
 
 /// Loads between the ports `vale0:a` and `vale0:b`.
-fn plan(ports: &[&str], loads: Vec<Load>) -> Plan {
-    Plan { ports: ports.iter().map(|name| PlannedPort::new(name)).collect(), loads }
+fn plan(ports: &[&str], loads: Vec<Load>) -> TestPlan {
+    TestPlan { ports: ports.iter().map(|name| PlannedPort::new(name)).collect(), loads }
 }
 
 fn load(frames: u64, stream: &str) -> Load {
@@ -37,7 +38,7 @@ fn load(frames: u64, stream: &str) -> Load {
     }
 }
 
-fn run(session: &mut Session, step: &mut dyn FnMut()) {
+fn run(session: &mut TestSession, step: &mut dyn FnMut()) {
     session.start();
     while !session.wait_sent(Duration::ZERO) {
         session.turn().unwrap();
@@ -46,7 +47,7 @@ fn run(session: &mut Session, step: &mut dyn FnMut()) {
 }
 
 /// Ports and distinct frames, lost, and frames of the previous session: with a time, without, and damaged.
-fn counts(report: &Report) -> [u64; 5] {
+fn counts(report: &SessionReport) -> [u64; 5] {
     let (stream, port) = (&report.loads[0].arrivals[0].stream, &report.ports[1].received);
     [
         stream.distinct,
@@ -59,8 +60,8 @@ fn counts(report: &Report) -> [u64; 5] {
 
 /// Sends `late` frames of `stream` that a port holds back, and `own` ones in the next session while the late ones
 /// arrive.
-fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) -> Report {
-    let (clock, port_clock) = (Clock::manual(1_000_000), ringroad::Clock::manual());
+fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) -> SessionReport {
+    let (clock, port_clock) = (SessionClock::manual(1_000_000), ringroad::Clock::manual());
     let switch = Embedded::new();
     let (b, _) =
         switch.open_impaired("vale0:b", &OpenOptions::default(), impairment, port_clock.clone()).unwrap();
@@ -72,13 +73,13 @@ fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) ->
         clock.advance(STEP_NS);
         port_clock.advance(STEP_NS);
     };
-    let mut session = Session::over(plan(late), ports, &options).unwrap();
+    let mut session = TestSession::over(plan(late), ports, &options).unwrap();
     run(&mut session, &mut step);
-    let Ended { report, mut ports, outcome } = session.end(Duration::ZERO);
+    let SessionResult { report, mut ports, outcome } = session.end(Duration::ZERO);
     outcome.unwrap();
     assert_eq!(report.loads[0].arrivals[0].stream.lost, late);
 
-    let mut session = Session::open_keeping(plan(own), &mut ports, &no_daemon(), &options).unwrap();
+    let mut session = TestSession::open_keeping(plan(own), &mut ports, &no_daemon(), &options).unwrap();
     run(&mut session, &mut step);
     for _ in 0..20_000 {
         session.turn().unwrap();
@@ -124,18 +125,22 @@ fn ports_outside_the_next_plan_close_and_errors_close_none() {
     let switch = Embedded::new();
     let options = SessionOptions { threads: Threads::Caller, ..SessionOptions::default() };
     let ports = ["vale0:a", "vale0:b"].map(|name| switch.open(name).unwrap()).into();
-    let session = Session::over(plan(&["vale0:a", "vale0:b"], Vec::new()), ports, &options).unwrap();
+    let session = TestSession::over(plan(&["vale0:a", "vale0:b"], Vec::new()), ports, &options).unwrap();
     let mut kept = session.end(Duration::ZERO).ports;
     let held = || switch.open("vale0:a").is_err();
     assert!(held());
 
-    let refused =
-        Session::open_keeping(plan(&["vale0:a", "vale0:c"], Vec::new()), &mut kept, &no_daemon(), &options);
+    let refused = TestSession::open_keeping(
+        plan(&["vale0:a", "vale0:c"], Vec::new()),
+        &mut kept,
+        &no_daemon(),
+        &options,
+    );
     assert!(matches!(refused, Err(SessionError::Open { port, .. }) if port == "vale0:c"));
     assert!(held());
     drop(switch.open("vale0:b").unwrap());
 
-    let session = Session::open_keeping(
+    let session = TestSession::open_keeping(
         plan(&["vale0:a", "null:no-rx=1"], Vec::new()),
         &mut kept,
         &no_daemon(),
@@ -158,7 +163,7 @@ fn a_port_with_untaken_frames_is_not_kept() {
         ..Load::new("x{1", &[], vec![StreamDefinition::default()])
     };
     let plan = || plan(&["x{1"], vec![load.clone()]);
-    let mut session = Session::over(plan(), vec![pipe.open("x{1").unwrap()], &options).unwrap();
+    let mut session = TestSession::over(plan(), vec![pipe.open("x{1").unwrap()], &options).unwrap();
     session.start();
     // The far end's ring is full, and then the near one's.
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -167,7 +172,7 @@ fn a_port_with_untaken_frames_is_not_kept() {
     }
     let mut ended = session.end(Duration::ZERO);
     assert!(ended.report.ports[0].unsent_slots > 0);
-    let again = Session::open_keeping(plan(), &mut ended.ports, &no_daemon(), &options);
+    let again = TestSession::open_keeping(plan(), &mut ended.ports, &no_daemon(), &options);
     assert!(matches!(again, Err(SessionError::Open { .. })));
     far.sync().unwrap();
 }
@@ -180,10 +185,10 @@ fn threads_report_their_counts_and_continue() {
         let names = ["vale0:a", "vale0:b"];
         let ports = names.map(|name| switch.open(name).unwrap()).into();
         let mut kept =
-            Session::over(plan(&names, Vec::new()), ports, &options).unwrap().end(Duration::ZERO).ports;
+            TestSession::over(plan(&names, Vec::new()), ports, &options).unwrap().end(Duration::ZERO).ports;
         for _ in 0..3 {
             let next = plan(&names, vec![load(FRAMES, "")]);
-            let mut session = Session::open_keeping(next, &mut kept, &no_daemon(), &options).unwrap();
+            let mut session = TestSession::open_keeping(next, &mut kept, &no_daemon(), &options).unwrap();
             session.start();
             let deadline = Instant::now() + Duration::from_secs(30);
             while counts(&session.report().unwrap())[0] < FRAMES {

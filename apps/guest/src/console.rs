@@ -20,7 +20,7 @@ const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Why the user is no longer on the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum ConsoleExit {
     /// Ctrl-] or a signal.
     Leaving,
     /// The guest ended, or another program took the console.
@@ -38,14 +38,14 @@ pub fn socket(folder: &Path) -> PathBuf {
 ///
 /// # Errors
 /// [`GuestError::File`]: the console cannot be reached, or output not written.
-pub fn attach(folder: &Path, stop: &AtomicBool) -> Result<Left, GuestError> {
+pub fn attach(folder: &Path, stop: &AtomicBool) -> Result<ConsoleExit, GuestError> {
     let path = socket(folder);
     let console = UnixStream::connect(&path).map_err(GuestError::file("connect to", &path))?;
     let _raw = RawTerminal::enter();
     relay(&console, stop).map_err(GuestError::file("use", &path))
 }
 
-fn relay(mut console: &UnixStream, stop: &AtomicBool) -> io::Result<Left> {
+fn relay(mut console: &UnixStream, stop: &AtomicBool) -> io::Result<ConsoleExit> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut input_goes_on = true;
     let mut bytes = [0; 4096];
@@ -61,10 +61,10 @@ fn relay(mut console: &UnixStream, stop: &AtomicBool) -> io::Result<Left> {
         let [from_console, from_input] = [set[0].revents(), set[1].revents()];
         if !from_console.is_empty() {
             match console.read(&mut bytes) {
-                Ok(0) => return Ok(Left::Ended),
+                Ok(0) => return Ok(ConsoleExit::Ended),
                 Ok(count) => output.write_all(&bytes[..count]).and_then(|()| output.flush())?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(Left::Ended),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(ConsoleExit::Ended),
                 Err(error) => return Err(error),
             }
         }
@@ -76,16 +76,16 @@ fn relay(mut console: &UnixStream, stop: &AtomicBool) -> io::Result<Left> {
             let typed = &bytes[..count];
             let kept = typed.iter().position(|byte| *byte == LEAVE).unwrap_or(count);
             match console.write_all(&typed[..kept]) {
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Left::Ended),
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ConsoleExit::Ended),
                 result => result?,
             }
             if kept < count {
-                return Ok(Left::Leaving);
+                return Ok(ConsoleExit::Leaving);
             }
             input_goes_on = count > 0;
         }
     }
-    Ok(Left::Leaving)
+    Ok(ConsoleExit::Leaving)
 }
 
 /// A terminal that passes every key on, until dropped.

@@ -24,5 +24,5 @@ pub mod virtual_machine;
 
 pub use error::GuestError;
 pub use kernel::Kernel;
-pub use record::{GuestKind, GuestRecord, Registry};
-pub use virtual_machine::{Accelerator, NetworkDevice, Plan, VirtualMachine};
+pub use record::{GuestKind, GuestRecord, GuestRegistry};
+pub use virtual_machine::{Accelerator, NetworkDevice, VirtualMachine, VmConfig};

@@ -6,13 +6,13 @@ use std::path::Path;
 use ringroad_wire::mac::Mac;
 
 use crate::kernel::Kernel;
-use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, Plan, command_socket};
+use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, VmConfig, command_socket};
 
 /// The kernel's command line: the console, no chatter, and that a panic ends the machine at once.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1";
 
 /// The arguments, for a plan whose accelerator is decided: with KVM or emulated.
-pub(crate) fn arguments(plan: &Plan, kvm: bool, kernel: &Kernel, initramfs: &Path) -> Vec<OsString> {
+pub(crate) fn arguments(plan: &VmConfig, kvm: bool, kernel: &Kernel, initramfs: &Path) -> Vec<OsString> {
     let mut arguments = Vec::new();
     let mut option = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
     // The switch maps the guest's memory, so all of it is one shared file.
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
     use crate::virtual_machine::{Accelerator, NetworkDevice};
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> VmConfig {
+        VmConfig {
             name: "g".into(),
             folder: "/run/g,h".into(),
             devices: vec![NetworkDevice {
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    fn line(plan: &Plan, kvm: bool) -> String {
+    fn line(plan: &VmConfig, kvm: bool) -> String {
         let kernel = Kernel { version: "6.1".into(), image: "/k/vmlinuz".into(), modules: "/k/m".into() };
         let words = arguments(plan, kvm, &kernel, Path::new("/run/initramfs"));
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn queues_packed_rings_and_kvm_become_qemu_options() {
-        let line = line(&Plan { queues: 2, packed: true, ..plan() }, true);
+        let line = line(&VmConfig { queues: 2, packed: true, ..plan() }, true);
         assert!(
             line.contains(
                 "queues=2 -device virtio-net-pci,netdev=net0,mac=02:00:00:00:ab:01,packed=on,mq=on "

@@ -75,7 +75,7 @@ pub struct GuestRecord {
 
 /// All guests of a runtime directory.
 #[derive(Debug, Clone)]
-pub struct Registry {
+pub struct GuestRegistry {
     folder: PathBuf,
 }
 
@@ -85,7 +85,7 @@ pub struct RegistryLock {
     _folder: File,
 }
 
-impl Registry {
+impl GuestRegistry {
     /// The one of this process: `$RINGROAD_RUNTIME_DIR`, else the folder of the daemon's default socket.
     #[must_use]
     pub fn of_environment() -> Self {
@@ -274,9 +274,9 @@ mod tests {
         }
     }
 
-    fn registry() -> (tempfile::TempDir, Registry) {
+    fn registry() -> (tempfile::TempDir, GuestRegistry) {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry { folder: folder.path().join("guests") };
+        let registry = GuestRegistry { folder: folder.path().join("guests") };
         (folder, registry)
     }
 

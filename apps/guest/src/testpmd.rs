@@ -88,7 +88,7 @@ pub fn virtio_user(number: usize, socket: &Path, queues: u16) -> OsString {
 
 /// How its ports are joined with the switch's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum TestpmdTransport {
     /// virtio-user at testpmd's end, vhost-user at the switch's.
     VhostUser,
     /// memif.
@@ -97,11 +97,11 @@ pub enum Transport {
 
 /// A testpmd to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct TestpmdConfig {
     /// A socket for each port; it must have a listener.
     pub sockets: Vec<PathBuf>,
     /// The protocol of the sockets.
-    pub transport: Transport,
+    pub transport: TestpmdTransport,
     /// `--forward-mode`.
     pub forward: String,
     /// Processors: the first for its main thread, the others to forward on; one alone does both.
@@ -133,7 +133,7 @@ pub fn has_huge_pages() -> bool {
     free.is_some_and(|pages| pages * 2 >= MEBIBYTES)
 }
 
-impl Plan {
+impl TestpmdConfig {
     /// The arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
@@ -163,14 +163,14 @@ impl Plan {
 
     fn device(&self, number: usize, socket: &Path) -> OsString {
         match self.transport {
-            Transport::VhostUser => {
+            TestpmdTransport::VhostUser => {
                 let mut device = virtio_user(number, socket, self.queues);
                 if self.packed {
                     device.push(",packed_vq=1");
                 }
                 device
             }
-            Transport::Memif => {
+            TestpmdTransport::Memif => {
                 let mut device =
                     OsString::from(format!("net_memif{number},role=client,id=0,socket-abstract=no,socket="));
                 device.push(socket);
@@ -184,13 +184,13 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn line(plan: &Plan) -> String {
+    fn line(plan: &TestpmdConfig) -> String {
         let words = plan.arguments();
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
-    fn plan(transport: Transport) -> Plan {
-        Plan {
+    fn plan(transport: TestpmdTransport) -> TestpmdConfig {
+        TestpmdConfig {
             sockets: vec!["/run/p0".into(), "/run/p1".into()],
             transport,
             forward: "macswap".into(),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn vhost_user_ports_are_devices_of_virtio_user() {
-        let line = line(&plan(Transport::VhostUser));
+        let line = line(&plan(TestpmdTransport::VhostUser));
         assert!(
             line.starts_with("--lcores 0@0,1@1 --no-pci -m 256 --file-prefix=rr7 --no-huge --vdev"),
             "{line}"
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn memif_ports_are_clients_and_one_processor_is_enough() {
-        let line = line(&Plan { cores: vec![1], huge_pages: true, ..plan(Transport::Memif) });
+        let line = line(&TestpmdConfig { cores: vec![1], huge_pages: true, ..plan(TestpmdTransport::Memif) });
         assert!(line.starts_with("--lcores 0@1,1@1 "), "{line}");
         assert!(
             line.contains("--in-memory --single-file-segments --vdev=net_memif0,role=client,id=0,"),

@@ -28,7 +28,7 @@ const QEMU_LOG: &str = "qemu.log";
 /// Time limit for QEMU to end after the request.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Polling interval for changes without an event.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The socket of the channel for commands in a guest's folder.
 pub(crate) fn command_socket(folder: &Path) -> PathBuf {
@@ -76,7 +76,7 @@ pub struct NetworkDevice {
 
 /// A guest to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct VmConfig {
     /// Its name, which is its host name too.
     pub name: String,
     /// Its folder, which is there.
@@ -122,7 +122,7 @@ impl VirtualMachine {
     ///
     /// # Errors
     /// [`GuestError`]: something is not installed, or QEMU cannot be started.
-    pub fn start(plan: &Plan, kernel: &Kernel, outlive: bool) -> Result<Self, GuestError> {
+    pub fn start(plan: &VmConfig, kernel: &Kernel, outlive: bool) -> Result<Self, GuestError> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(GuestError::Architecture(std::env::consts::ARCH));
         }
@@ -270,6 +270,6 @@ pub(crate) fn until(
         if end.is_some_and(|end| Instant::now() >= end) {
             return Ok(false);
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(CHECK_INTERVAL);
     }
 }

@@ -74,18 +74,18 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// The accounts of things that frames go through: switches, ports or queues.
-    fn accounts(&mut self, of: &str, accounts: &[(Labels<'_>, &CounterReport)]) -> Result<(), Error> {
+    /// The counters of things that frames go through: switches, ports or queues.
+    fn frame_counters(&mut self, of: &str, counters: &[(Labels<'_>, &CounterReport)]) -> Result<(), Error> {
         for Statistic { name, help, is_gauge, value, .. } in Statistic::ALL {
             let name = format!("{of}_{name}");
-            let values = accounts.iter().map(|(labels, account)| (labels.clone(), value(account)));
+            let values = counters.iter().map(|(labels, report)| (labels.clone(), value(report)));
             match is_gauge {
                 true => self.gauges(&name, help, values)?,
                 false => self.counters(&name, help, values)?,
             }
         }
-        let drops = accounts.iter().flat_map(|(labels, account)| {
-            account.drops.iter().map(move |(cause, frames)| {
+        let drops = counters.iter().flat_map(|(labels, report)| {
+            report.drops.iter().map(move |(cause, frames)| {
                 let mut labels = labels.clone();
                 labels.push(("cause", cause.as_str()));
                 (labels, *frames)
@@ -181,9 +181,9 @@ fn switches(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<()
     families.counters("switch_refused_moves", help, values(|switch| switch.refused_moves))?;
     let help = "Copies of frames beyond the first, and segments of long frames beyond the first";
     families.counters("switch_replicated_frames", help, values(|switch| switch.replicated_frames))?;
-    let accounts: Vec<_> =
+    let counters: Vec<_> =
         switches.iter().map(|switch| (vec![("switch", switch.name.as_str())], &switch.totals)).collect();
-    families.accounts("switch", &accounts)
+    families.frame_counters("switch", &counters)
 }
 
 fn flow_tables(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<(), Error> {
@@ -270,8 +270,8 @@ fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error>
     let links = named.iter().filter_map(|(labels, port)| Some((labels.clone(), port.link.as_ref()?)));
     let running = links.map(|(labels, link)| (labels, u64::from(link.running)));
     families.gauges("port_link_running", "1 if its interface has a carrier", running)?;
-    let accounts: Vec<_> = named.iter().map(|(labels, port)| (labels.clone(), &port.counters)).collect();
-    families.accounts("port", &accounts)?;
+    let counters: Vec<_> = named.iter().map(|(labels, port)| (labels.clone(), &port.counters)).collect();
+    families.frame_counters("port", &counters)?;
     let most_queues = ports.iter().map(|port| port.queue_counters.len()).max().unwrap_or(0);
     let numbers: Vec<String> = (0..most_queues).map(|number| number.to_string()).collect();
     let queues = ports.iter().flat_map(|port| {
@@ -279,9 +279,9 @@ fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error>
         port.queue_counters
             .iter()
             .zip(&numbers)
-            .map(move |(account, number)| (labels(number.as_str()), account))
+            .map(move |(report, number)| (labels(number.as_str()), report))
     });
-    families.accounts("queue", &queues.collect::<Vec<_>>())
+    families.frame_counters("queue", &queues.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use subtle::ConstantTimeEq;
 
 use crate::refusal::Refusal;
-use crate::server::ServerError;
+use crate::server::OtgServerError;
 
 /// Bytes of a token that is made here.
 const RANDOM_BYTES: usize = 32;
@@ -42,22 +42,22 @@ impl Token {
     /// A new one, of 256 random bits.
     ///
     /// # Errors
-    /// [`ServerError::Token`]: the kernel has no random numbers.
-    pub fn random() -> Result<Self, ServerError> {
+    /// [`OtgServerError::Token`]: the kernel has no random numbers.
+    pub fn random() -> Result<Self, OtgServerError> {
         let mut bytes = [0; RANDOM_BYTES];
         match getrandom(&mut bytes, GetRandomFlags::empty()) {
             Ok(RANDOM_BYTES) => Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())),
-            Ok(_) => Err(ServerError::Token { reason: "too few random bytes".to_owned() }),
-            Err(error) => Err(ServerError::Token { reason: error.to_string() }),
+            Ok(_) => Err(OtgServerError::Token { reason: "too few random bytes".to_owned() }),
+            Err(error) => Err(OtgServerError::Token { reason: error.to_string() }),
         }
     }
 
     /// The token of a file, which only its owner can read.
     ///
     /// # Errors
-    /// [`ServerError::File`].
-    pub fn read(path: &Path) -> Result<Self, ServerError> {
-        let unusable = |reason: String| ServerError::File { path: PathBuf::from(path), reason };
+    /// [`OtgServerError::File`].
+    pub fn read(path: &Path) -> Result<Self, OtgServerError> {
+        let unusable = |reason: String| OtgServerError::File { path: PathBuf::from(path), reason };
         let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
         let status = file.metadata().map_err(|error| unusable(error.to_string()))?;
         if !status.is_file() {

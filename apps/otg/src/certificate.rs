@@ -9,7 +9,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::server::ServerError;
+use crate::server::OtgServerError;
 
 /// A certificate chain and its key, for TLS.
 #[derive(Debug)]
@@ -20,20 +20,20 @@ pub(crate) struct Certificate {
 
 impl Certificate {
     /// A new one that signs itself, for `address`, for `names`, and for this machine as seen from itself.
-    pub(crate) fn self_signed(address: IpAddr, names: &[String]) -> Result<Self, ServerError> {
+    pub(crate) fn self_signed(address: IpAddr, names: &[String]) -> Result<Self, OtgServerError> {
         let mut names = [&["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()], names].concat();
         if !address.is_unspecified() && !address.is_loopback() {
             names.push(address.to_string());
         }
         let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|error| ServerError::Certificate { reason: error.to_string() })?;
+            .map_err(|error| OtgServerError::Certificate { reason: error.to_string() })?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         Ok(Self { chain: vec![made.cert.der().clone()], key: key.into() })
     }
 
     /// The chain and the key of two PEM files.
-    pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, ServerError> {
-        let unusable = |path: &Path, reason: String| ServerError::File {
+    pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, OtgServerError> {
+        let unusable = |path: &Path, reason: String| OtgServerError::File {
             path: PathBuf::from(path),
             reason: format!("{reason}; give PEM files of a certificate and its key"),
         };
@@ -49,8 +49,8 @@ impl Certificate {
     }
 
     /// The server's TLS settings: versions 1.2 and 1.3, for HTTP/1.1.
-    pub(crate) fn into_config(self) -> Result<Arc<ServerConfig>, ServerError> {
-        let failed = |error: rustls::Error| ServerError::Certificate { reason: error.to_string() };
+    pub(crate) fn into_config(self) -> Result<Arc<ServerConfig>, OtgServerError> {
+        let failed = |error: rustls::Error| OtgServerError::Certificate { reason: error.to_string() };
         let mut config =
             ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
                 .with_safe_default_protocol_versions()

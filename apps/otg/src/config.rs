@@ -8,7 +8,7 @@ mod size;
 
 use std::collections::HashSet;
 
-use ringroad_generator::plan::{Plan, PlannedPort};
+use ringroad_generator::plan::{PlannedPort, TestPlan};
 use serde_json::Value;
 
 pub(crate) use self::flow::FlowConfig;
@@ -46,7 +46,7 @@ const DEFAULT_MTU: u64 = 1500;
 pub(crate) struct Config {
     /// As received.
     pub(crate) document: Value,
-    pub(crate) ports: Vec<PortConfig>,
+    pub(crate) ports: Vec<ConfiguredPort>,
     pub(crate) flows: Vec<FlowConfig>,
     /// Accepted settings without effect.
     pub(crate) warnings: Vec<String>,
@@ -54,7 +54,7 @@ pub(crate) struct Config {
 
 /// A port as it was configured.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PortConfig {
+pub(crate) struct ConfiguredPort {
     pub(crate) name: String,
     /// Name of a port of Ringroad.
     pub(crate) location: String,
@@ -85,29 +85,29 @@ impl Config {
     }
 
     /// The generator's plan.
-    pub(crate) fn plan(&self) -> Plan {
-        let port = |port: &PortConfig| PlannedPort {
+    pub(crate) fn plan(&self) -> TestPlan {
+        let port = |port: &ConfiguredPort| PlannedPort {
             label: Some(port.name.clone()),
             ..PlannedPort::new(&port.location)
         };
-        Plan {
+        TestPlan {
             ports: self.ports.iter().map(port).collect(),
             loads: self.flows.iter().map(|flow| flow.load.clone()).collect(),
         }
     }
 }
 
-fn ports(root: &Node<'_>, warnings: &mut Vec<String>) -> Vec<PortConfig> {
+fn ports(root: &Node<'_>, warnings: &mut Vec<String>) -> Vec<ConfiguredPort> {
     let nodes = root.get("ports").items_up_to(MAX_PORTS);
     let read = |node: &Node<'_>| {
         node.only(&["name", "location"]);
-        PortConfig {
+        ConfiguredPort {
             name: node.get("name").required_text().to_owned(),
             location: node.get("location").required_text().to_owned(),
             speed_bps: None,
         }
     };
-    let mut ports: Vec<PortConfig> = nodes.iter().map(read).collect();
+    let mut ports: Vec<ConfiguredPort> = nodes.iter().map(read).collect();
     unique(&nodes, "name");
     unique(&nodes, "location");
     for node in root.get("layer1").items() {
@@ -116,7 +116,7 @@ fn ports(root: &Node<'_>, warnings: &mut Vec<String>) -> Vec<PortConfig> {
     ports
 }
 
-fn layer1(node: &Node<'_>, ports: &mut [PortConfig], warnings: &mut Vec<String>) {
+fn layer1(node: &Node<'_>, ports: &mut [ConfiguredPort], warnings: &mut Vec<String>) {
     let own = ["name", "port_names", "speed", "promiscuous", "mtu"];
     node.only(&[&own[..], &LINK_SETTINGS].concat());
     let speed = node.get("speed");

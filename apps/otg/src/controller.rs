@@ -8,7 +8,7 @@ use crate::document::Problems;
 use crate::locations::Locations;
 use crate::metrics;
 use crate::refusal::Refusal;
-use crate::traffic::{Opening, Traffic, Transmit};
+use crate::traffic::{SessionSettings, Traffic, Transmit};
 
 /// Versions of the model whose clients can use this server: requests that use newer features are refused.
 const MODEL_VERSIONS: &str = "^1.0.0";
@@ -17,7 +17,7 @@ const NO_CAPTURE: &str = "capture is not supported here; use `ringroad capture P
 /// The configuration that is in force, and its traffic.
 #[derive(Debug)]
 pub(crate) struct Controller {
-    opening: Opening,
+    settings: SessionSettings,
     locations: Locations,
     traffic: Option<Traffic>,
 }
@@ -32,9 +32,9 @@ enum Command {
 }
 
 impl Controller {
-    /// Nothing is configured at first. Ports allowed by `locations` are opened and served according to `opening`.
-    pub(crate) fn new(opening: Opening, locations: Locations) -> Self {
-        Self { opening, locations, traffic: None }
+    /// Nothing is configured at first. Ports allowed by `locations` are opened and served according to `settings`.
+    pub(crate) fn new(settings: SessionSettings, locations: Locations) -> Self {
+        Self { settings, locations, traffic: None }
     }
 
     /// `GET /config`
@@ -161,13 +161,14 @@ impl Controller {
     /// `POST /monitor/metrics`
     pub(crate) fn metrics(&mut self, request: Value) -> Result<Value, Refusal> {
         let nothing = Config::default();
-        let wish = metrics::wish(&request, self.traffic.as_ref().map_or(&nothing, Traffic::config))?;
+        let metrics_request =
+            metrics::request(&request, self.traffic.as_ref().map_or(&nothing, Traffic::config))?;
         match &mut self.traffic {
             Some(traffic) => {
-                let counts = traffic.counts(wish.is_of_flows())?;
-                metrics::response(&wish, traffic.config(), &counts)
+                let counts = traffic.counts(metrics_request.is_of_flows())?;
+                metrics::response(&metrics_request, traffic.config(), &counts)
             }
-            None => metrics::response(&wish, &nothing, &crate::traffic::Counts::default()),
+            None => metrics::response(&metrics_request, &nothing, &crate::traffic::Counts::default()),
         }
     }
 
@@ -220,13 +221,14 @@ impl Controller {
             }
             None => (None, KeptPorts::default()),
         };
-        match Traffic::open(config, &mut kept, &self.opening) {
+        match Traffic::open(config, &mut kept, &self.settings) {
             Ok(traffic) => {
                 self.traffic = Some(traffic);
                 Ok(answer)
             }
             Err(refusal) => {
-                self.traffic = before.and_then(|before| Traffic::open(before, &mut kept, &self.opening).ok());
+                self.traffic =
+                    before.and_then(|before| Traffic::open(before, &mut kept, &self.settings).ok());
                 Err(refusal)
             }
         }
@@ -246,7 +248,7 @@ impl Controller {
             return Err(Refusal::invalid("nothing is configured; set a configuration first"));
         };
         match command {
-            Command::Start => traffic.start(flows, &self.opening)?,
+            Command::Start => traffic.start(flows, &self.settings)?,
             Command::Stop => traffic.stop(flows, Transmit::Stopped)?,
             Command::Resume => traffic.resume(flows)?,
             Command::Pause => {

@@ -5,9 +5,9 @@ use std::path::{Component, Path};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use ringroad::PortName;
-use ringroad::catalogue::{self, Target};
+use ringroad::catalogue::{self, NameTarget};
 
-use crate::server::ServerError;
+use crate::server::OtgServerError;
 
 /// Start of a network namespace in a name.
 const NETNS: &str = "@netns=";
@@ -21,9 +21,9 @@ impl Locations {
     /// Options after the `@` of a name are ignored, but a network namespace does: `eth0@netns=blue`.
     ///
     /// # Errors
-    /// [`ServerError::Pattern`].
-    pub fn allowing(patterns: &[String]) -> Result<Self, ServerError> {
-        let wrong = |pattern: &str, error: &globset::Error| ServerError::Pattern {
+    /// [`OtgServerError::Pattern`].
+    pub fn allowing(patterns: &[String]) -> Result<Self, OtgServerError> {
+        let wrong = |pattern: &str, error: &globset::Error| OtgServerError::Pattern {
             pattern: pattern.to_owned(),
             reason: error.kind().to_string(),
         };
@@ -43,10 +43,10 @@ impl Locations {
         let name: PortName = location.parse().map_err(|error| format!("{error}"))?;
         let Some(device) = name.base.device() else { return Ok(()) };
         let what = match device.kind.target {
-            Target::Settings => return Ok(()),
-            Target::CaptureFiles => "files",
-            Target::Socket => "sockets",
-            Target::Interface(_) | Target::NewInterface => "network interfaces",
+            NameTarget::Settings => return Ok(()),
+            NameTarget::CaptureFiles => "files",
+            NameTarget::Socket => "sockets",
+            NameTarget::Interface(_) | NameTarget::NewInterface => "network interfaces",
         };
         if device.paths().iter().any(|path| leads_up(path)) {
             return Err("a path with .. is not accepted: give it without".to_owned());

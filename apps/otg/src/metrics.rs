@@ -6,10 +6,10 @@ use ringroad_traffic::rate_meter::TrafficRate;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::config::{Config, FlowConfig, PortConfig};
+use crate::config::{Config, ConfiguredPort, FlowConfig};
 use crate::document::{Node, Problems};
 use crate::refusal::Refusal;
-use crate::traffic::{Counts, FlowCounts, PortCounts, Traversal};
+use crate::traffic::{Counts, FlowCounts, FlowPortCounters, Traversal};
 
 const BITS_PER_GIGABIT: f64 = 1e9;
 
@@ -51,7 +51,7 @@ const FLOW_COLUMNS: &[&str] = &[
 
 /// The counters that a client requests.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Wish {
+pub(crate) struct MetricsRequest {
     of: Of,
     /// Indexes in the configuration.
     rows: Vec<usize>,
@@ -128,14 +128,14 @@ struct Latency {
     average_ns: f64,
 }
 
-impl Wish {
+impl MetricsRequest {
     pub(crate) fn is_of_flows(&self) -> bool {
         self.of == Of::Flows
     }
 }
 
 /// Reads a `metrics_request` for `config`.
-pub(crate) fn wish(request: &Value, config: &Config) -> Result<Wish, Refusal> {
+pub(crate) fn request(request: &Value, config: &Config) -> Result<MetricsRequest, Refusal> {
     Problems::collect(request, |root| {
         let chosen = root.chosen(&["port", "flow"], "port");
         let of = if matches!(chosen, Some(("flow", _))) { Of::Flows } else { Of::Ports };
@@ -147,14 +147,18 @@ pub(crate) fn wish(request: &Value, config: &Config) -> Result<Wish, Refusal> {
                 ("flow_names", "metric_names", config.flows.iter().map(|flow| flow.name.as_str()).collect())
             }
         };
-        let Some((_, node)) = chosen else { return Wish { of, rows: Vec::new(), columns: None } };
+        let Some((_, node)) = chosen else { return MetricsRequest { of, rows: Vec::new(), columns: None } };
         // There are no tags, so that settings for them have no effect.
         node.only(if of == Of::Ports {
             &["port_names", "column_names"]
         } else {
             &["flow_names", "metric_names", "tagged_metrics"]
         });
-        Wish { of, rows: rows(&node.get(names), &known), columns: wished_columns(&node.get(columns), of) }
+        MetricsRequest {
+            of,
+            rows: rows(&node.get(names), &known),
+            columns: requested_columns(&node.get(columns), of),
+        }
     })
 }
 
@@ -169,7 +173,7 @@ pub(crate) fn rows(node: &Node<'_>, known: &[&str]) -> Vec<usize> {
         .collect()
 }
 
-fn wished_columns(node: &Node<'_>, of: Of) -> Option<Vec<String>> {
+fn requested_columns(node: &Node<'_>, of: Of) -> Option<Vec<String>> {
     let known = if of == Of::Ports { PORT_COLUMNS } else { FLOW_COLUMNS };
     let columns = node.texts();
     for column in columns.iter().filter(|column| !known.contains(column)) {
@@ -179,11 +183,11 @@ fn wished_columns(node: &Node<'_>, of: Of) -> Option<Vec<String>> {
 }
 
 /// The `metrics_response`.
-pub(crate) fn response(wish: &Wish, config: &Config, counts: &Counts) -> Result<Value, Refusal> {
+pub(crate) fn response(request: &MetricsRequest, config: &Config, counts: &Counts) -> Result<Value, Refusal> {
     let unwritable = |error: serde_json::Error| Refusal::internal(format!("writing the metrics: {error}"));
-    let mut rows = Vec::with_capacity(wish.rows.len());
-    for index in &wish.rows {
-        let row = match wish.of {
+    let mut rows = Vec::with_capacity(request.rows.len());
+    for index in &request.rows {
+        let row = match request.of {
             Of::Ports => config
                 .ports
                 .get(*index)
@@ -198,19 +202,19 @@ pub(crate) fn response(wish: &Wish, config: &Config, counts: &Counts) -> Result<
                 .map(serde_json::to_value),
         };
         let Some(mut row) = row.transpose().map_err(unwritable)? else { continue };
-        if let (Some(columns), Some(members)) = (&wish.columns, row.as_object_mut()) {
+        if let (Some(columns), Some(members)) = (&request.columns, row.as_object_mut()) {
             members.retain(|name, _| name == "name" || columns.contains(name));
         }
         rows.push(row);
     }
-    let choice = match wish.of {
+    let choice = match request.of {
         Of::Ports => "port_metrics",
         Of::Flows => "flow_metrics",
     };
     Ok(json!({"choice": choice, choice: rows}))
 }
 
-fn port<'a>(config: &'a PortConfig, counts: &PortCounts) -> PortMetric<'a> {
+fn port<'a>(config: &'a ConfiguredPort, counts: &FlowPortCounters) -> PortMetric<'a> {
     let (sent, received) = (&counts.sent, &counts.received);
     PortMetric {
         name: &config.name,

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::Gate;
+use crate::connection_limit::ConnectionPermit;
 use crate::controller::Controller;
-use crate::crowd::Seat;
 use crate::refusal::Refusal;
 
 /// Largest request, bytes: room for lists of 65536 addresses in several fields.
@@ -28,10 +28,10 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const MAX_REFUSED_BYTES: usize = 1 << 20;
 
 type Answer = Response<Full<Bytes>>;
-type Action = fn(&mut Controller, Value) -> Result<Value, Refusal>;
+type PostHandler = fn(&mut Controller, Value) -> Result<Value, Refusal>;
 
 /// The requests of the model, and one of our own.
-fn action(method: &Method, path: &str) -> Option<Action> {
+fn action(method: &Method, path: &str) -> Option<PostHandler> {
     Some(match (method.as_str(), path) {
         ("GET", "/config") => Controller::config,
         ("POST", "/config") => Controller::set_config,
@@ -51,26 +51,30 @@ fn action(method: &Method, path: &str) -> Option<Action> {
 
 /// Answers the requests of all connections.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct RequestHandler {
     gate: Gate,
     controller: Arc<Mutex<Controller>>,
     bodies: Arc<Semaphore>,
 }
 
-impl Desk {
+impl RequestHandler {
     pub(crate) fn new(gate: Gate, controller: Controller) -> Self {
         let (controller, bodies) = (Arc::new(Mutex::new(controller)), Arc::new(Semaphore::new(MAX_BODIES)));
         Self { gate, controller, bodies }
     }
 
-    /// Answers a request of the connection at `seat`.
-    pub(crate) async fn answer(&self, seat: &Seat, request: Request<Incoming>) -> Result<Answer, Infallible> {
+    /// Answers a request of the connection at `permit`.
+    pub(crate) async fn answer(
+        &self,
+        permit: &ConnectionPermit,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Infallible> {
         let (head, body) = request.into_parts();
         if let Err(refusal) = self.gate.check(&head) {
             discard(body).await;
             return Ok(turned_away(refusal));
         }
-        let _work = seat.work();
+        let _work = permit.work();
         let done = self.respond(&head.method, head.uri.path(), &head.headers, body).await;
         Ok(done.map_or_else(refused, |document| json(StatusCode::OK, document.to_string())))
     }

@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use ringroad::OpenOptions;
-use ringroad::control::listening_socket::{ListenError, ListeningSocket};
+use ringroad::control::listening_socket::{ListeningSocket, ListeningSocketError};
 use ringroad_generator::SessionOptions;
 use rustix::net::SocketType;
 use rustls::ServerConfig;
@@ -25,11 +25,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::{Gate, Token};
 use crate::certificate::Certificate;
+use crate::connection_limit::{ConnectionLimit, ConnectionPermit, FIRST_REQUEST_TIME};
 use crate::controller::Controller;
-use crate::crowd::{Crowd, STRANGER_TIME, Seat};
 use crate::locations::Locations;
-use crate::requests::Desk;
-use crate::traffic::Opening;
+use crate::requests::RequestHandler;
+use crate::traffic::SessionSettings;
 
 /// Time limit for requests in progress when the server stops.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
@@ -106,7 +106,7 @@ pub enum Encryption {
 /// Why the server cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ServerError {
+pub enum OtgServerError {
     /// The address cannot be listened on.
     #[error("listening on {address}: {source}; choose another address or port")]
     Listen {
@@ -117,7 +117,7 @@ pub enum ServerError {
     },
     /// The UNIX socket cannot be used.
     #[error(transparent)]
-    Socket(#[from] ListenError),
+    Socket(#[from] ListeningSocketError),
     /// Every host on the network could use the server.
     #[error(
         "listening on {0} without a token would allow every host that reaches it to send any traffic from this \
@@ -149,13 +149,13 @@ pub enum ServerError {
     Serve(io::Error),
 }
 
-/// A server that listens. Connections wait until [`Server::run`].
+/// A server that listens. Connections wait until [`OtgServer::run`].
 #[derive(Debug)]
-pub struct Server {
+pub struct OtgServer {
     listener: Listener,
     listen: Listen,
     tls: Option<Arc<ServerConfig>>,
-    desk: Desk,
+    handler: RequestHandler,
     stop: Arc<watch::Sender<bool>>,
 }
 
@@ -170,20 +170,20 @@ enum Listener {
 pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
-    /// Waits for the requests in progress, for at most 5 s; then [`Server::run`] returns.
+    /// Waits for the requests in progress, for at most 5 s; then [`OtgServer::run`] returns.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
-impl Server {
+impl OtgServer {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`ServerError`] for an address, a path or a certificate that cannot be used.
-    pub fn bind(options: &ServerOptions) -> Result<Self, ServerError> {
-        let opening = Opening { ports: options.ports.clone(), session: options.session.clone() };
-        let controller = Controller::new(opening, options.locations.clone());
+    /// [`OtgServerError`] for an address, a path or a certificate that cannot be used.
+    pub fn bind(options: &ServerOptions) -> Result<Self, OtgServerError> {
+        let settings = SessionSettings { ports: options.ports.clone(), session: options.session.clone() };
+        let controller = Controller::new(settings, options.locations.clone());
         let token = options.token.clone();
         let (listener, listen, tls, gate) = match &options.listen {
             Listen::Unix(path) => {
@@ -192,7 +192,7 @@ impl Server {
             }
             Listen::Tcp(address) => {
                 if token.is_none() && !address.ip().is_loopback() {
-                    return Err(ServerError::Exposed(*address));
+                    return Err(OtgServerError::Exposed(*address));
                 }
                 let certificate = match &options.encryption {
                     Encryption::None => None,
@@ -204,7 +204,7 @@ impl Server {
                 let tls = certificate.map(Certificate::into_config).transpose()?;
                 let scheme = if tls.is_some() { "https" } else { "http" };
                 let gate = Gate::at_address(token, address.ip(), &options.host_names, scheme);
-                let failed = |source| ServerError::Listen { address: *address, source };
+                let failed = |source| OtgServerError::Listen { address: *address, source };
                 let listener = TcpListener::bind(address).map_err(failed)?;
                 // The runtime requires this.
                 listener.set_nonblocking(true).map_err(failed)?;
@@ -213,7 +213,7 @@ impl Server {
             }
         };
         let stop = Arc::new(watch::Sender::new(false));
-        Ok(Self { listener, listen, tls, desk: Desk::new(gate, controller), stop })
+        Ok(Self { listener, listen, tls, handler: RequestHandler::new(gate, controller), stop })
     }
 
     /// The address that it listens on, with the chosen port.
@@ -242,15 +242,15 @@ impl Server {
     /// Serves until it is stopped. Then traffic has stopped and all ports are closed.
     ///
     /// # Errors
-    /// [`ServerError::Serve`].
-    pub fn run(self) -> Result<(), ServerError> {
+    /// [`OtgServerError::Serve`].
+    pub fn run(self) -> Result<(), OtgServerError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(ServerError::Serve)?.block_on(self.serve()).map_err(ServerError::Serve)
+        runtime.map_err(OtgServerError::Serve)?.block_on(self.serve()).map_err(OtgServerError::Serve)
     }
 
     async fn serve(self) -> io::Result<()> {
-        let door = Door::open(self.listener)?;
-        let (crowd, desk) = (Arc::new(Crowd::default()), Arc::new(self.desk));
+        let door = TokioListener::open(self.listener)?;
+        let (connections, handler) = (Arc::new(ConnectionLimit::default()), Arc::new(self.handler));
         let tls = self.tls.map(TlsAcceptor::from);
         let mut stopped = self.stop.subscribe();
         let mut tasks = JoinSet::new();
@@ -267,16 +267,16 @@ impl Server {
                     }
                 },
             };
-            let Some(seat) = crowd.admit() else { continue };
-            let (number, desk, tls, stopped) =
-                (seat.number(), Arc::clone(&desk), tls.clone(), stopped.clone());
+            let Some(permit) = connections.admit() else { continue };
+            let (number, handler, tls, stopped) =
+                (permit.number(), Arc::clone(&handler), tls.clone(), stopped.clone());
             let task = tasks.spawn(async move {
                 tokio::select! {
-                    () = attend(stream, tls, &desk, &seat, stopped) => {}
-                    () = seat.overdue(STRANGER_TIME) => {}
+                    () = attend(stream, tls, &handler, &permit, stopped) => {}
+                    () = permit.overdue(FIRST_REQUEST_TIME) => {}
                 }
             });
-            crowd.serve_by(number, task);
+            connections.serve_by(number, task);
         }
         drop(door);
         let all = async { while tasks.join_next().await.is_some() {} };
@@ -290,8 +290,8 @@ impl Server {
 async fn attend(
     stream: Stream,
     tls: Option<TlsAcceptor>,
-    desk: &Desk,
-    seat: &Seat,
+    handler: &RequestHandler,
+    permit: &ConnectionPermit,
     mut stopped: watch::Receiver<bool>,
 ) {
     let stream: Stream = match tls {
@@ -301,7 +301,7 @@ async fn attend(
         },
         None => stream,
     };
-    let service = service_fn(|request| desk.answer(seat, request));
+    let service = service_fn(|request| handler.answer(permit, request));
     let mut connection =
         pin!(http1::Builder::new().max_buf_size(READ_BYTES).serve_connection(TokioIo::new(stream), service));
     tokio::select! {
@@ -313,13 +313,13 @@ async fn attend(
 }
 
 /// A connection of any transport.
-trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
-type Stream = Box<dyn Duplex>;
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
+type Stream = Box<dyn ByteStream>;
 
 /// The listener as the runtime waits for it.
 #[derive(Debug)]
-enum Door {
+enum TokioListener {
     Tcp(tokio::net::TcpListener),
     /// The socket's file is removed with the listener.
     Unix {
@@ -328,7 +328,7 @@ enum Door {
     },
 }
 
-impl Door {
+impl TokioListener {
     fn open(listener: Listener) -> io::Result<Self> {
         Ok(match listener {
             Listener::Tcp(listener) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?),

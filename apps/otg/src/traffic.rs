@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use ringroad::OpenOptions;
 use ringroad_generator::clock::ClockError;
-use ringroad_generator::report::{LoadReport, PortReport};
-use ringroad_generator::{Ended, KeptPorts, Report, Session, SessionError, SessionOptions};
+use ringroad_generator::report::{LoadReport, PortResult};
+use ringroad_generator::{
+    KeptPorts, SessionError, SessionOptions, SessionReport, SessionResult, TestSession,
+};
 use ringroad_traffic::meter::{MeterReport, StreamReport, StreamSummary};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
@@ -38,7 +40,7 @@ impl Transmit {
 
 /// Settings for opening sessions: all share one clock, which distinguishes their frames.
 #[derive(Debug, Clone)]
-pub(crate) struct Opening {
+pub(crate) struct SessionSettings {
     pub(crate) ports: OpenOptions,
     pub(crate) session: SessionOptions,
 }
@@ -56,15 +58,15 @@ pub(crate) struct Failure {
 pub(crate) struct Traffic {
     config: Config,
     /// None if there are no ports, if they could not be opened again, or after a failure.
-    session: Option<Session>,
+    session: Option<TestSession>,
     /// The error that ended the session, and its result until then.
-    failed: Option<(Failure, Report)>,
-    flows: Vec<FlowState>,
+    failed: Option<(Failure, SessionReport)>,
+    flows: Vec<FlowRun>,
     rates: Rates,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct FlowState {
+struct FlowRun {
     last_command: Transmit,
     /// Whether it was started since the session is open.
     was_started: bool,
@@ -92,7 +94,7 @@ struct Rate {
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) flows: Vec<FlowCounts>,
-    pub(crate) ports: Vec<PortCounts>,
+    pub(crate) ports: Vec<FlowPortCounters>,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,7 @@ pub(crate) struct FlowCounts {
 }
 
 #[derive(Debug)]
-pub(crate) struct PortCounts {
+pub(crate) struct FlowPortCounters {
     pub(crate) transmit: Transmit,
     pub(crate) sent: Traversal,
     pub(crate) received: Traversal,
@@ -121,14 +123,18 @@ pub(crate) struct Traversal {
 impl Traffic {
     /// Opens the ports of `config` that are not among those `kept`, and closes those of them that it does not name. If
     /// it fails, `kept` are those that are open.
-    pub(crate) fn open(config: Config, kept: &mut KeptPorts, opening: &Opening) -> Result<Self, Refusal> {
+    pub(crate) fn open(
+        config: Config,
+        kept: &mut KeptPorts,
+        settings: &SessionSettings,
+    ) -> Result<Self, Refusal> {
         let session = if config.ports.is_empty() {
             *kept = KeptPorts::default();
             None
         } else {
-            Some(open(&config, kept, opening)?)
+            Some(open(&config, kept, settings)?)
         };
-        let idle = FlowState { last_command: Transmit::Stopped, was_started: false };
+        let idle = FlowRun { last_command: Transmit::Stopped, was_started: false };
         let (flows, rates) = (vec![idle; config.flows.len()], Rates::new(&config));
         Ok(Self { config, session, failed: None, flows, rates })
     }
@@ -148,16 +154,16 @@ impl Traffic {
     }
 
     /// Starts `flows` with their counters at 0.
-    pub(crate) fn start(&mut self, flows: &[usize], opening: &Opening) -> Result<(), Refusal> {
+    pub(crate) fn start(&mut self, flows: &[usize], settings: &SessionSettings) -> Result<(), Refusal> {
         let again = flows.iter().any(|index| self.flows.get(*index).is_some_and(|flow| flow.was_started));
         if again || self.session.is_none() {
-            self.renew(flows, opening)?;
+            self.renew(flows, settings)?;
         }
         self.go(flows)
     }
 
     /// Begins a new session over the same ports: counters of the previous one are lost.
-    fn renew(&mut self, flows: &[usize], opening: &Opening) -> Result<(), Refusal> {
+    fn renew(&mut self, flows: &[usize], settings: &SessionSettings) -> Result<(), Refusal> {
         let others: Vec<&str> = (0..self.flows.len())
             .filter(|index| !flows.contains(index) && self.transmit(*index) != Transmit::Stopped)
             .filter_map(|index| self.config.flows.get(index))
@@ -171,7 +177,7 @@ impl Traffic {
             )));
         }
         let mut kept = self.end_session();
-        *self = Self::open(self.config.clone(), &mut kept, opening)?;
+        *self = Self::open(self.config.clone(), &mut kept, settings)?;
         Ok(())
     }
 
@@ -186,7 +192,7 @@ impl Traffic {
         let session = session(&mut self.session)?;
         for index in flows {
             if let Some(flow) = self.flows.get_mut(*index) {
-                *flow = FlowState { last_command: Transmit::Started, was_started: true };
+                *flow = FlowRun { last_command: Transmit::Started, was_started: true };
             }
         }
         session.start_loads(flows);
@@ -272,14 +278,14 @@ impl Traffic {
         Some(sum)
     }
 
-    fn port(&self, index: usize, flows: &[FlowCounts]) -> PortCounts {
+    fn port(&self, index: usize, flows: &[FlowCounts]) -> FlowPortCounters {
         let name = self.config.ports.get(index).map_or("", |port| &port.name);
         let own = || {
             self.config.flows.iter().zip(flows).filter(|(config, _)| config.tx == name).map(|(_, flow)| flow)
         };
         let transmits = own().any(|flow| flow.transmit == Transmit::Started);
         let received = self.session.as_ref().map(|session| session.received(index)).unwrap_or_default();
-        PortCounts {
+        FlowPortCounters {
             transmit: if transmits { Transmit::Started } else { Transmit::Stopped },
             sent: Traversal {
                 frames: own().map(|flow| flow.sent.frames).sum(),
@@ -291,12 +297,12 @@ impl Traffic {
     }
 
     /// Results of the flows' latest start; refused while a flow transmits.
-    pub(crate) fn outcome(&mut self) -> Result<Outcome, Refusal> {
+    pub(crate) fn outcome(&mut self) -> Result<FlowResults, Refusal> {
         self.note_failure();
         if self.failed.is_none() && self.is_transmitting() {
             return Err(Refusal::invalid("a flow transmits; stop all flows, or wait for their end"));
         }
-        let mut report = self.session.as_mut().and_then(Session::report);
+        let mut report = self.session.as_mut().and_then(TestSession::report);
         if self.session.is_some() && report.is_none() {
             // A port failed just now.
             self.note_failure();
@@ -307,13 +313,13 @@ impl Traffic {
         }
         let (clock, flows, ports) =
             report.map(|report| (report.clock, report.loads, report.ports)).unwrap_or_default();
-        Ok(Outcome { failure, clock, flows, ports })
+        Ok(FlowResults { failure, clock, flows, ports })
     }
 
     /// Ends the session if a port failed, closes the others, and records which port and why.
     fn note_failure(&mut self) {
         let Some(failed) = self.session.take_if(|session| session.has_failed()) else { return };
-        let Ended { report, outcome, .. } = failed.end(Duration::ZERO);
+        let SessionResult { report, outcome, .. } = failed.end(Duration::ZERO);
         let port = match &outcome {
             Err(SessionError::Port { port, .. }) => {
                 report.ports.iter().find(|known| known.name == *port).map(|known| known.port.clone())
@@ -338,19 +344,19 @@ impl Traffic {
 
 /// Results of the flows' latest start, and whether a port failed.
 #[derive(Debug, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct FlowResults {
     pub(crate) failure: Option<Failure>,
     pub(crate) clock: ClockError,
     pub(crate) flows: Vec<LoadReport>,
-    pub(crate) ports: Vec<PortReport>,
+    pub(crate) ports: Vec<PortResult>,
 }
 
-fn session(session: &mut Option<Session>) -> Result<&mut Session, Refusal> {
+fn session(session: &mut Option<TestSession>) -> Result<&mut TestSession, Refusal> {
     session.as_mut().ok_or_else(|| Refusal::internal("no port is open; set a configuration with ports"))
 }
 
-fn open(config: &Config, kept: &mut KeptPorts, opening: &Opening) -> Result<Session, Refusal> {
-    Session::open_keeping(config.plan(), kept, &opening.ports, &opening.session)
+fn open(config: &Config, kept: &mut KeptPorts, settings: &SessionSettings) -> Result<TestSession, Refusal> {
+    TestSession::open_keeping(config.plan(), kept, &settings.ports, &settings.session)
         .map_err(|error| refusal(config, &error))
 }
 

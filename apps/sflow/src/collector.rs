@@ -97,11 +97,11 @@ impl Collector {
 
     /// The source address of datagrams; opens the socket if an attempt is due.
     pub fn local_address(&mut self, now: Instant) -> Option<IpAddr> {
-        self.look_for_way(now);
+        self.find_path(now);
         self.socket.as_ref()?.local_addr().ok().map(|address| address.ip())
     }
 
-    fn look_for_way(&mut self, now: Instant) {
+    fn find_path(&mut self, now: Instant) {
         if self.socket.is_none() && self.tried.is_none_or(|tried| now.duration_since(tried) >= RETRY) {
             match self.address.connect() {
                 Ok(socket) => self.socket = Some(socket),
@@ -115,7 +115,7 @@ impl Collector {
 
     /// Sends a datagram. Failures are counted.
     pub fn send(&mut self, datagram: &[u8], now: Instant) {
-        self.look_for_way(now);
+        self.find_path(now);
         let Some(socket) = &self.socket else {
             self.failed += 1;
             return;

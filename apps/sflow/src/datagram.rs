@@ -31,7 +31,7 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// Destination of a sampled frame (`interface`, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
+pub enum SampledOutput {
     /// To one interface.
     Interface(u32),
     /// To this number of ports.
@@ -40,7 +40,7 @@ pub enum Output {
     Nowhere,
 }
 
-impl Output {
+impl SampledOutput {
     fn word(self) -> u32 {
         match self {
             Self::Interface(index) => index,
@@ -64,7 +64,7 @@ pub struct FlowSample<'a> {
     /// Samples that were lost before they arrived here.
     pub drops: u32,
     /// Its destination.
-    pub output: Output,
+    pub output: SampledOutput,
     /// Its length, bytes, without FCS.
     pub frame_bytes: u32,
     /// Its first bytes; those beyond [`MAX_HEADER_BYTES`] are left out.
@@ -87,14 +87,14 @@ pub struct CounterSample<'a> {
     /// `ifOperStatus`.
     pub is_up: bool,
     /// Counters of received frames.
-    pub received: Direction,
+    pub received: DirectionCounters,
     /// Counters of sent frames.
-    pub sent: Direction,
+    pub sent: DirectionCounters,
 }
 
 /// Counters of an interface in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Direction {
+pub struct DirectionCounters {
     /// Bytes with FCS.
     pub octets: u64,
     /// Frames of all kinds, since the datapath does not distinguish them.
@@ -107,7 +107,7 @@ pub struct Direction {
 
 /// Sender and time of a datagram.
 #[derive(Debug, Clone, Copy)]
-pub struct Sender {
+pub struct DatagramSender {
     /// Address of the agent.
     pub agent: IpAddr,
     /// Distinguishes processes with the same agent address.
@@ -179,10 +179,10 @@ impl Samples {
                 words(bytes, &[FULL_DUPLEX, u32::from(sample.is_enabled) | u32::from(sample.is_up) << 1]);
                 // A counter of 32 bits wraps. Multicasts and broadcasts are among the frames.
                 long(bytes, received.octets);
-                let Direction { frames, discards, errors, .. } = received;
+                let DirectionCounters { frames, discards, errors, .. } = received;
                 words(bytes, &[frames as u32, UNKNOWN, UNKNOWN, discards as u32, errors as u32, UNKNOWN]);
                 long(bytes, sent.octets);
-                let Direction { frames, discards, errors, .. } = sent;
+                let DirectionCounters { frames, discards, errors, .. } = sent;
                 words(bytes, &[frames as u32, UNKNOWN, UNKNOWN, discards as u32, errors as u32]);
                 // `ifPromiscuousMode`.
                 words(bytes, &[0]);
@@ -204,7 +204,7 @@ impl Samples {
     }
 
     /// The datagram of these samples (`sample_datagram_v5`), which are removed.
-    pub fn take(&mut self, sender: Sender) -> &[u8] {
+    pub fn take(&mut self, sender: DatagramSender) -> &[u8] {
         let Self { bytes, count, datagram } = self;
         datagram.clear();
         words(datagram, &[5]);
@@ -245,8 +245,8 @@ fn structure(bytes: &mut Vec<u8>, format: u32, write: impl FnOnce(&mut Vec<u8>))
     let begin = bytes.len();
     write(bytes);
     let len = (bytes.len() - begin) as u32;
-    if let Some(place) = bytes.get_mut(begin - 4..begin) {
-        place.copy_from_slice(&len.to_be_bytes());
+    if let Some(target) = bytes.get_mut(begin - 4..begin) {
+        target.copy_from_slice(&len.to_be_bytes());
     }
 }
 
@@ -258,15 +258,19 @@ mod tests {
 
     use super::*;
 
-    const SENDER: Sender =
-        Sender { agent: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)), sub_agent: 7, sequence: 3, uptime_ms: 1500 };
+    const SENDER: DatagramSender = DatagramSender {
+        agent: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)),
+        sub_agent: 7,
+        sequence: 3,
+        uptime_ms: 1500,
+    };
     const FLOW: FlowSample<'_> = FlowSample {
         sequence: 11,
         input: 0x80_0102,
         sampling_rate: 1000,
         sample_pool: 10_500,
         drops: 2,
-        output: Output::Interface(0x80_0103),
+        output: SampledOutput::Interface(0x80_0103),
         frame_bytes: 60,
         header: &[0xaa, 0xbb, 0xcc, 0xdd, 0xee],
     };
@@ -277,8 +281,8 @@ mod tests {
         speed_bps: 10_000_000_000,
         is_enabled: true,
         is_up: false,
-        received: Direction { octets: 1 << 33, frames: (1 << 32) + 5, discards: 6, errors: 7 },
-        sent: Direction { octets: 8, frames: 9, discards: 10, errors: 11 },
+        received: DirectionCounters { octets: 1 << 33, frames: (1 << 32) + 5, discards: 6, errors: 7 },
+        sent: DirectionCounters { octets: 8, frames: 9, discards: 10, errors: 11 },
     };
 
     /// The bytes that hexadecimal digits are.
@@ -315,23 +319,23 @@ mod tests {
              000003ed 0000000c
              00000007 76616c65 303a6100");
         let agent = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-        assert_eq!(samples.take(Sender { agent, ..SENDER }), wanted);
+        assert_eq!(samples.take(DatagramSender { agent, ..SENDER }), wanted);
     }
 
     #[test]
     fn an_output_other_than_a_port_has_its_own_format() {
-        let words = [Output::Nowhere, Output::Several(3)].map(Output::word);
+        let words = [SampledOutput::Nowhere, SampledOutput::Several(3)].map(SampledOutput::word);
         assert_eq!(words, [0x4000_0100, 0x8000_0003]);
     }
 
     proptest! {
         #[test]
         fn a_datagram_is_never_too_long_and_has_the_samples_that_were_added(
-            wishes in proptest::collection::vec((any::<bool>(), 0..600usize), 1..40), is_v6: bool,
+            inputs in proptest::collection::vec((any::<bool>(), 0..600usize), 1..40), is_v6: bool,
         ) {
             let agent = if is_v6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { SENDER.agent };
             let mut samples = Samples::default();
-            for (is_flow, len) in wishes {
+            for (is_flow, len) in inputs {
                 let (header, name) = (vec![1; len], "n".repeat(len));
                 let flow = FlowSample { header: &header, ..FLOW };
                 let counters = CounterSample { name: &name, ..COUNTERS };
@@ -343,7 +347,7 @@ mod tests {
                     continue;
                 }
                 let count = samples.count();
-                let datagram = samples.take(Sender { agent, ..SENDER }).to_vec();
+                let datagram = samples.take(DatagramSender { agent, ..SENDER }).to_vec();
                 prop_assert!(datagram.len() <= MAX_DATAGRAM_BYTES && datagram.len().is_multiple_of(4));
                 let header = if is_v6 { 40 } else { 28 };
                 prop_assert_eq!(&datagram[header - 4..header], &count.to_be_bytes());

@@ -11,7 +11,9 @@ use ringroad_port::port_index::PortIndex;
 use serde::Serialize;
 
 use crate::collector::Collector;
-use crate::datagram::{CounterSample, Direction, FCS_BYTES, FlowSample, Output, Samples, Sender};
+use crate::datagram::{
+    CounterSample, DatagramSender, DirectionCounters, FCS_BYTES, FlowSample, SampledOutput, Samples,
+};
 
 /// Longest time that a sample waits for others (section 5: one second).
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -34,7 +36,7 @@ pub struct Options {
 
 /// Counters of an exporter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct ExporterCounters {
     /// Samples of frames.
     pub flow_samples: u64,
     /// Samples of counters.
@@ -104,7 +106,7 @@ pub struct Exporter {
     collector: Collector,
     sequence: u32,
     started: Instant,
-    counts: Counts,
+    counts: ExporterCounters,
 }
 
 /// The number of a switch, 15 bits of its name: the same whenever an exporter starts, and without a list of switches.
@@ -129,15 +131,15 @@ impl Exporter {
             collector,
             sequence: 0,
             started: now,
-            counts: Counts::default(),
+            counts: ExporterCounters::default(),
         }
     }
 
     /// Its counters so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ExporterCounters {
         let (datagrams, failed_datagrams) = self.collector.counts();
-        Counts { datagrams, failed_datagrams, dropped_samples: self.drops.total(), ..self.counts }
+        ExporterCounters { datagrams, failed_datagrams, dropped_samples: self.drops.total(), ..self.counts }
     }
 
     /// A line about a collector that cannot be reached; seldom, however long that lasts.
@@ -163,9 +165,9 @@ impl Exporter {
             sample_pool,
             drops: self.drops.total() as u32,
             output: match record.destinations {
-                0 => Output::Nowhere,
-                1 => Output::Interface(self.interface(record.to)),
-                count => Output::Several(count.into()),
+                0 => SampledOutput::Nowhere,
+                1 => SampledOutput::Interface(self.interface(record.to)),
+                count => SampledOutput::Several(count.into()),
             },
             frame_bytes: record.frame_bytes,
             header: start.get(..self.options.header_bytes).unwrap_or(start),
@@ -210,10 +212,10 @@ impl Exporter {
         (source.received_frames, source.delivered_frames) =
             (counters.received_frames, counters.delivered_frames);
         self.counts.counter_samples += 1;
-        let direction = |frames: u64, bytes: u64, fate| Direction {
+        let direction = |frames: u64, bytes: u64, loss| DirectionCounters {
             octets: bytes.saturating_add(frames.saturating_mul(FCS_BYTES.into())),
             frames,
-            discards: total(&counters.drops, |cause| fate_of(cause) == fate),
+            discards: total(&counters.drops, |cause| loss_of(cause) == loss),
             errors: 0,
         };
         let received = direction(counters.received_frames, counters.received_bytes, Lost::Inbound);
@@ -224,8 +226,8 @@ impl Exporter {
             speed_bps: port.link.as_ref().and_then(|link| link.speed_bps).unwrap_or(0),
             is_enabled: port.link.as_ref().is_none_or(|link| link.up),
             is_up: port.bound && port.error.is_none() && port.link.as_ref().is_none_or(|link| link.running),
-            received: Direction {
-                errors: total(&counters.drops, |cause| fate_of(cause) == Lost::Wrong),
+            received: DirectionCounters {
+                errors: total(&counters.drops, |cause| loss_of(cause) == Lost::Wrong),
                 ..received
             },
             sent: direction(counters.delivered_frames, counters.delivered_bytes, Lost::Outbound),
@@ -255,7 +257,7 @@ impl Exporter {
         }
         self.options.agent = self.options.agent.or_else(|| self.collector.local_address(now));
         self.sequence = self.sequence.wrapping_add(1);
-        let sender = Sender {
+        let sender = DatagramSender {
             agent: self.options.agent.unwrap_or(IpAddr::from([0; 4])),
             sub_agent: self.switch_number,
             sequence: self.sequence,
@@ -290,7 +292,7 @@ enum Lost {
     Outbound,
 }
 
-fn fate_of(cause: &str) -> Lost {
+fn loss_of(cause: &str) -> Lost {
     let is = |causes: &[DropCause]| causes.iter().any(|known| known.name() == cause);
     if is(&[DropCause::TooShort, DropCause::BadOffload, DropCause::Incomplete]) {
         Lost::Wrong

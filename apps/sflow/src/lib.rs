@@ -17,4 +17,4 @@ pub mod datagram;
 pub mod exporter;
 
 pub use collector::{Collector, CollectorAddress};
-pub use exporter::{Counts, Exporter, Options};
+pub use exporter::{Exporter, ExporterCounters, Options};

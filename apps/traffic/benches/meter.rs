@@ -3,8 +3,10 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ringroad_traffic::meter::{Digest, Meter, MeterConfig};
-use ringroad_traffic::signature::{FormSet, Reading, Signature, SignatureForm, Signer, read_signature};
+use ringroad_traffic::meter::{Digest, ExpectedStreams, Meter};
+use ringroad_traffic::signature::{
+    FormSet, Signature, SignatureForm, SignatureReading, Signer, read_signature,
+};
 
 /// Frames that a receiving thread hands to the meter at a time.
 const BATCH: u64 = 256;
@@ -53,14 +55,14 @@ fn signatures(criterion: &mut Criterion) {
 /// Records frames for the given number of iterations; `number` computes each frame's number from its position in the
 /// stream.
 fn record(criterion: &mut Criterion, name: &str, latency: bool, streams: u16, number: impl Fn(u64) -> u64) {
-    let config = MeterConfig { streams: Some((0..streams).collect()), latency, start_ns: 0 };
+    let config = ExpectedStreams { streams: Some((0..streams).collect()), latency, start_ns: 0 };
     let Ok(mut meter) = Meter::new(config) else { unreachable!("the streams differ") };
     let mut digests: Vec<Digest> = (0..BATCH)
-        .map(|place| {
-            let stream = (place % u64::from(streams)) as u16;
+        .map(|index| {
+            let stream = (index % u64::from(streams)) as u16;
             let form = SignatureForm::Compact;
             let signature = Signature { form, stream, sequence_low: 0, timestamp_low: 0 };
-            Digest { reading: Reading::Intact(signature), len: 60, arrival_ns: 0 }
+            Digest { reading: SignatureReading::Intact(signature), len: 60, arrival_ns: 0 }
         })
         .collect();
     let mut sent = 0;
@@ -68,9 +70,9 @@ fn record(criterion: &mut Criterion, name: &str, latency: bool, streams: u16, nu
     group.throughput(Throughput::Elements(BATCH));
     group.bench_function(name, |bencher| {
         bencher.iter(|| {
-            for (place, digest) in digests.iter_mut().enumerate() {
-                let frame = sent + place as u64;
-                let Reading::Intact(signature) = &mut digest.reading else { continue };
+            for (index, digest) in digests.iter_mut().enumerate() {
+                let frame = sent + index as u64;
+                let SignatureReading::Intact(signature) = &mut digest.reading else { continue };
                 signature.sequence_low = number(frame / u64::from(streams)) & 0xff_ffff_ffff;
                 signature.timestamp_low = (frame * 67) & 0xff_ffff_ffff;
                 // Latencies of 5 to 13 us, of no pattern.
@@ -84,15 +86,15 @@ fn record(criterion: &mut Criterion, name: &str, latency: bool, streams: u16, nu
 }
 
 fn meters(criterion: &mut Criterion) {
-    record(criterion, "in order, without latency", false, 1, |place| place);
-    record(criterion, "in order", true, 1, |place| place);
-    record(criterion, "in order, 64 streams", true, 64, |place| place);
-    record(criterion, "one of 128 lost", true, 1, |place| place + place / 127);
+    record(criterion, "in order, without latency", false, 1, |index| index);
+    record(criterion, "in order", true, 1, |index| index);
+    record(criterion, "in order, 64 streams", true, 64, |index| index);
+    record(criterion, "one of 128 lost", true, 1, |index| index + index / 127);
     // Every 16th number and the next change places.
-    record(criterion, "one of 16 reordered", true, 1, |place| match place % 16 {
-        0 => place + 1,
-        1 => place - 1,
-        _ => place,
+    record(criterion, "one of 16 reordered", true, 1, |index| match index % 16 {
+        0 => index + 1,
+        1 => index - 1,
+        _ => index,
     });
 }
 

@@ -12,7 +12,7 @@ use std::array;
 
 use self::plan::{LiveChecksum, MAX_LIVE_CHECKSUMS, SizePlan, Sums};
 use crate::line_rate::{BitLayer, FrameSize};
-use crate::modifier::{Place, Progress};
+use crate::modifier::{BitField, Progress};
 use crate::rotation::Rotation;
 use crate::signature::{COMPACT_BYTES, FULL_BYTES, FormSet, SignatureForm, Signer};
 
@@ -343,7 +343,7 @@ struct Writer {
 
 #[derive(Debug, Clone)]
 struct Modifier {
-    place: Place,
+    field: BitField,
     progress: Progress,
     /// The checksums that the field counts in.
     counts_in: Sums,
@@ -376,8 +376,8 @@ impl Writer {
                 *total += sum & counted;
             }
         };
-        for Modifier { place, progress, counts_in } in &mut self.modifiers {
-            add(&mut sums, place.put(frame, progress.current()), counts_in);
+        for Modifier { field, progress, counts_in } in &mut self.modifiers {
+            add(&mut sums, field.put(frame, progress.current()), counts_in);
             progress.advance();
         }
         if let Some(signer) = &plan.signer {

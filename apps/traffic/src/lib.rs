@@ -4,8 +4,7 @@
 //! thread. [`definition`] defines streams, [`frame_source`] makes their frames, [`stream_mix`] those of several
 //! streams. [`pacing`] computes how many are due, [`line_rate`] converts between frames per second and bits per second,
 //! [`rate_meter`] turns counters into rates, [`sequence`] derives loss, duplication and reordering from the frames'
-//! numbers, [`signature`] encodes these numbers in frames, [`meter`] counts and measures all of that per stream,
-//! [`mac_address`] reads and writes addresses as text.
+//! numbers, [`signature`] encodes these numbers in frames, and [`meter`] counts and measures all of that per stream.
 //!
 //! Two lengths are never mixed: a *frame size* counts the FCS, as the RFCs do ([`line_rate::FrameSize`]); the bytes in
 //! a slot and in the ports' counters do not.

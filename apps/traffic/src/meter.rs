@@ -36,7 +36,7 @@ pub use self::report::{MeterReport, MeterSummary, PortCounts, StreamReport, Stre
 
 use self::stream::StreamMeter;
 use crate::sequence::SequenceTracker;
-use crate::signature::{FormSet, Reading, Signature, read_signature};
+use crate::signature::{FormSet, Signature, SignatureReading, read_signature};
 
 /// Streams that are accepted as they appear. The frames of further ones are counted as of unknown streams.
 pub const MAX_APPEARING_STREAMS: usize = 1024;
@@ -45,7 +45,7 @@ pub const MAX_APPEARING_STREAMS: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
     /// Its signature, if any.
-    pub reading: Reading,
+    pub reading: SignatureReading,
     /// Its length in slots, bytes without FCS.
     pub len: u32,
     /// Arrival time, ns of the clock that the sender's timestamps are from.
@@ -64,7 +64,7 @@ impl Digest {
 
 /// The streams that a meter expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MeterConfig {
+pub struct ExpectedStreams {
     /// The streams, by their numbers on the wire; their frames are numbered from 0. `None`: up to
     /// [`MAX_APPEARING_STREAMS`] as they appear, each numbered from its first frame.
     pub streams: Option<Vec<u16>>,
@@ -105,7 +105,7 @@ pub struct Meter {
 
 impl Meter {
     /// A meter that has seen nothing.
-    pub fn new(config: MeterConfig) -> Result<Self, MeterConfigError> {
+    pub fn new(config: ExpectedStreams) -> Result<Self, MeterConfigError> {
         let mut meter = Self {
             latency: config.latency,
             accepts_streams: config.streams.is_none(),
@@ -132,20 +132,20 @@ impl Meter {
             self.port.frames += 1;
             self.port.bytes += u64::from(digest.len);
             match &digest.reading {
-                Reading::Intact(signature) if self.is_earlier(signature, digest.arrival_ns) => {
+                SignatureReading::Intact(signature) if self.is_earlier(signature, digest.arrival_ns) => {
                     self.port.earlier_frames += 1;
                 }
-                Reading::Intact(signature) => match self.index_or_add(signature.stream) {
+                SignatureReading::Intact(signature) => match self.index_or_add(signature.stream) {
                     Some(index) => {
                         self.streams[index].record(signature, digest.len, digest.arrival_ns, self.latency);
                     }
                     None => self.port.unknown_stream_frames += 1,
                 },
-                Reading::Corrupted { stream } => match self.index(*stream) {
+                SignatureReading::Corrupted { stream } => match self.index(*stream) {
                     Some(index) => self.streams[index].record_corrupted(),
                     None => self.port.corrupted_unattributed += 1,
                 },
-                Reading::Foreign => {
+                SignatureReading::Foreign => {
                     self.port.foreign_frames += 1;
                     self.port.foreign_bytes += u64::from(digest.len);
                 }
@@ -220,11 +220,11 @@ impl Meter {
     #[cold]
     fn add(&mut self, wire_stream: u16, sequence: SequenceTracker) -> usize {
         let index = self.streams.len();
-        let place = usize::from(wire_stream);
-        if self.indices.len() <= place {
-            self.indices.resize(place + 1, UNKNOWN);
+        let wire_index = usize::from(wire_stream);
+        if self.indices.len() <= wire_index {
+            self.indices.resize(wire_index + 1, UNKNOWN);
         }
-        self.indices[place] = index as u32;
+        self.indices[wire_index] = index as u32;
         self.streams.push(StreamMeter::new(wire_stream, sequence));
         index
     }

@@ -1,6 +1,6 @@
 //! How a field of a stream's frames varies from frame to frame.
 
-mod place;
+mod bit_field;
 mod progress;
 mod resolve;
 
@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub(crate) use self::place::Place;
+pub(crate) use self::bit_field::BitField;
 pub(crate) use self::progress::{Progress, Values};
 pub(crate) use self::resolve::{FrameMap, Varied, flows, resolve};
 
@@ -36,7 +36,7 @@ pub struct ModifierDefinition {
     pub field: String,
     /// Through which values.
     pub progression: Progression,
-    /// How many frames in succession have the same value, at least 1. With a field that has `count` values above it,
+    /// How many frames in a row have the same value, at least 1. With a field that has `count` values above it,
     /// `every = count` makes all combinations of both.
     pub every: u64,
 }
@@ -45,19 +45,19 @@ pub struct ModifierDefinition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progression {
     /// `count` values upwards, then again.
-    Increment(Steps),
+    Increment(SteppedValues),
     /// `count` values downwards, then again.
-    Decrement(Steps),
+    Decrement(SteppedValues),
     /// A value drawn for each frame, which depends on the seed and the frame's number alone.
     Random(Draws),
     /// These in turn, at most [`MAX_LIST`].
-    List(Vec<Value>),
+    List(Vec<ModifierValue>),
 }
 
 /// Values at equal distances.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Steps {
+pub struct SteppedValues {
     /// How many values, at least 1.
     pub count: u64,
     /// Difference between consecutive values; 1 if not given.
@@ -65,7 +65,7 @@ pub struct Steps {
     pub step: u64,
     /// The first; the header's value if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<Value>,
+    pub start: Option<ModifierValue>,
 }
 
 /// Values drawn uniformly.
@@ -76,24 +76,24 @@ pub struct Draws {
     pub seed: u64,
     /// The lowest; 0 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub low: Option<Value>,
+    pub low: Option<ModifierValue>,
     /// The highest; the field's maximum if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub high: Option<Value>,
+    pub high: Option<ModifierValue>,
 }
 
 /// The value of a field: a number, or text as in the field's header, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`. Text
 /// can also be a hexadecimal number, `0x10`, and for fields without their own notation a decimal one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum ModifierValue {
     /// A number.
     Number(u64),
     /// Text.
     Text(String),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ModifierValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(f),
@@ -102,28 +102,28 @@ impl fmt::Display for Value {
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+impl<'de> Deserialize<'de> for ModifierValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ValueVisitor;
         impl Visitor<'_> for ValueVisitor {
-            type Value = Value;
+            type Value = ModifierValue;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number from 0 on, or a field's value as text")
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
-                Ok(Value::Number(number))
+            fn visit_u64<E: Error>(self, number: u64) -> Result<ModifierValue, E> {
+                Ok(ModifierValue::Number(number))
             }
 
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
-                u64::try_from(number).map(Value::Number).map_err(|_| {
+            fn visit_i64<E: Error>(self, number: i64) -> Result<ModifierValue, E> {
+                u64::try_from(number).map(ModifierValue::Number).map_err(|_| {
                     E::custom(format_args!("{number} is out of range: fields hold numbers from 0 on"))
                 })
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-                Ok(Value::Text(text.to_owned()))
+            fn visit_str<E: Error>(self, text: &str) -> Result<ModifierValue, E> {
+                Ok(ModifierValue::Text(text.to_owned()))
             }
         }
         deserializer.deserialize_any(ValueVisitor)
@@ -136,13 +136,13 @@ impl<'de> Deserialize<'de> for Value {
 struct ModifierText {
     field: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    increment: Option<Steps>,
+    increment: Option<SteppedValues>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    decrement: Option<Steps>,
+    decrement: Option<SteppedValues>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     random: Option<Draws>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    list: Option<Vec<Value>>,
+    list: Option<Vec<ModifierValue>>,
     #[serde(default = "one")]
     every: u64,
 }

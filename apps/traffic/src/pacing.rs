@@ -17,7 +17,7 @@ mod rate_spec;
 
 use serde::Serialize;
 
-pub use self::departure_error::{DepartureError, DepartureErrorReport, Spread};
+pub use self::departure_error::{DepartureError, DepartureErrorReport, TimeDistribution};
 pub use self::load_shape::{LoadShape, LoadShapeError, MAX_BURST_FRAMES};
 pub use self::rate_spec::{RateError, RateSpec};
 use crate::line_rate::{BitLayer, FCS_BYTES, FrameSize};
@@ -255,7 +255,7 @@ impl Departures {
         self.sent
     }
 
-    /// The account at `now_ns`.
+    /// The counters at `now_ns`.
     #[must_use]
     pub fn offered_load(&self, now_ns: u64) -> OfferedLoad {
         let elapsed_ns = now_ns.saturating_sub(self.origin_ns);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use ringroad_wire::checksum::{difference, not_zero, updated};
-use ringroad_wire::headers::{Ethernet, Fragment, Ip, IpVersion, Tags};
+use ringroad_wire::headers::{EthernetHeader, Ip, IpFragment, IpVersion, Tags};
 use ringroad_wire::mac::Mac;
 use ringroad_wire::{ether_type, ip_protocol};
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ impl AddressRewrite {
         if self.ip.is_empty() {
             return;
         }
-        let Some(ethernet) = Ethernet::read(frame, Tags::WithOld) else { return };
+        let Some(ethernet) = EthernetHeader::read(frame, Tags::WithOld) else { return };
         if ethernet.ether_type == ether_type::ARP {
             // Ethernet and IPv4 (RFC 826): sender's address 14 bytes in, target's 24.
             for offset in [14, 24] {
@@ -153,7 +153,7 @@ impl AddressRewrite {
         if ip.version == IpVersion::Four {
             update(frame, ip.at + 10, difference, false);
         }
-        if ip.fragment == Fragment::Later || !ip_protocol::has_pseudo_header(ip.protocol) {
+        if ip.fragment == IpFragment::Later || !ip_protocol::has_pseudo_header(ip.protocol) {
             return;
         }
         if let Some(offset) = ip_protocol::checksum_offset(ip.protocol) {

@@ -18,7 +18,7 @@ pub(crate) struct Rotation {
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     seed: u64,
-    place: u64,
+    position: u64,
 }
 
 impl Rotation {
@@ -48,7 +48,7 @@ impl Rotation {
 
     /// The same shares, but each step drawn at random: it depends on `seed` and the step's number alone.
     pub(crate) fn at_random(mut self, seed: u64) -> Self {
-        self.draw = Some(Draw { seed, place: 0 });
+        self.draw = Some(Draw { seed, position: 0 });
         self.draw_position();
         self
     }
@@ -58,7 +58,7 @@ impl Rotation {
     pub(crate) fn restart(&mut self, sender: u32) -> usize {
         self.position = 0;
         if let Some(draw) = &mut self.draw {
-            *draw = Draw { seed: SplitMix64::at(draw.seed, sender.into()), place: 0 };
+            *draw = Draw { seed: SplitMix64::at(draw.seed, sender.into()), position: 0 };
             self.draw_position();
         }
         self.current()
@@ -88,7 +88,7 @@ impl Rotation {
                 self.position = if following >= self.order.len() { 0 } else { following };
             }
             Some(draw) => {
-                draw.place = draw.place.wrapping_add(1);
+                draw.position = draw.position.wrapping_add(1);
                 self.draw_position();
             }
         }
@@ -97,8 +97,8 @@ impl Rotation {
 
     #[inline]
     fn draw_position(&mut self) {
-        if let Some(Draw { seed, place }) = self.draw {
-            self.position = below(SplitMix64::at(seed, place), self.order.len() as u64) as usize;
+        if let Some(Draw { seed, position }) = self.draw {
+            self.position = below(SplitMix64::at(seed, position), self.order.len() as u64) as usize;
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct SequenceCounts {
 
 /// Relation of an arriving frame's number to the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
+pub enum ArrivalOrder {
     /// Higher than all before.
     InOrder {
         /// Numbers expected before it that had not arrived, frames.
@@ -101,11 +101,11 @@ impl SequenceTracker {
 
     /// Takes the number of a received frame, and classifies it.
     #[inline]
-    pub fn record(&mut self, number: u64) -> Arrival {
+    pub fn record(&mut self, number: u64) -> ArrivalOrder {
         self.counts.received += 1;
         match self.highest {
             Some(highest) if number <= highest => self.record_behind(number, highest),
-            before => Arrival::InOrder { skipped: self.advance(number, before) },
+            before => ArrivalOrder::InOrder { skipped: self.advance(number, before) },
         }
     }
 
@@ -132,15 +132,15 @@ impl SequenceTracker {
     }
 
     #[cold]
-    fn record_behind(&mut self, number: u64, highest: u64) -> Arrival {
+    fn record_behind(&mut self, number: u64, highest: u64) -> ArrivalOrder {
         if highest / BLOCK_FRAMES - number / BLOCK_FRAMES >= BLOCKS as u64 {
             self.counts.stale += 1;
-            return Arrival::Stale;
+            return ArrivalOrder::Stale;
         }
         let block = self.block(number / BLOCK_FRAMES);
         if *block & bit(number) != 0 {
             self.counts.duplicates += 1;
-            return Arrival::Duplicate;
+            return ArrivalOrder::Duplicate;
         }
         *block |= bit(number);
         self.counts.reordered += 1;
@@ -151,7 +151,7 @@ impl SequenceTracker {
             }
             _ => self.counts.lost -= 1,
         }
-        Arrival::Reordered
+        ArrivalOrder::Reordered
     }
 
     #[inline]

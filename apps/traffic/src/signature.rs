@@ -180,7 +180,7 @@ impl Signer {
 
 /// The kind of a frame's last bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum SignatureReading {
     /// No signature.
     Foreign,
     /// A signature with damage, in itself or in the bytes that it covers.
@@ -235,26 +235,30 @@ impl Signature {
 /// foreign.
 #[inline]
 #[must_use]
-pub fn read_signature(frame: &[u8], forms: FormSet) -> Reading {
+pub fn read_signature(frame: &[u8], forms: FormSet) -> SignatureReading {
     if forms.contains(SignatureForm::Full)
         && let Some(full) = Full::at_end_of(frame)
         && full.magic_right
     {
-        return if full.crc_right(frame) { Reading::Intact(full.signature()) } else { full.corrupted() };
+        return if full.crc_right(frame) {
+            SignatureReading::Intact(full.signature())
+        } else {
+            full.corrupted()
+        };
     }
     if forms.contains(SignatureForm::Compact)
         && let Some(compact) = Compact::at_end_of(frame)
         && compact.magic_right
         && compact.crc_right()
     {
-        return Reading::Intact(compact.signature());
+        return SignatureReading::Intact(compact.signature());
     }
     read_weaker(frame, forms)
 }
 
 /// Reads a frame that is neither intact nor has the magic of the full form, and is not intact in the compact form.
 #[inline(never)]
-fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
+fn read_weaker(frame: &[u8], forms: FormSet) -> SignatureReading {
     if forms.contains(SignatureForm::Full)
         && let Some(full) = Full::at_end_of(frame)
         && full.crc_right(frame)
@@ -272,7 +276,7 @@ fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
     {
         let fields = u64_at(bytes, 0);
         if crc16(fields) ^ SHORT_SEED == u16_at(bytes, 8) {
-            return Reading::Intact(Signature {
+            return SignatureReading::Intact(Signature {
                 form: SignatureForm::Short,
                 stream: (fields >> 56) as u16,
                 sequence_low: low(fields >> 32, 24),
@@ -285,7 +289,7 @@ fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
     {
         let fields = u32_at(bytes, 0);
         if crc16(fields.into()) ^ TINY_SEED == u16_at(bytes, 4) {
-            return Reading::Intact(Signature {
+            return SignatureReading::Intact(Signature {
                 form: SignatureForm::Tiny,
                 stream: (fields >> 24) as u16,
                 sequence_low: low(fields.into(), 24),
@@ -295,7 +299,7 @@ fn read_weaker(frame: &[u8], forms: FormSet) -> Reading {
     }
     match compact {
         Some(compact) if compact.magic_right => compact.corrupted(),
-        _ => Reading::Foreign,
+        _ => SignatureReading::Foreign,
     }
 }
 
@@ -342,8 +346,8 @@ impl Full {
         }
     }
 
-    fn corrupted(&self) -> Reading {
-        Reading::Corrupted { stream: self.head as u16 }
+    fn corrupted(&self) -> SignatureReading {
+        SignatureReading::Corrupted { stream: self.head as u16 }
     }
 }
 
@@ -384,8 +388,8 @@ impl Compact {
         }
     }
 
-    fn corrupted(&self) -> Reading {
-        Reading::Corrupted { stream: (self.head >> 16) as u16 }
+    fn corrupted(&self) -> SignatureReading {
+        SignatureReading::Corrupted { stream: (self.head >> 16) as u16 }
     }
 }
 

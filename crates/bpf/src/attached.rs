@@ -7,7 +7,7 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::error::BpfError;
-use crate::link::{XdpMode, detach_xdp_link};
+use crate::link::{XdpAttachMode, detach_xdp_link};
 
 /// Bytes of `struct nlmsghdr` and of `struct ifinfomsg`.
 const HEADER_BYTES: usize = 16;
@@ -35,7 +35,7 @@ pub struct AttachedXdp {
     /// The kernel's id of the program.
     pub program: u32,
     /// Where it runs; `None` for one that runs in the device itself, or several at once.
-    pub mode: Option<XdpMode>,
+    pub mode: Option<XdpAttachMode>,
 }
 
 /// The XDP program on interface `interface`, `None` where there is none.
@@ -49,8 +49,8 @@ pub fn attached_xdp(interface: u32) -> Result<Option<AttachedXdp>, BpfError> {
     let Some(xdp) = attribute(attributes, IFLA_XDP) else { return Ok(None) };
     let mode = match attribute(xdp, IFLA_XDP_ATTACHED).and_then(|value| value.first()) {
         None | Some(0) => return Ok(None),
-        Some(1) => Some(XdpMode::Native),
-        Some(2) => Some(XdpMode::Generic),
+        Some(1) => Some(XdpAttachMode::Native),
+        Some(2) => Some(XdpAttachMode::Generic),
         Some(_) => None,
     };
     let by_mode = [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID];
@@ -71,8 +71,8 @@ pub fn detach_xdp(interface: u32) -> Result<(), BpfError> {
             continue;
         }
         let flags = match found.mode {
-            Some(XdpMode::Native) => 1 << 2,
-            Some(XdpMode::Generic) => 1 << 1,
+            Some(XdpAttachMode::Native) => 1 << 2,
+            Some(XdpAttachMode::Generic) => 1 << 1,
             None => 0_u32,
         };
         let mut xdp = Vec::with_capacity(20);

@@ -21,7 +21,7 @@ const MAX_PROGRAMS: usize = 64;
 
 /// Where an XDP program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XdpMode {
+pub enum XdpAttachMode {
     /// In the interface's driver, on its receive buffers.
     Native,
     /// In the stack, on frames already in kernel buffers: any interface, but slower.
@@ -117,20 +117,20 @@ unsafe impl Attribute for Query {}
 /// A program attached to an interface. Dropping it detaches, also where a child has the descriptor too for the moment
 /// between its fork and its program; so does any end of the process.
 #[derive(Debug)]
-pub struct Link {
+pub struct BpfLink {
     descriptor: OwnedFd,
 }
 
-impl Link {
+impl BpfLink {
     /// Attaches `program` to interface `interface`.
     ///
     /// # Errors
     /// [`BpfError::Occupied`] where another XDP program is there; [`BpfError::NotNative`] where the driver cannot run
     /// it; [`BpfError::Unsupported`] before Linux 5.9, which has no XDP links.
-    pub fn attach_xdp(program: &XdpProgram, interface: u32, mode: XdpMode) -> Result<Self, BpfError> {
+    pub fn attach_xdp(program: &XdpProgram, interface: u32, mode: XdpAttachMode) -> Result<Self, BpfError> {
         let (flags, step) = match mode {
-            XdpMode::Native => (FLAG_NATIVE, "attaching an XDP program natively"),
-            XdpMode::Generic => (FLAG_GENERIC, "attaching an XDP program in generic mode"),
+            XdpAttachMode::Native => (FLAG_NATIVE, "attaching an XDP program natively"),
+            XdpAttachMode::Generic => (FLAG_GENERIC, "attaching an XDP program in generic mode"),
         };
         let created = create(program.as_fd(), interface, ATTACH_XDP, flags);
         created.map(|descriptor| Self { descriptor }).map_err(|source| match source {
@@ -143,7 +143,7 @@ impl Link {
                 BpfError::NoInterface { step, interface }
             }
             Errno::PERM | Errno::ACCESS => BpfError::NotPermitted { step },
-            source if mode == XdpMode::Native => BpfError::NotNative { source },
+            source if mode == XdpAttachMode::Native => BpfError::NotNative { source },
             Errno::INVAL => BpfError::Unsupported { step, needs: "5.9", source },
             source => BpfError::System { step, source },
         })
@@ -175,7 +175,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for BpfLink {
     fn drop(&mut self) {
         // Refused where it is detached already, or where the kernel cannot (before 5.9): closing the descriptor does
         // the rest.
@@ -183,7 +183,7 @@ impl Drop for Link {
     }
 }
 
-impl AsFd for Link {
+impl AsFd for BpfLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }

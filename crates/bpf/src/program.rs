@@ -37,7 +37,7 @@ const SKB_MARK: i16 = 8;
 const LOG_BYTES: usize = 16 << 10;
 
 #[repr(C)]
-struct Load {
+struct ProgLoadAttr {
     kind: u32,
     instruction_count: u32,
     instructions: u64,
@@ -52,7 +52,7 @@ struct Load {
     attach_type: u32,
 }
 // SAFETY: repr(C), integers without padding; `load` fills in addresses of buffers with their true sizes.
-unsafe impl Attribute for Load {}
+unsafe impl Attribute for ProgLoadAttr {}
 
 fn load(
     name: &'static str,
@@ -65,7 +65,7 @@ fn load(
     for (to, from) in short_name[..15].iter_mut().zip(name.bytes()) {
         *to = from;
     }
-    let mut attribute = Load {
+    let mut attribute = ProgLoadAttr {
         kind,
         instruction_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
@@ -161,7 +161,7 @@ impl AsFd for XdpProgram {
 
 /// Where a redirected frame enters the interface it is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entrance {
+pub enum RedirectPath {
     /// As if the interface had received it.
     Ingress,
     /// As if the host stack had sent it there.
@@ -180,10 +180,10 @@ impl TcxProgram {
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
-    pub fn redirect(interface: u32, entrance: Entrance, mark: Option<u32>) -> Result<Self, BpfError> {
+    pub fn redirect(interface: u32, entrance: RedirectPath, mark: Option<u32>) -> Result<Self, BpfError> {
         let flags = match entrance {
-            Entrance::Ingress => REDIRECT_INGRESS,
-            Entrance::Egress => 0,
+            RedirectPath::Ingress => REDIRECT_INGRESS,
+            RedirectPath::Egress => 0,
         };
         let mut program = Vec::with_capacity(6);
         if let Some(mark) = mark {

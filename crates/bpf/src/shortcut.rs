@@ -36,21 +36,21 @@ const SKB_DATA_END: i16 = 80;
 const PACKET_HOST: i32 = 0;
 
 const KEY_BYTES: usize = 8;
-/// An address's place: index of the outer end, number of its account, whether the address has sent since the owner last
+/// An address's place: index of the outer end, number of its counter, whether the address has sent since the owner last
 /// looked; 32 bits each, and as many unused.
-const PLACE_BYTES: usize = 16;
+const VALUE_BYTES: usize = 16;
 /// Frames and bytes received, frames and bytes delivered; 64 bits each.
-const ACCOUNT_BYTES: usize = 32;
+const COUNTER_BYTES: usize = 32;
 
 /// A MAC address in a group of ends between which frames pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Address {
+pub struct ShortcutKey {
     pub mac: [u8; 6],
     /// The group, from 1.
     pub group: u16,
 }
 
-impl Address {
+impl ShortcutKey {
     fn key(self) -> [u8; KEY_BYTES] {
         let [a, b, c, d, e, f] = self.mac;
         let [g, h] = self.group.to_ne_bytes();
@@ -71,11 +71,11 @@ pub struct Passed {
     pub delivered_bytes: u64,
 }
 
-/// The table of addresses and the accounts of all ends of this process.
+/// The table of addresses and the counters of all ends of this process.
 #[derive(Debug)]
 pub struct ShortcutTable {
     addresses: Map,
-    accounts: Map,
+    counters: Map,
     processors: usize,
 }
 
@@ -90,38 +90,38 @@ impl ShortcutTable {
         let addresses = Shape {
             kind: TYPE_HASH,
             key_bytes: KEY_BYTES,
-            value_bytes: PLACE_BYTES,
-            cell_bytes: PLACE_BYTES,
+            value_bytes: VALUE_BYTES,
+            cell_bytes: VALUE_BYTES,
             entries: ADDRESSES,
             flags: NO_PREALLOCATION,
             name: *b"ringroad_macs\0\0\0",
         };
-        let accounts = Shape {
+        let counters = Shape {
             kind: TYPE_PERCPU_ARRAY,
             key_bytes: 4,
-            value_bytes: ACCOUNT_BYTES * processors,
-            cell_bytes: ACCOUNT_BYTES,
+            value_bytes: COUNTER_BYTES * processors,
+            cell_bytes: COUNTER_BYTES,
             entries: MAX_ENDS,
             flags: 0,
             name: *b"ringroad_passed\0",
         };
         Ok(Self {
             addresses: Map::create(addresses).map_err(failed)?,
-            accounts: Map::create(accounts).map_err(failed)?,
+            counters: Map::create(counters).map_err(failed)?,
             processors,
         })
     }
 
-    /// Puts an address behind the outer end with index `interface`, whose account has the number `account`. `false`:
+    /// Puts an address behind the outer end with index `interface`, whose counter has the number `counter`. `false`:
     /// the table is full.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
-    pub fn set(&self, address: Address, interface: u32, account: u32) -> Result<bool, BpfError> {
-        let mut place = [0; PLACE_BYTES];
-        place[..4].copy_from_slice(&interface.to_ne_bytes());
-        place[4..8].copy_from_slice(&account.to_ne_bytes());
-        match self.addresses.set(&address.key(), &place) {
+    pub fn set(&self, address: ShortcutKey, interface: u32, counter: u32) -> Result<bool, BpfError> {
+        let mut value = [0; VALUE_BYTES];
+        value[..4].copy_from_slice(&interface.to_ne_bytes());
+        value[4..8].copy_from_slice(&counter.to_ne_bytes());
+        match self.addresses.set(&address.key(), &value) {
             Ok(()) => Ok(true),
             Err(Errno::TOOBIG) => Ok(false),
             Err(source) => Err(BpfError::new("entering an address in the map", source)),
@@ -132,7 +132,7 @@ impl ShortcutTable {
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
-    pub fn remove(&self, address: Address) -> Result<(), BpfError> {
+    pub fn remove(&self, address: ShortcutKey) -> Result<(), BpfError> {
         let removed = self.addresses.remove(&address.key());
         removed.map(drop).map_err(|source| BpfError::new("removing an address from the map", source))
     }
@@ -141,28 +141,28 @@ impl ShortcutTable {
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
-    pub fn take_seen(&self, address: Address) -> Result<bool, BpfError> {
+    pub fn take_seen(&self, address: ShortcutKey) -> Result<bool, BpfError> {
         let failed = |source| BpfError::new("looking an address up in the map", source);
-        let mut place = [0; PLACE_BYTES];
-        if !self.addresses.get(&address.key(), &mut place).map_err(failed)? || place[8..12] == [0; 4] {
+        let mut value = [0; VALUE_BYTES];
+        if !self.addresses.get(&address.key(), &mut value).map_err(failed)? || value[8..12] == [0; 4] {
             return Ok(false);
         }
-        place[8..12].fill(0);
-        self.addresses.set(&address.key(), &place).map_err(failed)?;
+        value[8..12].fill(0);
+        self.addresses.set(&address.key(), &value).map_err(failed)?;
         Ok(true)
     }
 
-    /// The traffic that the end with account number `account` has received and sent.
+    /// The traffic that the end with counter number `counter` has received and sent.
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
-    pub fn passed(&self, account: u32) -> Result<Passed, BpfError> {
-        let mut cells = vec![0; ACCOUNT_BYTES * self.processors];
-        self.accounts
-            .get(&account.to_ne_bytes(), &mut cells)
+    pub fn passed(&self, counter: u32) -> Result<Passed, BpfError> {
+        let mut cells = vec![0; COUNTER_BYTES * self.processors];
+        self.counters
+            .get(&counter.to_ne_bytes(), &mut cells)
             .map_err(|source| BpfError::new("reading an account from the map", source))?;
         let mut sum = [0_u64; 4];
-        for cell in cells.as_chunks::<ACCOUNT_BYTES>().0 {
+        for cell in cells.as_chunks::<COUNTER_BYTES>().0 {
             for (sum, bytes) in sum.iter_mut().zip(cell.as_chunks::<8>().0) {
                 *sum = sum.wrapping_add(u64::from_ne_bytes(*bytes));
             }
@@ -215,11 +215,11 @@ impl GroupCell {
 
 /// An outer end, and where its frames go that do not pass within the kernel.
 #[derive(Debug, Clone, Copy)]
-pub struct End {
+pub struct ShortcutEnd {
     /// Index of the outer end.
     pub interface: u32,
-    /// Number of its account, below [`MAX_ENDS`].
-    pub account: u32,
+    /// Number of its counter, below [`MAX_ENDS`].
+    pub counter: u32,
     /// Index of the TAP interface.
     pub tap: u32,
 }
@@ -243,21 +243,21 @@ impl Code {
     }
 
     /// Registers 0 and 1: the value of the key that lies `key` bytes from the frame pointer. Exits if there is none.
-    fn look_up(&mut self, map: BorrowedFd<'_>, key: i32) {
+    fn lookup(&mut self, map: BorrowedFd<'_>, key: i32) {
         self.add(&I::set_map(1, map.as_raw_fd()));
         self.add(&[I::copy(2, 10), I::add(2, key), I::call(MAP_LOOKUP)]);
         self.leave(I::skip_if_zero(0, 0));
     }
 
-    /// Adds a frame of register 7 bytes to the counters at `offset` of the account in `account`.
-    fn count(&mut self, account: u8, offset: i16) {
+    /// Adds a frame of register 7 bytes to the counters at `offset` of the counter in `counter`.
+    fn count(&mut self, counter: u8, offset: i16) {
         self.add(&[
-            I::load_64(1, account, offset),
+            I::load_64(1, counter, offset),
             I::add(1, 1),
-            I::store_64(account, offset, 1),
-            I::load_64(1, account, offset + 8),
+            I::store_64(counter, offset, 1),
+            I::load_64(1, counter, offset + 8),
             I::add_register(1, 7),
-            I::store_64(account, offset + 8, 1),
+            I::store_64(counter, offset + 8, 1),
         ]);
     }
 
@@ -278,13 +278,13 @@ impl TcxProgram {
     ///
     /// # Errors
     /// [`BpfError`] where the kernel refuses.
-    pub fn shortcut(table: &ShortcutTable, group: &GroupCell, end: End) -> Result<Self, BpfError> {
+    pub fn shortcut(table: &ShortcutTable, group: &GroupCell, end: ShortcutEnd) -> Result<Self, BpfError> {
         const SOURCE: i16 = -16;
         const DESTINATION: i16 = -8;
-        const OWN_ACCOUNT: i16 = -20;
-        const OTHER_ACCOUNT: i16 = -24;
+        const OWN_COUNTER: i16 = -20;
+        const OTHER_COUNTER: i16 = -24;
         let mut code = Code::default();
-        // 6: the frame. 7: its group, then its length. 8: index of the other end. 9: the other account.
+        // 6: the frame. 7: its group, then its length. 8: index of the other end. 9: the other counter.
         code.add(&[I::copy(6, 1), I::load_32(2, 6, SKB_DATA), I::load_32(3, 6, SKB_DATA_END)]);
         code.add(&[I::copy(4, 2), I::add(4, 14)]);
         code.leave(I::skip_if_above(4, 3, 0));
@@ -296,19 +296,19 @@ impl TcxProgram {
             code.add(&[I::load_16(4, 2, at + 4), I::store_16(10, key + 4, 4), I::store_16(10, key + 6, 7)]);
         }
 
-        code.look_up(table.addresses.as_fd(), SOURCE.into());
+        code.lookup(table.addresses.as_fd(), SOURCE.into());
         code.add(&[I::load_32(1, 0, 0)]);
         code.leave(I::skip_unless_equal_32(1, end.interface, 0));
         // Stored once, so that processors share the line.
         code.add(&[I::load_32(1, 0, 8), I::skip_unless_equal_32(1, 0, 1), I::store_value_32(0, 8, 1)]);
 
-        code.look_up(table.addresses.as_fd(), DESTINATION.into());
-        code.add(&[I::load_32(8, 0, 0), I::load_32(1, 0, 4), I::store_32(10, OTHER_ACCOUNT, 1)]);
+        code.lookup(table.addresses.as_fd(), DESTINATION.into());
+        code.add(&[I::load_32(8, 0, 0), I::load_32(1, 0, 4), I::store_32(10, OTHER_COUNTER, 1)]);
         code.leave(I::skip_if_equal_32(8, end.interface, 0));
 
-        code.look_up(table.accounts.as_fd(), OTHER_ACCOUNT.into());
-        code.add(&[I::copy(9, 0), I::store_value_32(10, OWN_ACCOUNT, end.account)]);
-        code.look_up(table.accounts.as_fd(), OWN_ACCOUNT.into());
+        code.lookup(table.counters.as_fd(), OTHER_COUNTER.into());
+        code.add(&[I::copy(9, 0), I::store_value_32(10, OWN_COUNTER, end.counter)]);
+        code.lookup(table.counters.as_fd(), OWN_COUNTER.into());
         code.add(&[I::load_32(7, 6, SKB_LEN)]);
         code.count(0, 0);
         code.count(9, 16);

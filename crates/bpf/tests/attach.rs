@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use ringroad_bpf::attached::{attached_xdp, detach_xdp};
 use ringroad_bpf::error::BpfError;
-use ringroad_bpf::link::{Link, TcxSide, XdpMode, tcx_programs};
+use ringroad_bpf::link::{BpfLink, TcxSide, XdpAttachMode, tcx_programs};
 use ringroad_bpf::map::XskMap;
-use ringroad_bpf::program::{Entrance, TcxProgram, XdpProgram};
+use ringroad_bpf::program::{RedirectPath, TcxProgram, XdpProgram};
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 
@@ -73,8 +73,8 @@ fn xdp_ends_with_its_link_in_either_mode() {
         let (a, _) = veth();
         let (_map, program) = xdp_program();
         assert!(program.multi_buffer(), "the kernel of these tests knows multi-buffer programs");
-        for mode in [XdpMode::Native, XdpMode::Generic] {
-            let link = Link::attach_xdp(&program, a, mode).unwrap();
+        for mode in [XdpAttachMode::Native, XdpAttachMode::Generic] {
+            let link = BpfLink::attach_xdp(&program, a, mode).unwrap();
             let found = attached_xdp(a).unwrap().expect("attached");
             assert_eq!(found.mode, Some(mode));
             assert_ne!(found.program, 0);
@@ -93,10 +93,10 @@ fn a_driver_without_xdp_is_named_with_the_other_mode() {
     in_namespace(|| {
         let (_map, program) = xdp_program();
         let lo = index_of("lo");
-        let error = Link::attach_xdp(&program, lo, XdpMode::Native).unwrap_err();
+        let error = BpfLink::attach_xdp(&program, lo, XdpAttachMode::Native).unwrap_err();
         assert!(matches!(error, BpfError::NotNative { source: Errno::OPNOTSUPP }), "{error}");
         assert!(error.to_string().contains("mode=generic"), "{error}");
-        Link::attach_xdp(&program, lo, XdpMode::Generic).unwrap();
+        BpfLink::attach_xdp(&program, lo, XdpAttachMode::Generic).unwrap();
     });
 }
 
@@ -105,11 +105,11 @@ fn an_occupied_interface_error_names_a_remedy() {
     in_namespace(|| {
         let (a, _) = veth();
         let (_map, program) = xdp_program();
-        let _first = Link::attach_xdp(&program, a, XdpMode::Native).unwrap();
-        let error = Link::attach_xdp(&program, a, XdpMode::Native).unwrap_err();
+        let _first = BpfLink::attach_xdp(&program, a, XdpAttachMode::Native).unwrap();
+        let error = BpfLink::attach_xdp(&program, a, XdpAttachMode::Native).unwrap_err();
         assert!(matches!(&error, BpfError::Occupied { interface, .. } if interface == "veth-a"), "{error}");
         assert!(error.to_string().contains("ip link set dev veth-a xdp off"), "{error}");
-        let other_mode = Link::attach_xdp(&program, a, XdpMode::Generic).unwrap_err();
+        let other_mode = BpfLink::attach_xdp(&program, a, XdpAttachMode::Generic).unwrap_err();
         assert!(matches!(other_mode, BpfError::Occupied { .. }), "{other_mode}");
     });
 }
@@ -119,8 +119,8 @@ fn force_takes_a_link_of_others_off() {
     in_namespace(|| {
         let (a, b) = veth();
         let (_map, program) = xdp_program();
-        let theirs = Link::attach_xdp(&program, a, XdpMode::Native).unwrap();
-        let bystander = Link::attach_xdp(&program, b, XdpMode::Native).unwrap();
+        let theirs = BpfLink::attach_xdp(&program, a, XdpAttachMode::Native).unwrap();
+        let bystander = BpfLink::attach_xdp(&program, b, XdpAttachMode::Native).unwrap();
         detach_xdp(a).unwrap();
         assert_eq!(attached_xdp(a).unwrap(), None);
         assert_eq!(theirs.attached_to().unwrap(), None);
@@ -133,11 +133,11 @@ fn force_takes_a_link_of_others_off() {
 fn a_missing_interface_is_named() {
     in_namespace(|| {
         let (_map, program) = xdp_program();
-        let error = Link::attach_xdp(&program, 4242, XdpMode::Native).unwrap_err();
+        let error = BpfLink::attach_xdp(&program, 4242, XdpAttachMode::Native).unwrap_err();
         assert!(error.to_string().contains("4242"), "{error}");
         assert!(attached_xdp(4242).unwrap_err().to_string().contains("4242"));
         let tcx = TcxProgram::drop_unless_marked(1).unwrap();
-        assert!(Link::attach_tcx(&tcx, 4242, TcxSide::Ingress).unwrap_err().to_string().contains("4242"));
+        assert!(BpfLink::attach_tcx(&tcx, 4242, TcxSide::Ingress).unwrap_err().to_string().contains("4242"));
     });
 }
 
@@ -175,7 +175,7 @@ fn dropping_lets_only_the_mark_through() {
         let sender = UdpSocket::bind((Ipv4Addr::new(10, 9, 0, 1), 0)).unwrap();
         let mut buffer = [0; 16];
         // Loopback delivers before send returns or soon after: a dropped frame is detected by the frame after it.
-        let link = Link::attach_tcx(&program, lo, TcxSide::Ingress).unwrap();
+        let link = BpfLink::attach_tcx(&program, lo, TcxSide::Ingress).unwrap();
         assert_eq!(tcx_programs(lo, TcxSide::Ingress).unwrap().len(), 1);
         assert_eq!(tcx_programs(lo, TcxSide::Egress).unwrap().len(), 0);
         sender.send_to(b"unmarked", socket.local_addr().unwrap()).unwrap();
@@ -204,10 +204,10 @@ fn redirection_reaches_the_ingress_of_another_interface_with_a_mark() {
         ip("link set veth-c up");
         ip("link set veth-d up");
         ip("addr add 10.9.0.2/24 dev veth-c");
-        let into_host = TcxProgram::redirect(index_of("veth-c"), Entrance::Ingress, Some(MARK)).unwrap();
+        let into_host = TcxProgram::redirect(index_of("veth-c"), RedirectPath::Ingress, Some(MARK)).unwrap();
         let only_marked = TcxProgram::drop_unless_marked(MARK).unwrap();
-        let _redirect = Link::attach_tcx(&into_host, a, TcxSide::Egress).unwrap();
-        let _guard = Link::attach_tcx(&only_marked, index_of("veth-c"), TcxSide::Ingress).unwrap();
+        let _redirect = BpfLink::attach_tcx(&into_host, a, TcxSide::Egress).unwrap();
+        let _guard = BpfLink::attach_tcx(&only_marked, index_of("veth-c"), TcxSide::Ingress).unwrap();
         for file in ["all", "veth-c"] {
             std::fs::write(format!("/proc/sys/net/ipv4/conf/{file}/rp_filter"), "0").unwrap();
             std::fs::write(format!("/proc/sys/net/ipv4/conf/{file}/accept_local"), "1").unwrap();
@@ -301,7 +301,7 @@ fn await_readable(socket: &UdpSocket) {
 fn holder() {
     let Ok(index) = std::env::var("RINGROAD_TEST_HOLD") else { return };
     let (_map, program) = xdp_program();
-    let _link = Link::attach_xdp(&program, index.parse().unwrap(), XdpMode::Native).unwrap();
+    let _link = BpfLink::attach_xdp(&program, index.parse().unwrap(), XdpAttachMode::Native).unwrap();
     println!("\nheld");
     loop {
         std::thread::park();

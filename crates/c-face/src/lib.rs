@@ -10,29 +10,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[must_use]
 pub fn errno() -> c_int {
     // SAFETY: always succeeds.
-    let place = unsafe { libc::__errno_location() };
+    let errno = unsafe { libc::__errno_location() };
     // SAFETY: it is the thread's own, for as long as the thread runs.
-    unsafe { place.read() }
+    unsafe { errno.read() }
 }
 
 /// Sets the calling thread's `errno`.
 pub fn set_errno(value: c_int) {
     // SAFETY: always succeeds.
-    let place = unsafe { libc::__errno_location() };
+    let errno = unsafe { libc::__errno_location() };
     // SAFETY: it is the thread's own, for as long as the thread runs.
-    unsafe { place.write(value) };
+    unsafe { errno.write(value) };
 }
 
 /// Why a function failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct CallError {
     /// What `errno` becomes.
     pub errno: c_int,
     /// The error and its place; `None` if there is nothing to report, or it was already reported.
     pub message: Option<String>,
 }
 
-impl Failure {
+impl CallError {
     /// A failure with this errno and sentence.
     #[must_use]
     pub fn new(errno: c_int, message: impl Into<String>) -> Self {
@@ -73,8 +73,8 @@ impl Failure {
 }
 
 /// What `call` gives. A panic, which would be a defect of `library`, does not cross into C.
-pub fn contained<T>(library: &str, call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub fn contained<T>(library: &str, call: impl FnOnce() -> Result<T, CallError>) -> Result<T, CallError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
-        Err(Failure::new(libc::EIO, format!("{library} has a defect: a function of it panicked")))
+        Err(CallError::new(libc::EIO, format!("{library} has a defect: a function of it panicked")))
     })
 }

@@ -55,7 +55,7 @@ struct Library {
 
 /// Which frames are meant.
 #[derive(Debug)]
-pub struct Filter {
+pub struct CaptureFilter {
     instructions: Box<[Instruction]>,
     run: Run,
 }
@@ -63,7 +63,7 @@ pub struct Filter {
 /// Why there is no filter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FilterError {
+pub enum CaptureFilterError {
     /// The library is not there.
     #[error("a filter needs libpcap, which is not installed; on Debian: apt install libpcap0.8")]
     NoLibrary,
@@ -111,14 +111,14 @@ impl Library {
     }
 }
 
-impl Filter {
+impl CaptureFilter {
     /// The filter that tcpdump would make of `expression`, for Ethernet frames; an empty one passes all.
     ///
     /// # Errors
-    /// [`FilterError`].
-    pub fn compile(expression: &str) -> Result<Self, FilterError> {
-        let library = Library::get().ok_or(FilterError::NoLibrary)?;
-        let refused = |reason: &str| FilterError::Expression {
+    /// [`CaptureFilterError`].
+    pub fn compile(expression: &str) -> Result<Self, CaptureFilterError> {
+        let library = Library::get().ok_or(CaptureFilterError::NoLibrary)?;
+        let refused = |reason: &str| CaptureFilterError::Expression {
             expression: expression.to_owned(),
             reason: reason.to_owned(),
         };
@@ -171,7 +171,7 @@ mod tests {
         if ringroad_test_needs::installed_libpcap().is_none() {
             return;
         }
-        let filter = Filter::compile("ether proto 0x88b5 and greater 60").unwrap();
+        let filter = CaptureFilter::compile("ether proto 0x88b5 and greater 60").unwrap();
         let mut frame = [0; 60];
         frame[12..14].copy_from_slice(&[0x88, 0xB5]);
         assert!(filter.passes(&frame));
@@ -179,7 +179,7 @@ mod tests {
         assert!(!filter.passes(&frame[..3]));
         frame[13] = 0;
         assert!(!filter.passes(&frame));
-        assert!(Filter::compile("").unwrap().passes(&[]));
+        assert!(CaptureFilter::compile("").unwrap().passes(&[]));
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
             let mut changed = bytes.clone();
             changed[len..].iter_mut().for_each(|byte| *byte = !*byte);
             for expression in FILTERS {
-                let filter = Filter::compile(expression).unwrap();
+                let filter = CaptureFilter::compile(expression).unwrap();
                 let verdict = filter.passes(&alone);
                 prop_assert_eq!(filter.passes(&bytes[..len]), verdict);
                 prop_assert_eq!(filter.passes(&changed[..len]), verdict);
@@ -221,8 +221,8 @@ mod tests {
             return;
         }
         for expression in ["udp prot 53", "host 300.1.1.1", "(", "\0"] {
-            let refused = Filter::compile(expression).unwrap_err();
-            assert!(matches!(refused, FilterError::Expression { .. }), "{refused}");
+            let refused = CaptureFilter::compile(expression).unwrap_err();
+            assert!(matches!(refused, CaptureFilterError::Expression { .. }), "{refused}");
             assert!(refused.to_string().contains("pcap-filter(7)"), "{refused}");
         }
     }

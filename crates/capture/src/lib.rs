@@ -2,7 +2,7 @@
 //!
 //! [`CaptureReader`] reads classic pcap (both byte orders, microsecond and nanosecond files) and pcapng (any number of
 //! sections and interfaces); the first four bytes distinguish them. [`CaptureWriter`] writes either, always with
-//! nanosecond timestamps; [`CaptureFiles`] writes several files in turn. [`Filter`] selects frames.
+//! nanosecond timestamps; [`CaptureFiles`] writes several files in turn. [`CaptureFilter`] selects frames.
 //!
 //! A capture file is foreign input. With any bytes, reading it
 //! - ends: each step consumes at least twelve bytes or finishes;
@@ -26,7 +26,7 @@ mod writer;
 
 pub use error::{CaptureError, CapturePosition};
 pub use files::{CaptureFiles, FileLimits};
-pub use filter::{Filter, FilterError};
+pub use filter::{CaptureFilter, CaptureFilterError};
 pub use format::{CaptureFormat, MAX_BLOCK_BYTES, MAX_FRAME_BYTES};
 pub use reader::{CaptureReader, CapturedFrame};
 pub use writer::{CaptureSummary, CaptureWriter};

@@ -47,12 +47,12 @@ struct Interface {
     linktype: u32,
     snaplen_bytes: u32,
     name: Box<str>,
-    clock: Clock,
+    clock: TimestampUnit,
 }
 
 /// How an interface's timestamps count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Clock {
+struct TimestampUnit {
     /// ns = ticks * `multiplier` / `divisor` + `offset_ns`.
     multiplier: u64,
     divisor: u128,
@@ -102,12 +102,12 @@ impl PcapNg {
     /// Takes one block: consumed, unless it is a frame's.
     fn step(&mut self, window: &mut Window) -> Result<Step, Fault> {
         window.begin_record();
-        let head = window.peek(FRAMING_BYTES)?;
-        if head.is_empty() {
+        let framing = window.peek(FRAMING_BYTES)?;
+        if framing.is_empty() {
             return Ok(Step::End);
         }
-        let mut head = Fields::new(head, self.order);
-        let mut fields = || Some((head.array()?, head.array()?, head.array()?));
+        let mut framing = Fields::new(framing, self.order);
+        let mut fields = || Some((framing.array()?, framing.array()?, framing.array()?));
         let (kind, total, magic): ([u8; 4], [u8; 4], [u8; 4]) = fields().ok_or(Fault::Truncated)?;
         let order = if kind == SECTION_HEADER.to_le_bytes() {
             ByteOrder::of_magic(magic, SECTION_BYTE_ORDER)
@@ -203,7 +203,7 @@ impl PcapNg {
                 _ => {}
             }
         }
-        let clock = Clock::new(resolution, offset_s);
+        let clock = TimestampUnit::new(resolution, offset_s);
         self.interfaces.push(Interface { linktype, snaplen_bytes, name, clock });
         Ok(())
     }
@@ -282,7 +282,7 @@ fn too_short() -> Fault {
     Fault::Malformed("a block too short for its kind".into())
 }
 
-impl Clock {
+impl TimestampUnit {
     /// `resolution` is if_tsresol: a negative power of 10, or of 2 if the top bit is set. `offset_s` is
     /// if_tsoffset in seconds.
     fn new(resolution: u8, offset_s: i64) -> Self {
@@ -312,23 +312,23 @@ mod tests {
 
     #[test]
     fn every_timestamp_resolution_counts_in_nanoseconds() {
-        assert_eq!(Clock::new(6, 0).timestamp_ns(1_500_000), 1_500_000_000);
-        assert_eq!(Clock::new(9, 0).timestamp_ns(1_500_000_001), 1_500_000_001);
-        assert_eq!(Clock::new(0, 0).timestamp_ns(3), 3_000_000_000);
-        assert_eq!(Clock::new(12, 0).timestamp_ns(1_999), 1);
-        assert_eq!(Clock::new(0x80 | 10, 0).timestamp_ns(1_536), 1_500_000_000);
-        assert_eq!(Clock::new(6, 100).timestamp_ns(1), 100_000_001_000);
-        assert_eq!(Clock::new(6, -1).timestamp_ns(1_500_000), 500_000_000);
+        assert_eq!(TimestampUnit::new(6, 0).timestamp_ns(1_500_000), 1_500_000_000);
+        assert_eq!(TimestampUnit::new(9, 0).timestamp_ns(1_500_000_001), 1_500_000_001);
+        assert_eq!(TimestampUnit::new(0, 0).timestamp_ns(3), 3_000_000_000);
+        assert_eq!(TimestampUnit::new(12, 0).timestamp_ns(1_999), 1);
+        assert_eq!(TimestampUnit::new(0x80 | 10, 0).timestamp_ns(1_536), 1_500_000_000);
+        assert_eq!(TimestampUnit::new(6, 100).timestamp_ns(1), 100_000_001_000);
+        assert_eq!(TimestampUnit::new(6, -1).timestamp_ns(1_500_000), 500_000_000);
     }
 
     #[test]
     fn times_out_of_range_become_the_nearest_valid_one() {
-        assert_eq!(Clock::new(0, 0).timestamp_ns(u64::MAX), u64::MAX);
-        assert_eq!(Clock::new(6, -2).timestamp_ns(1), 0);
+        assert_eq!(TimestampUnit::new(0, 0).timestamp_ns(u64::MAX), u64::MAX);
+        assert_eq!(TimestampUnit::new(6, -2).timestamp_ns(1), 0);
         for resolution in 0..=u8::MAX {
             for offset_s in [i64::MIN, -1, 0, 1, i64::MAX] {
                 for ticks in [0, 1, u64::MAX] {
-                    Clock::new(resolution, offset_s).timestamp_ns(ticks);
+                    TimestampUnit::new(resolution, offset_s).timestamp_ns(ticks);
                 }
             }
         }

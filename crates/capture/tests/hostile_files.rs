@@ -58,7 +58,7 @@ fn section() -> Vec<u8> {
 }
 
 #[test]
-fn a_file_cut_at_any_byte_gives_all_whole_frames_then_the_place_of_the_cut() {
+fn a_file_cut_at_any_byte_gives_all_whole_frames_then_the_position_of_the_cut() {
     for format in FORMATS {
         let frames = frames(5);
         let capture = capture_of(format, 0, &frames);

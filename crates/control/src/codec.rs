@@ -16,7 +16,7 @@ pub const MAX_REQUEST_BYTES: usize = 64 << 10;
 /// Longest body of a reply, bytes.
 pub const MAX_REPLY_BYTES: usize = 8 << 20;
 /// Length of a frame's head: the length of its body as `u32`, little-endian, bytes.
-pub const HEAD_BYTES: usize = 4;
+pub const PREFIX_BYTES: usize = 4;
 /// Most characters of what a peer sent that are quoted to people.
 const QUOTED_CHARS: usize = 200;
 
@@ -58,8 +58,8 @@ pub enum EncodeError {
 #[derive(Debug)]
 pub struct FrameDecoder {
     max_body_bytes: usize,
-    head: [u8; HEAD_BYTES],
-    head_bytes: usize,
+    prefix: [u8; PREFIX_BYTES],
+    prefix_bytes: usize,
     body: Vec<u8>,
     error: Option<FrameError>,
 }
@@ -68,7 +68,7 @@ impl FrameDecoder {
     /// A decoder for bodies of at most `max_body_bytes` bytes, before the first byte of a stream.
     #[must_use]
     pub fn new(max_body_bytes: usize) -> Self {
-        Self { max_body_bytes, head: [0; HEAD_BYTES], head_bytes: 0, body: Vec::new(), error: None }
+        Self { max_body_bytes, prefix: [0; PREFIX_BYTES], prefix_bytes: 0, body: Vec::new(), error: None }
     }
 
     /// Takes bytes from the front of `input` up to the end of the current frame. `Some` is that frame's body, with
@@ -89,15 +89,15 @@ impl FrameDecoder {
     }
 
     fn assemble(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, FrameError> {
-        while self.head_bytes < HEAD_BYTES {
+        while self.prefix_bytes < PREFIX_BYTES {
             let Some((&byte, rest)) = input.split_first() else { return Ok(None) };
-            if let Some(place) = self.head.get_mut(self.head_bytes) {
-                *place = byte;
+            if let Some(target) = self.prefix.get_mut(self.prefix_bytes) {
+                *target = byte;
             }
-            self.head_bytes += 1;
+            self.prefix_bytes += 1;
             *input = rest;
         }
-        let announced_bytes = usize::try_from(u32::from_le_bytes(self.head)).unwrap_or(usize::MAX);
+        let announced_bytes = usize::try_from(u32::from_le_bytes(self.prefix)).unwrap_or(usize::MAX);
         if announced_bytes > self.max_body_bytes {
             return Err(FrameError::TooLong { announced_bytes, max_bytes: self.max_body_bytes });
         }
@@ -112,20 +112,20 @@ impl FrameDecoder {
         if self.body.len() < announced_bytes {
             return Ok(None);
         }
-        self.head_bytes = 0;
+        self.prefix_bytes = 0;
         Ok(Some(std::mem::take(&mut self.body)))
     }
 
     /// Whether a frame has begun and not ended.
     #[must_use]
     pub fn is_within_frame(&self) -> bool {
-        self.head_bytes > 0
+        self.prefix_bytes > 0
     }
 
     /// What has come of the current frame, its head included.
     pub(crate) fn begun(&self) -> Vec<u8> {
-        let head = self.head.get(..self.head_bytes).unwrap_or_default();
-        head.iter().chain(&self.body).copied().collect()
+        let prefix = self.prefix.get(..self.prefix_bytes).unwrap_or_default();
+        prefix.iter().chain(&self.body).copied().collect()
     }
 
     /// Memory held for the current frame, bytes: at most the frame's length, and twice what has come of it, however the
@@ -138,10 +138,10 @@ impl FrameDecoder {
     /// How many bytes the current frame needs at least before anything new is known: the rest of the head, then the
     /// rest of the body. A reader that reads at most this many never takes bytes of the next frame.
     pub(crate) fn wanted_bytes(&self) -> usize {
-        if self.head_bytes < HEAD_BYTES {
-            return HEAD_BYTES - self.head_bytes;
+        if self.prefix_bytes < PREFIX_BYTES {
+            return PREFIX_BYTES - self.prefix_bytes;
         }
-        usize::try_from(u32::from_le_bytes(self.head)).unwrap_or(usize::MAX).saturating_sub(self.body.len())
+        usize::try_from(u32::from_le_bytes(self.prefix)).unwrap_or(usize::MAX).saturating_sub(self.body.len())
     }
 }
 
@@ -185,13 +185,13 @@ impl Write for Counted {
 }
 
 fn encode(message: &impl Serialize, max_bytes: usize) -> Result<Vec<u8>, EncodeError> {
-    let mut frame = vec![0; HEAD_BYTES];
+    let mut frame = vec![0; PREFIX_BYTES];
     serde_json::to_writer(&mut frame, message)?;
-    let bytes = frame.len() - HEAD_BYTES;
+    let bytes = frame.len() - PREFIX_BYTES;
     match u32::try_from(bytes) {
         Ok(length) if bytes <= max_bytes => {
-            for (place, byte) in frame.iter_mut().zip(length.to_le_bytes()) {
-                *place = byte;
+            for (target, byte) in frame.iter_mut().zip(length.to_le_bytes()) {
+                *target = byte;
             }
             Ok(frame)
         }

@@ -40,14 +40,14 @@ pub struct Connection {
 }
 
 /// How long one request is waited for.
-struct Patience {
+struct RequestTimeout {
     began: Instant,
     /// At the end of each of these it is reported that the wait goes on.
     each: Duration,
     most: Duration,
 }
 
-impl Patience {
+impl RequestTimeout {
     /// How long until the next report, or the end.
     fn next(&self) -> Duration {
         let waited = self.began.elapsed();
@@ -143,8 +143,8 @@ impl Connection {
     /// The ports from a place on.
     fn list_from(&mut self, mut next: Option<String>) -> Result<ListReport, ControlError> {
         let mut ports = Vec::new();
-        while let Some(place) = next {
-            let page = self.page(&Request::ListFrom { place })?;
+        while let Some(cursor) = next {
+            let page = self.page(&Request::ListFrom { from: cursor })?;
             // A daemon that sends nothing and still promises more would be polled for ever.
             next = page.next.filter(|_| !page.ports.is_empty());
             ports.extend(page.ports);
@@ -169,11 +169,11 @@ impl Connection {
             let last = entries.last();
             let (after, after_vlan) = (last.map(|last| last.mac.clone()), last.and_then(|last| last.vlan));
             let request = Request::MacTable { switch: switch.to_owned(), after, after_vlan };
-            let place = |entry: &MacEntryReport| (entry.mac.clone(), entry.vlan);
+            let key = |entry: &MacEntryReport| (entry.mac.clone(), entry.vlan);
             match self.request(&request)?.0 {
                 Reply::MacTable(more) => match more
                     .last()
-                    .is_some_and(|last| entries.last().is_none_or(|entry| place(entry) < place(last)))
+                    .is_some_and(|last| entries.last().is_none_or(|entry| key(entry) < key(last)))
                 {
                     true => entries.extend(more),
                     false => return Ok(entries),
@@ -197,7 +197,7 @@ impl Connection {
         // Good again only where a whole reply was read.
         self.unusable = true;
         let most = if request.may_take_long() { self.timeout.max(LONG_TIMEOUT) } else { self.timeout };
-        let patience = Patience { began: Instant::now(), each: self.timeout, most };
+        let patience = RequestTimeout { began: Instant::now(), each: self.timeout, most };
         self.send_frame(&frame, &patience)?;
         let (body, descriptors) = self.receive_frame(&patience)?;
         let reply = decode_reply(&body).map_err(ControlError::ProtocolViolation)?;
@@ -215,10 +215,10 @@ impl Connection {
         }
     }
 
-    /// The same connection with its socket where `place` puts it.
+    /// The same connection with its socket where `target` puts it.
     #[must_use]
-    pub fn relocated(mut self, place: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
-        self.socket = place(self.socket);
+    pub fn relocated(mut self, relocate: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
+        self.socket = relocate(self.socket);
         self
     }
 
@@ -245,7 +245,7 @@ impl Connection {
         self.daemon
     }
 
-    fn send_frame(&self, mut frame: &[u8], patience: &Patience) -> Result<(), ControlError> {
+    fn send_frame(&self, mut frame: &[u8], patience: &RequestTimeout) -> Result<(), ControlError> {
         while !frame.is_empty() {
             match send(&self.socket, frame, &[]) {
                 Ok(sent) => frame = frame.get(sent..).unwrap_or_default(),
@@ -261,7 +261,7 @@ impl Connection {
     }
 
     /// Reads one frame and not a byte more, so that descriptors are known to belong to it.
-    fn receive_frame(&self, patience: &Patience) -> Result<(Vec<u8>, Vec<OwnedFd>), ControlError> {
+    fn receive_frame(&self, patience: &RequestTimeout) -> Result<(Vec<u8>, Vec<OwnedFd>), ControlError> {
         let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
         let mut descriptors = Vec::new();
         let mut buffer = vec![0; RECEIVE_BYTES];
@@ -296,7 +296,7 @@ impl Connection {
     }
 
     /// Waits until the socket is ready for `flags`, or has failed.
-    fn wait(&self, flags: PollFlags, patience: &Patience) -> Result<(), ControlError> {
+    fn wait(&self, flags: PollFlags, patience: &RequestTimeout) -> Result<(), ControlError> {
         loop {
             // A time too long for the kernel is as good as none.
             let left = Timespec::try_from(patience.next()).ok();
@@ -358,9 +358,9 @@ fn timeout(path: &Path, waited: Duration) -> ControlError {
 /// Mode and owner of `path` or, where this user cannot see it, of the directory nearest to it that shows.
 fn access_of(path: &Path) -> String {
     path.ancestors()
-        .find_map(|place| Some((place, std::fs::metadata(place).ok()?)))
-        .map(|(place, metadata)| {
-            let subject = if place == path { String::new() } else { format!("{}: ", place.display()) };
+        .find_map(|existing| Some((existing, std::fs::metadata(existing).ok()?)))
+        .map(|(existing, metadata)| {
+            let subject = if existing == path { String::new() } else { format!("{}: ", existing.display()) };
             let (mode, uid, gid) = (metadata.mode() & 0o7777, metadata.uid(), metadata.gid());
             format!("{subject}mode {mode:04o}, user {uid}, group {gid}")
         })

@@ -1,4 +1,4 @@
-//! What would happen to a frame at a switch: the reply to `Explain`, and what the CLI prints of it with `--json`.
+//! What would happen to a frame at a switch: the reply to `ExplainArgs`, and what the CLI prints of it with `--json`.
 
 use serde::{Deserialize, Serialize};
 

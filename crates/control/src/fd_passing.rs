@@ -23,7 +23,7 @@ const MAX_HOST_QUEUES: usize = 16;
 
 /// What one call of [`receive`] brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedMessage {
     /// Bytes stored; 0 where the peer will send no more.
     pub bytes: usize,
     /// Whether the kernel dropped descriptors for which there was no room.
@@ -51,7 +51,11 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
 ///
 /// # Errors
 /// Those of recvmsg(2), among them `WouldBlock`.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Received> {
+pub fn receive(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<ReceivedMessage> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = receive_message(socket, buffer, &mut control)?;
@@ -67,7 +71,7 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8], descriptors: &mut Vec<Owned
 ///
 /// # Errors
 /// Those of recvmsg(2), among them `WouldBlock`.
-pub fn receive_bytes(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
+pub fn receive_bytes(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<ReceivedMessage> {
     receive_message(socket, buffer, &mut RecvAncillaryBuffer::default())
 }
 
@@ -75,10 +79,13 @@ fn receive_message(
     socket: impl AsFd,
     buffer: &mut [u8],
     control: &mut RecvAncillaryBuffer<'_>,
-) -> io::Result<Received> {
+) -> io::Result<ReceivedMessage> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let message = retry_on_intr(|| recvmsg(&socket, &mut [IoSliceMut::new(buffer)], control, flags))?;
-    Ok(Received { bytes: message.bytes, descriptors_lost: message.flags.contains(ReturnFlags::CTRUNC) })
+    Ok(ReceivedMessage {
+        bytes: message.bytes,
+        descriptors_lost: message.flags.contains(ReturnFlags::CTRUNC),
+    })
 }
 
 #[cfg(test)]

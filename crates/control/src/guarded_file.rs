@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 /// The purpose of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum FilePurpose {
     /// To read it. It may be another user's file, because the administrator named it for its content.
     Read,
     /// To read what this user or root has written there.
@@ -48,12 +48,12 @@ pub enum GuardedFileError {
 ///
 /// # Errors
 /// [`GuardedFileError`].
-pub fn open(path: &Path, purpose: Purpose) -> Result<File, GuardedFileError> {
+pub fn open(path: &Path, purpose: FilePurpose) -> Result<File, GuardedFileError> {
     let safe = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let (flags, mode) = match purpose {
-        Purpose::Read | Purpose::ReadOwn => (OFlags::RDONLY, 0),
-        Purpose::Append(mode) => (OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE, mode),
-        Purpose::Replace => (OFlags::WRONLY | OFlags::CREATE, 0o600),
+        FilePurpose::Read | FilePurpose::ReadOwn => (OFlags::RDONLY, 0),
+        FilePurpose::Append(mode) => (OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE, mode),
+        FilePurpose::Replace => (OFlags::WRONLY | OFlags::CREATE, 0o600),
     };
     let file = rustix::fs::open(path, flags | safe, Mode::from_raw_mode(mode));
     let file = File::from(file.map_err(|errno| match errno {
@@ -64,20 +64,20 @@ pub fn open(path: &Path, purpose: Purpose) -> Result<File, GuardedFileError> {
     })?);
     let status = rustix::fs::fstat(&file)?;
     let kind = FileType::from_raw_mode(status.st_mode);
-    if !matches!(purpose, Purpose::Read | Purpose::ReadOwn) && kind.is_char_device() {
+    if !matches!(purpose, FilePurpose::Read | FilePurpose::ReadOwn) && kind.is_char_device() {
         return Ok(file);
     }
     if !kind.is_file() {
         return Err(GuardedFileError::NotAFile);
     }
     let own = rustix::process::geteuid().as_raw();
-    if purpose != Purpose::Read && status.st_uid != own && status.st_uid != 0 {
+    if purpose != FilePurpose::Read && status.st_uid != own && status.st_uid != 0 {
         return Err(GuardedFileError::OtherUser(status.st_uid));
     }
-    if matches!(purpose, Purpose::ReadOwn | Purpose::Replace) && status.st_nlink > 1 {
+    if matches!(purpose, FilePurpose::ReadOwn | FilePurpose::Replace) && status.st_nlink > 1 {
         return Err(GuardedFileError::SecondName);
     }
-    if purpose == Purpose::Replace {
+    if purpose == FilePurpose::Replace {
         rustix::fs::ftruncate(&file, 0)?;
     }
     Ok(file)
@@ -97,13 +97,15 @@ mod tests {
         std::os::unix::fs::symlink(at("target"), at("link")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), Mode::RWXU).unwrap();
         std::fs::create_dir(at("folder")).unwrap();
-        for purpose in [Purpose::Read, Purpose::ReadOwn, Purpose::Append(0o640), Purpose::Replace] {
+        for purpose in
+            [FilePurpose::Read, FilePurpose::ReadOwn, FilePurpose::Append(0o640), FilePurpose::Replace]
+        {
             assert!(matches!(open(&at("link"), purpose), Err(GuardedFileError::Link)), "{purpose:?}");
             assert!(matches!(open(&at("fifo"), purpose), Err(GuardedFileError::NotAFile)), "{purpose:?}");
             assert!(open(&at("folder"), purpose).is_err(), "{purpose:?}");
         }
         std::fs::hard_link(at("target"), at("second")).unwrap();
-        for purpose in [Purpose::ReadOwn, Purpose::Replace] {
+        for purpose in [FilePurpose::ReadOwn, FilePurpose::Replace] {
             assert!(matches!(open(&at("second"), purpose), Err(GuardedFileError::SecondName)));
         }
         assert_eq!(std::fs::read(at("target")).unwrap(), b"mine");
@@ -113,12 +115,12 @@ mod tests {
     fn a_rewritten_file_is_empty_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new");
-        drop(open(&path, Purpose::Replace).unwrap());
+        drop(open(&path, FilePurpose::Replace).unwrap());
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o077, 0);
         std::fs::write(&path, "old").unwrap();
-        assert_eq!(open(&path, Purpose::Replace).unwrap().metadata().unwrap().len(), 0);
-        assert!(open(Path::new("/dev/null"), Purpose::Replace).is_ok());
-        assert!(matches!(open(Path::new("/dev/zero"), Purpose::Read), Err(GuardedFileError::NotAFile)));
+        assert_eq!(open(&path, FilePurpose::Replace).unwrap().metadata().unwrap().len(), 0);
+        assert!(open(Path::new("/dev/null"), FilePurpose::Replace).is_ok());
+        assert!(matches!(open(Path::new("/dev/zero"), FilePurpose::Read), Err(GuardedFileError::NotAFile)));
     }
 
     #[test]
@@ -130,8 +132,8 @@ mod tests {
         let path = folder.path().join("theirs");
         std::fs::write(&path, "theirs").unwrap();
         std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
-        assert!(open(&path, Purpose::Read).is_ok());
-        for purpose in [Purpose::Append(0o640), Purpose::Replace] {
+        assert!(open(&path, FilePurpose::Read).is_ok());
+        for purpose in [FilePurpose::Append(0o640), FilePurpose::Replace] {
             assert!(matches!(open(&path, purpose), Err(GuardedFileError::OtherUser(12345))));
         }
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");

@@ -19,7 +19,7 @@ const DEFAULT_MODE: u32 = 0o600;
 /// Why a socket could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ListenError {
+pub enum ListeningSocketError {
     /// Its path cannot be a socket's.
     #[error("the path of the socket {path} does not fit: a socket's has 107 bytes at most and no NUL")]
     Path {
@@ -62,7 +62,7 @@ pub enum ListenError {
     },
 }
 
-impl ListenError {
+impl ListeningSocketError {
     fn system(step: &'static str, path: &Path) -> impl FnOnce(Errno) -> Self {
         move |source| Self::System { step, path: path.to_owned(), source: source.into() }
     }
@@ -82,20 +82,21 @@ impl BoundSocket {
     /// socket for datagrams.
     ///
     /// # Errors
-    /// [`ListenError`].
-    pub fn bind(path: &Path, kind: SocketType, mode: Option<u32>) -> Result<Self, ListenError> {
+    /// [`ListeningSocketError`].
+    pub fn bind(path: &Path, kind: SocketType, mode: Option<u32>) -> Result<Self, ListeningSocketError> {
         let address = address(path)?;
         let mode = Mode::from_raw_mode(mode.unwrap_or(DEFAULT_MODE));
-        let socket = socket(kind).map_err(ListenError::system("making a socket for", path))?;
+        let socket = socket(kind).map_err(ListeningSocketError::system("making a socket for", path))?;
         make_way(path, kind)?;
 
         // The file takes the socket's own permissions, less the mask: at no time may more users connect than shall.
-        rustix::fs::fchmod(&socket, mode).map_err(ListenError::system("setting the permissions of", path))?;
+        rustix::fs::fchmod(&socket, mode)
+            .map_err(ListeningSocketError::system("setting the permissions of", path))?;
         rustix::net::bind(&socket, &address).map_err(|error| match error {
-            Errno::ADDRINUSE => ListenError::Taken { path: path.to_owned() },
-            error => ListenError::system("binding", path)(error),
+            Errno::ADDRINUSE => ListeningSocketError::Taken { path: path.to_owned() },
+            error => ListeningSocketError::system("binding", path)(error),
         })?;
-        let taken = || ListenError::Taken { path: path.to_owned() };
+        let taken = || ListeningSocketError::Taken { path: path.to_owned() };
         let this = Self { socket, file: SocketFile::open(path)?.ok_or_else(taken)?, leaves_file: false };
         this.file.allow(mode)?;
         Ok(this)
@@ -104,9 +105,10 @@ impl BoundSocket {
     /// Listens, with a queue of `backlog` connections that wait to be accepted. Before this call no client can connect.
     ///
     /// # Errors
-    /// [`ListenError`].
-    pub fn listen(self, backlog: i32) -> Result<ListeningSocket, ListenError> {
-        rustix::net::listen(&self, backlog).map_err(ListenError::system("listening on", &self.file.path))?;
+    /// [`ListeningSocketError`].
+    pub fn listen(self, backlog: i32) -> Result<ListeningSocket, ListeningSocketError> {
+        rustix::net::listen(&self, backlog)
+            .map_err(ListeningSocketError::system("listening on", &self.file.path))?;
         Ok(ListeningSocket(self))
     }
 }
@@ -133,9 +135,9 @@ impl ListeningSocket {
     /// Resumes the socket at `path` that another process of this user made and leaves to this one.
     ///
     /// # Errors
-    /// [`ListenError`]: there is another file at the path by now.
-    pub fn resume(path: &Path, socket: OwnedFd) -> Result<Self, ListenError> {
-        let taken = || ListenError::Taken { path: path.to_owned() };
+    /// [`ListeningSocketError`]: there is another file at the path by now.
+    pub fn resume(path: &Path, socket: OwnedFd) -> Result<Self, ListeningSocketError> {
+        let taken = || ListeningSocketError::Taken { path: path.to_owned() };
         let file = SocketFile::open(path)?.ok_or_else(taken)?;
         Ok(Self(BoundSocket { socket, file, leaves_file: false }))
     }
@@ -155,8 +157,8 @@ impl ListeningSocket {
     /// the permissions of the file, independent of the process's umask.
     ///
     /// # Errors
-    /// [`ListenError`].
-    pub fn bind(path: &Path, kind: SocketType, mode: Option<u32>) -> Result<Self, ListenError> {
+    /// [`ListeningSocketError`].
+    pub fn bind(path: &Path, kind: SocketType, mode: Option<u32>) -> Result<Self, ListeningSocketError> {
         BoundSocket::bind(path, kind, mode)?.listen(16)
     }
 
@@ -189,22 +191,22 @@ struct SocketFile {
 
 impl SocketFile {
     /// What is at `path`, never what a link there leads to; `None` where there is nothing.
-    fn open(path: &Path) -> Result<Option<Self>, ListenError> {
+    fn open(path: &Path) -> Result<Option<Self>, ListeningSocketError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
-            file => file.map_err(ListenError::system("checking", path))?,
+            file => file.map_err(ListeningSocketError::system("checking", path))?,
         };
         let this = Self { path: path.to_owned(), file };
         if FileType::from_raw_mode(this.status()?.st_mode) == FileType::Socket {
             Ok(Some(this))
         } else {
-            Err(ListenError::NotASocket { path: this.path })
+            Err(ListeningSocketError::NotASocket { path: this.path })
         }
     }
 
-    fn status(&self) -> Result<Stat, ListenError> {
-        rustix::fs::fstat(&self.file).map_err(ListenError::system("checking", &self.path))
+    fn status(&self) -> Result<Stat, ListeningSocketError> {
+        rustix::fs::fstat(&self.file).map_err(ListeningSocketError::system("checking", &self.path))
     }
 
     /// A way to this file and no other, wherever its path leads by now.
@@ -213,16 +215,16 @@ impl SocketFile {
     }
 
     /// Gives back the permissions that the process's mask took.
-    fn allow(&self, mode: Mode) -> Result<(), ListenError> {
+    fn allow(&self, mode: Mode) -> Result<(), ListeningSocketError> {
         let status = self.status()?;
-        let taken = || ListenError::Taken { path: self.path.clone() };
+        let taken = || ListeningSocketError::Taken { path: self.path.clone() };
         // A user with write access to the folder may have replaced the socket that was bound.
         if status.st_uid != rustix::process::geteuid().as_raw() {
             return Err(taken());
         }
         if Mode::from_raw_mode(status.st_mode) != mode {
             rustix::fs::chmod(self.handle(), mode)
-                .map_err(ListenError::system("setting the permissions of", &self.path))?;
+                .map_err(ListeningSocketError::system("setting the permissions of", &self.path))?;
         }
         Ok(())
     }
@@ -257,8 +259,8 @@ impl SocketFile {
     }
 }
 
-fn address(path: &Path) -> Result<SocketAddrUnix, ListenError> {
-    SocketAddrUnix::new(path).map_err(|_| ListenError::Path { path: path.to_owned() })
+fn address(path: &Path) -> Result<SocketAddrUnix, ListeningSocketError> {
+    SocketAddrUnix::new(path).map_err(|_| ListeningSocketError::Path { path: path.to_owned() })
 }
 
 fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
@@ -267,19 +269,19 @@ fn socket(kind: SocketType) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Removes the socket file that a server of this user left behind.
-fn make_way(path: &Path, kind: SocketType) -> Result<(), ListenError> {
+fn make_way(path: &Path, kind: SocketType) -> Result<(), ListeningSocketError> {
     let Some(there) = SocketFile::open(path)? else { return Ok(()) };
     match connect(&there.handle(), kind) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
         // A server answers, even if only that it is busy or of another kind; or the kernel does not report whether one
         // does.
-        _ => return Err(ListenError::Taken { path: path.to_owned() }),
+        _ => return Err(ListeningSocketError::Taken { path: path.to_owned() }),
     }
     let uid = there.status()?.st_uid;
     if uid != rustix::process::geteuid().as_raw() {
-        return Err(ListenError::NotOurs { path: path.to_owned(), uid });
+        return Err(ListeningSocketError::NotOurs { path: path.to_owned(), uid });
     }
-    there.remove().map_err(ListenError::system("removing", path))
+    there.remove().map_err(ListeningSocketError::system("removing", path))
 }
 
 /// Connects to the server at `path`.
@@ -315,17 +317,17 @@ mod tests {
         let listener = ListeningSocket::bind(&path, SocketType::STREAM, None).unwrap();
         assert_eq!(permissions(&path), 0o600);
         let taken = ListeningSocket::bind(&path, SocketType::STREAM, None);
-        assert!(matches!(taken, Err(ListenError::Taken { .. })));
+        assert!(matches!(taken, Err(ListeningSocketError::Taken { .. })));
         drop(listener);
         assert!(!path.exists());
         std::fs::write(&path, "mine").unwrap();
         let other = ListeningSocket::bind(&path, SocketType::STREAM, None);
-        assert!(matches!(other, Err(ListenError::NotASocket { .. })));
+        assert!(matches!(other, Err(ListeningSocketError::NotASocket { .. })));
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
         let long = folder.path().join("x".repeat(120));
         assert!(matches!(
             ListeningSocket::bind(&long, SocketType::STREAM, None),
-            Err(ListenError::Path { .. })
+            Err(ListeningSocketError::Path { .. })
         ));
     }
 
@@ -362,7 +364,7 @@ mod tests {
             let before = std::fs::symlink_metadata(&target).ok().map(|target| target.permissions());
             std::os::unix::fs::symlink(&target, &path).unwrap();
             let refused = ListeningSocket::bind(&path, SocketType::STREAM, Some(0o666));
-            assert!(matches!(refused, Err(ListenError::NotASocket { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(ListeningSocketError::NotASocket { .. })), "{refused:?}");
             let after = std::fs::symlink_metadata(&target).ok().map(|target| target.permissions());
             assert_eq!(before, after);
             std::fs::remove_file(&path).unwrap();
@@ -399,7 +401,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
         let refused = ListeningSocket::bind(&path, SocketType::STREAM, None);
-        assert!(matches!(refused, Err(ListenError::NotOurs { uid: 65534, .. })), "{refused:?}");
+        assert!(matches!(refused, Err(ListeningSocketError::NotOurs { uid: 65534, .. })), "{refused:?}");
         assert!(path.exists());
     }
 }

@@ -1,7 +1,7 @@
 //! Requests and replies.
 //!
 //! In JSON an enum's variant is its name in snake case, alone (`"status"`) or as the one key of an object
-//! (`{"detach":{"name":"vale0:a"}}`). Requests must not hold fields that the daemon does not know, so that a wish is
+//! (`{"detach":{"name":"vale0:a"}}`). Requests must not hold fields that the daemon does not know, so that a request is
 //! never silently left out; replies may, so that an older client can read a newer daemon of the same protocol.
 
 use std::fmt;
@@ -38,7 +38,8 @@ pub enum Request {
         /// Port name as the user typed it: `vale0:a`, `x{1`, `vale0:a@share=vale0:b`.
         name: String,
         /// Requested size and mode.
-        wish: PortWish,
+        #[serde(rename = "wish")]
+        properties: PortProperties,
     },
     /// Requests everything that the daemon knows of itself. Answered by [`Reply::Status`].
     Status,
@@ -47,7 +48,8 @@ pub enum Request {
     /// Requests the ports after those of an earlier answer that did not have room for all. Answered by [`Reply::List`].
     ListFrom {
         /// [`ListReport::next`] of that answer.
-        place: String,
+        #[serde(rename = "place")]
+        from: String,
     },
     /// Makes a port that stays until it is detached. Answered by [`Reply::Attached`].
     Attach {
@@ -372,7 +374,8 @@ pub struct PortSpec {
     #[serde(default)]
     pub driver: Option<String>,
     /// Requested size and mode.
-    pub wish: PortWish,
+    #[serde(rename = "wish")]
+    pub properties: PortProperties,
     /// The kernel's number (inode) of the network namespace in which the driver's interface was found; `None`: it is
     /// looked up by the driver's `netns=`, else in the requesting program's namespace, and without a program in the
     /// daemon's.
@@ -384,7 +387,7 @@ impl PortSpec {
     /// A port that a program serves, with sizes of the daemon's choice.
     #[must_use]
     pub fn for_program(name: impl Into<String>) -> Self {
-        Self { name: name.into(), driver: None, wish: PortWish::default(), netns: None }
+        Self { name: name.into(), driver: None, properties: PortProperties::default(), netns: None }
     }
 
     /// A port that a device serves, with sizes of the daemon's choice.
@@ -398,7 +401,7 @@ impl PortSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct PortWish {
+pub struct PortProperties {
     /// Queues, each a tx ring and an rx ring.
     #[serde(default)]
     pub queues: Option<u16>,
@@ -430,7 +433,7 @@ fn by_command() -> StartedBy {
     StartedBy::Command
 }
 
-impl Default for PortWish {
+impl Default for PortProperties {
     /// The daemon's own choice, for sending and receiving.
     fn default() -> Self {
         Self {
@@ -534,7 +537,7 @@ pub struct OpenedPort {
     /// The port's full name.
     pub name: String,
     /// What the port is, and with it who works the other side of the rings.
-    pub kind: PortKind,
+    pub kind: PortBackend,
     /// The mechanism in use, as text for users: page size, isolation and similar details.
     pub mode: String,
     /// Name of the driver behind the port, for devices.
@@ -589,7 +592,7 @@ pub struct AttachedPort {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum PortKind {
+pub enum PortBackend {
     /// The daemon's datapath.
     SwitchPort,
     /// The program at the other end of the pipe.
@@ -644,7 +647,8 @@ pub enum ErrorKind {
     /// The switch has no free port.
     SwitchFull,
     /// The port cannot be as requested.
-    BadWish,
+    #[serde(rename = "bad_wish")]
+    BadProperties,
     /// There is no memory, or no huge page, for the region.
     OutOfMemory,
     /// The request is malformed, or makes no sense here.

@@ -312,7 +312,7 @@ pub enum RingService {
 /// A ring that a device is bound to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BoundRing {
+pub struct RingBinding {
     /// Direction, seen by the program.
     pub direction: Direction,
     /// Index within its direction; host rings follow the others.
@@ -351,7 +351,7 @@ pub struct Bound {
     /// See `mode`.
     pub flags: u64,
     /// The rings bound: tx rings first, each direction in its order.
-    pub rings: Vec<BoundRing>,
+    pub rings: Vec<RingBinding>,
     /// Pairs of eventfds that come with it.
     pub event_pairs: u16,
     /// Geometry that EXTMEM answers with.

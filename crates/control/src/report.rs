@@ -355,7 +355,7 @@ pub struct PortReport {
     /// Whether a program or driver serves it now.
     pub bound: bool,
     /// The program that has it open, else the program that made it and keeps it: then `bound` is false.
-    pub owner: Option<Owner>,
+    pub owner: Option<PortOwner>,
     /// Queues, each a tx ring and an rx ring.
     pub queues: u16,
     /// Slots of each ring.
@@ -458,7 +458,7 @@ pub struct LinkReport {
 /// The program that has a port open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Owner {
+pub struct PortOwner {
     /// Its process when it connected; `None` where it lives in a PID namespace that the daemon does not see.
     pub pid: Option<u32>,
     /// Its effective user when it connected.

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::codec::{FrameDecoder, FrameError, HEAD_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES};
+use crate::codec::{FrameDecoder, FrameError, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, PREFIX_BYTES};
 use crate::codec::{decode_request, encode_reply};
 use crate::fd_passing::{receive_bytes, send};
 use crate::message::{ErrorKind, ErrorReply, Reply, Request};
@@ -27,7 +27,7 @@ use crate::peer::{PeerCredentials, PeerProcess};
 /// Most bytes of input taken from the kernel before they are served.
 pub const RECEIVE_BYTES: usize = 16 << 10;
 /// Most bytes of replies that wait for a peer to read; one more and the connection is closed.
-pub const MAX_QUEUED_BYTES: usize = MAX_REPLY_BYTES + HEAD_BYTES;
+pub const MAX_QUEUED_BYTES: usize = MAX_REPLY_BYTES + PREFIX_BYTES;
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]

@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use opened::opened;
-use ringroad_control::codec::{HEAD_BYTES, decode_request, encode_reply};
-use ringroad_control::message::{ErrorKind, ErrorReply, PortSpec, PortWish};
+use ringroad_control::codec::{PREFIX_BYTES, decode_request, encode_reply};
+use ringroad_control::message::{ErrorKind, ErrorReply, PortProperties, PortSpec};
 use ringroad_control::report::{ListReport, MacEntryReport, StartedBy};
 use ringroad_control::{
     Connection, ControlError, PROTOCOL_VERSION, Reply, Request, ServerConnection, fd_passing,
@@ -82,9 +82,9 @@ impl Daemon {
 }
 
 fn read_request(socket: &mut UnixStream) -> Request {
-    let mut head = [0; HEAD_BYTES];
-    socket.read_exact(&mut head).unwrap();
-    let mut body = vec![0; u32::from_le_bytes(head) as usize];
+    let mut prefix = [0; PREFIX_BYTES];
+    socket.read_exact(&mut prefix).unwrap();
+    let mut body = vec![0; u32::from_le_bytes(prefix) as usize];
     socket.read_exact(&mut body).unwrap();
     decode_request(&body).unwrap()
 }
@@ -99,7 +99,7 @@ fn hello(protocol: u32, version: &str) -> Reply {
 }
 
 fn open_request() -> Request {
-    Request::Open { name: "vale0:a".to_owned(), wish: PortWish::default() }
+    Request::Open { name: "vale0:a".to_owned(), properties: PortProperties::default() }
 }
 
 #[test]

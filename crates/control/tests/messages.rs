@@ -3,17 +3,17 @@
 
 use std::path::Path;
 
-use ringroad_control::codec::{HEAD_BYTES, decode_reply, decode_request, encode_reply, encode_request};
+use ringroad_control::codec::{PREFIX_BYTES, decode_reply, decode_request, encode_reply, encode_request};
 use ringroad_control::explanation::{
     Explained, ExplainedFlow, ExplainedOutput, ExplainedPort, ExplainedStep, Explanation, HeaderChange,
 };
 use ringroad_control::message::{
     AttachedPort, ErrorKind, ErrorReply, FailMode, FrameToExplain, HugePages, Mirror, MirrorDirection,
-    OpenFlow, OpenedPort, PortKind, PortSpec, PortWish,
+    OpenFlow, OpenedPort, PortBackend, PortProperties, PortSpec,
 };
 use ringroad_control::report::{
     ConfigDifference, ConfigReport, ControllerReport, CounterReport, FlowTableReport, KeyDifference,
-    LinkReport, ListReport, MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport,
+    LinkReport, ListReport, MacEntryReport, OpenFlowReport, PeerReport, PortOwner, PortReport,
     PortSettingsReport, ReloadReport, SaveReport, StartedBy, Statistic, StatusReport, SwitchReport,
     TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource, UpgradeReport,
     WorkerReport, WorkerState,
@@ -21,8 +21,8 @@ use ringroad_control::report::{
 use ringroad_control::{PROTOCOL_VERSION, Reply, Request};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 
-fn wish() -> PortWish {
-    PortWish {
+fn properties() -> PortProperties {
+    PortProperties {
         queues: Some(2),
         slots: Some(512),
         buffer_bytes: Some(4096),
@@ -158,11 +158,15 @@ fn mirror() -> Mirror {
 fn requests() -> Vec<Request> {
     vec![
         Request::Hello { protocol: PROTOCOL_VERSION, program: "näme \"quoted\"".to_owned() },
-        Request::Open { name: "vale0:a@share=vale0:b".to_owned(), wish: wish() },
+        Request::Open { name: "vale0:a@share=vale0:b".to_owned(), properties: properties() },
         Request::Status,
         Request::List,
         Request::Attach {
-            port: PortSpec { netns: Some(7), wish: wish(), ..PortSpec::for_device("vale0:a", "xdp:eth0") },
+            port: PortSpec {
+                netns: Some(7),
+                properties: properties(),
+                ..PortSpec::for_device("vale0:a", "xdp:eth0")
+            },
             for_program: false,
             host: true,
             take: true,
@@ -174,7 +178,7 @@ fn requests() -> Vec<Request> {
             take: false,
         },
         Request::Detach { name: "x{1".to_owned(), take: true, number: Some(7) },
-        Request::ListFrom { place: "vale0:a".to_owned() },
+        Request::ListFrom { from: "vale0:a".to_owned() },
         Request::MacTable { switch: "vale0".to_owned(), after: None, after_vlan: None },
         Request::MacTable {
             switch: "vale0".to_owned(),
@@ -215,7 +219,7 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-/// An account with another number in each statistic.
+/// Counters with another number in each statistic.
 fn counters() -> CounterReport {
     let numbers = Statistic::ALL.iter().zip(1_u64..);
     let mut json: serde_json::Map<_, _> =
@@ -233,7 +237,7 @@ fn port() -> PortReport {
         index: Some(253),
         persistent: false,
         bound: true,
-        owner: Some(Owner { pid: None, uid: 1000, program: "gen".to_owned() }),
+        owner: Some(PortOwner { pid: None, uid: 1000, program: "gen".to_owned() }),
         queues: 1,
         slots: 1024,
         buffer_bytes: 2048,
@@ -333,7 +337,7 @@ fn replies() -> Vec<Reply> {
         },
         Reply::Opened(OpenedPort {
             name: "vale0:a".to_owned(),
-            kind: PortKind::SwitchPort,
+            kind: PortBackend::SwitchPort,
             mode: "4 KiB pages".to_owned(),
             driver: Some("af_xdp".to_owned()),
             notes: vec!["a note".to_owned()],
@@ -346,7 +350,7 @@ fn replies() -> Vec<Reply> {
         }),
         Reply::Opened(OpenedPort {
             name: "x{1".to_owned(),
-            kind: PortKind::PipeEnd,
+            kind: PortBackend::PipeEnd,
             mode: "shared region".to_owned(),
             driver: None,
             notes: Vec::new(),
@@ -422,7 +426,7 @@ fn replies() -> Vec<Reply> {
 fn every_request_round_trips() {
     for request in requests() {
         let frame = encode_request(&request).unwrap();
-        assert_eq!(decode_request(&frame[HEAD_BYTES..]).unwrap(), request);
+        assert_eq!(decode_request(&frame[PREFIX_BYTES..]).unwrap(), request);
     }
 }
 
@@ -430,23 +434,23 @@ fn every_request_round_trips() {
 fn every_reply_round_trips() {
     for reply in replies() {
         let frame = encode_reply(&reply).unwrap();
-        assert_eq!(decode_reply(&frame[HEAD_BYTES..]).unwrap(), reply);
+        assert_eq!(decode_reply(&frame[PREFIX_BYTES..]).unwrap(), reply);
     }
 }
 
 #[test]
 fn names_on_the_wire_are_snake_case() {
     let body = |request: &Request| {
-        String::from_utf8(encode_request(request).unwrap()[HEAD_BYTES..].to_vec()).unwrap()
+        String::from_utf8(encode_request(request).unwrap()[PREFIX_BYTES..].to_vec()).unwrap()
     };
     assert_eq!(body(&Request::Status), "\"status\"");
     assert_eq!(
         body(&Request::MacTable { switch: "vale0".to_owned(), after: None, after_vlan: None }),
         r#"{"mac_table":{"switch":"vale0"}}"#
     );
-    let kinds = [ErrorKind::NoSuchPort, ErrorKind::TooManyPorts, ErrorKind::BadWish];
+    let kinds = [ErrorKind::NoSuchPort, ErrorKind::TooManyPorts, ErrorKind::BadProperties];
     assert_eq!(serde_json::to_string(&kinds).unwrap(), r#"["no_such_port","too_many_ports","bad_wish"]"#);
-    assert_eq!(serde_json::to_string(&PortKind::PipeEnd).unwrap(), "\"pipe_end\"");
+    assert_eq!(serde_json::to_string(&PortBackend::PipeEnd).unwrap(), "\"pipe_end\"");
     assert_eq!(serde_json::to_string(&StartedBy::OnDemand).unwrap(), "\"on_demand\"");
 }
 
@@ -457,8 +461,8 @@ fn an_attach_request_has_the_fields_of_a_port_beside_its_own() {
         "name": "vale0:a", "driver": "tap:t0", "for_program": false, "host": false, "take": true,
         "wish": { "queues": null, "slots": 64, "buffer_bytes": null, "extra_buffers": 0, "huge_pages": "auto", "tx": true, "rx": true },
     } });
-    let wish = PortWish { slots: Some(64), ..PortWish::default() };
-    let port = PortSpec { wish, ..PortSpec::for_device("vale0:a", "tap:t0") };
+    let properties = PortProperties { slots: Some(64), ..PortProperties::default() };
+    let port = PortSpec { properties, ..PortSpec::for_device("vale0:a", "tap:t0") };
     let request = Request::Attach { port, for_program: false, host: false, take: true };
     assert_eq!(decode_request(sent.to_string().as_bytes()).unwrap(), request);
     assert_eq!(serde_json::to_value(&request).unwrap(), sent);

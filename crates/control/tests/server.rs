@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use opened::opened;
-use ringroad_control::codec::{FrameDecoder, HEAD_BYTES, MAX_REPLY_BYTES, decode_reply, encode_request};
+use ringroad_control::codec::{FrameDecoder, MAX_REPLY_BYTES, PREFIX_BYTES, decode_reply, encode_request};
 use ringroad_control::message::ErrorKind;
 use ringroad_control::report::MacEntryReport;
 use ringroad_control::server_connection::{CloseCause, MAX_QUEUED_BYTES};
@@ -167,7 +167,7 @@ fn a_peer_that_half_closes_and_reads_slowly_gets_all_of_a_long_reply() {
     }
     drop(server);
     peer.read_to_end(&mut stream).unwrap();
-    assert_eq!(decode_reply(&stream[HEAD_BYTES..]).unwrap(), reply);
+    assert_eq!(decode_reply(&stream[PREFIX_BYTES..]).unwrap(), reply);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn the_longest_reply_fits_the_queue_and_a_longer_one_becomes_an_error() {
 }
 
 fn encode_reply_len(reply: &Reply) -> usize {
-    ringroad_control::codec::encode_reply(reply).unwrap().len() - HEAD_BYTES
+    ringroad_control::codec::encode_reply(reply).unwrap().len() - PREFIX_BYTES
 }
 
 /// Sends `reply` with three descriptors, which are closed at this side at once.
@@ -250,7 +250,7 @@ fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
     server.send(&first, &[]);
     assert!(server.wants_write());
     send_with_descriptors(&mut server, &opened(1, ""));
-    assert_eq!(drain(&peer, &mut server, HEAD_BYTES + encode_reply_len(&first)), 0);
+    assert_eq!(drain(&peer, &mut server, PREFIX_BYTES + encode_reply_len(&first)), 0);
     assert_eq!(drain(&peer, &mut server, 1), 3);
     assert!(!server.wants_write());
 }
@@ -259,7 +259,7 @@ fn queued_descriptors_arrive_with_the_first_byte_of_their_own_reply() {
 fn descriptors_of_a_reply_sent_in_pieces_arrive_once() {
     let (peer, mut server) = pair();
     let long = opened(1, &"x".repeat(1 << 20));
-    let bytes = HEAD_BYTES + encode_reply_len(&long);
+    let bytes = PREFIX_BYTES + encode_reply_len(&long);
     // The first begins at once and the second waits in the queue before it begins; both end in the queue.
     send_with_descriptors(&mut server, &long);
     assert!(server.queued_bytes() > 0 && server.queued_bytes() < bytes);

@@ -13,11 +13,11 @@ use crate::drop_cause::{DropCause, DropTally};
 /// A statistic of a port as users see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Statistic {
-    /// Its name in reports. In metrics it follows the name of what has the account.
+    /// Its name in reports. In metrics it follows the name of what has the counters.
     pub name: &'static str,
     /// Meaning of the value.
     pub meaning: &'static str,
-    /// The same for metrics, of whatever has the account.
+    /// The same for metrics, of whatever has the counters.
     pub help: &'static str,
     /// Whether it can go back.
     pub is_gauge: bool,
@@ -104,14 +104,14 @@ macro_rules! statistics {
         }
 
         impl QueueCounters {
-            /// The account of a queue that another process had up to here.
+            /// The counters of a queue that another process had up to here.
             #[must_use]
-            pub fn resume(account: &CounterSnapshot) -> Self {
+            pub fn resume(snapshot: &CounterSnapshot) -> Self {
                 Self {
-                    $($traffic: account.$traffic.into(),)+
-                    $($copies: account.$copies.into(),)+
-                    dropped: account.dropped.map(AtomicU64::new),
-                    $($event: account.$event.into(),)+
+                    $($traffic: snapshot.$traffic.into(),)+
+                    $($copies: snapshot.$copies.into(),)+
+                    dropped: snapshot.dropped.map(AtomicU64::new),
+                    $($event: snapshot.$event.into(),)+
                     ..Self::default()
                 }
             }
@@ -162,14 +162,14 @@ macro_rules! statistics {
         }
 
         impl From<&CounterSnapshot> for CounterReport {
-            fn from(account: &CounterSnapshot) -> Self {
-                let drops = DropCause::ALL.into_iter().map(|cause| (cause, account.dropped_for(cause)));
+            fn from(snapshot: &CounterSnapshot) -> Self {
+                let drops = DropCause::ALL.into_iter().map(|cause| (cause, snapshot.dropped_for(cause)));
                 let drops = drops.filter(|(_, frames)| *frames > 0);
                 Self {
-                    $($traffic: account.$traffic,)+
+                    $($traffic: snapshot.$traffic,)+
                     drops: drops.map(|(cause, frames)| (cause.name().to_owned(), frames)).collect(),
-                    $($event: account.$event,)+
-                    $waiting: account.waiting.frames,
+                    $($event: snapshot.$event,)+
+                    $waiting: snapshot.waiting.frames,
                 }
             }
         }
@@ -206,7 +206,7 @@ statistics! {
 
 /// Frames that passed a queue's port without its worker.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Traffic {
+pub struct BypassedFrames {
     /// Frames that came in by the port.
     pub received_frames: u64,
     /// Bytes of those frames, without FCS.
@@ -228,7 +228,7 @@ pub struct Waiting {
 
 /// Frames that a queue got, and its device dropped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedFrames {
     /// Number of frames, by cause.
     pub dropped: DropTally,
     /// Bytes of those frames, without FCS.
@@ -298,7 +298,7 @@ impl QueueCounters {
     }
 
     /// Counts frames that were counted as delivered as dropped: their device refused them.
-    pub fn refused(&self, refused: &Refused) {
+    pub fn refused(&self, refused: &RefusedFrames) {
         add(&self.delivered_frames, u64::from(refused.dropped.total()).wrapping_neg());
         add(&self.delivered_bytes, refused.bytes.wrapping_neg());
         self.dropped(&refused.dropped);
@@ -319,7 +319,7 @@ impl QueueCounters {
     }
 
     /// Counts frames that passed without the worker.
-    pub fn passed(&self, traffic: Traffic) {
+    pub fn passed(&self, traffic: BypassedFrames) {
         self.received(traffic.received_frames, traffic.received_bytes);
         self.delivered(traffic.delivered_frames, traffic.delivered_bytes);
     }
@@ -330,10 +330,10 @@ impl QueueCounters {
             frames: self.waiting_frames.load(Ordering::Relaxed),
             bytes: self.waiting_bytes.load(Ordering::Relaxed),
         };
-        let mut account = CounterSnapshot { waiting, ..self.counted() };
-        account.delivered_frames = account.delivered_frames.saturating_sub(waiting.frames);
-        account.delivered_bytes = account.delivered_bytes.saturating_sub(waiting.bytes);
-        *sum += account;
+        let mut counters = CounterSnapshot { waiting, ..self.counted() };
+        counters.delivered_frames = counters.delivered_frames.saturating_sub(waiting.frames);
+        counters.delivered_bytes = counters.delivered_bytes.saturating_sub(waiting.bytes);
+        *sum += counters;
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         counters.waiting(Waiting { frames: 1, bytes: 100 });
         assert_eq!(snapshot(&counters).delivered_frames, 4);
 
-        // Another process takes up the account, and not what waits.
+        // Another process takes up the counters, and not what waits.
         let mut left = snapshot(&counters);
         left.give_up_waiting();
         let resumed = snapshot(&QueueCounters::resume(&left));
@@ -415,7 +415,7 @@ mod tests {
         let counters = QueueCounters::default();
         counters.received(5, 500);
         counters.delivered(5, 500);
-        let mut refused = Refused { bytes: 200, ..Refused::default() };
+        let mut refused = RefusedFrames { bytes: 200, ..RefusedFrames::default() };
         refused.dropped.add(DropCause::Refused, 2);
         counters.refused(&refused);
         let sum = snapshot(&counters);

@@ -18,17 +18,17 @@ pub const MAX_HELD_BYTES: usize = 16 << 20;
 /// Why a connection is refused, in words for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoPlace {
+pub enum AdmissionError {
     /// All are taken.
     #[error("all {0} connections of the daemon are taken")]
     All(usize),
     /// The user has his share.
-    #[error("user {user} has {places} connections, which is all that one user may have")]
+    #[error("user {user} has {connections} connections, which is all that one user may have")]
     User {
         /// Who.
         user: u32,
         /// How many he has.
-        places: usize,
+        connections: usize,
     },
     /// The process has no descriptors left.
     #[error("the daemon has no descriptors left")]
@@ -36,7 +36,7 @@ pub enum NoPlace {
 }
 
 #[derive(Debug, Default)]
-struct Account {
+struct UserLoad {
     connections: usize,
     held_bytes: usize,
 }
@@ -44,10 +44,10 @@ struct Account {
 /// The places.
 #[derive(Debug)]
 pub struct Admission {
-    places: usize,
+    connections: usize,
     per_user: usize,
     taken: usize,
-    users: BTreeMap<u32, Account>,
+    users: BTreeMap<u32, UserLoad>,
 }
 
 impl Admission {
@@ -55,29 +55,29 @@ impl Admission {
     /// for a share of them.
     #[must_use]
     pub fn new(connections: usize, per_user: usize, descriptors: usize) -> Self {
-        let places = connections.min(descriptors / DESCRIPTORS_ONE_IN).max(1);
-        let per_user = if per_user == 0 { (places / USER_ONE_IN).max(1) } else { per_user };
-        Self { places, per_user, taken: 0, users: BTreeMap::new() }
+        let allowed = connections.min(descriptors / DESCRIPTORS_ONE_IN).max(1);
+        let per_user = if per_user == 0 { (allowed / USER_ONE_IN).max(1) } else { per_user };
+        Self { connections: allowed, per_user, taken: 0, users: BTreeMap::new() }
     }
 
     /// How many places there are.
     #[must_use]
-    pub fn places(&self) -> usize {
-        self.places
+    pub fn connections(&self) -> usize {
+        self.connections
     }
 
     /// Takes a place for a connection of `user`.
     ///
     /// # Errors
-    /// [`NoPlace`].
-    pub fn enter(&mut self, user: u32, administers: bool) -> Result<(), NoPlace> {
-        let reserved = if administers { 0 } else { (self.places / RESERVED_ONE_IN).max(1) };
-        if self.taken + reserved >= self.places {
-            return Err(NoPlace::All(self.places));
+    /// [`AdmissionError`].
+    pub fn enter(&mut self, user: u32, administers: bool) -> Result<(), AdmissionError> {
+        let reserved = if administers { 0 } else { (self.connections / RESERVED_ONE_IN).max(1) };
+        if self.taken + reserved >= self.connections {
+            return Err(AdmissionError::All(self.connections));
         }
-        let places = self.users.get(&user).map_or(0, |account| account.connections);
-        if !administers && places >= self.per_user {
-            return Err(NoPlace::User { user, places });
+        let connections = self.users.get(&user).map_or(0, |load| load.connections);
+        if !administers && connections >= self.per_user {
+            return Err(AdmissionError::User { user, connections });
         }
         self.users.entry(user).or_default().connections += 1;
         self.taken += 1;
@@ -87,9 +87,9 @@ impl Admission {
     /// Gives a place back; returns whether the user has no other.
     pub fn leave(&mut self, user: u32) -> bool {
         self.taken -= 1;
-        let Some(account) = self.users.get_mut(&user) else { return true };
-        account.connections -= 1;
-        let last = account.connections == 0;
+        let Some(load) = self.users.get_mut(&user) else { return true };
+        load.connections -= 1;
+        let last = load.connections == 0;
         if last {
             self.users.remove(&user);
         }
@@ -99,9 +99,9 @@ impl Admission {
     /// Counts that a connection of `user` holds `now` bytes instead of `before`; returns whether that is still within
     /// the user's limit.
     pub fn hold(&mut self, user: u32, before: usize, now: usize) -> bool {
-        let Some(account) = self.users.get_mut(&user) else { return true };
-        account.held_bytes = account.held_bytes - before + now;
-        now <= before || account.held_bytes <= MAX_HELD_BYTES
+        let Some(load) = self.users.get_mut(&user) else { return true };
+        load.held_bytes = load.held_bytes - before + now;
+        now <= before || load.held_bytes <= MAX_HELD_BYTES
     }
 }
 
@@ -110,31 +110,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_has_a_share_of_places_and_administrators_always_get_one() {
+    fn a_user_has_a_share_of_connections_and_administrators_always_get_one() {
         let mut admission = Admission::new(32, 0, 4096);
         for _ in 0..8 {
             assert_eq!(admission.enter(1000, false), Ok(()));
         }
-        assert_eq!(admission.enter(1000, false), Err(NoPlace::User { user: 1000, places: 8 }));
+        assert_eq!(admission.enter(1000, false), Err(AdmissionError::User { user: 1000, connections: 8 }));
         for user in 0..22 {
             assert_eq!(admission.enter(2000 + user, false), Ok(()));
         }
         // Two of 32 are kept.
-        assert_eq!(admission.enter(3000, false), Err(NoPlace::All(32)));
+        assert_eq!(admission.enter(3000, false), Err(AdmissionError::All(32)));
         for _ in 0..2 {
             assert_eq!(admission.enter(0, true), Ok(()));
         }
-        assert_eq!(admission.enter(0, true), Err(NoPlace::All(32)));
+        assert_eq!(admission.enter(0, true), Err(AdmissionError::All(32)));
         assert!(!admission.leave(1000));
         assert!(admission.leave(2000));
         assert_eq!(admission.enter(0, true), Ok(()));
     }
 
     #[test]
-    fn places_leave_descriptors_for_ports() {
-        assert_eq!(Admission::new(2048, 0, 200).places(), 50);
-        assert_eq!(Admission::new(2048, 0, 1 << 20).places(), 2048);
-        assert_eq!(Admission::new(2048, 0, 0).places(), 1);
+    fn connections_leave_descriptors_for_ports() {
+        assert_eq!(Admission::new(2048, 0, 200).connections(), 50);
+        assert_eq!(Admission::new(2048, 0, 1 << 20).connections(), 2048);
+        assert_eq!(Admission::new(2048, 0, 0).connections(), 1);
     }
 
     #[test]

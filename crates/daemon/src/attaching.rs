@@ -13,16 +13,16 @@ use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::link_use::uses_of;
 use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port::port_settings::PortSettings;
-use ringroad_port_table::entry::SwitchPlace;
+use ringroad_port_table::entry::SwitchPortName;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::holder_of;
 use crate::devices::{NamedDevice, ReadyDevice};
-use crate::port_entries::{Kept, Origin};
+use crate::namespace_scope::NamespaceScope;
+use crate::port_entries::{Kept, PortOrigin};
 use crate::ports::Ports;
 use crate::quotas::Holding;
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, table_refusal};
-use crate::whereabouts::Whereabouts;
 
 /// A port that is to be made: its description, and what the daemon knows of it besides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct PortRecord {
     pub(crate) spec: PortSpec,
     /// The settings requested last: by its name, or by a change since.
     pub(crate) asked: PortSettings,
-    pub(crate) origin: Origin,
+    pub(crate) origin: PortOrigin,
     /// Its index on the switch, which it gets again if that is free: flow tables name ports by it.
     pub(crate) index: Option<u8>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct ReadyPorts(Vec<(PortRecord, Result<ReadyPort, Refusal>)>);
 impl PortRecord {
     /// A port that was not changed since it was described.
     #[must_use]
-    pub fn new(spec: PortSpec, origin: Origin) -> Self {
+    pub fn new(spec: PortSpec, origin: PortOrigin) -> Self {
         let name: Option<PortName> = spec.name.parse().ok();
         let asked = name.map(|name| name.options.settings).unwrap_or_default();
         Self { asked, spec, origin, index: None }
@@ -95,11 +95,11 @@ pub fn requested(
     port: PortSpec,
     for_program: bool,
     host: bool,
-    place: Whereabouts<'_>,
+    scope: NamespaceScope<'_>,
 ) -> Result<Vec<PortSpec>, Refusal> {
     let (name, _, own) = switch_port(&port)?;
     let known = namespace_of(&port)?;
-    let place = known.as_ref().map_or(place, |known| Whereabouts::within(Some(known)));
+    let scope = known.as_ref().map_or(scope, |known| NamespaceScope::within(Some(known)));
     let device = match (&port.driver, for_program) {
         (Some(_), true) => {
             return Err(refuse(
@@ -108,21 +108,21 @@ pub fn requested(
                 "leave one of them out",
             ));
         }
-        (Some(text), false) => Some(NamedDevice::find(text, place)?),
+        (Some(text), false) => Some(NamedDevice::find(text, scope)?),
         (None, true) => None,
-        (None, false) => Some(namesake(&own, place)?),
+        (None, false) => Some(namesake(&own, scope)?),
     };
     let with = |name: String, device: Option<&NamedDevice>| PortSpec {
         name,
         driver: device.map(|device| device.spelled.clone()),
-        wish: port.wish.clone(),
+        properties: port.properties.clone(),
         netns: device.and_then(|device| device.netns.as_ref()).map(|netns| netns.id().inode()),
     };
     let mut ports = vec![with(port.name.clone(), device.as_ref())];
     if host {
         let host_stack = device.as_ref().and_then(host_stack_of).ok_or_else(|| {
             refuse(
-                ErrorKind::BadWish,
+                ErrorKind::BadProperties,
                 format!("{} has no interface whose host stack could be attached", name.base),
                 "name one with --driver, such as --driver eth0",
             )
@@ -161,14 +161,14 @@ fn namespace_of(spec: &PortSpec) -> Result<Option<HeldNamespace>, Refusal> {
 /// The refusal with which a request would be answered now.
 pub(crate) fn device_of(spec: &PortSpec) -> Result<Option<NamedDevice>, Refusal> {
     let netns = namespace_of(spec)?;
-    let find = |text: &String| NamedDevice::find(text, Whereabouts::within(netns.as_ref()));
+    let find = |text: &String| NamedDevice::find(text, NamespaceScope::within(netns.as_ref()));
     spec.driver.as_ref().map(find).transpose()
 }
 
 /// The interface of a port's name, or its host stack's side.
-fn namesake(port: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refusal> {
+fn namesake(port: &str, scope: NamespaceScope<'_>) -> Result<NamedDevice, Refusal> {
     let interface = port.strip_suffix('^').unwrap_or(port);
-    let netns = place.home()?;
+    let netns = scope.home()?;
     let found = netns.run(|| link_by_name(interface));
     let found = found.map_err(|error| refuse(ErrorKind::Internal, error.to_string(), ""))?;
     found.map_err(|error| {
@@ -178,7 +178,7 @@ fn namesake(port: &str, place: Whereabouts<'_>) -> Result<NamedDevice, Refusal> 
             "name what serves the port with --driver, or let it wait for a program with --for-program",
         )
     })?;
-    NamedDevice::find(port, place)
+    NamedDevice::find(port, scope)
 }
 
 /// The host stack's side of the interface that a device is.
@@ -210,7 +210,7 @@ fn cut_off(device: &ReadyDevice, take: bool) -> Result<Option<String>, Refusal> 
         .map_err(|error| failed(error.into()))?;
     if !uses.is_empty() && !take {
         return Err(refuse(
-            ErrorKind::BadWish,
+            ErrorKind::BadProperties,
             format!(
                 "attaching {interface} cuts the host off from it, and the host uses it: {}",
                 uses.join(", ")
@@ -254,7 +254,7 @@ impl Ports {
     /// # Errors
     /// The refusal to send; nothing is attached then.
     pub fn attach(&mut self, specs: Vec<PortSpec>, take: bool) -> Result<Vec<AttachedPort>, Refusal> {
-        let number = |spec| PortRecord::new(spec, Origin::Command { number: self.revival.new_number() });
+        let number = |spec| PortRecord::new(spec, PortOrigin::Command { number: self.restore.new_number() });
         let records: Vec<_> = specs.into_iter().map(number).collect();
         for record in &records {
             self.rules.settle(&record.key(), &record.asked)?;
@@ -334,7 +334,7 @@ impl Ports {
         }
         let settings = self.rules.settings(&key, &record.asked);
         let (device, shape) = match self.described_device(&key, spec, others)? {
-            None => (None, PortShape::of(&name.options, &spec.wish)),
+            None => (None, PortShape::of(&name.options, &spec.properties)),
             Some((device, shape)) => (Some(device), shape),
         };
         Ok(ReadyPort { record, key, switch, port, settings, shape, device })
@@ -350,7 +350,7 @@ impl Ports {
     ) -> Result<Option<(ReadyDevice, PortShape)>, Refusal> {
         let (name, ..) = switch_port(spec)?;
         let share = name.options.share.as_deref();
-        let ready = |named| self.ready_device(key, named, share, &spec.wish, others);
+        let ready = |named| self.ready_device(key, named, share, &spec.properties, others);
         device_of(spec)?.map(ready).transpose()
     }
 
@@ -373,8 +373,8 @@ impl Ports {
         let index = index.filter(|index| !taken(index));
         let number = origin.number();
         let kept = Kept { asked, spec: Some(spec), ..Kept::new(origin, Holding::default()) };
-        let place = SwitchPlace { switch: &switch, port: &port };
-        let attached = self.table.attach(place, index, device, (shape, settings), kept);
+        let switch_port = SwitchPortName { switch: &switch, port: &port };
+        let attached = self.table.attach(switch_port, index, device, (shape, settings), kept);
         let attached = attached.map_err(|error| table_refusal(&key, error))?;
         Ok(AttachedPort {
             driver: attached.occupant.driver().to_owned(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ringroad_control::message::{HugePages, Mirror, OpenFlow, PortSpec, PortWish};
+use ringroad_control::message::{HugePages, Mirror, OpenFlow, PortProperties, PortSpec};
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_port::port_settings::{PortVlans, STORM_LIMITS};
 use ringroad_port::vlan_set::{VLAN_IDS, VlanSet};
@@ -45,20 +45,20 @@ pub enum ConfigError {
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// `[workers]`
-    pub workers: Workers,
+    pub workers: WorkersConfig,
     /// `[socket]`
-    pub socket: Socket,
+    pub socket: SocketConfig,
     /// `[switch]`
-    pub switch: Switch,
+    pub switch: LearningConfig,
     /// `[log]`
     pub log: Log,
     /// `[limits]`
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// `[[port]]`: ports that exist without a program.
     #[serde(with = "port_tables")]
     pub port: Vec<PortSpec>,
     /// `[[port_policy]]`: settings of ports that no program can choose otherwise.
-    pub port_policy: Vec<PortPolicy>,
+    pub port_policy: Vec<PortPolicyConfig>,
     /// `[[address]]`: addresses that stay on their ports.
     pub address: Vec<StaticAddress>,
     /// Ports that get copies of the frames of others.
@@ -72,7 +72,7 @@ pub struct Config {
 /// Threads of the datapath.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Workers {
+pub struct WorkersConfig {
     /// How many, 1 to 16.
     pub count: u16,
     /// Processors to run them on, in order; fewer or none leave the rest to the kernel.
@@ -83,7 +83,7 @@ pub struct Workers {
     pub busy: bool,
 }
 
-impl Default for Workers {
+impl Default for WorkersConfig {
     fn default() -> Self {
         Self { count: 1, cpus: Vec::new(), spin_us: 50, busy: false }
     }
@@ -92,14 +92,14 @@ impl Default for Workers {
 /// The control socket.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Socket {
+pub struct SocketConfig {
     /// Permission bits in octal, as a string: who may connect at all.
     pub mode: String,
     /// Group id that the socket is given to.
     pub gid: Option<u32>,
 }
 
-impl Default for Socket {
+impl Default for SocketConfig {
     fn default() -> Self {
         Self { mode: "0600".into(), gid: None }
     }
@@ -108,14 +108,14 @@ impl Default for Socket {
 /// Address learning.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Switch {
+pub struct LearningConfig {
     /// How long an address is remembered after it was last seen, seconds.
     pub ageing_s: u32,
     /// Addresses per switch, a power of two.
     pub mac_entries: usize,
 }
 
-impl Default for Switch {
+impl Default for LearningConfig {
     fn default() -> Self {
         Self { ageing_s: 300, mac_entries: MacTableConfig::DEFAULT_ENTRIES }
     }
@@ -153,7 +153,7 @@ pub enum LogFormat {
 /// a user's share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Control connections. A sixteenth of them is for root and the daemon's user alone.
     pub connections: usize,
     /// Control connections of one user; 0 stands for a quarter of `connections`. Root and the daemon's user have no
@@ -184,7 +184,7 @@ pub struct Limits {
     pub switch_flow_memory_mib: u64,
 }
 
-impl Limits {
+impl LimitsConfig {
     /// Memory of flow tables, bytes: of all switches, and of one.
     #[must_use]
     pub fn flow_memory_bytes(&self) -> (u64, u64) {
@@ -200,7 +200,7 @@ pub(crate) fn memory_bytes() -> u64 {
     u64::from(info.mem_unit) * info.totalram
 }
 
-impl Default for Limits {
+impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 2048,
@@ -244,16 +244,24 @@ impl From<WrittenPort> for PortSpec {
     fn from(table: WrittenPort) -> Self {
         let WrittenPort { name, driver, queues, slots, buffer_bytes, extra_buffers, huge_pages } = table;
         let (extra_buffers, huge_pages) = (extra_buffers.unwrap_or_default(), huge_pages.unwrap_or_default());
-        let wish = PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortWish::default() };
-        Self { name, driver, wish, netns: None }
+        let properties = PortProperties {
+            queues,
+            slots,
+            buffer_bytes,
+            extra_buffers,
+            huge_pages,
+            ..PortProperties::default()
+        };
+        Self { name, driver, properties, netns: None }
     }
 }
 
 impl From<&PortSpec> for WrittenPort {
     fn from(port: &PortSpec) -> Self {
         // Without `..`: the compiler requires a line here for whatever a port gets.
-        let PortSpec { name, driver, wish, netns: _ } = port.clone();
-        let PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, tx: _, rx: _ } = wish;
+        let PortSpec { name, driver, properties, netns: _ } = port.clone();
+        let PortProperties { queues, slots, buffer_bytes, extra_buffers, huge_pages, tx: _, rx: _ } =
+            properties;
         let extra_buffers = Some(extra_buffers).filter(|&buffers| buffers != 0);
         let huge_pages = Some(huge_pages).filter(|&pages| pages != HugePages::default());
         Self { name, driver, queues, slots, buffer_bytes, extra_buffers, huge_pages }
@@ -279,7 +287,7 @@ mod port_tables {
 /// Settings of the ports whose name matches. A key that is left out fixes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PortPolicy {
+pub struct PortPolicyConfig {
     /// Pattern of port names: `vale0:guest*`.
     pub port: String,
     /// The VLAN of an access port.
@@ -299,7 +307,7 @@ pub struct PortPolicy {
     pub storm: Option<u32>,
 }
 
-impl PortPolicy {
+impl PortPolicyConfig {
     fn check(&self) -> Result<(), String> {
         globset::Glob::new(&self.port).map_err(|error| error.to_string())?;
         if let Some(bad) =
@@ -535,17 +543,17 @@ mod tests {
     fn a_port_is_a_table_with_its_sizes_beside_its_name() {
         let text = "[[port]]\nname = \"vale0:a@vlan=7\"\n\n[[port]]\nname = \"vale0:b\"\ndriver = \"tap:t0\"\n\
                     queues = 2\nslots = 512\nbuffer_bytes = 4096\nextra_buffers = 8\nhuge_pages = \"never\"\n";
-        let wish = PortWish {
+        let properties = PortProperties {
             queues: Some(2),
             slots: Some(512),
             buffer_bytes: Some(4096),
             extra_buffers: 8,
             huge_pages: HugePages::Never,
-            ..PortWish::default()
+            ..PortProperties::default()
         };
         let ports = vec![
             PortSpec::for_program("vale0:a@vlan=7"),
-            PortSpec { wish, ..PortSpec::for_device("vale0:b", "tap:t0") },
+            PortSpec { properties, ..PortSpec::for_device("vale0:b", "tap:t0") },
         ];
         let config = Config::parse(text, "x").unwrap();
         assert_eq!(config.port, ports);

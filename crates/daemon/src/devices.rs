@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringroad_control::message::{ErrorKind, PortKind, PortSpec, PortWish};
+use ringroad_control::message::{ErrorKind, PortBackend, PortProperties, PortSpec};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_kind::DeviceName;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_drivers::catalogue::{
     forms, is_device, is_own_device, open_device, plan_device_in, take_over_device,
 };
-use ringroad_drivers::device::{Device, DeviceError, DevicePlan, Role};
+use ringroad_drivers::device::{Device, DeviceError, DevicePlan, DeviceRole};
 use ringroad_drivers::nic::{link_of, reset_fault};
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
@@ -23,11 +23,11 @@ use tracing::{info, warn};
 
 use crate::attaching::ReadyPorts;
 use crate::claims::Claim;
-use crate::port_entries::{Client, Opened};
+use crate::namespace_scope::NamespaceScope;
+use crate::port_entries::{Client, OpenReply};
 use crate::ports::Ports;
 use crate::quotas::Demand;
 use crate::refusal::{Refusal, device_refusal, refuse, region_refusal, table_refusal};
-use crate::whereabouts::Whereabouts;
 
 /// A device of a port of a switch that is ready to be opened. No other port can take its side of an interface.
 #[derive(Debug)]
@@ -49,14 +49,14 @@ pub struct NamedDevice {
 }
 
 impl NamedDevice {
-    /// The device called `text` by someone at `place`.
+    /// The device called `text` by someone at `scope`.
     ///
     /// # Errors
     /// The refusal to send: it is no name, or its namespace cannot be found.
-    pub(crate) fn find(text: &str, place: Whereabouts<'_>) -> Result<Self, Refusal> {
+    pub(crate) fn find(text: &str, scope: NamespaceScope<'_>) -> Result<Self, Refusal> {
         let name: PortName =
             text.parse().map_err(|error| refuse(ErrorKind::BadName, format!("{error}"), ""))?;
-        let netns = place.find(&name)?;
+        let netns = scope.find(&name)?;
         Ok(Self { spelled: text.to_owned(), name, netns })
     }
 
@@ -81,9 +81,9 @@ impl Ports {
     pub(crate) fn open_device_port(
         &mut self,
         named: &NamedDevice,
-        wish: &PortWish,
+        properties: &PortProperties,
         client: &Client,
-    ) -> Result<Opened, Refusal> {
+    ) -> Result<OpenReply, Refusal> {
         let NamedDevice { name, netns, .. } = named;
         if is_own_device(&name.base) {
             return Err(refuse(
@@ -111,16 +111,16 @@ impl Ports {
             None => None,
         };
         // The rings of a shared region come in as many pairs as it has.
-        let queues = shared.as_ref().map(|home| home.shape().queues).or(wish.queues);
+        let queues = shared.as_ref().map(|home| home.shape().queues).or(properties.queues);
         let failed = |error: DeviceError| device_refusal(&key, &error);
         let plan = plan_device_in(netns.as_ref(), name, queues).map_err(failed)?;
         let holder = format!("{key}, open in {client}");
         let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
         let holding = self.quotas.hold(client, Demand::of_device(plan.queues))?;
-        let shape = PortShape::of(&name.options, wish);
+        let shape = PortShape::of(&name.options, properties);
         let home = device_home(shared, &plan, shape, Some(&self.quotas.memory_payer(client)))
             .map_err(|error| table_refusal(&key, error))?;
-        let mut device = open_device(name, plan, Role::Program, Some(&home)).map_err(failed)?;
+        let mut device = open_device(name, plan, DeviceRole::Program, Some(&home)).map_err(failed)?;
         if let Some(claim) = claim {
             claim.give_to(&mut device);
         }
@@ -133,7 +133,7 @@ impl Ports {
         let (capabilities, notes) = (device.capabilities.clone(), device.notes.clone());
         let mut opener = client.opener(holding);
         opener.kept.spec = Some(PortSpec {
-            wish: wish.clone(),
+            properties: properties.clone(),
             netns: netns.as_ref().map(|netns| netns.id().inode()),
             ..PortSpec::for_device(&named.spelled, &named.spelled)
         });
@@ -142,7 +142,7 @@ impl Ports {
         for note in &notes {
             info!(port = %key, user = client.peer.uid, "{note}");
         }
-        let mut opened = Opened::new(&key, PortKind::Device, side);
+        let mut opened = OpenReply::new(&key, PortBackend::Device, side);
         (opened.reply.mode, opened.reply.notes) = (capabilities.mode, notes);
         opened.reply.driver = Some(capabilities.driver.to_owned());
         Ok(opened)
@@ -155,7 +155,7 @@ impl Ports {
         key: &str,
         named: NamedDevice,
         share: Option<&str>,
-        wish: &PortWish,
+        properties: &PortProperties,
         others: &ReadyPorts,
     ) -> Result<(ReadyDevice, PortShape), Refusal> {
         let NamedDevice { spelled: text, name, netns } = &named;
@@ -166,10 +166,10 @@ impl Ports {
                 format!("devices are {}", forms()),
             ));
         }
-        let plan = plan_device_in(netns.as_ref(), name, wish.queues);
+        let plan = plan_device_in(netns.as_ref(), name, properties.queues);
         let plan = plan.map_err(|error| device_refusal(text, &error))?;
         let claim = plan.side.map(|side| Claim::take(side, key)).transpose()?;
-        let shape = PortShape::of(&name.options, wish).for_device(&plan);
+        let shape = PortShape::of(&name.options, properties).for_device(&plan);
         let home = match name.options.share.as_deref().or(share) {
             Some(other) => Some(self.device_home(other, others)?),
             None if plan.region_buffers > 0 => {
@@ -187,7 +187,7 @@ impl Ports {
         left: Vec<HandOver>,
     ) -> Result<(Device, Option<Arc<ShmRegion>>), Refusal> {
         let ReadyDevice { named, plan, claim, home } = ready;
-        let mut device = take_over_device(&named.name, plan, Role::SwitchPort, home.as_ref(), left)
+        let mut device = take_over_device(&named.name, plan, DeviceRole::SwitchPort, home.as_ref(), left)
             .map_err(|error| device_refusal(&named.spelled, &error))?;
         if let Some(claim) = claim {
             claim.give_to(&mut device);

@@ -9,18 +9,20 @@ use ringroad_control::message::{ErrorKind, FrameToExplain};
 use ringroad_control::report::{TracedReason, TracedSource};
 use ringroad_flow_tables::control_frame::{port_index, port_number};
 use ringroad_flow_tables::counters::CounterId;
-use ringroad_flow_tables::decider::cause;
-use ringroad_flow_tables::flow::Flow;
-use ringroad_flow_tables::meter::{Meter, Metered};
+use ringroad_flow_tables::flow::FlowEntry;
+use ringroad_flow_tables::forwarding_plane::cause;
+use ringroad_flow_tables::meter::{MeterEntry, Metered};
 use ringroad_flow_tables::packet::Packet;
-use ringroad_flow_tables::pipeline::{Dropped, NotSent, Scratch, Sink, Target, ToController};
+use ringroad_flow_tables::pipeline::{
+    Dropped, OutputPort, OutputRefusal, PipelineScratch, PipelineSink, ToController,
+};
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::message::PacketInReason;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
-use ringroad_port::plan::Fate;
 use ringroad_port::port_index::{PortIndex, PortMask};
-use ringroad_switch::policing::{Departure, Foreseen};
+use ringroad_switch::policing::{PredictedOutput, Prediction};
 use ringroad_switch::{FrameHeader, LearningSwitch};
 
 use crate::openflow::CONTROLLERS_INDEX;
@@ -79,8 +81,8 @@ impl Ports {
             dropped: None,
         };
         let headers = packet.headers().to_string();
-        let has_flow_tables = fabric.has_decider(switch);
-        if packet.head().len() < ETHERNET_HEADER_BYTES {
+        let has_flow_tables = fabric.has_forwarding_plane(switch);
+        if packet.header_bytes().len() < ETHERNET_HEADER_BYTES {
             recorder.note_dropped(DropCause::TooShort);
         } else if outlets.contains(from) {
             recorder.note_dropped(DropCause::MirrorPort);
@@ -88,15 +90,15 @@ impl Ports {
             // Nothing changes the tables any more once the state is gone.
             if let Some(tables) = seen.tables.enter() {
                 recorder.senders = tables.ports().senders();
-                tables.receive(&mut packet, now_ns, &mut Scratch::default(), &mut recorder);
+                tables.receive(&mut packet, now_ns, &mut PipelineScratch::default(), &mut recorder);
             }
         } else if has_flow_tables {
             recorder.note_dropped(DropCause::NoFlow);
         } else if let Some(policing) = fabric.policing(switch) {
             let options = fabric.settings_of(switch, from).map(ToString::to_string).unwrap_or_default();
-            recorder.by_options(&policing.foresee(from, &start), options, (&start, frame_bytes));
+            recorder.by_options(&policing.predict(from, &start), options, (&start, frame_bytes));
         } else {
-            recorder.output(&packet, Target::Normal, None);
+            recorder.output(&packet, OutputPort::Normal, None);
         }
         let Recorder { steps, outputs, is_cut, dropped, .. } = recorder;
         let dropped =
@@ -183,7 +185,7 @@ impl Recorder<'_> {
             ports: ports.iter().map(|port| self.port(port)).collect(),
             queue,
             headers: packet.headers().to_string(),
-            start: packet.head().iter().fold(String::new(), |mut text, byte| {
+            start: packet.header_bytes().iter().fold(String::new(), |mut text, byte| {
                 let _ = write!(text, "{byte:02x}");
                 text
             }),
@@ -204,38 +206,38 @@ impl Recorder<'_> {
 
     /// Where the learned addresses send it.
     fn by_learned(&mut self, packet: &Packet) -> PortMask {
-        let Some(header) = packet.head().first_chunk() else { return PortMask::default() };
+        let Some(header) = packet.header_bytes().first_chunk() else { return PortMask::default() };
         let header = FrameHeader::from_bytes(header, FrameHeader::NO_LEARN);
         self.note_learned(header, NO_VLAN);
         match self.learning.forward(header, self.from) {
-            Fate::Port(port) if self.outlets.contains(port) => PortMask::default(),
-            Fate::Port(port) => [port].into_iter().collect(),
-            Fate::Flood => self.others(),
-            Fate::Drop(cause) => {
+            Outcome::Port(port) if self.outlets.contains(port) => PortMask::default(),
+            Outcome::Port(port) => [port].into_iter().collect(),
+            Outcome::Flood => self.others(),
+            Outcome::Drop(cause) => {
                 self.note_dropped(cause);
                 PortMask::default()
             }
-            Fate::Ports(_) | Fate::Copies(_) => PortMask::default(),
+            Outcome::Ports(_) | Outcome::Copies(_) => PortMask::default(),
         }
     }
 
     /// Notes what a switch whose ports have options would do with a frame of these first bytes and this length.
-    fn by_options(&mut self, foreseen: &Foreseen, options: String, (start, bytes): (&[u8], usize)) {
-        let looked_up = foreseen.looked_up;
+    fn by_options(&mut self, prediction: &Prediction, options: String, (start, bytes): (&[u8], usize)) {
+        let looked_up = prediction.looked_up;
         let vlan = looked_up.map(|(_, vlan)| vlan).filter(|&vlan| vlan != NO_VLAN);
         self.note(Explained::Vlan { options, vlan });
         if let Some((header, vlan)) = looked_up {
             self.note_learned(header, vlan);
         }
-        let departures = match &foreseen.outcome {
+        let departures = match &prediction.outcome {
             Ok(departures) => departures,
             Err(cause) => return self.note_dropped(*cause),
         };
-        for Departure { ports, replaces, head } in departures {
+        for PredictedOutput { ports, replaces, header: new_header } in departures {
             let ports = ports.but(self.outlets);
-            let frame = [head, start.get(*replaces..).unwrap_or_default()].concat();
+            let frame = [new_header, start.get(*replaces..).unwrap_or_default()].concat();
             let mut packet = Packet::default();
-            packet.load(port_number(self.from), &frame, bytes + head.len() - replaces, false);
+            packet.load(port_number(self.from), &frame, bytes + new_header.len() - replaces, false);
             let output = (!ports.is_empty()).then(|| self.leave(&packet, ports, None));
             self.note(Explained::Output { to: PortNo::NORMAL.to_string(), output });
         }
@@ -262,13 +264,13 @@ impl Recorder<'_> {
     }
 }
 
-impl Sink for Recorder<'_> {
-    fn output(&mut self, packet: &Packet, to: Target, queue: Option<u32>) {
+impl PipelineSink for Recorder<'_> {
+    fn output(&mut self, packet: &Packet, to: OutputPort, queue: Option<u32>) {
         if !self.has_room() {
             return;
         }
         let (to, ports) = match to {
-            Target::Port(port) => {
+            OutputPort::Port(port) => {
                 let index = port_index(port);
                 if index.is_some_and(|index| self.outlets.contains(index)) {
                     let (to, why) = (port.to_string(), "mirror_port".to_owned());
@@ -276,9 +278,9 @@ impl Sink for Recorder<'_> {
                 }
                 (port, index.into_iter().collect())
             }
-            Target::All => (PortNo::ALL, self.others()),
-            Target::Flood => (PortNo::FLOOD, self.others()),
-            Target::Normal => (PortNo::NORMAL, self.by_learned(packet)),
+            OutputPort::All => (PortNo::ALL, self.others()),
+            OutputPort::Flood => (PortNo::FLOOD, self.others()),
+            OutputPort::Normal => (PortNo::NORMAL, self.by_learned(packet)),
         };
         let output = (!ports.is_empty()).then(|| self.leave(packet, ports, queue));
         self.note(Explained::Output { to: to.to_string(), output });
@@ -301,7 +303,7 @@ impl Sink for Recorder<'_> {
         self.note_dropped(cause(why));
     }
 
-    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+    fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
         if !self.has_room() {
             return;
         }
@@ -317,8 +319,8 @@ impl Sink for Recorder<'_> {
 
     fn count(&mut self, _: CounterId, _: usize) {}
 
-    fn measure(&mut self, meter: &Meter, bytes: usize, now_ns: u64) -> Metered {
-        let metered = meter.foresee(bytes, now_ns);
+    fn measure(&mut self, meter: &MeterEntry, bytes: usize, now_ns: u64) -> Metered {
+        let metered = meter.predict(bytes, now_ns);
         let exceeded_band = match metered {
             Metered::Passes => None,
             Metered::Exceeds(band) => Some(band as u32),
@@ -376,12 +378,12 @@ impl Sink for Recorder<'_> {
         self.seen.pop();
     }
 
-    fn not_sent(&mut self, port: PortNo, why: NotSent) {
+    fn not_sent(&mut self, port: PortNo, why: OutputRefusal) {
         let why = match why {
-            NotSent::CameFromThere => "came_from_there",
-            NotSent::NoSuchPort => "no_such_port",
-            NotSent::Disabled => "disabled",
-            NotSent::NoPacketIn => "no_packet_in",
+            OutputRefusal::CameFromThere => "came_from_there",
+            OutputRefusal::NoSuchPort => "no_such_port",
+            OutputRefusal::Disabled => "disabled",
+            OutputRefusal::NoPacketIn => "no_packet_in",
         };
         self.note(Explained::NotSent { to: port.to_string(), why: why.to_owned() });
     }

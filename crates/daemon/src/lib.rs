@@ -6,15 +6,15 @@
 //!   port; `switch_settings`: static addresses, mirrors and OpenFlow of switches; `mirrors`: ports that get copies of
 //!   frames; [`status`]: reports about them; `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
-//! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`whereabouts`]: the
-//!   network namespace of an interface's name.
-//! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`turns`]: the order of requests;
-//!   [`reload`]: a new configuration while traffic runs; [`revival`]: attached ports after a daemon that was killed;
-//!   `saving`: writes what operators have set to the configuration file; [`succession`]: a new daemon takes over
+//! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`namespace_scope`]:
+//!   the network namespace of an interface's name.
+//! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`request_scheduler`]: the order of
+//!   requests; [`reload`]: a new configuration while traffic runs; [`restore`]: attached ports after a daemon that was
+//!   killed; `saving`: writes what operators have set to the configuration file; [`upgrade`]: a new daemon takes over
 //!   everything from this one.
 //! - [`service_manager`]: notifications to systemd.
 //! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a limit on
-//!   lines that strangers cause.
+//!   lines that untrusted peers cause.
 //!
 //! Packets never pass through this crate: the workers of [`ringroad_datapath`] move them.
 
@@ -29,6 +29,7 @@ pub mod listen;
 pub mod log_limit;
 pub mod logging;
 mod mirrors;
+pub mod namespace_scope;
 pub mod netmap;
 pub mod openflow;
 pub mod permissions;
@@ -39,14 +40,13 @@ pub mod ports;
 pub mod quotas;
 pub mod refusal;
 pub mod reload;
-pub mod revival;
+pub mod request_scheduler;
+pub mod restore;
 mod saving;
 pub mod server;
 pub mod service_manager;
 mod shortcuts;
 pub mod status;
-pub mod succession;
 mod switch_settings;
 mod tracing_report;
-pub mod turns;
-pub mod whereabouts;
+pub mod upgrade;

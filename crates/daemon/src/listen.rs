@@ -9,8 +9,8 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::SocketType;
 
 /// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and
-/// closes without end fills it: so it is short, and the next newcomer waits in the kernel, where every process has one
-/// place.
+/// closes without end fills it: so it is short, and the next new client waits in the kernel, where every process has
+/// one place.
 pub(crate) const BACKLOG: i32 = 128;
 
 /// Why the socket cannot be used.
@@ -19,7 +19,7 @@ pub(crate) const BACKLOG: i32 = 128;
 pub enum ListenError {
     /// A daemon listens there already, or something else is in the way.
     #[error(transparent)]
-    Socket(#[from] listening_socket::ListenError),
+    Socket(#[from] listening_socket::ListeningSocketError),
     /// Another user could put a socket of his own there.
     #[error(
         "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn is_running(listened: Result<ListeningSocket, ListenError>) -> bool {
-        matches!(listened, Err(ListenError::Socket(listening_socket::ListenError::Taken { .. })))
+        matches!(listened, Err(ListenError::Socket(listening_socket::ListeningSocketError::Taken { .. })))
     }
 
     #[test]

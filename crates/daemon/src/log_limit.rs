@@ -1,9 +1,9 @@
-//! Limits on the log lines that strangers can cause at will.
+//! Limits on the log lines that untrusted peers can cause at will.
 //!
-//! A line is a stranger's if it has the field `user` with the id of a user who is not an administrator, or `visited`
-//! with a port or socket to which a peer connected. Each user and each such port can write a few lines at once, then
-//! one now and then; all together can write little more. Omitted lines are counted, and the counts are logged. All
-//! other lines stay.
+//! A line is an untrusted peer's if it has the field `user` with the id of a user who is not an administrator, or
+//! `visited` with a port or socket to which a peer connected. Each user and each such port can write a few lines at
+//! once, then one now and then; all together can write little more. Omitted lines are counted, and the counts are
+//! logged. All other lines stay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,14 +69,14 @@ impl Budget {
 }
 
 #[derive(Debug)]
-struct Ledger {
+struct LineLedger {
     sources: BTreeMap<Source, Budget>,
     all: Budget,
     /// Lines of sources beyond [`MAX_SOURCES`].
     left_out: u64,
 }
 
-impl Ledger {
+impl LineLedger {
     fn new(now: Instant) -> Self {
         Self { sources: BTreeMap::new(), all: Budget::new(now), left_out: 0 }
     }
@@ -143,18 +143,18 @@ impl Visit for FindSource {
     }
 }
 
-/// Keeps strangers' lines within bounds, as a layer in front of the layers that write them.
+/// Keeps untrusted peers' lines within bounds, as a layer in front of the layers that write them.
 #[derive(Debug, Clone)]
 pub struct LogLimit {
     own_uid: u32,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<LineLedger>>,
 }
 
 impl LogLimit {
     /// For a daemon that runs as `own_uid`.
     #[must_use]
     pub fn new(own_uid: u32) -> Self {
-        Self { own_uid, ledger: Arc::new(Mutex::new(Ledger::new(Instant::now()))) }
+        Self { own_uid, ledger: Arc::new(Mutex::new(LineLedger::new(Instant::now()))) }
     }
 
     /// Logs how much was left out since the last time, if anything was.
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn each_source_has_a_line_rate_and_omitted_lines_are_counted() {
         let start = Instant::now();
-        let mut ledger = Ledger::new(start);
+        let mut ledger = LineLedger::new(start);
         let user = || Source::User(1000);
         let admitted = (0..1000).filter(|_| ledger.admit(user(), start)).count();
         assert_eq!(admitted, OF_ONE.burst as usize);
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn many_sources_together_are_bounded_in_lines_and_memory() {
         let now = Instant::now();
-        let mut ledger = Ledger::new(now);
+        let mut ledger = LineLedger::new(now);
         let admitted = (0..10_000).filter(|&user| ledger.admit(Source::User(user), now)).count();
         assert_eq!(admitted, OF_ALL.burst as usize);
         assert_eq!(ledger.sources.len(), MAX_SOURCES);

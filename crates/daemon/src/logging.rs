@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringroad_control::guarded_file::{self, Purpose};
+use ringroad_control::guarded_file::{self, FilePurpose};
 use ringroad_control::printable::is_printable;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -18,14 +18,14 @@ use crate::log_limit::LogLimit;
 
 /// The files of the log that the configuration does not name.
 #[derive(Debug, Default)]
-pub struct LogPlace {
+pub struct LogFiles {
     /// The command line's, which goes before the configuration's.
     pub given: Option<PathBuf>,
     /// The one for a daemon whose configuration names none; without it lines go to standard error.
     pub otherwise: Option<PathBuf>,
 }
 
-impl LogPlace {
+impl LogFiles {
     /// Opens the target of lines.
     fn open(&self, config: &Log) -> Result<Target, String> {
         let path = self.given.as_deref().or(config.file.as_deref()).or(self.otherwise.as_deref());
@@ -44,9 +44,9 @@ enum Target {
 #[derive(Debug)]
 pub struct RunningLog {
     level: Handle<Targets, Registry>,
-    place: LogPlace,
+    files: LogFiles,
     target: Arc<Mutex<Target>>,
-    /// Bounds what strangers can have logged.
+    /// Bounds what untrusted peers can have logged.
     pub limit: LogLimit,
 }
 
@@ -56,7 +56,7 @@ impl RunningLog {
     pub(crate) fn silent() -> Self {
         let (_, level) = tracing_subscriber::reload::Layer::new(Targets::new());
         let target = Arc::new(Mutex::new(Target::StandardError));
-        Self { level, place: LogPlace::default(), target, limit: LogLimit::new(0) }
+        Self { level, files: LogFiles::default(), target, limit: LogLimit::new(0) }
     }
 
     /// Changes the level.
@@ -74,7 +74,7 @@ impl RunningLog {
     /// # Errors
     /// A description if it cannot be opened; lines continue to go to the previous file.
     pub fn reopen(&self, config: &Log) -> Result<(), String> {
-        let target = self.place.open(config)?;
+        let target = self.files.open(config)?;
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
         Ok(())
     }
@@ -84,10 +84,10 @@ impl RunningLog {
 ///
 /// # Errors
 /// A description where the level does not parse or the file cannot be opened.
-pub fn start(config: &Log, place: LogPlace) -> Result<RunningLog, String> {
+pub fn start(config: &Log, files: LogFiles) -> Result<RunningLog, String> {
     let (filter, level) = tracing_subscriber::reload::Layer::new(filter(&config.level)?);
     let limit = LogLimit::new(rustix::process::geteuid().as_raw());
-    let target = Arc::new(Mutex::new(place.open(config)?));
+    let target = Arc::new(Mutex::new(files.open(config)?));
     let writer = Arc::clone(&target);
     let writer = move || PlainLines(SharedTarget(Arc::clone(&writer)));
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
@@ -101,12 +101,12 @@ pub fn start(config: &Log, place: LogPlace) -> Result<RunningLog, String> {
         .with(layer)
         .try_init()
         .map_err(|error| format!("starting the log: {error}"))?;
-    Ok(RunningLog { level, place, target, limit })
+    Ok(RunningLog { level, files, target, limit })
 }
 
 /// Opens the log file for appending. No other user may choose the target of the daemon's lines.
 fn open(path: &Path) -> Result<File, String> {
-    guarded_file::open(path, Purpose::Append(0o640))
+    guarded_file::open(path, FilePurpose::Append(0o640))
         .map_err(|error| format!("opening the log file {}: {error}", path.display()))
 }
 
@@ -186,15 +186,15 @@ mod tests {
     #[test]
     fn no_other_user_redirects_the_log() {
         let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
-        std::fs::write(place("precious"), "").unwrap();
-        std::os::unix::fs::symlink(place("precious"), place("link")).unwrap();
-        assert!(open(&place("link")).unwrap_err().contains("symbolic link"));
-        std::process::Command::new("mkfifo").arg(place("fifo")).status().unwrap();
-        assert!(open(&place("fifo")).is_err(), "a pipe without a reader would block the daemon");
+        let path_of = |name: &str| folder.path().join(name);
+        std::fs::write(path_of("precious"), "").unwrap();
+        std::os::unix::fs::symlink(path_of("precious"), path_of("link")).unwrap();
+        assert!(open(&path_of("link")).unwrap_err().contains("symbolic link"));
+        std::process::Command::new("mkfifo").arg(path_of("fifo")).status().unwrap();
+        assert!(open(&path_of("fifo")).is_err(), "a pipe without a reader would block the daemon");
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(place("precious"), Some(12345), None).unwrap();
-            assert!(open(&place("precious")).unwrap_err().contains("user 12345"));
+            std::os::unix::fs::chown(path_of("precious"), Some(12345), None).unwrap();
+            assert!(open(&path_of("precious")).unwrap_err().contains("user 12345"));
         }
     }
 }

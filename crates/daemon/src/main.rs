@@ -8,17 +8,17 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use clap::Parser;
-use ringroad_control::listening_socket::ListenError::Taken;
+use ringroad_control::listening_socket::ListeningSocketError::Taken;
 use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::default_socket_path;
 use ringroad_daemon::config::Config;
 use ringroad_daemon::listen::{ListenError, listen};
-use ringroad_daemon::logging::LogPlace;
+use ringroad_daemon::logging::LogFiles;
 use ringroad_daemon::openflow::FlowSwitches;
 use ringroad_daemon::ports::Ports;
 use ringroad_daemon::quotas::Quotas;
-use ringroad_daemon::revival::{self, Revival};
-use ringroad_daemon::server::{AGEING_TICKS, NewParts, Server, ServerParts, Successor};
+use ringroad_daemon::restore::{self, RestoreFile};
+use ringroad_daemon::server::{AGEING_TICKS, NewParts, NewProcess, Server, ServerParts};
 use ringroad_daemon::service_manager::ServiceManager;
 use ringroad_daemon::{logging, reload};
 use ringroad_datapath::fabric::Fabric;
@@ -125,7 +125,7 @@ fn start_in_background(arguments: &Arguments) -> Result<(), String> {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
-    let successor = arguments.take_over.then(Successor::of_standard_input).transpose();
+    let successor = arguments.take_over.then(NewProcess::of_standard_input).transpose();
     let successor = successor.map_err(|error| format!("the socket of the process before: {error}"))?;
     let started = match start(arguments, successor.as_ref()) {
         Err(reason) if let Some(successor) = &successor => {
@@ -146,7 +146,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
     server.shut_down();
     if result.is_ok() {
-        revival::forget(&socket);
+        restore::forget(&socket);
     }
     result.map_err(|error| error.to_string())
 }
@@ -165,7 +165,7 @@ fn told_manager(error: &std::io::Error) -> String {
 }
 
 /// Starts the server, or takes over from the previous process. `None`: there is nothing to serve.
-fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<Started>, String> {
+fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option<Started>, String> {
     if arguments.detached && successor.is_none() {
         // A session of its own: signals for the starting user's terminal are not for the daemon.
         let _ = rustix::process::setsid();
@@ -198,11 +198,11 @@ fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<
             }
         }
     };
-    let place = LogPlace {
+    let files = LogFiles {
         given: arguments.log_file.clone(),
         otherwise: arguments.detached.then(|| beside(&socket, ".log")),
     };
-    let log = logging::start(&config.log, place)?;
+    let log = logging::start(&config.log, files)?;
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
     let fabric = make_fabric(&config)?;
     let quotas = Quotas::new(&config.limits, rustix::process::geteuid().as_raw());
@@ -236,8 +236,8 @@ fn start(arguments: &Arguments, successor: Option<&Successor>) -> Result<Option<
     if !applied.problems.is_empty() {
         return Err(applied.problems.join("; "));
     }
-    let (revival, problem) = Revival::beside(&socket);
-    ports.revival = revival;
+    let (restore, problem) = RestoreFile::beside(&socket);
+    ports.restore = restore;
     if let Some(error) = problem {
         tracing::warn!(%error, "ports of a daemon before this one do not come back");
     }

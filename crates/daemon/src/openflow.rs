@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
-use ringroad_datapath::fabric::MakeDecider;
-use ringroad_flow_tables::account::SharedBudget;
+use ringroad_datapath::fabric::MakeForwardingPlane;
 use ringroad_flow_tables::control_frame::port_number;
-use ringroad_flow_tables::decider::NoFlows;
-use ringroad_flow_tables::state::handover::{Image, NoImage};
-use ringroad_flow_tables::state::{FlowState, Limits, WorkerTables};
-use ringroad_openflow_agent::agent::{Port, Remains};
-use ringroad_openflow_agent::service::{Controllers, Service};
+use ringroad_flow_tables::forwarding_plane::NoFlows;
+use ringroad_flow_tables::memory_budget::SharedBudget;
+use ringroad_flow_tables::state::handover::{Image, ImageError};
+use ringroad_flow_tables::state::{FlowState, TableLimits, WorkerTables};
+use ringroad_openflow_agent::agent::{AgentState, OpenFlowPort};
+use ringroad_openflow_agent::service::{Controllers, OpenFlowService};
 use ringroad_port::clock::Clock;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port_table::entry::Occupant;
@@ -42,7 +42,7 @@ pub(crate) const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 pub struct FlowSwitches {
     /// Where sockets for tools are.
     folder: PathBuf,
-    running: BTreeMap<String, Running>,
+    running: BTreeMap<String, RunningSwitch>,
     /// Tables that workers use, or will use, of switches whose settings are not in force yet.
     ready: BTreeMap<String, FlowTables>,
     /// Settings that could not be put in force yet, and why: they are tried again.
@@ -51,13 +51,13 @@ pub struct FlowSwitches {
     revision: u64,
     /// Memory of the tables of all switches.
     memory: Arc<SharedBudget>,
-    limits: Limits,
+    limits: TableLimits,
 }
 
 impl Default for FlowSwitches {
     /// Without a folder, and without settings about memory.
     fn default() -> Self {
-        Self::beside(Path::new(""), &config::Limits::default())
+        Self::beside(Path::new(""), &config::LimitsConfig::default())
     }
 }
 
@@ -71,22 +71,22 @@ struct FlowTables {
     /// The other end of the port for controllers, once that is on the switch.
     packets: Option<OwnedFd>,
     /// What another process has left.
-    remains: Option<(Remains, Image)>,
+    agent_state: Option<(AgentState, Image)>,
 }
 
 impl FlowTables {
-    fn empty(workers: usize, limits: Limits, memory: Arc<SharedBudget>) -> Self {
+    fn empty(workers: usize, limits: TableLimits, memory: Arc<SharedBudget>) -> Self {
         // The agent counts like a worker.
         let (state, needs) = FlowState::within(workers + 1, limits, memory);
-        Self { state, needs, clock: Clock::system(), packets: None, remains: None }
+        Self { state, needs, clock: Clock::system(), packets: None, agent_state: None }
     }
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningSwitch {
     settings: OpenFlow,
     datapath_id: u64,
-    service: Service,
+    service: OpenFlowService,
     /// What the workers see.
     seen: WorkerTables,
     clock: Clock,
@@ -103,18 +103,18 @@ struct Running {
 struct Known {
     name: String,
     is_up: bool,
-    /// Identifies the port's accounts.
+    /// Identifies the port's counters.
     queues: Vec<usize>,
 }
 
-fn no_flows() -> MakeDecider {
+fn no_flows() -> MakeForwardingPlane {
     Box::new(|_, _| Box::new(NoFlows))
 }
 
 /// The settings in force, and those that wait.
 pub(crate) fn in_force(ports: &Ports) -> Vec<OpenFlow> {
     let FlowSwitches { running, waiting, .. } = &ports.openflow;
-    let is_replaced = |running: &&Running| waiting.contains_key(&running.settings.switch);
+    let is_replaced = |running: &&RunningSwitch| waiting.contains_key(&running.settings.switch);
     let running = running.values().filter(|running| !is_replaced(running)).map(|running| &running.settings);
     running.chain(waiting.values().map(|(settings, _)| settings)).cloned().collect()
 }
@@ -122,7 +122,7 @@ pub(crate) fn in_force(ports: &Ports) -> Vec<OpenFlow> {
 impl FlowSwitches {
     /// No switch; sockets for tools will be beside the control socket.
     #[must_use]
-    pub fn beside(socket: &Path, limits: &config::Limits) -> Self {
+    pub fn beside(socket: &Path, limits: &config::LimitsConfig) -> Self {
         let (all_bytes, memory_bytes) = limits.flow_memory_bytes();
         Self {
             folder: socket.parent().unwrap_or(Path::new("/")).to_owned(),
@@ -131,7 +131,7 @@ impl FlowSwitches {
             waiting: BTreeMap::new(),
             revision: 0,
             memory: SharedBudget::new(all_bytes),
-            limits: Limits { memory_bytes, ..Limits::default() },
+            limits: TableLimits { memory_bytes, ..TableLimits::default() },
         }
     }
 
@@ -157,15 +157,15 @@ impl FlowSwitches {
     }
 
     /// The threads of all switches.
-    pub(crate) fn services(&self) -> impl Iterator<Item = (&str, &Service)> {
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&str, &OpenFlowService)> {
         self.running.iter().map(|(switch, running)| (switch.as_str(), &running.service))
     }
 
     /// Tables that workers decide by and that no thread serves yet, as another process left them.
-    pub(crate) fn waiting_tables(&self) -> impl Iterator<Item = (&str, &(Remains, Image), &FlowState)> {
-        self.ready
-            .iter()
-            .filter_map(|(switch, tables)| Some((switch.as_str(), tables.remains.as_ref()?, &tables.state)))
+    pub(crate) fn waiting_tables(&self) -> impl Iterator<Item = (&str, &(AgentState, Image), &FlowState)> {
+        self.ready.iter().filter_map(|(switch, tables)| {
+            Some((switch.as_str(), tables.agent_state.as_ref()?, &tables.state))
+        })
     }
 
     /// Makes the tables of a switch as another process left them, for `workers` workers.
@@ -175,14 +175,14 @@ impl FlowSwitches {
     pub(crate) fn make_ready(
         &mut self,
         switch: &str,
-        remains: Remains,
+        agent_state: AgentState,
         records: Vec<u8>,
         workers: usize,
-    ) -> Result<(), NoImage> {
+    ) -> Result<(), ImageError> {
         let mut tables = self.empty_tables(workers);
         let image = tables.state.resume(records)?;
-        remains.resume_in(&mut tables.state);
-        tables.remains = Some((remains, image));
+        agent_state.resume_in(&mut tables.state);
+        tables.agent_state = Some((agent_state, image));
         self.ready.insert(switch.to_owned(), tables);
         Ok(())
     }
@@ -209,8 +209,8 @@ impl Ports {
     /// # Errors
     /// The refusal to send; the switch is as it was then.
     pub(crate) fn set_openflow(&mut self, settings: &OpenFlow) -> Result<(), Refusal> {
-        let parsed = parse(settings).map_err(|what| refuse(ErrorKind::BadWish, what, ""))?;
-        let tls = read_tls(settings).map_err(|what| refuse(ErrorKind::BadWish, what, ""))?;
+        let parsed = parse(settings).map_err(|what| refuse(ErrorKind::BadProperties, what, ""))?;
+        let tls = read_tls(settings).map_err(|what| refuse(ErrorKind::BadProperties, what, ""))?;
         let name = &settings.switch;
         let Parsed { controllers, listen, datapath_id } = parsed;
         let controllers = Controllers { addresses: controllers, tls };
@@ -242,11 +242,11 @@ impl Ports {
             if !self.openflow.waiting.contains_key(&switch) {
                 continue;
             }
-            if let (Some((_, image)), Some(counts)) = (&tables.remains, counts.get(&switch)) {
+            if let (Some((_, image)), Some(counts)) = (&tables.agent_state, counts.get(&switch)) {
                 tables.state.resume_counts(image, counts);
             }
             let resumed = self.join_controllers(&switch, tables).and_then(|tables| {
-                self.decide_by(&switch, tables.needs.clone(), tables.clock.clone()).map(|()| tables)
+                self.forward_by(&switch, tables.needs.clone(), tables.clock.clone()).map(|()| tables)
             });
             let tables = resumed.map_err(|refusal| refusal.message)?;
             self.openflow.ready.insert(switch, tables);
@@ -271,17 +271,18 @@ impl Ports {
             return self.end_openflow(switch, None);
         }
         let fabric = self.table.fabric_mut();
-        match fabric.has_decider(switch) {
-            true => fabric.set_decider(switch, None).map_err(fabric_refusal),
+        match fabric.has_forwarding_plane(switch) {
+            true => fabric.set_forwarding_plane(switch, None).map_err(fabric_refusal),
             false => Ok(()),
         }
     }
 
     /// Ends a switch's flow tables; what decides then.
-    fn end_openflow(&mut self, switch: &str, then: Option<MakeDecider>) -> Result<(), Refusal> {
+    fn end_openflow(&mut self, switch: &str, then: Option<MakeForwardingPlane>) -> Result<(), Refusal> {
         self.openflow.running.remove(switch);
         let fabric = self.table.fabric_mut();
-        let ended = fabric.set_decider(switch, then).and_then(|()| fabric.detach(switch, CONTROLLERS_PORT));
+        let ended =
+            fabric.set_forwarding_plane(switch, then).and_then(|()| fabric.detach(switch, CONTROLLERS_PORT));
         ended.map(|_| ()).map_err(fabric_refusal)
     }
 
@@ -295,9 +296,9 @@ impl Ports {
             .filter(|(settings, _)| settings.fail_mode == WantedFailMode::Secure);
         let fabric = self.table.fabric_mut();
         for (settings, _) in secure {
-            if fabric.learning(&settings.switch).is_some() && !fabric.has_decider(&settings.switch) {
+            if fabric.learning(&settings.switch).is_some() && !fabric.has_forwarding_plane(&settings.switch) {
                 // A worker that is gone ends the daemon anyway.
-                let _ = fabric.set_decider(&settings.switch, Some(no_flows()));
+                let _ = fabric.set_forwarding_plane(&settings.switch, Some(no_flows()));
             }
         }
     }
@@ -333,7 +334,7 @@ impl Ports {
                 let queues = counters.iter().map(|queue| Arc::as_ptr(queue) as usize).collect();
                 let known = Known { name: name.to_owned(), is_up, queues };
                 if running.known.get(&index) != Some(&known) {
-                    let port = Port::new(name.to_owned(), is_up, counters.to_vec(), past.clone());
+                    let port = OpenFlowPort::new(name.to_owned(), is_up, counters.to_vec(), past.clone());
                     running.service.set_port(port_number(index), port);
                     running.is_ahead = true;
                 }

@@ -20,7 +20,7 @@ pub struct Permissions {
 
 /// The state of a port when a request names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PortAccess {
     /// The request makes the port, or the port waits for a program.
     Free {
         /// Whether it is a device: these are the machine's.
@@ -55,20 +55,20 @@ impl Permissions {
     ///   pattern is not enough: permission to be on a switch must not give access to the memory of all its ports. Pipes
     ///   and monitors of a port follow the port's name too.
     #[must_use]
-    pub fn may_have(&self, peer: PeerCredentials, port: &str, standing: Standing) -> bool {
+    pub fn may_have(&self, peer: PeerCredentials, port: &str, standing: PortAccess) -> bool {
         if self.may_administer(peer) {
             return true;
         }
         let names = |rule: &Allow| rule.uids.contains(&peer.uid) || rule.gids.contains(&peer.gid);
         match standing {
-            Standing::Free { device } => {
+            PortAccess::Free { device } => {
                 let mut of_port = self.rules.iter().filter(|(pattern, _)| pattern.is_match(port)).peekable();
                 match of_port.peek() {
                     Some(_) => of_port.any(|(_, rule)| names(rule)),
                     None => !device,
                 }
             }
-            Standing::Of(uid) => uid == peer.uid || self.rules_of(port).any(names),
+            PortAccess::Of(uid) => uid == peer.uid || self.rules_of(port).any(names),
         }
     }
 
@@ -76,16 +76,16 @@ impl Permissions {
     ///
     /// # Errors
     /// The refusal to send.
-    pub fn check(&self, peer: PeerCredentials, port: &str, standing: Standing) -> Result<(), Refusal> {
+    pub fn check(&self, peer: PeerCredentials, port: &str, standing: PortAccess) -> Result<(), Refusal> {
         if self.may_have(peer, port, standing) {
             return Ok(());
         }
         let (message, advice) = match standing {
-            Standing::Free { .. } => (
+            PortAccess::Free { .. } => (
                 format!("user {} may not open port {port:?}", peer.uid),
                 "an [[allow]] rule of the daemon's configuration names who may",
             ),
-            Standing::Of(_) => (
+            PortAccess::Of(_) => (
                 format!("user {} may not have port {port:?}, which belongs to another user", peer.uid),
                 "an [[allow]] rule with this very name and no pattern would let users share it and its memory",
             ),
@@ -110,8 +110,8 @@ impl Permissions {
 mod tests {
     use super::*;
 
-    const FREE: Standing = Standing::Free { device: false };
-    const DEVICE: Standing = Standing::Free { device: true };
+    const FREE: PortAccess = PortAccess::Free { device: false };
+    const DEVICE: PortAccess = PortAccess::Free { device: true };
 
     fn peer(uid: u32, gid: u32) -> PeerCredentials {
         PeerCredentials { pid: Some(1), uid, gid }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn only_owner_and_administrators_may_have_an_open_port() {
         let permissions = Permissions::new(900, &[allow("vale0:*", &[1000, 1001], &[])]);
-        let of = Standing::Of(1000);
+        let of = PortAccess::Of(1000);
         assert!(permissions.may_have(peer(1000, 1), "vale0:a", of));
         assert!(!permissions.may_have(peer(1001, 1), "vale0:a", of), "a pattern shares no memory");
         assert!(!permissions.may_have(peer(1002, 1), "vale1:a", of));
@@ -151,12 +151,12 @@ mod tests {
     fn a_rule_for_an_exact_port_name_shares_the_port_and_its_pipes() {
         let permissions = Permissions::new(900, &[allow("vale0:a", &[1001], &[50])]);
         for port in ["vale0:a", "vale0:a{1", "vale0:a}1"] {
-            assert!(permissions.may_have(peer(1001, 1), port, Standing::Of(1000)), "{port}");
-            assert!(permissions.may_have(peer(1002, 50), port, Standing::Of(1000)), "{port}");
-            assert!(!permissions.may_have(peer(1002, 1), port, Standing::Of(1000)), "{port}");
+            assert!(permissions.may_have(peer(1001, 1), port, PortAccess::Of(1000)), "{port}");
+            assert!(permissions.may_have(peer(1002, 50), port, PortAccess::Of(1000)), "{port}");
+            assert!(!permissions.may_have(peer(1002, 1), port, PortAccess::Of(1000)), "{port}");
             assert!(permissions.is_shared(peer(1001, 1), port), "with a group");
         }
-        assert!(!permissions.may_have(peer(1001, 1), "vale0:ab", Standing::Of(1000)));
+        assert!(!permissions.may_have(peer(1001, 1), "vale0:ab", PortAccess::Of(1000)));
         assert!(!permissions.is_shared(peer(0, 0), "vale0:ab"));
         let permissions = Permissions::new(900, &[allow("eth0", &[1001], &[])]);
         assert!(!permissions.is_shared(peer(1001, 1), "eth0"), "with no other user");

@@ -2,14 +2,14 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use ringroad_control::message::{OpenedPort, PortKind, PortSpec};
+use ringroad_control::message::{OpenedPort, PortBackend, PortSpec};
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::Share;
 use ringroad_drivers::catalogue::port_name::{PortName, text_with_settings};
 use ringroad_port::port_settings::PortSettings;
 use ringroad_port_table::entry::{SwitchPort, pages};
 use ringroad_port_table::opening::{Opener, ProgramSide};
-use ringroad_port_table::table::Table;
+use ringroad_port_table::table::PortTable;
 use serde::{Deserialize, Serialize};
 
 use crate::attaching::PortRecord;
@@ -52,7 +52,7 @@ impl std::fmt::Display for Client {
 
 /// A port's origin, which decides who may remove it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Origin {
+pub enum PortOrigin {
     /// A program of this user opened it; it goes with the program.
     Program {
         /// The user.
@@ -67,7 +67,7 @@ pub enum Origin {
     Config,
 }
 
-impl Origin {
+impl PortOrigin {
     /// The number under which a command attached it, else 0.
     pub(crate) fn number(&self) -> u64 {
         match self {
@@ -80,7 +80,7 @@ impl Origin {
 /// The daemon's data of a port, from its making to its end.
 #[derive(Debug)]
 pub struct Kept {
-    pub(crate) origin: Origin,
+    pub(crate) origin: PortOrigin,
     /// The description from which it was made, if it outlives programs or has a device; else its program has it.
     pub(crate) spec: Option<PortSpec>,
     /// The settings requested last: by its name, or by a change since.
@@ -91,20 +91,20 @@ pub struct Kept {
 
 impl Kept {
     /// With a port of this origin.
-    pub(crate) fn new(origin: Origin, holding: Holding) -> Self {
+    pub(crate) fn new(origin: PortOrigin, holding: Holding) -> Self {
         Self { origin, spec: None, asked: PortSettings::default(), _holding: holding }
     }
 
     /// With a port that a program makes.
     pub(crate) fn of_program(client: &Client, holding: Holding) -> Self {
-        Self::new(Origin::Program { uid: client.peer.uid }, holding)
+        Self::new(PortOrigin::Program { uid: client.peer.uid }, holding)
     }
 
     /// The user whose program made the port, in whose memory it lies.
     pub(crate) fn user(&self) -> Option<u32> {
         match self.origin {
-            Origin::Program { uid } => Some(uid),
-            Origin::Command { .. } | Origin::Config => None,
+            PortOrigin::Program { uid } => Some(uid),
+            PortOrigin::Command { .. } | PortOrigin::Config => None,
         }
     }
 
@@ -118,7 +118,7 @@ impl Kept {
 }
 
 /// The daemon's ports.
-pub(crate) type PortTable = Table<Client, Kept>;
+pub(crate) type DaemonPortTable = PortTable<Client, Kept>;
 
 /// The record of a port of a switch; `None` if it goes with its program.
 pub(crate) fn record_of(port: &SwitchPort<Client, Kept>) -> Option<PortRecord> {
@@ -129,14 +129,14 @@ pub(crate) fn record_of(port: &SwitchPort<Client, Kept>) -> Option<PortRecord> {
 
 /// An answer to an open request with the descriptors that go with it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenReply {
     /// The answer.
     pub reply: OpenedPort,
     side: ProgramSide,
 }
 
-impl Opened {
-    pub(crate) fn new(name: &str, kind: PortKind, side: ProgramSide) -> Self {
+impl OpenReply {
+    pub(crate) fn new(name: &str, kind: PortBackend, side: ProgramSide) -> Self {
         let reply = OpenedPort {
             name: name.to_owned(),
             kind,

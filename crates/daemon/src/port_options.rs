@@ -22,7 +22,7 @@ impl Ports {
             let what =
                 format!("{key}: only VLANs, isolation and storm limits of a switch's port can be changed");
             return Err(refuse(
-                ErrorKind::BadWish,
+                ErrorKind::BadProperties,
                 what,
                 "detach the port and create it again with other options",
             ));

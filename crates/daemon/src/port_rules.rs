@@ -4,7 +4,7 @@ use globset::{Glob, GlobMatcher};
 use ringroad_control::message::ErrorKind;
 use ringroad_port::port_settings::{PortSettings, PortVlans};
 
-use crate::config::PortPolicy;
+use crate::config::PortPolicyConfig;
 use crate::refusal::{Refusal, refuse};
 
 /// The rules in force.
@@ -19,7 +19,7 @@ struct Fixed {
     storm: Option<u32>,
 }
 
-impl PortPolicy {
+impl PortPolicyConfig {
     /// The VLANs that it names.
     ///
     /// # Errors
@@ -38,8 +38,8 @@ impl PortPolicy {
 impl PortRules {
     /// The rules of a checked configuration.
     #[must_use]
-    pub fn new(policies: &[PortPolicy]) -> Self {
-        let rule = |policy: &PortPolicy| {
+    pub fn new(policies: &[PortPolicyConfig]) -> Self {
+        let rule = |policy: &PortPolicyConfig| {
             let pattern = Glob::new(&policy.port).ok()?.compile_matcher();
             let vlans = policy.vlans().ok()?;
             Some((pattern, Fixed { vlans, isolated: policy.isolated, storm: policy.storm }))

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringroad_control::message::{ErrorKind, PortKind, PortSpec, PortWish};
+use ringroad_control::message::{ErrorKind, PortBackend, PortProperties, PortSpec};
 use ringroad_datapath::fabric::{Fabric, FabricError};
 use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName};
 use ringroad_drivers::device::InterfaceSide;
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
-use ringroad_port_table::entry::{Occupant, SwitchPlace};
-use ringroad_port_table::table::Table;
+use ringroad_port_table::entry::{Occupant, SwitchPortName};
+use ringroad_port_table::table::PortTable;
 use ringroad_ring::eventfd;
 
 use crate::attaching::is_host_side_of;
@@ -19,17 +19,17 @@ use crate::claims::holder_of;
 use crate::devices::NamedDevice;
 use crate::link_following::FollowedLinks;
 use crate::openflow::FlowSwitches;
-use crate::permissions::{Permissions, Standing};
-use crate::port_entries::{Client, ClientId, Kept, Opened, PortTable};
+use crate::permissions::{Permissions, PortAccess};
+use crate::port_entries::{Client, ClientId, DaemonPortTable, Kept, OpenReply};
 use crate::port_rules::{self, PortRules};
 use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal, table_refusal};
-use crate::revival::Revival;
+use crate::restore::RestoreFile;
 
 /// All ports.
 #[derive(Debug)]
 pub struct Ports {
-    pub(crate) table: PortTable,
+    pub(crate) table: DaemonPortTable,
     /// Who may have what.
     pub(crate) permissions: Arc<Permissions>,
     /// What is fixed of the settings of ports.
@@ -50,7 +50,7 @@ pub struct Ports {
     /// Switches that have flow tables.
     pub openflow: FlowSwitches,
     /// Ports that commands attached, for a daemon after this one.
-    pub revival: Revival,
+    pub restore: RestoreFile,
 }
 
 impl Ports {
@@ -60,7 +60,7 @@ impl Ports {
     /// The kernel has no descriptors left.
     pub fn new(fabric: Fabric, quotas: Quotas) -> Result<Self, FabricError> {
         Ok(Self {
-            table: Table::new(fabric),
+            table: PortTable::new(fabric),
             permissions: Arc::default(),
             rules: PortRules::default(),
             known_faults: BTreeMap::new(),
@@ -71,7 +71,7 @@ impl Ports {
             waiting: BTreeMap::new(),
             quotas,
             openflow: FlowSwitches::default(),
-            revival: Revival::default(),
+            restore: RestoreFile::default(),
         })
     }
 
@@ -79,26 +79,31 @@ impl Ports {
     ///
     /// # Errors
     /// The refusal to send.
-    pub fn open(&mut self, named: &NamedDevice, wish: &PortWish, client: &Client) -> Result<Opened, Refusal> {
+    pub fn open(
+        &mut self,
+        named: &NamedDevice,
+        properties: &PortProperties,
+        client: &Client,
+    ) -> Result<OpenReply, Refusal> {
         let name = &named.name;
-        let shape = PortShape::of(&name.options, wish);
+        let shape = PortShape::of(&name.options, properties);
         match &name.base {
             PortBase::Switch { switch, port } => {
-                self.open_on_switch(name, SwitchPlace { switch, port }, shape, client)
+                self.open_on_switch(name, SwitchPortName { switch, port }, shape, client)
             }
             PortBase::Pipe { parent, id, side } => self.open_pipe((parent, id), *side, shape, client),
-            PortBase::Device(_) => self.open_device_port(named, wish, client),
+            PortBase::Device(_) => self.open_device_port(named, properties, client),
         }
     }
 
     fn open_on_switch(
         &mut self,
         name: &PortName,
-        place: SwitchPlace<'_>,
+        switch_port: SwitchPortName<'_>,
         shape: PortShape,
         client: &Client,
-    ) -> Result<Opened, Refusal> {
-        let key = place.to_string();
+    ) -> Result<OpenReply, Refusal> {
+        let key = switch_port.to_string();
         let taken = |by: String, advice: &str| {
             Err(refuse(
                 ErrorKind::PortTaken,
@@ -132,7 +137,7 @@ impl Ports {
             None => self.rules.settle(&key, asked)?,
         };
         if waiting.is_none() {
-            self.check_switch(place.switch, client)?;
+            self.check_switch(switch_port.switch, client)?;
         }
         let home = match &name.options.share {
             Some(other) => self.home_of(other, client)?,
@@ -147,10 +152,10 @@ impl Ports {
         };
         let mut opener = client.opener(holding);
         opener.kept.asked = asked.clone();
-        let side = self.table.open(place, settings, &home, opener);
+        let side = self.table.open(switch_port, settings, &home, opener);
         let side = side.map_err(|error| table_refusal(&key, error))?;
-        let mut opened = Opened::new(&key, PortKind::SwitchPort, side);
-        opened.reply.switch = Some(place.switch.to_owned());
+        let mut opened = OpenReply::new(&key, PortBackend::SwitchPort, side);
+        opened.reply.switch = Some(switch_port.switch.to_owned());
         opened.reply.switch_index = self.table.on_switches().get(&key).map(|port| port.index);
         Ok(opened)
     }
@@ -164,7 +169,7 @@ impl Ports {
         if owner.peer.uid != client.peer.uid {
             let in_it = self.table.programs().filter(|(_, port, _)| Arc::ptr_eq(port.home(), shm.home()));
             for (key, _, owner) in in_it {
-                self.permissions.check(client.peer, key, Standing::Of(owner.peer.uid))?;
+                self.permissions.check(client.peer, key, PortAccess::Of(owner.peer.uid))?;
             }
         }
         Ok(Arc::clone(shm.home()))
@@ -206,14 +211,14 @@ impl Ports {
         side: PipeSide,
         shape: PortShape,
         client: &Client,
-    ) -> Result<Opened, Refusal> {
+    ) -> Result<OpenReply, Refusal> {
         let key = (parent.to_owned(), id.to_owned());
         let full_name = PortBase::Pipe { parent: key.0.clone(), id: key.1.clone(), side }.to_string();
         let known = self.table.pipes().get(&key);
         // The parent of a new pipe is the port with the name before the brace.
         let hung_on = || self.table.owner(parent).map(|owner| owner.peer.uid);
         if let Some(uid) = known.and_then(|pipe| pipe.kept.user()).or_else(hung_on) {
-            self.permissions.check(client.peer, &full_name, Standing::Of(uid))?;
+            self.permissions.check(client.peer, &full_name, PortAccess::Of(uid))?;
         }
         if let Some(owner) = known.and_then(|pipe| pipe.owners[side as usize].as_ref()) {
             return Err(refuse(
@@ -234,7 +239,7 @@ impl Ports {
         let kept = Kept::of_program(client, holding);
         let opened = self.table.open_pipe((parent, id), side, shape, Some(&payer), client.clone(), kept);
         let opened = opened.map_err(|error| table_refusal(&full_name, error))?;
-        Ok(Opened::new(&full_name, PortKind::PipeEnd, opened))
+        Ok(OpenReply::new(&full_name, PortBackend::PipeEnd, opened))
     }
 
     /// Removes a port of a switch, and with an interface the host stack's side of it where that is on a switch. With
@@ -243,7 +248,7 @@ impl Ports {
     /// # Errors
     /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.
     pub fn detach(&mut self, key: &str, take: bool) -> Result<Option<ClientId>, Refusal> {
-        if let Some(given_up) = self.revival.give_up(key) {
+        if let Some(given_up) = self.restore.give_up(key) {
             let is_beside = |port: &PortSpec| is_host_side_of(port, &given_up);
             let mut there = self.table.on_switches().iter();
             let host = there.find(|(_, port)| port.kept.spec.as_ref().is_some_and(is_beside));
@@ -300,7 +305,7 @@ impl Ports {
     /// The ports that are not there yet, and why.
     pub(crate) fn waiting_ports(&self) -> BTreeMap<String, String> {
         let configured = self.waiting.iter().map(|(port, reason)| (port.clone(), reason.clone()));
-        configured.chain(self.revival.waiting_ports()).collect()
+        configured.chain(self.restore.waiting_ports()).collect()
     }
 
     /// Whether the port `key` is there: on a switch, a program's device, or the pipe of this master's end.
@@ -314,7 +319,7 @@ impl Ports {
     /// Whether the port `key` was attached under this number.
     pub(crate) fn has_number(&self, key: &str, number: u64) -> bool {
         let attached = self.table.on_switches().get(key).map(|port| port.kept.origin.number());
-        attached == Some(number) || self.revival.awaits(key, number)
+        attached == Some(number) || self.restore.awaits(key, number)
     }
 
     /// Whether a port is the host stack's side of an interface.

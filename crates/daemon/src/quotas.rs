@@ -10,7 +10,7 @@ use ringroad_control::message::ErrorKind;
 use ringroad_control::peer::PeerCredentials;
 use ringroad_datapath::fabric::MAX_SWITCHES;
 use ringroad_port::port_index::MAX_PORTS;
-use ringroad_ring::ledger::{Ledger, LimitError, Limits, Payer, Reservation};
+use ringroad_ring::ledger::{ChargedUser, Ledger, LedgerLimits, LimitError, Reservation};
 use rustix::process::{Resource, getrlimit};
 
 use crate::config;
@@ -65,9 +65,9 @@ pub struct Quotas {
 impl Quotas {
     /// The quotas of a configuration, for a daemon that runs as `own_uid`. Nothing is held.
     #[must_use]
-    pub fn new(limits: &config::Limits, own_uid: u32) -> Self {
+    pub fn new(limits: &config::LimitsConfig, own_uid: u32) -> Self {
         let part = |total: u64| (u128::from(total) * u128::from(limits.reserve_percent) / 100) as u64;
-        let ledger = |total: u64, user: u64| Ledger::new(Limits { total, user, reserve: part(total) });
+        let ledger = |total: u64, user: u64| Ledger::new(LedgerLimits { total, user, reserve: part(total) });
         let memory = match limits.shared_memory_mib {
             0 => config::memory_bytes() / 2,
             mib => mib << 20,
@@ -103,13 +103,13 @@ impl Quotas {
     }
 
     /// The payer of a client's memory.
-    pub(crate) fn memory_payer(&self, client: &Client) -> Payer {
-        Payer::new(&self.memory, client.peer.uid, self.is_privileged(client.peer))
+    pub(crate) fn memory_payer(&self, client: &Client) -> ChargedUser {
+        ChargedUser::new(&self.memory, client.peer.uid, self.is_privileged(client.peer))
     }
 
     /// The payer of memory for the daemon's own devices: its own user.
-    pub(crate) fn own_payer(&self) -> Payer {
-        Payer::new(&self.memory, self.own_uid, true)
+    pub(crate) fn own_payer(&self) -> ChargedUser {
+        ChargedUser::new(&self.memory, self.own_uid, true)
     }
 
     /// Reserves a part of the client's share.
@@ -126,7 +126,7 @@ impl Quotas {
             (&self.devices, devices, "devices"),
         ] {
             if amount > 0 {
-                let payer = Payer::new(ledger, client.peer.uid, self.is_privileged(client.peer));
+                let payer = ChargedUser::new(ledger, client.peer.uid, self.is_privileged(client.peer));
                 let reservation =
                     payer.reserve(amount).map_err(|error| refuse_claim(what, ledger.limits(), error))?;
                 holding._reservations.push(reservation);
@@ -196,7 +196,7 @@ impl Quotas {
     }
 }
 
-fn refuse_claim(what: &str, limits: Limits, error: LimitError) -> Refusal {
+fn refuse_claim(what: &str, limits: LedgerLimits, error: LimitError) -> Refusal {
     match error {
         LimitError::User { asked, user, held, limit } => refuse(
             ErrorKind::TooManyPorts,
@@ -246,11 +246,11 @@ mod tests {
     }
 
     fn quotas() -> Quotas {
-        let limits = config::Limits {
+        let limits = config::LimitsConfig {
             user_ports: 3,
             user_switches: 2,
             user_ports_of_switch: 2,
-            ..config::Limits::default()
+            ..config::LimitsConfig::default()
         };
         Quotas::new(&limits, 900)
     }

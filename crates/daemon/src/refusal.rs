@@ -16,7 +16,7 @@ pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>, advice: impl I
 
 pub(crate) fn region_refusal(error: RegionError) -> Refusal {
     match error {
-        RegionError::Geometry(error) => refuse(ErrorKind::BadWish, error.to_string(), ""),
+        RegionError::Geometry(error) => refuse(ErrorKind::BadProperties, error.to_string(), ""),
         RegionError::Limit { bytes, source } => refuse_memory(bytes, source),
         error @ RegionError::NoHugePages { .. } => refuse(ErrorKind::OutOfMemory, error.to_string(), ""),
         error => {
@@ -27,13 +27,16 @@ pub(crate) fn region_refusal(error: RegionError) -> Refusal {
 
 pub(crate) fn fabric_refusal(error: FabricError) -> Refusal {
     let (kind, advice) = match error {
-        FabricError::HasFlowTables(_) => (ErrorKind::BadWish, "leave vlan, trunk, isolated and storm out"),
+        FabricError::HasFlowTables(_) => {
+            (ErrorKind::BadProperties, "leave vlan, trunk, isolated and storm out")
+        }
         FabricError::HasSettings(_) => {
-            (ErrorKind::BadWish, "close or detach the ports that have settings: ringroad list")
+            (ErrorKind::BadProperties, "close or detach the ports that have settings: ringroad list")
         }
-        FabricError::TableWithoutVlans(_) => {
-            (ErrorKind::BadWish, "raise switch.mac_entries of the daemon's configuration, and start it again")
-        }
+        FabricError::TableWithoutVlans(_) => (
+            ErrorKind::BadProperties,
+            "raise switch.mac_entries of the daemon's configuration, and start it again",
+        ),
         _ => (fabric_kind(&error), ""),
     };
     refuse(kind, error.to_string(), advice)
@@ -58,7 +61,7 @@ pub(crate) fn table_refusal(name: &str, error: TableError) -> Refusal {
             refuse(ErrorKind::PortTaken, error.to_string(), "open the other end, or another pipe")
         }
         TableError::SharedQueues { asked, has } => refuse(
-            ErrorKind::BadWish,
+            ErrorKind::BadProperties,
             format!("{name} cannot have {asked} queues in a region whose ports have {has}"),
             "leave the number of queues out, or do not share",
         ),
@@ -71,7 +74,7 @@ pub(crate) fn device_refusal(name: &str, error: &DeviceError) -> Refusal {
         error if error.is_absence() => ErrorKind::NoSuchPort,
         error if error.is_busy() => ErrorKind::Busy,
         DeviceError::Region(_) => ErrorKind::OutOfMemory,
-        _ => ErrorKind::BadWish,
+        _ => ErrorKind::BadProperties,
     };
     refuse(kind, format!("opening {name}: {error}"), "")
 }

@@ -5,10 +5,12 @@ use ringroad_datapath::fabric::FabricError;
 use tracing::{info, warn};
 
 use crate::attaching::{PortRecord, key_of};
-use crate::config::{Config, Limits, Log, PortPolicy, StaticAddress, Switch, Workers};
+use crate::config::{
+    Config, LearningConfig, LimitsConfig, Log, PortPolicyConfig, StaticAddress, WorkersConfig,
+};
 use crate::mirrors;
 use crate::openflow;
-use crate::port_entries::{ClientId, Origin};
+use crate::port_entries::{ClientId, PortOrigin};
 use crate::port_rules::{self, PortRules};
 use crate::ports::Ports;
 
@@ -27,7 +29,8 @@ pub struct Applied {
 pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
     let mut applied = Applied::default();
     let mut known = std::mem::take(&mut ports.waiting);
-    let configured = ports.table.on_switches().iter().filter(|(_, port)| port.kept.origin == Origin::Config);
+    let configured =
+        ports.table.on_switches().iter().filter(|(_, port)| port.kept.origin == PortOrigin::Config);
     let mut unwanted: Vec<String> = configured
         .filter(|(_, port)| !port.kept.spec.as_ref().is_some_and(|spec| wanted.contains(spec)))
         .map(|(key, _)| key.clone())
@@ -46,10 +49,10 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
     let on_switches = ports.table.on_switches();
     let is_there = |spec: &&PortSpec| {
         let there = on_switches.get(&key_of(spec)).map(|port| &port.kept);
-        there.is_some_and(|kept| kept.origin == Origin::Config && kept.spec.as_ref() == Some(spec))
+        there.is_some_and(|kept| kept.origin == PortOrigin::Config && kept.spec.as_ref() == Some(spec))
     };
     let missing = wanted.iter().filter(|spec| !is_there(spec)).cloned();
-    let missing = missing.map(|spec| PortRecord::new(spec, Origin::Config)).collect();
+    let missing = missing.map(|spec| PortRecord::new(spec, PortOrigin::Config)).collect();
     for (PortRecord { spec, .. }, made) in ports.attach_each(missing) {
         match made {
             Ok(made) => {
@@ -76,7 +79,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
 }
 
 /// Brings the settings of all ports to what these rules fix. Returns what cannot be in force.
-pub fn apply_policies(ports: &mut Ports, wanted: &[PortPolicy]) -> Vec<String> {
+pub fn apply_policies(ports: &mut Ports, wanted: &[PortPolicyConfig]) -> Vec<String> {
     ports.rules = PortRules::new(wanted);
     let Ports { table, rules, .. } = ports;
     let changed = table.on_switches().iter().filter_map(|(key, port)| {
@@ -136,9 +139,9 @@ pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow
 #[must_use]
 pub fn needs_restart(started: &Config, new: &Config) -> Vec<&'static str> {
     // Without `..`: the compiler requires a line here for every new key.
-    let Workers { count, cpus, spin_us, busy } = &new.workers;
-    let Switch { ageing_s, mac_entries } = &new.switch;
-    let Limits {
+    let WorkersConfig { count, cpus, spin_us, busy } = &new.workers;
+    let LearningConfig { ageing_s, mac_entries } = &new.switch;
+    let LimitsConfig {
         connections,
         connections_per_user,
         shared_memory_mib,

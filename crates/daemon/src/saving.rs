@@ -20,7 +20,7 @@ use crate::attaching::key_of;
 use crate::config::{Config, StaticAddress, WrittenPort};
 use crate::mirrors;
 use crate::openflow;
-use crate::port_entries::Origin;
+use crate::port_entries::PortOrigin;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
 use crate::reload::needs_restart;
@@ -32,11 +32,11 @@ use crate::switch_settings::addresses_in_force;
 /// The refusal to send: the configuration has no words for it.
 fn configured(key: &str, mut port: PortSpec) -> Result<PortSpec, Refusal> {
     // These are of a program.
-    (port.wish.tx, port.wish.rx) = (true, true);
+    (port.properties.tx, port.properties.rx) = (true, true);
     let (Some(text), Some(number)) = (&port.driver, port.netns) else { return Ok(port) };
     let driver = driver_text(text, number).map_err(|why| {
         refuse(
-            ErrorKind::BadWish,
+            ErrorKind::BadProperties,
             format!("{key} cannot be saved: {why}"),
             "give the namespace a name (ip netns attach), and attach the port with --netns NAME",
         )
@@ -83,7 +83,7 @@ pub(crate) fn save(
     let on_switches = ports.table.on_switches();
     let mut added_ports = BTreeMap::new();
     for (key, port) in on_switches.iter().filter(|(key, _)| is_meant(key)) {
-        if let (Origin::Command { .. }, Some(spec)) = (&port.kept.origin, port.kept.spec_now()) {
+        if let (PortOrigin::Command { .. }, Some(spec)) = (&port.kept.origin, port.kept.spec_now()) {
             added_ports.insert(key.clone(), configured(key, spec)?);
         }
     }
@@ -142,7 +142,7 @@ pub(crate) fn save(
     config.openflow = new.openflow;
     for (key, port) in added_ports {
         if let Some(kept) = ports.table.kept_mut(&key) {
-            (kept.origin, kept.spec) = (Origin::Config, Some(port));
+            (kept.origin, kept.spec) = (PortOrigin::Config, Some(port));
         }
     }
     ports.keep_to(config);
@@ -289,15 +289,15 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
     let on_switches = ports.table.on_switches();
     let attached = on_switches.iter().filter_map(|(key, port)| {
         let is_in_other = match &port.kept.origin {
-            Origin::Program { .. } => true,
-            Origin::Command { .. } => false,
-            Origin::Config => port.kept.spec.as_ref().is_some_and(|spec| other.port.contains(spec)),
+            PortOrigin::Program { .. } => true,
+            PortOrigin::Command { .. } => false,
+            PortOrigin::Config => port.kept.spec.as_ref().is_some_and(|spec| other.port.contains(spec)),
         };
         (!is_in_other).then(|| key.clone())
     });
     let is_there = |port: &&PortSpec| {
         let there = on_switches.get(&key_of(port)).map(|there| &there.kept);
-        there.is_some_and(|kept| kept.origin == Origin::Config && kept.spec.as_ref() == Some(port))
+        there.is_some_and(|kept| kept.origin == PortOrigin::Config && kept.spec.as_ref() == Some(port))
     };
     let statics = addresses_in_force(ports);
     let not_in =

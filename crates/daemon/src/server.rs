@@ -28,7 +28,7 @@ use crate::permissions::Permissions;
 use crate::port_entries::ClientId;
 use crate::ports::Ports;
 use crate::refusal::fabric_refusal;
-use crate::turns::Turns;
+use crate::request_scheduler::RequestScheduler;
 use crate::{reload, shortcuts};
 
 mod configuration;
@@ -37,7 +37,7 @@ mod sessions;
 mod switches;
 mod upgrade;
 
-pub use upgrade::{NewParts, Successor};
+pub use upgrade::{NewParts, NewProcess};
 
 /// Ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
@@ -97,7 +97,7 @@ pub struct Server {
     /// Connections that are netmap devices, level-triggered: any event at one of them ends it.
     devices: OwnedFd,
     sessions: BTreeMap<ClientId, Session>,
-    turns: Turns,
+    requests: RequestScheduler,
     admission: Admission,
     /// Sessions that must complete a request, by when.
     due: BTreeSet<(Instant, ClientId)>,
@@ -115,7 +115,7 @@ pub struct Server {
     /// When the kernel's path between veth pairs is next updated to what switches have learned; and the number of ports
     /// at the last update, `usize::MAX` if something else has changed.
     shortcuts_at: Option<Instant>,
-    ports_at_look: usize,
+    ports_at_check: usize,
     netmap: Netmap,
     /// The client whose trace runs.
     tracer: Option<ClientId>,
@@ -181,11 +181,11 @@ impl Server {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let descriptors = descriptors.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
         let admission = Admission::new(limits.connections, limits.connections_per_user, descriptors);
-        if admission.places() < limits.connections {
-            let (wanted, places) = (limits.connections, admission.places());
+        if admission.connections() < limits.connections {
+            let (wanted, connections) = (limits.connections, admission.connections());
             warn!(
                 wanted,
-                places, descriptors, "limits.connections is more than the limit of descriptors allows"
+                connections, descriptors, "limits.connections is more than the limit of descriptors allows"
             );
         }
         let now = Instant::now();
@@ -195,7 +195,7 @@ impl Server {
             epoll,
             devices,
             sessions: BTreeMap::new(),
-            turns: Turns::default(),
+            requests: RequestScheduler::default(),
             admission,
             due: BTreeSet::new(),
             spares: Vec::new(),
@@ -206,7 +206,7 @@ impl Server {
             links_at: Some(now),
             links_seen: None,
             shortcuts_at: None,
-            ports_at_look: 0,
+            ports_at_check: 0,
             netmap: Netmap::default(),
             tracer: None,
             next_client: 0,
@@ -233,7 +233,7 @@ impl Server {
             "ringroadd {} is ready", env!("CARGO_PKG_VERSION")
         );
         while !self.stopping {
-            let wait = match self.turns.is_empty() {
+            let wait = match self.requests.is_empty() {
                 true => self.next_deadline().saturating_duration_since(Instant::now()),
                 false => Duration::ZERO,
             };
@@ -277,7 +277,7 @@ impl Server {
     fn line_up(&mut self, id: ClientId) {
         if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.waits) {
             session.waits = true;
-            self.turns.add(session.client.peer.uid, id);
+            self.requests.add(session.client.peer.uid, id);
         }
     }
 
@@ -328,7 +328,7 @@ impl Server {
         if self.retry_at.is_some_and(|at| at <= now) {
             if self.ports_wait() {
                 reload::apply_ports(&mut self.parts.ports, &self.parts.config.port);
-                self.parts.ports.revive();
+                self.parts.ports.attach_waiting();
             }
             self.parts.ports.retry_openflow();
             if self.parts.ports.links.is_pending() {
@@ -340,7 +340,7 @@ impl Server {
             self.links_at = None;
             survive(self.parts.ports.follow_links())?;
             // The kernel's path between veth pairs has other ends.
-            self.ports_at_look = usize::MAX;
+            self.ports_at_check = usize::MAX;
             self.links_seen = Some(Instant::now());
             // A link that changes all the time does not put the next try off.
             if self.retry_at.is_none() {
@@ -348,8 +348,8 @@ impl Server {
             }
         }
         let ports = self.parts.ports.table.on_switches().len();
-        if self.ports_at_look != ports || self.shortcuts_at.is_some_and(|at| at <= now) {
-            self.ports_at_look = ports;
+        if self.ports_at_check != ports || self.shortcuts_at.is_some_and(|at| at <= now) {
+            self.ports_at_check = ports;
             let needed = shortcuts::follow(&self.parts.ports.table);
             self.shortcuts_at = needed.then(|| now + shortcuts::PERIOD);
         }
@@ -389,7 +389,7 @@ impl Server {
 
     /// Whether there are ports whose devices are not there yet.
     fn ports_wait(&self) -> bool {
-        !self.parts.ports.waiting.is_empty() || self.parts.ports.revival.waits()
+        !self.parts.ports.waiting.is_empty() || self.parts.ports.restore.waits()
     }
 
     /// Retries what could not be made yet.

@@ -10,7 +10,7 @@ use ringroad_port::port_index::PortIndex;
 use ringroad_wire::mac::Mac;
 use tracing::warn;
 
-use crate::port_entries::PortTable;
+use crate::port_entries::DaemonPortTable;
 
 /// Interval of reading the addresses of a switch: frames for an address that moves go to its old place for up to this
 /// time.
@@ -29,7 +29,7 @@ struct End<'a> {
 type Ends<'a> = BTreeMap<u8, End<'a>>;
 
 /// Updates the kernel's tables to what the switches have learned. Returns whether there are ports that need it.
-pub(crate) fn follow(table: &PortTable) -> bool {
+pub(crate) fn follow(table: &DaemonPortTable) -> bool {
     let mut by_switch: BTreeMap<&str, Ends<'_>> = BTreeMap::new();
     for port in table.on_switches().values() {
         let Some(device) = port.occupant.device() else { continue };
@@ -50,7 +50,7 @@ pub(crate) fn follow(table: &PortTable) -> bool {
     !by_switch.is_empty()
 }
 
-fn follow_switch(table: &PortTable, switch: &str, ends: &mut Ends<'_>) -> Result<(), BpfError> {
+fn follow_switch(table: &DaemonPortTable, switch: &str, ends: &mut Ends<'_>) -> Result<(), BpfError> {
     let fabric = table.fabric();
     // A mirror must see the frames, and settings of ports must hold for them.
     if !fabric.only_learns(switch) {

@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use ringroad_control::codec::encoded_bytes;
 use ringroad_control::report::{
-    CounterReport, LinkReport, ListReport, MacEntryReport, OpenFlowReport, Owner, PeerReport, PortReport,
+    CounterReport, LinkReport, ListReport, MacEntryReport, OpenFlowReport, PeerReport, PortOwner, PortReport,
     PortSettingsReport, SwitchReport, WorkerReport, WorkerState,
 };
 use ringroad_datapath::fabric::{FabricError, Runner};
@@ -19,7 +19,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_port_table::entry::{DevicePort, Occupant, PipePort};
-use ringroad_ring::control_block::Filled;
+use ringroad_ring::control_block::FillCounts;
 use ringroad_switch::MacEntry;
 use ringroad_wire::mac::Mac;
 
@@ -27,20 +27,20 @@ use crate::netmap::Netmap;
 use crate::port_entries::{Client, Kept};
 use crate::ports::Ports;
 
-/// The account of a program's device: what came from the device and went into it, and the drops on both ways.
+/// The counters of a program's device: what came from the device and went into it, and the drops on both ways.
 pub(crate) fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterReport {
-    let mut account = device.clone();
-    for (sum, frames) in account.dropped.iter_mut().zip(&program.dropped) {
+    let mut counters = device.clone();
+    for (sum, frames) in counters.dropped.iter_mut().zip(&program.dropped) {
         *sum += frames;
     }
-    for ((_, sum), (_, count)) in account.events_mut().zip(program.events()) {
+    for ((_, sum), (_, count)) in counters.events_mut().zip(program.events()) {
         *sum = count;
     }
-    CounterReport::from(&account)
+    CounterReport::from(&counters)
 }
 
-/// The account of a port between programs: what it sent, and what was put into it. The programs' own claims.
-pub(crate) fn filled_report(sent: &Filled, received: &Filled) -> CounterReport {
+/// The counters of a port between programs: what it sent, and what was put into it. The programs' own claims.
+pub(crate) fn filled_report(sent: &FillCounts, received: &FillCounts) -> CounterReport {
     let missed = (received.missed > 0).then(|| (DropCause::NoSpace.name().to_owned(), received.missed));
     CounterReport {
         received_frames: sent.frames,
@@ -109,8 +109,8 @@ pub(crate) fn settings_report(settings: &PortSettings) -> Option<PortSettingsRep
     (!settings.is_unset()).then_some(PortSettingsReport { vlan, trunk, native, isolated, storm })
 }
 
-pub(crate) fn owner_report(client: &Client) -> Owner {
-    Owner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
+pub(crate) fn owner_report(client: &Client) -> PortOwner {
+    PortOwner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
 
 /// Most bytes of the ports of one answer, the last of them apart: well below what a reply may have, and made in a few
@@ -152,12 +152,12 @@ enum Section {
 }
 
 /// Where an answer begins: the place as [`Page::has_room`] writes it.
-struct Place<'a> {
+struct ListCursor<'a> {
     section: u8,
     key: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ListCursor<'a> {
     fn parse(text: Option<&'a str>) -> Self {
         let split = text.and_then(|text| Some((text.get(..1)?.parse().ok()?, text.get(1..)?)));
         let (section, key) = split.unwrap_or((0, ""));
@@ -174,21 +174,21 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The ports from `place` on, which is an earlier answer's [`ListReport::next`]: as many as belong into one answer.
+/// The ports from `cursor` on, which is an earlier answer's [`ListReport::next`]: as many as belong into one answer.
 ///
 /// # Errors
 /// [`FabricError`] where a worker is gone.
-pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListReport, FabricError> {
-    let is_first = place.is_none();
+pub fn list(ports: &Ports, netmap: &Netmap, cursor: Option<&str>) -> Result<ListReport, FabricError> {
+    let is_first = cursor.is_none();
     if is_first {
         ports.table.fabric().count_missed()?;
     }
-    let place = Place::parse(place);
+    let cursor = ListCursor::parse(cursor);
     let mut page = Page::default();
-    if let Some(first) = place.first_of(Section::OnSwitches) {
+    if let Some(first) = cursor.first_of(Section::OnSwitches) {
         list_switch_ports(ports, first, &mut page)?;
     }
-    if let Some(first) = place.first_of(Section::Devices) {
+    if let Some(first) = cursor.first_of(Section::Devices) {
         let devices = ports.table.devices().range::<str, _>((Bound::Included(first), Bound::Unbounded));
         for (name, port) in devices {
             if !page.has_room(Section::Devices, name) {
@@ -197,7 +197,7 @@ pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListR
             page.push(device_port_report(ports, name, port)?);
         }
     }
-    if let Some(first) = place.first_of(Section::Pipes) {
+    if let Some(first) = cursor.first_of(Section::Pipes) {
         let (parent, id) = first.split_once('{').unwrap_or_default();
         for ((parent, id), pipe) in ports.table.pipes().range((parent.to_owned(), id.to_owned())..) {
             if !page.has_room(Section::Pipes, &format!("{parent}{{{id}")) {
@@ -208,7 +208,7 @@ pub fn list(ports: &Ports, netmap: &Netmap, place: Option<&str>) -> Result<ListR
             }
         }
     }
-    if let Some(first) = place.first_of(Section::Netmap) {
+    if let Some(first) = cursor.first_of(Section::Netmap) {
         for (key, report) in netmap.reports(ports, first) {
             if !page.has_room(Section::Netmap, &key) {
                 break;
@@ -350,7 +350,7 @@ pub fn workers(ports: &Ports) -> Vec<WorkerReport> {
                 busy_loops: stats.busy_loops.load(Relaxed),
                 busy_ns: stats.busy_time.ns(),
                 frames: stats.frames.load(Relaxed),
-                turn_frames: stats.turn_frames.iter().map(|turns| turns.load(Relaxed)).collect(),
+                turn_frames: stats.turn_frames.iter().map(|requests| requests.load(Relaxed)).collect(),
                 sleeps: stats.sleeps.load(Relaxed),
                 kicks_received: stats.kicks_received.load(Relaxed),
                 cpu_time_ns: thread_cpu_ns(stats.thread_id.load(Relaxed)),
@@ -403,12 +403,12 @@ fn address_page(mut entries: Vec<MacEntry>, after: Option<(&str, u16)>) -> Vec<M
         // Addresses order as they are printed.
         entries.retain(|entry| (&*entry.mac.to_string(), entry.vlan) > (mac, vlan));
     }
-    let place = |entry: &MacEntry| (entry.mac, entry.vlan);
+    let key = |entry: &MacEntry| (entry.mac, entry.vlan);
     if entries.len() > PAGE_ADDRESSES {
-        entries.select_nth_unstable_by_key(PAGE_ADDRESSES, place);
+        entries.select_nth_unstable_by_key(PAGE_ADDRESSES, key);
         entries.truncate(PAGE_ADDRESSES);
     }
-    entries.sort_unstable_by_key(place);
+    entries.sort_unstable_by_key(key);
     entries
 }
 
@@ -421,13 +421,13 @@ mod tests {
     use ringroad_switch::MacTableConfig;
 
     use super::*;
-    use crate::config::Limits;
+    use crate::config::LimitsConfig;
     use crate::quotas::Quotas;
 
     #[test]
     fn ports_that_exceed_one_reply_come_once_each_in_several() {
         let (fabric, _engine) = Fabric::stepped(MacTableConfig { entries: 16, ..MacTableConfig::new(0) });
-        let mut ports = Ports::new(fabric, Quotas::new(&Limits::default(), 0)).unwrap();
+        let mut ports = Ports::new(fabric, Quotas::new(&LimitsConfig::default(), 0)).unwrap();
         let mut names = Vec::new();
         for (switch, port) in (0..12).flat_map(|switch| (0..254).map(move |port| (switch, port))) {
             let name = format!("valeABCDEF{switch:02}:abcdefghijkl{port:03}");
@@ -435,15 +435,15 @@ mod tests {
             names.push(name);
         }
         let netmap = Netmap::default();
-        let (mut listed, mut answers, mut place) = (Vec::new(), 0, None);
+        let (mut listed, mut answers, mut cursor) = (Vec::new(), 0, None);
         loop {
-            let page = list(&ports, &netmap, place.as_deref()).unwrap();
+            let page = list(&ports, &netmap, cursor.as_deref()).unwrap();
             let next = page.next.clone();
             listed.extend(page.ports.iter().map(|port| port.name.clone()));
             assert!(encoded_bytes(&Reply::List(page)) < MAX_REPLY_BYTES / 4);
             answers += 1;
-            place = next;
-            if place.is_none() {
+            cursor = next;
+            if cursor.is_none() {
                 break;
             }
         }

@@ -32,8 +32,8 @@ fn frame_report(fabric: &Fabric, switch: &str, frame: TracedFrame) -> TracedFram
         SourceSeen::Refused(port) => (TracedSource::Refused, Some(name(port))),
         SourceSeen::NotLearned => (TracedSource::NotLearned, None),
     };
-    let delivery = |TracedDelivery { worker, place, frames, dropped, is_held }: TracedDelivery| {
-        let queue = fabric.queue_at(switch, worker, place);
+    let delivery = |TracedDelivery { worker, queue_index, frames, dropped, is_held }: TracedDelivery| {
+        let queue = fabric.queue_at(switch, worker, queue_index);
         TracedDeliveryReport {
             port: queue.map(|(port, _)| format!("{switch}:{port}")),
             queue: queue.map_or(0, |(_, number)| number as u32),

@@ -1,5 +1,6 @@
-//! Plans in which frames leave as several copies or with other heads. The copies become frames of a second batch, which
-//! is executed like any other. A copy consists of its head, in memory of this module, and the original frame's bytes.
+//! Plans in which frames leave as several copies or with other headers. The copies become frames of a second batch,
+//! which is executed like any other. A copy consists of its head, in memory of this module, and the original frame's
+//! bytes.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -7,33 +8,33 @@ use std::collections::VecDeque;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::{DropCause, DropTally};
+use ringroad_port::forwarding_plane::{HeaderRewrite, MAX_COPIES, MAX_REWRITE_BYTES, Outcome};
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::offload::Unfinished;
-use ringroad_port::plan::{Fate, Head, MAX_COPIES, MAX_HEAD_BYTES};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
 use crate::exchange::Outbox;
 use crate::exchange::{MAX_WORKERS, is_consumed, positions};
-use crate::execution::{Executed, Executor, Job, Outlets, bytes_cost, finishing_factor};
+use crate::execution::{DeliveryTargets, Executed, Executor, Job, bytes_cost, finishing_factor};
 
 /// Entries of each exchange that are free when a batch begins.
 pub(crate) const LEAST_ROOM: usize = BATCH_FRAMES + MAX_FRAGMENTS;
 /// Heads in use at a time: what other workers have not copied yet, and all that one frame can need.
-const HEADS: u64 = 4 * MAX_COPIES as u64;
+const REWRITES: u64 = 4 * MAX_COPIES as u64;
 
 /// Executes plans with copies.
 #[derive(Debug)]
 pub(crate) struct Copier {
     batch: Batch,
-    fates: Vec<Fate>,
-    heads: HeadMemory,
+    outcomes: Vec<Outcome>,
+    rewrites: RewriteMemory,
 }
 
 /// Memory for heads, given out and taken back in turn.
 #[derive(Debug, Default)]
-struct HeadMemory {
+struct RewriteMemory {
     /// Empty until the first head.
-    places: Box<[UnsafeCell<[u8; MAX_HEAD_BYTES]>]>,
+    cells: Box<[UnsafeCell<[u8; MAX_REWRITE_BYTES]>]>,
     /// Heads given out so far.
     given: u64,
     /// Heads taken back so far.
@@ -44,7 +45,11 @@ struct HeadMemory {
 
 impl Default for Copier {
     fn default() -> Self {
-        Self { batch: Batch::new(), fates: Vec::with_capacity(BATCH_FRAMES), heads: HeadMemory::default() }
+        Self {
+            batch: Batch::new(),
+            outcomes: Vec::with_capacity(BATCH_FRAMES),
+            rewrites: RewriteMemory::default(),
+        }
     }
 }
 
@@ -52,9 +57,9 @@ impl Copier {
     /// Whether there is memory for the heads of any frame.
     #[inline]
     pub(crate) fn has_room(&mut self, outboxes: &[Option<Outbox>]) -> bool {
-        self.heads.given == self.heads.back || {
-            self.heads.settle(outboxes);
-            self.heads.free() >= MAX_COPIES as u64
+        self.rewrites.given == self.rewrites.back || {
+            self.rewrites.settle(outboxes);
+            self.rewrites.free() >= MAX_COPIES as u64
         }
     }
 
@@ -65,36 +70,36 @@ impl Copier {
         executor: &mut Executor,
         batch: &Batch,
         job: Job<'_>,
-        outlets: Outlets<'_>,
+        outlets: DeliveryTargets<'_>,
         dropped: &mut DropTally,
     ) -> Executed {
-        let Job { first, fates, plan, origin, budget, .. } = job;
-        let Outlets { queues, outboxes } = outlets;
+        let Job { first, outcomes, plan, origin, budget, .. } = job;
+        let DeliveryTargets { queues, outboxes } = outlets;
         let mut executed = Executed { end: first, replicated: 0, cost: 0 };
         let mut room = outboxes.iter().flatten().map(Outbox::free).min();
         let finishing = finishing_factor(batch);
         let mut hand_over = |copier: &mut Self, executed: &mut Executed, dropped: &mut DropTally| {
-            let Self { batch, fates, .. } = copier;
-            let outlets = Outlets { queues: &mut *queues, outboxes: &mut *outboxes };
-            let job = Job { first: 0, fates, common: None, budget: u64::MAX, ..job };
+            let Self { batch, outcomes, .. } = copier;
+            let outlets = DeliveryTargets { queues: &mut *queues, outboxes: &mut *outboxes };
+            let job = Job { first: 0, outcomes, common: None, budget: u64::MAX, ..job };
             let done = executor.execute(batch, job, outlets, dropped);
             executed.replicated += done.replicated;
             batch.reset(BATCH_FRAMES);
-            fates.clear();
+            outcomes.clear();
         };
         self.batch.reset(BATCH_FRAMES);
-        self.fates.clear();
-        for (frame, &fate) in fates.iter().enumerate().skip(first) {
-            let copies = match fate {
-                Fate::Copies(id) => plan.copies_of(id),
+        self.outcomes.clear();
+        for (frame, &outcome) in outcomes.iter().enumerate().skip(first) {
+            let copies = match outcome {
+                Outcome::Copies(id) => plan.copies_of(id),
                 _ => &[],
             };
             let count = copies.len().max(1);
             // Each fragment of each copy can take an entry of an exchange.
             let entries = count * (batch.frame(frame).len() + 1);
-            let heads = copies.iter().filter(|copy| copy.head.is_some()).count() as u64;
+            let rewrites = copies.iter().filter(|copy| copy.rewrite.is_some()).count() as u64;
             if room.is_some_and(|room| entries > room && entries <= LEAST_ROOM)
-                || heads > self.heads.free()
+                || rewrites > self.rewrites.free()
                 || executed.cost >= budget
             {
                 break;
@@ -108,37 +113,42 @@ impl Copier {
             room = room.map(|room| room - entries);
             executed.replicated += count as u64 - 1;
             for number in 0..count {
-                let (fate, head) = match copies.get(number) {
-                    Some(copy) => (copy.to.into(), copy.head),
-                    None => (fate, None),
+                let (outcome, rewrite) = match copies.get(number) {
+                    Some(copy) => (copy.to.into(), copy.rewrite),
+                    None => (outcome, None),
                 };
-                let members = match fate {
-                    Fate::Flood => origin.topology.flood(origin.port).count(),
-                    Fate::Ports(set) => plan.ports(set).len(),
+                let members = match outcome {
+                    Outcome::Flood => origin.topology.flood(origin.port).count(),
+                    Outcome::Ports(set) => plan.ports(set).len(),
                     _ => 1,
                 };
                 executed.cost += members as u64 * (1 + bytes_cost(batch, frame, finishing));
                 if !self.batch.has_room(batch.frame(frame).len() + 1) {
                     hand_over(self, &mut executed, dropped);
                 }
-                match self.write(batch, frame, head.and_then(|head| plan.head_of(head))) {
-                    Ok(()) => self.fates.push(fate),
+                match self.write(batch, frame, rewrite.and_then(|rewrite| plan.rewrite_of(rewrite))) {
+                    Ok(()) => self.outcomes.push(outcome),
                     Err(cause) => dropped.add(cause, 1),
                 }
             }
         }
         hand_over(self, &mut executed, dropped);
-        self.heads.lend(outboxes);
+        self.rewrites.lend(outboxes);
         executed
     }
 
     /// Appends a copy of a frame, with another head if there is one.
-    fn write(&mut self, source: &Batch, frame: usize, head: Option<Head<'_>>) -> Result<(), DropCause> {
+    fn write(
+        &mut self,
+        source: &Batch,
+        frame: usize,
+        rewrite: Option<HeaderRewrite<'_>>,
+    ) -> Result<(), DropCause> {
         let fragments = source.frame(frame);
         let meta = source.meta(frame);
-        let Some(Head { replaces, bytes }) = head else {
-            for (place, &fragment) in fragments.iter().enumerate() {
-                self.batch.push(fragment, place == 0);
+        let Some(HeaderRewrite { replaces, bytes }) = rewrite else {
+            for (index, &fragment) in fragments.iter().enumerate() {
+                self.batch.push(fragment, index == 0);
             }
             self.describe(meta);
             return Ok(());
@@ -169,11 +179,11 @@ impl Copier {
         }
         if !bytes.is_empty() {
             let flags = if rest.is_empty() { 0 } else { MORE_FRAGMENTS };
-            self.batch.push(self.heads.keep(bytes, flags), true);
+            self.batch.push(self.rewrites.keep(bytes, flags), true);
         }
-        for (place, fragment) in rest.iter().enumerate() {
-            let fragment = if place == 0 { fragment.behind(skipped) } else { *fragment };
-            self.batch.push(fragment, place == 0 && bytes.is_empty());
+        for (index, fragment) in rest.iter().enumerate() {
+            let fragment = if index == 0 { fragment.behind(skipped) } else { *fragment };
+            self.batch.push(fragment, index == 0 && bytes.is_empty());
         }
         self.describe(FrameMeta { unfinished, ..meta });
         Ok(())
@@ -186,24 +196,24 @@ impl Copier {
     }
 }
 
-impl HeadMemory {
+impl RewriteMemory {
     fn free(&self) -> u64 {
-        HEADS - (self.given - self.back)
+        REWRITES - (self.given - self.back)
     }
 
-    /// A fragment with these bytes; the caller has checked [`HeadMemory::free`].
+    /// A fragment with these bytes; the caller has checked [`RewriteMemory::free`].
     fn keep(&mut self, bytes: &[u8], flags: u16) -> Fragment {
         assert!(self.free() > 0, "heads overrun");
-        if self.places.is_empty() {
+        if self.cells.is_empty() {
             // Once in the life of an engine that rewrites.
-            self.places = (0..HEADS).map(|_| UnsafeCell::new([0; MAX_HEAD_BYTES])).collect();
+            self.cells = (0..REWRITES).map(|_| UnsafeCell::new([0; MAX_REWRITE_BYTES])).collect();
         }
-        let place = self.places[(self.given % HEADS) as usize].get();
+        let index = self.cells[(self.given % REWRITES) as usize].get();
         self.given += 1;
         // SAFETY: the place was taken back, asserted above: no fragment of it is in use here or at another worker.
-        let place = unsafe { &mut *place };
-        let bytes = bytes.get(..MAX_HEAD_BYTES).unwrap_or(bytes);
-        let (kept, _) = place.split_at_mut(bytes.len());
+        let index = unsafe { &mut *index };
+        let bytes = bytes.get(..MAX_REWRITE_BYTES).unwrap_or(bytes);
+        let (kept, _) = index.split_at_mut(bytes.len());
         kept.copy_from_slice(bytes);
         // SAFETY: the place stays until the engine goes, which outlasts all workers' work, and is written again only
         // when it was taken back.

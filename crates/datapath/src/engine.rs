@@ -1,10 +1,10 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
-//! To serve a queue, the engine takes a batch, lets the decider decide as much of it as the owner can pay, groups that by
-//! destination, delivers each group with one copy, releases the batch, and publishes the rings. Then every received
-//! frame is delivered, dropped by cause, or handed to another worker, which accounts for it. In each [`Engine::turn`]
-//! of a worker one owner spends its share ([`crate::rota`]); a program that steps its own engine serves all queues at
-//! once.
+//! To serve a queue, the engine takes a batch, lets the forwarding plane decide as much of it as the owner can pay,
+//! groups that by destination, delivers each group with one copy, releases the batch, and publishes the rings. Then
+//! every received frame is delivered, dropped by cause, or handed to another worker, which accounts for it. In each
+//! [`Engine::turn`] of a worker one owner spends its share ([`crate::scheduler`]); a program that steps its own engine
+//! serves all queues at once.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,9 +14,9 @@ use std::time::Duration;
 use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
-use ringroad_port::plan::{Decide, Fate, Plan, STEPS_PER_COST};
+use ringroad_port::forwarding_plane::{BatchPlan, ForwardingPlane, Outcome, STEPS_PER_COST};
 use ringroad_port::port_index::PortIndex;
-use ringroad_port::port_queue::{HandOver, Lend, PortQueue, Way};
+use ringroad_port::port_queue::{FailedDirection, HandOver, Lend, PortQueue};
 use ringroad_port::trace::Trace;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::epoll;
@@ -24,9 +24,11 @@ use rustix::event::epoll;
 use crate::copies::{Copier, LEAST_ROOM};
 use crate::engine_queue::{EngineQueue, PendingRelease};
 use crate::exchange::{Handoff, Inbox, Outbox, is_consumed, positions};
-use crate::execution::{BYTES_PER_COST, Executed, Executor, Handed, Job, Origin, Outlets, finishing_factor};
+use crate::execution::{
+    BYTES_PER_COST, DeliveryTargets, Executed, Executor, HandoffDestination, Job, Origin, finishing_factor,
+};
 use crate::forwarding::{Forwarding, SwitchId, SwitchView, Topology};
-use crate::rota::{Rota, TURN_COST};
+use crate::scheduler::{QueueScheduler, TURN_COST};
 
 /// Which event of [`Engine::wake_set`] is the bell's.
 pub(crate) const BELL: u64 = u64::MAX;
@@ -41,14 +43,14 @@ const KICK_COST: u64 = 8;
 pub struct Engine {
     index: u16,
     queues: Vec<Option<Box<EngineQueue>>>,
-    rota: Rota,
+    scheduler: QueueScheduler,
     /// Places of the queues that do not sleep alone.
-    restless: Vec<u32>,
+    polled: Vec<u32>,
     /// The descriptors that wake the sleeping engine; made at its first sleep.
     wakes: Option<OwnedFd>,
     /// What all turns have cost.
     spent: u64,
-    /// The account without an owner: frames that another worker handed over for a removed switch.
+    /// The counters without an owner: frames that another worker handed over for a removed switch.
     counters: Arc<QueueCounters>,
     switches: Vec<Option<SwitchView>>,
     outboxes: Vec<Option<Outbox>>,
@@ -62,7 +64,7 @@ pub struct Engine {
 #[derive(Debug)]
 struct Scratch {
     batch: Batch,
-    plan: Plan,
+    plan: BatchPlan,
     executor: Executor,
     copier: Copier,
 }
@@ -71,7 +73,7 @@ impl Default for Scratch {
     fn default() -> Self {
         Self {
             batch: Batch::new(),
-            plan: Plan::new(),
+            plan: BatchPlan::new(),
             executor: Executor::default(),
             copier: Copier::default(),
         }
@@ -98,8 +100,8 @@ impl Engine {
         Self {
             index,
             queues: Vec::new(),
-            rota: Rota::default(),
-            restless: Vec::new(),
+            scheduler: QueueScheduler::default(),
+            polled: Vec::new(),
             wakes: None,
             spent: 0,
             counters: Arc::default(),
@@ -117,7 +119,7 @@ impl Engine {
         self.inboxes = inboxes;
     }
 
-    /// The engine's account without an owner.
+    /// The engine's counters without an owner.
     #[must_use]
     pub fn counters(&self) -> &Arc<QueueCounters> {
         &self.counters
@@ -129,44 +131,45 @@ impl Engine {
         self.spent
     }
 
-    /// Puts a queue at `place`, which the caller has chosen and no other queue uses.
-    pub fn insert(&mut self, place: u32, queue: EngineQueue) {
-        let index = place as usize;
+    /// Puts a queue at `queue_index`, which the caller has chosen and no other queue uses.
+    pub fn insert(&mut self, queue_index: u32, queue: EngineQueue) {
+        let index = queue_index as usize;
         if self.queues.len() <= index {
             self.queues.resize_with(index + 1, || None);
         }
-        self.rota.insert(place, queue.owner);
+        self.scheduler.insert(queue_index, queue.owner);
         if let Some(entry) = self.queues.get_mut(index) {
             let queue = entry.insert(Box::new(queue));
             if let (Some(set), Some(descriptor)) = (&self.wakes, queue.wake_descriptor())
-                && epoll::add(set, descriptor, epoll::EventData::new_u64(place.into()), BY_EDGE).is_err()
+                && epoll::add(set, descriptor, epoll::EventData::new_u64(queue_index.into()), BY_EDGE)
+                    .is_err()
             {
                 self.wakes = None;
             }
         }
-        self.note_restless(place);
+        self.note_polled(queue_index);
     }
 
-    fn note_restless(&mut self, place: u32) {
-        self.restless.retain(|&other| other != place);
-        if let Some(Some(queue)) = self.queues.get(place as usize)
+    fn note_polled(&mut self, queue_index: u32) {
+        self.polled.retain(|&other| other != queue_index);
+        if let Some(Some(queue)) = self.queues.get(queue_index as usize)
             && !queue.sleeps_alone()
         {
-            self.restless.push(place);
+            self.polled.push(queue_index);
         }
     }
 
-    /// Takes the queue at `place` out: its account ends here. Delivers what other workers have for it, and waits
+    /// Takes the queue at `queue_index` out: its counters end here. Delivers what other workers have for it, and waits
     /// (spinning, while others work) until none borrows its frames any more. What had been delivered to it becomes
     /// visible.
-    pub fn remove(&mut self, place: u32) -> Option<EngineQueue> {
+    pub fn remove(&mut self, queue_index: u32) -> Option<EngineQueue> {
         // Else handed-over frames would go to the next queue at this place. Others' room comes back only afterwards, so
         // this ends.
         self.receive_handoffs(u64::MAX);
-        self.forget_rest(place);
-        let mut queue = self.queues.get_mut(place as usize)?.take()?;
-        self.rota.remove(place);
-        self.restless.retain(|&other| other != place);
+        self.forget_rest(queue_index);
+        let mut queue = self.queues.get_mut(queue_index as usize)?.take()?;
+        self.scheduler.remove(queue_index);
+        self.polled.retain(|&other| other != queue_index);
         while !queue.pending.is_empty() {
             // No program uses the slots of a queue that leaves: lent slots need not come back.
             settle(&mut queue, &self.outboxes, u64::MAX);
@@ -181,35 +184,36 @@ impl Engine {
         Some(*queue)
     }
 
-    /// Gives back what is held of the batch of the queue at `place`: frames that were not dispatched were not received.
-    fn forget_rest(&mut self, place: u32) {
-        let Some(rest) = self.rota.take_rest(place) else { return };
-        if rest.0 != place {
-            return self.rota.put_rest_back(rest);
+    /// Gives back what is held of the batch of the queue at `queue_index`: frames that were not dispatched were not
+    /// received.
+    fn forget_rest(&mut self, queue_index: u32) {
+        let Some(rest) = self.scheduler.take_rest(queue_index) else { return };
+        if rest.0 != queue_index {
+            return self.scheduler.put_rest_back(rest);
         }
-        self.rota.take_up(place, &mut self.scratch.batch);
-        if let Some(Some(source)) = self.queues.get_mut(place as usize) {
+        self.scheduler.take_up(queue_index, &mut self.scratch.batch);
+        if let Some(Some(source)) = self.queues.get_mut(queue_index as usize) {
             finish_batch(source, &self.scratch.batch, 0, &self.outboxes);
         }
     }
 
-    /// Lets the queue at `place` take nothing that its program publishes from now on.
-    pub fn close(&mut self, place: u32) {
-        if let Some(program) = self.queue_mut(place).and_then(PortQueue::program) {
+    /// Lets the queue at `queue_index` take nothing that its program publishes from now on.
+    pub fn close(&mut self, queue_index: u32) {
+        if let Some(program) = self.queue_mut(queue_index).and_then(PortQueue::program) {
             program.close();
         }
     }
 
-    /// Forwards some of what the queues at `places` have still to give, within a turn's cost, and in their owner's
-    /// time: a program's last frames are not lost because it ended right after sending them. Returns whether there may
-    /// be more.
-    pub fn drain(&mut self, places: &[u32]) -> bool {
+    /// Forwards some of what the queues at `queue_indexes` have still to give, within a turn's cost, and in their
+    /// owner's time: a program's last frames are not lost because it ended right after sending them. Returns whether
+    /// there may be more.
+    pub fn drain(&mut self, queue_indexes: &[u32]) -> bool {
         let mut cost = 0;
-        for &place in places {
+        for &queue_index in queue_indexes {
             loop {
-                let (next, from) = self.rota.take_rest(place).unwrap_or((place, 0));
+                let (next, from) = self.scheduler.take_rest(queue_index).unwrap_or((queue_index, 0));
                 let served = self.serve(next, from, TURN_COST);
-                self.rota.charge(next, served.cost);
+                self.scheduler.charge(next, served.cost);
                 cost += served.cost;
                 if cost >= TURN_COST {
                     return true;
@@ -219,52 +223,54 @@ impl Engine {
                 }
             }
         }
-        places.iter().any(|&place| self.has_pending(place))
+        queue_indexes.iter().any(|&queue_index| self.has_pending(queue_index))
     }
 
-    fn has_pending(&self, place: u32) -> bool {
-        matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty())
+    fn has_pending(&self, queue_index: u32) -> bool {
+        matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if !queue.pending.is_empty())
     }
 
-    /// The queue at `place`, for inspection.
-    pub fn queue_mut(&mut self, place: u32) -> Option<&mut dyn PortQueue> {
-        match self.queues.get_mut(place as usize)?.as_mut() {
+    /// The queue at `queue_index`, for inspection.
+    pub fn queue_mut(&mut self, queue_index: u32) -> Option<&mut dyn PortQueue> {
+        match self.queues.get_mut(queue_index as usize)?.as_mut() {
             Some(queue) => Some(queue.port.as_mut()),
             None => None,
         }
     }
 
-    /// Why the queue at `place` has stopped frames that go `way`, as text for users; `None` while it has not.
+    /// Why the queue at `queue_index` has stopped frames that go `way`, as text for users; `None` while it has not.
     #[inline]
-    pub fn failure(&mut self, place: u32, way: Way) -> Option<String> {
-        let queue = self.queues.get_mut(place as usize)?.as_mut()?;
+    pub fn failure(&mut self, queue_index: u32, way: FailedDirection) -> Option<String> {
+        let queue = self.queues.get_mut(queue_index as usize)?.as_mut()?;
         if queue.has_diagnosis { queue.port.diagnosis()?.failure(way) } else { None }
     }
 
     /// How many queues have stopped frames.
     pub fn failures(&mut self) -> usize {
-        let places = 0..self.queues.len() as u32;
-        places.filter(|&place| self.failure(place, Way::Either).is_some()).count()
+        let queue_indexes = 0..self.queues.len() as u32;
+        queue_indexes
+            .filter(|&queue_index| self.failure(queue_index, FailedDirection::Either).is_some())
+            .count()
     }
 
-    /// Whether something can be wrong with the queue at `place`.
+    /// Whether something can be wrong with the queue at `queue_index`.
     #[inline]
     #[must_use]
-    pub fn can_fail(&self, place: u32) -> bool {
-        matches!(self.queues.get(place as usize), Some(Some(queue)) if queue.has_diagnosis)
+    pub fn can_fail(&self, queue_index: u32) -> bool {
+        matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if queue.has_diagnosis)
     }
 
-    /// Changes where the frames of the queue at `place` go.
-    pub fn set_forwarding(&mut self, place: u32, forwarding: Forwarding) {
+    /// Changes where the frames of the queue at `queue_index` go.
+    pub fn set_forwarding(&mut self, queue_index: u32, forwarding: Forwarding) {
         let holds = matches!(forwarding, Forwarding::Hold);
-        if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
+        if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) {
             queue.forwarding = forwarding;
         }
         if holds {
-            self.forget_rest(place);
+            self.forget_rest(queue_index);
         }
-        self.wake_queue(place);
-        self.note_restless(place);
+        self.wake_queue(queue_index);
+        self.note_polled(queue_index);
     }
 
     /// Gives a switch that this worker knows another map of its ports.
@@ -279,8 +285,8 @@ impl Engine {
         self.scratch.executor.deliveries.trace = trace.map(|trace| (self.index, trace));
     }
 
-    /// Puts another decider in the place of a switch's.
-    pub fn set_decider(&mut self, id: SwitchId, decide: Box<dyn Decide>) {
+    /// Puts another forwarding plane in the place of a switch's.
+    pub fn set_forwarding_plane(&mut self, id: SwitchId, decide: Box<dyn ForwardingPlane>) {
         if let Some(Some(view)) = self.switches.get_mut(usize::from(id.0)) {
             view.decide = decide;
         }
@@ -305,7 +311,7 @@ impl Engine {
     pub fn hold(&mut self, holds: bool) {
         self.holds = holds;
         if !holds {
-            self.queues.iter_mut().flatten().for_each(|queue| queue.port.go_on());
+            self.queues.iter_mut().flatten().for_each(|queue| queue.port.resume_messages());
         }
     }
 
@@ -319,21 +325,21 @@ impl Engine {
     /// cause or handed to another worker, which has copied it, and every queue has all its slots back. A `patient`
     /// caller lets devices send what programs have lent them, and drivers end what they do beside the worker; for
     /// another the slots count as back.
-    pub fn come_to_rest(&mut self, patient: bool) -> bool {
+    pub fn quiesce(&mut self, patient: bool) -> bool {
         self.receive_handoffs(u64::MAX);
-        let mut places = 0..self.queues.len() as u32;
-        for place in places.clone() {
-            if let Some((held, from)) = self.rota.take_rest(place) {
+        let mut queue_indexes = 0..self.queues.len() as u32;
+        for queue_index in queue_indexes.clone() {
+            if let Some((held, from)) = self.scheduler.take_rest(queue_index) {
                 self.serve(held, from, u64::MAX);
             }
-            match self.queues.get(place as usize) {
+            match self.queues.get(queue_index as usize) {
                 Some(Some(queue)) if !queue.pending.is_empty() => {
                     let forwarding = if patient { queue.forwarding } else { Forwarding::Hold };
-                    self.settle(place, forwarding);
+                    self.settle(queue_index, forwarding);
                 }
                 _ => {}
             }
-            self.flush_source(place);
+            self.flush_source(queue_index);
         }
         let mut is_quiet = true;
         if patient {
@@ -342,16 +348,16 @@ impl Engine {
             }
         }
         is_quiet
-            && !self.rota.has_rest()
+            && !self.scheduler.has_rest()
             && !self.inboxes.iter().any(Inbox::has_waiting)
             && is_consumed(&positions(&self.outboxes), &self.outboxes)
-            && places.all(|place| !self.has_pending(place))
+            && queue_indexes.all(|queue_index| !self.has_pending(queue_index))
     }
 
-    /// What the queue at `place` leaves to the process that serves its port next ([`PortQueue::hand_over`]), once the
-    /// engine has come to rest.
-    pub fn hand_over(&mut self, place: u32) -> Option<HandOver> {
-        let queue = self.queues.get_mut(place as usize)?.as_mut()?;
+    /// What the queue at `queue_index` leaves to the process that serves its port next ([`PortQueue::hand_over`]), once
+    /// the engine is quiescent.
+    pub fn hand_over(&mut self, queue_index: u32) -> Option<HandOver> {
+        let queue = self.queues.get_mut(queue_index as usize)?.as_mut()?;
         queue.count_missed();
         queue.port.hand_over()
     }
@@ -362,15 +368,15 @@ impl Engine {
         if !self.inboxes.is_empty() {
             frames += self.receive_handoffs(u64::MAX).frames;
         }
-        if self.rota.has_rest() {
-            for place in 0..self.queues.len() as u32 {
-                if let Some((held, from)) = self.rota.take_rest(place) {
+        if self.scheduler.has_rest() {
+            for queue_index in 0..self.queues.len() as u32 {
+                if let Some((held, from)) = self.scheduler.take_rest(queue_index) {
                     frames += self.serve(held, from, u64::MAX).frames;
                 }
             }
         }
-        for place in 0..self.queues.len() as u32 {
-            frames += self.serve(place, 0, u64::MAX).frames;
+        for queue_index in 0..self.queues.len() as u32 {
+            frames += self.serve(queue_index, 0, u64::MAX).frames;
         }
         frames
     }
@@ -381,18 +387,18 @@ impl Engine {
         let handed = self.receive_handoffs(TURN_COST);
         self.spent += handed.cost;
         let mut frames = handed.frames;
-        let Some(mut turn) = self.rota.begin_turn() else { return frames };
+        let Some(mut turn) = self.scheduler.begin_turn() else { return frames };
         // What an owner has other workers do for it must not pile up before what others have them do.
-        if !is_consumed(self.rota.handed_before(&turn), &self.outboxes) {
+        if !is_consumed(self.scheduler.handed_before(&turn), &self.outboxes) {
             return frames;
         }
         let before = positions(&self.outboxes);
-        while let Some((place, from)) = self.rota.next(&mut turn) {
-            let served = self.serve(place, from, TURN_COST);
+        while let Some((queue_index, from)) = self.scheduler.next(&mut turn) {
+            let served = self.serve(queue_index, from, TURN_COST);
             frames += served.frames;
             self.spent += served.cost;
-            if self.rota.note_look(&mut turn, place, served.frames != 0, served.cost) {
-                self.put_to_sleep(place);
+            if self.scheduler.note_poll(&mut turn, queue_index, served.frames != 0, served.cost) {
+                self.put_to_sleep(queue_index);
             }
             if from != 0 && served.frames == 0 {
                 // No room at another worker: the owner's next turn continues with it.
@@ -400,23 +406,23 @@ impl Engine {
             }
         }
         if !self.outboxes.is_empty() {
-            self.rota.note_handed(&turn, before, positions(&self.outboxes));
+            self.scheduler.note_handed(&turn, before, positions(&self.outboxes));
         }
         frames
     }
 
-    /// Whether the wire from `place` waits for room at `destination`, whose other side wakes the engine when it makes
-    /// some.
-    fn sleeps_until_room(&mut self, place: u32, destination: u32) -> bool {
-        let Some(source) = self.queue_mut(place) else { return false };
+    /// Whether the wire from `queue_index` waits for room at `destination`, whose other side wakes the engine when it
+    /// makes some.
+    fn sleeps_until_room(&mut self, queue_index: u32, destination: u32) -> bool {
+        let Some(source) = self.queue_mut(queue_index) else { return false };
         let longest = source.longest_frame_bytes();
         let behind = self.queue_mut(destination).and_then(PortQueue::backpressure);
         behind.is_some_and(|behind| behind.room(longest) == 0 && behind.await_room())
     }
 
     /// Lets a queue announce its sleep, unless it does not sleep alone. `false`: it has work.
-    fn put_to_sleep(&mut self, place: u32) -> bool {
-        let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return true };
+    fn put_to_sleep(&mut self, queue_index: u32) -> bool {
+        let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) else { return true };
         if queue.asleep || !queue.sleeps_alone() {
             return true;
         }
@@ -426,55 +432,56 @@ impl Engine {
             return false;
         }
         queue.asleep = true;
-        self.rota.set_awake(place, false);
+        self.scheduler.set_awake(queue_index, false);
         true
     }
 
     /// Ends the sleep of a queue that sleeps alone.
-    fn wake_queue(&mut self, place: u32) {
-        if let Some(Some(queue)) = self.queues.get_mut(place as usize)
+    fn wake_queue(&mut self, queue_index: u32) {
+        if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize)
             && queue.asleep
         {
             queue.asleep = false;
             queue.prepare_sleep(false);
-            self.rota.set_awake(place, true);
+            self.scheduler.set_awake(queue_index, true);
         }
     }
 
     /// Announces the engine's sleep on all queues, at most on `most` that have to be notified one by one. `false`: it
     /// must not sleep, since there is work, or more queues must be notified. [`Self::awake`] follows in either case.
     pub fn fall_asleep(&mut self, most: usize) -> bool {
-        if self.rota.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
+        if self.scheduler.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
             return false;
         }
         let (mut skip, mut told) = (0, 0);
-        while let Some(place) = self.rota.awake_place(skip) {
-            let alone = matches!(self.queues.get(place as usize), Some(Some(queue)) if queue.sleeps_alone());
+        while let Some(queue_index) = self.scheduler.awake_queue(skip) {
+            let alone =
+                matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if queue.sleeps_alone());
             if !alone {
                 skip += 1;
                 continue;
             }
-            if told == most || !self.put_to_sleep(place) {
+            if told == most || !self.put_to_sleep(queue_index) {
                 return false;
             }
             told += 1;
         }
-        for turn in 0..self.restless.len() {
-            let Some(&place) = self.restless.get(turn) else { break };
-            let Some(Some(queue)) = self.queues.get_mut(place as usize) else { continue };
+        for turn in 0..self.polled.len() {
+            let Some(&queue_index) = self.polled.get(turn) else { break };
+            let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) else { continue };
             if let Forwarding::Wire(destination) = queue.forwarding
                 && queue.has_waiting()
             {
-                self.sleeps_until_room(place, destination);
+                self.sleeps_until_room(queue_index, destination);
             }
         }
         self.announce(true);
-        !(0..self.restless.len()).any(|turn| {
-            let Some(&place) = self.restless.get(turn) else { return false };
-            let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return false };
+        !(0..self.polled.len()).any(|turn| {
+            let Some(&queue_index) = self.polled.get(turn) else { return false };
+            let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) else { return false };
             match queue.forwarding {
                 Forwarding::Wire(destination) => {
-                    queue.has_waiting() && !self.sleeps_until_room(place, destination)
+                    queue.has_waiting() && !self.sleeps_until_room(queue_index, destination)
                 }
                 _ => queue.has_work(),
             }
@@ -487,37 +494,37 @@ impl Engine {
     }
 
     fn announce(&mut self, sleeping: bool) {
-        for &place in &self.restless {
-            if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
+        for &queue_index in &self.polled {
+            if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) {
                 queue.prepare_sleep(sleeping);
             }
         }
     }
 
-    fn restless_queues(&self) -> impl Iterator<Item = &EngineQueue> {
-        self.restless.iter().filter_map(|&place| self.queues.get(place as usize)?.as_deref())
+    fn polled_queues(&self) -> impl Iterator<Item = &EngineQueue> {
+        self.polled.iter().filter_map(|&queue_index| self.queues.get(queue_index as usize)?.as_deref())
     }
 
     /// Whether slots are lent to a device, whose return no descriptor announces.
     #[must_use]
     pub fn has_lent(&self) -> bool {
-        self.restless_queues()
+        self.polled_queues()
             .any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
     }
 
     /// How long until some queue has something to do that no descriptor announces; `None` if there is no such queue.
     #[must_use]
     pub fn due_in(&mut self) -> Option<Duration> {
-        let Self { restless, queues, .. } = self;
-        let due = |place: &u32| queues.get_mut(*place as usize)?.as_mut()?.port.due_in();
-        restless.iter().filter_map(due).min()
+        let Self { polled, queues, .. } = self;
+        let due = |queue_index: &u32| queues.get_mut(*queue_index as usize)?.as_mut()?.port.due_in();
+        polled.iter().filter_map(due).min()
     }
 
     /// Notifies the programs whose devices have ended.
     pub fn end_wires(&mut self) {
-        for turn in 0..self.restless.len() {
-            let Some(&place) = self.restless.get(turn) else { break };
-            if let Some(Some(queue)) = self.queues.get_mut(place as usize)
+        for turn in 0..self.polled.len() {
+            let Some(&queue_index) = self.polled.get(turn) else { break };
+            if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize)
                 && let Forwarding::Wire(destination) = queue.forwarding
                 && queue.port.diagnosis().is_some_and(|diagnosis| diagnosis.is_gone())
                 && let Some(program) = self.queue_mut(destination).and_then(PortQueue::program)
@@ -544,9 +551,9 @@ impl Engine {
         if self.wakes.is_none() {
             let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             epoll::add(&set, bell, epoll::EventData::new_u64(BELL), BY_EDGE)?;
-            for (place, queue) in (0u64..).zip(&mut self.queues) {
+            for (queue_index, queue) in (0u64..).zip(&mut self.queues) {
                 if let Some(descriptor) = queue.as_mut().and_then(|queue| queue.wake_descriptor()) {
-                    epoll::add(&set, descriptor, epoll::EventData::new_u64(place), BY_EDGE)?;
+                    epoll::add(&set, descriptor, epoll::EventData::new_u64(queue_index), BY_EDGE)?;
                 }
             }
             self.wakes = Some(set);
@@ -556,85 +563,88 @@ impl Engine {
 
     /// Wakes the queue that an event of the wake set names. Returns whether it was a queue's.
     pub fn woken(&mut self, event: u64) -> bool {
-        let Ok(place) = u32::try_from(event) else { return false };
-        let Some(sleeper) = self.queue_mut(place).and_then(PortQueue::sleeper) else { return false };
+        let Ok(queue_index) = u32::try_from(event) else { return false };
+        let Some(sleeper) = self.queue_mut(queue_index).and_then(PortQueue::sleeper) else { return false };
         sleeper.drain_wake();
         // A device that has ended has no descriptor any more: what is in the set would be readable for ever.
         if sleeper.wake_descriptor().is_none() {
             self.wakes = None;
             self.end_wires();
         }
-        self.wake_queue(place);
-        self.rota.charge(place, KICK_COST);
+        self.wake_queue(queue_index);
+        self.scheduler.charge(queue_index, KICK_COST);
         true
     }
 
     /// Whether there are sleeping queues that no turn serves, so that the wake set must be polled while others work.
     #[must_use]
     pub fn has_unwatched(&self) -> bool {
-        self.rota.has_unwatched()
+        self.scheduler.has_unwatched()
     }
 
     /// Takes the signals off the descriptors of all queues, and ends the sleep of all.
     pub fn drain_wakes(&mut self) {
-        for place in 0..self.queues.len() as u32 {
-            if let Some(sleeper) = self.queue_mut(place).and_then(PortQueue::sleeper) {
+        for queue_index in 0..self.queues.len() as u32 {
+            if let Some(sleeper) = self.queue_mut(queue_index).and_then(PortQueue::sleeper) {
                 sleeper.drain_wake();
             }
-            self.wake_queue(place);
+            self.wake_queue(queue_index);
         }
     }
 
-    /// Serves the queue at `place` until `budget` is spent. `from` is the number of frames already dispatched of a held
-    /// batch, 0 without one.
+    /// Serves the queue at `queue_index` until `budget` is spent. `from` is the number of frames already dispatched of
+    /// a held batch, 0 without one.
     #[inline(always)]
-    fn serve(&mut self, place: u32, from: usize, budget: u64) -> Served {
-        let Some(Some(queue)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
+    fn serve(&mut self, queue_index: u32, from: usize, budget: u64) -> Served {
+        let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) else { return Served::EMPTY_POLL };
         if from == 0 && queue.is_idle() {
-            return Served::LOOK;
+            return Served::EMPTY_POLL;
         }
         let forwarding = queue.forwarding;
-        if (!queue.pending.is_empty() || !self.outboxes.is_empty()) && !self.may_serve(place, forwarding) {
-            return self.serve_later(place, from);
+        if (!queue.pending.is_empty() || !self.outboxes.is_empty())
+            && !self.may_serve(queue_index, forwarding)
+        {
+            return self.serve_later(queue_index, from);
         }
         match forwarding {
-            Forwarding::Wire(destination) => self.serve_wire(place, from, budget, destination),
+            Forwarding::Wire(destination) => self.serve_wire(queue_index, from, budget, destination),
             Forwarding::Switch { switch, port, queue } => {
-                self.serve_switch(place, from, budget, (switch, port, queue))
+                self.serve_switch(queue_index, from, budget, (switch, port, queue))
             }
-            Forwarding::Hold => self.serve_later(place, from),
+            Forwarding::Hold => self.serve_later(queue_index, from),
         }
     }
 
-    /// Takes back what the borrowers of the frames of the queue at `place` are done with. Returns whether other
+    /// Takes back what the borrowers of the frames of the queue at `queue_index` are done with. Returns whether other
     /// workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for lack of room.
     #[inline(never)]
-    fn may_serve(&mut self, place: u32, forwarding: Forwarding) -> bool {
-        if matches!(self.queues.get(place as usize), Some(Some(queue)) if !queue.pending.is_empty()) {
-            self.settle(place, forwarding);
+    fn may_serve(&mut self, queue_index: u32, forwarding: Forwarding) -> bool {
+        if matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if !queue.pending.is_empty()) {
+            self.settle(queue_index, forwarding);
         }
         let free = self.outboxes.iter().flatten().map(Outbox::free).min();
         free.is_none_or(|free| free >= LEAST_ROOM) && self.scratch.copier.has_room(&self.outboxes)
     }
 
-    /// Keeps a held batch of the queue at `place`.
+    /// Keeps a held batch of the queue at `queue_index`.
     #[inline(never)]
-    fn serve_later(&mut self, place: u32, from: usize) -> Served {
+    fn serve_later(&mut self, queue_index: u32, from: usize) -> Served {
         if from != 0 {
-            self.rota.put_rest_back((place, from));
+            self.scheduler.put_rest_back((queue_index, from));
         }
-        Served::LOOK
+        Served::EMPTY_POLL
     }
 
-    /// Sends frames of the queue at `place` on to the one at `destination`, which holds them back where it is full.
+    /// Sends frames of the queue at `queue_index` on to the one at `destination`, which holds them back where it is
+    /// full.
     #[inline(never)]
-    fn serve_wire(&mut self, place: u32, from: usize, budget: u64, destination: u32) -> Served {
+    fn serve_wire(&mut self, queue_index: u32, from: usize, budget: u64, destination: u32) -> Served {
         let Scratch { batch, executor, .. } = &mut self.scratch;
-        let Some((source, mut taker)) = pair(&mut self.queues, place, destination) else {
-            return Served::LOOK;
+        let Some((source, mut taker)) = pair(&mut self.queues, queue_index, destination) else {
+            return Served::EMPTY_POLL;
         };
         if from != 0 {
-            self.rota.take_up(place, batch);
+            self.scheduler.take_up(queue_index, batch);
         } else {
             let mut most = source.most(budget);
             if let Some(taker) = taker.as_mut().filter(|taker| taker.holds_back)
@@ -642,7 +652,7 @@ impl Engine {
             {
                 most = most.min(behind.room(source.port.longest_frame_bytes()));
                 if most == 0 {
-                    return Served::LOOK;
+                    return Served::EMPTY_POLL;
                 }
             }
             batch.reset(most);
@@ -651,7 +661,7 @@ impl Engine {
         }
         let frames = batch.frames();
         if frames == from {
-            return Served::LOOK;
+            return Served::EMPTY_POLL;
         }
         let list = Batch::numbers(from..frames);
         let bytes = if from == 0 { batch.bytes() } else { batch.bytes_of(from..frames) };
@@ -679,29 +689,29 @@ impl Engine {
         finish_batch(source, batch, lent, &self.outboxes);
         kicks += source.flush();
         let cost = bytes / BYTES_PER_COST as u64 + list.len() as u64 * frame_cost;
-        Served { frames: list.len(), cost: Served::LOOK.cost + cost + u64::from(kicks) * KICK_COST }
+        Served { frames: list.len(), cost: Served::EMPTY_POLL.cost + cost + u64::from(kicks) * KICK_COST }
     }
 
-    /// Sends frames of the queue at `place`, which is a queue of a port of a switch, on as the switch decides.
+    /// Sends frames of the queue at `queue_index`, which is a queue of a port of a switch, on as the switch decides.
     #[inline(never)]
     fn serve_switch(
         &mut self,
-        place: u32,
+        queue_index: u32,
         from: usize,
         budget: u64,
         (switch, port, queue): (SwitchId, PortIndex, u16),
     ) -> Served {
         let Scratch { batch, plan, executor, copier, .. } = &mut self.scratch;
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
+        let Some(Some(source)) = self.queues.get_mut(queue_index as usize) else { return Served::EMPTY_POLL };
         if from != 0 {
-            self.rota.take_up(place, batch);
+            self.scheduler.take_up(queue_index, batch);
         } else {
             batch.reset(source.most(budget));
             source.receive(batch);
         }
         let frames = batch.frames();
         if frames == 0 {
-            return Served::LOOK;
+            return Served::EMPTY_POLL;
         }
         let mut dropped = DropTally::default();
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
@@ -719,10 +729,10 @@ impl Engine {
                     refuse_impossible(batch, from..decided.end, plan);
                 }
                 let origin = Origin { topology, switch, port, queue, worker: self.index };
-                let fates = plan.fates(0..decided.end);
+                let outcomes = plan.outcomes(0..decided.end);
                 let common = plan.common(from..decided.end);
-                let job = Job { first: from, fates, common, plan, origin, budget };
-                let outlets = Outlets { queues: &mut self.queues, outboxes: &mut self.outboxes };
+                let job = Job { first: from, outcomes, common, plan, origin, budget };
+                let outlets = DeliveryTargets { queues: &mut self.queues, outboxes: &mut self.outboxes };
                 executed = match plan.is_plain() {
                     true => executor.execute(batch, job, outlets, &mut dropped),
                     false => copier.execute(executor, batch, job, outlets, &mut dropped),
@@ -733,29 +743,29 @@ impl Engine {
         }
         let bytes = batch.bytes_of(from..executed.end);
         let received = executed.end - from;
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return Served::LOOK };
+        let Some(Some(source)) = self.queues.get_mut(queue_index as usize) else { return Served::EMPTY_POLL };
         source.counters.received(received as u64, bytes);
         source.counters.replicated(executed.replicated);
         source.counters.dropped(&dropped);
         if executed.end < frames {
-            self.rota.hold(place, executed.end, batch);
+            self.scheduler.hold(queue_index, executed.end, batch);
         } else {
             finish_batch(source, batch, 0, &self.outboxes);
         }
         // What it costs to take them is beyond what a program's ring costs.
         let taking = received as u64 * u64::from(source.properties.take_cost - 1);
-        let mut cost = Served::LOOK.cost + decision_cost + executed.cost + taking;
+        let mut cost = Served::EMPTY_POLL.cost + decision_cost + executed.cost + taking;
         if received != 0 {
             cost += u64::from(source.flush()) * KICK_COST + self.flush();
             // What passes a queue wakes it.
-            self.wake_queue(place);
+            self.wake_queue(queue_index);
         }
         Served { frames: received, cost }
     }
 
-    /// Releases what the borrowers of the frames of the queue at `place` are done with.
+    /// Releases what the borrowers of the frames of the queue at `queue_index` are done with.
     #[cold]
-    fn settle(&mut self, place: u32, forwarding: Forwarding) {
+    fn settle(&mut self, queue_index: u32, forwarding: Forwarding) {
         let returned = match forwarding {
             Forwarding::Wire(destination) => {
                 let lender = self.queue_mut(destination).and_then(PortQueue::lender);
@@ -763,15 +773,15 @@ impl Engine {
             }
             _ => u64::MAX,
         };
-        if let Some(Some(source)) = self.queues.get_mut(place as usize) {
+        if let Some(Some(source)) = self.queues.get_mut(queue_index as usize) {
             settle(source, &self.outboxes, returned);
         }
     }
 
-    /// Makes what the queue at `place` got back visible. Returns what waking its program costs.
+    /// Makes what the queue at `queue_index` got back visible. Returns what waking its program costs.
     #[inline]
-    fn flush_source(&mut self, place: u32) -> u64 {
-        let Some(Some(source)) = self.queues.get_mut(place as usize) else { return 0 };
+    fn flush_source(&mut self, queue_index: u32) -> u64 {
+        let Some(Some(source)) = self.queues.get_mut(queue_index as usize) else { return 0 };
         u64::from(source.flush()) * KICK_COST
     }
 
@@ -784,7 +794,7 @@ impl Engine {
             while cost < budget
                 && let Some(target) = inbox.peek().map(|handoff| handoff.target)
             {
-                let to = Handed::from(target, inbox, self.index);
+                let to = HandoffDestination::from(target, inbox, self.index);
                 let view =
                     |switch: SwitchId| self.switches.get(usize::from(switch.0)).and_then(Option::as_ref);
                 let copies = to.copies(inbox.peek().and_then(|handoff| view(handoff.switch)));
@@ -828,8 +838,8 @@ impl Engine {
     /// Makes everything delivered visible. Returns what waking programs cost.
     fn flush(&mut self) -> u64 {
         let mut kicks = 0;
-        for place in self.scratch.executor.deliveries.dirty.drain(..) {
-            if let Some(Some(queue)) = self.queues.get_mut(place as usize) {
+        for queue_index in self.scratch.executor.deliveries.dirty.drain(..) {
+            if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) {
                 queue.dirty = false;
                 kicks += queue.flush();
             }
@@ -851,7 +861,7 @@ struct Served {
 
 impl Served {
     /// A look that found nothing: it costs, too.
-    const LOOK: Self = Self { frames: 0, cost: 1 };
+    const EMPTY_POLL: Self = Self { frames: 0, cost: 1 };
 }
 
 /// The queue at `one`, and that at `other`, if it is there.
@@ -870,10 +880,10 @@ fn pair(
 
 /// Drops frames with impossible metadata.
 #[cold]
-fn refuse_impossible(batch: &Batch, frames: Range<usize>, plan: &mut Plan) {
+fn refuse_impossible(batch: &Batch, frames: Range<usize>, plan: &mut BatchPlan) {
     for frame in frames {
         if !batch.meta(frame).unfinished.fits(batch.frame_bytes(frame)) {
-            plan.set_fate(frame, Fate::Drop(DropCause::BadOffload));
+            plan.set_outcome(frame, Outcome::Drop(DropCause::BadOffload));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A queue in an engine: the driver's part, its account, and the slots that others still borrow.
+//! A queue in an engine: the driver's part, its counters, and the slots that others still borrow.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use ringroad_port::port_queue::{PortQueue, QueueProperties, Sleep};
 
 use crate::exchange::MAX_WORKERS;
 use crate::forwarding::Forwarding;
-use crate::rota::{OwnerId, TURN_COST};
+use crate::scheduler::{OwnerId, TURN_COST};
 
 /// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with
 /// them.
@@ -48,7 +48,7 @@ impl std::fmt::Debug for EngineQueue {
 }
 
 impl EngineQueue {
-    /// A queue whose frames are forwarded by `forwarding`, in the time of `owner`; `counters` is its account.
+    /// A queue whose frames are forwarded by `forwarding`, in the time of `owner`; `counters` are its counters.
     #[must_use]
     pub fn new(
         mut port: Box<dyn PortQueue>,
@@ -100,7 +100,7 @@ impl EngineQueue {
         self.counters.violations(diagnosis.violations());
     }
 
-    /// Ends the driver's part and gives the account, to which nothing is added any more.
+    /// Ends the driver's part and gives the counters, to which nothing is added any more.
     #[must_use]
     pub fn close(mut self) -> Arc<QueueCounters> {
         self.count_missed();
@@ -132,7 +132,7 @@ impl EngineQueue {
     #[inline]
     pub(crate) fn receive(&mut self, batch: &mut Batch) {
         self.port.receive(batch);
-        // Frames beyond that would have no fate, and no place in the account.
+        // Frames beyond that would have no outcome, and no place in the counters.
         debug_assert!(batch.frames() <= batch.capacity(), "the queue gives more frames than it may");
     }
 

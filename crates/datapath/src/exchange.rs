@@ -24,7 +24,7 @@ pub const EXCHANGE_ENTRIES: usize = 2048;
 
 /// Where the receiving worker takes a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum HandoffTarget {
     /// To one queue of the receiving worker.
     Queue(u32),
     /// To all ports of a switch that the receiving worker serves, but the one it came from.
@@ -47,8 +47,8 @@ pub struct Handoff {
     /// The borrowed bytes.
     pub fragment: Fragment,
     /// Where to.
-    pub target: Target,
-    /// The switch in whose account the frame is.
+    pub target: HandoffTarget,
+    /// The switch in whose counters the frame is.
     pub switch: SwitchId,
     /// The frame's metadata.
     pub meta: FrameMeta,
@@ -183,11 +183,11 @@ impl Outbox {
         assert!(self.free() > 0, "exchange overrun");
         let number = self.last_set.map_or(0, |(_, last)| (usize::from(last) + 1) % EXCHANGE_ENTRIES);
         let make = || (0..EXCHANGE_ENTRIES).map(|_| UnsafeCell::new(PortMask::default())).collect();
-        let place = &self.shared.sets.get_or_init(make)[number];
+        let set_cell = &self.shared.sets.get_or_init(make)[number];
         // SAFETY: every set since the last one in this place came with an entry, so all entries that name that one are
         // at least as many back as there are places, and the receiver has consumed them: some entry is free, asserted
         // above.
-        unsafe { *place.get() = ports };
+        unsafe { *set_cell.get() = ports };
         self.last_set = Some((ports, number as u16));
         number as u16
     }
@@ -236,9 +236,9 @@ impl Inbox {
     #[allow(unsafe_code)]
     #[must_use]
     pub fn ports(&self, set: u16) -> PortMask {
-        let place = self.shared.sets.get().and_then(|sets| sets.get(usize::from(set)));
+        let set_cell = self.shared.sets.get().and_then(|sets| sets.get(usize::from(set)));
         // SAFETY: the entry is published and not consumed, so the sender does not touch its set.
-        place.map_or_else(PortMask::default, |place| unsafe { *place.get() })
+        set_cell.map_or_else(PortMask::default, |set_cell| unsafe { *set_cell.get() })
     }
 
     /// Moves on to the entry after the one that [`Inbox::peek`] returned.

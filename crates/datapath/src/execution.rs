@@ -1,22 +1,22 @@
 //! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one
 //! copy.
 //!
-//! This module does not know the reasons for a destination: it reads the [`Plan`].
+//! This module does not know the reasons for a destination: it reads the [`BatchPlan`].
 
 use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::{DropCause, DropTally};
+use ringroad_port::forwarding_plane::{BatchPlan, Outcome, SetId};
 use ringroad_port::frame::Fragment;
-use ringroad_port::plan::{Fate, Plan, SetId};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 use ringroad_port::port_queue::Delivery;
 use ringroad_port::trace::Trace;
 
 use crate::engine_queue::EngineQueue;
 use crate::exchange::MAX_WORKERS;
-use crate::exchange::{Handoff, Inbox, Outbox, Target};
+use crate::exchange::{Handoff, HandoffTarget, Inbox, Outbox};
 use crate::finishing::Finisher;
 use crate::forwarding::{QueueRef, SwitchId, SwitchView, Topology};
 use crate::grouping::Groups;
@@ -45,12 +45,12 @@ pub(crate) struct Origin<'switch> {
 pub(crate) struct Job<'plan> {
     /// The first frame.
     pub(crate) first: usize,
-    /// A fate for each frame of the batch up to the last one to execute, of none its copies.
-    pub(crate) fates: &'plan [Fate],
-    /// The fate that all frames from the first on have, where they were given it together.
-    pub(crate) common: Option<Fate>,
+    /// An outcome for each frame of the batch up to the last one to execute, of none its copies.
+    pub(crate) outcomes: &'plan [Outcome],
+    /// The outcome that all frames from the first on have, where they were given it together.
+    pub(crate) common: Option<Outcome>,
     /// The plan, which has the sets that they name.
-    pub(crate) plan: &'plan Plan,
+    pub(crate) plan: &'plan BatchPlan,
     pub(crate) origin: Origin<'plan>,
     /// Most cost of the deliveries.
     pub(crate) budget: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Executed {
 #[derive(Debug)]
 pub(crate) struct Executor {
     groups: Groups,
-    spread: Spread,
+    spread: FloodGroups,
     pub(crate) deliveries: Deliveries,
 }
 
@@ -78,7 +78,7 @@ impl Default for Executor {
     fn default() -> Self {
         Self {
             groups: Groups::new(REMOTE_GROUPS + MAX_WORKERS),
-            spread: Spread::default(),
+            spread: FloodGroups::default(),
             deliveries: Deliveries {
                 dirty: Vec::with_capacity(MAX_PORTS),
                 finisher: Finisher::default(),
@@ -90,7 +90,7 @@ impl Default for Executor {
 
 /// Where groups are delivered to.
 #[derive(Debug)]
-pub(crate) struct Outlets<'engine> {
+pub(crate) struct DeliveryTargets<'engine> {
     pub(crate) queues: &'engine mut [Option<Box<EngineQueue>>],
     pub(crate) outboxes: &'engine mut [Option<Outbox>],
 }
@@ -114,7 +114,7 @@ impl Executor {
         &mut self,
         batch: &mut Batch,
         job: Job<'_>,
-        outlets: Outlets<'_>,
+        outlets: DeliveryTargets<'_>,
         dropped: &mut DropTally,
     ) -> Executed {
         if let Some(executed) = self.execute_as_one(batch, &job, outlets.queues) {
@@ -133,10 +133,11 @@ impl Executor {
         job: &Job<'_>,
         queues: &mut [Option<Box<EngineQueue>>],
     ) -> Option<Executed> {
-        let &Job { first, fates, common, origin: Origin { topology, queue, worker, .. }, budget, .. } = job;
-        let Some(Fate::Port(port)) = common else { return None };
+        let &Job { first, outcomes, common, origin: Origin { topology, queue, worker, .. }, budget, .. } =
+            job;
+        let Some(Outcome::Port(port)) = common else { return None };
         let target = topology.queue(port, queue)?;
-        let end = fates.len();
+        let end = outcomes.len();
         let frames = Batch::numbers(first..end);
         let bytes = if frames.len() == batch.frames() { batch.bytes() } else { batch.bytes_of(first..end) };
         let bytes_cost = bytes * finishing_factor(batch) as u64 / BYTES_PER_COST as u64;
@@ -144,7 +145,7 @@ impl Executor {
         if target.worker != worker || cost > budget {
             return None;
         }
-        if !self.deliveries.deliver(queues, target.place, batch, frames) {
+        if !self.deliveries.deliver(queues, target.index, batch, frames) {
             return None;
         }
         Some(Executed { end, replicated: 0, cost })
@@ -152,11 +153,11 @@ impl Executor {
 
     #[inline(never)]
     fn group(&mut self, batch: &mut Batch, job: &Job<'_>, dropped: &mut DropTally) -> Executed {
-        let &Job { first, fates, plan, origin, budget, .. } = job;
+        let &Job { first, outcomes, plan, origin, budget, .. } = job;
         let Self { groups, spread, .. } = self;
         groups.clear();
         spread.forget();
-        let frames = fates.len();
+        let frames = outcomes.len();
         let Origin { topology, queue, worker, .. } = origin;
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
 
@@ -172,18 +173,17 @@ impl Executor {
         let mut last: Option<(PortIndex, u16)> = None;
         let mut more_for_last = 0;
         let mut next = first;
-        while let Some(&fate) = fates.get(next) {
+        while let Some(&outcome) = outcomes.get(next) {
             let number = next as u16;
             next += 1;
-            let several = match fate {
-                Fate::Port(port) => {
+            let several = match outcome {
+                Outcome::Port(port) => {
                     let group = match last {
                         Some((known, group)) if known == port => {
                             if !weighs_unicast {
                                 // Frames to one port often follow each other.
-                                let behind = fates.get(next..).unwrap_or(&[]);
-                                let is_same =
-                                    |behind: &&Fate| matches!(behind, Fate::Port(other) if *other == port);
+                                let behind = outcomes.get(next..).unwrap_or(&[]);
+                                let is_same = |behind: &&Outcome| matches!(behind, Outcome::Port(other) if *other == port);
                                 next += behind.iter().take_while(is_same).count();
                                 groups.add_all(group, number..next as u16);
                                 continue;
@@ -213,13 +213,13 @@ impl Executor {
                     }
                     continue;
                 }
-                Fate::Flood => None,
-                Fate::Ports(set) => Some(set),
-                Fate::Drop(cause) => {
+                Outcome::Flood => None,
+                Outcome::Ports(set) => Some(set),
+                Outcome::Drop(cause) => {
                     dropped.add(cause, 1);
                     continue;
                 }
-                Fate::Copies(_) => {
+                Outcome::Copies(_) => {
                     dropped.add(DropCause::NoDestination, 1);
                     continue;
                 }
@@ -252,7 +252,13 @@ impl Executor {
         executed
     }
 
-    fn dispatch(&mut self, batch: &mut Batch, job: &Job<'_>, outlets: Outlets<'_>, dropped: &mut DropTally) {
+    fn dispatch(
+        &mut self,
+        batch: &mut Batch,
+        job: &Job<'_>,
+        outlets: DeliveryTargets<'_>,
+        dropped: &mut DropTally,
+    ) {
         let Origin { topology, queue, .. } = job.origin;
         for &group in self.groups.touched() {
             let list = self.groups.frames(group);
@@ -267,7 +273,7 @@ impl Executor {
             let source_queue = if group % 2 == 1 { 0 } else { queue };
             let delivered = topology
                 .queue(port, source_queue)
-                .is_some_and(|target| self.deliveries.deliver(outlets.queues, target.place, batch, list));
+                .is_some_and(|target| self.deliveries.deliver(outlets.queues, target.index, batch, list));
             if !delivered {
                 dropped.add(DropCause::PortGone, list.len() as u32);
             }
@@ -277,13 +283,17 @@ impl Executor {
 
 /// Hands the frames of `list` over to another worker.
 fn hand_over(batch: &Batch, list: &[u16], job: &Job<'_>, outbox: &mut Outbox, dropped: &mut DropTally) {
-    let &Job { fates, plan, origin: Origin { topology, switch, port: from, queue, .. }, .. } = job;
+    let &Job { outcomes, plan, origin: Origin { topology, switch, port: from, queue, .. }, .. } = job;
     for &number in list {
         let number = usize::from(number);
-        let target = match fates.get(number) {
-            Some(&Fate::Port(port)) => topology.queue(port, queue).map(|target| Target::Queue(target.place)),
-            Some(&Fate::Ports(set)) => Some(Target::Ports { switch, set: outbox.set(plan.ports(set)) }),
-            _ => Some(Target::Flood { switch, from }),
+        let target = match outcomes.get(number) {
+            Some(&Outcome::Port(port)) => {
+                topology.queue(port, queue).map(|target| HandoffTarget::Queue(target.index))
+            }
+            Some(&Outcome::Ports(set)) => {
+                Some(HandoffTarget::Ports { switch, set: outbox.set(plan.ports(set)) })
+            }
+            _ => Some(HandoffTarget::Flood { switch, from }),
         };
         let Some(target) = target else {
             dropped.add(DropCause::PortGone, 1);
@@ -298,7 +308,7 @@ fn hand_over(batch: &Batch, list: &[u16], job: &Job<'_>, outbox: &mut Outbox, dr
 
 /// Where frames to several ports go: the groups, worked out once for frames that follow each other.
 #[derive(Debug, Default)]
-struct Spread {
+struct FloodGroups {
     /// Of what the rest is: the set, or all ports but the one that frames come from.
     of: Option<Option<SetId>>,
     groups: Vec<u16>,
@@ -308,13 +318,13 @@ struct Spread {
     cost: u64,
 }
 
-impl Spread {
+impl FloodGroups {
     fn forget(&mut self) {
         self.of = None;
     }
 
     #[inline]
-    fn to(&mut self, set: Option<SetId>, plan: &Plan, origin: Origin<'_>) {
+    fn to(&mut self, set: Option<SetId>, plan: &BatchPlan, origin: Origin<'_>) {
         if self.of == Some(set) {
             return;
         }
@@ -359,30 +369,30 @@ pub(crate) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Delivers frames of the batch to the queue at `place`, if there is one, in its own account.
+    /// Delivers frames of the batch to the queue at `queue_index`, if there is one, in its own counters.
     #[inline]
     pub(crate) fn deliver(
         &mut self,
         queues: &mut [Option<Box<EngineQueue>>],
-        place: u32,
+        queue_index: u32,
         batch: &mut Batch,
         frames: &[u16],
     ) -> bool {
-        let Some(Some(queue)) = queues.get_mut(place as usize) else { return false };
-        self.deliver_to(queue, place, batch, frames);
+        let Some(Some(queue)) = queues.get_mut(queue_index as usize) else { return false };
+        self.deliver_to(queue, queue_index, batch, frames);
         if !queue.dirty {
             queue.dirty = true;
-            self.dirty.push(place);
+            self.dirty.push(queue_index);
         }
         true
     }
 
-    /// The same, to `queue`, which is at `place`.
+    /// The same, to `queue`, which is at `queue_index`.
     #[inline]
     pub(crate) fn deliver_to(
         &mut self,
         queue: &mut EngineQueue,
-        place: u32,
+        queue_index: u32,
         batch: &mut Batch,
         frames: &[u16],
     ) {
@@ -390,14 +400,20 @@ impl Deliveries {
             put(queue, batch, frames);
             return;
         }
-        self.deliver_otherwise(queue, place, batch, frames);
+        self.deliver_otherwise(queue, queue_index, batch, frames);
     }
 
     /// As [`Self::deliver_to`], where a trace runs or something is left to do with some frame.
     #[inline(never)]
-    fn deliver_otherwise(&mut self, queue: &mut EngineQueue, place: u32, batch: &mut Batch, frames: &[u16]) {
+    fn deliver_otherwise(
+        &mut self,
+        queue: &mut EngineQueue,
+        queue_index: u32,
+        batch: &mut Batch,
+        frames: &[u16],
+    ) {
         if let Some((worker, trace)) = &self.trace {
-            deliver_traced(&mut self.finisher, queue, (batch, frames), trace, (*worker, place));
+            deliver_traced(&mut self.finisher, queue, (batch, frames), trace, (*worker, queue_index));
         } else if batch.is_unfinished() && !queue.port.takes_unfinished() {
             let finished = self.finisher.finish(batch, frames, |batch, frames| {
                 put(queue, batch, frames);
@@ -410,22 +426,24 @@ impl Deliveries {
     }
 
     /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is
-    /// the account of the engine itself.
+    /// the counters of the engine itself.
     pub(crate) fn deliver_handed(
         &mut self,
         queues: &mut [Option<Box<EngineQueue>>],
         view: Option<&SwitchView>,
         own: &QueueCounters,
         (batch, all): (&mut Batch, &[u16]),
-        to: Handed,
+        to: HandoffDestination,
     ) {
         let mut copies = 0;
         match (to, view) {
-            (Handed::Queue(place), _) => copies += u64::from(self.deliver(queues, place, batch, all)),
-            (Handed::Ports { .. }, None) => {}
-            (Handed::Ports { ports, but, worker }, Some(view)) => {
+            (HandoffDestination::Queue(queue_index), _) => {
+                copies += u64::from(self.deliver(queues, queue_index, batch, all))
+            }
+            (HandoffDestination::Ports { .. }, None) => {}
+            (HandoffDestination::Ports { ports, but, worker }, Some(view)) => {
                 for target in ports_here(&view.topology, ports, but, worker) {
-                    copies += u64::from(self.deliver(queues, target.place, batch, all));
+                    copies += u64::from(self.deliver(queues, target.index, batch, all));
                 }
             }
         }
@@ -442,20 +460,20 @@ impl Deliveries {
 
 /// Where frames go that another worker handed over.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Handed {
+pub(crate) enum HandoffDestination {
     /// To one queue.
     Queue(u32),
     /// To those of these ports, all where there is `None`, that `worker` serves, but not to one of them.
     Ports { ports: Option<PortMask>, but: PortIndex, worker: u16 },
 }
 
-impl Handed {
+impl HandoffDestination {
     /// What `target` means at the worker that reads it from `inbox`.
-    pub(crate) fn from(target: Target, inbox: &Inbox, worker: u16) -> Self {
+    pub(crate) fn from(target: HandoffTarget, inbox: &Inbox, worker: u16) -> Self {
         match target {
-            Target::Queue(place) => Self::Queue(place),
-            Target::Flood { from, .. } => Self::Ports { ports: None, but: from, worker },
-            Target::Ports { set, .. } => {
+            HandoffTarget::Queue(queue_index) => Self::Queue(queue_index),
+            HandoffTarget::Flood { from, .. } => Self::Ports { ports: None, but: from, worker },
+            HandoffTarget::Ports { set, .. } => {
                 Self::Ports { ports: Some(inbox.ports(set)), but: NO_PORT_INDEX, worker }
             }
         }

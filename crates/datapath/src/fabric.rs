@@ -2,8 +2,8 @@
 //!
 //! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). The order of changes
 //! never lets a frame reach a half removed port: first the port set and the address table forget the port, then every
-//! worker's map, then the fabric takes out its queues. A queue's account joins the totals only when the queue is out,
-//! because frames reach the queue until then.
+//! worker's map, then the fabric takes out its queues. The counters of a queue join the totals only when the queue is
+//! out, because frames reach the queue until then.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
-use ringroad_port::plan::Decide;
+use ringroad_port::forwarding_plane::ForwardingPlane;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port::port_queue::{PortQueue, QueueProperties};
 use ringroad_port::port_settings::PortSettings;
 use ringroad_port::trace::Trace;
 use ringroad_switch::{
-    LearningSwitch, MacTable, MacTableConfig, MacTableError, Mirror, Mirroring, Policing, PortPolicies,
+    LearningSwitch, MacTable, MacTableConfig, MacTableError, MirrorRule, Mirroring, Policing, PortPolicies,
     PortPolicy, Tracing,
 };
 use ringroad_wire::mac::Mac;
@@ -27,18 +27,18 @@ use crate::engine_queue::EngineQueue;
 use crate::exchange::MAX_WORKERS;
 use crate::exchange::{Doorbell, exchange};
 use crate::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
-use crate::rota::OwnerId;
+use crate::scheduler::OwnerId;
 use crate::worker::{Worker, WorkerConfig, WorkerError};
 
-mod accounts;
 mod addresses;
+mod counters;
 mod handover;
 mod mirrors;
 mod settings;
 mod tracing;
 mod wires;
 
-pub use accounts::SwitchTotals;
+pub use counters::SwitchTotals;
 pub use handover::{PortLeft, QueueLeft};
 pub use mirrors::NamedMirror;
 use wires::Wire;
@@ -126,16 +126,16 @@ pub enum FabricError {
     Workers(usize),
 }
 
-/// A queue and its account, as handed to the fabric.
+/// A queue and its counters, as handed to the fabric.
 pub struct QueueParts {
     /// The driver's part.
     pub port: Box<dyn PortQueue>,
-    /// Its account.
+    /// Its counters.
     pub counters: Arc<QueueCounters>,
 }
 
 impl QueueParts {
-    /// With an account of its own, for drivers that do not write to it themselves.
+    /// With counters of its own, for drivers that do not write to it themselves.
     #[must_use]
     pub fn new(port: Box<dyn PortQueue>) -> Self {
         Self { port, counters: Arc::default() }
@@ -149,39 +149,39 @@ struct FabricPort {
     /// Those of them that take frames.
     taking: Vec<QueueRef>,
     counters: Vec<Arc<QueueCounters>>,
-    /// Accounts of queues that were replaced.
+    /// Counters of queues that were replaced.
     past: CounterSnapshot,
 }
 
 impl FabricPort {
-    fn account(&self) -> CounterSnapshot {
-        let mut account = self.past.clone();
+    fn counters(&self) -> CounterSnapshot {
+        let mut sum = self.past.clone();
         for counters in &self.counters {
-            counters.add_to(&mut account);
+            counters.add_to(&mut sum);
         }
-        account
+        sum
     }
 }
 
 /// Makes what decides for a switch in place of the learning switch, which it is given, on the worker of a number.
-pub type MakeDecider = Box<dyn Fn(Arc<LearningSwitch>, u8) -> Box<dyn Decide> + Send>;
+pub type MakeForwardingPlane = Box<dyn Fn(Arc<LearningSwitch>, u8) -> Box<dyn ForwardingPlane> + Send>;
 
 struct Switch {
     id: SwitchId,
     learning: Arc<LearningSwitch>,
     /// What decides, if not the learning switch.
-    make_decider: Option<MakeDecider>,
+    make_forwarding_plane: Option<MakeForwardingPlane>,
     topology: Topology,
     ports: BTreeMap<String, FabricPort>,
-    /// The mirrors that the workers' deciders know.
-    mirrors: Vec<Mirror>,
+    /// The mirrors that the workers' forwarding planes know.
+    mirrors: Vec<MirrorRule>,
     /// The settings of ports that have some.
     policies: BTreeMap<PortIndex, PortPolicy>,
-    /// The same as the workers' deciders know them; `None` where no port has any.
+    /// The same as the workers' forwarding planes know them; `None` where no port has any.
     policed: Option<Arc<PortPolicies>>,
-    /// One account per worker, for its work for the switch.
+    /// One set of counters per worker, for its work for the switch.
     worker_counters: Vec<Arc<QueueCounters>>,
-    /// Accounts of ports that have left.
+    /// Counters of ports that have left.
     departed: CounterSnapshot,
 }
 
@@ -192,15 +192,15 @@ impl Debug for Switch {
 }
 
 impl Switch {
-    fn account(&self) -> CounterSnapshot {
-        let mut account = self.departed.clone();
+    fn counters(&self) -> CounterSnapshot {
+        let mut sum = self.departed.clone();
         for port in self.ports.values() {
-            account += port.account();
+            sum += port.counters();
         }
         for counters in &self.worker_counters {
-            counters.add_to(&mut account);
+            counters.add_to(&mut sum);
         }
-        account
+        sum
     }
 }
 
@@ -209,7 +209,7 @@ impl Switch {
 pub struct Fabric {
     runners: Vec<Runner>,
     /// Places in use, per worker.
-    places: Vec<Vec<bool>>,
+    used_indexes: Vec<Vec<bool>>,
     switches: BTreeMap<String, Switch>,
     wires: BTreeMap<u64, Wire>,
     next_wire: u64,
@@ -225,9 +225,9 @@ pub struct Fabric {
     clock: Clock,
     /// The trace that runs, with its switch.
     trace: Option<(String, Arc<Trace>)>,
-    /// Accounts of the engines themselves.
+    /// Counters of the engines themselves.
     engine_counters: Vec<Arc<QueueCounters>>,
-    /// Accounts of switches and wires that are gone.
+    /// Counters of switches and wires that are gone.
     departed: CounterSnapshot,
     /// Changes of ports so far.
     revision: u64,
@@ -297,10 +297,10 @@ impl Fabric {
         engine_counters: Vec<Arc<QueueCounters>>,
         table: MacTableConfig,
     ) -> Self {
-        let places = runners.iter().map(|_| Vec::new()).collect();
+        let used_indexes = runners.iter().map(|_| Vec::new()).collect();
         Self {
             runners,
-            places,
+            used_indexes,
             switches: BTreeMap::new(),
             wires: BTreeMap::new(),
             next_wire: 0,
@@ -348,7 +348,7 @@ impl Fabric {
         self.attach_with((switch, port), None, share, queues)
     }
 
-    /// The same for a port that another process had: with its index and the account of queues that it had before.
+    /// The same for a port that another process had: with its index and the counters of queues that it had before.
     ///
     /// # Errors
     /// As [`Self::attach`]; [`FabricError::PortTaken`] also where another port has the index.
@@ -406,8 +406,8 @@ impl Fabric {
         // Before its first frame can come.
         let settings = self.settings.get(&(name.to_owned(), port.to_owned())).cloned();
         self.apply_settings(name, index, settings.unwrap_or_default())?;
-        let (refs, taking) = match self.place_all(queues, id, index, share) {
-            Ok(placed) => placed,
+        let (refs, taking) = match self.assign_all(queues, id, index, share) {
+            Ok(assigned) => assigned,
             Err(error) => {
                 self.apply_settings(name, index, PortSettings::default())?;
                 return Err(error);
@@ -429,7 +429,7 @@ impl Fabric {
         Ok(index)
     }
 
-    /// Puts other queues in the place of a port's: its index, learned addresses and account stay.
+    /// Puts other queues in the place of a port's: its index, learned addresses and counters stay.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -446,15 +446,15 @@ impl Fabric {
         let (id, index, old) = (state.id, entry.index, entry.queues.clone());
         self.drain(&old)?;
         let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
-        let (refs, taking) = self.place_all(queues, id, index, share)?;
+        let (refs, taking) = self.assign_all(queues, id, index, share)?;
         let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
         state.topology.set(index, taking.clone());
         let entry = state.ports.get_mut(port).ok_or_else(no_port)?;
         (entry.queues, entry.taking, entry.counters) = (refs, taking, counters);
         self.publish_topology(switch)?;
-        let account = self.take_out(&old)?;
+        let final_counters = self.take_out(&old)?;
         let state = self.switches.get_mut(switch).ok_or_else(no_port)?;
-        state.ports.get_mut(port).ok_or_else(no_port)?.past += account;
+        state.ports.get_mut(port).ok_or_else(no_port)?.past += final_counters;
         Ok(())
     }
 
@@ -516,7 +516,7 @@ impl Fabric {
         let is_traced = self.trace.as_ref().is_some_and(|(traced, _)| traced == switch);
         !is_traced
             && self.switches.get(switch).is_none_or(|state| {
-                state.make_decider.is_none()
+                state.make_forwarding_plane.is_none()
                     && state.policies.is_empty()
                     && self.mirrors_in_force(switch, state).is_empty()
             })
@@ -524,8 +524,8 @@ impl Fabric {
 
     /// Whether something else than the learning switch decides for a switch.
     #[must_use]
-    pub fn has_decider(&self, switch: &str) -> bool {
-        self.switches.get(switch).is_some_and(|state| state.make_decider.is_some())
+    pub fn has_forwarding_plane(&self, switch: &str) -> bool {
+        self.switches.get(switch).is_some_and(|state| state.make_forwarding_plane.is_some())
     }
 
     /// What the workers share of a switch's learning.
@@ -534,7 +534,7 @@ impl Fabric {
         self.switches.get(switch).map(|state| Arc::clone(&state.learning))
     }
 
-    /// The ports of a switch: name, index, account so far, and the account of each queue since.
+    /// The ports of a switch: name, index, counters so far, and the counters of each queue since.
     pub fn ports_of(
         &self,
         switch: &str,
@@ -549,32 +549,43 @@ impl Fabric {
         self.revision
     }
 
-    /// Sets a decider other than the learning switch for a switch; `None`: the learning switch again. It lasts until
-    /// the last port of the switch has left.
+    /// Sets a forwarding plane other than the learning switch for a switch; `None`: the learning switch again. It lasts
+    /// until the last port of the switch has left.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`] where there is no such switch, [`FabricError::HasSettings`], or a worker that is
     /// gone.
-    pub fn set_decider(&mut self, switch: &str, make: Option<MakeDecider>) -> Result<(), FabricError> {
+    pub fn set_forwarding_plane(
+        &mut self,
+        switch: &str,
+        make: Option<MakeForwardingPlane>,
+    ) -> Result<(), FabricError> {
         let Some(state) = self.switches.get_mut(switch) else {
             return Err(FabricError::NoSuchPort(format!("{switch}:")));
         };
         if make.is_some() {
             state.check_unset(switch)?;
         }
-        state.make_decider = make;
+        state.make_forwarding_plane = make;
         let mirrors = state.mirrors.clone();
-        self.switches.get(switch).map_or(Ok(()), |state| self.install_deciders(switch, state, &mirrors))
+        self.switches
+            .get(switch)
+            .map_or(Ok(()), |state| self.install_forwarding_planes(switch, state, &mirrors))
     }
 
-    /// Gives each worker the decider of a switch: the learning one or what is in its place, behind one for mirrors and
-    /// one for a trace where there are such.
-    fn install_deciders(&self, name: &str, switch: &Switch, mirrors: &[Mirror]) -> Result<(), FabricError> {
+    /// Gives each worker the forwarding plane of a switch: the learning one or what is in its place, behind one for
+    /// mirrors and one for a trace where there are such.
+    fn install_forwarding_planes(
+        &self,
+        name: &str,
+        switch: &Switch,
+        mirrors: &[MirrorRule],
+    ) -> Result<(), FabricError> {
         for (worker, runner) in (0..).zip(&self.runners) {
             let learning = Arc::clone(&switch.learning);
-            let mut decide = match (&switch.make_decider, &switch.policed) {
+            let mut decide = match (&switch.make_forwarding_plane, &switch.policed) {
                 (Some(make), _) => make(learning, worker),
-                (None, None) => learning.decider(),
+                (None, None) => learning.forwarding_plane(),
                 (None, Some(policies)) => {
                     Box::new(Policing::new(learning, Arc::clone(policies), self.clock.clone()))
                 }
@@ -588,7 +599,7 @@ impl Fabric {
                 decide = Box::new(tracing.with_policies(switch.policed.clone()));
             }
             let id = switch.id;
-            runner.call(move |engine| engine.set_decider(id, decide))?;
+            runner.call(move |engine| engine.set_forwarding_plane(id, decide))?;
         }
         Ok(())
     }
@@ -619,7 +630,7 @@ impl Fabric {
         let switch = Switch {
             id,
             learning: Arc::new(LearningSwitch::new(MacTable::new(table)?)),
-            make_decider: None,
+            make_forwarding_plane: None,
             topology: Topology::default(),
             ports: BTreeMap::new(),
             mirrors: Vec::new(),
@@ -629,7 +640,7 @@ impl Fabric {
             departed: CounterSnapshot::default(),
         };
         for (runner, counters) in self.runners.iter().zip(&switch.worker_counters) {
-            let decide = switch.learning.decider();
+            let decide = switch.learning.forwarding_plane();
             let view = SwitchView { decide, topology: Arc::default(), counters: Arc::clone(counters) };
             runner.call(move |engine| engine.set_switch(id, Some(view)))?;
         }
@@ -645,7 +656,7 @@ impl Fabric {
             for runner in &self.runners {
                 runner.call(move |engine| engine.set_switch(switch.id, None))?;
             }
-            self.departed += switch.account();
+            self.departed += switch.counters();
         }
         Ok(())
     }
@@ -661,18 +672,18 @@ impl Fabric {
         Ok(())
     }
 
-    fn free_place(&mut self, worker: u16) -> u32 {
-        let Some(places) = self.places.get_mut(usize::from(worker)) else { return 0 };
-        let place = places.iter().position(|used| !used).unwrap_or(places.len());
-        if place == places.len() {
-            places.push(false);
+    fn free_queue_index(&mut self, worker: u16) -> u32 {
+        let Some(used_indexes) = self.used_indexes.get_mut(usize::from(worker)) else { return 0 };
+        let queue_index = used_indexes.iter().position(|used| !used).unwrap_or(used_indexes.len());
+        if queue_index == used_indexes.len() {
+            used_indexes.push(false);
         }
-        places[place] = true;
-        place as u32
+        used_indexes[queue_index] = true;
+        queue_index as u32
     }
 
     /// Places the queues of a port; also returns which of them take frames.
-    fn place_all(
+    fn assign_all(
         &mut self,
         queues: Vec<QueueParts>,
         switch: SwitchId,
@@ -684,30 +695,32 @@ impl Fabric {
         let mut taking = Vec::with_capacity(queues.len());
         for (queue, parts) in (0u16..).zip(queues) {
             let forwarding = Forwarding::Switch { switch, port: index, queue };
-            let (place, properties) = self.place(parts, forwarding, owner)?;
-            all.push(place);
+            let (queue_index, properties) = self.assign(parts, forwarding, owner)?;
+            all.push(queue_index);
             if properties.takes_frames {
-                taking.push(place);
+                taking.push(queue_index);
             }
         }
         Ok((all, taking))
     }
 
     /// Gives a queue to the worker that has fewest.
-    fn place(
+    fn assign(
         &mut self,
         parts: QueueParts,
         forwarding: Forwarding,
         owner: OwnerId,
     ) -> Result<(QueueRef, QueueProperties), FabricError> {
-        let load = |places: &Vec<bool>| places.iter().filter(|used| **used).count();
-        let worker =
-            (0u16..).zip(&self.places).min_by_key(|(_, places)| load(places)).map_or(0, |(worker, _)| worker);
-        let place = self.free_place(worker);
+        let load = |used_indexes: &Vec<bool>| used_indexes.iter().filter(|used| **used).count();
+        let worker = (0u16..)
+            .zip(&self.used_indexes)
+            .min_by_key(|(_, used_indexes)| load(used_indexes))
+            .map_or(0, |(worker, _)| worker);
+        let queue_index = self.free_queue_index(worker);
         let queue = EngineQueue::new(parts.port, forwarding, parts.counters, owner);
         let properties = queue.properties();
-        self.runner(worker)?.call(move |engine| engine.insert(place, queue))?;
-        Ok((QueueRef { worker, frame_cost: properties.frame_cost, place }, properties))
+        self.runner(worker)?.call(move |engine| engine.insert(queue_index, queue))?;
+        Ok((QueueRef { worker, frame_cost: properties.frame_cost, index: queue_index }, properties))
     }
 
     /// Runs `command` for each of the queues, between two turns of each worker.
@@ -717,10 +730,10 @@ impl Fabric {
         command: impl Fn(&mut Engine, u32) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, FabricError> {
         let mut answers = Vec::with_capacity(queues.len());
-        for (runner, places) in self.by_worker(queues) {
+        for (runner, indexes) in self.by_worker(queues) {
             let command = command.clone();
             answers.extend(runner.call(move |engine| {
-                places.into_iter().map(|place| command(engine, place)).collect::<Vec<_>>()
+                indexes.into_iter().map(|queue_index| command(engine, queue_index)).collect::<Vec<_>>()
             })?);
         }
         Ok(answers)
@@ -730,41 +743,43 @@ impl Fabric {
     fn by_worker(&self, queues: &[QueueRef]) -> impl Iterator<Item = (&Runner, Vec<u32>)> {
         (0u16..).zip(&self.runners).filter_map(|(worker, runner)| {
             let here = queues.iter().filter(|queue| queue.worker == worker);
-            let places: Vec<u32> = here.map(|queue| queue.place).collect();
-            (!places.is_empty()).then_some((runner, places))
+            let indexes: Vec<u32> = here.map(|queue| queue.index).collect();
+            (!indexes.is_empty()).then_some((runner, indexes))
         })
     }
 
     /// Forwards what queues that are about to go had been given before, and takes nothing more from them.
     fn drain(&self, queues: &[QueueRef]) -> Result<(), FabricError> {
         self.at_each(queues, Engine::close)?;
-        for (runner, places) in self.by_worker(queues) {
-            let places: Arc<[u32]> = places.into();
+        for (runner, indexes) in self.by_worker(queues) {
+            let indexes: Arc<[u32]> = indexes.into();
             for _ in 0..DRAIN_TURNS {
-                let places = Arc::clone(&places);
+                let indexes = Arc::clone(&indexes);
                 // Others have their turns between these.
-                if !runner.call(move |engine| engine.drain(&places))? {
+                if !runner.call(move |engine| engine.drain(&indexes))? {
                     break;
                 }
             }
         }
-        self.at_each(queues, |engine, place| engine.set_forwarding(place, Forwarding::Hold))?;
+        self.at_each(queues, |engine, queue_index| engine.set_forwarding(queue_index, Forwarding::Hold))?;
         Ok(())
     }
 
-    /// Takes queues out of their engines, which ends their accounts; returns the sum of these.
+    /// Takes queues out of their engines, which ends their counters; returns the sum of these.
     fn take_out(&mut self, queues: &[QueueRef]) -> Result<CounterSnapshot, FabricError> {
-        let mut account = CounterSnapshot::default();
+        let mut counters = CounterSnapshot::default();
         // The drivers' parts end here, not on the worker: closing may take time.
         for removed in self.at_each(queues, Engine::remove)?.into_iter().flatten() {
-            removed.close().add_to(&mut account);
+            removed.close().add_to(&mut counters);
         }
         for queue in queues {
-            let places = self.places.get_mut(usize::from(queue.worker));
-            if let Some(used) = places.and_then(|places| places.get_mut(queue.place as usize)) {
+            let used_indexes = self.used_indexes.get_mut(usize::from(queue.worker));
+            if let Some(used) =
+                used_indexes.and_then(|used_indexes| used_indexes.get_mut(queue.index as usize))
+            {
                 *used = false;
             }
         }
-        Ok(account)
+        Ok(counters)
     }
 }

@@ -24,7 +24,7 @@ pub struct Finished {
 
 /// Finishes frames in memory of its own, which is allocated with the first of them.
 #[derive(Debug, Default)]
-pub struct Finisher(Option<Box<Workplace>>);
+pub struct Finisher(Option<Box<SegmentBuffer>>);
 
 impl Finisher {
     /// Gives `deliver` the frames of `source` that `frames` names, finished and in that order: in one batch or several,
@@ -36,8 +36,8 @@ impl Finisher {
         frames: &[u16],
         deliver: impl FnMut(&mut Batch, &[u16]),
     ) -> Finished {
-        let workplace = self.0.get_or_insert_with(Box::default);
-        let mut work = Work { workplace, source, deliver, finished: Finished::default() };
+        let buffer = self.0.get_or_insert_with(Box::default);
+        let mut work = Work { buffer, source, deliver, finished: Finished::default() };
         for &frame in frames {
             work.add(usize::from(frame));
         }
@@ -47,21 +47,21 @@ impl Finisher {
 }
 
 #[derive(Debug)]
-struct Workplace {
+struct SegmentBuffer {
     batch: Batch,
     memory: Box<[u8]>,
     /// Bytes of the memory that the batch refers to.
     used: usize,
 }
 
-impl Default for Workplace {
+impl Default for SegmentBuffer {
     fn default() -> Self {
         Self { batch: Batch::new(), memory: vec![0; MEMORY_BYTES].into_boxed_slice(), used: 0 }
     }
 }
 
 struct Work<'work, Deliver> {
-    workplace: &'work mut Workplace,
+    buffer: &'work mut SegmentBuffer,
     source: &'work Batch,
     deliver: Deliver,
     finished: Finished,
@@ -70,7 +70,7 @@ struct Work<'work, Deliver> {
 impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
     /// Delivers the batch and starts the next one.
     fn hand_over(&mut self) {
-        let Workplace { batch, used, .. } = &mut *self.workplace;
+        let SegmentBuffer { batch, used, .. } = &mut *self.buffer;
         if batch.frames() != 0 {
             let frames = Batch::numbers(0..batch.frames());
             (self.deliver)(batch, frames);
@@ -81,13 +81,13 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
 
     fn add(&mut self, frame: usize) {
         let unfinished = self.source.meta(frame).unfinished;
-        if !self.workplace.batch.has_room(MAX_FRAGMENTS) {
+        if !self.buffer.batch.has_room(MAX_FRAGMENTS) {
             self.hand_over();
         }
         if unfinished.is_nothing() {
             let fragments = self.source.frame(frame);
-            for (place, &fragment) in fragments.iter().enumerate() {
-                self.workplace.batch.push(fragment, place == 0);
+            for (index, &fragment) in fragments.iter().enumerate() {
+                self.buffer.batch.push(fragment, index == 0);
             }
             self.stamp(frame);
             return;
@@ -97,12 +97,12 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         if !unfinished.fits(bytes) {
             return self.finished.dropped.add(DropCause::BadOffload, 1);
         }
-        if self.workplace.memory.len() - self.workplace.used < bytes + HEADER_ROOM_BYTES {
+        if self.buffer.memory.len() - self.buffer.used < bytes + HEADER_ROOM_BYTES {
             self.hand_over();
         }
-        let start = self.workplace.used;
+        let start = self.buffer.used;
         let end = start + bytes;
-        let Some(copy) = self.workplace.memory.get_mut(start..end) else {
+        let Some(copy) = self.buffer.memory.get_mut(start..end) else {
             return self.finished.dropped.add(DropCause::BadOffload, 1);
         };
         let mut copied = 0;
@@ -116,22 +116,22 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
             };
         }
         unfinished.complete_checksum(copy);
-        self.workplace.used = end;
-        push(&mut self.workplace.batch, copy);
+        self.buffer.used = end;
+        push(&mut self.buffer.batch, copy);
         self.stamp(frame);
     }
 
     /// Adds the segments of the frame that was copied to `start..end` of the memory.
     fn cut(&mut self, frame: usize, mut cut: Cut, start: usize, end: usize) {
-        self.workplace.used = end;
+        self.buffer.used = end;
         let mut segments = 0u64;
         while !cut.is_done() {
-            let room = self.workplace.memory.len() - self.workplace.used >= HEADER_ROOM_BYTES;
-            if !room || !self.workplace.batch.has_room(2) {
+            let room = self.buffer.memory.len() - self.buffer.used >= HEADER_ROOM_BYTES;
+            if !room || !self.buffer.batch.has_room(2) {
                 self.hand_over();
-                self.workplace.used = end;
+                self.buffer.used = end;
             }
-            let Workplace { batch, memory, used, .. } = &mut *self.workplace;
+            let SegmentBuffer { batch, memory, used, .. } = &mut *self.buffer;
             let Some((copies, headers)) = memory.split_at_mut_checked(end) else { break };
             let (Some(copy), Some(header)) = (copies.get(start..), headers.get_mut(*used - end..)) else {
                 break;
@@ -157,16 +157,16 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
     /// Copies the known metadata of `frame` to the frame appended last, which is finished.
     fn stamp(&mut self, frame: usize) {
         let meta = self.source.meta(frame);
-        self.workplace.batch.describe(FrameMeta { unfinished: Unfinished::default(), ..meta });
+        self.buffer.batch.describe(FrameMeta { unfinished: Unfinished::default(), ..meta });
     }
 }
 
 /// Appends a frame, in several fragments where it is longer than one can be.
 fn push(batch: &mut Batch, frame: &[u8]) {
     let last = frame.len().saturating_sub(1) / usize::from(u16::MAX);
-    for (place, part) in frame.chunks(usize::from(u16::MAX)).enumerate() {
-        let flags = if place < last { MORE_FRAGMENTS } else { 0 };
+    for (index, part) in frame.chunks(usize::from(u16::MAX)).enumerate() {
+        let flags = if index < last { MORE_FRAGMENTS } else { 0 };
         // SAFETY: as in `Work::cut`.
-        batch.push(unsafe { Fragment::from_private(part, flags) }, place == 0);
+        batch.push(unsafe { Fragment::from_private(part, flags) }, index == 0);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringroad_port::counters::QueueCounters;
-use ringroad_port::plan::Decide;
+use ringroad_port::forwarding_plane::ForwardingPlane;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 
 /// A queue, named by the worker that serves it and its place there.
@@ -14,7 +14,7 @@ pub struct QueueRef {
     /// What a frame delivered to it costs ([`ringroad_port::port_queue::QueueProperties::frame_cost`]).
     pub frame_cost: u16,
     /// Place in the worker's engine.
-    pub place: u32,
+    pub index: u32,
 }
 
 /// Number of a switch within one datapath.
@@ -73,7 +73,7 @@ impl Topology {
 #[derive(Debug)]
 pub struct SwitchView {
     /// Decides where frames go.
-    pub decide: Box<dyn Decide>,
+    pub decide: Box<dyn ForwardingPlane>,
     /// The map that was in force at the worker's last check.
     pub topology: Arc<Topology>,
     /// Flooding that this worker does for others: copies beyond the first, frames for ports that left meanwhile.

@@ -1,4 +1,4 @@
-//! Turns the fates of a batch into one list of frames per destination, keeping the order of frames for each.
+//! Turns the outcomes of a batch into one list of frames per destination, keeping the order of frames for each.
 
 use std::ops::Range;
 

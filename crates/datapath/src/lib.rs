@@ -4,11 +4,12 @@
 //! - [`engine`]: one worker's share of the ports and one step of its work; embedded programs step it themselves.
 //! - [`forwarding`]: the destination of a queue's frames (a switch, a wire, nowhere), and the map from a switch's ports
 //!   to queues.
-//! - `execution`: executes plans; `copies`: executes plans in which frames leave as several copies or with other heads.
-//! - [`grouping`]: a batch's fates turned into one list of frames per destination.
+//! - `execution`: executes plans; `copies`: executes plans in which frames leave as several copies or with other
+//!   headers.
+//! - [`grouping`]: a batch's outcomes turned into one list of frames per destination.
 //! - [`exchange`]: frames for a queue that another worker serves, handed over without a lock and without a copy.
 //! - [`finishing`]: frames that their sender left to a card, finished for ports that take only finished ones.
-//! - [`rota`]: the order of turns, so that no owner's queues take the time of others.
+//! - [`scheduler`]: the order of turns, so that no owner's queues take the time of others.
 //! - [`worker`]: an engine on a thread, with commands, spinning and sleep.
 //! - [`fabric`]: the ports and their places; the one part that changes all of the above.
 
@@ -22,5 +23,5 @@ pub mod fabric;
 pub mod finishing;
 pub mod forwarding;
 pub mod grouping;
-pub mod rota;
+pub mod scheduler;
 pub mod worker;

@@ -17,7 +17,7 @@ use rustix::event::epoll;
 use crate::busy_time::{BusyTime, Stopwatch};
 use crate::engine::{BELL, Engine};
 use crate::exchange::Doorbell;
-use crate::rota::TURN_COST;
+use crate::scheduler::TURN_COST;
 
 /// How a worker runs.
 #[derive(Debug, Clone)]
@@ -98,9 +98,9 @@ pub struct Worker {
     stay_awake: Arc<AtomicBool>,
     bell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
-    thread: Option<JoinHandle<Box<Running>>>,
+    thread: Option<JoinHandle<Box<WorkerThread>>>,
     /// What ran on the thread, once it has ended.
-    ended: Option<Box<Running>>,
+    ended: Option<Box<WorkerThread>>,
 }
 
 impl Worker {
@@ -115,7 +115,7 @@ impl Worker {
         let stop = Arc::new(AtomicBool::new(false));
         let stay_awake = Arc::new(AtomicBool::new(config.busy));
         let stats = Arc::new(WorkerStats::default());
-        let mut running = Box::new(Running {
+        let mut running = Box::new(WorkerThread {
             engine,
             commands: receiver,
             pending: Arc::clone(&pending),
@@ -125,7 +125,7 @@ impl Worker {
             stats: Arc::clone(&stats),
             sleeper: Sleeper::default(),
             config: config.clone(),
-            spent_at_look: 0,
+            spent_at_check: 0,
         });
         let thread = std::thread::Builder::new()
             .name(format!("worker-{}", config.index))
@@ -210,7 +210,7 @@ impl Drop for Worker {
 }
 
 #[derive(Debug)]
-struct Running {
+struct WorkerThread {
     engine: Engine,
     commands: Receiver<Command>,
     pending: Arc<AtomicBool>,
@@ -221,7 +221,7 @@ struct Running {
     sleeper: Sleeper,
     config: WorkerConfig,
     /// What turns had cost when the wake set was last polled.
-    spent_at_look: u64,
+    spent_at_check: u64,
 }
 
 /// Maximum sleep of a worker while an event is due that sends no wake-up: a device has slots of a program, or frames
@@ -232,7 +232,7 @@ const TURNS_PER_CLOCK: u32 = 16;
 /// Queues that get an announcement of sleep between two turns: an announcement takes about as long as a check.
 const TOLD_AT_ONCE: usize = 512;
 
-impl Running {
+impl WorkerThread {
     fn run(&mut self) {
         let thread = rustix::thread::gettid();
         self.stats.thread_id.store(thread.as_raw_nonzero().get() as u32, Ordering::Relaxed);
@@ -256,8 +256,8 @@ impl Running {
             add(&self.stats.loops, 1);
             let frames = self.engine.turn();
             watch.end_turn(frames != 0, &self.stats.busy_time);
-            if self.engine.spent() - self.spent_at_look >= TURN_COST {
-                self.look_at_wakes();
+            if self.engine.spent() - self.spent_at_check >= TURN_COST {
+                self.collect_wakes();
                 sharing.between_turns(|| clock.now_ns());
                 watch.leave_out();
             }
@@ -326,8 +326,8 @@ impl Running {
 
     /// Finds out which queues were woken while others had work.
     #[cold]
-    fn look_at_wakes(&mut self) {
-        self.spent_at_look = self.engine.spent();
+    fn collect_wakes(&mut self) {
+        self.spent_at_check = self.engine.spent();
         if self.engine.has_unwatched() {
             // What cannot be polled now is polled next time.
             let _ = self.take_wakes(Some(Duration::ZERO));
@@ -346,8 +346,8 @@ impl Running {
             result => result?,
         };
         for event in events.iter().take(ready) {
-            let place = event.data.u64();
-            if place != BELL && self.engine.woken(place) {
+            let token = event.data.u64();
+            if token != BELL && self.engine.woken(token) {
                 add(&self.stats.kicks_received, 1);
             }
         }

@@ -13,12 +13,12 @@ use ringroad_datapath::engine_queue::EngineQueue;
 use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::fabric::{Fabric, QueueParts, Share};
 use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
-use ringroad_datapath::rota::{OwnerId, TURN_COST};
+use ringroad_datapath::scheduler::{OwnerId, TURN_COST};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 
-struct Site {
+struct Testbed {
     fabric: Fabric,
     engine: Arc<Mutex<Engine>>,
     /// The load of the attacker's ports.
@@ -26,7 +26,7 @@ struct Site {
     bystanders: [Arc<Far>; 2],
 }
 
-impl Site {
+impl Testbed {
     /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames
     /// of `bytes` bytes to flood.
     fn new(ports: u8, queues: usize, frames: u64, bytes: usize) -> Self {
@@ -53,23 +53,23 @@ impl Site {
     /// and looks.
     fn one_way(&self) -> (u64, u64) {
         let [one, other] = &self.bystanders;
-        let before = (self.attacker.got.load(SeqCst), self.attacker.looks.load(SeqCst));
+        let before = (self.attacker.got.load(SeqCst), self.attacker.polls.load(SeqCst));
         let got = other.got.load(SeqCst);
         one.left.store(1, SeqCst);
         while other.got.load(SeqCst) == got {
             self.engine.lock().unwrap().turn();
         }
-        (self.attacker.got.load(SeqCst) - before.0, self.attacker.looks.load(SeqCst) - before.1)
+        (self.attacker.got.load(SeqCst) - before.0, self.attacker.polls.load(SeqCst) - before.1)
     }
 }
 
 #[test]
 fn a_flood_over_thousands_of_queues_lets_a_bystander_wait_for_one_turn() {
-    let site = Site::new(120, 16, u64::MAX, 60);
+    let site = Testbed::new(120, 16, u64::MAX, 60);
     let mut most = (0, 0);
     for _ in 0..500 {
-        let (copies, looks) = site.one_way();
-        most = (most.0.max(copies), most.1.max(looks));
+        let (copies, polls) = site.one_way();
+        most = (most.0.max(copies), most.1.max(polls));
     }
     // The turn's last batch may begin with nearly all of the share left, and ends with a whole flood.
     assert!(most.0 <= 2 * TURN_COST + MAX_PORTS as u64, "{most:?}");
@@ -78,7 +78,7 @@ fn a_flood_over_thousands_of_queues_lets_a_bystander_wait_for_one_turn() {
 
 #[test]
 fn a_flood_of_the_same_users_other_program_does_so_too() {
-    let site = Site::with(Share::Program { user: 1, program: 1 }, 120, 16, u64::MAX, 60);
+    let site = Testbed::with(Share::Program { user: 1, program: 1 }, 120, 16, u64::MAX, 60);
     for _ in 0..500 {
         assert!(site.one_way().0 <= 2 * TURN_COST + MAX_PORTS as u64);
     }
@@ -86,7 +86,7 @@ fn a_flood_of_the_same_users_other_program_does_so_too() {
 
 #[test]
 fn a_flood_of_long_frames_lets_a_bystander_wait_for_one_turn() {
-    let site = Site::new(100, 1, u64::MAX, 60_000);
+    let site = Testbed::new(100, 1, u64::MAX, 60_000);
     for _ in 0..100 {
         // A flood of one such frame is dearer than a turn.
         assert!(site.one_way().0 <= 99);
@@ -95,10 +95,10 @@ fn a_flood_of_long_frames_lets_a_bystander_wait_for_one_turn() {
 
 #[test]
 fn thousands_of_empty_queues_let_a_bystander_wait_for_one_turn() {
-    let site = Site::new(120, 16, 0, 60);
+    let site = Testbed::new(120, 16, 0, 60);
     for _ in 0..5000 {
-        let (copies, looks) = site.one_way();
-        assert!(copies == 0 && looks <= TURN_COST, "{looks}");
+        let (copies, polls) = site.one_way();
+        assert!(copies == 0 && polls <= TURN_COST, "{polls}");
     }
     // Meanwhile they have been put to sleep, and few are checked.
     assert!(site.one_way().1 <= 32);
@@ -117,11 +117,11 @@ fn floods_do_not_pile_up_at_another_worker_before_a_bystanders_frame() {
     for (number, from, to, ports) in [(0, &attacker, &flooded, 200), (1, &bystander, &other, 1)] {
         let (id, user) = (SwitchId(number), OwnerId { user: number.into(), program: 0 });
         let mut topology = Topology::default();
-        let mut insert = |engine: &mut Engine, worker, place: u32, port: u8, far| {
-            topology.set(PortIndex(port), vec![QueueRef { worker, frame_cost: 1, place }]);
+        let mut insert = |engine: &mut Engine, worker, index: u32, port: u8, far| {
+            topology.set(PortIndex(port), vec![QueueRef { worker, frame_cost: 1, index }]);
             let forwarding = Forwarding::Switch { switch: id, port: PortIndex(port), queue: 0 };
             let near = Near::new(far, BROADCAST, station(port), 60);
-            engine.insert(place, EngineQueue::new(Box::new(near), forwarding, Arc::default(), user));
+            engine.insert(index, EngineQueue::new(Box::new(near), forwarding, Arc::default(), user));
         };
         insert(&mut source, 0, number.into(), 0, from);
         for port in 1..=ports {
@@ -130,7 +130,7 @@ fn floods_do_not_pile_up_at_another_worker_before_a_bystanders_frame() {
         let table = MacTable::new(MacTableConfig::new(0)).unwrap();
         let (switch, topology) = (Arc::new(LearningSwitch::new(table)), Arc::new(topology));
         for engine in [&mut source, &mut taker] {
-            let (decide, topology) = (switch.decider(), Arc::clone(&topology));
+            let (decide, topology) = (switch.forwarding_plane(), Arc::clone(&topology));
             engine.set_switch(id, Some(SwitchView { decide, topology, counters: Arc::default() }));
         }
     }
@@ -155,7 +155,7 @@ fn floods_do_not_pile_up_at_another_worker_before_a_bystanders_frame() {
 
 #[test]
 fn users_with_endless_work_get_equal_parts_with_any_number_of_queues() {
-    let site = Site::new(120, 16, u64::MAX, 60);
+    let site = Testbed::new(120, 16, u64::MAX, 60);
     let [one, other] = &site.bystanders;
     one.left.store(u64::MAX, SeqCst);
     let (mut mine, mut all) = (0, 0);
@@ -176,14 +176,14 @@ fn users_with_endless_work_get_equal_parts_with_any_number_of_queues() {
 fn a_program_that_sends_to_a_dear_device_pays_for_what_the_device_costs() {
     let mut engine = Engine::new(0);
     let wires = [(8, Far::sending(0)), (1, Far::sending(0))];
-    for (place, (frame_cost, far)) in [0, 2].into_iter().zip(&wires) {
-        let owner = OwnerId { user: u64::from(place), program: 0 };
+    for (index, (frame_cost, far)) in [0, 2].into_iter().zip(&wires) {
+        let owner = OwnerId { user: u64::from(index), program: 0 };
         let queue =
             |near: Near, forwarding| EngineQueue::new(Box::new(near), forwarding, Arc::default(), owner);
         let program = Near::new(&Far::sending(u64::MAX), BROADCAST, station(1), 60);
         let device = Near::new(far, BROADCAST, station(2), 60).costing(*frame_cost);
-        engine.insert(place, queue(program, Forwarding::Wire(place + 1)));
-        engine.insert(place + 1, queue(device, Forwarding::Hold));
+        engine.insert(index, queue(program, Forwarding::Wire(index + 1)));
+        engine.insert(index + 1, queue(device, Forwarding::Hold));
     }
     for _ in 0..4000 {
         engine.turn();
@@ -223,8 +223,8 @@ fn a_batch_in_parts_reaches_every_port_once_and_in_order() {
 }
 
 #[test]
-fn a_port_that_leaves_amid_a_batch_leaves_exact_accounts() {
-    let mut site = Site::new(120, 2, u64::MAX, 60);
+fn a_port_that_leaves_amid_a_batch_leaves_exact_counters() {
+    let mut site = Testbed::new(120, 2, u64::MAX, 60);
     for port in 0..120 {
         site.engine.lock().unwrap().turn();
         let left = site.attacker.left.load(SeqCst);
@@ -252,9 +252,9 @@ fn a_closed_port_forwards_its_published_frames_and_takes_no_more() {
 
 #[test]
 fn to_sleep_again_costs_time_only_for_the_queues_that_were_awake() {
-    let site = Site::new(120, 16, 0, 60);
+    let site = Testbed::new(120, 16, 0, 60);
     let mut engine = site.engine.lock().unwrap();
-    let told = |site: &Site| site.attacker.told.load(SeqCst);
+    let told = |site: &Testbed| site.attacker.told.load(SeqCst);
     let mut tries = 0;
     while !engine.fall_asleep(512) {
         tries += 1;

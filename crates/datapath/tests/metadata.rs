@@ -8,7 +8,7 @@ use ringroad_datapath::engine::Engine;
 use ringroad_datapath::engine_queue::EngineQueue;
 use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
-use ringroad_datapath::rota::OwnerId;
+use ringroad_datapath::scheduler::OwnerId;
 use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::Unfinished;
@@ -64,18 +64,18 @@ fn timestamps_and_open_tasks_reach_ports_of_another_worker() {
     let mut topology = Topology::default();
     // The first two ports on the first worker, the third on the second.
     for (number, far) in (0u8..).zip(&fars) {
-        let (index, worker, place) = (PortIndex(number), number / 2, u32::from(number));
+        let (index, worker, queue_index) = (PortIndex(number), number / 2, u32::from(number));
         let forwarding = Forwarding::Switch { switch: SWITCH, port: index, queue: 0 };
         let owner = OwnerId { user: 1, program: 0 };
         let queue = EngineQueue::new(Box::new(Near(far.clone())), forwarding, Arc::default(), owner);
         let frame_cost = queue.properties().frame_cost;
-        engines[usize::from(worker)].insert(place, queue);
-        topology.set(index, vec![QueueRef { worker: worker.into(), frame_cost, place }]);
+        engines[usize::from(worker)].insert(queue_index, queue);
+        topology.set(index, vec![QueueRef { worker: worker.into(), frame_cost, index: queue_index }]);
         switch.ports.insert(index);
     }
     let topology = Arc::new(topology);
     for engine in &mut engines {
-        let (decide, topology) = (switch.decider(), Arc::clone(&topology));
+        let (decide, topology) = (switch.forwarding_plane(), Arc::clone(&topology));
         engine.set_switch(SWITCH, Some(SwitchView { decide, topology, counters: Arc::default() }));
     }
 

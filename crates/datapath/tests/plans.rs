@@ -1,4 +1,5 @@
-//! The datapath executes any decider's plan exactly: sets of ports, copies, other heads; on one worker and on two.
+//! The datapath executes any forwarding plane's plan exactly: sets of ports, copies, other headers; on one worker and
+//! on two.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -11,13 +12,15 @@ use ringroad_datapath::engine::Engine;
 use ringroad_datapath::engine_queue::EngineQueue;
 use ringroad_datapath::exchange::{Doorbell, exchange};
 use ringroad_datapath::forwarding::{Forwarding, QueueRef, SwitchId, SwitchView, Topology};
-use ringroad_datapath::rota::{OwnerId, TURN_COST};
+use ringroad_datapath::scheduler::{OwnerId, TURN_COST};
 use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{
+    BatchPlan, Decision, Destination, ForwardingPlane, FrameCopy, MAX_COPIES, Outcome, STEPS_PER_COST,
+};
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::Unfinished;
-use ringroad_port::plan::{Decide, Decided, Destination, Fate, FrameCopy, MAX_COPIES, Plan, STEPS_PER_COST};
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
@@ -53,10 +56,10 @@ impl PortQueue for Near {
         }
         self.memory.push(far.sends.remove(0));
         for (parts, meta) in self.memory.last().unwrap() {
-            for (place, part) in parts.iter().enumerate() {
-                let flags = if place + 1 < parts.len() { MORE_FRAGMENTS } else { 0 };
+            for (index, part) in parts.iter().enumerate() {
+                let flags = if index + 1 < parts.len() { MORE_FRAGMENTS } else { 0 };
                 // SAFETY: the memory is kept until the queue goes.
-                batch.push(unsafe { Fragment::from_private(part, flags) }, place == 0);
+                batch.push(unsafe { Fragment::from_private(part, flags) }, index == 0);
             }
             batch.describe(*meta);
         }
@@ -94,13 +97,13 @@ impl PortQueue for Near {
 }
 
 /// Decides by the number that a frame begins with.
-struct ByNumber<Decision> {
-    decision: Decision,
+struct ByNumber<Choose> {
+    choose: Choose,
     /// Numbers of the frames that were executed.
     executed: Arc<Mutex<Vec<u8>>>,
 }
 
-impl<Decision> std::fmt::Debug for ByNumber<Decision> {
+impl<Choose> std::fmt::Debug for ByNumber<Choose> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ByNumber")
     }
@@ -108,20 +111,27 @@ impl<Decision> std::fmt::Debug for ByNumber<Decision> {
 
 fn number_of(batch: &Batch, frame: usize) -> u8 {
     let mut number = [0];
-    batch.head(frame).unwrap().bytes().read(&mut number);
+    batch.first_fragment(frame).unwrap().bytes().read(&mut number);
     number[0]
 }
 
-impl<Decision: FnMut(u8, usize, &mut Plan) + Send> Decide for ByNumber<Decision> {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
+impl<Choose: FnMut(u8, usize, &mut BatchPlan) + Send> ForwardingPlane for ByNumber<Choose> {
+    fn decide(
+        &mut self,
+        from: PortIndex,
+        batch: &Batch,
+        first: usize,
+        _: u64,
+        plan: &mut BatchPlan,
+    ) -> Decision {
         assert_eq!(from, PortIndex(0));
         for frame in first..batch.frames() {
-            (self.decision)(number_of(batch, frame), frame, plan);
+            (self.choose)(number_of(batch, frame), frame, plan);
         }
-        Decided::all(batch)
+        Decision::all(batch)
     }
 
-    fn executed(&mut self, _from: PortIndex, batch: &Batch, range: Range<usize>, _plan: &Plan) {
+    fn executed(&mut self, _from: PortIndex, batch: &Batch, range: Range<usize>, _plan: &BatchPlan) {
         self.executed.lock().unwrap().extend(range.map(|frame| number_of(batch, frame)));
     }
 }
@@ -134,27 +144,34 @@ struct Dear {
     decided: Arc<AtomicU64>,
 }
 
-impl Decide for Dear {
-    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, budget: u64, plan: &mut Plan) -> Decided {
+impl ForwardingPlane for Dear {
+    fn decide(
+        &mut self,
+        _: PortIndex,
+        batch: &Batch,
+        first: usize,
+        budget: u64,
+        plan: &mut BatchPlan,
+    ) -> Decision {
         let affordable = usize::try_from(budget.div_ceil(self.steps_each)).unwrap_or(usize::MAX).max(1);
         let end = batch.frames().min(first.saturating_add(affordable));
-        plan.set_common(first..end, Fate::Port(PortIndex(1)));
+        plan.set_common(first..end, Outcome::Port(PortIndex(1)));
         self.decided.fetch_add((end - first) as u64, Ordering::Relaxed);
-        Decided { end, steps: (end - first) as u64 * self.steps_each }
+        Decision { end, steps: (end - first) as u64 * self.steps_each }
     }
 }
 
 /// A switch of four ports, the first of which sends.
-struct Bed {
+struct Testbed {
     engines: Vec<Engine>,
     fars: Vec<Arc<Mutex<Far>>>,
     counters: Vec<Arc<QueueCounters>>,
     executed: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Bed {
+impl Testbed {
     /// With `workers` workers, which have its ports in turn.
-    fn new(workers: u8, decision: impl FnMut(u8, usize, &mut Plan) + Send + 'static) -> Self {
+    fn new(workers: u8, decision: impl FnMut(u8, usize, &mut BatchPlan) + Send + 'static) -> Self {
         let mut engines: Vec<_> = (0..workers).map(|worker| Engine::new(worker.into())).collect();
         if let [one, other] = &mut engines[..] {
             let ((to_other, from_one), (to_one, from_other)) = (path(), path());
@@ -165,22 +182,22 @@ impl Bed {
         let mut counters: Vec<Arc<QueueCounters>> = (0..PORTS).map(|_| Arc::default()).collect();
         let mut topology = Topology::default();
         for (number, (far, counters)) in (0u8..).zip(fars.iter().zip(&counters)) {
-            let (port, worker, place) = (PortIndex(number), number % workers, u32::from(number));
+            let (port, worker, index) = (PortIndex(number), number % workers, u32::from(number));
             let forwarding = Forwarding::Switch { switch: SWITCH, port, queue: 0 };
             let near = Box::new(Near { far: Arc::clone(far), memory: Vec::new() });
             let owner = OwnerId { user: number.into(), program: 0 };
             engines[usize::from(worker)]
-                .insert(place, EngineQueue::new(near, forwarding, Arc::clone(counters), owner));
-            topology.set(port, vec![QueueRef { worker: worker.into(), frame_cost: 1, place }]);
+                .insert(index, EngineQueue::new(near, forwarding, Arc::clone(counters), owner));
+            topology.set(port, vec![QueueRef { worker: worker.into(), frame_cost: 1, index }]);
         }
         let executed = Arc::<Mutex<Vec<u8>>>::default();
         let topology = Arc::new(topology);
         let mut decision = Some(decision);
         for engine in &mut engines {
             // Only the first worker has a port that sends.
-            let decide: Box<dyn Decide> = match decision.take() {
-                Some(decision) => Box::new(ByNumber { decision, executed: Arc::clone(&executed) }),
-                None => Box::new(ByNumber { decision: |_, _, _: &mut Plan| (), executed: Arc::default() }),
+            let decide: Box<dyn ForwardingPlane> = match decision.take() {
+                Some(decision) => Box::new(ByNumber { choose: decision, executed: Arc::clone(&executed) }),
+                None => Box::new(ByNumber { choose: |_, _, _: &mut BatchPlan| (), executed: Arc::default() }),
             };
             counters.push(Arc::default());
             let counters = Arc::clone(counters.last().unwrap());
@@ -205,12 +222,12 @@ impl Bed {
     }
 
     /// What is counted, which adds up.
-    fn account(&self) -> CounterSnapshot {
-        let mut account = CounterSnapshot::default();
-        self.counters.iter().for_each(|counters| counters.add_to(&mut account));
-        assert_eq!(CounterSnapshot::unaccounted(std::slice::from_ref(&account)), 0, "{account:?}");
+    fn counters(&self) -> CounterSnapshot {
+        let mut sum = CounterSnapshot::default();
+        self.counters.iter().for_each(|counters| counters.add_to(&mut sum));
+        assert_eq!(CounterSnapshot::unaccounted(std::slice::from_ref(&sum)), 0, "{sum:?}");
         assert_eq!(self.fars[0].lock().unwrap().lent, 0, "all slots came back");
-        account
+        sum
     }
 }
 
@@ -219,7 +236,7 @@ fn path() -> (ringroad_datapath::exchange::Outbox, ringroad_datapath::exchange::
 }
 
 fn frame(number: u8, bytes: usize) -> Vec<u8> {
-    std::iter::once(number).chain((1..bytes).map(|place| place as u8)).collect()
+    std::iter::once(number).chain((1..bytes).map(|index| index as u8)).collect()
 }
 
 fn plain(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<(Parts, FrameMeta)> {
@@ -227,16 +244,16 @@ fn plain(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<(Parts, FrameMeta)> {
 }
 
 fn copy_to(port: u8) -> FrameCopy {
-    FrameCopy { to: Destination::Port(PortIndex(port)), head: None }
+    FrameCopy { to: Destination::Port(PortIndex(port)), rewrite: None }
 }
 
 #[test]
 fn a_mirror_gets_a_tagged_copy_of_every_frame() {
     for workers in [1, 2] {
-        let mut bed = Bed::new(workers, |number, frame, plan| {
-            let head = [&[number], &[7; 11][..], &[0x81, 0, 0, 42]].concat();
-            let head = plan.head(12, &head);
-            plan.copy(frame, &[copy_to(1), FrameCopy { head, ..copy_to(2) }]);
+        let mut bed = Testbed::new(workers, |number, frame, plan| {
+            let rewrite = [&[number], &[7; 11][..], &[0x81, 0, 0, 42]].concat();
+            let rewrite = plan.rewrite(12, &rewrite);
+            plan.copy(frame, &[copy_to(1), FrameCopy { rewrite, ..copy_to(2) }]);
         });
         bed.send(plain((0..200).map(|number| frame(number, 60))));
         bed.run();
@@ -247,9 +264,9 @@ fn a_mirror_gets_a_tagged_copy_of_every_frame() {
             let rest = &frame(number, 60)[12..];
             assert_eq!(*tagged, [&[number], &[7; 11][..], &[0x81, 0, 0, 42], rest].concat());
         }
-        let account = bed.account();
+        let counters = bed.counters();
         assert_eq!(mirror.len(), 200);
-        assert_eq!((account.received_frames, account.delivered_frames), (200, 400));
+        assert_eq!((counters.received_frames, counters.delivered_frames), (200, 400));
     }
 }
 
@@ -258,12 +275,12 @@ fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
     const FRAMES: u64 = 200;
     // What a frame costs at its destination, and so many times as much by its decision.
     for decision_cost in [1, 50, TURN_COST / 2, TURN_COST, 3 * TURN_COST] {
-        let mut bed = Bed::new(1, |_, _, _: &mut Plan| ());
+        let mut bed = Testbed::new(1, |_, _, _: &mut BatchPlan| ());
         let decided = Arc::<AtomicU64>::default();
         let dear = Dear { steps_each: decision_cost * STEPS_PER_COST, decided: Arc::clone(&decided) };
-        bed.engines[0].set_decider(SWITCH, Box::new(dear));
+        bed.engines[0].set_forwarding_plane(SWITCH, Box::new(dear));
         bed.send(plain((0..FRAMES as u8).map(|number| frame(number, 60))));
-        let (mut looks, mut turns, mut got) = (0, 0, Vec::new());
+        let (mut polls, mut turns, mut got) = (0, 0, Vec::new());
         while got.len() < FRAMES as usize {
             let (spent, frames) = (bed.engines[0].spent(), decided.load(Ordering::Relaxed));
             bed.engines[0].turn();
@@ -271,7 +288,7 @@ fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
             let frames = decided.load(Ordering::Relaxed) - frames;
             let spent = bed.engines[0].spent() - spent;
             // Looks at queues cost too, and are few.
-            looks += spent - frames * (decision_cost + 1);
+            polls += spent - frames * (decision_cost + 1);
             assert!(frames * decision_cost < TURN_COST + 2 * decision_cost, "{frames} frames in a turn");
             turns += 1;
         }
@@ -279,10 +296,10 @@ fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
         assert_eq!(decided.load(Ordering::Relaxed), FRAMES, "no frame is decided twice");
         // And so do the frames' bytes.
         let bytes_cost = FRAMES * 60 / 512;
-        assert!(looks <= 16 * turns + bytes_cost, "{looks} units more in {turns} turns");
+        assert!(polls <= 16 * turns + bytes_cost, "{polls} units more in {turns} turns");
         // The other owners have turns, too; this one's cannot be more than the share that it gets.
         assert!(turns >= FRAMES * decision_cost / (TURN_COST + decision_cost), "{turns} turns");
-        bed.account();
+        bed.counters();
     }
 }
 
@@ -293,12 +310,12 @@ fn the_offsets_of_open_tasks_move_with_the_headers() {
             &[[1, 0].as_slice(), &[54, 0, start, 16].map(u16::to_ne_bytes).concat()].concat(),
         )
     };
-    let mut bed = Bed::new(1, |number, frame, plan| {
+    let mut bed = Testbed::new(1, |number, frame, plan| {
         // The first frame gets a tag, the second loses one, the third loses what its checksum counts from, the fourth
         // all.
         let (replaces, len) = [(12, 16), (16, 12), (60, 14), (100, 40)][usize::from(number)];
-        let head = plan.head(replaces, &vec![number; len]);
-        plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);
+        let rewrite = plan.rewrite(replaces, &vec![number; len]);
+        plan.copy(frame, &[FrameCopy { rewrite, ..copy_to(1) }]);
     });
     let frames = [34, 38, 34, 34].map(|start| FrameMeta { timestamp_ns: 5, unfinished: open(start) });
     bed.send((0u8..).zip(frames).map(|(number, meta)| (vec![frame(number, 100)], meta)).collect());
@@ -307,16 +324,16 @@ fn the_offsets_of_open_tasks_move_with_the_headers() {
     let moved = |start| FrameMeta { timestamp_ns: 5, unfinished: open(start) };
     let finished = FrameMeta { timestamp_ns: 5, ..FrameMeta::default() };
     assert_eq!(metas, [moved(38), moved(34), finished]);
-    assert_eq!(bed.account().dropped[DropCause::BadOffload as usize], 1);
+    assert_eq!(bed.counters().dropped[DropCause::BadOffload as usize], 1);
 }
 
 #[test]
 fn frames_without_memory_wait_until_another_worker_has_copied() {
-    let mut bed = Bed::new(2, |number, frame, plan| {
+    let mut bed = Testbed::new(2, |number, frame, plan| {
         let copies: Vec<_> = (0..100u8)
             .map(|copy| {
-                let head = plan.head(2, &[number, copy, 0]);
-                FrameCopy { head, ..copy_to(1) }
+                let rewrite = plan.rewrite(2, &[number, copy, 0]);
+                FrameCopy { rewrite, ..copy_to(1) }
             })
             .collect();
         plan.copy(frame, &copies);
@@ -332,24 +349,24 @@ fn frames_without_memory_wait_until_another_worker_has_copied() {
     let order = (0..200u8).flat_map(|number| (0..100u8).map(move |copy| [number, copy]));
     assert!(got[1].iter().zip(order).all(|(got, expected)| got[..2] == expected && got.len() == 61));
     assert_eq!(*bed.executed.lock().unwrap(), (0..200).collect::<Vec<_>>(), "each frame once, in order");
-    assert_eq!(bed.account().replicated_frames, 200 * 99);
+    assert_eq!(bed.counters().replicated_frames, 200 * 99);
 }
 
 #[test]
-fn fates_that_cannot_be_executed_are_dropped_by_cause() {
-    let mut bed = Bed::new(2, |number, frame, plan| match number {
-        // No fate, and a port that is not there.
+fn outcomes_that_cannot_be_executed_are_dropped_by_cause() {
+    let mut bed = Testbed::new(2, |number, frame, plan| match number {
+        // No outcome, and a port that is not there.
         0 => {}
-        1 => plan.set_fate(frame, Fate::Port(PortIndex(GONE))),
+        1 => plan.set_outcome(frame, Outcome::Port(PortIndex(GONE))),
         // A head instead of more than there is, and of all but too little.
         2 | 3 => {
-            let head = plan.head(if number == 2 { 61 } else { 60 }, &[0; 13]);
-            plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);
+            let rewrite = plan.rewrite(if number == 2 { 61 } else { 60 }, &[0; 13]);
+            plan.copy(frame, &[FrameCopy { rewrite, ..copy_to(1) }]);
         }
         // A head before as many fragments as a frame can have.
         4 => {
-            let head = plan.head(0, &[0; 4]);
-            plan.copy(frame, &[FrameCopy { head, ..copy_to(1) }]);
+            let rewrite = plan.rewrite(0, &[0; 4]);
+            plan.copy(frame, &[FrameCopy { rewrite, ..copy_to(1) }]);
         }
         // More copies of more fragments than any other worker can be handed at once.
         _ => plan.copy(frame, &[copy_to(1); MAX_COPIES]),
@@ -362,7 +379,7 @@ fn fates_that_cannot_be_executed_are_dropped_by_cause() {
     bed.send(batch);
     bed.run();
     assert!(bed.got().iter().all(Vec::is_empty));
-    let dropped = bed.account().dropped;
+    let dropped = bed.counters().dropped;
     let of = |cause: DropCause| dropped[cause as usize];
     assert_eq!(of(DropCause::NoDestination), 1);
     assert_eq!(of(DropCause::PortGone), 1);
@@ -381,7 +398,7 @@ enum To {
 #[derive(Debug, Clone)]
 struct Copy {
     to: To,
-    head: Option<(usize, usize)>,
+    rewrite: Option<(usize, usize)>,
 }
 
 fn copies() -> impl Strategy<Value = Vec<Copy>> {
@@ -391,10 +408,10 @@ fn copies() -> impl Strategy<Value = Vec<Copy>> {
         1 => Just(To::Others),
         2 => proptest::collection::vec(port(), 0..5).prop_map(To::Ports),
     ];
-    let head = proptest::option::of((0..30usize, 14..40usize));
-    let copy = (to, head).prop_map(|(to, head)| Copy { to, head });
+    let rewrite = proptest::option::of((0..30usize, 14..40usize));
+    let copy = (to, rewrite).prop_map(|(to, rewrite)| Copy { to, rewrite });
     // Most plans of most switches are plain.
-    prop_oneof![2 => proptest::collection::vec(copy.clone(), 0..4), 3 => copy.prop_map(|copy| vec![Copy { head: None, ..copy }])]
+    prop_oneof![2 => proptest::collection::vec(copy.clone(), 0..4), 3 => copy.prop_map(|copy| vec![Copy { rewrite: None, ..copy }])]
 }
 
 fn parts() -> impl Strategy<Value = Vec<usize>> {
@@ -414,7 +431,7 @@ proptest! {
             .map(|(number, (lengths, mut copies))| {
                 if is_plain {
                     copies.truncate(1);
-                    copies.iter_mut().for_each(|copy| copy.head = None);
+                    copies.iter_mut().for_each(|copy| copy.rewrite = None);
                 }
                 // The first fragment has what decisions are made by, and all of them together what is replaced.
                 let mut whole = frame(number, 30 + lengths.iter().sum::<usize>());
@@ -425,9 +442,9 @@ proptest! {
             .collect();
         let mut expected = vec![Vec::new(); usize::from(PORTS)];
         for (parts, copies) in &frames {
-            for Copy { to, head } in copies {
+            for Copy { to, rewrite } in copies {
                 let mut bytes = parts.concat();
-                if let Some((replaces, len)) = *head {
+                if let Some((replaces, len)) = *rewrite {
                     bytes.splice(..replaces, std::iter::repeat_n(0xaa, len));
                 }
                 let ports: Vec<u8> = match to {
@@ -443,8 +460,8 @@ proptest! {
             }
         }
         let decisions: Vec<_> = frames.iter().map(|(_, copies)| copies.clone()).collect();
-        let mut bed = Bed::new(workers, move |number, frame, plan| {
-            let copies: Vec<_> = decisions[usize::from(number)].iter().map(|Copy { to, head }| FrameCopy {
+        let mut bed = Testbed::new(workers, move |number, frame, plan| {
+            let copies: Vec<_> = decisions[usize::from(number)].iter().map(|Copy { to, rewrite }| FrameCopy {
                 to: match to {
                     To::Port(port) => Destination::Port(PortIndex(*port)),
                     To::Others => Destination::Others,
@@ -452,7 +469,7 @@ proptest! {
                         Destination::Ports(plan.set(ports.iter().map(|&port| PortIndex(port)).collect()).unwrap())
                     }
                 },
-                head: head.map(|(replaces, len)| plan.head(replaces, &vec![0xaa; len]).unwrap()),
+                rewrite: rewrite.map(|(replaces, len)| plan.rewrite(replaces, &vec![0xaa; len]).unwrap()),
             }).collect();
             plan.copy(frame, &copies);
         });
@@ -462,6 +479,6 @@ proptest! {
         bed.run();
         // The source lies beside some ports and not beside others, and has its own order for either.
         prop_assert_eq!(bed.got(), expected);
-        prop_assert_eq!(bed.account().received_frames, frames.len() as u64);
+        prop_assert_eq!(bed.counters().received_frames, frames.len() as u64);
     }
 }

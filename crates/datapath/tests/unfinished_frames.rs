@@ -59,10 +59,10 @@ impl PortQueue for Near {
         while batch.has_room(64)
             && let Some((frame, unfinished)) = sends.pop_front()
         {
-            for (place, part) in frame.chunks(2048).enumerate() {
-                let more = if (place + 1) * 2048 < frame.len() { MORE_FRAGMENTS } else { 0 };
+            for (index, part) in frame.chunks(2048).enumerate() {
+                let more = if (index + 1) * 2048 < frame.len() { MORE_FRAGMENTS } else { 0 };
                 // SAFETY: a vector's bytes stay where they are when it moves, and it is kept until the release.
-                batch.push(unsafe { Fragment::from_private(part, more) }, place == 0);
+                batch.push(unsafe { Fragment::from_private(part, more) }, index == 0);
                 self.lent.push_back(Vec::new());
             }
             if let Some(unfinished) = unfinished {
@@ -118,12 +118,12 @@ impl Drop for Near {
 
 /// Ports named by their letters on a switch, capitals take frames unfinished; each port sends from the address that
 /// ends with its letter.
-struct Site {
+struct Testbed {
     fabric: Fabric,
     step: Box<dyn Fn()>,
 }
 
-impl Site {
+impl Testbed {
     /// All in one engine that the test steps.
     fn stepped() -> Self {
         let (fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
@@ -158,7 +158,7 @@ impl Site {
     }
 
     /// Waits until `out` frames were delivered or dropped and all workers have done with what they had in hand: between
-    /// two deliveries of a flooded frame the account may look settled when it is not.
+    /// two deliveries of a flooded frame the counters may look settled when they are not.
     fn settle(&self, out: u64) -> CounterSnapshot {
         loop {
             let totals = self.fabric.switch_totals("vale0").unwrap().totals;
@@ -208,7 +208,7 @@ fn payload_of(frame: &[u8]) -> Vec<u8> {
 const NEEDS_CHECKSUM: u8 = 1;
 const TCP_IPV4: u8 = 1;
 
-fn check_both_ways(mut site: Site) {
+fn check_both_ways(mut site: Testbed) {
     let [a, b, c, d] = ["A", "B", "c", "d"].map(|name| site.attach(name));
     let checksum = header(NEEDS_CHECKSUM, 0, 0, 34, 16);
     let long = header(NEEDS_CHECKSUM, TCP_IPV4, 1400, 34, 16);
@@ -247,12 +247,12 @@ fn check_both_ways(mut site: Site) {
 
 #[test]
 fn each_port_gets_unfinished_frames_as_they_are_or_finished() {
-    check_both_ways(Site::stepped());
+    check_both_ways(Testbed::stepped());
 }
 
 #[test]
 fn each_port_of_another_worker_gets_them_as_they_are_or_finished() {
-    check_both_ways(Site::threaded());
+    check_both_ways(Testbed::threaded());
 }
 
 /// A tag in front of the type of a frame.
@@ -260,7 +260,7 @@ fn with_tag(frame: &[u8], vlan: u16) -> Vec<u8> {
     [&frame[..12], &[0x81, 0], &vlan.to_be_bytes(), &frame[12..]].concat()
 }
 
-fn check_tags(mut site: Site) {
+fn check_tags(mut site: Testbed) {
     let access = PortSettings { vlans: PortVlans::Access(10), ..PortSettings::default() };
     let tagged = "10".parse().unwrap();
     let trunk = PortSettings { vlans: PortVlans::Trunk { tagged, native: None }, ..PortSettings::default() };
@@ -302,17 +302,17 @@ fn check_tags(mut site: Site) {
 
 #[test]
 fn what_is_left_to_do_moves_with_a_vlan_tag() {
-    check_tags(Site::stepped());
+    check_tags(Testbed::stepped());
 }
 
 #[test]
 fn what_is_left_to_do_moves_with_a_vlan_tag_to_another_worker() {
-    check_tags(Site::threaded());
+    check_tags(Testbed::threaded());
 }
 
 #[test]
 fn frames_that_cannot_be_finished_are_counted_and_no_other_is_lost() {
-    let mut site = Site::stepped();
+    let mut site = Testbed::stepped();
     let [a, b, c] = ["A", "B", "c"].map(|name| site.attach(name));
     let good = (open_frame(9, 100), Some(header(NEEDS_CHECKSUM, 0, 0, 34, 16)));
     let hostile = [
@@ -347,7 +347,7 @@ fn frames_that_cannot_be_finished_are_counted_and_no_other_is_lost() {
 
 #[test]
 fn segments_beyond_a_batch_and_its_memory_all_arrive_in_order() {
-    let mut site = Site::stepped();
+    let mut site = Testbed::stepped();
     let [a, c] = ["A", "c"].map(|name| site.attach(name));
     // As small as segments may be: each frame of 64 KiB gives 250.
     let said = Some(header(NEEDS_CHECKSUM, TCP_IPV4, 256, 34, 16));

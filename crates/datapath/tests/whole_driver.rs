@@ -13,7 +13,7 @@ use ringroad_port::batch::Batch;
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
+use ringroad_port::port_queue::{Delivery, Diagnose, FailedDirection, PortQueue, QueueProperties, Sleep};
 use ringroad_switch::MacTableConfig;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -102,7 +102,7 @@ impl Sleep for SocketQueue {
 }
 
 impl Diagnose for SocketQueue {
-    fn failure(&self, _way: Way) -> Option<String> {
+    fn failure(&self, _way: FailedDirection) -> Option<String> {
         self.is_gone
             .then(|| "the other end of the socket was closed; connect it and open the port again".into())
     }

@@ -2,7 +2,7 @@
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Capabilities, Delivery, Diagnose, PortQueue, Sleep};
+use ringroad_port::port_queue::{Delivery, Diagnose, PortCapabilities, PortQueue, Sleep};
 
 use crate::device::{Device, DeviceInterface};
 
@@ -47,8 +47,8 @@ impl Diagnose for AbsentQueue {
 
 /// What stands in for a device with these capabilities at `interface`, which is not open for `reason`.
 #[must_use]
-pub fn stand_in(capabilities: Capabilities, interface: Option<DeviceInterface>, reason: &str) -> Device {
+pub fn stand_in(capabilities: PortCapabilities, interface: Option<DeviceInterface>, reason: &str) -> Device {
     let queue = Box::new(AbsentQueue { reason: reason.to_owned() });
-    let capabilities = Capabilities { mode: "not open".to_owned(), ..capabilities };
+    let capabilities = PortCapabilities { mode: "not open".to_owned(), ..capabilities };
     Device { interface, ..Device::new(vec![queue], capabilities) }
 }

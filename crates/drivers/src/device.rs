@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use ringroad_control::listening_socket::ListenError;
+use ringroad_control::listening_socket::ListeningSocketError;
 use ringroad_netdev::LinkWatch;
 use ringroad_netdev::error::NetdevError;
-use ringroad_netdev::ethtool::Rings;
+use ringroad_netdev::ethtool::RingParams;
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError, NamespaceId};
-use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 use ringroad_ring::region::RegionError;
 use rustix::io::Errno;
 
@@ -37,7 +37,7 @@ pub enum DeviceError {
     Namespace(NamespaceError),
     /// The socket of a foreign program.
     #[error(transparent)]
-    PeerSocket(#[from] ListenError),
+    PeerSocket(#[from] ListeningSocketError),
     /// The kernel has no descriptors or threads left for the connection of a socket.
     #[error("making the threads and descriptors of {name}: {source}")]
     Connection { name: String, source: std::io::Error },
@@ -119,7 +119,7 @@ impl DeviceError {
 
 /// The use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum DeviceRole {
     /// For one program, whose rings it is wired to.
     Program,
     /// As a port of a switch.
@@ -170,7 +170,7 @@ impl InterfaceSide {
 pub struct Device {
     /// One per queue.
     pub queues: Vec<Box<dyn PortQueue>>,
-    pub capabilities: Capabilities,
+    pub capabilities: PortCapabilities,
     /// Its interface, with name and namespace, if it has one.
     pub interface: Option<DeviceInterface>,
     /// The program at the other side of its socket, if it has one.
@@ -209,7 +209,7 @@ pub struct InterfaceSettings {
     /// The receive queues in use.
     pub queues: u32,
     /// The driver's rings; `None` if it has none.
-    pub rings: Option<Rings>,
+    pub rings: Option<RingParams>,
 }
 
 impl InterfaceSettings {
@@ -234,7 +234,7 @@ impl fmt::Debug for Device {
 }
 
 impl Device {
-    pub(crate) fn new(queues: Vec<Box<dyn PortQueue>>, capabilities: Capabilities) -> Self {
+    pub(crate) fn new(queues: Vec<Box<dyn PortQueue>>, capabilities: PortCapabilities) -> Self {
         Self {
             queues,
             capabilities,

@@ -2,7 +2,7 @@
 //!
 //! A driver never uses another driver, except that host rings and veth pairs use a TAP. [`nic`] chooses among the
 //! drivers of an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets sleep with
-//! `sleep_watch`, and poll the kernel's memory with a `look_pause`.
+//! `sleep_watch`, and poll the kernel's memory with a `poll_backoff`.
 
 pub mod absent;
 pub mod af_packet;
@@ -11,7 +11,6 @@ pub mod catalogue;
 pub mod device;
 pub mod dgram;
 pub mod host_rings;
-mod look_pause;
 pub mod memif;
 pub mod nic;
 pub mod null;
@@ -19,6 +18,7 @@ pub mod patch;
 pub mod pcap_file;
 pub mod peer;
 pub mod pipe;
+mod poll_backoff;
 pub mod promiscuous;
 pub mod shm;
 mod sleep_watch;

@@ -6,30 +6,31 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ringroad_bpf::link::{Link, TcxSide};
+use ringroad_bpf::link::{BpfLink, TcxSide};
 use ringroad_bpf::program::TcxProgram;
 use ringroad_netdev::LinkWatch;
 use ringroad_netdev::ethtool::{link_speed, real_queue_count, rings};
-use ringroad_netdev::link::{LinkInfo, XdpMode, link_by_name};
+use ringroad_netdev::link::{LinkInfo, XdpReportedMode, link_by_name};
 use ringroad_netdev::namespace::{HeldNamespace, NamespaceError};
 use ringroad_netdev::xdp_features::has_zero_copy;
-use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 use ringroad_ring::geometry::MAX_QUEUES;
 
-use crate::af_packet::{Fanout, PacketDevice, PacketWish, TimestampSource};
-use crate::af_xdp::{self, DEFAULT_RING_SIZE, XdpDevice, XdpWish};
+use crate::af_packet::{Fanout, PacketConfig, PacketDevice, TimestampSource};
+use crate::af_xdp::{self, DEFAULT_RING_SIZE, XdpConfig, XdpDevice};
 use crate::catalogue::port_kind::{
-    Access, DeviceName, InterfaceUse, Opening, Planning, PortKind, Spelling, Target,
+    DeviceName, InterfaceUse, NameTarget, OpenContext, OpenedBy, Planning, PortKind, Spelling,
 };
 use crate::catalogue::port_option::{OptionValues, PortOption, ValueKind};
 use crate::device::{
-    Device, DeviceError, DeviceInterface, DevicePlan, DriverError, InterfaceSettings, InterfaceSide, Role,
+    Device, DeviceError, DeviceInterface, DevicePlan, DeviceRole, DriverError, InterfaceSettings,
+    InterfaceSide,
 };
-use crate::host_rings::{HOST_MARK, HostRings, HostRingsWish, tap_name};
+use crate::host_rings::{HOST_MARK, HostRings, HostRingsConfig, tap_name};
 use crate::promiscuous::Promiscuous;
 use crate::shm::ShmRegion;
-use crate::tap::{TapDevice, TapWish};
-use crate::veth::{VethDevice, VethError, VethWish};
+use crate::tap::{TapConfig, TapDevice};
+use crate::veth::{VethConfig, VethDevice, VethError};
 
 /// `netns=` of every kind of interface.
 pub const NETNS: PortOption = PortOption::new(
@@ -44,8 +45,12 @@ const MODE: PortOption = PortOption::new(
     "auto",
     "mode of AF_XDP; `auto` is the best that works",
 );
-const MODES: [af_xdp::XdpMode; 4] =
-    [af_xdp::XdpMode::Auto, af_xdp::XdpMode::ZeroCopy, af_xdp::XdpMode::Native, af_xdp::XdpMode::Generic];
+const MODES: [af_xdp::AfXdpMode; 4] = [
+    af_xdp::AfXdpMode::Auto,
+    af_xdp::AfXdpMode::ZeroCopy,
+    af_xdp::AfXdpMode::Native,
+    af_xdp::AfXdpMode::Generic,
+];
 const RING_SIZE: PortOption = PortOption::new(
     "ring-size",
     ValueKind::PowerOfTwo { least: 64, most: 32768 },
@@ -115,7 +120,7 @@ pub(crate) const KINDS: &[PortKind] = &[
         form: "eth0",
         about: "a network interface by the best mechanism that works: AF_XDP (zero-copy, native, generic), else AF_PACKET",
         page: None,
-        target: Target::Interface(InterfaceUse::Wire),
+        target: NameTarget::Interface(InterfaceUse::Wire),
         options: &[
             &NETNS,
             &MODE,
@@ -128,9 +133,9 @@ pub(crate) const KINDS: &[PortKind] = &[
             &FANOUT,
             &IMMEDIATE,
         ],
-        access: Access::Daemon,
+        access: OpenedBy::Daemon,
         plan: plan_xdp_or_packet,
-        open: |opening| open_interface(opening, Mechanism::Best),
+        open: |context| open_interface(context, InterfaceMechanism::Best),
     },
     PortKind {
         driver: "af_xdp",
@@ -138,11 +143,11 @@ pub(crate) const KINDS: &[PortKind] = &[
         form: "xdp:eth0",
         about: "the same by AF_XDP or not at all",
         page: None,
-        target: Target::Interface(InterfaceUse::Wire),
+        target: NameTarget::Interface(InterfaceUse::Wire),
         options: &[&NETNS, &MODE, &RING_SIZE, &NEED_WAKEUP, &BUSY_POLL, &FORCE, &PROMISC],
-        access: Access::Daemon,
+        access: OpenedBy::Daemon,
         plan: plan_xdp,
-        open: |opening| open_interface(opening, Mechanism::Xdp),
+        open: |context| open_interface(context, InterfaceMechanism::Xdp),
     },
     PortKind {
         driver: "af_packet",
@@ -150,11 +155,11 @@ pub(crate) const KINDS: &[PortKind] = &[
         form: "packet:eth0",
         about: "the same by AF_PACKET: the host stack gets the frames too",
         page: None,
-        target: Target::Interface(InterfaceUse::Copies),
+        target: NameTarget::Interface(InterfaceUse::Copies),
         options: &[&NETNS, &RING_SIZE, &PROMISC, &TIMESTAMPS, &FANOUT, &IMMEDIATE],
-        access: Access::Daemon,
+        access: OpenedBy::Daemon,
         plan: plan_packet,
-        open: |opening| open_interface(opening, Mechanism::Packet),
+        open: |context| open_interface(context, InterfaceMechanism::Packet),
     },
     PortKind {
         driver: "host",
@@ -162,9 +167,9 @@ pub(crate) const KINDS: &[PortKind] = &[
         form: "eth0^",
         about: "the host stack's side of an interface: what the host sends there, and frames that it takes as received there",
         page: None,
-        target: Target::Interface(InterfaceUse::HostStack),
+        target: NameTarget::Interface(InterfaceUse::HostStack),
         options: &[&NETNS, &OFFLOADS],
-        access: Access::Daemon,
+        access: OpenedBy::Daemon,
         plan: plan_host_stack,
         open: open_host_stack,
     },
@@ -175,9 +180,9 @@ pub(crate) const KINDS: &[PortKind] = &[
         about: "the outer end of a veth pair, whose inner end is in a container: TCP segments pass whole, and frames between two such \
                 ports of a switch pass within the kernel",
         page: None,
-        target: Target::Interface(InterfaceUse::Wire),
+        target: NameTarget::Interface(InterfaceUse::Wire),
         options: &[&NETNS, &OFFLOADS],
-        access: Access::Daemon,
+        access: OpenedBy::Daemon,
         plan: plan_veth,
         open: open_veth,
     },
@@ -187,9 +192,9 @@ pub(crate) const KINDS: &[PortKind] = &[
         form: "tap:t0",
         about: "a TAP interface, made with the port; `tap:` lets the kernel choose a name",
         page: None,
-        target: Target::NewInterface,
+        target: NameTarget::NewInterface,
         options: &[&NETNS, &PERSIST, &OFFLOADS, &MTU, &MAC],
-        access: Access::Daemon,
+        access: OpenedBy::Daemon,
         plan: |planning| Ok(DevicePlan { netns: planning.netns.cloned(), ..planning.any_queues()? }),
         open: open_tap,
     },
@@ -199,7 +204,7 @@ impl DeviceName {
     /// The host stack's side of an interface.
     #[must_use]
     pub fn host_stack_of(interface: &str) -> Option<Self> {
-        let kind = KINDS.iter().find(|kind| kind.target == Target::Interface(InterfaceUse::HostStack))?;
+        let kind = KINDS.iter().find(|kind| kind.target == NameTarget::Interface(InterfaceUse::HostStack))?;
         Some(Self { kind, target: interface.to_owned() })
     }
 }
@@ -227,7 +232,7 @@ impl DriverError for InterfaceError {}
 
 /// How the frames of an interface are had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mechanism {
+enum InterfaceMechanism {
     /// AF_XDP, else AF_PACKET.
     Best,
     Xdp,
@@ -251,13 +256,13 @@ pub(crate) fn within<T: Send>(
 /// Reads a device's interface, and its speed in bit/s if it has one; `None` where the interface is gone.
 #[must_use]
 pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
-    let look = || {
+    let probe = || {
         let link = link_by_name(&interface.name)?;
         let speed = speed_here(&interface.name);
         interface.had_speed.fetch_or(speed.is_some(), Ordering::Relaxed);
         Ok((link, speed))
     };
-    within(interface.netns.as_ref(), look).ok()
+    within(interface.netns.as_ref(), probe).ok()
 }
 
 /// The speed of an interface of the present namespace, bit/s, if it has one.
@@ -353,9 +358,11 @@ fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError
     let region_buffers = u32::from(plan.queues) * 2 * ring_size(&planning.options.device);
     let mode = planning.options.device.word(&MODE, &MODES).unwrap_or_default();
     let is_copied = match mode {
-        af_xdp::XdpMode::Native | af_xdp::XdpMode::Generic => true,
-        af_xdp::XdpMode::ZeroCopy => false,
-        af_xdp::XdpMode::Auto => !within(planning.netns, || may_zero_copy(&link_by_name(planning.target)?))?,
+        af_xdp::AfXdpMode::Native | af_xdp::AfXdpMode::Generic => true,
+        af_xdp::AfXdpMode::ZeroCopy => false,
+        af_xdp::AfXdpMode::Auto => {
+            !within(planning.netns, || may_zero_copy(&link_by_name(planning.target)?))?
+        }
     };
     let buffer_bytes = if is_copied { af_xdp::COPY_CHUNK_BYTES } else { af_xdp::ZERO_COPY_CHUNK_BYTES };
     Ok(DevicePlan { region_buffers, buffer_bytes: Some(buffer_bytes), ..plan })
@@ -407,15 +414,15 @@ fn ring_size(options: &OptionValues) -> u32 {
     options.number(&RING_SIZE).unwrap_or(DEFAULT_RING_SIZE)
 }
 
-fn open_interface(opening: Opening<'_>, mechanism: Mechanism) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, home, .. } = opening;
+fn open_interface(context: OpenContext<'_>, mechanism: InterfaceMechanism) -> Result<Device, DeviceError> {
+    let OpenContext { target: interface, options, plan, role, home, .. } = context;
     let options = &options.device;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         let mut device = match mechanism {
-            Mechanism::Xdp => open_xdp(&link, options, &plan, role, home)?,
-            Mechanism::Packet => open_packet(&link, options, &plan, role, false)?,
-            Mechanism::Best => match open_xdp(&link, options, &plan, role, home) {
+            InterfaceMechanism::Xdp => open_xdp(&link, options, &plan, role, home)?,
+            InterfaceMechanism::Packet => open_packet(&link, options, &plan, role, false)?,
+            InterfaceMechanism::Best => match open_xdp(&link, options, &plan, role, home) {
                 Ok(device) => device,
                 Err(refused) => {
                     let mut device = open_packet(&link, options, &plan, role, true)?;
@@ -436,12 +443,12 @@ fn open_xdp(
     link: &LinkInfo,
     options: &OptionValues,
     plan: &DevicePlan,
-    role: Role,
+    role: DeviceRole,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
     let Some(home) = home else { return Err(InterfaceError::NoRegion(link.name.clone()).into()) };
     let has = real_queue_count(&link.name)?;
-    let wish = XdpWish {
+    let config = XdpConfig {
         interface: link.name.clone(),
         ifindex: link.index,
         mtu: link.mtu,
@@ -454,11 +461,11 @@ fn open_xdp(
         may_zero_copy: may_zero_copy(link)?,
         multi_buffer: true,
     };
-    let each = wish.buffers_per_queue();
+    let each = config.buffers_per_queue();
     let buffers = home.reserve(u32::from(plan.queues) * each as u32)?;
     let buffers = buffers.chunks(each).map(<[u32]>::to_vec).collect();
     let promiscuous = promiscuity(link, options, role)?;
-    let mut xdp = XdpDevice::open(&wish, home.region(), buffers)?;
+    let mut xdp = XdpDevice::open(&config, home.region(), buffers)?;
     if is_generic(&link.name)? && link_by_name(&tap_name(link.index)).is_ok() {
         return Err(InterfaceError::GenericXdp(link.name.clone()).into());
     }
@@ -473,7 +480,7 @@ fn open_xdp(
         peer: None,
         shortcut: None,
         queues: boxed(xdp.queues),
-        capabilities: Capabilities {
+        capabilities: PortCapabilities {
             driver: "af_xdp",
             mode: xdp.mode,
             max_frame_bytes: max_frame_bytes(link.mtu),
@@ -487,16 +494,16 @@ fn open_xdp(
 /// Whether an XDP program sees the interface's frames in generic mode. That comes after the place where host rings give
 /// frames to the host stack: these would come back by the interface.
 fn is_generic(interface: &str) -> Result<bool, DeviceError> {
-    Ok(link_by_name(interface)?.xdp.is_some_and(|xdp| xdp.mode == XdpMode::Generic))
+    Ok(link_by_name(interface)?.xdp.is_some_and(|xdp| xdp.mode == XdpReportedMode::Generic))
 }
 
 /// A port of a switch is promiscuous, unless configured otherwise.
 fn promiscuity(
     link: &LinkInfo,
     options: &OptionValues,
-    role: Role,
+    role: DeviceRole,
 ) -> Result<Option<Promiscuous>, DeviceError> {
-    if !options.flag(&PROMISC).unwrap_or(role == Role::SwitchPort) {
+    if !options.flag(&PROMISC).unwrap_or(role == DeviceRole::SwitchPort) {
         return Ok(None);
     }
     Ok(Some(Promiscuous::set(&link.name, link.index)?))
@@ -507,31 +514,31 @@ fn open_packet(
     link: &LinkInfo,
     options: &OptionValues,
     plan: &DevicePlan,
-    role: Role,
+    role: DeviceRole,
     alone: bool,
 ) -> Result<Device, DeviceError> {
-    let wish = PacketWish {
+    let config = PacketConfig {
         interface: link.name.clone(),
         ifindex: link.index,
         mtu: link.mtu,
         queues: plan.queues,
         slots: ring_size(options),
         // Forwarders and responders need each frame at once; monitors benefit from the kernel's blocks.
-        immediate: options.flag(&IMMEDIATE).unwrap_or(role == Role::SwitchPort || alone),
+        immediate: options.flag(&IMMEDIATE).unwrap_or(role == DeviceRole::SwitchPort || alone),
         // A switch has no use for them.
         timestamps: options
             .word(&TIMESTAMPS, &TIMESTAMP_SOURCES)
-            .or((role == Role::Program).then_some(TimestampSource::Kernel)),
+            .or((role == DeviceRole::Program).then_some(TimestampSource::Kernel)),
         fanout: options.word(&FANOUT, &FANOUTS).unwrap_or_default(),
         ignore_marked: Some(HOST_MARK),
     };
     // The sockets first: their errors are the most specific.
-    let mut packet = PacketDevice::open(&wish)?;
+    let mut packet = PacketDevice::open(&config)?;
     let promiscuous = promiscuity(link, options, role)?;
     let mut barrier = None;
     if alone {
         let attached = TcxProgram::drop_unless_marked(HOST_MARK)
-            .and_then(|program| Link::attach_tcx(&program, link.index, TcxSide::Ingress));
+            .and_then(|program| BpfLink::attach_tcx(&program, link.index, TcxSide::Ingress));
         match attached {
             Ok(attached) => barrier = Some(attached),
             Err(refused) => {
@@ -543,7 +550,7 @@ fn open_packet(
         peer: None,
         shortcut: None,
         queues: boxed(packet.queues),
-        capabilities: Capabilities {
+        capabilities: PortCapabilities {
             driver: "af_packet",
             mode: packet.mode,
             max_frame_bytes: max_frame_bytes(link.mtu),
@@ -554,26 +561,26 @@ fn open_packet(
     })
 }
 
-fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, left, .. } = opening;
+fn open_host_stack(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target: interface, options, plan, role, inherited, .. } = context;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
         if is_generic(interface)? {
             return Err(InterfaceError::GenericXdp(interface.to_owned()).into());
         }
-        let wish = HostRingsWish {
+        let config = HostRingsConfig {
             interface: link.name.clone(),
             ifindex: link.index,
             mtu: link.mtu,
             queues: plan.queues,
             offloads: takes_offloads(&options.device, role),
         };
-        let host = HostRings::open_or_resume(&wish, left)?;
+        let host = HostRings::open_or_resume(&config, inherited)?;
         Ok(Device {
             peer: None,
             shortcut: None,
             queues: boxed(host.queues),
-            capabilities: Capabilities {
+            capabilities: PortCapabilities {
                 driver: "host",
                 mode: host.mode,
                 max_frame_bytes: max_frame_bytes(link.mtu),
@@ -585,20 +592,20 @@ fn open_host_stack(opening: Opening<'_>) -> Result<Device, DeviceError> {
     })
 }
 
-fn open_veth(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, left, .. } = opening;
+fn open_veth(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target: interface, options, plan, role, inherited, .. } = context;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
-        let wish = VethWish {
+        let config = VethConfig {
             interface: link.name.clone(),
             ifindex: link.index,
             mtu: link.mtu,
             queues: plan.queues,
             offloads: takes_offloads(&options.device, role),
         };
-        let veth = VethDevice::open_or_resume(&wish, left)?;
+        let veth = VethDevice::open_or_resume(&config, inherited)?;
         let capabilities =
-            Capabilities { driver: "veth", mode: veth.mode, max_frame_bytes: max_frame_bytes(link.mtu) };
+            PortCapabilities { driver: "veth", mode: veth.mode, max_frame_bytes: max_frame_bytes(link.mtu) };
         Ok(Device {
             interface: Some(device_interface(&link, &plan)?),
             shortcut: veth.shortcut,
@@ -609,14 +616,14 @@ fn open_veth(opening: Opening<'_>) -> Result<Device, DeviceError> {
 }
 
 /// Whether the port of a host's stack has offloads. A program wants frames as they are on a wire.
-fn takes_offloads(options: &OptionValues, role: Role) -> bool {
-    options.flag(&OFFLOADS).unwrap_or(role == Role::SwitchPort)
+fn takes_offloads(options: &OptionValues, role: DeviceRole) -> bool {
+    options.flag(&OFFLOADS).unwrap_or(role == DeviceRole::SwitchPort)
 }
 
-fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target: interface, options, plan, role, left, .. } = opening;
+fn open_tap(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target: interface, options, plan, role, inherited, .. } = context;
     let options = &options.device;
-    let wish = TapWish {
+    let config = TapConfig {
         name: interface.to_owned(),
         queues: plan.queues,
         persistent: options.flag(&PERSIST).unwrap_or(false),
@@ -626,8 +633,8 @@ fn open_tap(opening: Opening<'_>) -> Result<Device, DeviceError> {
         up: true,
     };
     within(plan.netns.as_ref(), || {
-        let tap = TapDevice::open_or_resume(&wish, left)?;
-        let capabilities = Capabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 };
+        let tap = TapDevice::open_or_resume(&config, inherited)?;
+        let capabilities = PortCapabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 };
         Ok(Device {
             interface: Some(own_interface(&link_by_name(&tap.name)?, &plan)?),
             notes: tap.notes,
@@ -644,7 +651,7 @@ mod tests {
 
     use super::*;
 
-    fn open(name: &str, role: Role) -> Device {
+    fn open(name: &str, role: DeviceRole) -> Device {
         let name: PortName = name.parse().unwrap();
         open_device(&name, plan_device(&name, None).unwrap(), role, None).unwrap()
     }
@@ -654,12 +661,12 @@ mod tests {
         in_own_namespace(|| {
             ip("link add rrn0 type veth peer name rrn1");
             for (name, role, version) in [
-                ("packet:rrn0", Role::Program, "TPACKET_V3"),
-                ("packet:rrn0", Role::SwitchPort, "TPACKET_V2 (immediate)"),
-                ("packet:rrn0@immediate=1", Role::Program, "TPACKET_V2 (immediate)"),
-                ("packet:rrn0@immediate=0", Role::SwitchPort, "TPACKET_V3"),
+                ("packet:rrn0", DeviceRole::Program, "TPACKET_V3"),
+                ("packet:rrn0", DeviceRole::SwitchPort, "TPACKET_V2 (immediate)"),
+                ("packet:rrn0@immediate=1", DeviceRole::Program, "TPACKET_V2 (immediate)"),
+                ("packet:rrn0@immediate=0", DeviceRole::SwitchPort, "TPACKET_V3"),
                 // Without a region there is no AF_XDP.
-                ("rrn0", Role::Program, "TPACKET_V2 (immediate)"),
+                ("rrn0", DeviceRole::Program, "TPACKET_V2 (immediate)"),
             ] {
                 let mode = open(name, role).capabilities.mode;
                 assert!(mode.starts_with(&format!("AF_PACKET, {version},")), "{name}: {mode}");
@@ -693,10 +700,10 @@ mod tests {
             ip("link add rrn0 type veth peer name rrn1");
             let is_promiscuous = || link_by_name("rrn0").unwrap().promiscuous;
             for (name, role, promiscuous) in [
-                ("packet:rrn0", Role::Program, false),
-                ("packet:rrn0", Role::SwitchPort, true),
-                ("packet:rrn0@promisc=0", Role::SwitchPort, false),
-                ("packet:rrn0@promisc", Role::Program, true),
+                ("packet:rrn0", DeviceRole::Program, false),
+                ("packet:rrn0", DeviceRole::SwitchPort, true),
+                ("packet:rrn0@promisc=0", DeviceRole::SwitchPort, false),
+                ("packet:rrn0@promisc", DeviceRole::Program, true),
             ] {
                 let device = open(name, role);
                 assert_eq!(is_promiscuous(), promiscuous, "{name}");

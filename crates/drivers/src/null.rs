@@ -6,9 +6,9 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Capabilities, Delivery, HandOver, PortQueue, Sleep};
+use ringroad_port::port_queue::{Delivery, HandOver, PortCapabilities, PortQueue, Sleep};
 
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 
@@ -32,22 +32,22 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     form: "null:size=60,copy=0,no-rx=0",
     about: "gives frames without end and takes everything, to measure what the rest costs",
     page: None,
-    target: Target::Settings,
+    target: NameTarget::Settings,
     options: &[&SIZE, &COPY, &NO_RX],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan: |planning| planning.any_queues(),
     open,
 }];
 
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let options = &opening.options.device;
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let options = &context.options.device;
     let size_bytes = options.number(&SIZE).unwrap_or(60);
     let copy = options.flag(&COPY).unwrap_or(false);
     let no_rx = options.flag(&NO_RX).unwrap_or(false);
     let queue = |_| Box::new(NullQueue::new(size_bytes, copy, no_rx)) as Box<dyn PortQueue>;
     let mode = format!("null, {size_bytes} B frames, {}", if copy { "copied" } else { "not copied" });
-    let capabilities = Capabilities { driver: "null", mode, max_frame_bytes: 65535 };
-    Ok(Device::new((0..opening.plan.queues).map(queue).collect(), capabilities))
+    let capabilities = PortCapabilities { driver: "null", mode, max_frame_bytes: 65535 };
+    Ok(Device::new((0..context.plan.queues).map(queue).collect(), capabilities))
 }
 
 /// One queue of a null port.

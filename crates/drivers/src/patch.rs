@@ -19,7 +19,7 @@ use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::layout::{Direction, FIRST_BUFFER, MAX_FRAGMENTS};
 use ringroad_ring::program_end::ProgramEnd;
 use ringroad_ring::region::{HugePages, Region, RegionError};
-use ringroad_ring::ring_view::{RingPlan, lay_out_ring};
+use ringroad_ring::ring_view::{RingInit, lay_out_ring};
 
 use crate::shm::{QueueEvents, ShmQueue};
 
@@ -45,7 +45,7 @@ impl PatchQueue {
         let mut views = Vec::new();
         let mut events = Vec::new();
         for ring in 0..2 {
-            let plan = RingPlan::new(Direction::Rx, 0, DEFAULT_SLOTS);
+            let plan = RingInit::new(Direction::Rx, 0, DEFAULT_SLOTS);
             views.push(lay_out_ring(&region, ring, &plan, &mut buffers)?);
             events.push(QueueEvents::new().map_err(|source| RegionError::System {
                 step: "making eventfds for",

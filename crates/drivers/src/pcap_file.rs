@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringroad_capture::{CaptureError, CaptureReader, CaptureWriter};
-use ringroad_control::guarded_file::{self, GuardedFileError, Purpose};
+use ringroad_control::guarded_file::{self, FilePurpose, GuardedFileError};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Capabilities, Delivery, Diagnose, PortQueue, Sleep, Way};
+use ringroad_port::port_queue::{Delivery, Diagnose, FailedDirection, PortCapabilities, PortQueue, Sleep};
 
-use crate::catalogue::port_kind::{Access, Opening, Planning, PortKind, Spelling, Target};
-use crate::device::{Device, DeviceError, DevicePlan, DriverError, Role};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, Planning, PortKind, Spelling};
+use crate::device::{Device, DeviceError, DevicePlan, DeviceRole, DriverError};
 
 /// Bytes of frames borrowed at a time.
 const ARENA_BYTES: usize = 1 << 20;
@@ -32,9 +32,9 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     form: "pcap:FILE",
     about: "the frames of a capture file (pcap, pcapng); `pcap:in=FILE,out=FILE` writes frames into another one, and either part alone will do",
     page: None,
-    target: Target::CaptureFiles,
+    target: NameTarget::CaptureFiles,
     options: &[],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan,
     open,
 }];
@@ -52,7 +52,7 @@ struct UnusableFile {
 impl DriverError for UnusableFile {}
 
 fn plan(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
-    let files = CaptureFiles::read(planning.target).unwrap_or_default();
+    let files = NamedFiles::read(planning.target).unwrap_or_default();
     let folder =
         |path: &Path| path.parent().filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_owned);
     let folder = files.output.as_deref().and_then(folder);
@@ -63,18 +63,18 @@ fn plan(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     planning.queues_up_to(1, "pcap")
 }
 
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let files = CaptureFiles::read(opening.target).unwrap_or_default();
-    let queue = match opening.role {
-        Role::Program => PcapQueue::open(files.input.as_deref(), files.output.as_deref())?,
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let files = NamedFiles::read(context.target).unwrap_or_default();
+    let queue = match context.role {
+        DeviceRole::Program => PcapQueue::open(files.input.as_deref(), files.output.as_deref())?,
         // The server of a switch has other privileges than the users who may write to the folders of the files.
-        Role::SwitchPort => PcapQueue::open_guarded(files.input.as_deref(), files.output.as_deref())?,
+        DeviceRole::SwitchPort => PcapQueue::open_guarded(files.input.as_deref(), files.output.as_deref())?,
     };
     let part = |word: &str, path: &Option<PathBuf>| {
         path.as_ref().map(|path| format!("{word} {}", path.display())).unwrap_or_default()
     };
     let mode = format!("{} {}", part("from", &files.input), part("to", &files.output));
-    let capabilities = Capabilities {
+    let capabilities = PortCapabilities {
         driver: "pcap",
         mode: mode.trim().to_owned(),
         max_frame_bytes: MAX_FRAME_BYTES as u32,
@@ -84,14 +84,14 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
 
 /// The files that a name gives: `FILE`, `in=FILE,out=FILE`, `in=FILE` or `out=FILE`.
 #[derive(Debug, Default)]
-pub(crate) struct CaptureFiles {
+pub(crate) struct NamedFiles {
     /// Frames come from here.
     pub(crate) input: Option<PathBuf>,
     /// Frames go there.
     pub(crate) output: Option<PathBuf>,
 }
 
-impl CaptureFiles {
+impl NamedFiles {
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let file = |path: &str| match path {
             "" => Err("the file is missing".to_owned()),
@@ -113,7 +113,7 @@ impl CaptureFiles {
     }
 }
 
-impl fmt::Display for CaptureFiles {
+impl fmt::Display for NamedFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part =
             |key: &str, path: &Option<PathBuf>| path.as_ref().map(|path| format!("{key}={}", path.display()));
@@ -161,11 +161,11 @@ impl PcapQueue {
             guarded_file::open(path, purpose).map_err(|source| UnusableFile { path: path.to_owned(), source })
         };
         let read = |path: &Path| {
-            Ok::<_, DeviceError>(CaptureReader::from_file(guarded(path, Purpose::Read)?, path)?)
+            Ok::<_, DeviceError>(CaptureReader::from_file(guarded(path, FilePurpose::Read)?, path)?)
         };
         let write = |path: &Path| -> Result<_, DeviceError> {
             let format = ringroad_capture::CaptureFormat::from_path(path);
-            Ok(CaptureWriter::in_file(guarded(path, Purpose::Replace)?, path, format, SNAPLEN_BYTES)?)
+            Ok(CaptureWriter::in_file(guarded(path, FilePurpose::Replace)?, path, format, SNAPLEN_BYTES)?)
         };
         Ok(Self::new(input.map(read).transpose()?, output.map(write).transpose()?))
     }
@@ -294,8 +294,8 @@ impl Sleep for PcapQueue {
 }
 
 impl Diagnose for PcapQueue {
-    fn failure(&self, way: Way) -> Option<String> {
-        let input = || self.input_fault.clone().filter(|_| way == Way::Either);
+    fn failure(&self, way: FailedDirection) -> Option<String> {
+        let input = || self.input_fault.clone().filter(|_| way == FailedDirection::Either);
         self.output_fault.clone().or_else(input)
     }
 }

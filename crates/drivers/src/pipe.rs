@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use crate::catalogue::port_name::PipeSide;
-use ringroad_ring::control_block::Filled;
+use ringroad_ring::control_block::FillCounts;
 use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::FIRST_BUFFER;
-use ringroad_ring::ledger::Payer;
+use ringroad_ring::ledger::ChargedUser;
 use ringroad_ring::region::{Region, RegionError};
 use ringroad_ring::ring_view::{RingView, lay_out_port};
 
@@ -32,14 +32,14 @@ impl Drop for Pipe {
 }
 
 impl Pipe {
-    /// Makes a pipe with a port of this shape at each end. `payer` reserves its memory; without one the memory is not
+    /// Makes a pipe with a port of this shape at each end. `charged` reserves its memory; without one the memory is not
     /// counted.
     ///
     /// # Errors
     /// [`RegionError`] where the sizes are out of range or memory is short.
-    pub fn create(name: &str, shape: PortShape, payer: Option<&Payer>) -> Result<Self, RegionError> {
+    pub fn create(name: &str, shape: PortShape, charged: Option<&ChargedUser>) -> Result<Self, RegionError> {
         let geometry = shape.geometry(2)?;
-        let region = Arc::new(Region::create_for(payer, geometry, shape.huge_pages)?);
+        let region = Arc::new(Region::create_for(charged, geometry, shape.huge_pages)?);
         let mut buffers = FIRST_BUFFER..geometry.buffers;
         let PortShape { queues, slots, extra_buffers, .. } = shape;
         let placements = [0, 1].map(|end| PortPlacement::of_port(end, queues, slots, extra_buffers));
@@ -69,7 +69,7 @@ impl Pipe {
 
     /// What reached the end `side` so far, by the counts of the program at the other end.
     #[must_use]
-    pub fn filled(&self, side: PipeSide) -> Filled {
+    pub fn filled(&self, side: PipeSide) -> FillCounts {
         let placement = self.placement(side);
         let views = placement
             .rx_rings

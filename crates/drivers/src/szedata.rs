@@ -10,16 +10,16 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::port_queue::{
-    Backpressure, Capabilities, Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way,
+    Backpressure, Delivery, Diagnose, FailedDirection, PortCapabilities, PortQueue, QueueProperties, Sleep,
 };
 use ringroad_ring::wakeup::Sleeper;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::metadata::{FRAME_INFO_BYTES, FrameInfo};
-use ringroad_sze2::client::{Card, CardError};
-use ringroad_sze2::segment::{Header, MAX_FRAME_BYTES};
+use ringroad_sze2::client::{CardClient, CardError};
+use ringroad_sze2::segment::{MAX_FRAME_BYTES, SegmentHeader};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::wake_set::WakeSet;
@@ -43,9 +43,9 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     form: "szedata:SOCKET",
     about: "channels of an SZE2 capture card, as a program has them",
     page: None,
-    target: Target::Socket,
+    target: NameTarget::Socket,
     options: &[&CHANNEL],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan: |planning| planning.any_queues(),
     open,
 }];
@@ -63,8 +63,8 @@ struct ChannelTaken {
 
 impl DriverError for ChannelTaken {}
 
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target, options, plan, .. } = opening;
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target, options, plan, .. } = context;
     let (path, queues) = (Path::new(target), plan.queues);
     let failed = |source: std::io::Error| DeviceError::Connection {
         name: format!("szedata:{}", path.display()),
@@ -75,7 +75,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     for number in 0..queues {
         let channel = first.saturating_add(number);
         let taken = || ChannelTaken { channel, path: path.display().to_string() };
-        let mut card = Card::open(path, "ringroad")?;
+        let mut card = CardClient::open(path, "ringroad")?;
         let mask = 1u32.checked_shl(channel.into()).ok_or_else(taken)?;
         let (receive, transmit) = card.subscribe(mask, mask)?;
         if receive == 0 && transmit == 0 {
@@ -89,14 +89,14 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     }
     let last = first.saturating_add(queues.saturating_sub(1));
     let mode = format!("channel(s) {first} to {last} of the SZE2 card at {}", path.display());
-    let capabilities = Capabilities { driver: "szedata", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
+    let capabilities = PortCapabilities { driver: "szedata", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
     Ok(Device::new(device_queues, capabilities))
 }
 
 /// A receive channel and a transmit channel of one number.
 #[derive(Debug)]
 struct ChannelQueue {
-    card: Card,
+    card: CardClient,
     channel: u16,
     wake: WakeSet,
     sleeper: Sleeper,
@@ -111,7 +111,7 @@ struct ChannelQueue {
 }
 
 impl ChannelQueue {
-    fn new(card: Card, channel: u16, wake: WakeSet) -> Self {
+    fn new(card: CardClient, channel: u16, wake: WakeSet) -> Self {
         Self {
             card,
             channel,
@@ -134,7 +134,7 @@ impl ChannelQueue {
     }
 
     /// Looks whether the card is there, and has no complaint.
-    fn look_at_card(&mut self) {
+    fn check_card(&mut self) {
         let mut waits = [PollFd::from_borrowed_fd(self.card.socket(), PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.is_gone |= poll(&mut waits, Some(&at_once)).is_ok_and(|ready| ready > 0);
@@ -203,8 +203,8 @@ impl PortQueue for ChannelQueue {
                 continue;
             };
             match writer.reserve(&[], bytes) {
-                Ok(Some(place)) => {
-                    Gather::new(batch.frame(frame).iter()).fill(place);
+                Ok(Some(segment)) => {
+                    Gather::new(batch.frame(frame).iter()).fill(segment);
                     delivery.frames += 1;
                     delivery.bytes += bytes as u64;
                 }
@@ -250,7 +250,7 @@ impl Sleep for ChannelQueue {
             return false;
         }
         // An invalid segment is detected when it is taken.
-        self.card.reader(self.channel).is_some_and(|reader| !matches!(reader.look(), Ok(0)))
+        self.card.reader(self.channel).is_some_and(|reader| !matches!(reader.available(), Ok(0)))
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
@@ -276,14 +276,14 @@ impl Sleep for ChannelQueue {
 
     fn drain_wake(&mut self) {
         self.wake.drain();
-        self.look_at_card();
+        self.check_card();
     }
 }
 
 impl Backpressure for ChannelQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         let Some(writer) = self.card.writer(self.channel) else { return BATCH_FRAMES };
-        let Some(header) = Header::new(0, frame_bytes) else { return BATCH_FRAMES };
+        let Some(header) = SegmentHeader::new(0, frame_bytes) else { return BATCH_FRAMES };
         let occupied = header.occupied_bytes();
         match writer.room(occupied * BATCH_FRAMES) {
             Ok(room) => room / occupied,
@@ -301,7 +301,7 @@ impl Backpressure for ChannelQueue {
 }
 
 impl Diagnose for ChannelQueue {
-    fn failure(&self, _way: Way) -> Option<String> {
+    fn failure(&self, _way: FailedDirection) -> Option<String> {
         let gone = || {
             let channel = self.channel;
             format!(

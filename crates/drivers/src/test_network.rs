@@ -34,28 +34,28 @@ fn enter_own_namespace() {
     ip("link set lo up");
 }
 
-type Errand = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
-/// A host in a network namespace of its own: a thread that does errands there.
+/// A host in a network namespace of its own: a thread that runs tasks there.
 pub(crate) struct Host {
-    errands: Sender<Errand>,
+    tasks: Sender<Task>,
     thread_id: i32,
 }
 
 impl Host {
     /// A host without interfaces.
     pub(crate) fn new() -> Self {
-        let (errands, inbox) = channel::<Errand>();
+        let (tasks, inbox) = channel::<Task>();
         let (answer, started) = channel();
         std::thread::spawn(move || {
             enter_own_namespace();
             answer.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
-            while let Ok(errand) = inbox.recv() {
-                errand();
+            while let Ok(task) = inbox.recv() {
+                task();
             }
         });
         let thread_id = started.recv().unwrap();
-        Self { errands, thread_id }
+        Self { tasks, thread_id }
     }
 
     /// Moves `interface` of the calling thread's namespace here, with an address, up.
@@ -69,16 +69,16 @@ impl Host {
         });
     }
 
-    /// Has `errand` done here, and waits for it.
-    pub(crate) fn run<T: Send + 'static>(&self, errand: impl FnOnce() -> T + Send + 'static) -> T {
+    /// Has `task` done here, and waits for it.
+    pub(crate) fn run<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
         let (answer, result) = channel();
-        self.start(move || drop(answer.send(errand())));
+        self.start(move || drop(answer.send(task())));
         result.recv().unwrap()
     }
 
-    /// Has `errand` done here, without waiting.
-    pub(crate) fn start(&self, errand: impl FnOnce() + Send + 'static) {
-        self.errands.send(Box::new(errand)).unwrap();
+    /// Has `task` done here, without waiting.
+    pub(crate) fn start(&self, task: impl FnOnce() + Send + 'static) {
+        self.tasks.send(Box::new(task)).unwrap();
     }
 }
 

@@ -8,15 +8,15 @@ use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::catalogue::{open_device, plan_device, take_over_device};
-use crate::device::{Device, DeviceError, Role};
+use crate::device::{Device, DeviceError, DeviceRole};
 
 /// Opens the device called `name` as a port of a switch.
 pub(crate) fn open(name: &str) -> Device {
-    try_open(name, Role::SwitchPort).unwrap()
+    try_open(name, DeviceRole::SwitchPort).unwrap()
 }
 
 /// Opens the device called `name`, or returns why not.
-pub(crate) fn try_open(name: &str, role: Role) -> Result<Device, DeviceError> {
+pub(crate) fn try_open(name: &str, role: DeviceRole) -> Result<Device, DeviceError> {
     let name = name.parse().unwrap();
     open_device(&name, plan_device(&name, None).unwrap(), role, None)
 }
@@ -24,7 +24,8 @@ pub(crate) fn try_open(name: &str, role: Role) -> Result<Device, DeviceError> {
 /// Takes over a device of one queue from another process.
 pub(crate) fn resume(name: &str, left: HandOver) -> Device {
     let name = name.parse().unwrap();
-    take_over_device(&name, plan_device(&name, None).unwrap(), Role::SwitchPort, None, vec![left]).unwrap()
+    take_over_device(&name, plan_device(&name, None).unwrap(), DeviceRole::SwitchPort, None, vec![left])
+        .unwrap()
 }
 
 /// The frames of a batch.

@@ -1,14 +1,14 @@
 //! A worker's cache for packets whose way through the tables took many lookups: the entries found, by the words of the
 //! key that any table uses.
 //!
-//! Its memory has a fixed size. Entries cached before a change of the tables are never used. Strangers can make it
-//! useless by many different packets; then it is left alone for a while, and costs nothing.
+//! Its memory has a fixed size. Entries cached before a change of the tables are never used. Untrusted peers can make
+//! it useless by many different packets; then it is left alone for a while, and costs nothing.
 
+use crate::fast_path::FastOutcome;
 use crate::key::{FlowKey, WORDS, Words, word};
+use crate::lookup_cache::Step;
 use crate::tables::Tables;
-use crate::trail::Step;
 use crate::tuples::{Seed, hash};
-use crate::way::Way;
 
 /// Places that one hash has.
 const WAYS: usize = 2;
@@ -26,11 +26,11 @@ const PASSED_BY: u32 = 128 * 1024;
 
 /// What is remembered of packets with one key.
 #[derive(Debug, Clone, Copy)]
-struct Remembered {
+struct CacheEntry {
     /// Of which tables; 0: nothing is remembered.
     generation: u64,
     hash: u64,
-    way: Way,
+    fast_outcome: FastOutcome,
     first: Step,
     /// How many steps follow.
     count: u8,
@@ -41,9 +41,9 @@ struct Remembered {
 #[derive(Debug)]
 pub(crate) enum Known<'cache> {
     /// It has the key of the one before, in the same batch.
-    Last(Way),
+    Last(FastOutcome),
     /// Its way, the first step of it, and the others.
-    Way(Way, Step, &'cache [Step]),
+    Way(FastOutcome, Step, &'cache [Step]),
     Nothing,
 }
 
@@ -52,9 +52,9 @@ type Words16 = [u64; WORDS];
 
 /// A worker's memory of ways through the tables.
 #[derive(Debug, Default)]
-pub(crate) struct WayCache {
+pub(crate) struct ExactMatchCache {
     /// Empty until the first use.
-    remembered: Box<[[Remembered; WAYS]]>,
+    remembered: Box<[[CacheEntry; WAYS]]>,
     /// The words of each.
     words: Box<[[Words16; WAYS]]>,
     seed: Seed,
@@ -67,13 +67,13 @@ pub(crate) struct WayCache {
     recent: Words16,
     hash: u64,
     /// Whether there was one before, in the same batch; and its way.
-    last: Option<Way>,
-    looks: u32,
+    last: Option<FastOutcome>,
+    lookups: u32,
     hits: u32,
     passes: u32,
 }
 
-impl WayCache {
+impl ExactMatchCache {
     /// Begins a batch of `frames` frames. Returns whether to use the cache.
     pub fn begin(&mut self, tables: &Tables, frames: usize) -> bool {
         self.last = None;
@@ -84,16 +84,16 @@ impl WayCache {
             self.passes = self.passes.saturating_sub(frames as u32);
             return false;
         }
-        if self.looks >= JUDGED_AFTER {
-            if self.hits < self.looks / LEAST_HITS {
+        if self.lookups >= JUDGED_AFTER {
+            if self.hits < self.lookups / LEAST_HITS {
                 self.passes = PASSED_BY;
             }
-            (self.looks, self.hits) = (0, 0);
+            (self.lookups, self.hits) = (0, 0);
         }
         if self.remembered.is_empty() {
             let step = Step::nothing(0);
-            let (way, others) = (Way::Other, [step; MAX_STEPS]);
-            let nothing = Remembered { generation: 0, hash: 0, way, first: step, count: 0, others };
+            let (fast_outcome, others) = (FastOutcome::Other, [step; MAX_STEPS]);
+            let nothing = CacheEntry { generation: 0, hash: 0, fast_outcome, first: step, count: 0, others };
             self.remembered = vec![[nothing; WAYS]; SETS].into();
             self.words = vec![[[0; WORDS]; WAYS]; SETS].into();
         }
@@ -104,8 +104,8 @@ impl WayCache {
         if used != self.used {
             let numbers = (0..WORDS as u8).filter(|number| used >> number & 1 != 0);
             self.count = 0;
-            for (place, number) in self.numbers.iter_mut().zip(numbers) {
-                *place = number;
+            for (slot, number) in self.numbers.iter_mut().zip(numbers) {
+                *slot = number;
                 self.count += 1;
             }
             self.used = used;
@@ -118,18 +118,18 @@ impl WayCache {
     pub fn find(&mut self, key: &FlowKey) -> Known<'_> {
         let Some(words) = self.recent.get_mut(..self.count) else { return Known::Nothing };
         let mut differs = 0;
-        for (place, &number) in words.iter_mut().zip(&self.numbers) {
-            let before = std::mem::replace(place, key.word(number.into()));
-            differs |= *place ^ before;
+        for (word, &number) in words.iter_mut().zip(&self.numbers) {
+            let before = std::mem::replace(word, key.word(number.into()));
+            differs |= *word ^ before;
         }
         if differs == 0
-            && let Some(way) = self.last
+            && let Some(fast_outcome) = self.last
         {
-            return Known::Last(way);
+            return Known::Last(fast_outcome);
         }
         self.last = None;
         self.hash = hash(words, self.seed);
-        self.looks += 1;
+        self.lookups += 1;
         let set = self.hash as usize % SETS;
         let (Some(remembered), Some(known)) = (self.remembered.get(set), self.words.get(set)) else {
             return Known::Nothing;
@@ -141,17 +141,17 @@ impl WayCache {
             };
             if remembered.generation == self.generation && remembered.hash == self.hash && !differs() {
                 self.hits += 1;
-                self.last = Some(remembered.way);
+                self.last = Some(remembered.fast_outcome);
                 let others = remembered.others.get(..usize::from(remembered.count)).unwrap_or(&[]);
-                return Known::Way(remembered.way, remembered.first, others);
+                return Known::Way(remembered.fast_outcome, remembered.first, others);
             }
         }
         Known::Nothing
     }
 
     /// Remembers the way of the packet that was not found.
-    pub fn put(&mut self, way: Way, (first, others): (Step, &[Step])) {
-        self.last = Some(way);
+    pub fn put(&mut self, fast_outcome: FastOutcome, (first, others): (Step, &[Step])) {
+        self.last = Some(fast_outcome);
         if others.len() > MAX_STEPS {
             return;
         }
@@ -161,14 +161,16 @@ impl WayCache {
         };
         // Replaces a way through other tables, if one is there; else one of the two, by a bit of the hash.
         let old = remembered.iter().position(|remembered| remembered.generation != self.generation);
-        let place = old.unwrap_or((self.hash >> 63) as usize);
-        let (Some(remembered), Some(words)) = (remembered.get_mut(place), words.get_mut(place)) else {
+        let way_index = old.unwrap_or((self.hash >> 63) as usize);
+        let (Some(remembered), Some(words)) = (remembered.get_mut(way_index), words.get_mut(way_index))
+        else {
             return;
         };
-        (remembered.generation, remembered.hash, remembered.way) = (self.generation, self.hash, way);
+        (remembered.generation, remembered.hash, remembered.fast_outcome) =
+            (self.generation, self.hash, fast_outcome);
         (remembered.first, remembered.count) = (first, others.len() as u8);
-        for (place, &step) in remembered.others.iter_mut().zip(others) {
-            *place = step;
+        for (slot, &step) in remembered.others.iter_mut().zip(others) {
+            *slot = step;
         }
         *words = self.recent;
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ringroad_openflow::oxm::Match;
 
-use crate::effort::Effort;
-use crate::flow::Flow;
+use crate::flow::FlowEntry;
 use crate::key::{FlowKey, Words};
+use crate::lookup_cache::Step;
 use crate::packed_match::PackedMatch;
-use crate::part::{Part, compiled};
-use crate::trail::Step;
-use crate::tuples::{Bucket, Seed};
+use crate::step_budget::StepBudget;
+use crate::subtable::{Part, compiled};
+use crate::tuples::{BucketIndex, Seed};
 
 /// From this number of shapes, small ones and new ones are merged: a lookup in a few hash tables then finds some
 /// entries, one of which is right, instead of a lookup in one hash table per shape.
@@ -37,11 +37,11 @@ pub(crate) struct Classifier {
 /// Where an entry is, while its table does not change: from the left 8 bits of the table's number, 24 of the part's,
 /// and 32 of the place in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct EntryLocation(u64);
 
-impl Place {
+impl EntryLocation {
     #[inline]
-    pub fn new(table: u8, part: usize, bucket: Bucket) -> Self {
+    pub fn new(table: u8, part: usize, bucket: BucketIndex) -> Self {
         Self(u64::from(table) << 56 | (part as u64) << 32 | u64::from(bucket))
     }
 
@@ -77,71 +77,73 @@ impl Classifier {
         self.words
     }
 
-    fn look_at_words(&mut self) {
+    fn collect_words(&mut self) {
         self.words = self.parts.iter().map(Part::words).fold(0, |all, words| all | words);
     }
 
     /// The entry that counts for a packet, as the step of this table; nothing where the packet may not search so much
-    /// ([`Effort::has_found`]).
+    /// ([`StepBudget::has_found`]).
     #[inline(always)]
-    pub fn find(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
+    pub fn find(&self, table: u8, key: &FlowKey, steps_left: &mut StepBudget) -> Step {
         if let [only] = self.parts.as_slice()
             && !only.is_merged()
         {
             // Fewer tables than a packet may search: this is not weighed.
-            effort.search();
-            let (bucket, brief) = only.find(key);
-            return Step { place: Place::new(table, 0, bucket), brief };
+            steps_left.search();
+            let (bucket, entry) = only.find(key);
+            return Step { location: EntryLocation::new(table, 0, bucket), entry };
         }
-        self.find_in_parts(table, key, effort)
+        self.find_in_parts(table, key, steps_left)
     }
 
     #[inline(always)]
-    fn find_in_parts(&self, table: u8, key: &FlowKey, effort: &mut Effort) -> Step {
+    fn find_in_parts(&self, table: u8, key: &FlowKey, steps_left: &mut StepBudget) -> Step {
         let (mut best, mut rank) = (Step::nothing(table), 0);
         for (number, part) in self.parts.iter().enumerate() {
             if part.top() <= rank {
                 break;
             }
-            effort.search();
-            let (bucket, brief) = if part.is_merged() {
-                let found = part.find_merged(key, rank, effort);
+            steps_left.search();
+            let (bucket, entry) = if part.is_merged() {
+                let found = part.find_merged(key, rank, steps_left);
                 // Weighed here alone: parts of one shape are few, or have thousands of entries each. What was not
                 // searched may have a better one.
-                if !effort.has_found() {
+                if !steps_left.has_found() {
                     return Step::nothing(table);
                 }
                 found
             } else {
                 part.find(key)
             };
-            if brief.rank() > rank {
-                (best, rank) = (Step { place: Place::new(table, number, bucket), brief }, brief.rank());
+            if entry.rank() > rank {
+                (best, rank) =
+                    (Step { location: EntryLocation::new(table, number, bucket), entry }, entry.rank());
             }
         }
         best
     }
 
-    /// The same for several packets, at most [`crate::ahead::LANES`].
-    pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step], efforts: &mut [Effort]) {
+    /// The same for several packets, at most [`crate::batch_lookup::LANES`].
+    pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step], budgets: &mut [StepBudget]) {
         steps.fill(Step::nothing(table));
         for (number, part) in self.parts.iter().enumerate() {
-            let is_over =
-                |(best, effort): (&Step, &Effort)| part.top() <= best.brief.rank() || !effort.has_found();
-            if steps.iter().zip(&*efforts).all(is_over) {
+            let is_over = |(best, steps_left): (&Step, &StepBudget)| {
+                part.top() <= best.entry.rank() || !steps_left.has_found()
+            };
+            if steps.iter().zip(&*budgets).all(is_over) {
                 break;
             }
             part.fetch(keys);
-            for ((key, best), effort) in keys.iter().zip(steps.iter_mut()).zip(efforts.iter_mut()) {
-                if !effort.search() {
+            for ((key, best), steps_left) in keys.iter().zip(steps.iter_mut()).zip(budgets.iter_mut()) {
+                if !steps_left.search() {
                     continue;
                 }
-                let (bucket, brief) = match part.is_merged() {
+                let (bucket, entry) = match part.is_merged() {
                     false => part.find(key),
-                    true => part.find_merged(key, best.brief.rank(), effort),
+                    true => part.find_merged(key, best.entry.rank(), steps_left),
                 };
-                if brief.rank() > best.brief.rank() {
-                    *best = Step { place: Place::new(table, number, bucket), brief };
+                if entry.rank() > best.entry.rank() {
+                    *best = Step { location: EntryLocation::new(table, number, bucket), entry };
                 }
             }
         }
@@ -149,12 +151,12 @@ impl Classifier {
 
     /// The entry at a place that a packet's look has found.
     #[inline]
-    pub fn at(&self, Place(place): Place) -> Option<&Arc<Flow>> {
-        self.parts.get((place >> 32) as usize & 0xff_ffff)?.at(place as Bucket)
+    pub fn at(&self, EntryLocation(location): EntryLocation) -> Option<&Arc<FlowEntry>> {
+        self.parts.get((location >> 32) as usize & 0xff_ffff)?.at(location as BucketIndex)
     }
 
     /// The entry with exactly this match and priority.
-    pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<Flow>> {
+    pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<FlowEntry>> {
         let (mask, value) = compiled(matching.fields().iter().copied());
         self.parts.iter().find(|part| part.has_shape(&mask))?.get(&mask, &value, priority)
     }
@@ -165,7 +167,7 @@ impl Classifier {
     }
 
     /// Adds an entry, in place of one with the same match and priority. Whether there is a new shape.
-    pub fn insert(&mut self, flow: Arc<Flow>) -> bool {
+    pub fn insert(&mut self, flow: Arc<FlowEntry>) -> bool {
         let (mask, value) = compiled(flow.matching.fields());
         let part = self.parts.iter_mut().find(|part| part.has_shape(&mask));
         let has_shape = part.is_some();
@@ -180,7 +182,7 @@ impl Classifier {
             }
         }
         if !has_shape {
-            self.look_at_words();
+            self.collect_words();
         }
         !has_shape
     }
@@ -201,13 +203,13 @@ impl Classifier {
         self.merges &= !self.parts.is_empty();
         self.order();
         if is_last {
-            self.look_at_words();
+            self.collect_words();
         }
         is_last
     }
 
     /// Adds an entry. A new shape goes where entries have at least as many bits in common as `common` has.
-    fn add(&mut self, mask: &FlowKey, value: &FlowKey, flow: Arc<Flow>, common: &FlowKey) {
+    fn add(&mut self, mask: &FlowKey, value: &FlowKey, flow: Arc<FlowEntry>, common: &FlowKey) {
         let known = self.parts.iter().position(|part| part.has_shape(mask));
         let number = known.unwrap_or_else(|| self.add_shape(mask, common));
         let Some(part) = self.parts.get_mut(number) else { return };
@@ -268,7 +270,7 @@ impl Classifier {
     }
 
     /// All entries, in no order that means anything.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Flow>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<FlowEntry>> {
         self.parts.iter().flat_map(Part::flows)
     }
 }
@@ -277,28 +279,28 @@ impl Classifier {
 mod tests {
     use ringroad_openflow::instruction::Instructions;
     use ringroad_openflow::message::FlowFlags;
-    use ringroad_openflow::oxm::{Field, FieldMatch};
+    use ringroad_openflow::oxm::{FieldMatch, OxmField};
 
     use super::*;
     use crate::counters::CounterId;
 
     /// Networks within each other, by 33 times 12 masks.
-    fn flow(number: u32) -> Flow {
-        let prefix = |field: Field, address: u32, bits: u32| {
+    fn flow(number: u32) -> FlowEntry {
+        let prefix = |field: OxmField, address: u32, bits: u32| {
             let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
             FieldMatch { field, value: (address & mask).into(), mask: mask.into() }
         };
         let fields = [
-            FieldMatch::exact(Field::EthType, 0x0800),
-            prefix(Field::Ipv4Src, 0x0a00_0000 | number.wrapping_mul(0x9e37_79b9) >> 16, number % 33),
+            FieldMatch::exact(OxmField::EthType, 0x0800),
+            prefix(OxmField::Ipv4Src, 0x0a00_0000 | number.wrapping_mul(0x9e37_79b9) >> 16, number % 33),
             prefix(
-                Field::Ipv4Dst,
+                OxmField::Ipv4Dst,
                 0x0a00_0000 | number.wrapping_mul(0x85eb_ca6b) >> 20,
                 21 + number / 33 % 12,
             ),
         ];
         let matching = Match::new(fields.into_iter().filter(|one| one.mask != 0)).unwrap();
-        Flow {
+        FlowEntry {
             priority: (number % 5000) as u16,
             matching: (&matching).into(),
             cookie: 0,

@@ -73,14 +73,14 @@ impl Counters {
 
     /// A worker's own; none where there is no such worker.
     #[inline]
-    pub fn of(&self, worker: usize) -> OfWorker<'_> {
-        OfWorker(self.workers.get(worker).map_or(&[], Vec::as_slice))
+    pub fn of(&self, worker: usize) -> WorkerCounters<'_> {
+        WorkerCounters(self.workers.get(worker).map_or(&[], Vec::as_slice))
     }
 
     /// What all workers have added to a counter.
     pub fn total(&self, id: CounterId) -> Count {
         let mut total = Count::default();
-        for cell in self.workers.iter().filter_map(|rows| OfWorker(rows).cell(id)) {
+        for cell in self.workers.iter().filter_map(|rows| WorkerCounters(rows).cell(id)) {
             total += Count {
                 packets: cell.packets.load(Ordering::Relaxed),
                 bytes: cell.bytes.load(Ordering::Relaxed),
@@ -92,9 +92,9 @@ impl Counters {
 
 /// One worker's part of all counters.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OfWorker<'counters>(&'counters [Row]);
+pub(crate) struct WorkerCounters<'counters>(&'counters [Row]);
 
-impl<'counters> OfWorker<'counters> {
+impl<'counters> WorkerCounters<'counters> {
     #[inline]
     fn cell(self, id: CounterId) -> Option<&'counters Cell> {
         let id = id.0 as usize;

@@ -11,7 +11,7 @@ use crate::packed_match::PackedMatch;
 
 /// A flow entry. It does not change: a changed one takes its place.
 #[derive(Debug)]
-pub struct Flow {
+pub struct FlowEntry {
     /// Of several entries that match, the one of the highest priority counts.
     pub priority: u16,
     /// Which packets.
@@ -31,7 +31,7 @@ pub struct Flow {
     pub(crate) counter: CounterId,
 }
 
-impl Flow {
+impl FlowEntry {
     /// Whether it is the entry for all packets that no other entry of its table matches (OpenFlow 1.3.5, 5.4).
     #[must_use]
     pub fn is_table_miss(&self) -> bool {

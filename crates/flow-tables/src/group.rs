@@ -7,15 +7,15 @@ use foldhash::fast::FixedState;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::group_id;
 use ringroad_openflow::message::{Bucket, GroupKind};
-use ringroad_openflow::oxm::Field;
+use ringroad_openflow::oxm::OxmField;
 
 use crate::counters::CounterId;
 use crate::packet::Packet;
-use crate::tables::{Ports, Tables};
+use crate::tables::{TablePorts, Tables};
 
 /// A group. It does not change: a changed one takes its place.
 #[derive(Debug)]
-pub struct Group {
+pub struct GroupEntry {
     /// How it chooses buckets.
     pub kind: GroupKind,
     /// Its buckets.
@@ -31,26 +31,26 @@ pub struct Group {
 const HASHER: FixedState = FixedState::with_seed(0x4772_6f75_7073);
 
 /// What makes packets one flow. Fields that a packet does not have make no difference.
-const FLOW_FIELDS: [Field; 19] = [
-    Field::EthDst,
-    Field::EthSrc,
-    Field::EthType,
-    Field::VlanVid,
-    Field::IpProto,
-    Field::Ipv4Src,
-    Field::Ipv4Dst,
-    Field::Ipv6Src,
-    Field::Ipv6Dst,
-    Field::TcpSrc,
-    Field::TcpDst,
-    Field::UdpSrc,
-    Field::UdpDst,
-    Field::SctpSrc,
-    Field::SctpDst,
-    Field::ArpSpa,
-    Field::ArpTpa,
-    Field::MplsLabel,
-    Field::PbbIsid,
+const FLOW_FIELDS: [OxmField; 19] = [
+    OxmField::EthDst,
+    OxmField::EthSrc,
+    OxmField::EthType,
+    OxmField::VlanVid,
+    OxmField::IpProto,
+    OxmField::Ipv4Src,
+    OxmField::Ipv4Dst,
+    OxmField::Ipv6Src,
+    OxmField::Ipv6Dst,
+    OxmField::TcpSrc,
+    OxmField::TcpDst,
+    OxmField::UdpSrc,
+    OxmField::UdpDst,
+    OxmField::SctpSrc,
+    OxmField::SctpDst,
+    OxmField::ArpSpa,
+    OxmField::ArpTpa,
+    OxmField::MplsLabel,
+    OxmField::PbbIsid,
 ];
 
 pub(crate) fn flow_hash(packet: &Packet) -> u64 {
@@ -63,7 +63,7 @@ pub(crate) fn flow_hash(packet: &Packet) -> u64 {
     hasher.finish()
 }
 
-impl Group {
+impl GroupEntry {
     /// The buckets that a packet goes through, and how many were compared to choose them.
     pub(crate) fn chosen(&self, packet: &Packet, tables: &Tables) -> (std::ops::Range<usize>, usize) {
         let all = self.buckets.len();
@@ -99,7 +99,7 @@ impl Group {
 const MAX_WATCHED: usize = 16;
 
 /// Whether the port lives that a bucket watches, if it watches one.
-fn has_live_port(bucket: &Bucket, ports: &Ports) -> bool {
+fn has_live_port(bucket: &Bucket, ports: &TablePorts) -> bool {
     bucket.watch_port == PortNo::ANY || ports.lives(bucket.watch_port)
 }
 
@@ -110,7 +110,7 @@ fn is_alive(bucket: &Bucket, tables: &Tables) -> bool {
     has_live_group && has_live_port(bucket, &tables.ports)
 }
 
-impl Group {
+impl GroupEntry {
     /// Whether one of its buckets watches a group.
     pub(crate) fn watches_groups(&self) -> bool {
         self.buckets.iter().any(|bucket| bucket.watch_group != group_id::ANY)
@@ -119,8 +119,8 @@ impl Group {
 
 /// The live groups: those with a live bucket. Each bucket is checked once.
 pub(crate) fn live_groups<'groups>(
-    groups: impl Iterator<Item = (u32, &'groups Group)>,
-    ports: &Ports,
+    groups: impl Iterator<Item = (u32, &'groups GroupEntry)>,
+    ports: &TablePorts,
 ) -> HashSet<u32, FixedState> {
     let (mut found, mut with) = (Vec::new(), HashMap::<u32, Vec<u32>, FixedState>::default());
     for (number, group) in groups {

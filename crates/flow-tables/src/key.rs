@@ -3,10 +3,10 @@
 //! Each field has its place in a word; fields that no packet has together share one. The fields that a packet
 //! has are noted beside the words, since an absent field matches nothing.
 
-use ringroad_openflow::oxm::{Field, VLAN_PRESENT};
+use ringroad_openflow::oxm::{OxmField, VLAN_PRESENT};
 
 use crate::layout::{Layout, Network};
-use crate::packet::MAX_HEAD_BYTES;
+use crate::packet::MAX_REWRITE_BYTES;
 use ringroad_wire::{ether_type, ip_protocol};
 
 /// Words of a key; the last gives the fields that are present. A power of two, so that every masked word number is
@@ -49,7 +49,7 @@ pub(crate) const ETHERNET_BYTES: usize = 18;
 /// Bytes that are enough for most packets of IPv4: behind a tag and the IP header come the ports.
 pub(crate) const SHORT_BYTES: usize = 18 + 20 + 4;
 
-const fn bits(fields: &[Field]) -> u64 {
+const fn bits(fields: &[OxmField]) -> u64 {
     let (mut bits, mut at) = (0, 0);
     while at < fields.len() {
         bits |= 1 << fields[at] as u64;
@@ -60,71 +60,75 @@ const fn bits(fields: &[Field]) -> u64 {
 
 /// Fields that every packet has.
 pub(crate) const ALWAYS: u64 = bits(&[
-    Field::InPort,
-    Field::InPhyPort,
-    Field::Metadata,
-    Field::TunnelId,
-    Field::EthDst,
-    Field::EthSrc,
-    Field::EthType,
-    Field::VlanVid,
+    OxmField::InPort,
+    OxmField::InPhyPort,
+    OxmField::Metadata,
+    OxmField::TunnelId,
+    OxmField::EthDst,
+    OxmField::EthSrc,
+    OxmField::EthType,
+    OxmField::VlanVid,
 ]);
-const TAGGED: u64 = bits(&[Field::VlanPcp]);
-const IPV4: u64 = bits(&[Field::IpDscp, Field::IpEcn, Field::IpProto, Field::Ipv4Src, Field::Ipv4Dst]);
+const TAGGED: u64 = bits(&[OxmField::VlanPcp]);
+const IPV4: u64 =
+    bits(&[OxmField::IpDscp, OxmField::IpEcn, OxmField::IpProto, OxmField::Ipv4Src, OxmField::Ipv4Dst]);
 const IPV6: u64 = bits(&[
-    Field::IpDscp,
-    Field::IpEcn,
-    Field::IpProto,
-    Field::Ipv6Src,
-    Field::Ipv6Dst,
-    Field::Ipv6Flabel,
-    Field::Ipv6Exthdr,
+    OxmField::IpDscp,
+    OxmField::IpEcn,
+    OxmField::IpProto,
+    OxmField::Ipv6Src,
+    OxmField::Ipv6Dst,
+    OxmField::Ipv6Flabel,
+    OxmField::Ipv6Exthdr,
 ]);
-const TCP: u64 = bits(&[Field::TcpSrc, Field::TcpDst]);
-const UDP: u64 = bits(&[Field::UdpSrc, Field::UdpDst]);
-const SCTP: u64 = bits(&[Field::SctpSrc, Field::SctpDst]);
-const ICMPV4: u64 = bits(&[Field::Icmpv4Type, Field::Icmpv4Code]);
-const ICMPV6: u64 = bits(&[Field::Icmpv6Type, Field::Icmpv6Code]);
-const MPLS: u64 = bits(&[Field::MplsLabel, Field::MplsTc, Field::MplsBos]);
-const PBB: u64 = bits(&[Field::PbbIsid]);
-const ARP: [Field; 5] = [Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha];
-const NEIGHBOURS: [Field; 3] = [Field::Ipv6NdTarget, Field::Ipv6NdSll, Field::Ipv6NdTll];
+const TCP: u64 = bits(&[OxmField::TcpSrc, OxmField::TcpDst]);
+const UDP: u64 = bits(&[OxmField::UdpSrc, OxmField::UdpDst]);
+const SCTP: u64 = bits(&[OxmField::SctpSrc, OxmField::SctpDst]);
+const ICMPV4: u64 = bits(&[OxmField::Icmpv4Type, OxmField::Icmpv4Code]);
+const ICMPV6: u64 = bits(&[OxmField::Icmpv6Type, OxmField::Icmpv6Code]);
+const MPLS: u64 = bits(&[OxmField::MplsLabel, OxmField::MplsTc, OxmField::MplsBos]);
+const PBB: u64 = bits(&[OxmField::PbbIsid]);
+const ARP: [OxmField; 5] =
+    [OxmField::ArpOp, OxmField::ArpSpa, OxmField::ArpTpa, OxmField::ArpSha, OxmField::ArpTha];
+const NEIGHBOURS: [OxmField; 3] = [OxmField::Ipv6NdTarget, OxmField::Ipv6NdSll, OxmField::Ipv6NdTll];
 
 /// The word of a field, and how far left it is there. A field of 128 bits has this word and the next.
-const fn place(field: Field) -> (usize, u32) {
+const fn word_bits(field: OxmField) -> (usize, u32) {
     match field {
-        Field::InPort => (word::PORTS, 32),
-        Field::InPhyPort => (word::PORTS, 0),
-        Field::Metadata => (word::METADATA, 0),
-        Field::TunnelId => (word::TUNNEL, 0),
-        Field::EthDst => (word::TO, 16),
-        Field::VlanVid => (word::TO, 3),
-        Field::VlanPcp => (word::TO, 0),
-        Field::EthSrc => (word::FROM, 16),
-        Field::EthType => (word::TYPES, 48),
-        Field::IpProto => (word::TYPES, 40),
-        Field::IpDscp => (word::TYPES, 34),
-        Field::IpEcn => (word::TYPES, 32),
-        Field::TcpSrc
-        | Field::UdpSrc
-        | Field::SctpSrc
-        | Field::Icmpv4Type
-        | Field::Icmpv6Type
-        | Field::ArpOp => (word::TYPES, 16),
-        Field::TcpDst | Field::UdpDst | Field::SctpDst | Field::Icmpv4Code | Field::Icmpv6Code => {
-            (word::TYPES, 0)
-        }
-        Field::Ipv4Src | Field::ArpSpa => (word::IPV4, 32),
-        Field::Ipv4Dst | Field::ArpTpa => (word::IPV4, 0),
-        Field::Ipv6Src | Field::ArpSha => (word::IPV6_FROM, 0),
-        Field::Ipv6Dst | Field::ArpTha => (word::IPV6_TO, 0),
-        Field::Ipv6Flabel => (word::LABELS, 44),
-        Field::Ipv6Exthdr => (word::LABELS, 24),
-        Field::MplsLabel => (word::LABELS, 4),
-        Field::MplsTc => (word::LABELS, 1),
-        Field::MplsBos | Field::PbbIsid => (word::LABELS, 0),
-        Field::Ipv6NdTarget => (word::NEIGHBOUR, 0),
-        Field::Ipv6NdSll | Field::Ipv6NdTll => (word::NEIGHBOUR_LINK, 0),
+        OxmField::InPort => (word::PORTS, 32),
+        OxmField::InPhyPort => (word::PORTS, 0),
+        OxmField::Metadata => (word::METADATA, 0),
+        OxmField::TunnelId => (word::TUNNEL, 0),
+        OxmField::EthDst => (word::TO, 16),
+        OxmField::VlanVid => (word::TO, 3),
+        OxmField::VlanPcp => (word::TO, 0),
+        OxmField::EthSrc => (word::FROM, 16),
+        OxmField::EthType => (word::TYPES, 48),
+        OxmField::IpProto => (word::TYPES, 40),
+        OxmField::IpDscp => (word::TYPES, 34),
+        OxmField::IpEcn => (word::TYPES, 32),
+        OxmField::TcpSrc
+        | OxmField::UdpSrc
+        | OxmField::SctpSrc
+        | OxmField::Icmpv4Type
+        | OxmField::Icmpv6Type
+        | OxmField::ArpOp => (word::TYPES, 16),
+        OxmField::TcpDst
+        | OxmField::UdpDst
+        | OxmField::SctpDst
+        | OxmField::Icmpv4Code
+        | OxmField::Icmpv6Code => (word::TYPES, 0),
+        OxmField::Ipv4Src | OxmField::ArpSpa => (word::IPV4, 32),
+        OxmField::Ipv4Dst | OxmField::ArpTpa => (word::IPV4, 0),
+        OxmField::Ipv6Src | OxmField::ArpSha => (word::IPV6_FROM, 0),
+        OxmField::Ipv6Dst | OxmField::ArpTha => (word::IPV6_TO, 0),
+        OxmField::Ipv6Flabel => (word::LABELS, 44),
+        OxmField::Ipv6Exthdr => (word::LABELS, 24),
+        OxmField::MplsLabel => (word::LABELS, 4),
+        OxmField::MplsTc => (word::LABELS, 1),
+        OxmField::MplsBos | OxmField::PbbIsid => (word::LABELS, 0),
+        OxmField::Ipv6NdTarget => (word::NEIGHBOUR, 0),
+        OxmField::Ipv6NdSll | OxmField::Ipv6NdTll => (word::NEIGHBOUR_LINK, 0),
     }
 }
 
@@ -169,8 +173,8 @@ impl FlowKey {
     }
 
     /// Writes a field's value, or its mask, into words in which it is zero.
-    pub fn add(&mut self, field: Field, value: u128) {
-        let (number, shift) = place(field);
+    pub fn add(&mut self, field: OxmField, value: u128) {
+        let (number, shift) = word_bits(field);
         self.words[word::PRESENT] |= 1 << field as u64;
         if field.bits() > u64::BITS {
             self.words[number] |= (value >> 64) as u64;
@@ -231,7 +235,7 @@ impl FlowKey {
     /// The words that tables about Ethernet headers use, from the first [`ETHERNET_BYTES`] of a frame of `len` bytes:
     /// others are as they were, and no other field is there. False where this takes a closer look.
     #[inline]
-    pub fn read_ethernet(&mut self, bytes: &[u8; MAX_HEAD_BYTES], len: usize) -> bool {
+    pub fn read_ethernet(&mut self, bytes: &[u8; MAX_REWRITE_BYTES], len: usize) -> bool {
         let [to, from, next] = [0, 6, 14].map(|at| u64_at(bytes, at));
         if len < ETHERNET_BYTES {
             return false;
@@ -249,7 +253,7 @@ impl FlowKey {
     /// All words, from the first [`SHORT_BYTES`] of a frame that is what most are: IPv4 without options, no fragment,
     /// behind one VLAN tag or none. False where it is not.
     #[inline]
-    pub fn read_ipv4(&mut self, bytes: &[u8; MAX_HEAD_BYTES], len: usize) -> bool {
+    pub fn read_ipv4(&mut self, bytes: &[u8; MAX_REWRITE_BYTES], len: usize) -> bool {
         let (from, next) = (u64_at(bytes, 6), u64_at(bytes, 14));
         match (from as u16, (next >> 32) as u16) {
             (ether_type::IPV4, _) => self.read_ipv4_at::<14>(bytes, len, (0, 0)),
@@ -263,7 +267,7 @@ impl FlowKey {
     #[inline]
     fn read_ipv4_at<const AT: usize>(
         &mut self,
-        bytes: &[u8; MAX_HEAD_BYTES],
+        bytes: &[u8; MAX_REWRITE_BYTES],
         len: usize,
         (tag, tagged): (u64, u64),
     ) -> bool {
@@ -307,19 +311,19 @@ impl FlowKey {
     }
 
     /// All words of the frame.
-    pub fn read(&mut self, head: &[u8], layout: &Layout) {
+    pub fn read(&mut self, headers: &[u8], layout: &Layout) {
         self.words[word::TO..].fill(0);
         let mut present = ALWAYS;
         let words = &mut self.words;
         // As everywhere, an incomplete field counts as absent.
-        let address = |at: usize| match head.len() < at + 6 {
+        let address = |at: usize| match headers.len() < at + 6 {
             true => 0,
-            false => u32_at(head, at) << 16 | u32_at(head, at + 2) & 0xffff,
+            false => u32_at(headers, at) << 16 | u32_at(headers, at + 2) & 0xffff,
         };
         words[word::TO] = address(0) << 16;
         words[word::FROM] = address(6) << 16;
         if let Some(at) = layout.vlan {
-            words[word::TO] |= tag(u32_at(head, at.saturating_sub(2)) & 0xffff);
+            words[word::TO] |= tag(u32_at(headers, at.saturating_sub(2)) & 0xffff);
             present |= TAGGED;
         }
         words[word::TYPES] = u64::from(layout.eth_type) << 48;
@@ -328,30 +332,30 @@ impl FlowKey {
             Network::None | Network::Arp => {}
             Network::Ipv4 => {
                 words[word::TYPES] |=
-                    u64::from(layout.ip_proto) << 40 | (u32_at(head, at) >> 16 & 0xff) << 32;
-                words[word::IPV4] = u64_at(head, at + 12);
+                    u64::from(layout.ip_proto) << 40 | (u32_at(headers, at) >> 16 & 0xff) << 32;
+                words[word::IPV4] = u64_at(headers, at + 12);
                 present |= IPV4;
             }
             Network::Ipv6 => {
-                let begin = u32_at(head, at);
+                let begin = u32_at(headers, at);
                 words[word::TYPES] |= u64::from(layout.ip_proto) << 40 | (begin >> 20 & 0xff) << 32;
                 for (number, at) in [(word::IPV6_FROM, at + 8), (word::IPV6_TO, at + 24)] {
-                    words[number] = u64_at(head, at);
-                    words[number + 1] = u64_at(head, at + 8);
+                    words[number] = u64_at(headers, at);
+                    words[number + 1] = u64_at(headers, at + 8);
                 }
                 words[word::LABELS] = (begin & 0xf_ffff) << 44 | u64::from(layout.exthdr) << 24;
                 present |= IPV6;
             }
         }
         self.words[word::PRESENT] = present;
-        self.read_others(head, layout);
+        self.read_others(headers, layout);
     }
 
     /// What stands behind the network header, and in place of one.
-    fn read_others(&mut self, head: &[u8], layout: &Layout) {
+    fn read_others(&mut self, headers: &[u8], layout: &Layout) {
         let words = &mut self.words;
         if let Some(at) = layout.transport {
-            let begin = u32_at(head, at);
+            let begin = u32_at(headers, at);
             let codes = begin >> 8 & 0xff_0000 | begin >> 16 & 0xff;
             let (transport, fields) = match layout.ip_proto {
                 ip_protocol::TCP => (begin, TCP),
@@ -364,22 +368,22 @@ impl FlowKey {
             words[word::PRESENT] |= fields;
         }
         if let Some(at) = layout.mpls {
-            words[word::LABELS] |= u32_at(head, at) >> 8;
+            words[word::LABELS] |= u32_at(headers, at) >> 8;
             words[word::PRESENT] |= MPLS;
         }
         if let Some(at) = layout.service_tag {
-            words[word::LABELS] |= u32_at(head, at) & 0xff_ffff;
+            words[word::LABELS] |= u32_at(headers, at) & 0xff_ffff;
             words[word::PRESENT] |= PBB;
         }
         let is_icmpv6 = layout.transport.is_some() && layout.ip_proto == ip_protocol::ICMPV6;
-        let others: &[Field] = match layout.network {
+        let others: &[OxmField] = match layout.network {
             Network::Arp => &ARP,
             Network::Ipv6 if is_icmpv6 => &NEIGHBOURS,
             _ => &[],
         };
         for &field in others {
-            if let Some(place) = layout.place(head, field) {
-                self.add(field, place.value(head));
+            if let Some(location) = layout.location(headers, field) {
+                self.add(field, location.value(headers));
             }
         }
     }
@@ -392,11 +396,11 @@ mod tests {
 
     use super::*;
     use crate::frames;
-    use crate::head::Head;
-    use crate::packet::{HEAD_BYTES, Packet};
+    use crate::packet::{HEADER_BYTES, Packet};
+    use crate::packet_headers::PacketHeaders;
 
-    fn field(key: &FlowKey, field: Field) -> Option<u128> {
-        let (number, shift) = place(field);
+    fn field(key: &FlowKey, field: OxmField) -> Option<u128> {
+        let (number, shift) = word_bits(field);
         let value = match field.bits() > u64::BITS {
             true => u128::from(key.word(number)) << 64 | u128::from(key.word(number + 1)),
             false => u128::from(key.word(number)) >> shift & field.all_ones(),
@@ -419,27 +423,27 @@ mod tests {
             packet.load(PortNo(7), &frame, frame.len(), false);
             (packet.metadata, packet.tunnel_id) = (metadata, tunnel_id);
             let expected = *packet.key();
-            for one in Field::ALL {
+            for one in OxmField::ALL {
                 prop_assert_eq!(field(&expected, one), packet.field(one), "{}", one);
             }
 
             // The short paths have the same result, independent of the frame before.
-            let mut head = Head::default();
+            let mut headers = PacketHeaders::default();
             let mut load = |parts: &frames::Parts| {
                 let frame = frames::bytes(parts);
-                head.set(frame.get(..HEAD_BYTES).unwrap_or(&frame));
-                head.clone()
+                headers.set(frame.get(..HEADER_BYTES).unwrap_or(&frame));
+                headers.clone()
             };
             let before = load(&before);
             let mut key = FlowKey::default();
             key.read(&before, &Layout::of(&before));
             key.set_pipeline(7, metadata, tunnel_id);
-            let head = load(&parts);
-            if key.clone().read_ipv4(head.all(), frame.len()) {
-                key.read_ipv4(head.all(), frame.len());
+            let headers = load(&parts);
+            if key.clone().read_ipv4(headers.all(), frame.len()) {
+                key.read_ipv4(headers.all(), frame.len());
                 prop_assert_eq!(key, expected);
             }
-            if key.read_ethernet(head.all(), frame.len()) {
+            if key.read_ethernet(headers.all(), frame.len()) {
                 for number in [word::PORTS, word::METADATA, word::TUNNEL, word::TO, word::FROM] {
                     prop_assert_eq!(key.word(number), expected.word(number));
                 }
@@ -453,10 +457,10 @@ mod tests {
         let mut frame = [0; 60];
         frame[12..15].copy_from_slice(&[8, 0, 0x45]);
         frame[23] = 17;
-        let mut head = Head::default();
-        head.set(&frame);
-        assert!(FlowKey::default().read_ipv4(head.all(), head.len()));
-        head.splice(12..12, &[0x81, 0, 0, 7]);
-        assert!(FlowKey::default().read_ipv4(head.all(), head.len()));
+        let mut headers = PacketHeaders::default();
+        headers.set(&frame);
+        assert!(FlowKey::default().read_ipv4(headers.all(), headers.len()));
+        headers.splice(12..12, &[0x81, 0, 0, 7]);
+        assert!(FlowKey::default().read_ipv4(headers.all(), headers.len()));
     }
 }

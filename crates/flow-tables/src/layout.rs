@@ -1,7 +1,7 @@
 //! Where the headers of a frame are.
 
-use ringroad_openflow::oxm::Field;
-use ringroad_wire::headers::{ADDRESSES_BYTES, Ethernet, Fragment, Ip, IpVersion, Tags};
+use ringroad_openflow::oxm::OxmField;
+use ringroad_wire::headers::{ADDRESSES_BYTES, EthernetHeader, Ip, IpFragment, IpVersion, Tags};
 use ringroad_wire::{ether_type, ip_protocol};
 
 /// Stands for the type of a frame that has a length in place of a type, and no SNAP header.
@@ -89,22 +89,22 @@ pub(crate) struct Layout {
 
 /// Where a field is: these bytes, big-endian, shifted right by this many bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FieldLocation {
     pub at: usize,
     pub bytes: usize,
     pub shift: u32,
 }
 
-impl Place {
+impl FieldLocation {
     /// The bytes as one number, which is not shifted.
-    pub fn raw(self, head: &[u8]) -> u128 {
-        let bytes = head.get(self.at..self.at + self.bytes).unwrap_or(&[]);
+    pub fn raw(self, headers: &[u8]) -> u128 {
+        let bytes = headers.get(self.at..self.at + self.bytes).unwrap_or(&[]);
         bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte))
     }
 
     /// The field's value, perhaps with other bits left of it.
-    pub fn value(self, head: &[u8]) -> u128 {
-        self.raw(head) >> self.shift
+    pub fn value(self, headers: &[u8]) -> u128 {
+        self.raw(headers) >> self.shift
     }
 }
 
@@ -116,7 +116,7 @@ impl Layout {
     /// Finds the headers in a frame's first bytes. Any bytes will do.
     pub fn of(bytes: &[u8]) -> Self {
         let mut layout = Self { eth_type_at: ADDRESSES_BYTES, eth_type: NO_ETH_TYPE, ..Self::default() };
-        let Some(ethernet) = Ethernet::read(bytes, Tags::Standard) else { return layout };
+        let Some(ethernet) = EthernetHeader::read(bytes, Tags::Standard) else { return layout };
         (layout.vlan, layout.eth_type_at) = (ethernet.tag, ethernet.type_at);
         let at = ethernet.end();
         if ethernet.ether_type < ether_type::LEAST {
@@ -140,7 +140,7 @@ impl Layout {
         layout
     }
 
-    fn find_ip(&mut self, bytes: &[u8], ethernet: &Ethernet) {
+    fn find_ip(&mut self, bytes: &[u8], ethernet: &EthernetHeader) {
         let mut extensions = Extensions::default();
         let Some(ip) = Ip::read_with(bytes, ethernet, |kind| extensions.add(kind)) else { return };
         self.network = match ip.version {
@@ -148,8 +148,8 @@ impl Layout {
             IpVersion::Six => Network::Ipv6,
         };
         (self.network_at, self.ip_proto, self.exthdr) = (ip.at, ip.protocol, extensions.bits);
-        self.is_fragment = ip.fragment != Fragment::No;
-        if ip.fragment != Fragment::Later {
+        self.is_fragment = ip.fragment != IpFragment::No;
+        if ip.fragment != IpFragment::Later {
             self.find_transport(bytes, ip.payload_at);
         }
     }
@@ -166,57 +166,61 @@ impl Layout {
     }
 
     /// Where a field of the frame is; `None` where the frame has no such field, or the field is not in its bytes.
-    pub fn place(&self, bytes: &[u8], field: Field) -> Option<Place> {
-        let place = |at: usize, bytes: usize, shift: u32| Some(Place { at, bytes, shift });
+    pub fn location(&self, bytes: &[u8], field: OxmField) -> Option<FieldLocation> {
+        let location = |at: usize, bytes: usize, shift: u32| Some(FieldLocation { at, bytes, shift });
         let network = |kind: Network| (self.network == kind).then_some(self.network_at);
         let transport = |proto: u8| self.transport.filter(|_| self.ip_proto == proto);
         match field {
-            Field::EthDst => place(0, 6, 0),
-            Field::EthSrc => place(6, 6, 0),
-            Field::EthType => place(self.eth_type_at, 2, 0),
-            Field::VlanVid => place(self.vlan?, 2, 0),
-            Field::VlanPcp => place(self.vlan?, 2, 13),
-            Field::IpDscp | Field::IpEcn => {
-                let shift = if field == Field::IpDscp { 2 } else { 0 };
+            OxmField::EthDst => location(0, 6, 0),
+            OxmField::EthSrc => location(6, 6, 0),
+            OxmField::EthType => location(self.eth_type_at, 2, 0),
+            OxmField::VlanVid => location(self.vlan?, 2, 0),
+            OxmField::VlanPcp => location(self.vlan?, 2, 13),
+            OxmField::IpDscp | OxmField::IpEcn => {
+                let shift = if field == OxmField::IpDscp { 2 } else { 0 };
                 match self.network {
-                    Network::Ipv4 => place(self.network_at + 1, 1, shift),
-                    Network::Ipv6 => place(self.network_at, 2, shift + 4),
+                    Network::Ipv4 => location(self.network_at + 1, 1, shift),
+                    Network::Ipv6 => location(self.network_at, 2, shift + 4),
                     Network::None | Network::Arp => None,
                 }
             }
-            Field::IpProto => match self.network {
-                Network::Ipv4 => place(self.network_at + 9, 1, 0),
-                Network::Ipv6 if self.exthdr == 0 => place(self.network_at + 6, 1, 0),
+            OxmField::IpProto => match self.network {
+                Network::Ipv4 => location(self.network_at + 9, 1, 0),
+                Network::Ipv6 if self.exthdr == 0 => location(self.network_at + 6, 1, 0),
                 _ => None,
             },
-            Field::Ipv4Src => place(network(Network::Ipv4)? + 12, 4, 0),
-            Field::Ipv4Dst => place(network(Network::Ipv4)? + 16, 4, 0),
-            Field::TcpSrc => place(transport(ip_protocol::TCP)?, 2, 0),
-            Field::TcpDst => place(transport(ip_protocol::TCP)? + 2, 2, 0),
-            Field::UdpSrc => place(transport(ip_protocol::UDP)?, 2, 0),
-            Field::UdpDst => place(transport(ip_protocol::UDP)? + 2, 2, 0),
-            Field::SctpSrc => place(transport(ip_protocol::SCTP)?, 2, 0),
-            Field::SctpDst => place(transport(ip_protocol::SCTP)? + 2, 2, 0),
-            Field::Icmpv4Type => place(transport(ip_protocol::ICMP)?, 1, 0),
-            Field::Icmpv4Code => place(transport(ip_protocol::ICMP)? + 1, 1, 0),
-            Field::ArpOp => place(network(Network::Arp)? + 6, 2, 0),
-            Field::ArpSha => place(network(Network::Arp)? + 8, 6, 0),
-            Field::ArpSpa => place(network(Network::Arp)? + 14, 4, 0),
-            Field::ArpTha => place(network(Network::Arp)? + 18, 6, 0),
-            Field::ArpTpa => place(network(Network::Arp)? + 24, 4, 0),
-            Field::Ipv6Src => place(network(Network::Ipv6)? + 8, 16, 0),
-            Field::Ipv6Dst => place(network(Network::Ipv6)? + 24, 16, 0),
-            Field::Ipv6Flabel => place(network(Network::Ipv6)?, 4, 0),
-            Field::Icmpv6Type => place(transport(ip_protocol::ICMPV6)?, 1, 0),
-            Field::Icmpv6Code => place(transport(ip_protocol::ICMPV6)? + 1, 1, 0),
-            Field::Ipv6NdTarget => place(self.neighbour_target(bytes)?, 16, 0),
-            Field::Ipv6NdSll => place(self.neighbour_option(bytes, 135, 1)?, 6, 0),
-            Field::Ipv6NdTll => place(self.neighbour_option(bytes, 136, 2)?, 6, 0),
-            Field::MplsLabel => place(self.mpls?, 4, 12),
-            Field::MplsTc => place(self.mpls?, 4, 9),
-            Field::MplsBos => place(self.mpls?, 4, 8),
-            Field::PbbIsid => place(self.service_tag? + 1, 3, 0),
-            Field::InPort | Field::InPhyPort | Field::Metadata | Field::TunnelId | Field::Ipv6Exthdr => None,
+            OxmField::Ipv4Src => location(network(Network::Ipv4)? + 12, 4, 0),
+            OxmField::Ipv4Dst => location(network(Network::Ipv4)? + 16, 4, 0),
+            OxmField::TcpSrc => location(transport(ip_protocol::TCP)?, 2, 0),
+            OxmField::TcpDst => location(transport(ip_protocol::TCP)? + 2, 2, 0),
+            OxmField::UdpSrc => location(transport(ip_protocol::UDP)?, 2, 0),
+            OxmField::UdpDst => location(transport(ip_protocol::UDP)? + 2, 2, 0),
+            OxmField::SctpSrc => location(transport(ip_protocol::SCTP)?, 2, 0),
+            OxmField::SctpDst => location(transport(ip_protocol::SCTP)? + 2, 2, 0),
+            OxmField::Icmpv4Type => location(transport(ip_protocol::ICMP)?, 1, 0),
+            OxmField::Icmpv4Code => location(transport(ip_protocol::ICMP)? + 1, 1, 0),
+            OxmField::ArpOp => location(network(Network::Arp)? + 6, 2, 0),
+            OxmField::ArpSha => location(network(Network::Arp)? + 8, 6, 0),
+            OxmField::ArpSpa => location(network(Network::Arp)? + 14, 4, 0),
+            OxmField::ArpTha => location(network(Network::Arp)? + 18, 6, 0),
+            OxmField::ArpTpa => location(network(Network::Arp)? + 24, 4, 0),
+            OxmField::Ipv6Src => location(network(Network::Ipv6)? + 8, 16, 0),
+            OxmField::Ipv6Dst => location(network(Network::Ipv6)? + 24, 16, 0),
+            OxmField::Ipv6Flabel => location(network(Network::Ipv6)?, 4, 0),
+            OxmField::Icmpv6Type => location(transport(ip_protocol::ICMPV6)?, 1, 0),
+            OxmField::Icmpv6Code => location(transport(ip_protocol::ICMPV6)? + 1, 1, 0),
+            OxmField::Ipv6NdTarget => location(self.neighbour_target(bytes)?, 16, 0),
+            OxmField::Ipv6NdSll => location(self.neighbour_option(bytes, 135, 1)?, 6, 0),
+            OxmField::Ipv6NdTll => location(self.neighbour_option(bytes, 136, 2)?, 6, 0),
+            OxmField::MplsLabel => location(self.mpls?, 4, 12),
+            OxmField::MplsTc => location(self.mpls?, 4, 9),
+            OxmField::MplsBos => location(self.mpls?, 4, 8),
+            OxmField::PbbIsid => location(self.service_tag? + 1, 3, 0),
+            OxmField::InPort
+            | OxmField::InPhyPort
+            | OxmField::Metadata
+            | OxmField::TunnelId
+            | OxmField::Ipv6Exthdr => None,
         }
     }
 

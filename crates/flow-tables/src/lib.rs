@@ -1,38 +1,38 @@
 //! Flow tables of OpenFlow 1.3: packets through tables, groups and meters. No input or output, no thread.
 //!
 //! [`state::FlowState`] is the only place that changes the tables; each worker of a switch has a
-//! [`decider::FlowDecider`], which reads them without waiting.
+//! [`forwarding_plane::FlowPlane`], which reads them without waiting.
 #![forbid(unsafe_code)]
 
-pub mod account;
-mod ahead;
-mod brief;
+mod batch_lookup;
 mod cache;
 mod classifier;
 pub mod control_frame;
 pub mod counters;
-pub mod decider;
-mod effort;
-mod fates;
+mod fast_path;
 pub mod flow;
+pub mod forwarding_plane;
 #[cfg(test)]
 #[path = "../tests/frames/mod.rs"]
 mod frames;
 pub mod group;
-mod head;
 mod key;
 mod layout;
+mod lookup_cache;
+pub mod memory_budget;
 pub mod meter;
 mod one_frame;
+mod outcomes;
+mod packed_entry;
 pub mod packed_match;
 pub mod packet;
-mod part;
+mod packet_headers;
 pub mod pipeline;
 pub mod sample_frame;
 mod sctp_checksum;
 pub mod state;
+mod step_budget;
+mod subtable;
 pub mod tables;
 mod tally;
-mod trail;
 mod tuples;
-mod way;

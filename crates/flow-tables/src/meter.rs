@@ -7,7 +7,7 @@ use crate::counters::CounterId;
 
 /// A meter.
 #[derive(Debug)]
-pub struct Meter {
+pub struct MeterEntry {
     /// As the controller gave it.
     pub config: MeterConfig,
     /// When it was added, ns of the caller's clock.
@@ -35,7 +35,7 @@ pub enum Metered {
     Exceeds(usize),
 }
 
-impl Meter {
+impl MeterEntry {
     pub(crate) fn new(
         config: MeterConfig,
         added_ns: u64,
@@ -60,9 +60,9 @@ impl Meter {
         self.judge(bytes, |bucket, tokens| bucket.take(tokens, now_ns))
     }
 
-    /// What [`Meter::measure`] would return, without measuring.
+    /// What [`MeterEntry::measure`] would return, without measuring.
     #[must_use]
-    pub fn foresee(&self, bytes: usize, now_ns: u64) -> Metered {
+    pub fn predict(&self, bytes: usize, now_ns: u64) -> Metered {
         self.judge(bytes, |bucket, tokens| bucket.has(tokens, now_ns))
     }
 
@@ -86,11 +86,11 @@ mod tests {
 
     const NS: u64 = 1_000_000_000;
 
-    fn meter(flags: MeterFlags, bands: Vec<MeterBand>) -> Meter {
+    fn meter(flags: MeterFlags, bands: Vec<MeterBand>) -> MeterEntry {
         let mut bank = CounterBank::new(1);
         let mut counter = || bank.take().0;
         let (own, theirs) = (counter(), [counter(), counter()]);
-        Meter::new(MeterConfig { flags, meter: 1, bands }, 0, own, theirs)
+        MeterEntry::new(MeterConfig { flags, meter: 1, bands }, 0, own, theirs)
     }
 
     #[test]
@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_foreseen_is_not_measured() {
+    fn what_is_predicted_is_not_metered() {
         let flags = MeterFlags::PKTPS | MeterFlags::BURST;
         let meter = meter(flags, vec![MeterBand::Drop { rate: 20, burst: 2 }]);
         for _ in 0..2 {
-            assert_eq!([meter.foresee(64, 0); 3], [Metered::Passes; 3]);
+            assert_eq!([meter.predict(64, 0); 3], [Metered::Passes; 3]);
             assert_eq!(meter.measure(64, 0), Metered::Passes);
         }
-        assert_eq!([meter.foresee(64, 0), meter.measure(64, 0)], [Metered::Exceeds(0); 2]);
+        assert_eq!([meter.predict(64, 0), meter.measure(64, 0)], [Metered::Exceeds(0); 2]);
     }
 
     #[test]

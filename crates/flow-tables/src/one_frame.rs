@@ -1,22 +1,24 @@
 //! What the interpreter of all instructions does to a frame of a batch, as a part of the batch's plan.
 
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::plan::{Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan, SetId};
+use ringroad_port::forwarding_plane::{
+    BatchPlan, Destination, FrameCopy, MAX_REWRITE_BYTES, Outcome, RewriteId, SetId,
+};
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::{FrameHeader, LearningSwitch};
 
 use crate::control_frame::{PacketInHeader, port_index};
 use crate::counters::CounterId;
-use crate::flow::Flow;
+use crate::fast_path::Ends;
+use crate::flow::FlowEntry;
 use crate::packet::Packet;
-use crate::pipeline::{Dropped, Sink, Target, ToController};
+use crate::pipeline::{Dropped, OutputPort, PipelineSink, ToController};
 use crate::tables::Tables;
 use crate::tally::Tally;
-use crate::way::Ends;
 
 /// Who decides for the frames of one batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Judges<'batch> {
+pub(crate) struct LookupContext<'batch> {
     pub tables: &'batch Tables,
     pub switch: &'batch LearningSwitch,
     pub ends: Ends,
@@ -24,7 +26,7 @@ pub(crate) struct Judges<'batch> {
 
 /// What is noted while a batch is decided.
 #[derive(Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct DecisionScratch {
     /// The copies of one frame.
     copies: Vec<FrameCopy>,
     dropped: Option<Dropped>,
@@ -34,15 +36,15 @@ pub(crate) struct Noted {
     /// such port.
     flooded: Option<(PortMask, Option<SetId>)>,
     /// The header of the last query to the learning switch, and its answer.
-    normal: Option<(FrameHeader, Fate)>,
+    normal: Option<(FrameHeader, Outcome)>,
 }
 
 /// What happens to one frame.
 pub(crate) struct OneFrame<'frame> {
-    judges: Judges<'frame>,
+    context: LookupContext<'frame>,
     frame: u16,
-    plan: &'frame mut Plan,
-    noted: &'frame mut Noted,
+    plan: &'frame mut BatchPlan,
+    noted: &'frame mut DecisionScratch,
     tally: &'frame mut Tally,
 }
 
@@ -68,32 +70,33 @@ pub fn cause(dropped: Dropped) -> DropCause {
     }
 }
 
-impl Judges<'_> {
+impl LookupContext<'_> {
     /// Where a learning switch sends a frame that begins like this.
-    pub fn normal(&self, head: &[u8], plan: &mut Plan, noted: &mut Noted) -> Fate {
+    pub fn normal(&self, head: &[u8], plan: &mut BatchPlan, noted: &mut DecisionScratch) -> Outcome {
         let header = header_of(head);
         let last = noted.normal.filter(|(last, _)| *last == header);
-        let fate = last.map_or_else(
+        let outcome = last.map_or_else(
             || {
-                let fate = self.switch.forward(header, self.ends.from);
-                noted.normal = Some((header, fate));
-                fate
+                let outcome = self.switch.forward(header, self.ends.from);
+                noted.normal = Some((header, outcome));
+                outcome
             },
-            |(_, fate)| fate,
+            |(_, outcome)| outcome,
         );
-        match fate {
-            Fate::Port(port) if port != self.ends.controllers => fate,
-            Fate::Flood => {
+        match outcome {
+            Outcome::Port(port) if port != self.ends.controllers => outcome,
+            Outcome::Flood => {
                 let closed = self.switch.closed_to_floods(self.ends.from);
-                self.flooded(closed, plan, noted).map_or(Fate::Drop(DropCause::NoDestination), Fate::Ports)
+                self.flooded(closed, plan, noted)
+                    .map_or(Outcome::Drop(DropCause::NoDestination), Outcome::Ports)
             }
-            Fate::Drop(DropCause::Looped) => fate,
-            _ => Fate::Drop(DropCause::NoDestination),
+            Outcome::Drop(DropCause::Looped) => outcome,
+            _ => Outcome::Drop(DropCause::NoDestination),
         }
     }
 
     /// All ports that may send, but those that are `closed` and that of the controllers.
-    fn flooded(&self, closed: PortMask, plan: &mut Plan, noted: &mut Noted) -> Option<SetId> {
+    fn flooded(&self, closed: PortMask, plan: &mut BatchPlan, noted: &mut DecisionScratch) -> Option<SetId> {
         match noted.flooded {
             Some((last, set)) if last == closed => set,
             _ => {
@@ -108,7 +111,7 @@ impl Judges<'_> {
     }
 }
 
-impl Noted {
+impl DecisionScratch {
     /// Another batch begins.
     pub fn clear(&mut self) {
         (self.normal_flood, self.flooded, self.normal) = (None, None, None);
@@ -117,15 +120,15 @@ impl Noted {
 
 impl<'frame> OneFrame<'frame> {
     pub fn new(
-        judges: Judges<'frame>,
+        context: LookupContext<'frame>,
         frame: usize,
-        plan: &'frame mut Plan,
-        noted: &'frame mut Noted,
+        plan: &'frame mut BatchPlan,
+        noted: &'frame mut DecisionScratch,
         tally: &'frame mut Tally,
     ) -> Self {
         noted.copies.clear();
         noted.dropped = None;
-        Self { judges, frame: frame as u16, plan, noted, tally }
+        Self { context, frame: frame as u16, plan, noted, tally }
     }
 
     /// How many ports get the frame, each copy counted.
@@ -140,11 +143,11 @@ impl<'frame> OneFrame<'frame> {
         }
     }
 
-    /// The frame's fate; `None` where it leaves as copies, which the plan has then.
-    pub fn finish(self) -> Option<Fate> {
+    /// The frame's outcome; `None` where it leaves as copies, which the plan has then.
+    pub fn finish(self) -> Option<Outcome> {
         match *self.noted.copies.as_slice() {
-            [] => Some(Fate::Drop(self.noted.dropped.map_or(DropCause::NoDestination, cause))),
-            [FrameCopy { to, head: None }] => Some(to.into()),
+            [] => Some(Outcome::Drop(self.noted.dropped.map_or(DropCause::NoDestination, cause))),
+            [FrameCopy { to, rewrite: None }] => Some(to.into()),
             ref copies => {
                 self.plan.copy(self.frame.into(), copies);
                 None
@@ -153,44 +156,44 @@ impl<'frame> OneFrame<'frame> {
     }
 
     /// The head that the frame leaves with, if it has changed.
-    fn head(&mut self, packet: &Packet) -> Option<Option<HeadId>> {
-        let Some((replaces, head)) = packet.changed_head() else { return Some(None) };
+    fn head(&mut self, packet: &Packet) -> Option<Option<RewriteId>> {
+        let Some((replaces, head)) = packet.changed_headers() else { return Some(None) };
         // Ports one after the other mostly get the same.
-        let last = self.noted.copies.last().and_then(|copy| copy.head);
-        let is_same = |&last: &HeadId| {
-            self.plan.head_of(last).is_some_and(|last| last.replaces == replaces && last.bytes == head)
+        let last = self.noted.copies.last().and_then(|copy| copy.rewrite);
+        let is_same = |&last: &RewriteId| {
+            self.plan.rewrite_of(last).is_some_and(|last| last.replaces == replaces && last.bytes == head)
         };
         if let Some(last) = last.filter(is_same) {
             return Some(Some(last));
         }
-        self.plan.head(replaces, head).map(Some)
+        self.plan.rewrite(replaces, head).map(Some)
     }
 
     fn copy(&mut self, packet: &Packet, to: Destination) {
         match self.head(packet) {
-            Some(head) => self.noted.copies.push(FrameCopy { to, head }),
+            Some(rewrite) => self.noted.copies.push(FrameCopy { to, rewrite }),
             None => self.noted.dropped = Some(Dropped::TooLong),
         }
     }
 }
 
-impl Sink for OneFrame<'_> {
-    fn output(&mut self, packet: &Packet, to: Target, _queue: Option<u32>) {
+impl PipelineSink for OneFrame<'_> {
+    fn output(&mut self, packet: &Packet, to: OutputPort, _queue: Option<u32>) {
         match to {
-            Target::Port(port) => {
-                if let Some(port) = port_index(port).filter(|&port| port != self.judges.ends.controllers) {
+            OutputPort::Port(port) => {
+                if let Some(port) = port_index(port).filter(|&port| port != self.context.ends.controllers) {
                     self.copy(packet, Destination::Port(port));
                 }
             }
-            Target::All | Target::Flood => {
-                let from = [self.judges.ends.from].into_iter().collect();
-                if let Some(set) = self.judges.flooded(from, self.plan, self.noted) {
+            OutputPort::All | OutputPort::Flood => {
+                let from = [self.context.ends.from].into_iter().collect();
+                if let Some(set) = self.context.flooded(from, self.plan, self.noted) {
                     self.copy(packet, Destination::Ports(set));
                 }
             }
-            Target::Normal => match self.judges.normal(packet.head(), self.plan, self.noted) {
-                Fate::Port(port) => self.copy(packet, Destination::Port(port)),
-                Fate::Ports(set) => {
+            OutputPort::Normal => match self.context.normal(packet.header_bytes(), self.plan, self.noted) {
+                Outcome::Port(port) => self.copy(packet, Destination::Port(port)),
+                Outcome::Ports(set) => {
                     self.noted.normal_flood.get_or_insert(self.frame.into());
                     self.copy(packet, Destination::Ports(set));
                 }
@@ -201,17 +204,17 @@ impl Sink for OneFrame<'_> {
 
     fn packet_in(&mut self, packet: &Packet, why: ToController) {
         let header = PacketInHeader::of(packet, why);
-        let (replaces, head) = packet.changed_head().unwrap_or((0, &[]));
-        let mut bytes = [0; MAX_HEAD_BYTES];
+        let (replaces, head) = packet.changed_headers().unwrap_or((0, &[]));
+        let mut bytes = [0; MAX_REWRITE_BYTES];
         let all = header.to_bytes().into_iter().chain(head.iter().copied());
         let mut len = 0;
         for (byte, value) in bytes.iter_mut().zip(all) {
             *byte = value;
             len += 1;
         }
-        if let Some(head) = bytes.get(..len).and_then(|bytes| self.plan.head(replaces, bytes)) {
-            let to = Destination::Port(self.judges.ends.controllers);
-            self.noted.copies.push(FrameCopy { to, head: Some(head) });
+        if let Some(head) = bytes.get(..len).and_then(|bytes| self.plan.rewrite(replaces, bytes)) {
+            let to = Destination::Port(self.context.ends.controllers);
+            self.noted.copies.push(FrameCopy { to, rewrite: Some(head) });
         }
     }
 
@@ -219,8 +222,8 @@ impl Sink for OneFrame<'_> {
         self.noted.dropped = Some(why);
     }
 
-    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
-        if let Some(&(lookups, matched)) = self.judges.tables.lookups.get(usize::from(table)) {
+    fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
+        if let Some(&(lookups, matched)) = self.context.tables.lookups.get(usize::from(table)) {
             self.tally.add_single(self.frame, lookups, 0);
             if found.is_some() {
                 self.tally.add_single(self.frame, matched, 0);

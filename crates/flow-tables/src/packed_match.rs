@@ -1,6 +1,6 @@
 //! A match in a few bytes, for the tables may have millions.
 
-use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+use ringroad_openflow::oxm::{FieldMatch, Match, OxmField};
 
 /// A match, packed: the number of each field, its value, and its mask where that has not all bits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ impl PackedMatch {
         let mut rest = &*self.0;
         std::iter::from_fn(move || {
             let (&first, mut behind) = rest.split_first()?;
-            let field = Field::from_number(first & !HAS_MASK)?;
+            let field = OxmField::from_number(first & !HAS_MASK)?;
             let mut part = || {
                 let (bytes, others) = behind.split_at_checked(field.bytes())?;
                 behind = others;
@@ -44,7 +44,7 @@ impl PackedMatch {
 
     /// What is matched of one field.
     #[must_use]
-    pub fn get(&self, field: Field) -> Option<FieldMatch> {
+    pub fn get(&self, field: OxmField) -> Option<FieldMatch> {
         self.fields().find(|matched| matched.field == field)
     }
 

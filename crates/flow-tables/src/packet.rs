@@ -3,23 +3,24 @@
 mod checksums;
 
 use ringroad_openflow::action::{Action, PortNo};
-use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
+use ringroad_openflow::oxm::{FieldMatch, FieldValue, Match, OxmField, VLAN_PRESENT};
 use ringroad_openflow::text::Headers;
 
 use ringroad_port::frame::Fragment;
 
-use crate::head::Head;
 use crate::key::{ETHERNET_BYTES, ETHERNET_WORDS, FlowKey, SHORT_BYTES, Words};
 use crate::layout::{LABEL_BYTES, Layout, Network, u16_at};
+use crate::packet_headers::PacketHeaders;
 use ringroad_wire::checksum::difference;
 use ringroad_wire::ether_type;
 use ringroad_wire::headers::ADDRESSES_BYTES;
 
 /// How many of a frame's first bytes are read. Fields behind them do not exist.
-pub const HEAD_BYTES: usize = 160;
+pub const HEADER_BYTES: usize = 160;
 /// How long the head may become by tags that actions push: a plan's head has room for it behind a header for
 /// controllers.
-pub const MAX_HEAD_BYTES: usize = ringroad_port::plan::MAX_HEAD_BYTES - crate::control_frame::PACKET_IN_BYTES;
+pub const MAX_REWRITE_BYTES: usize =
+    ringroad_port::forwarding_plane::MAX_REWRITE_BYTES - crate::control_frame::PACKET_IN_BYTES;
 
 /// Bytes of the longest field, an address of IPv6.
 const MAX_FIELD_BYTES: usize = 16;
@@ -28,10 +29,10 @@ const BOTTOM_OF_STACK: u8 = 1;
 
 /// Why an action could not be done. The packet goes no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unable {
+pub enum ActionError {
     /// The TTL would become zero.
     TtlInvalid,
-    /// The headers would become longer than [`MAX_HEAD_BYTES`].
+    /// The headers would become longer than [`MAX_REWRITE_BYTES`].
     TooLong,
 }
 
@@ -44,9 +45,9 @@ pub struct Packet {
     pub metadata: u64,
     /// The tunnel that it came from or goes to.
     pub tunnel_id: u64,
-    head: Head,
+    headers: PacketHeaders,
     /// The head as it came, and how many bytes of the frame it was.
-    original: [u8; HEAD_BYTES],
+    original: [u8; HEADER_BYTES],
     taken: usize,
     /// Bytes of the frame behind the head.
     behind: usize,
@@ -64,8 +65,8 @@ impl Default for Packet {
             in_port: PortNo(0),
             metadata: 0,
             tunnel_id: 0,
-            head: Head::default(),
-            original: [0; HEAD_BYTES],
+            headers: PacketHeaders::default(),
+            original: [0; HEADER_BYTES],
             taken: 0,
             behind: 0,
             layout: Layout::default(),
@@ -78,10 +79,10 @@ impl Default for Packet {
 }
 
 impl Packet {
-    /// Loads a frame of `frame_bytes` bytes, whose first ones are `head`; at most [`HEAD_BYTES`] of these count. Where
-    /// `has_open_checksum`, the sender left the sum over addresses and ports to a card.
-    pub fn load(&mut self, in_port: PortNo, head: &[u8], frame_bytes: usize, has_open_checksum: bool) {
-        self.head.set(head.get(..HEAD_BYTES).unwrap_or(head));
+    /// Loads a frame of `frame_bytes` bytes, whose first ones are `headers`; at most [`HEADER_BYTES`] of these count.
+    /// Where `has_open_checksum`, the sender left the sum over addresses and ports to a card.
+    pub fn load(&mut self, in_port: PortNo, headers: &[u8], frame_bytes: usize, has_open_checksum: bool) {
+        self.headers.set(headers.get(..HEADER_BYTES).unwrap_or(headers));
         self.begin(in_port);
         self.complete(frame_bytes, has_open_checksum);
         self.is_key_old = true;
@@ -92,20 +93,20 @@ impl Packet {
     }
 
     fn complete(&mut self, frame_bytes: usize, has_open_checksum: bool) {
-        (self.taken, self.behind) = (self.head.len(), frame_bytes.saturating_sub(self.head.len()));
+        (self.taken, self.behind) = (self.headers.len(), frame_bytes.saturating_sub(self.headers.len()));
         if let Some(original) = self.original.get_mut(..self.taken) {
-            original.copy_from_slice(&self.head);
+            original.copy_from_slice(&self.headers);
         }
         self.has_open_checksum = has_open_checksum;
         self.is_changed = false;
-        self.layout = Layout::of(&self.head);
+        self.layout = Layout::of(&self.headers);
     }
 
     /// Begins frames of which only the port is known yet.
     #[inline]
     pub(crate) fn enter(&mut self, in_port: PortNo) {
         self.begin(in_port);
-        self.head.clear();
+        self.headers.clear();
         self.key.set_pipeline(in_port.0, 0, 0);
         self.is_key_old = false;
     }
@@ -116,11 +117,11 @@ impl Packet {
     #[inline]
     pub(crate) fn enter_frame(&mut self, fragments: &[Fragment], bytes: usize, words: Words) -> bool {
         let is_read = if words & !ETHERNET_WORDS == 0 {
-            self.head.begin::<ETHERNET_BYTES>(fragments);
-            self.key.read_ethernet(self.head.all(), bytes)
+            self.headers.begin::<ETHERNET_BYTES>(fragments);
+            self.key.read_ethernet(self.headers.all(), bytes)
         } else {
-            self.head.begin::<SHORT_BYTES>(fragments);
-            self.key.read_ipv4(self.head.all(), bytes)
+            self.headers.begin::<SHORT_BYTES>(fragments);
+            self.key.read_ipv4(self.headers.all(), bytes)
         };
         !is_read && self.enter_longer(fragments)
     }
@@ -128,28 +129,28 @@ impl Packet {
     /// The same for a frame that is longer to read.
     #[inline(never)]
     fn enter_longer(&mut self, fragments: &[Fragment]) -> bool {
-        self.head.read(fragments, HEAD_BYTES);
-        self.layout = Layout::of(&self.head);
-        self.key.read(&self.head, &self.layout);
+        self.headers.read(fragments, HEADER_BYTES);
+        self.layout = Layout::of(&self.headers);
+        self.key.read(&self.headers, &self.layout);
         self.layout.is_fragment
     }
 
     /// Reads the rest of a frame's head.
     pub(crate) fn load_rest(&mut self, fragments: &[Fragment], frame_bytes: usize, has_open_checksum: bool) {
-        self.head.read(fragments, HEAD_BYTES);
+        self.headers.read(fragments, HEADER_BYTES);
         self.complete(frame_bytes, has_open_checksum);
     }
 
     /// The Ethernet header of a frame, of which more may have been read.
     pub(crate) fn header(&mut self, fragments: &[Fragment]) -> &[u8] {
-        self.head.read(fragments, ETHERNET_BYTES);
-        &self.head
+        self.headers.read(fragments, ETHERNET_BYTES);
+        &self.headers
     }
 
     /// The frame's first bytes, as they are now.
     #[must_use]
-    pub fn head(&self) -> &[u8] {
-        &self.head
+    pub fn header_bytes(&self) -> &[u8] {
+        &self.headers
     }
 
     /// The key as it was last read.
@@ -162,7 +163,7 @@ impl Packet {
     #[inline]
     pub(crate) fn key(&mut self) -> &FlowKey {
         if self.is_key_old {
-            self.key.read(&self.head, &self.layout);
+            self.key.read(&self.headers, &self.layout);
             self.is_key_old = false;
         }
         self.key.set_pipeline(self.in_port.0, self.metadata, self.tunnel_id);
@@ -172,24 +173,24 @@ impl Packet {
     /// The head as it is now, and how many bytes of the frame it replaces; `None` where it is as it came, as when a tag
     /// was pushed and popped again.
     #[must_use]
-    pub fn changed_head(&self) -> Option<(usize, &[u8])> {
-        let is_other = self.is_changed && self.original.get(..self.taken) != Some(&self.head);
-        is_other.then_some((self.taken, &*self.head))
+    pub fn changed_headers(&self) -> Option<(usize, &[u8])> {
+        let is_other = self.is_changed && self.original.get(..self.taken) != Some(&self.headers);
+        is_other.then_some((self.taken, &*self.headers))
     }
 
     /// All fields that it has; those of the pipeline where they are not zero.
     #[must_use]
     pub fn headers(&self) -> Headers {
-        let is_told = |field: Field, value: u128| match field {
-            Field::InPhyPort => false,
-            Field::Metadata | Field::TunnelId | Field::VlanVid | Field::Ipv6Exthdr => value != 0,
+        let is_told = |field: OxmField, value: u128| match field {
+            OxmField::InPhyPort => false,
+            OxmField::Metadata | OxmField::TunnelId | OxmField::VlanVid | OxmField::Ipv6Exthdr => value != 0,
             _ => true,
         };
-        let fields = Field::ALL.into_iter().filter_map(|field| {
+        let fields = OxmField::ALL.into_iter().filter_map(|field| {
             let value = self.field(field).filter(|&value| is_told(field, value))?;
             Some(FieldMatch::exact(field, value))
         });
-        let ttl = |at: Option<usize>| self.head.get(at?).copied();
+        let ttl = |at: Option<usize>| self.headers.get(at?).copied();
         Headers {
             // A packet has what its fields need.
             fields: Match::new(fields).unwrap_or_default(),
@@ -201,7 +202,7 @@ impl Packet {
     /// Length of the packet as it is now, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.head.len() + self.behind
+        self.headers.len() + self.behind
     }
 
     /// Whether it is a fragment of an IP packet.
@@ -212,17 +213,24 @@ impl Packet {
 
     /// A field's value; `None` where the packet does not have this field.
     #[must_use]
-    pub fn field(&self, field: Field) -> Option<u128> {
+    pub fn field(&self, field: OxmField) -> Option<u128> {
         match field {
-            Field::InPort | Field::InPhyPort => Some(self.in_port.0.into()),
-            Field::Metadata => Some(self.metadata.into()),
-            Field::TunnelId => Some(self.tunnel_id.into()),
-            Field::EthType => Some(self.layout.eth_type.into()),
-            Field::VlanVid => Some(self.layout.vlan.map_or(0, |_| VLAN_PRESENT | self.read(field) & 0xfff)),
-            Field::IpProto => matches!(self.layout.network, Network::Ipv4 | Network::Ipv6)
+            OxmField::InPort | OxmField::InPhyPort => Some(self.in_port.0.into()),
+            OxmField::Metadata => Some(self.metadata.into()),
+            OxmField::TunnelId => Some(self.tunnel_id.into()),
+            OxmField::EthType => Some(self.layout.eth_type.into()),
+            OxmField::VlanVid => {
+                Some(self.layout.vlan.map_or(0, |_| VLAN_PRESENT | self.read(field) & 0xfff))
+            }
+            OxmField::IpProto => matches!(self.layout.network, Network::Ipv4 | Network::Ipv6)
                 .then_some(self.layout.ip_proto.into()),
-            Field::Ipv6Exthdr => (self.layout.network == Network::Ipv6).then_some(self.layout.exthdr.into()),
-            _ => self.layout.place(&self.head, field).map(|place| place.value(&self.head) & field.all_ones()),
+            OxmField::Ipv6Exthdr => {
+                (self.layout.network == Network::Ipv6).then_some(self.layout.exthdr.into())
+            }
+            _ => self
+                .layout
+                .location(&self.headers, field)
+                .map(|location| location.value(&self.headers) & field.all_ones()),
         }
     }
 
@@ -240,7 +248,7 @@ impl Packet {
     ///
     /// # Errors
     /// The packet must go no further.
-    pub fn apply(&mut self, action: &Action) -> Result<(), Unable> {
+    pub fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
         match *action {
             Action::SetField(set) => self.set(set),
             Action::PushVlan(ethertype) => self.push_vlan(ethertype)?,
@@ -268,7 +276,7 @@ impl Packet {
             Action::DecNwTtl => self.decrement_ttl(self.network_ttl())?,
             Action::CopyTtlOut => {
                 if let Some((outer, inner, _)) = self.nested_ttls()
-                    && let Some(&ttl) = self.head.get(inner)
+                    && let Some(&ttl) = self.headers.get(inner)
                 {
                     self.write(outer, &[ttl]);
                 }
@@ -282,36 +290,36 @@ impl Packet {
     /// Raises the drop precedence of assured forwarding (RFC 2597, 6) by `levels` levels, as a meter's band does.
     /// Packets of other classes stay as they are.
     pub fn remark(&mut self, levels: u8) {
-        let Some(dscp) = self.field(Field::IpDscp) else { return };
+        let Some(dscp) = self.field(OxmField::IpDscp) else { return };
         let (class, precedence) = (dscp >> 3, dscp >> 1 & 3);
         if (1..=4).contains(&class) && dscp & 1 == 0 && precedence != 0 {
             let raised = (precedence + u128::from(levels)).min(3);
-            self.set(FieldValue { field: Field::IpDscp, value: class << 3 | raised << 1 });
+            self.set(FieldValue { field: OxmField::IpDscp, value: class << 3 | raised << 1 });
         }
     }
 
     fn set(&mut self, FieldValue { field, value }: FieldValue) {
-        if field == Field::TunnelId {
+        if field == OxmField::TunnelId {
             self.tunnel_id = value as u64;
             return;
         }
-        let Some(place) = self.layout.place(&self.head, field) else { return };
+        let Some(location) = self.layout.location(&self.headers, field) else { return };
         // The bit for "tag present" is not part of the tag.
-        let width = if field == Field::VlanVid { 0xfff } else { field.all_ones() };
-        let bits = width << place.shift;
-        let new = (place.raw(&self.head) & !bits | (value << place.shift) & bits).to_be_bytes();
-        let Some(new) = new.get(16 - place.bytes..) else { return };
-        if field == Field::IpProto {
+        let width = if field == OxmField::VlanVid { 0xfff } else { field.all_ones() };
+        let bits = width << location.shift;
+        let new = (location.raw(&self.headers) & !bits | (value << location.shift) & bits).to_be_bytes();
+        let Some(new) = new.get(16 - location.bytes..) else { return };
+        if field == OxmField::IpProto {
             self.follow_protocol(value as u8);
         }
-        self.write(place.at, new);
-        if matches!(field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::MplsBos) {
-            self.layout = Layout::of(&self.head);
+        self.write(location.at, new);
+        if matches!(field, OxmField::EthType | OxmField::IpProto | OxmField::Icmpv6Type | OxmField::MplsBos) {
+            self.layout = Layout::of(&self.headers);
         }
     }
 
-    fn read(&self, field: Field) -> u128 {
-        self.layout.place(&self.head, field).map_or(0, |place| place.value(&self.head))
+    fn read(&self, field: OxmField) -> u128 {
+        self.layout.location(&self.headers, field).map_or(0, |location| location.value(&self.headers))
     }
 
     /// Writes bytes of a header, at most those of an address, and has the checksums follow.
@@ -323,18 +331,18 @@ impl Packet {
         }
         // Checksums sum up pairs of bytes, counted from the network header's first.
         let is_odd = (at - network_at) % 2 == 1;
-        let window = at - usize::from(is_odd)..(at + new.len()).min(self.head.len());
+        let window = at - usize::from(is_odd)..(at + new.len()).min(self.headers.len());
         let mut buffers = [[0; MAX_FIELD_BYTES + 1]; 2];
-        let mut copy = |head: &Head, number: usize| {
-            let bytes = head.get(window.clone()).unwrap_or(&[]);
-            if let Some(place) = buffers.get_mut(number).and_then(|buffer| buffer.get_mut(..bytes.len())) {
-                place.copy_from_slice(bytes);
+        let mut copy = |headers: &PacketHeaders, number: usize| {
+            let bytes = headers.get(window.clone()).unwrap_or(&[]);
+            if let Some(target) = buffers.get_mut(number).and_then(|buffer| buffer.get_mut(..bytes.len())) {
+                target.copy_from_slice(bytes);
             }
             bytes.len()
         };
-        let len = copy(&self.head, 0);
+        let len = copy(&self.headers, 0);
         self.store(at, new);
-        copy(&self.head, 1);
+        copy(&self.headers, 1);
         let [old, new] = &buffers;
         if let (Some(old), Some(new)) = (old.get(..len), new.get(..len)) {
             self.follow(at, old, new);
@@ -342,46 +350,46 @@ impl Packet {
     }
 
     fn store(&mut self, at: usize, new: &[u8]) {
-        if let Some(bytes) = self.head.get_mut(at..at + new.len()) {
+        if let Some(bytes) = self.headers.get_mut(at..at + new.len()) {
             bytes.copy_from_slice(new);
         }
     }
 
     /// Puts other bytes, perhaps more or fewer, in the place of those from `from` to `to`.
-    fn replace(&mut self, from: usize, to: usize, bytes: &[u8]) -> Result<(), Unable> {
-        if !self.head.splice(from..to, bytes) {
-            return Err(Unable::TooLong);
+    fn replace(&mut self, from: usize, to: usize, bytes: &[u8]) -> Result<(), ActionError> {
+        if !self.headers.splice(from..to, bytes) {
+            return Err(ActionError::TooLong);
         }
         (self.is_changed, self.is_key_old) = (true, true);
-        self.layout = Layout::of(&self.head);
+        self.layout = Layout::of(&self.headers);
         Ok(())
     }
 
-    fn push_vlan(&mut self, ethertype: u16) -> Result<(), Unable> {
-        if self.head.len() < ADDRESSES_BYTES {
+    fn push_vlan(&mut self, ethertype: u16) -> Result<(), ActionError> {
+        if self.headers.len() < ADDRESSES_BYTES {
             return Ok(());
         }
         // The new tag begins as a copy (OpenFlow 1.3.5, 5.12.1).
-        let control = self.layout.vlan.and_then(|tag| u16_at(&self.head, tag)).unwrap_or(0);
+        let control = self.layout.vlan.and_then(|tag| u16_at(&self.headers, tag)).unwrap_or(0);
         let [type_high, type_low] = ethertype.to_be_bytes();
         let [control_high, control_low] = control.to_be_bytes();
         self.replace(ADDRESSES_BYTES, ADDRESSES_BYTES, &[type_high, type_low, control_high, control_low])
     }
 
     /// The header comes behind VLAN tags, where every receiver looks for it.
-    fn push_mpls(&mut self, ethertype: u16) -> Result<(), Unable> {
+    fn push_mpls(&mut self, ethertype: u16) -> Result<(), ActionError> {
         let Layout { eth_type_at, mpls, .. } = self.layout;
-        if u16_at(&self.head, eth_type_at).is_none_or(|found| found < ether_type::LEAST) {
+        if u16_at(&self.headers, eth_type_at).is_none_or(|found| found < ether_type::LEAST) {
             return Ok(());
         }
-        let outer = mpls.and_then(|label| self.head.get(label..)?.first_chunk::<LABEL_BYTES>()).copied();
+        let outer = mpls.and_then(|label| self.headers.get(label..)?.first_chunk::<LABEL_BYTES>()).copied();
         let label = match outer {
             Some([first, second, third, ttl]) => [first, second, third & !BOTTOM_OF_STACK, ttl],
             None => [
                 0,
                 0,
                 BOTTOM_OF_STACK,
-                self.network_ttl().and_then(|at| self.head.get(at)).copied().unwrap_or(0),
+                self.network_ttl().and_then(|at| self.headers.get(at)).copied().unwrap_or(0),
             ],
         };
         self.store(eth_type_at, &ethertype.to_be_bytes());
@@ -389,15 +397,15 @@ impl Packet {
     }
 
     /// The frame becomes what another one carries, between the same addresses (IEEE 802.1Q, 9.7).
-    fn push_pbb(&mut self, ethertype: u16) -> Result<(), Unable> {
-        let Some(addresses) = self.head.first_chunk::<ADDRESSES_BYTES>() else { return Ok(()) };
+    fn push_pbb(&mut self, ethertype: u16) -> Result<(), ActionError> {
+        let Some(addresses) = self.headers.first_chunk::<ADDRESSES_BYTES>() else { return Ok(()) };
         let mut header = [0; ADDRESSES_BYTES + 6];
         let (outer_addresses, tag) = header.split_at_mut(ADDRESSES_BYTES);
         outer_addresses.copy_from_slice(addresses);
         let service =
-            self.layout.service_tag.and_then(|tag| self.head.get(tag..)?.first_chunk::<4>()).copied();
+            self.layout.service_tag.and_then(|tag| self.headers.get(tag..)?.first_chunk::<4>()).copied();
         let priority =
-            self.layout.vlan.and_then(|tag| self.head.get(tag)).map_or(0, |control| control & 0xe0);
+            self.layout.vlan.and_then(|tag| self.headers.get(tag)).map_or(0, |control| control & 0xe0);
         let [first, second, third, fourth] = service.unwrap_or([priority, 0, 0, 0]);
         let [type_high, type_low] = ethertype.to_be_bytes();
         tag.copy_from_slice(&[type_high, type_low, first & 0xe0, second, third, fourth]);
@@ -418,10 +426,10 @@ impl Packet {
         }
     }
 
-    fn decrement_ttl(&mut self, at: Option<usize>) -> Result<(), Unable> {
-        let Some((at, &ttl)) = at.and_then(|at| Some((at, self.head.get(at)?))) else { return Ok(()) };
+    fn decrement_ttl(&mut self, at: Option<usize>) -> Result<(), ActionError> {
+        let Some((at, &ttl)) = at.and_then(|at| Some((at, self.headers.get(at)?))) else { return Ok(()) };
         if ttl <= 1 {
-            return Err(Unable::TtlInvalid);
+            return Err(ActionError::TtlInvalid);
         }
         self.write(at, &[ttl - 1]);
         Ok(())
@@ -431,10 +439,10 @@ impl Packet {
     fn nested_ttls(&self) -> Option<(usize, usize, Option<usize>)> {
         let label = self.layout.mpls?;
         let inner = label + LABEL_BYTES;
-        if self.head.get(label + 2)? & BOTTOM_OF_STACK == 0 {
+        if self.headers.get(label + 2)? & BOTTOM_OF_STACK == 0 {
             return Some((label + 3, inner + 3, None));
         }
-        match self.head.get(inner)? >> 4 {
+        match self.headers.get(inner)? >> 4 {
             4 => Some((label + 3, inner + 8, Some(inner))),
             6 => Some((label + 3, inner + 7, None)),
             _ => None,
@@ -443,7 +451,7 @@ impl Packet {
 
     fn copy_ttl_in(&mut self) {
         let Some((outer, inner, ipv4)) = self.nested_ttls() else { return };
-        let (Some(&ttl), Some(&old)) = (self.head.get(outer), self.head.get(inner)) else { return };
+        let (Some(&ttl), Some(&old)) = (self.headers.get(outer), self.headers.get(inner)) else { return };
         self.write(inner, &[ttl]);
         if let Some(header) = ipv4 {
             self.follow_at(header + 10, difference(&[old, 0], &[ttl, 0]));

@@ -4,12 +4,12 @@ use ringroad_openflow::action::{Action, Effect, PortNo};
 use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
 
 use crate::counters::CounterId;
-use crate::effort::Effort;
-use crate::flow::Flow;
-use crate::meter::{Meter, Metered};
-use crate::packet::{Packet, Unable};
-use crate::tables::{Fragments, Tables};
-use crate::trail::{Trail, keeps_trail};
+use crate::flow::FlowEntry;
+use crate::lookup_cache::{LookupCache, keeps_lookups};
+use crate::meter::{MeterEntry, Metered};
+use crate::packet::{ActionError, Packet};
+use crate::step_budget::StepBudget;
+use crate::tables::{FragmentPolicy, Tables};
 
 /// Groups within groups: no more than that. Loops are refused when a group is made; this is for what changes meanwhile.
 pub(crate) const MAX_GROUPS_DEEP: usize = 16;
@@ -39,7 +39,7 @@ pub enum Dropped {
 
 /// Where a packet leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum OutputPort {
     /// By this port of the switch, even if it came from there.
     Port(PortNo),
     /// By all ports but the one that it came from.
@@ -64,15 +64,15 @@ pub struct ToController {
 }
 
 /// What happens to a packet on its way.
-pub trait Sink {
+pub trait PipelineSink {
     /// It leaves, as it is now, by a queue of the port if the flow sets a queue.
-    fn output(&mut self, packet: &Packet, to: Target, queue: Option<u32>);
+    fn output(&mut self, packet: &Packet, to: OutputPort, queue: Option<u32>);
     /// The controllers get it, as it is now.
     fn packet_in(&mut self, packet: &Packet, why: ToController);
     /// It goes nowhere.
     fn dropped(&mut self, why: Dropped);
     /// A table looked for an entry, and found this one.
-    fn looked_up(&mut self, table: u8, found: Option<&Flow>);
+    fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>);
     /// Counts the packet here, with its present size of `bytes` bytes.
     fn count(&mut self, counter: CounterId, bytes: usize);
 
@@ -80,7 +80,7 @@ pub trait Sink {
 
     /// A meter judges the packet of `bytes` bytes.
     #[inline]
-    fn measure(&mut self, meter: &Meter, bytes: usize, now_ns: u64) -> Metered {
+    fn measure(&mut self, meter: &MeterEntry, bytes: usize, now_ns: u64) -> Metered {
         meter.measure(bytes, now_ns)
     }
     /// An action on headers was done, and the packet is now like this.
@@ -102,12 +102,12 @@ pub trait Sink {
     fn leaves_bucket(&mut self) {}
     /// The packet does not go to this port.
     #[inline]
-    fn not_sent(&mut self, _port: PortNo, _why: NotSent) {}
+    fn not_sent(&mut self, _port: PortNo, _why: OutputRefusal) {}
 }
 
 /// Why an output sends a packet nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NotSent {
+pub enum OutputRefusal {
     /// It came by this port, which only `IN_PORT` means then.
     CameFromThere,
     /// The switch has no such port.
@@ -121,7 +121,7 @@ pub enum NotSent {
 /// One of each kind of action (OpenFlow 1.3.5, 5.10).
 #[derive(Debug, Clone)]
 pub(crate) struct ActionSet {
-    /// Actions on headers, each at the place of its kind ([`Action::place`]): the order in which they are done.
+    /// Actions on headers, each at the place of its kind ([`Action::set_order`]): the order in which they are done.
     headers: [Action; Action::KINDS.len()],
     /// A bit for each place of `headers` that the set has.
     has: u32,
@@ -148,10 +148,10 @@ impl ActionSet {
                     self.fields.push(action);
                 }
                 Effect::Ttl | Effect::VlanTag { .. } | Effect::Header => {
-                    let place = action.place();
-                    if let Some(header) = self.headers.get_mut(place) {
+                    let order = action.set_order();
+                    if let Some(header) = self.headers.get_mut(order) {
                         *header = action;
-                        self.has |= 1 << place;
+                        self.has |= 1 << order;
                     }
                 }
                 Effect::Queue(queue) => self.queue = Some(queue),
@@ -173,8 +173,9 @@ impl ActionSet {
 
     /// What it does to headers.
     fn on_headers(&self) -> impl Iterator<Item = Action> {
-        let places = self.headers.iter().enumerate();
-        let headers = places.filter(|(place, _)| self.has & 1 << place != 0).map(|(_, action)| action);
+        let positions = self.headers.iter().enumerate();
+        let headers =
+            positions.filter(|(position, _)| self.has & 1 << position != 0).map(|(_, action)| action);
         headers.chain(&self.fields).copied()
     }
 }
@@ -184,7 +185,7 @@ struct Walk<'walk, S> {
     tables: &'walk Tables,
     now_ns: u64,
     sink: &'walk mut S,
-    trail: &'walk mut Trail,
+    lookup_cache: &'walk mut LookupCache,
     table: u8,
     cookie: u64,
     queue: Option<u32>,
@@ -192,40 +193,47 @@ struct Walk<'walk, S> {
     is_table_miss: bool,
     /// Whether it has left, or was dropped and counted.
     is_settled: bool,
-    effort: &'walk mut Effort,
+    steps_left: &'walk mut StepBudget,
 }
 
 /// What stays allocated from packet to packet.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct PipelineScratch {
     pub(crate) set: ActionSet,
-    pub(crate) trail: Trail,
+    pub(crate) lookup_cache: LookupCache,
 }
 
 impl Tables {
     /// Takes a packet that came in by a port through the tables.
-    pub fn receive<S: Sink>(&self, packet: &mut Packet, now_ns: u64, scratch: &mut Scratch, sink: &mut S) {
+    pub fn receive<S: PipelineSink>(
+        &self,
+        packet: &mut Packet,
+        now_ns: u64,
+        scratch: &mut PipelineScratch,
+        sink: &mut S,
+    ) {
         if !self.receives_by(packet.in_port) {
             return sink.dropped(Dropped::ByPort);
         }
-        let Scratch { set, trail } = scratch;
-        trail.clear();
-        self.follow(packet, trail, now_ns, set, sink, &mut Effort::new());
+        let PipelineScratch { set, lookup_cache } = scratch;
+        lookup_cache.clear();
+        self.follow(packet, lookup_cache, now_ns, set, sink, &mut StepBudget::new());
     }
 
-    /// Takes a packet through the tables. The trail knows the results of some lookups, and records those of others.
-    pub(crate) fn follow<S: Sink>(
+    /// Takes a packet through the tables. The lookup cache knows the results of some lookups, and records those of
+    /// others.
+    pub(crate) fn follow<S: PipelineSink>(
         &self,
         packet: &mut Packet,
-        trail: &mut Trail,
+        lookup_cache: &mut LookupCache,
         now_ns: u64,
         set: &mut ActionSet,
         sink: &mut S,
-        effort: &mut Effort,
+        steps_left: &mut StepBudget,
     ) {
         set.clear();
-        trail.rewind();
-        let mut walk = Walk::new(self, now_ns, 0, sink, trail, effort);
+        lookup_cache.rewind();
+        let mut walk = Walk::new(self, now_ns, 0, sink, lookup_cache, steps_left);
         if walk.through_tables(packet, set).is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
         }
@@ -238,10 +246,10 @@ impl Tables {
     }
 
     /// Applies a controller's actions to a packet.
-    pub fn apply<S: Sink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
-        let (mut trail, mut effort) = (Trail::default(), Effort::new());
-        let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut trail, &mut effort);
-        let done = walk.take(|effort| effort.act(actions.len()));
+    pub fn apply<S: PipelineSink>(&self, packet: &mut Packet, actions: &[Action], now_ns: u64, sink: &mut S) {
+        let (mut lookup_cache, mut steps_left) = (LookupCache::default(), StepBudget::new());
+        let mut walk = Walk::new(self, now_ns, NO_TABLE, sink, &mut lookup_cache, &mut steps_left);
+        let done = walk.take(|steps_left| steps_left.act(actions.len()));
         let done = done.and_then(|()| walk.apply(packet, actions.iter().copied(), 0));
         if done.is_some() && !walk.is_settled {
             walk.sink.dropped(Dropped::ByFlow);
@@ -249,35 +257,35 @@ impl Tables {
     }
 }
 
-impl<'walk, S: Sink> Walk<'walk, S> {
+impl<'walk, S: PipelineSink> Walk<'walk, S> {
     fn new(
         tables: &'walk Tables,
         now_ns: u64,
         table: u8,
         sink: &'walk mut S,
-        trail: &'walk mut Trail,
-        effort: &'walk mut Effort,
+        lookup_cache: &'walk mut LookupCache,
+        steps_left: &'walk mut StepBudget,
     ) -> Self {
         Self {
             tables,
             now_ns,
             sink,
-            trail,
+            lookup_cache,
             table,
             cookie: u64::MAX,
             queue: None,
             is_table_miss: false,
             is_settled: false,
-            effort,
+            steps_left,
         }
     }
 }
 
-impl<S: Sink> Walk<'_, S> {
+impl<S: PipelineSink> Walk<'_, S> {
     /// Goes on, if the packet may still take these steps; else it stops. It is dropped, if it has not left yet.
     #[inline]
-    fn take(&mut self, steps: impl FnOnce(&mut Effort) -> Option<()>) -> Option<()> {
-        let done = steps(self.effort);
+    fn take(&mut self, steps: impl FnOnce(&mut StepBudget) -> Option<()>) -> Option<()> {
+        let done = steps(self.steps_left);
         if done.is_none() {
             self.stop_exhausted();
         }
@@ -293,16 +301,16 @@ impl<S: Sink> Walk<'_, S> {
 
     /// `None` where the packet stops on its way.
     fn through_tables(&mut self, packet: &mut Packet, set: &mut ActionSet) -> Option<()> {
-        if self.tables.fragments == Fragments::Drop && packet.is_fragment() {
+        if self.tables.fragments == FragmentPolicy::Drop && packet.is_fragment() {
             self.sink.dropped(Dropped::Fragment);
             return None;
         }
         loop {
             // Weighed with what the lookup searches.
-            self.effort.search();
-            let found = self.trail.find(self.tables, self.table, packet, self.effort);
+            self.steps_left.search();
+            let found = self.lookup_cache.find(self.tables, self.table, packet, self.steps_left);
             self.sink.looked_up(self.table, found.map(|flow| &**flow));
-            self.take(|effort| effort.has_found().then_some(()))?;
+            self.take(|steps_left| steps_left.has_found().then_some(()))?;
             let Some(flow) = found else {
                 self.sink.dropped(Dropped::NoFlow);
                 return None;
@@ -315,14 +323,14 @@ impl<S: Sink> Walk<'_, S> {
                 self.meter(packet, meter)?;
             }
             if let Some(actions) = &steps.apply {
-                self.take(|effort| effort.act(actions.len()))?;
+                self.take(|steps_left| steps_left.act(actions.len()))?;
                 self.apply(packet, actions.iter().copied(), 0)?;
             }
             if steps.clear {
                 set.clear();
             }
             if let Some(actions) = &steps.write {
-                self.take(|effort| effort.act(actions.len()))?;
+                self.take(|steps_left| steps_left.act(actions.len()))?;
                 set.write(actions);
             }
             if let Some((value, mask)) = steps.metadata {
@@ -340,7 +348,7 @@ impl<S: Sink> Walk<'_, S> {
     fn meter(&mut self, packet: &mut Packet, meter: u32) -> Option<()> {
         // Deleting a meter deletes its flows.
         let meter = self.tables.meters.get(&meter)?;
-        self.take(|effort| effort.measure(meter.bands.len()))?;
+        self.take(|steps_left| steps_left.measure(meter.bands.len()))?;
         self.sink.count(meter.counter, packet.bytes());
         let Metered::Exceeds(number) = self.sink.measure(meter, packet.bytes(), self.now_ns) else {
             return Some(());
@@ -354,7 +362,7 @@ impl<S: Sink> Walk<'_, S> {
                 None
             }
             MeterBand::DscpRemark { levels, .. } => {
-                self.trail.close();
+                self.lookup_cache.close();
                 packet.remark(*levels);
                 Some(())
             }
@@ -394,20 +402,20 @@ impl<S: Sink> Walk<'_, S> {
     }
 
     fn on_headers(&mut self, packet: &mut Packet, action: &Action) -> Option<()> {
-        self.take(Effort::change)?;
-        if !keeps_trail(action.effect()) {
-            self.trail.close();
+        self.take(StepBudget::change)?;
+        if !keeps_lookups(action.effect()) {
+            self.lookup_cache.close();
         }
         match packet.apply(action) {
             Ok(()) => {
                 self.sink.changed(packet, action);
                 Some(())
             }
-            Err(Unable::TooLong) => {
+            Err(ActionError::TooLong) => {
                 self.sink.dropped(Dropped::TooLong);
                 None
             }
-            Err(Unable::TtlInvalid) => {
+            Err(ActionError::TtlInvalid) => {
                 self.packet_in(packet, PacketInReason::InvalidTtl, u16::MAX);
                 self.sink.dropped(Dropped::TtlInvalid);
                 None
@@ -421,7 +429,7 @@ impl<S: Sink> Walk<'_, S> {
         self.sink.count(group.counter, packet.bytes());
         let (chosen, compared) = group.chosen(packet, self.tables);
         self.sink.grouped(number, chosen.len());
-        if self.take(|effort| effort.compare(compared)).is_none() {
+        if self.take(|steps_left| steps_left.compare(compared)).is_none() {
             return;
         }
         for chosen in chosen {
@@ -430,7 +438,7 @@ impl<S: Sink> Walk<'_, S> {
             else {
                 continue;
             };
-            if self.take(|effort| effort.act(1 + bucket.actions.len())).is_none() {
+            if self.take(|steps_left| steps_left.act(1 + bucket.actions.len())).is_none() {
                 return;
             }
             self.sink.count(counter, packet.bytes());
@@ -463,28 +471,34 @@ impl<S: Sink> Walk<'_, S> {
             PortNo::TABLE if self.table == NO_TABLE => {
                 self.is_settled = true;
                 let mut copy = packet.clone();
-                let mut trail = Trail::default();
-                let mut walk =
-                    Walk::new(self.tables, self.now_ns, 0, &mut *self.sink, &mut trail, &mut *self.effort);
+                let mut lookup_cache = LookupCache::default();
+                let mut walk = Walk::new(
+                    self.tables,
+                    self.now_ns,
+                    0,
+                    &mut *self.sink,
+                    &mut lookup_cache,
+                    &mut *self.steps_left,
+                );
                 if walk.through_tables(&mut copy, &mut ActionSet::default()).is_some() && !walk.is_settled {
                     walk.sink.dropped(Dropped::ByFlow);
                 }
                 return;
             }
-            PortNo::IN_PORT => Target::Port(packet.in_port),
-            PortNo::ALL => Target::All,
-            PortNo::FLOOD => Target::Flood,
-            PortNo::NORMAL => Target::Normal,
+            PortNo::IN_PORT => OutputPort::Port(packet.in_port),
+            PortNo::ALL => OutputPort::All,
+            PortNo::FLOOD => OutputPort::Flood,
+            PortNo::NORMAL => OutputPort::Normal,
             // Back to where it came from only by the name for that.
-            port if port == packet.in_port => return self.sink.not_sent(port, NotSent::CameFromThere),
-            port if !port.is_physical() => return self.sink.not_sent(port, NotSent::NoSuchPort),
-            port => Target::Port(port),
+            port if port == packet.in_port => return self.sink.not_sent(port, OutputRefusal::CameFromThere),
+            port if !port.is_physical() => return self.sink.not_sent(port, OutputRefusal::NoSuchPort),
+            port => OutputPort::Port(port),
         };
-        if let Target::Port(port) = target {
+        if let OutputPort::Port(port) = target {
             match self.tables.ports.get(port) {
                 Some(state) if may_send(state.config) => {}
-                Some(_) => return self.sink.not_sent(port, NotSent::Disabled),
-                None => return self.sink.not_sent(port, NotSent::NoSuchPort),
+                Some(_) => return self.sink.not_sent(port, OutputRefusal::Disabled),
+                None => return self.sink.not_sent(port, OutputRefusal::NoSuchPort),
             }
         }
         self.is_settled = true;
@@ -495,7 +509,7 @@ impl<S: Sink> Walk<'_, S> {
         let config =
             self.tables.ports.get(packet.in_port).map_or(PortConfig::default(), |state| state.config);
         if config.contains(PortConfig::NO_PACKET_IN) {
-            return self.sink.not_sent(PortNo::CONTROLLER, NotSent::NoPacketIn);
+            return self.sink.not_sent(PortNo::CONTROLLER, OutputRefusal::NoPacketIn);
         }
         self.is_settled = true;
         self.sink.packet_in(packet, ToController { reason, table: self.table, cookie: self.cookie, max_len });

@@ -1,7 +1,7 @@
 //! A frame made from its headers, to explain what would happen to such a frame.
 
 use ringroad_openflow::action::{Action, PortNo};
-use ringroad_openflow::oxm::{Field, FieldValue, VLAN_PRESENT};
+use ringroad_openflow::oxm::{FieldValue, OxmField, VLAN_PRESENT};
 use ringroad_openflow::text::Headers;
 
 use crate::packet::Packet;
@@ -17,20 +17,23 @@ const SHORTEST_FRAME: usize = 60;
 ///
 /// # Errors
 /// No frame that can be made has this field with this value.
-pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, Field> {
+pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, OxmField> {
     let mut frame = skeleton(headers);
     frame.resize(frame.len().max(SHORTEST_FRAME), 0);
     let mut packet = Packet::default();
     packet.load(PortNo(0), &frame, frame.len(), false);
     let fields = headers.fields.fields().iter().map(|one| (one.field, one.value));
     let in_frame = fields.filter(|(field, value)| match field {
-        Field::InPort | Field::InPhyPort | Field::Metadata | Field::TunnelId => false,
-        Field::VlanVid => value & VLAN_PRESENT != 0,
+        OxmField::InPort | OxmField::InPhyPort | OxmField::Metadata | OxmField::TunnelId => false,
+        OxmField::VlanVid => value & VLAN_PRESENT != 0,
         _ => true,
     });
     for (field, value) in in_frame.clone() {
         // What decides on the headers is there already.
-        if !matches!(field, Field::EthType | Field::IpProto | Field::Icmpv6Type | Field::Ipv6Exthdr) {
+        if !matches!(
+            field,
+            OxmField::EthType | OxmField::IpProto | OxmField::Icmpv6Type | OxmField::Ipv6Exthdr
+        ) {
             let _ = packet.apply(&Action::SetField(FieldValue { field, value }));
         }
     }
@@ -40,7 +43,7 @@ pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, Field> {
     }
     match in_frame.clone().find(|&(field, value)| packet.field(field) != Some(value)) {
         Some((field, _)) => Err(field),
-        None => Ok(packet.head().to_vec()),
+        None => Ok(packet.header_bytes().to_vec()),
     }
 }
 
@@ -48,13 +51,13 @@ pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, Field> {
 fn skeleton(headers: &Headers) -> Vec<u8> {
     let value = |field| headers.fields.exact(field);
     let mut frame = vec![0; ADDRESSES_BYTES];
-    if value(Field::VlanVid).is_some_and(|vid| vid & VLAN_PRESENT != 0) {
+    if value(OxmField::VlanVid).is_some_and(|vid| vid & VLAN_PRESENT != 0) {
         frame.extend(ether_type::VLAN.to_be_bytes());
         frame.extend([0; 2]);
     }
-    let found = value(Field::EthType).map_or(0, |found| found as u16);
+    let found = value(OxmField::EthType).map_or(0, |found| found as u16);
     frame.extend(found.to_be_bytes());
-    let protocol = value(Field::IpProto).unwrap_or(0) as u8;
+    let protocol = value(OxmField::IpProto).unwrap_or(0) as u8;
     match found {
         ether_type::ARP => {
             // Ethernet and IPv4.
@@ -64,7 +67,7 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
         ether_type::MPLS | ether_type::MPLS_MULTICAST => frame.extend([0; 4]),
         ether_type::PBB => frame.extend([0; 4 + ADDRESSES_BYTES + 2]),
         ether_type::IPV4 => {
-            let transport = transport(protocol, value(Field::Icmpv6Type));
+            let transport = transport(protocol, value(OxmField::Icmpv6Type));
             let [high, low] = (20 + transport.len() as u16).to_be_bytes();
             let mut header = [0x45, 0, high, low, 0, 0, 0, 0, 0, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             set_checksum(&mut header, 10, 0);
@@ -72,7 +75,7 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
             frame.extend(transport);
         }
         ether_type::IPV6 => {
-            let transport = transport(protocol, value(Field::Icmpv6Type));
+            let transport = transport(protocol, value(OxmField::Icmpv6Type));
             let [high, low] = (transport.len() as u16).to_be_bytes();
             frame.extend([0x60, 0, 0, 0, high, low, protocol, 0]);
             frame.extend([0; 32]);
@@ -125,8 +128,8 @@ fn transport(protocol: u8, icmpv6_type: Option<u128>) -> Vec<u8> {
 /// Sets the internet checksum of a header, in which it is still zero; `more` is the sum of the other data.
 fn set_checksum(header: &mut [u8], at: usize, more: u16) {
     let checksum = !fold(sum_bytes(header, 0) + u64::from(counted(more, 0)));
-    if let Some(place) = header.get_mut(at..at + 2) {
-        place.copy_from_slice(&checksum.to_le_bytes());
+    if let Some(target) = header.get_mut(at..at + 2) {
+        target.copy_from_slice(&checksum.to_le_bytes());
     }
 }
 
@@ -165,7 +168,7 @@ mod tests {
             "dl_type=0x88e7,in_port=2,pbb_isid=9",
         ] {
             let wanted: Headers = text.parse().unwrap();
-            let made = headers_of(&frame(text), wanted.fields.exact(Field::InPort).unwrap() as u32);
+            let made = headers_of(&frame(text), wanted.fields.exact(OxmField::InPort).unwrap() as u32);
             for word in wanted.words() {
                 assert!(made.words().contains(&word), "{text}: {word:?} is not in {made}");
             }
@@ -205,7 +208,7 @@ mod tests {
     #[test]
     fn what_no_frame_can_have_is_refused() {
         for (text, field) in
-            [("ipv6,ipv6_exthdr=0x10", Field::Ipv6Exthdr), ("dl_type=0x0123", Field::EthType)]
+            [("ipv6,ipv6_exthdr=0x10", OxmField::Ipv6Exthdr), ("dl_type=0x0123", OxmField::EthType)]
         {
             assert_eq!(sample_frame(&text.parse().unwrap()), Err(field), "{text}");
         }

@@ -18,14 +18,14 @@ use ringroad_openflow::oxm::Match;
 use ringroad_openflow::{group_id, table_id};
 
 pub use self::reports::FlowList;
-use crate::account::{self, Account, SharedBudget};
 use crate::classifier::Classifier;
 use crate::counters::{CounterBank, CounterId};
-use crate::effort::{MAX_ACTIONS, count_actions};
-use crate::flow::{Flow, covers, overlap};
+use crate::flow::{FlowEntry, covers, overlap};
+use crate::memory_budget::{self, SharedBudget, TableBudget};
 use crate::packed_match::PackedMatch;
-use crate::part::compiled;
-use crate::tables::{Change, Fragments, PortState, TABLES, Tables, shrink};
+use crate::step_budget::{MAX_ACTIONS, count_actions};
+use crate::subtable::compiled;
+use crate::tables::{Change, FragmentPolicy, TABLES, TablePort, Tables, shrink};
 
 const NS: u64 = 1_000_000_000;
 /// So many entries that are gone are shown to the workers at once.
@@ -33,7 +33,7 @@ const MOST_UNPUBLISHED: usize = 1 << 12;
 
 /// How much controllers may make of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct TableLimits {
     /// Flow entries in all tables.
     pub flows: usize,
     /// Groups.
@@ -48,7 +48,7 @@ pub struct Limits {
     pub memory_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for TableLimits {
     fn default() -> Self {
         Self {
             flows: 2_000_000,
@@ -64,9 +64,9 @@ impl Default for Limits {
 /// Tracks when a worker is between a decision and its execution: until the execution ends it may count for
 /// entries that are gone.
 #[derive(Debug, Default)]
-pub struct Turns(AtomicU64);
+pub struct QuiescentState(AtomicU64);
 
-impl Turns {
+impl QuiescentState {
     /// The worker decides.
     pub fn begin(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | 1, Ordering::SeqCst);
@@ -92,12 +92,12 @@ pub struct WorkerTables {
     /// The worker's number.
     pub worker: usize,
     /// When it decides.
-    pub turns: Arc<Turns>,
+    pub turns: Arc<QuiescentState>,
 }
 
 /// Counters whose owners are gone, and in which turn each worker was then.
 #[derive(Debug)]
-struct Leaving {
+struct RetiredCounters {
     counters: Vec<CounterId>,
     then: Vec<u64>,
 }
@@ -106,7 +106,7 @@ struct Leaving {
 #[derive(Debug)]
 struct Timed {
     table: u8,
-    flow: Arc<Flow>,
+    flow: Arc<FlowEntry>,
     /// Its packets at the last check, and when they last increased.
     packets: u64,
     used_ns: u64,
@@ -148,10 +148,10 @@ impl SharedInstructions {
 }
 
 /// Bytes of an entry without instructions and shape.
-fn bytes_of_flow(flow: &Flow) -> u64 {
+fn bytes_of_flow(flow: &FlowEntry) -> u64 {
     let (mask, _) = compiled(flow.matching.fields());
     let is_timed = flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0;
-    account::of_flow(&flow.matching, mask.used_words().count(), is_timed)
+    memory_budget::of_flow(&flow.matching, mask.used_words().count(), is_timed)
 }
 
 /// The tables, groups and meters of a switch; only this changes them.
@@ -161,20 +161,20 @@ pub struct FlowState {
     tables: Tables,
     /// Passes changes to the workers.
     writer: WriteHandle<Tables, Change>,
-    limits: Limits,
-    account: Account,
+    limits: TableLimits,
+    budget: TableBudget,
     bank: CounterBank,
     /// Lookups of each table, and those that found an entry.
     lookups: Vec<(CounterId, CounterId)>,
-    turns: Vec<Arc<Turns>>,
+    turns: Vec<Arc<QuiescentState>>,
     timed: HashMap<CounterId, Timed>,
     /// Counters whose owners are gone, which workers do not know yet.
     unpublished: Vec<CounterId>,
-    leaving: Vec<Leaving>,
+    leaving: Vec<RetiredCounters>,
     shared: SharedInstructions,
     /// The entries at the numbers of their counters, where they stay while hash tables grow: lists are made piece by
     /// piece.
-    numbered: Vec<Option<(u8, Arc<Flow>)>>,
+    numbered: Vec<Option<(u8, Arc<FlowEntry>)>>,
 }
 
 /// Which entries a request is about.
@@ -192,7 +192,7 @@ impl Chosen<'_> {
         self.table == table || self.table == table_id::ALL
     }
 
-    fn has(&self, flow: &Flow) -> bool {
+    fn has(&self, flow: &FlowEntry) -> bool {
         flow.cookie & self.cookie_mask == self.cookie & self.cookie_mask
             && covers(self.matching, &flow.matching)
             && (self.out_port == PortNo::ANY
@@ -218,15 +218,19 @@ fn duration(since_ns: u64, now_ns: u64) -> (u32, u32) {
 impl FlowState {
     /// Empty tables for `workers` workers, and what each worker needs.
     #[must_use]
-    pub fn new(workers: usize, limits: Limits) -> (Self, Vec<WorkerTables>) {
+    pub fn new(workers: usize, limits: TableLimits) -> (Self, Vec<WorkerTables>) {
         Self::within(workers, limits, SharedBudget::new(u64::MAX))
     }
 
     /// The same, of a switch that shares memory with others.
     #[must_use]
-    pub fn within(workers: usize, limits: Limits, shared: Arc<SharedBudget>) -> (Self, Vec<WorkerTables>) {
+    pub fn within(
+        workers: usize,
+        limits: TableLimits,
+        shared: Arc<SharedBudget>,
+    ) -> (Self, Vec<WorkerTables>) {
         let (writer, reader) = left_right::new::<Tables, Change>();
-        let turns: Vec<Arc<Turns>> = (0..workers).map(|_| Arc::default()).collect();
+        let turns: Vec<Arc<QuiescentState>> = (0..workers).map(|_| Arc::default()).collect();
         let needs = turns.iter().enumerate().map(|(worker, turns)| WorkerTables {
             tables: reader.clone(),
             worker,
@@ -237,7 +241,7 @@ impl FlowState {
             tables: Tables::default(),
             writer,
             limits,
-            account: Account::new(limits.memory_bytes, shared),
+            budget: TableBudget::new(limits.memory_bytes, shared),
             bank: CounterBank::new(workers),
             lookups: Vec::new(),
             turns,
@@ -267,11 +271,11 @@ impl FlowState {
             self.change(Change::Generation(self.tables.generation + 1));
         }
         self.writer.publish();
-        self.account.publish();
+        self.budget.publish();
         if !self.unpublished.is_empty() {
             let counters = std::mem::take(&mut self.unpublished);
             let then = self.turns.iter().map(|turns| turns.0.load(Ordering::SeqCst)).collect();
-            self.leaving.push(Leaving { counters, then });
+            self.leaving.push(RetiredCounters { counters, then });
         }
         let Self { leaving, bank, turns, .. } = self;
         leaving.retain(|leaving| {
@@ -291,23 +295,23 @@ impl FlowState {
     /// Memory that the entries, groups and meters are charged for, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.account.used_bytes()
+        self.budget.used_bytes()
     }
 
     /// Charged bytes that became free since the last call.
     pub fn take_freed_bytes(&mut self) -> u64 {
-        self.account.take_freed()
+        self.budget.take_freed()
     }
 
     /// Charges bytes, if there is room for them: perhaps only after workers have left what is gone already.
     fn charge(&mut self, bytes: u64) -> bool {
-        if !self.account.has_room(bytes) && self.account.is_leaving() {
+        if !self.budget.has_room(bytes) && self.budget.is_leaving() {
             self.publish();
             self.publish();
         }
-        let has_room = self.account.has_room(bytes);
+        let has_room = self.budget.has_room(bytes);
         if has_room {
-            self.account.take(bytes);
+            self.budget.take(bytes);
         }
         has_room
     }
@@ -326,14 +330,14 @@ impl FlowState {
     }
 
     /// Makes a port known, changes it, or takes it away.
-    pub fn set_port(&mut self, port: PortNo, state: Option<PortState>) {
+    pub fn set_port(&mut self, port: PortNo, state: Option<TablePort>) {
         if self.tables.ports.get(port) != state {
             self.change(Change::Port(port, state));
         }
     }
 
     /// Sets the handling of fragments.
-    pub fn set_fragments(&mut self, fragments: Fragments) {
+    pub fn set_fragments(&mut self, fragments: FragmentPolicy) {
         if self.tables.fragments != fragments {
             self.change(Change::Fragments(fragments));
         }
@@ -341,7 +345,7 @@ impl FlowState {
 
     /// What becomes of fragments.
     #[must_use]
-    pub fn fragments(&self) -> Fragments {
+    pub fn fragments(&self) -> FragmentPolicy {
         self.tables.fragments
     }
 
@@ -387,13 +391,13 @@ impl FlowState {
             FlowCommand::Modify | FlowCommand::ModifyStrict => {
                 let meant = self.meant(request);
                 let is_new = !meant.is_empty() && !self.shared.has(&request.instructions);
-                if is_new && !self.charge(account::of_instructions(&request.instructions)) {
+                if is_new && !self.charge(memory_budget::of_instructions(&request.instructions)) {
                     return Err(ErrorCode::FLOW_TABLE_FULL);
                 }
                 for (table, flow) in meant {
                     // The entry in its place is given back.
-                    self.account.take(bytes_of_flow(&flow));
-                    let changed = Flow {
+                    self.budget.take(bytes_of_flow(&flow));
+                    let changed = FlowEntry {
                         priority: flow.priority,
                         matching: flow.matching.clone(),
                         cookie: flow.cookie,
@@ -418,7 +422,7 @@ impl FlowState {
         }
     }
 
-    fn meant(&self, request: &FlowMod) -> Vec<(u8, Arc<Flow>)> {
+    fn meant(&self, request: &FlowMod) -> Vec<(u8, Arc<FlowEntry>)> {
         let is_delete = matches!(request.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
         let chosen = Chosen {
             table: request.table,
@@ -447,7 +451,7 @@ impl FlowState {
         tables.filter(move |&(number, _)| table == table_id::ALL || number == table)
     }
 
-    fn chosen(&self, chosen: &Chosen) -> Vec<(u8, Arc<Flow>)> {
+    fn chosen(&self, chosen: &Chosen) -> Vec<(u8, Arc<FlowEntry>)> {
         let in_table = |(number, table): (u8, &Classifier)| {
             table
                 .iter()
@@ -485,7 +489,7 @@ impl FlowState {
         if request.flags.contains(FlowFlags::RESET_COUNTS) {
             self.bank.reset(counter);
         }
-        let flow = Flow {
+        let flow = FlowEntry {
             priority: request.priority,
             matching,
             cookie: request.cookie,
@@ -509,20 +513,20 @@ impl FlowState {
         let has_shape = !is_new || table.is_some_and(|table| table.has_shape_of(&mask));
         let is_timed = request.idle_timeout_s != 0 || request.hard_timeout_s != 0;
         let shared = self.shared.has(&request.instructions);
-        account::of_flow(matching, mask.used_words().count(), is_timed)
-            + if has_shape { 0 } else { account::of_shape() }
-            + if shared { 0 } else { account::of_instructions(&request.instructions) }
+        memory_budget::of_flow(matching, mask.used_words().count(), is_timed)
+            + if has_shape { 0 } else { memory_budget::of_shape() }
+            + if shared { 0 } else { memory_budget::of_instructions(&request.instructions) }
     }
 
     /// Takes back the charge for an entry that is gone.
-    fn give_back(&mut self, flow: &Flow) {
-        self.account.give_back(bytes_of_flow(flow));
+    fn give_back(&mut self, flow: &FlowEntry) {
+        self.budget.give_back(bytes_of_flow(flow));
         if self.shared.put_back(&flow.instructions) {
-            self.account.give_back(account::of_instructions(&flow.instructions));
+            self.budget.give_back(memory_budget::of_instructions(&flow.instructions));
         }
     }
 
-    fn insert(&mut self, table: u8, flow: Flow, now_ns: u64) {
+    fn insert(&mut self, table: u8, flow: FlowEntry, now_ns: u64) {
         let flow = Arc::new(flow);
         if flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0 {
             let packets = self.bank.read(flow.counter).packets;
@@ -534,31 +538,31 @@ impl FlowState {
         self.put(table, flow);
     }
 
-    fn put(&mut self, table: u8, flow: Arc<Flow>) {
+    fn put(&mut self, table: u8, flow: Arc<FlowEntry>) {
         let number = flow.counter.0 as usize;
         if self.numbered.len() <= number {
             self.numbered.resize(number + 1, None);
         }
-        if let Some(place) = self.numbered.get_mut(number)
-            && let Some((_, replaced)) = place.replace((table, Arc::clone(&flow)))
+        if let Some(entry) = self.numbered.get_mut(number)
+            && let Some((_, replaced)) = entry.replace((table, Arc::clone(&flow)))
         {
             self.give_back(&replaced);
         }
         self.change(Change::Insert(table, flow));
     }
 
-    fn remove(&mut self, table: u8, flow: &Arc<Flow>) {
+    fn remove(&mut self, table: u8, flow: &Arc<FlowEntry>) {
         self.timed.remove(&flow.counter);
         shrink(&mut self.timed);
-        if let Some(place) = self.numbered.get_mut(flow.counter.0 as usize) {
-            *place = None;
+        if let Some(entry) = self.numbered.get_mut(flow.counter.0 as usize) {
+            *entry = None;
         }
         self.unpublished.push(flow.counter);
         self.change(Change::Remove(table, Arc::clone(flow)));
         self.give_back(flow);
         let (mask, _) = compiled(flow.matching.fields());
         if !self.tables.tables.get(usize::from(table)).is_some_and(|table| table.has_shape_of(&mask)) {
-            self.account.give_back(account::of_shape());
+            self.budget.give_back(memory_budget::of_shape());
         }
         if self.unpublished.len() >= MOST_UNPUBLISHED {
             // Else the list of changes would take more memory than the entries.
@@ -568,7 +572,7 @@ impl FlowState {
 
     fn remove_all(
         &mut self,
-        flows: Vec<(u8, Arc<Flow>)>,
+        flows: Vec<(u8, Arc<FlowEntry>)>,
         reason: FlowRemovedReason,
         now_ns: u64,
     ) -> Vec<FlowRemoved> {
@@ -661,12 +665,12 @@ impl FlowState {
         Ok(())
     }
 
-    fn all_flows(&self) -> impl Iterator<Item = (u8, &Arc<Flow>)> {
+    fn all_flows(&self) -> impl Iterator<Item = (u8, &Arc<FlowEntry>)> {
         self.numbered(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
     }
 
     /// Entries of all tables that meet a condition.
-    fn with(&self, condition: impl Fn(&Flow) -> bool) -> Vec<(u8, Arc<Flow>)> {
+    fn with(&self, condition: impl Fn(&FlowEntry) -> bool) -> Vec<(u8, Arc<FlowEntry>)> {
         let flows = self.all_flows().filter(|(_, flow)| condition(flow));
         flows.map(|(number, flow)| (number, Arc::clone(flow))).collect()
     }
@@ -695,7 +699,7 @@ impl FlowState {
 
     /// The limits that it was made with.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> TableLimits {
         self.limits
     }
 }

@@ -15,10 +15,10 @@ use ringroad_port::port_index::{PortIndex, PortMask};
 use crate::classifier::Classifier;
 use crate::control_frame::port_index;
 use crate::counters::{Block, Count, CounterId, Counters};
-use crate::flow::Flow;
-use crate::group::{Group, live_groups};
+use crate::flow::FlowEntry;
+use crate::group::{GroupEntry, live_groups};
 use crate::key::Words;
-use crate::meter::Meter;
+use crate::meter::MeterEntry;
 use crate::pipeline::may_send;
 
 /// How many tables there are: 0 to 253. The specification's last number is left free, as in other switches.
@@ -26,7 +26,7 @@ pub const TABLES: usize = table_id::MAX as usize;
 
 /// A port, as far as frames are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortState {
+pub struct TablePort {
     /// What controllers have configured.
     pub config: PortConfig,
     /// Whether frames can leave by it, for the watchers of groups.
@@ -35,15 +35,15 @@ pub struct PortState {
 
 /// The ports of the switch.
 #[derive(Debug, Clone, Default)]
-pub struct Ports {
-    states: HashMap<PortNo, PortState, FixedState>,
+pub struct TablePorts {
+    states: HashMap<PortNo, TablePort, FixedState>,
     senders: PortMask,
 }
 
-impl Ports {
+impl TablePorts {
     /// The state of a port; `None` where there is none.
     #[must_use]
-    pub fn get(&self, port: PortNo) -> Option<PortState> {
+    pub fn get(&self, port: PortNo) -> Option<TablePort> {
         self.states.get(&port).copied()
     }
 
@@ -54,7 +54,7 @@ impl Ports {
     }
 
     /// All ports.
-    pub fn iter(&self) -> impl Iterator<Item = (PortNo, PortState)> {
+    pub fn iter(&self) -> impl Iterator<Item = (PortNo, TablePort)> {
         self.states.iter().map(|(&port, &state)| (port, state))
     }
 
@@ -70,7 +70,7 @@ impl Ports {
         self.senders.contains(port)
     }
 
-    pub(crate) fn set(&mut self, port: PortNo, state: Option<PortState>) {
+    pub(crate) fn set(&mut self, port: PortNo, state: Option<TablePort>) {
         match state {
             Some(state) => drop(self.states.insert(port, state)),
             None => drop(self.states.remove(&port)),
@@ -82,7 +82,7 @@ impl Ports {
 
 /// What becomes of fragments of IP packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Fragments {
+pub enum FragmentPolicy {
     /// They go through the tables; those behind the first have no ports.
     #[default]
     Normal,
@@ -101,14 +101,14 @@ pub(crate) fn shrink<K: Hash + Eq, V, S: BuildHasher>(map: &mut HashMap<K, V, S>
 #[derive(Debug, Clone)]
 pub struct Tables {
     pub(crate) tables: Vec<Classifier>,
-    pub(crate) groups: HashMap<u32, Arc<Group>, FixedState>,
+    pub(crate) groups: HashMap<u32, Arc<GroupEntry>, FixedState>,
     /// How many of them watch groups.
     watchers: usize,
     /// Those that live, if some are watched.
     pub(crate) live_groups: HashSet<u32, FixedState>,
-    pub(crate) meters: HashMap<u32, Arc<Meter>, FixedState>,
-    pub(crate) ports: Ports,
-    pub(crate) fragments: Fragments,
+    pub(crate) meters: HashMap<u32, Arc<MeterEntry>, FixedState>,
+    pub(crate) ports: TablePorts,
+    pub(crate) fragments: FragmentPolicy,
     pub(crate) counters: Counters,
     /// Lookups of each table, and those that found an entry.
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
@@ -128,8 +128,8 @@ impl Default for Tables {
             watchers: 0,
             live_groups: HashSet::default(),
             meters: HashMap::default(),
-            ports: Ports::default(),
-            fragments: Fragments::default(),
+            ports: TablePorts::default(),
+            fragments: FragmentPolicy::default(),
             counters: Counters::default(),
             lookups: Arc::default(),
             words: 0,
@@ -155,12 +155,12 @@ pub struct TableUse {
 /// A change. Each is whole: workers see all of it, or nothing.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
-    Insert(u8, Arc<Flow>),
-    Remove(u8, Arc<Flow>),
-    Group(u32, Option<Arc<Group>>),
-    Meter(u32, Option<Arc<Meter>>),
-    Port(PortNo, Option<PortState>),
-    Fragments(Fragments),
+    Insert(u8, Arc<FlowEntry>),
+    Remove(u8, Arc<FlowEntry>),
+    Group(u32, Option<Arc<GroupEntry>>),
+    Meter(u32, Option<Arc<MeterEntry>>),
+    Port(PortNo, Option<TablePort>),
+    Fragments(FragmentPolicy),
     Counters(Arc<Block>),
     /// No more than so many blocks of counters are in use.
     FewerCounters(usize),
@@ -171,7 +171,7 @@ pub(crate) enum Change {
 impl Tables {
     /// The ports.
     #[must_use]
-    pub fn ports(&self) -> &Ports {
+    pub fn ports(&self) -> &TablePorts {
         &self.ports
     }
 
@@ -220,13 +220,13 @@ impl Tables {
             Change::Insert(table, flow) => {
                 let table = self.tables.get_mut(usize::from(table));
                 if table.is_some_and(|table| table.insert(flow)) {
-                    self.look_at_parts();
+                    self.update_words();
                 }
             }
             Change::Remove(table, flow) => {
                 let table = self.tables.get_mut(usize::from(table));
                 if table.is_some_and(|table| table.remove(flow.priority, &flow.matching)) {
-                    self.look_at_parts();
+                    self.update_words();
                 }
             }
             Change::Group(number, group) => self.set_group(number, group),
@@ -237,7 +237,7 @@ impl Tables {
             }
             Change::Port(port, state) => {
                 self.ports.set(port, state);
-                self.look_at_watched();
+                self.update_watched();
             }
             Change::Fragments(fragments) => self.fragments = fragments,
             Change::Counters(block) => self.counters.push(&block),
@@ -247,8 +247,8 @@ impl Tables {
         }
     }
 
-    fn set_group(&mut self, number: u32, group: Option<Arc<Group>>) {
-        let watches = |group: &Option<Arc<Group>>| {
+    fn set_group(&mut self, number: u32, group: Option<Arc<GroupEntry>>) {
+        let watches = |group: &Option<Arc<GroupEntry>>| {
             usize::from(group.as_ref().is_some_and(|group| group.watches_groups()))
         };
         self.watchers += watches(&group);
@@ -258,17 +258,17 @@ impl Tables {
         };
         shrink(&mut self.groups);
         self.watchers -= watches(&before);
-        self.look_at_watched();
+        self.update_watched();
     }
 
-    fn look_at_watched(&mut self) {
+    fn update_watched(&mut self) {
         if self.watchers > 0 {
             self.live_groups =
                 live_groups(self.groups.iter().map(|(&number, group)| (number, &**group)), &self.ports);
         }
     }
 
-    fn look_at_parts(&mut self) {
+    fn update_words(&mut self) {
         self.words = self.tables.iter().map(Classifier::words).fold(0, |all, words| all | words);
         self.parts = self.tables.iter().map(Classifier::parts).sum();
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 
 use crate::counters::{Count, CounterId};
+use crate::lookup_cache::{LookupCache, Step};
 use crate::tables::{TABLES, Tables};
-use crate::trail::{Step, Trail};
 
 /// Frames one after the other that count for the same entries.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl Tally {
     }
 
     /// Takes back the steps of the next frame, which does not count for them as a whole.
-    pub fn take_back(&mut self, first: Step, into: &mut Trail) {
+    pub fn take_back(&mut self, first: Step, into: &mut LookupCache) {
         into.set(first, self.more.get(self.last.end as usize..).unwrap_or(&[]));
         self.more.truncate(self.last.end as usize);
     }
@@ -156,15 +156,15 @@ impl Tally {
                 continue;
             }
             let mut count = |step: &Step| {
-                let table = step.place.table();
+                let table = step.location.table();
                 let Some(sum) = lookups.get_mut(usize::from(table)) else { return };
                 if sum.all == 0 {
                     used.push(table);
                 }
                 sum.all += u32::from(packets);
-                if step.brief.is_entry() {
+                if step.entry.is_entry() {
                     sum.matched += u32::from(packets);
-                    counters.add(step.brief.counter(), Count { packets: packets.into(), bytes });
+                    counters.add(step.entry.counter(), Count { packets: packets.into(), bytes });
                 }
             };
             count(&run.steps.first);

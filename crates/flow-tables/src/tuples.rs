@@ -7,16 +7,16 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use ringroad_port::frame::prefetch_read;
 
-use crate::ahead::LANES;
-use crate::brief::Brief;
-use crate::effort::Effort;
-use crate::flow::Flow;
+use crate::batch_lookup::LANES;
+use crate::flow::FlowEntry;
 use crate::key::FlowKey;
+use crate::packed_entry::PackedEntry;
+use crate::step_budget::StepBudget;
 
 /// The number of a shape in a hash table.
 pub(crate) type ShapeNumber = u32;
 /// A place in a hash table, valid while the table does not change.
-pub(crate) type Bucket = u32;
+pub(crate) type BucketIndex = u32;
 
 /// Secret numbers: who chooses the addresses that a controller makes entries of cannot choose places in a hash table.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,7 @@ fn is_same<const N: usize>(one: &[u64; N], other: &[u64; N]) -> bool {
 
 #[inline]
 fn and<const N: usize>(words: &[u64; N], masks: &[u64; N]) -> [u64; N] {
-    std::array::from_fn(|place| words[place] & masks[place])
+    std::array::from_fn(|position| words[position] & masks[position])
 }
 
 /// Which shapes the entries of a hash table have.
@@ -66,9 +66,9 @@ pub(crate) trait Shapes<const N: usize> {
 
 /// One alone, all of whose bits are hashed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Alone;
+pub(crate) struct SingleShape;
 
-impl<const N: usize> Shapes<N> for Alone {
+impl<const N: usize> Shapes<N> for SingleShape {
     type Of = ();
 
     fn of(_: ShapeNumber) {}
@@ -88,9 +88,9 @@ struct OneShape<const N: usize> {
 
 /// Several, by their numbers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Several<const N: usize>(Vec<OneShape<N>>);
+pub(crate) struct ManyShapes<const N: usize>(Vec<OneShape<N>>);
 
-impl<const N: usize> Shapes<N> for Several<N> {
+impl<const N: usize> Shapes<N> for ManyShapes<N> {
     type Of = ShapeNumber;
 
     fn of(shape: ShapeNumber) -> ShapeNumber {
@@ -106,8 +106,8 @@ impl<const N: usize> Shapes<N> for Several<N> {
 #[derive(Debug, Clone)]
 struct Entry<const N: usize, Of> {
     key: [u64; N],
-    brief: Brief,
-    flow: Arc<Flow>,
+    entry: PackedEntry,
+    flow: Arc<FlowEntry>,
     shape: Of,
 }
 
@@ -157,18 +157,18 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
         for &hashed in hashes {
             self.entries.find(hashed, |entry| {
                 prefetch_read(std::ptr::from_ref(&entry.key).cast());
-                prefetch_read(std::ptr::from_ref(&entry.brief).cast());
+                prefetch_read(std::ptr::from_ref(&entry.entry).cast());
                 false
             });
         }
     }
 
     #[inline]
-    pub fn at(&self, bucket: Bucket) -> Option<&Arc<Flow>> {
+    pub fn at(&self, bucket: BucketIndex) -> Option<&Arc<FlowEntry>> {
         Some(&self.entries.get_bucket(bucket as usize)?.flow)
     }
 
-    pub fn get(&self, shape: ShapeNumber, value: &FlowKey) -> Option<&Arc<Flow>> {
+    pub fn get(&self, shape: ShapeNumber, value: &FlowKey) -> Option<&Arc<FlowEntry>> {
         let shape = S::of(shape);
         let key = self.key_of(shape, value);
         let hashed = hash(&and(&key, &self.hashed), self.seed);
@@ -176,12 +176,17 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
     }
 
     /// Puts an entry in the place of the one with its shape and key, and returns that.
-    pub fn put(&mut self, shape: ShapeNumber, value: &FlowKey, flow: Arc<Flow>) -> Option<Arc<Flow>> {
+    pub fn put(
+        &mut self,
+        shape: ShapeNumber,
+        value: &FlowKey,
+        flow: Arc<FlowEntry>,
+    ) -> Option<Arc<FlowEntry>> {
         let shape = S::of(shape);
         let key = self.key_of(shape, value);
         let (hashed, seed) = (self.hashed, self.seed);
         let hash_of = |key: &[u64; N]| hash(&and(key, &hashed), seed);
-        let entry = Entry { key, brief: Brief::of(&flow), flow, shape };
+        let entry = Entry { key, entry: PackedEntry::of(&flow), flow, shape };
         match self.entries.find_mut(hash_of(&key), |other| other.shape == shape && other.key == key) {
             Some(other) => Some(std::mem::replace(other, entry).flow),
             None => {
@@ -206,53 +211,58 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
         }
     }
 
-    pub fn flows(&self) -> impl Iterator<Item = &Arc<Flow>> {
+    pub fn flows(&self) -> impl Iterator<Item = &Arc<FlowEntry>> {
         self.entries.iter().map(|entry| &entry.flow)
     }
 }
 
-impl<const N: usize> Tuples<N, Alone> {
+impl<const N: usize> Tuples<N, SingleShape> {
     /// The entry for a packet.
     #[inline(always)]
-    pub fn find(&self, key: &FlowKey) -> (Bucket, Brief) {
+    pub fn find(&self, key: &FlowKey) -> (BucketIndex, PackedEntry) {
         let key = and(&self.words_of(key), &self.hashed);
         let found = self.entries.find_bucket_index(hash(&key, self.seed), |entry| is_same(&entry.key, &key));
         let entry = found.and_then(|bucket| self.entries.get_bucket(bucket));
         match (found, entry) {
-            (Some(bucket), Some(entry)) => (bucket as Bucket, entry.brief),
-            _ => (0, Brief::NOTHING),
+            (Some(bucket), Some(entry)) => (bucket as BucketIndex, entry.entry),
+            _ => (0, PackedEntry::NOTHING),
         }
     }
 }
 
-impl<const N: usize> Tuples<N, Several<N>> {
+impl<const N: usize> Tuples<N, ManyShapes<N>> {
     /// The entry of the highest priority for a packet, if its rank is beyond this one; where the packet may not search so
-    /// many ([`Effort::has_found`]), one of no meaning. (Apart, so that a table of few shapes does not pay for it.)
+    /// many ([`StepBudget::has_found`]), one of no meaning. (Apart, so that a table of few shapes does not pay for it.)
     #[inline(never)]
-    pub fn find(&self, key: &FlowKey, beyond: u32, effort: &mut Effort) -> (Bucket, Brief) {
+    pub fn find(
+        &self,
+        key: &FlowKey,
+        beyond: u32,
+        steps_left: &mut StepBudget,
+    ) -> (BucketIndex, PackedEntry) {
         let words = self.words_of(key);
         let hashed = hash(&and(&words, &self.hashed), self.seed);
-        let (mut best, mut rank) = (Brief::NOTHING, beyond);
+        let (mut best, mut rank) = (PackedEntry::NOTHING, beyond);
         // No entry is the right one before all have been checked.
         self.entries.find(hashed, |entry| {
-            if !effort.search() {
+            if !steps_left.search() {
                 return true;
             }
-            if entry.brief.rank() > rank
+            if entry.entry.rank() > rank
                 && let Some(shape) = self.shapes.0.get(entry.shape as usize)
                 && is_same(&and(&words, &shape.masks), &entry.key)
                 && key.has(shape.required)
             {
-                (best, rank) = (entry.brief, entry.brief.rank());
+                (best, rank) = (entry.entry, entry.entry.rank());
             }
             false
         });
         if !best.is_entry() {
-            return (0, Brief::NOTHING);
+            return (0, PackedEntry::NOTHING);
         }
         // No two entries have the same counter.
-        let bucket = self.entries.find_bucket_index(hashed, |entry| entry.brief == best);
-        (bucket.unwrap_or_default() as Bucket, best)
+        let bucket = self.entries.find_bucket_index(hashed, |entry| entry.entry == best);
+        (bucket.unwrap_or_default() as BucketIndex, best)
     }
 
     /// The shapes of the entries that have these bits in common with one, since checking one of them checks all.
@@ -264,11 +274,12 @@ impl<const N: usize> Tuples<N, Several<N>> {
 
     /// Gives a shape this number; of the words of all shapes, at most `N`, some may be new.
     pub fn set_shape(&mut self, shape: ShapeNumber, mask: &FlowKey, words: &[u8]) {
-        self.words.iter_mut().zip(words).for_each(|(place, &word)| *place = word);
-        let masks = std::array::from_fn(|place| words.get(place).map_or(0, |&word| mask.word(word.into())));
+        self.words.iter_mut().zip(words).for_each(|(slot, &word)| *slot = word);
+        let masks =
+            std::array::from_fn(|position| words.get(position).map_or(0, |&word| mask.word(word.into())));
         let one = OneShape { masks, required: mask.required() };
         match self.shapes.0.get_mut(shape as usize) {
-            Some(place) => *place = one,
+            Some(slot) => *slot = one,
             None => self.shapes.0.push(one),
         }
     }

@@ -1,5 +1,5 @@
-//! Each worker's decider does to frames what a slow and simple interpreter does, and counts the same, independent of
-//! cached earlier frames, and of tables before a change.
+//! Each worker's forwarding plane does to frames what a slow and simple interpreter does, and counts the same,
+//! independent of cached earlier frames, and of tables before a change.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -7,30 +7,30 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use ringroad_flow_tables::control_frame::port_number;
-use ringroad_flow_tables::decider::FlowDecider;
-use ringroad_flow_tables::state::{FlowState, Limits};
-use ringroad_flow_tables::tables::{Fragments, PortState};
+use ringroad_flow_tables::forwarding_plane::FlowPlane;
+use ringroad_flow_tables::state::{FlowState, TableLimits};
+use ringroad_flow_tables::tables::{FragmentPolicy, TablePort};
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{FlowCommand, FlowMod, FlowStatsRequest, PortConfig};
-use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
+use ringroad_openflow::oxm::{FieldMatch, FieldValue, Match, OxmField, VLAN_PRESENT};
 use ringroad_openflow::{group_id, table_id};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::clock::Clock;
+use ringroad_port::forwarding_plane::{BatchPlan, Destination, ForwardingPlane, Outcome};
 use ringroad_port::frame::Fragment;
-use ringroad_port::plan::{Decide, Destination, Fate, Plan};
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 
 mod frames;
 mod oracle;
 
-use oracle::{Entry, Oracle, Outcome};
+use oracle::{Entry, Oracle, OracleOutcome};
 
 const PORTS: u8 = 4;
 const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 
-fn exact(field: Field, value: u128) -> FieldMatch {
+fn exact(field: OxmField, value: u128) -> FieldMatch {
     FieldMatch::exact(field, value)
 }
 
@@ -38,7 +38,7 @@ fn output(port: PortNo) -> Action {
     Action::Output { port, max_len: 0xffff }
 }
 
-fn set(field: Field, value: u128) -> Action {
+fn set(field: OxmField, value: u128) -> Action {
     Action::SetField(FieldValue { field, value })
 }
 
@@ -53,8 +53,8 @@ fn learning() -> Arc<LearningSwitch> {
 /// The switch, its one worker, and what both should do.
 struct Pair {
     state: FlowState,
-    decider: FlowDecider,
-    plan: Plan,
+    plane: FlowPlane,
+    plan: BatchPlan,
     oracle: Oracle,
     /// Entries that the oracle does not know, since no frame meets them.
     unmet: usize,
@@ -62,22 +62,22 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let (mut state, needs) = FlowState::new(1, Limits::default());
+        let (mut state, needs) = FlowState::new(1, TableLimits::default());
         let ports: Vec<_> = (0..PORTS).map(PortIndex).collect();
         for &port in &ports {
-            let known = PortState { config: PortConfig::default(), is_live: true };
+            let known = TablePort { config: PortConfig::default(), is_live: true };
             state.set_port(port_number(port), Some(known));
         }
-        let decider = FlowDecider::new(needs[0].clone(), learning(), CONTROLLERS, Clock::manual());
+        let plane = FlowPlane::new(needs[0].clone(), learning(), CONTROLLERS, Clock::manual());
         let oracle = Oracle {
             entries: Vec::new(),
             lookups: [(0, 0); 256],
             ports,
-            fragments: Fragments::Normal,
+            fragments: FragmentPolicy::Normal,
             switch: learning(),
             controllers: CONTROLLERS,
         };
-        Self { state, decider, plan: Plan::new(), oracle, unmet: 0 }
+        Self { state, plane, plan: BatchPlan::new(), oracle, unmet: 0 }
     }
 
     fn change(
@@ -139,14 +139,14 @@ impl Pair {
                 continue;
             }
             self.plan.reset(part.start..end);
-            self.decider.decide(from, &batch, part.start, u64::MAX, &mut self.plan);
-            self.decider.executed(from, &batch, part.clone(), &self.plan);
+            self.plane.decide(from, &batch, part.start, u64::MAX, &mut self.plan);
+            self.plane.executed(from, &batch, part.clone(), &self.plan);
             for number in part.clone() {
                 let frame = &frames[number];
                 let expected = self.oracle.receive(from, frame);
-                let fate = self.plan.fate(number);
+                let planned = self.plan.outcome(number);
                 assert_eq!(
-                    outcome(&self.plan, fate, frame),
+                    outcome(&self.plan, planned, frame),
                     expected,
                     "{frame:02x?} of {:#?}",
                     self.oracle.entries
@@ -154,7 +154,11 @@ impl Pair {
             }
             let common = self.plan.common(part.start..end);
             assert!(
-                common.is_none_or(|fate| self.plan.fates(part.start..end).iter().all(|one| *one == fate))
+                common.is_none_or(|outcome| self
+                    .plan
+                    .outcomes(part.start..end)
+                    .iter()
+                    .all(|one| *one == outcome))
             );
         }
         self.check_counters();
@@ -170,8 +174,8 @@ impl Pair {
             let _ = self.oracle.receive(from, frame);
         }
         self.plan.reset(0..frames.len());
-        self.decider.decide(from, &batch, 0, u64::MAX, &mut self.plan);
-        self.decider.executed(from, &batch, 0..frames.len(), &self.plan);
+        self.plane.decide(from, &batch, 0, u64::MAX, &mut self.plan);
+        self.plane.executed(from, &batch, 0..frames.len(), &self.plan);
     }
 
     fn check_counters(&self) {
@@ -203,21 +207,21 @@ impl Pair {
     }
 }
 
-fn outcome(plan: &Plan, fate: Fate, frame: &[u8]) -> Outcome {
+fn outcome(plan: &BatchPlan, outcome: Outcome, frame: &[u8]) -> OracleOutcome {
     let ports = |set: PortMask| set.iter().map(|port| port.0).collect::<Vec<_>>();
     let to = |to: Destination| match to {
         Destination::Port(port) => vec![port.0],
         Destination::Ports(set) => ports(plan.ports(set)),
         Destination::Others => panic!("the controllers' port is one of the others"),
     };
-    match fate {
-        Fate::Port(port) => Ok(vec![(vec![port.0], frame.to_vec())]),
-        Fate::Ports(set) => Ok(vec![(ports(plan.ports(set)), frame.to_vec())]),
-        Fate::Flood => panic!("the controllers' port is one of the others"),
-        Fate::Drop(cause) => Err(cause),
-        Fate::Copies(copies) => {
-            let copy = |copy: &ringroad_port::plan::FrameCopy| {
-                let head = copy.head.and_then(|head| plan.head_of(head));
+    match outcome {
+        Outcome::Port(port) => Ok(vec![(vec![port.0], frame.to_vec())]),
+        Outcome::Ports(set) => Ok(vec![(ports(plan.ports(set)), frame.to_vec())]),
+        Outcome::Flood => panic!("the controllers' port is one of the others"),
+        Outcome::Drop(cause) => Err(cause),
+        Outcome::Copies(copies) => {
+            let copy = |copy: &ringroad_port::forwarding_plane::FrameCopy| {
+                let head = copy.rewrite.and_then(|head| plan.rewrite_of(head));
                 let bytes =
                     head.map_or(frame.to_vec(), |head| [head.bytes, &frame[head.replaces..]].concat());
                 (to(copy.to), bytes)
@@ -229,64 +233,74 @@ fn outcome(plan: &Plan, fate: Fate, frame: &[u8]) -> Outcome {
 
 /// Fields of matches, with their prerequisites.
 fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
-    let masked = |field: Field, value: u128, mask: u128| FieldMatch { field, value: value & mask, mask };
+    let masked = |field: OxmField, value: u128, mask: u128| FieldMatch { field, value: value & mask, mask };
     let mac = 0x0200_0000_0000u128;
-    let ipv4 = [exact(Field::EthType, 0x0800)];
-    let ipv6 = [exact(Field::EthType, 0x86dd)];
+    let ipv4 = [exact(OxmField::EthType, 0x0800)];
+    let ipv6 = [exact(OxmField::EthType, 0x86dd)];
     let with = |fields: &[FieldMatch], one: FieldMatch| [fields, &[one]].concat();
     let field = prop_oneof![
-        (1..4u128).prop_map(|port| vec![exact(Field::InPort, port)]),
-        (0..3u128, 0..4u128).prop_map(move |(last, mask)| vec![masked(Field::EthDst, mac + last, mask)]),
-        (0..3u128).prop_map(move |last| vec![exact(Field::EthSrc, mac + 256 + last)]),
+        (1..4u128).prop_map(|port| vec![exact(OxmField::InPort, port)]),
+        (0..3u128, 0..4u128).prop_map(move |(last, mask)| vec![masked(OxmField::EthDst, mac + last, mask)]),
+        (0..3u128).prop_map(move |last| vec![exact(OxmField::EthSrc, mac + 256 + last)]),
         prop::sample::select(&[0x0800u128, 0x0806, 0x86dd, 0x88b5, 0x05ff][..])
-            .prop_map(|kind| vec![exact(Field::EthType, kind)]),
+            .prop_map(|kind| vec![exact(OxmField::EthType, kind)]),
         prop::sample::select(&[0u128, VLAN_PRESENT, VLAN_PRESENT | 1][..])
-            .prop_map(|vid| vec![exact(Field::VlanVid, vid)]),
-        Just(vec![masked(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT)]),
+            .prop_map(|vid| vec![exact(OxmField::VlanVid, vid)]),
+        Just(vec![masked(OxmField::VlanVid, VLAN_PRESENT, VLAN_PRESENT)]),
         (0..2u128).prop_map(move |pcp| vec![
-            masked(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT),
-            exact(Field::VlanPcp, pcp)
+            masked(OxmField::VlanVid, VLAN_PRESENT, VLAN_PRESENT),
+            exact(OxmField::VlanPcp, pcp)
         ]),
         (0..3u128, 0..4u32).prop_map(move |(last, short)| {
             with(
                 &ipv4,
-                masked(Field::Ipv4Dst, 0x0a00_0000 + last, 0xffff_ffff & (u128::from(u32::MAX) << short)),
+                masked(OxmField::Ipv4Dst, 0x0a00_0000 + last, 0xffff_ffff & (u128::from(u32::MAX) << short)),
             )
         }),
-        (0..3u128).prop_map(move |last| with(&ipv4, exact(Field::Ipv4Src, 0x0a00_0000 + last))),
-        (0..2u128).prop_map(move |dscp| with(&ipv4, exact(Field::IpDscp, dscp * 10))),
+        (0..3u128).prop_map(move |last| with(&ipv4, exact(OxmField::Ipv4Src, 0x0a00_0000 + last))),
+        (0..2u128).prop_map(move |dscp| with(&ipv4, exact(OxmField::IpDscp, dscp * 10))),
         prop::sample::select(&[1u128, 6, 17][..])
-            .prop_map(move |proto| with(&ipv4, exact(Field::IpProto, proto))),
+            .prop_map(move |proto| with(&ipv4, exact(OxmField::IpProto, proto))),
         (
             prop::sample::select(
-                &[(6u128, Field::TcpDst), (17, Field::UdpDst), (132, Field::SctpSrc), (1, Field::Icmpv4Type)]
-                    [..]
+                &[
+                    (6u128, OxmField::TcpDst),
+                    (17, OxmField::UdpDst),
+                    (132, OxmField::SctpSrc),
+                    (1, OxmField::Icmpv4Type)
+                ][..]
             ),
             1..3u128
         )
             .prop_map(move |((proto, field), port)| with(
-                &[ipv4[0], exact(Field::IpProto, proto)],
+                &[ipv4[0], exact(OxmField::IpProto, proto)],
                 exact(field, port)
             )),
         (0..3u128, 0..2u32).prop_map(move |(last, short)| {
-            with(&ipv6, masked(Field::Ipv6Dst, (0x2001 << 112) + (last << 64) + 1, u128::MAX << (short * 64)))
+            with(
+                &ipv6,
+                masked(OxmField::Ipv6Dst, (0x2001 << 112) + (last << 64) + 1, u128::MAX << (short * 64)),
+            )
         }),
-        (0..3u128).prop_map(move |label| with(&ipv6, exact(Field::Ipv6Flabel, label))),
-        Just(with(&[ipv6[0], exact(Field::IpProto, 17)], exact(Field::UdpDst, 1))),
+        (0..3u128).prop_map(move |label| with(&ipv6, exact(OxmField::Ipv6Flabel, label))),
+        Just(with(&[ipv6[0], exact(OxmField::IpProto, 17)], exact(OxmField::UdpDst, 1))),
         Just(
             [
                 ipv6[0],
-                exact(Field::IpProto, 58),
-                exact(Field::Icmpv6Type, 135),
-                exact(Field::Ipv6NdSll, mac + 1)
+                exact(OxmField::IpProto, 58),
+                exact(OxmField::Icmpv6Type, 135),
+                exact(OxmField::Ipv6NdSll, mac + 1)
             ]
             .to_vec()
         ),
+        (0..3u128).prop_map(|last| vec![
+            exact(OxmField::EthType, 0x0806),
+            exact(OxmField::ArpTpa, 0x0a00_0000 + last)
+        ]),
         (0..3u128)
-            .prop_map(|last| vec![exact(Field::EthType, 0x0806), exact(Field::ArpTpa, 0x0a00_0000 + last)]),
-        (0..3u128).prop_map(|label| vec![exact(Field::EthType, 0x8847), exact(Field::MplsLabel, label)]),
-        (0..4u128, 1..4u128).prop_map(move |(value, mask)| vec![masked(Field::Metadata, value, mask)]),
-        (0..2u128).prop_map(|tunnel| vec![exact(Field::TunnelId, tunnel)]),
+            .prop_map(|label| vec![exact(OxmField::EthType, 0x8847), exact(OxmField::MplsLabel, label)]),
+        (0..4u128, 1..4u128).prop_map(move |(value, mask)| vec![masked(OxmField::Metadata, value, mask)]),
+        (0..2u128).prop_map(|tunnel| vec![exact(OxmField::TunnelId, tunnel)]),
     ];
     proptest::collection::vec(field, 0..3).prop_map(|fields| {
         // If two set different values of one field, the first counts.
@@ -308,13 +322,13 @@ fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
 
 fn header_actions() -> impl Strategy<Value = Vec<Action>> {
     let action = prop_oneof![
-        (0..3u128).prop_map(|last| set(Field::EthDst, 0x0200_0000_0000 + last)),
-        (0..3u128).prop_map(|last| set(Field::Ipv4Dst, 0x0a00_0000 + last)),
-        (1..3u128).prop_map(|port| set(Field::UdpDst, port)),
-        (0..2u128).prop_map(|vid| set(Field::VlanVid, VLAN_PRESENT | vid)),
-        Just(set(Field::IpDscp, 10)),
-        Just(set(Field::EthType, 0x88b5)),
-        (0..2u128).prop_map(|tunnel| set(Field::TunnelId, tunnel)),
+        (0..3u128).prop_map(|last| set(OxmField::EthDst, 0x0200_0000_0000 + last)),
+        (0..3u128).prop_map(|last| set(OxmField::Ipv4Dst, 0x0a00_0000 + last)),
+        (1..3u128).prop_map(|port| set(OxmField::UdpDst, port)),
+        (0..2u128).prop_map(|vid| set(OxmField::VlanVid, VLAN_PRESENT | vid)),
+        Just(set(OxmField::IpDscp, 10)),
+        Just(set(OxmField::EthType, 0x88b5)),
+        (0..2u128).prop_map(|tunnel| set(OxmField::TunnelId, tunnel)),
         prop::sample::select(&[0x8100u16, 0x88a8][..]).prop_map(Action::PushVlan),
         Just(Action::PopVlan),
         Just(Action::DecNwTtl),
@@ -370,7 +384,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_decider_does_what_a_slow_interpreter_does(
+    fn the_forwarding_plane_does_what_a_slow_interpreter_does(
         rounds in proptest::collection::vec(
             (proptest::collection::vec(change(), 0..12), any::<bool>(), 0..3u8, 0..60usize),
             1..5,
@@ -397,7 +411,7 @@ proptest! {
                 }
                 pair.change(command, table, priority, fields, instructions);
             }
-            pair.oracle.fragments = if drops_fragments { Fragments::Drop } else { Fragments::Normal };
+            pair.oracle.fragments = if drops_fragments { FragmentPolicy::Drop } else { FragmentPolicy::Normal };
             pair.state.set_fragments(pair.oracle.fragments);
             pair.state.publish();
             // The second time from memory, if at all.
@@ -410,7 +424,7 @@ proptest! {
 /// Fields with masks that lie within each other, so that many entries match one frame, and tables merge them.
 fn nested_fields() -> impl Strategy<Value = Vec<FieldMatch>> {
     fn nested(
-        field: Field,
+        field: OxmField,
         base: u128,
         bits: u32,
         wild: &'static [u32],
@@ -421,29 +435,29 @@ fn nested_fields() -> impl Strategy<Value = Vec<FieldMatch>> {
         })
     }
     let addresses = (
-        nested(Field::Ipv4Src, 0x0a00_0000, 32, &[0, 1, 2, 7, 8, 12, 16, 20, 32]),
-        nested(Field::Ipv4Dst, 0x0a00_0000, 32, &[0, 1, 2, 3, 8, 16, 24, 32]),
+        nested(OxmField::Ipv4Src, 0x0a00_0000, 32, &[0, 1, 2, 7, 8, 12, 16, 20, 32]),
+        nested(OxmField::Ipv4Dst, 0x0a00_0000, 32, &[0, 1, 2, 3, 8, 16, 24, 32]),
     );
     let ports = prop::sample::select(
-        &[(6u128, Field::TcpSrc, Field::TcpDst), (17, Field::UdpSrc, Field::UdpDst)][..],
+        &[(6u128, OxmField::TcpSrc, OxmField::TcpDst), (17, OxmField::UdpSrc, OxmField::UdpDst)][..],
     )
     .prop_flat_map(|(proto, source, target)| {
         (
-            Just(exact(Field::IpProto, proto)),
+            Just(exact(OxmField::IpProto, proto)),
             nested(source, 0, 16, &[0, 1, 2, 16, 16]),
             nested(target, 0, 16, &[0, 1, 2, 8, 16]),
         )
     });
     let others = (
-        nested(Field::EthDst, 0x0200_0000_0000, 48, &[0, 1, 48, 48, 48]),
-        nested(Field::EthSrc, 0x0200_0000_0100, 48, &[0, 48, 48, 48, 48]),
-        nested(Field::IpDscp, 0, 6, &[0, 6, 6, 6]),
+        nested(OxmField::EthDst, 0x0200_0000_0000, 48, &[0, 1, 48, 48, 48]),
+        nested(OxmField::EthSrc, 0x0200_0000_0100, 48, &[0, 48, 48, 48, 48]),
+        nested(OxmField::IpDscp, 0, 6, &[0, 6, 6, 6]),
         proptest::option::weighted(0.2, 1..4u128),
     );
     (addresses, proptest::option::of(ports), others).prop_map(|((source, target), ports, others)| {
-        let mut fields = vec![exact(Field::EthType, 0x0800), source, target, others.0, others.1, others.2];
+        let mut fields = vec![exact(OxmField::EthType, 0x0800), source, target, others.0, others.1, others.2];
         fields.extend(ports.into_iter().flat_map(|(proto, source, target)| [proto, source, target]));
-        fields.extend(others.3.map(|port| exact(Field::InPort, port)));
+        fields.extend(others.3.map(|port| exact(OxmField::InPort, port)));
         fields.retain(|one| one.mask != 0);
         fields
     })
@@ -493,9 +507,9 @@ fn frames_that_are_looked_up_together_go_the_same_ways() {
     // match.
     let flow = |from: u32, to: u32, priority: u16, instructions: Instructions| {
         let matching = Match::new([
-            exact(Field::EthType, 0x0800),
-            exact(Field::Ipv4Src, from.into()),
-            exact(Field::Ipv4Dst, to.into()),
+            exact(OxmField::EthType, 0x0800),
+            exact(OxmField::Ipv4Src, from.into()),
+            exact(OxmField::Ipv4Dst, to.into()),
         ]);
         FlowMod::add(0, priority, matching.unwrap(), instructions)
     };
@@ -505,13 +519,13 @@ fn frames_that_are_looked_up_together_go_the_same_ways() {
     }
     let ends = |last: u128| {
         let (source, target) =
-            (exact(Field::Ipv4Src, 0x0a00_0009), exact(Field::Ipv4Dst, 0x0a00_0000 + last));
-        vec![exact(Field::EthType, 0x0800), source, target]
+            (exact(OxmField::Ipv4Src, 0x0a00_0009), exact(OxmField::Ipv4Dst, 0x0a00_0000 + last));
+        vec![exact(OxmField::EthType, 0x0800), source, target]
     };
     let on = Instructions { goto: Some(1), ..Instructions::default() };
     let normal = Instructions { apply: Some(vec![output(PortNo::NORMAL)]), ..Instructions::default() };
     let changed = Instructions {
-        apply: Some(vec![set(Field::EthDst, 0x0200_0000_0007), output(PortNo(2))]),
+        apply: Some(vec![set(OxmField::EthDst, 0x0200_0000_0007), output(PortNo(2))]),
         ..Instructions::default()
     };
     let two =
@@ -519,7 +533,7 @@ fn frames_that_are_looked_up_together_go_the_same_ways() {
     for (last, does) in (0..).zip([to(2), on, normal, changed, two, Instructions::default()]) {
         pair.add(0, 10 + last as u16, ends(last), does);
     }
-    pair.add(1, 1, vec![exact(Field::EthType, 0x0800)], to(4));
+    pair.add(1, 1, vec![exact(OxmField::EthType, 0x0800)], to(4));
     pair.state.publish();
     let mut frames: Vec<_> = (0..100u32).map(|number| udp((number * 7 % 8) as u8, 5)).collect();
     frames[40].truncate(10);
@@ -550,8 +564,8 @@ fn udp(last: u8, port: u16) -> Vec<u8> {
 fn many_shapes(pair: &mut Pair) {
     for short in 0..8u16 {
         let mask = 0xffff_ffff & (u128::from(u32::MAX) << short);
-        let to_nobody = FieldMatch { field: Field::Ipv4Dst, value: 0x0b00_0000 & mask, mask };
-        pair.add(0, 20 - short, vec![exact(Field::EthType, 0x0800), to_nobody], to(3));
+        let to_nobody = FieldMatch { field: OxmField::Ipv4Dst, value: 0x0b00_0000 & mask, mask };
+        pair.add(0, 20 - short, vec![exact(OxmField::EthType, 0x0800), to_nobody], to(3));
     }
     pair.add(0, 1, vec![], to(2));
 }
@@ -567,12 +581,12 @@ fn nothing_is_remembered_of_tables_as_they_were() {
         pair.state.publish();
         for _ in 0..3 {
             pair.send(PortIndex(0), &frames, 7);
-            assert_eq!(pair.plan.common(7..20), Some(Fate::Port(PortIndex(port as u8 - 1))));
+            assert_eq!(pair.plan.common(7..20), Some(Outcome::Port(PortIndex(port as u8 - 1))));
         }
     }
     // A port that may not send any more is a change, too.
     let config = PortConfig::NO_FWD;
-    pair.state.set_port(PortNo(2), Some(PortState { config, is_live: true }));
+    pair.state.set_port(PortNo(2), Some(TablePort { config, is_live: true }));
     pair.oracle.ports.remove(1);
     pair.state.publish();
     pair.send(PortIndex(0), &frames, 7);
@@ -585,11 +599,12 @@ fn a_flood_of_different_packets_changes_nothing_for_the_others() {
     pair.add(
         0,
         2,
-        vec![exact(Field::EthType, 0x0800), exact(Field::IpProto, 17), exact(Field::UdpDst, 7)],
+        vec![exact(OxmField::EthType, 0x0800), exact(OxmField::IpProto, 17), exact(OxmField::UdpDst, 7)],
         to(4),
     );
     pair.state.publish();
-    // More than any memory holds, so that the decider also leaves its memory alone for a while, and comes back to it.
+    // More than any memory holds, so that the forwarding plane also leaves its memory alone for a while, and comes back
+    // to it.
     for round in 0..2500u32 {
         let mut frames: Vec<_> =
             (0..64u32).map(|number| udp(number as u8, (round * 64 + number) as u16 | 8)).collect();
@@ -607,14 +622,14 @@ fn a_flood_of_different_packets_changes_nothing_for_the_others() {
 fn headers_that_an_action_uncovers_are_read_in_each_frame() {
     let mut pair = Pair::new();
     let pop = Instructions { goto: Some(1), apply: Some(vec![Action::PopVlan]), ..Instructions::default() };
-    pair.add(0, 1, vec![exact(Field::VlanVid, VLAN_PRESENT | 5)], pop);
-    pair.add(1, 5, vec![exact(Field::VlanVid, VLAN_PRESENT | 6)], to(2));
-    pair.add(1, 6, vec![exact(Field::VlanVid, VLAN_PRESENT | 7)], to(3));
+    pair.add(0, 1, vec![exact(OxmField::VlanVid, VLAN_PRESENT | 5)], pop);
+    pair.add(1, 5, vec![exact(OxmField::VlanVid, VLAN_PRESENT | 6)], to(2));
+    pair.add(1, 6, vec![exact(OxmField::VlanVid, VLAN_PRESENT | 7)], to(3));
     pair.add(1, 1, vec![], to(4));
     // Shapes in a table that no packet reaches, so that caching pays.
     for short in 0..4u16 {
         let mask = 0xffff_ffff_ffff & (u128::from(u64::MAX) << short);
-        pair.add(3, short, vec![FieldMatch { field: Field::EthSrc, value: 0, mask }], to(2));
+        pair.add(3, short, vec![FieldMatch { field: OxmField::EthSrc, value: 0, mask }], to(2));
     }
     pair.state.publish();
     // They differ below the outer tag alone.
@@ -633,7 +648,7 @@ fn a_learning_switch_decides_each_frame_even_if_the_port_is_all() {
     let mut pair = Pair::new();
     let normal = Instructions { apply: Some(vec![output(PortNo::NORMAL)]), ..Instructions::default() };
     for from in 1..=4 {
-        pair.add(0, from, vec![exact(Field::InPort, from.into())], normal.clone());
+        pair.add(0, from, vec![exact(OxmField::InPort, from.into())], normal.clone());
     }
     pair.state.publish();
     let frame = |to: u8, from: u8| {

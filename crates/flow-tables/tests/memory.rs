@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ringroad_flow_tables::account::SharedBudget;
-use ringroad_flow_tables::state::{FlowState, Limits};
+use ringroad_flow_tables::memory_budget::SharedBudget;
+use ringroad_flow_tables::state::{FlowState, TableLimits};
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::group_id;
@@ -16,7 +16,7 @@ use ringroad_openflow::message::{
     Bucket, FlowCommand, FlowMod, GroupCommand, GroupKind, GroupMod, MeterBand, MeterCommand, MeterFlags,
     MeterMod,
 };
-use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match};
+use ringroad_openflow::oxm::{FieldMatch, FieldValue, Match, OxmField};
 use ringroad_openflow::{meter_id, table_id};
 
 /// Counts the bytes in use, with what glibc's allocator adds: a word before each piece, and multiples of 16.
@@ -55,12 +55,12 @@ fn alone() -> MutexGuard<'static, ()> {
 /// An exact UDP flow.
 fn flow(number: u32) -> FlowMod {
     let fields = [
-        (Field::EthType, 0x0800),
-        (Field::IpProto, 17),
-        (Field::Ipv4Src, u128::from(0x0a00_0000 + number)),
-        (Field::Ipv4Dst, 0xc612_0001),
-        (Field::UdpSrc, u128::from(number & 0xffff)),
-        (Field::UdpDst, 9),
+        (OxmField::EthType, 0x0800),
+        (OxmField::IpProto, 17),
+        (OxmField::Ipv4Src, u128::from(0x0a00_0000 + number)),
+        (OxmField::Ipv4Dst, 0xc612_0001),
+        (OxmField::UdpSrc, u128::from(number & 0xffff)),
+        (OxmField::UdpDst, 9),
     ];
     let output = Action::Output { port: PortNo(1 + number % 4), max_len: 0 };
     let matching = Match::new(fields.map(|(field, value)| FieldMatch::exact(field, value))).unwrap();
@@ -71,7 +71,7 @@ fn flow(number: u32) -> FlowMod {
 /// Bytes per entry with `flows` entries.
 fn bytes_each(flows: u32) -> usize {
     let before = USED.load(Ordering::Relaxed);
-    let (mut state, _needs) = FlowState::new(1, Limits::default());
+    let (mut state, _needs) = FlowState::new(1, TableLimits::default());
     for number in 0..flows {
         state.flow_mod(&flow(number), 0).unwrap();
         if number % 1000 == 0 {
@@ -80,7 +80,7 @@ fn bytes_each(flows: u32) -> usize {
     }
     // Twice: only then both copies have all.
     state.publish();
-    state.set_fragments(ringroad_flow_tables::tables::Fragments::Drop);
+    state.set_fragments(ringroad_flow_tables::tables::FragmentPolicy::Drop);
     state.publish();
     (USED.load(Ordering::Relaxed) - before) / flows as usize
 }
@@ -106,12 +106,12 @@ const KEPT_BYTES: usize = 512 << 10;
 const LONG: u32 = 380;
 
 fn actions(count: u32, from: u32) -> Vec<Action> {
-    let set = |value: u32| FieldValue { field: Field::EthDst, value: value.into() };
+    let set = |value: u32| FieldValue { field: OxmField::EthDst, value: value.into() };
     (from..from + count).map(|value| Action::SetField(set(value))).collect()
 }
 
 fn masked(mask: u64) -> Match {
-    Match::new([FieldMatch { field: Field::EthDst, value: 0, mask: mask.into() }]).unwrap()
+    Match::new([FieldMatch { field: OxmField::EthDst, value: 0, mask: mask.into() }]).unwrap()
 }
 
 /// Fills tables, one kind of content in each.
@@ -178,7 +178,7 @@ fn settle(state: &mut FlowState) {
 fn a_switch_is_charged_for_the_memory_that_it_uses_until_it_is_free() {
     let _alone = alone();
     for (what, count, fill) in FILLS {
-        let (mut state, _needs) = FlowState::new(1, Limits::default());
+        let (mut state, _needs) = FlowState::new(1, TableLimits::default());
         settle(&mut state);
         assert_eq!(state.memory_bytes(), 0);
         let before = USED.load(Ordering::Relaxed);
@@ -206,7 +206,7 @@ fn a_change_beyond_the_memory_is_refused_and_costs_nothing() {
     let _alone = alone();
     const LIMIT: u64 = 2 << 20;
     for (what, count, fill) in FILLS {
-        let limits = Limits { memory_bytes: LIMIT, ..Limits::default() };
+        let limits = TableLimits { memory_bytes: LIMIT, ..TableLimits::default() };
         let (mut state, _needs) = FlowState::new(1, limits);
         let before = USED.load(Ordering::Relaxed);
         let refused = (0..count).find_map(|number| fill(&mut state, number).err());
@@ -234,7 +234,7 @@ fn a_change_beyond_the_memory_is_refused_and_costs_nothing() {
 fn switches_share_memory_and_each_has_a_little_in_any_case() {
     let _alone = alone();
     let shared = SharedBudget::new(1 << 20);
-    let switch = || FlowState::within(1, Limits::default(), std::sync::Arc::clone(&shared)).0;
+    let switch = || FlowState::within(1, TableLimits::default(), std::sync::Arc::clone(&shared)).0;
     let (mut one, mut other) = (switch(), switch());
     let full = (0..).find_map(|number| one.flow_mod(&flow(number), 0).err());
     assert_eq!(full, Some(ErrorCode::FLOW_TABLE_FULL));
@@ -251,7 +251,7 @@ fn switches_share_memory_and_each_has_a_little_in_any_case() {
 #[test]
 fn changed_and_replaced_entries_are_charged_once() {
     let _alone = alone();
-    let (mut state, _needs) = FlowState::new(1, Limits::default());
+    let (mut state, _needs) = FlowState::new(1, TableLimits::default());
     let long = |from| Instructions { apply: Some(actions(LONG, from)), ..Instructions::default() };
     state.flow_mod(&flow(1), 0).unwrap();
     state.flow_mod(&flow(5), 0).unwrap();

@@ -5,9 +5,9 @@
 
 use etherparse::{IpNumber, PacketBuilder, PacketHeaders, SlicedPacket, TransportHeader, TransportSlice};
 use proptest::prelude::*;
-use ringroad_flow_tables::packet::{HEAD_BYTES, MAX_HEAD_BYTES, Packet, Unable};
+use ringroad_flow_tables::packet::{ActionError, HEADER_BYTES, MAX_REWRITE_BYTES, Packet};
 use ringroad_openflow::action::{Action, PortNo};
-use ringroad_openflow::oxm::{Field, FieldValue};
+use ringroad_openflow::oxm::{FieldValue, OxmField};
 
 const MACS: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
 
@@ -40,17 +40,17 @@ fn frame(is_ipv6: bool, tag: Option<u16>, transport: Transport, payload: &[u8]) 
 
 fn load(frame: &[u8]) -> Packet {
     let mut packet = Packet::default();
-    packet.load(PortNo(1), &frame[..frame.len().min(HEAD_BYTES)], frame.len(), false);
+    packet.load(PortNo(1), &frame[..frame.len().min(HEADER_BYTES)], frame.len(), false);
     packet
 }
 
 /// The frame as it leaves.
 fn leaves(packet: &Packet, frame: &[u8]) -> Vec<u8> {
-    let (replaces, head) = packet.changed_head().unwrap_or((0, &[]));
+    let (replaces, head) = packet.changed_headers().unwrap_or((0, &[]));
     [head, &frame[replaces..]].concat()
 }
 
-fn set(field: Field, value: u128) -> Action {
+fn set(field: OxmField, value: u128) -> Action {
     Action::SetField(FieldValue { field, value })
 }
 
@@ -99,17 +99,17 @@ fn transports() -> impl Strategy<Value = Transport> {
 }
 
 /// Fields whose change leaves a packet of the same kind.
-fn settable(is_ipv6: bool, transport: Transport) -> Vec<Field> {
-    let mut fields = vec![Field::EthDst, Field::EthSrc, Field::IpDscp, Field::IpEcn];
+fn settable(is_ipv6: bool, transport: Transport) -> Vec<OxmField> {
+    let mut fields = vec![OxmField::EthDst, OxmField::EthSrc, OxmField::IpDscp, OxmField::IpEcn];
     fields.extend(match is_ipv6 {
-        true => vec![Field::Ipv6Src, Field::Ipv6Dst, Field::Ipv6Flabel],
-        false => vec![Field::Ipv4Src, Field::Ipv4Dst],
+        true => vec![OxmField::Ipv6Src, OxmField::Ipv6Dst, OxmField::Ipv6Flabel],
+        false => vec![OxmField::Ipv4Src, OxmField::Ipv4Dst],
     });
     fields.extend(match (transport, is_ipv6) {
-        (Transport::Tcp, _) => vec![Field::TcpSrc, Field::TcpDst],
-        (Transport::Udp, _) => vec![Field::UdpSrc, Field::UdpDst],
-        (Transport::Icmp, true) => vec![Field::Icmpv6Code],
-        (Transport::Icmp, false) => vec![Field::Icmpv4Code],
+        (Transport::Tcp, _) => vec![OxmField::TcpSrc, OxmField::TcpDst],
+        (Transport::Udp, _) => vec![OxmField::UdpSrc, OxmField::UdpDst],
+        (Transport::Icmp, true) => vec![OxmField::Icmpv6Code],
+        (Transport::Icmp, false) => vec![OxmField::Icmpv4Code],
     });
     fields
 }
@@ -184,9 +184,9 @@ proptest! {
             frame[if kind == 0x86dd { 20 } else { 23 }] = proto;
         }
         let mut packet = Packet::default();
-        packet.load(PortNo(1), &frame[..frame.len().min(HEAD_BYTES)], frame.len(), has_open_checksum);
+        packet.load(PortNo(1), &frame[..frame.len().min(HEADER_BYTES)], frame.len(), has_open_checksum);
         for (kind, value, field) in actions {
-            let field = Field::from_number(field).unwrap();
+            let field = OxmField::from_number(field).unwrap();
             let done = packet.apply(&match kind {
                 0 => Action::PushVlan(0x8100),
                 1 => Action::PopVlan,
@@ -202,48 +202,48 @@ proptest! {
                 11 => Action::CopyTtlOut,
                 _ => set(field, value & field.all_ones()),
             });
-            for field in Field::ALL {
+            for field in OxmField::ALL {
                 let _ = packet.field(field);
             }
-            if done == Err(Unable::TooLong) {
+            if done == Err(ActionError::TooLong) {
                 break;
             }
         }
         let bytes = leaves(&packet, &frame);
         prop_assert_eq!(bytes.len(), packet.bytes());
-        prop_assert!(packet.changed_head().is_none_or(|(_, head)| head.len() <= MAX_HEAD_BYTES));
+        prop_assert!(packet.changed_headers().is_none_or(|(_, head)| head.len() <= MAX_REWRITE_BYTES));
     }
 }
 
 #[test]
 fn a_tag_begins_as_a_copy_of_the_outermost_one() {
     let tagged = frame(false, Some(100), Transport::Udp, b"");
-    let mut packet = load(&after(&tagged, &[set(Field::VlanPcp, 5), Action::PushVlan(0x88a8)]));
-    assert_eq!(packet.field(Field::VlanVid), Some(0x1000 | 100));
-    assert_eq!(packet.field(Field::VlanPcp), Some(5));
-    assert_eq!(packet.field(Field::EthType), Some(0x0800), "the type behind all tags");
-    packet.apply(&set(Field::VlanVid, 0x1000 | 7)).unwrap();
-    assert_eq!(packet.field(Field::VlanVid), Some(0x1000 | 7));
+    let mut packet = load(&after(&tagged, &[set(OxmField::VlanPcp, 5), Action::PushVlan(0x88a8)]));
+    assert_eq!(packet.field(OxmField::VlanVid), Some(0x1000 | 100));
+    assert_eq!(packet.field(OxmField::VlanPcp), Some(5));
+    assert_eq!(packet.field(OxmField::EthType), Some(0x0800), "the type behind all tags");
+    packet.apply(&set(OxmField::VlanVid, 0x1000 | 7)).unwrap();
+    assert_eq!(packet.field(OxmField::VlanVid), Some(0x1000 | 7));
     packet.apply(&Action::PopVlan).unwrap();
     packet.apply(&Action::PopVlan).unwrap();
-    assert_eq!(packet.field(Field::VlanVid), Some(0));
-    assert_eq!(packet.field(Field::VlanPcp), None);
+    assert_eq!(packet.field(OxmField::VlanVid), Some(0));
+    assert_eq!(packet.field(OxmField::VlanPcp), None);
 }
 
 #[test]
 fn labels_are_pushed_behind_tags_and_hide_what_is_within() {
     let original = frame(false, Some(100), Transport::Tcp, b"");
     let labelled =
-        after(&original, &[Action::PushMpls(0x8847), set(Field::MplsLabel, 77), set(Field::MplsTc, 3)]);
+        after(&original, &[Action::PushMpls(0x8847), set(OxmField::MplsLabel, 77), set(OxmField::MplsTc, 3)]);
     assert_eq!(labelled[12..22], [0x81, 0, 0, 100, 0x88, 0x47, 0, 4, 0xd7, 64]);
     let packet = load(&labelled);
     assert_eq!(
-        (packet.field(Field::MplsLabel), packet.field(Field::MplsTc), packet.field(Field::MplsBos)),
+        (packet.field(OxmField::MplsLabel), packet.field(OxmField::MplsTc), packet.field(OxmField::MplsBos)),
         (Some(77), Some(3), Some(1))
     );
-    assert_eq!((packet.field(Field::Ipv4Src), packet.field(Field::IpProto)), (None, None));
+    assert_eq!((packet.field(OxmField::Ipv4Src), packet.field(OxmField::IpProto)), (None, None));
     let twice = load(&after(&labelled, &[Action::PushMpls(0x8847)]));
-    assert_eq!((twice.field(Field::MplsLabel), twice.field(Field::MplsBos)), (Some(77), Some(0)));
+    assert_eq!((twice.field(OxmField::MplsLabel), twice.field(OxmField::MplsBos)), (Some(77), Some(0)));
 }
 
 #[test]
@@ -272,32 +272,32 @@ fn ttls_are_copied_between_headers() {
 fn a_ttl_that_would_become_zero_stops_the_packet() {
     let mut packet = load(&frame(false, None, Transport::Tcp, b""));
     packet.apply(&Action::SetNwTtl(1)).unwrap();
-    assert_eq!(packet.apply(&Action::DecNwTtl), Err(Unable::TtlInvalid));
+    assert_eq!(packet.apply(&Action::DecNwTtl), Err(ActionError::TtlInvalid));
     packet.apply(&Action::PushMpls(0x8847)).unwrap();
-    assert_eq!(packet.apply(&Action::DecMplsTtl), Err(Unable::TtlInvalid));
+    assert_eq!(packet.apply(&Action::DecMplsTtl), Err(ActionError::TtlInvalid));
 }
 
 #[test]
 fn too_many_tags_stop_the_packet() {
     let mut packet = load(&frame(true, None, Transport::Tcp, &[0; 300]));
     let pushed = (0..).find(|_| packet.apply(&Action::PushPbb(0x88e7)).is_err()).unwrap();
-    assert_eq!(pushed, (MAX_HEAD_BYTES - HEAD_BYTES) / 18);
+    assert_eq!(pushed, (MAX_REWRITE_BYTES - HEADER_BYTES) / 18);
 }
 
 #[test]
 fn a_service_tag_is_pushed_around_the_whole_frame() {
     let original = frame(false, Some(5), Transport::Udp, b"");
-    let pushed = after(&original, &[Action::PushPbb(0x88e7), set(Field::PbbIsid, 0x010203)]);
+    let pushed = after(&original, &[Action::PushPbb(0x88e7), set(OxmField::PbbIsid, 0x010203)]);
     assert_eq!(pushed[..18], [&MACS[..], &[0x88, 0xe7, 0, 1, 2, 3]].concat());
     assert_eq!(pushed[18..], original);
     let packet = load(&pushed);
-    assert_eq!((packet.field(Field::PbbIsid), packet.field(Field::VlanVid)), (Some(0x010203), Some(0)));
+    assert_eq!((packet.field(OxmField::PbbIsid), packet.field(OxmField::VlanVid)), (Some(0x010203), Some(0)));
 }
 
 #[test]
 fn a_protocol_that_is_set_counts_in_the_checksum_of_the_transport() {
     let udp = frame(false, None, Transport::Udp, b"data");
-    let there_and_back = after(&udp, &[set(Field::IpProto, 200)]);
+    let there_and_back = after(&udp, &[set(OxmField::IpProto, 200)]);
     assert_ne!(there_and_back[40..42], udp[40..42]);
     let sum = |bytes: &[u8]| u16::from_be_bytes([bytes[40], bytes[41]]);
     assert_eq!(u32::from(sum(&udp)), (u32::from(sum(&there_and_back)) + 200 - 17) % 0xffff);
@@ -322,7 +322,7 @@ fn sctp(is_ipv6: bool, ports: [u8; 4], payload: &[u8]) -> Vec<u8> {
 proptest! {
     #[test]
     fn the_checksum_of_sctp_follows(is_ipv6: bool, from: u16, to: u16, payload in proptest::collection::vec(any::<u8>(), 0..500)) {
-        let changed = after(&sctp(is_ipv6, [0, 1, 0, 2], &payload), &[set(Field::SctpSrc, from.into()), set(Field::SctpDst, to.into())]);
+        let changed = after(&sctp(is_ipv6, [0, 1, 0, 2], &payload), &[set(OxmField::SctpSrc, from.into()), set(OxmField::SctpDst, to.into())]);
         let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
         prop_assert_eq!(changed, sctp(is_ipv6, ports.try_into().unwrap(), &payload));
     }
@@ -341,8 +341,8 @@ fn an_open_checksum_holds_the_addresses_alone() {
     open[40..42].copy_from_slice(&pseudo(&finished).to_be_bytes());
     let mut packet = Packet::default();
     packet.load(PortNo(1), &open, open.len(), true);
-    packet.apply(&set(Field::Ipv4Dst, 0x0a0b_0c0d)).unwrap();
-    packet.apply(&set(Field::UdpDst, 4711)).unwrap();
+    packet.apply(&set(OxmField::Ipv4Dst, 0x0a0b_0c0d)).unwrap();
+    packet.apply(&set(OxmField::UdpDst, 4711)).unwrap();
     let changed = leaves(&packet, &open);
     assert_eq!(changed[40..42], pseudo(&changed).to_be_bytes());
 }
@@ -351,7 +351,7 @@ fn an_open_checksum_holds_the_addresses_alone() {
 fn a_checksum_that_the_sender_left_out_stays_out() {
     let mut udp = frame(false, None, Transport::Udp, b"data");
     udp[40..42].fill(0);
-    assert_eq!(after(&udp, &[set(Field::UdpDst, 1)])[40..42], [0, 0]);
+    assert_eq!(after(&udp, &[set(OxmField::UdpDst, 1)])[40..42], [0, 0]);
 }
 
 #[test]
@@ -359,10 +359,10 @@ fn later_fragments_have_no_ports() {
     let mut fragment = frame(false, None, Transport::Udp, b"data");
     assert!(!load(&fragment).is_fragment());
     fragment[20] = 0x20;
-    assert_eq!((load(&fragment).is_fragment(), load(&fragment).field(Field::UdpDst)), (true, Some(2000)));
+    assert_eq!((load(&fragment).is_fragment(), load(&fragment).field(OxmField::UdpDst)), (true, Some(2000)));
     fragment[20..22].copy_from_slice(&[0, 5]);
-    assert_eq!((load(&fragment).is_fragment(), load(&fragment).field(Field::UdpDst)), (true, None));
-    assert_eq!(load(&fragment).field(Field::IpProto), Some(17));
+    assert_eq!((load(&fragment).is_fragment(), load(&fragment).field(OxmField::UdpDst)), (true, None));
+    assert_eq!(load(&fragment).field(OxmField::IpProto), Some(17));
 }
 
 #[test]
@@ -376,13 +376,13 @@ fn extension_headers_are_seen_and_passed() {
     // Hop-by-hop options, then authentication (24 bytes), then UDP.
     let both = [&[51, 0][..], &[0; 6], &[17, 4], &[0; 22]].concat();
     let packet = load(&ipv6(0, &both));
-    assert_eq!(packet.field(Field::Ipv6Exthdr), Some(64 | 4));
-    assert_eq!((packet.field(Field::IpProto), packet.field(Field::UdpSrc)), (Some(17), Some(1000)));
+    assert_eq!(packet.field(OxmField::Ipv6Exthdr), Some(64 | 4));
+    assert_eq!((packet.field(OxmField::IpProto), packet.field(OxmField::UdpSrc)), (Some(17), Some(1000)));
     // In the wrong order, and one of them twice.
     let order = load(&ipv6(51, &[&[0, 4][..], &[0; 22], &[0, 0], &[0; 6], &[17, 0], &[0; 6]].concat()));
-    assert_eq!(order.field(Field::Ipv6Exthdr), Some(64 | 4 | 128 | 256));
-    assert_eq!(load(&ipv6(17, &[])).field(Field::Ipv6Exthdr), Some(0));
-    assert_eq!(load(&ipv6(59, &[])).field(Field::Ipv6Exthdr), Some(1));
+    assert_eq!(order.field(OxmField::Ipv6Exthdr), Some(64 | 4 | 128 | 256));
+    assert_eq!(load(&ipv6(17, &[])).field(OxmField::Ipv6Exthdr), Some(0));
+    assert_eq!(load(&ipv6(59, &[])).field(OxmField::Ipv6Exthdr), Some(1));
 }
 
 #[test]
@@ -393,19 +393,19 @@ fn options_of_neighbour_discovery_are_found() {
             .concat(),
     );
     let packet = load(&frame);
-    assert_eq!(packet.field(Field::Ipv6NdTarget), Some(u128::from_be_bytes([7; 16])));
-    assert_eq!(packet.field(Field::Ipv6NdSll), Some(0x0203_0405_0607));
-    assert_eq!(packet.field(Field::Ipv6NdTll), None);
+    assert_eq!(packet.field(OxmField::Ipv6NdTarget), Some(u128::from_be_bytes([7; 16])));
+    assert_eq!(packet.field(OxmField::Ipv6NdSll), Some(0x0203_0405_0607));
+    assert_eq!(packet.field(OxmField::Ipv6NdTll), None);
     frame[79] = 0;
-    assert_eq!(load(&frame).field(Field::Ipv6NdSll), None, "an option without a length");
+    assert_eq!(load(&frame).field(OxmField::Ipv6NdSll), None, "an option without a length");
 }
 
 #[test]
 fn a_length_is_no_type() {
     let llc = [&MACS[..], &[0, 30, 0x42, 0x42, 3]].concat();
-    assert_eq!(load(&llc).field(Field::EthType), Some(0x05ff));
+    assert_eq!(load(&llc).field(OxmField::EthType), Some(0x05ff));
     let snap = [&MACS[..], &[0, 30, 0xaa, 0xaa, 3, 0, 0, 0, 0x08, 0]].concat();
-    assert_eq!(load(&snap).field(Field::EthType), Some(0x0800));
+    assert_eq!(load(&snap).field(OxmField::EthType), Some(0x0800));
 }
 
 #[test]
@@ -414,8 +414,8 @@ fn a_band_raises_the_drop_precedence_of_assured_forwarding_alone() {
         [(10, 1, 12), (10, 2, 14), (10, 9, 14), (34, 1, 36), (0, 1, 0), (46, 1, 46), (8, 1, 8)]
     {
         let mut packet = load(&frame(false, None, Transport::Tcp, b""));
-        packet.apply(&set(Field::IpDscp, dscp)).unwrap();
+        packet.apply(&set(OxmField::IpDscp, dscp)).unwrap();
         packet.remark(levels);
-        assert_eq!(packet.field(Field::IpDscp), Some(expected), "{dscp} by {levels}");
+        assert_eq!(packet.field(OxmField::IpDscp), Some(expected), "{dscp} by {levels}");
     }
 }

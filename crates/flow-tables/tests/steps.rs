@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use ringroad_flow_tables::control_frame::port_number;
-use ringroad_flow_tables::decider::FlowDecider;
-use ringroad_flow_tables::state::{FlowState, Limits};
-use ringroad_flow_tables::tables::PortState;
+use ringroad_flow_tables::forwarding_plane::FlowPlane;
+use ringroad_flow_tables::state::{FlowState, TableLimits};
+use ringroad_flow_tables::tables::TablePort;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::group_id;
@@ -18,12 +18,12 @@ use ringroad_openflow::message::{
     Bucket, FlowMod, GroupCommand, GroupKind, GroupMod, MeterBand, MeterCommand, MeterFlags, MeterMod,
     PortConfig,
 };
-use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match};
+use ringroad_openflow::oxm::{FieldMatch, FieldValue, Match, OxmField};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{BatchPlan, Decision, ForwardingPlane, Outcome, STEPS_PER_COST};
 use ringroad_port::frame::Fragment;
-use ringroad_port::plan::{Decide, Decided, Fate, Plan, STEPS_PER_COST};
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 
@@ -34,28 +34,28 @@ const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 const GONE: PortNo = PortNo(9);
 
 /// A switch, its one worker, and the entries as they were added.
-struct Site {
+struct Testbed {
     state: FlowState,
-    decider: FlowDecider,
-    plan: Plan,
+    plane: FlowPlane,
+    plan: BatchPlan,
     entries: Vec<(u8, u16, FieldMatch, Instructions)>,
     groups: BTreeMap<u32, (GroupKind, Vec<Bucket>)>,
     bands: BTreeMap<u32, usize>,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
-        let (mut state, needs) = FlowState::new(1, Limits::default());
+        let (mut state, needs) = FlowState::new(1, TableLimits::default());
         for port in [FROM, TO] {
-            let known = PortState { config: PortConfig::default(), is_live: true };
+            let known = TablePort { config: PortConfig::default(), is_live: true };
             state.set_port(port_number(port), Some(known));
         }
         let switch = LearningSwitch::new(MacTable::new(MacTableConfig::new(0)).unwrap());
-        let decider = FlowDecider::new(needs[0].clone(), Arc::new(switch), CONTROLLERS, Clock::manual());
+        let plane = FlowPlane::new(needs[0].clone(), Arc::new(switch), CONTROLLERS, Clock::manual());
         Self {
             state,
-            decider,
-            plan: Plan::new(),
+            plane,
+            plan: BatchPlan::new(),
             entries: Vec::new(),
             groups: BTreeMap::new(),
             bands: BTreeMap::new(),
@@ -83,7 +83,7 @@ impl Site {
     }
 
     /// Decides the frames to these addresses from number `first` on.
-    fn decide(&mut self, to: &[u16], first: usize, budget: u64) -> Decided {
+    fn decide(&mut self, to: &[u16], first: usize, budget: u64) -> Decision {
         let frames: Vec<Vec<u8>> = to.iter().map(|&to| frame(to)).collect();
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);
@@ -92,8 +92,8 @@ impl Site {
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
         }
         self.plan.reset(first..to.len());
-        let decided = self.decider.decide(FROM, &batch, first, budget, &mut self.plan);
-        self.decider.executed(FROM, &batch, first..decided.end, &self.plan);
+        let decided = self.plane.decide(FROM, &batch, first, budget, &mut self.plan);
+        self.plane.executed(FROM, &batch, first..decided.end, &self.plan);
         decided
     }
 
@@ -198,7 +198,7 @@ fn to_port() -> Action {
 
 fn changes(count: usize) -> Vec<Action> {
     (0..count)
-        .map(|value| Action::SetField(FieldValue { field: Field::EthSrc, value: value as u128 }))
+        .map(|value| Action::SetField(FieldValue { field: OxmField::EthSrc, value: value as u128 }))
         .collect()
 }
 
@@ -207,12 +207,12 @@ fn bucket(actions: Vec<Action>, watch_port: PortNo) -> Bucket {
 }
 
 fn by_mask(value: u16, mask: u16) -> FieldMatch {
-    FieldMatch { field: Field::EthDst, value: (value & mask).into(), mask: mask.into() }
+    FieldMatch { field: OxmField::EthDst, value: (value & mask).into(), mask: mask.into() }
 }
 
 /// Groups 1 to 5 and meters 1 and 2.
-fn site() -> Site {
-    let mut site = Site::new();
+fn site() -> Testbed {
+    let mut site = Testbed::new();
     site.group(1, GroupKind::All, (1..4).map(|len| bucket(changes(len), PortNo::ANY)).collect());
     site.group(2, GroupKind::Select, vec![bucket([changes(2), vec![to_port()]].concat(), PortNo::ANY); 35]);
     let dead = bucket(changes(7), GONE);
@@ -257,7 +257,7 @@ fn entries(most: usize) -> impl Strategy<Value = Vec<(u8, u16, u16, Instructions
     proptest::collection::vec(one, 0..most)
 }
 
-impl Site {
+impl Testbed {
     /// Each has a priority of its own: so there is one order of the hash tables.
     fn flows(&mut self, entries: Vec<(u8, u16, u16, Instructions)>) {
         let mut known = HashSet::new();
@@ -289,13 +289,13 @@ proptest! {
         let mut to = order.clone();
         to.sort_unstable();
         to.dedup();
-        let expected = |site: &Site, to: u16, is_known: bool| {
+        let expected = |site: &Testbed, to: u16, is_known: bool| {
             let (searches, acts) = site.steps(to);
             acts + if is_known { 0 } else { searches } + u64::from(is_cached && !is_common)
         };
         let mut first = 0;
         while first < to.len() {
-            let Decided { end, steps } = site.decide(&to, first, budget);
+            let Decision { end, steps } = site.decide(&to, first, budget);
             prop_assert!(end > first && end <= to.len());
             let searches = if is_common { site.steps(to[first]).0 } else { 0 };
             let each = |frame: usize| expected(&site, to[frame], is_common);
@@ -303,8 +303,8 @@ proptest! {
             prop_assert_eq!(steps, sum, "frames {} to {} of {:?}", first, end, &to);
             // What copies will cost can end it earlier, but nothing later.
             // Looks into the cache, one for each frame, are not weighed.
-            let looks = u64::from(is_cached && !is_common);
-            let before: u64 = (first..end - 1).map(|frame| each(frame) - looks).sum();
+            let lookups = u64::from(is_cached && !is_common);
+            let before: u64 = (first..end - 1).map(|frame| each(frame) - lookups).sum();
             prop_assert!(end == first + 1 || before < budget, "{} steps of {}", before, budget);
             first = end;
         }
@@ -333,7 +333,7 @@ fn a_cached_path_is_charged_what_is_done_again() {
 
 #[test]
 fn a_decision_ends_where_its_steps_and_copies_reach_the_budget() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let does = |actions: Vec<Action>| Instructions { apply: Some(actions), ..Instructions::default() };
     site.flow(0, 2, by_mask(1, 0xffff), does([changes(24), vec![Action::SetQueue(1); 2]].concat()));
     site.flow(0, 1, by_mask(2, 0xffff), does([vec![to_port(); 12], changes(1)].concat()));
@@ -342,18 +342,18 @@ fn a_decision_ends_where_its_steps_and_copies_reach_the_budget() {
     assert_eq!(each, ((1, 99), (1, 17)));
     for (budget, end) in [(0, 1), (100, 1), (101, 2), (200, 2), (201, 3), (u64::MAX, 200)] {
         let decided = site.decide(&[1; 200], 0, budget);
-        assert_eq!(decided, Decided { end, steps: end as u64 * 100 });
+        assert_eq!(decided, Decision { end, steps: end as u64 * 100 });
     }
     // Twelve copies.
     let of_one = 18 + 12 * STEPS_PER_COST;
     for (budget, end) in [(of_one, 1), (of_one + 1, 2), (10 * of_one, 10)] {
-        assert_eq!(site.decide(&[2; 200], 0, budget), Decided { end, steps: end as u64 * 18 });
+        assert_eq!(site.decide(&[2; 200], 0, budget), Decision { end, steps: end as u64 * 18 });
     }
 }
 
 #[test]
 fn a_frame_may_leave_by_each_port_of_a_switch_with_a_header_of_its_own() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let each = [changes(1), vec![to_port()]].concat();
     site.group(1, GroupKind::All, vec![bucket(each, PortNo::ANY); MAX_PORTS]);
     let does = Instructions { apply: Some(vec![Action::Group(1)]), ..Instructions::default() };
@@ -362,13 +362,13 @@ fn a_frame_may_leave_by_each_port_of_a_switch_with_a_header_of_its_own() {
     let decided = site.decide(&[1], 0, u64::MAX);
     // A hash table, a table and the entry's action. For each port a bucket, an output, and a change that counts four
     // times.
-    assert_eq!(decided, Decided { end: 1, steps: 3 + 6 * MAX_PORTS as u64 });
-    assert_ne!(site.plan.fate(0), Fate::Drop(DropCause::TooManySteps));
+    assert_eq!(decided, Decision { end: 1, steps: 3 + 6 * MAX_PORTS as u64 });
+    assert_ne!(site.plan.outcome(0), Outcome::Drop(DropCause::TooManySteps));
 }
 
 #[test]
 fn a_list_with_more_actions_than_a_frame_may_take_is_refused() {
-    let site = Site::new();
+    let site = Testbed::new();
     let outputs = |count| vec![to_port(); count];
     let changes_and_outputs = |count: usize| [changes(count / 4), outputs(count % 4)].concat();
     for list in [&outputs as &dyn Fn(usize) -> Vec<Action>, &changes_and_outputs] {
@@ -378,9 +378,9 @@ fn a_list_with_more_actions_than_a_frame_may_take_is_refused() {
 }
 
 /// Entries of shapes that have no bits in common, none of which a frame matches: each lookup has to compare all of them.
-fn many_shapes(site: &mut Site, table: u8, then: Instructions) {
+fn many_shapes(site: &mut Testbed, table: u8, then: Instructions) {
     for (priority, bit) in (1..).zip(0..64) {
-        let matched = FieldMatch { field: Field::Metadata, value: 1 << bit, mask: 1 << bit };
+        let matched = FieldMatch { field: OxmField::Metadata, value: 1 << bit, mask: 1 << bit };
         site.flow(table, priority, matched, Instructions::default());
     }
     site.flow(table, 0, by_mask(0, 0), then);
@@ -390,7 +390,7 @@ fn many_shapes(site: &mut Site, table: u8, then: Instructions) {
 fn a_frame_that_would_take_too_many_steps_is_dropped_and_takes_no_more() {
     // By lookups of the plain way, and by those behind an action.
     for (actions, tables) in [(0, 40), (1, 40)] {
-        let mut site = Site::new();
+        let mut site = Testbed::new();
         for table in 0..tables {
             let next = (table + 1 < tables).then_some(table + 1);
             let apply = match next {
@@ -403,15 +403,19 @@ fn a_frame_that_would_take_too_many_steps_is_dropped_and_takes_no_more() {
         }
         site.state.publish();
         for round in 0..2 {
-            let Decided { end, steps } = site.decide(&[1, 2, 3], 0, 1);
-            assert_eq!((end, site.plan.fate(0)), (1, Fate::Drop(DropCause::TooManySteps)), "round {round}");
+            let Decision { end, steps } = site.decide(&[1, 2, 3], 0, 1);
+            assert_eq!(
+                (end, site.plan.outcome(0)),
+                (1, Outcome::Drop(DropCause::TooManySteps)),
+                "round {round}"
+            );
             // Beside the searches: the actions of 40 tables, each four times, and what is decided for all frames at
             // once, of one table.
             assert!((2048..=2048 + 4 * 40 + 65 + 1).contains(&steps), "{steps}");
         }
     }
     // By actions: a group of groups.
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     site.group(0, GroupKind::All, vec![bucket(changes(3), PortNo::ANY); 10]);
     for level in 1..6 {
         site.group(level, GroupKind::All, vec![bucket(vec![Action::Group(level - 1)], PortNo::ANY); 10]);
@@ -419,7 +423,7 @@ fn a_frame_that_would_take_too_many_steps_is_dropped_and_takes_no_more() {
     let does = Instructions { apply: Some(vec![Action::Group(5)]), ..Instructions::default() };
     site.flow(0, 1, by_mask(0, 0), does);
     site.state.publish();
-    let Decided { end, steps } = site.decide(&[1, 2, 3], 0, 1);
-    assert_eq!((end, site.plan.fate(0)), (1, Fate::Drop(DropCause::TooManySteps)));
+    let Decision { end, steps } = site.decide(&[1, 2, 3], 0, 1);
+    assert_eq!((end, site.plan.outcome(0)), (1, Outcome::Drop(DropCause::TooManySteps)));
     assert!((1500..=1538).contains(&steps), "{steps}");
 }

@@ -4,11 +4,11 @@
 
 use proptest::prelude::*;
 use ringroad_flow_tables::counters::CounterId;
-use ringroad_flow_tables::flow::Flow;
+use ringroad_flow_tables::flow::FlowEntry;
 use ringroad_flow_tables::packet::Packet;
-use ringroad_flow_tables::pipeline::{Dropped, Scratch, Sink, Target, ToController};
-use ringroad_flow_tables::state::{FlowState, Limits};
-use ringroad_flow_tables::tables::PortState;
+use ringroad_flow_tables::pipeline::{Dropped, OutputPort, PipelineScratch, PipelineSink, ToController};
+use ringroad_flow_tables::state::{FlowState, TableLimits};
+use ringroad_flow_tables::tables::TablePort;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::instruction::Instructions;
@@ -16,7 +16,7 @@ use ringroad_openflow::message::{
     Bucket, FlowCommand, FlowFlags, FlowMod, FlowRemovedReason, FlowStats, FlowStatsRequest, GroupCommand,
     GroupKind, GroupMod, MeterBand, MeterCommand, MeterFlags, MeterMod, PacketInReason, PortConfig,
 };
-use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+use ringroad_openflow::oxm::{FieldMatch, Match, OxmField};
 use ringroad_openflow::{group_id, meter_id, table_id};
 
 const NS: u64 = 1_000_000_000;
@@ -29,7 +29,7 @@ fn apply(actions: Vec<Action>) -> Instructions {
     Instructions { apply: Some(actions), ..Instructions::default() }
 }
 
-fn exact(field: Field, value: u128) -> FieldMatch {
+fn exact(field: OxmField, value: u128) -> FieldMatch {
     FieldMatch { field, value, mask: field.all_ones() }
 }
 
@@ -44,9 +44,9 @@ fn delete(table: u8, fields: Vec<FieldMatch>) -> FlowMod {
 
 /// A switch with three ports.
 fn state() -> FlowState {
-    let (mut state, _) = FlowState::new(1, Limits::default());
+    let (mut state, _) = FlowState::new(1, TableLimits::default());
     for port in 1..=3 {
-        state.set_port(PortNo(port), Some(PortState { config: PortConfig::default(), is_live: true }));
+        state.set_port(PortNo(port), Some(TablePort { config: PortConfig::default(), is_live: true }));
     }
     state
 }
@@ -54,16 +54,16 @@ fn state() -> FlowState {
 /// What happened to a packet.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
-    outputs: Vec<(Target, Vec<u8>)>,
+    outputs: Vec<(OutputPort, Vec<u8>)>,
     packet_ins: Vec<(PacketInReason, u8)>,
     dropped: Vec<Dropped>,
     tables: Vec<(u8, Option<u16>)>,
     counted: usize,
 }
 
-impl Sink for Seen {
-    fn output(&mut self, packet: &Packet, to: Target, _: Option<u32>) {
-        self.outputs.push((to, packet.changed_head().map_or(Vec::new(), |(_, head)| head.to_vec())));
+impl PipelineSink for Seen {
+    fn output(&mut self, packet: &Packet, to: OutputPort, _: Option<u32>) {
+        self.outputs.push((to, packet.changed_headers().map_or(Vec::new(), |(_, head)| head.to_vec())));
     }
     fn packet_in(&mut self, _: &Packet, why: ToController) {
         self.packet_ins.push((why.reason, why.table));
@@ -71,7 +71,7 @@ impl Sink for Seen {
     fn dropped(&mut self, why: Dropped) {
         self.dropped.push(why);
     }
-    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+    fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
         self.tables.push((table, found.map(|flow| flow.priority)));
     }
     fn count(&mut self, _: CounterId, _: usize) {
@@ -98,13 +98,13 @@ fn send(state: &FlowState, in_port: u32, frame: &[u8], now_ns: u64) -> Seen {
     let mut packet = Packet::default();
     packet.load(PortNo(in_port), frame, frame.len(), false);
     let mut seen = Seen::default();
-    state.tables().receive(&mut packet, now_ns, &mut Scratch::default(), &mut seen);
+    state.tables().receive(&mut packet, now_ns, &mut PipelineScratch::default(), &mut seen);
     seen
 }
 
 fn ports(seen: &Seen) -> Vec<u32> {
-    let port = |(target, _): &(Target, Vec<u8>)| match target {
-        Target::Port(port) => port.0,
+    let port = |(target, _): &(OutputPort, Vec<u8>)| match target {
+        OutputPort::Port(port) => port.0,
         other => panic!("{other:?}"),
     };
     seen.outputs.iter().map(port).collect()
@@ -119,13 +119,13 @@ fn without_a_flow_a_packet_is_dropped() {
 fn the_highest_priority_decides_and_the_next_table_sees_the_changed_packet() {
     let mut state = state();
     let set = Action::SetField(ringroad_openflow::oxm::FieldValue {
-        field: Field::EthDst,
+        field: OxmField::EthDst,
         value: 0x0200_0000_0007,
     });
     let first = Instructions { goto: Some(3), metadata: Some((5, 7)), ..apply(vec![set]) };
     state.flow_mod(&add(0, 1, vec![], apply(vec![output(2)])), 0).unwrap();
-    state.flow_mod(&add(0, 9, vec![exact(Field::InPort, 1)], first), 0).unwrap();
-    let changed = vec![exact(Field::Metadata, 5), exact(Field::EthDst, 0x0200_0000_0007)];
+    state.flow_mod(&add(0, 9, vec![exact(OxmField::InPort, 1)], first), 0).unwrap();
+    let changed = vec![exact(OxmField::Metadata, 5), exact(OxmField::EthDst, 0x0200_0000_0007)];
     state.flow_mod(&add(3, 1, changed, apply(vec![output(3)])), 0).unwrap();
     let seen = send(&state, 1, &frame(1, 0x0800), 0);
     assert_eq!((ports(&seen), seen.tables), (vec![3], vec![(0, Some(9)), (3, Some(1))]));
@@ -161,9 +161,9 @@ fn the_controller_hears_why_a_packet_comes() {
     let mut state = state();
     let to_controller = || vec![Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff }];
     state.flow_mod(&add(0, 0, vec![], apply(to_controller())), 0).unwrap();
-    state.flow_mod(&add(0, 5, vec![exact(Field::InPort, 2)], apply(to_controller())), 0).unwrap();
+    state.flow_mod(&add(0, 5, vec![exact(OxmField::InPort, 2)], apply(to_controller())), 0).unwrap();
     let ttl = apply(vec![Action::DecNwTtl, output(2)]);
-    state.flow_mod(&add(0, 6, vec![exact(Field::EthType, 0x0800)], ttl), 0).unwrap();
+    state.flow_mod(&add(0, 6, vec![exact(OxmField::EthType, 0x0800)], ttl), 0).unwrap();
     assert_eq!(send(&state, 1, &frame(1, 0x88b5), 0).packet_ins, [(PacketInReason::NoMatch, 0)]);
     assert_eq!(send(&state, 2, &frame(1, 0x88b5), 0).packet_ins, [(PacketInReason::Action, 0)]);
     let expired = send(&state, 1, &ip(1, 1), 0);
@@ -172,7 +172,7 @@ fn the_controller_hears_why_a_packet_comes() {
         (vec![(PacketInReason::InvalidTtl, 0)], vec![Dropped::TtlInvalid])
     );
     let config = PortConfig::NO_PACKET_IN;
-    state.set_port(PortNo(1), Some(PortState { config, is_live: true }));
+    state.set_port(PortNo(1), Some(TablePort { config, is_live: true }));
     assert_eq!(send(&state, 1, &frame(1, 0x88b5), 0).packet_ins, []);
 }
 
@@ -180,9 +180,9 @@ fn the_controller_hears_why_a_packet_comes() {
 fn ports_that_controllers_disable_neither_receive_nor_send() {
     let mut state = state();
     state.flow_mod(&add(0, 0, vec![], apply(vec![output(2), output(3)])), 0).unwrap();
-    state.set_port(PortNo(2), Some(PortState { config: PortConfig::NO_FWD, is_live: true }));
+    state.set_port(PortNo(2), Some(TablePort { config: PortConfig::NO_FWD, is_live: true }));
     assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [3]);
-    state.set_port(PortNo(1), Some(PortState { config: PortConfig::NO_RECV, is_live: true }));
+    state.set_port(PortNo(1), Some(TablePort { config: PortConfig::NO_RECV, is_live: true }));
     assert_eq!(send(&state, 1, &frame(1, 1), 0).dropped, [Dropped::ByPort]);
 }
 
@@ -205,7 +205,7 @@ fn groups_send_to_all_to_one_by_weight_and_to_the_first_that_lives() {
     let failover = vec![bucket(0, PortNo(2), vec![output(2)]), bucket(0, PortNo(3), vec![output(3)])];
     state.group_mod(&group(GroupCommand::Add, GroupKind::FastFailover, 3, failover), 0).unwrap();
     for number in 1..=3 {
-        let matching = vec![exact(Field::EthType, 0x1000 + u128::from(number))];
+        let matching = vec![exact(OxmField::EthType, 0x1000 + u128::from(number))];
         state.flow_mod(&add(0, 1, matching, apply(vec![Action::Group(number)])), 0).unwrap();
     }
     let seen = send(&state, 1, &frame(1, 0x1001), 0);
@@ -216,7 +216,7 @@ fn groups_send_to_all_to_one_by_weight_and_to_the_first_that_lives() {
     let third = chosen.iter().filter(|&&port| port == 3).count();
     assert!((160..224).contains(&third), "three of four flows: {third}");
     assert_eq!(ports(&send(&state, 1, &frame(1, 0x1003), 0)), [2]);
-    state.set_port(PortNo(2), Some(PortState { config: PortConfig::default(), is_live: false }));
+    state.set_port(PortNo(2), Some(TablePort { config: PortConfig::default(), is_live: false }));
     assert_eq!(ports(&send(&state, 1, &frame(1, 0x1003), 0)), [3]);
     state.set_port(PortNo(3), None);
     assert_eq!(send(&state, 1, &frame(1, 0x1003), 0).dropped, [Dropped::ByFlow]);
@@ -231,10 +231,10 @@ fn arp_packets_about_other_addresses_are_other_flows_for_a_group() {
     let mut arp = frame(0xff, 0x0806);
     arp[14..20].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
     // Bytes 28 to 31 are the sender's address, 38 to 41 the requested one.
-    for place in [31, 41] {
+    for index in [31, 41] {
         let chosen: Vec<u32> = (0..=255)
             .flat_map(|last| {
-                arp[place] = last;
+                arp[index] = last;
                 ports(&send(&state, 1, &arp, 0))
             })
             .collect();
@@ -329,7 +329,7 @@ fn a_group_lives_by_any_bucket_of_any_group_that_it_watches() {
     state.flow_mod(&add(0, 1, vec![], apply(vec![Action::Group(6)])), 0).unwrap();
     assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [2]);
     // With the port, with a group between, and with a bucket of it.
-    let port = |is_live| Some(PortState { config: PortConfig::default(), is_live });
+    let port = |is_live| Some(TablePort { config: PortConfig::default(), is_live });
     for (is_live, left) in [(false, 3), (true, 2)] {
         state.set_port(PortNo(2), port(is_live));
         assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [left]);
@@ -364,7 +364,7 @@ fn the_end_of_a_group_or_a_meter_ends_the_flows_that_use_it() {
             &add(
                 0,
                 2,
-                vec![exact(Field::InPort, 1)],
+                vec![exact(OxmField::InPort, 1)],
                 Instructions { meter: Some(6), ..apply(vec![output(2)]) },
             ),
             0,
@@ -423,15 +423,15 @@ fn deletes_choose_by_match_cookie_port_and_group() {
     let mut state = state();
     let fill = |state: &mut FlowState| {
         for (priority, cookie, port) in [(1, 1, 2), (2, 2, 2), (3, 3, 3)] {
-            let fields = vec![exact(Field::InPort, priority.into()), exact(Field::EthType, 0x0800)];
+            let fields = vec![exact(OxmField::InPort, priority.into()), exact(OxmField::EthType, 0x0800)];
             state
                 .flow_mod(&FlowMod { cookie, ..add(0, priority, fields, apply(vec![output(port)])) }, 0)
                 .unwrap();
         }
     };
     let cases = [
-        (delete(0, vec![exact(Field::EthType, 0x0800)]), 3),
-        (delete(0, vec![exact(Field::EthType, 0x0806)]), 0),
+        (delete(0, vec![exact(OxmField::EthType, 0x0800)]), 3),
+        (delete(0, vec![exact(OxmField::EthType, 0x0806)]), 0),
         (delete(1, vec![]), 0),
         (FlowMod { table: table_id::ALL, ..delete(0, vec![]) }, 3),
         (FlowMod { cookie: 2, cookie_mask: 3, ..delete(0, vec![]) }, 1),
@@ -449,12 +449,17 @@ fn deletes_choose_by_match_cookie_port_and_group() {
 #[test]
 fn an_added_entry_replaces_an_equal_one_and_overlap_is_refused_if_requested() {
     let mut state = state();
-    state.flow_mod(&add(0, 5, vec![exact(Field::InPort, 1)], apply(vec![output(2)])), 0).unwrap();
-    state.flow_mod(&add(0, 5, vec![exact(Field::InPort, 1)], apply(vec![output(3)])), 0).unwrap();
+    state.flow_mod(&add(0, 5, vec![exact(OxmField::InPort, 1)], apply(vec![output(2)])), 0).unwrap();
+    state.flow_mod(&add(0, 5, vec![exact(OxmField::InPort, 1)], apply(vec![output(3)])), 0).unwrap();
     assert_eq!((state.flows(), ports(&send(&state, 1, &frame(1, 1), 0))), (1, vec![3]));
     let overlapping = |value| FlowMod {
         flags: FlowFlags::CHECK_OVERLAP,
-        ..add(0, 5, vec![exact(Field::InPort, value), exact(Field::EthType, 0x0800)], Instructions::default())
+        ..add(
+            0,
+            5,
+            vec![exact(OxmField::InPort, value), exact(OxmField::EthType, 0x0800)],
+            Instructions::default(),
+        )
     };
     assert_eq!(state.flow_mod(&overlapping(1), 0), Err(ErrorCode::FLOW_OVERLAP));
     assert_eq!(state.flow_mod(&overlapping(2), 0), Ok(vec![]));
@@ -462,8 +467,8 @@ fn an_added_entry_replaces_an_equal_one_and_overlap_is_refused_if_requested() {
 
 #[test]
 fn what_cannot_be_is_refused_with_its_code() {
-    let (mut state, _) = FlowState::new(1, Limits { flows: 1, ..Limits::default() });
-    let set_port = Action::SetField(ringroad_openflow::oxm::FieldValue { field: Field::TcpDst, value: 1 });
+    let (mut state, _) = FlowState::new(1, TableLimits { flows: 1, ..TableLimits::default() });
+    let set_port = Action::SetField(ringroad_openflow::oxm::FieldValue { field: OxmField::TcpDst, value: 1 });
     let goto = |next| Instructions { goto: Some(next), ..Instructions::default() };
     let cases = [
         (add(254, 1, vec![], Instructions::default()), ErrorCode::FLOW_BAD_TABLE_ID),
@@ -491,22 +496,22 @@ fn what_cannot_be_is_refused_with_its_code() {
 /// Fields of small tables and packets, so that many entries match.
 fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
     let field = prop_oneof![
-        (1..4u128).prop_map(|port| exact(Field::InPort, port)),
+        (1..4u128).prop_map(|port| exact(OxmField::InPort, port)),
         (0..4u128, 0..4u128).prop_map(|(value, mask)| FieldMatch {
-            field: Field::EthDst,
+            field: OxmField::EthDst,
             value: value & mask,
             mask
         }),
         (0..4u128, 0..3u32).prop_map(|(value, short)| {
             let mask = 0xffff_ffff & (u128::from(u32::MAX) << short);
-            FieldMatch { field: Field::Ipv4Dst, value: (0x0a00_0000 + value) & mask, mask }
+            FieldMatch { field: OxmField::Ipv4Dst, value: (0x0a00_0000 + value) & mask, mask }
         }),
     ];
     proptest::collection::vec(field, 0..4).prop_map(|mut fields| {
         fields.sort_by_key(|field| field.field);
         fields.dedup_by_key(|field| field.field);
-        if fields.iter().any(|field| field.field == Field::Ipv4Dst) {
-            fields.push(exact(Field::EthType, 0x0800));
+        if fields.iter().any(|field| field.field == OxmField::Ipv4Dst) {
+            fields.push(exact(OxmField::EthType, 0x0800));
         }
         fields
     })
@@ -523,9 +528,9 @@ fn listed(state: &FlowState, request: &FlowStatsRequest, now_ns: u64) -> Vec<Flo
 
 #[test]
 fn a_list_has_each_lasting_entry_once_despite_changes_meanwhile() {
-    let mut state = FlowState::new(1, Limits::default()).0;
+    let mut state = FlowState::new(1, TableLimits::default()).0;
     let numbered =
-        |table, number: u128| add(table, 1, vec![exact(Field::EthDst, number)], apply(vec![output(1)]));
+        |table, number: u128| add(table, 1, vec![exact(OxmField::EthDst, number)], apply(vec![output(1)]));
     const STAY: u128 = 10_000;
     for number in 0..STAY {
         state.flow_mod(&numbered(3, number), 0).unwrap();
@@ -547,14 +552,14 @@ fn a_list_has_each_lasting_entry_once_despite_changes_meanwhile() {
     while !list.is_over() {
         for flow in state.next_flows(&mut list, 100, 0) {
             assert_eq!(flow.table, 3);
-            *seen.entry(flow.matching.get(Field::EthDst).unwrap().value).or_default() += 1;
+            *seen.entry(flow.matching.get(OxmField::EthDst).unwrap().value).or_default() += 1;
         }
         // Some go, others come so that hash tables grow, and one gets other actions.
         for number in 0..40 {
-            let place = step * 40 + number;
-            let gone = FlowMod { command: FlowCommand::DeleteStrict, ..numbered(3, STAY + place) };
+            let index = step * 40 + number;
+            let gone = FlowMod { command: FlowCommand::DeleteStrict, ..numbered(3, STAY + index) };
             state.flow_mod(&gone, 0).unwrap();
-            state.flow_mod(&numbered(3, 100 * STAY + place), 0).unwrap();
+            state.flow_mod(&numbered(3, 100 * STAY + index), 0).unwrap();
         }
         let changed = Instructions { goto: Some(9), ..apply(vec![output(1)]) };
         state.flow_mod(&FlowMod { instructions: changed, ..numbered(3, step) }, 0).unwrap();
@@ -587,7 +592,7 @@ proptest! {
             } else {
                 let gone = state.flow_mod(&FlowMod { command: FlowCommand::DeleteStrict, ..request.clone() }, 0).unwrap();
                 prop_assert_eq!(gone.len(), usize::from(was.is_some()));
-                was.map(|place| model.swap_remove(place));
+                was.map(|index| model.swap_remove(index));
             }
             prop_assert_eq!(state.flows(), model.len());
         }
@@ -624,7 +629,7 @@ fn tables_continue_unchanged_in_another_process() {
         ..add(
             1,
             9,
-            vec![exact(Field::InPort, 1)],
+            vec![exact(OxmField::InPort, 1)],
             Instructions { meter: Some(3), ..apply(vec![Action::Group(7)]) },
         )
     };
@@ -644,9 +649,9 @@ fn tables_continue_unchanged_in_another_process() {
     let mut packet = Packet::default();
     packet.load(PortNo(1), &[0; 60], 60, false);
     let mut counter = Counting(&before);
-    before.tables().receive(&mut packet, 5 * NS, &mut Scratch::default(), &mut counter);
+    before.tables().receive(&mut packet, 5 * NS, &mut PipelineScratch::default(), &mut counter);
     let counts = before.counts(&image);
-    let (mut after, _) = FlowState::new(3, Limits::default());
+    let (mut after, _) = FlowState::new(3, TableLimits::default());
     let resumed = after.resume(image.bytes.clone()).unwrap();
     after.resume_counts(&resumed, &counts);
     let now = 6 * NS;
@@ -660,18 +665,18 @@ fn tables_continue_unchanged_in_another_process() {
     assert!(after.expire(12 * NS).is_empty() && after.flows() == 2);
     assert_eq!(after.expire(14 * NS).len(), 1);
     for wrong in [&image.bytes[..20], &[0; 40]] {
-        assert!(FlowState::new(1, Limits::default()).0.resume(wrong.to_vec()).is_err());
+        assert!(FlowState::new(1, TableLimits::default()).0.resume(wrong.to_vec()).is_err());
     }
 }
 
 /// Counts as the only worker would.
 struct Counting<'state>(&'state FlowState);
 
-impl Sink for Counting<'_> {
-    fn output(&mut self, _: &Packet, _: Target, _: Option<u32>) {}
+impl PipelineSink for Counting<'_> {
+    fn output(&mut self, _: &Packet, _: OutputPort, _: Option<u32>) {}
     fn packet_in(&mut self, _: &Packet, _: ToController) {}
     fn dropped(&mut self, _: Dropped) {}
-    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+    fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
         self.0.tables().count_lookup(0, table, found.is_some());
     }
     fn count(&mut self, counter: CounterId, bytes: usize) {

@@ -18,15 +18,15 @@ pub const MAX_KEYS: usize = 16;
 /// `struct nmport_d`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Port {
+pub struct NmportDesc {
     /// The request to bind.
     pub header: RequestHeader,
     /// Its body.
     pub register: RegisterBody,
     /// The mapped region, NULL before.
-    pub region: *mut Region,
+    pub region: *mut NmemDesc,
     /// Where it was made.
-    pub context: *mut Context,
+    pub context: *mut Nmctx,
     /// Whether it is bound.
     pub register_done: c_int,
     /// Whether it is mapped.
@@ -53,7 +53,7 @@ pub struct Port {
     pub cleanups: *mut Vec<Cleanup>,
 }
 
-/// Something that [`Port`] holds until it is forgotten (`struct nmport_cleanup_d`).
+/// Something that [`NmportDesc`] holds until it is forgotten (`struct nmport_cleanup_d`).
 #[derive(Debug, Clone, Copy)]
 pub enum Cleanup {
     /// An option in the list of the header, made by the context's allocator.
@@ -65,7 +65,7 @@ pub enum Cleanup {
 /// `struct nmem_d`.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Region {
+pub struct NmemDesc {
     /// Its number, unique in the system.
     pub mem_id: u16,
     /// Ports that use it.
@@ -87,7 +87,7 @@ pub struct Region {
 /// `struct nmctx`.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Context {
+pub struct Nmctx {
     /// 0 for no messages.
     pub verbose: c_int,
     /// Is given messages.
@@ -99,7 +99,7 @@ pub struct Context {
     /// Locks (1) and unlocks (0) the regions.
     pub lock: Option<unsafe extern "C" fn(*mut Self, c_int)>,
     /// Any of the regions, NULL where there is none.
-    pub regions: *mut Region,
+    pub regions: *mut NmemDesc,
 }
 
 /// `struct nmreq_opt_key`.
@@ -142,17 +142,17 @@ pub struct OptionParser {
 #[derive(Debug)]
 pub struct ParseContext {
     /// For messages and memory.
-    pub context: *mut Context,
+    pub context: *mut Nmctx,
     /// As given to `nmreq_options_decode`.
     pub token: *mut c_void,
     /// Values by id, NULL where not given.
     pub keys: [*const c_char; MAX_KEYS],
 }
 
-impl Port {
+impl NmportDesc {
     /// Neither named nor bound. The header gets its body's address where it lies.
     #[must_use]
-    pub fn new(context: *mut Context) -> Self {
+    pub fn new(context: *mut Nmctx) -> Self {
         Self {
             header: RequestHeader::new(request_type::REGISTER),
             register: RegisterBody::default(),
@@ -177,33 +177,33 @@ impl Port {
 const _: () = {
     assert!(size_of::<ListedOption<ExternalMemoryOption>>() == 96);
     assert!(offset_of!(ListedOption<ExternalMemoryOption>, body) == 24);
-    assert!(size_of::<Port>() == 216);
-    assert!(offset_of!(Port, register) == 88);
-    assert!(offset_of!(Port, region) == 144);
-    assert!(offset_of!(Port, context) == 152);
-    assert!(offset_of!(Port, register_done) == 160);
-    assert!(offset_of!(Port, mmap_done) == 164);
-    assert!(offset_of!(Port, extmem) == 168);
-    assert!(offset_of!(Port, fd) == 176);
-    assert!(offset_of!(Port, interface) == 184);
-    assert!(offset_of!(Port, tx_ring) == 192);
-    assert!(offset_of!(Port, rx_ring) == 196);
-    assert!(offset_of!(Port, current_tx_ring) == 200);
-    assert!(offset_of!(Port, current_rx_ring) == 202);
-    assert!(offset_of!(Port, cleanups) == 208);
-    assert!(offset_of!(Region, references) == 4);
-    assert!(offset_of!(Region, memory) == 8);
-    assert!(offset_of!(Region, size) == 16);
-    assert!(offset_of!(Region, is_extmem) == 24);
-    assert!(offset_of!(Region, next) == 32);
-    assert!(offset_of!(Region, previous) == 40);
-    assert!(offset_of!(Region, unmap) == 48);
-    assert!(size_of::<Context>() == 48);
-    assert!(offset_of!(Context, error) == 8);
-    assert!(offset_of!(Context, malloc) == 16);
-    assert!(offset_of!(Context, free) == 24);
-    assert!(offset_of!(Context, lock) == 32);
-    assert!(offset_of!(Context, regions) == 40);
+    assert!(size_of::<NmportDesc>() == 216);
+    assert!(offset_of!(NmportDesc, register) == 88);
+    assert!(offset_of!(NmportDesc, region) == 144);
+    assert!(offset_of!(NmportDesc, context) == 152);
+    assert!(offset_of!(NmportDesc, register_done) == 160);
+    assert!(offset_of!(NmportDesc, mmap_done) == 164);
+    assert!(offset_of!(NmportDesc, extmem) == 168);
+    assert!(offset_of!(NmportDesc, fd) == 176);
+    assert!(offset_of!(NmportDesc, interface) == 184);
+    assert!(offset_of!(NmportDesc, tx_ring) == 192);
+    assert!(offset_of!(NmportDesc, rx_ring) == 196);
+    assert!(offset_of!(NmportDesc, current_tx_ring) == 200);
+    assert!(offset_of!(NmportDesc, current_rx_ring) == 202);
+    assert!(offset_of!(NmportDesc, cleanups) == 208);
+    assert!(offset_of!(NmemDesc, references) == 4);
+    assert!(offset_of!(NmemDesc, memory) == 8);
+    assert!(offset_of!(NmemDesc, size) == 16);
+    assert!(offset_of!(NmemDesc, is_extmem) == 24);
+    assert!(offset_of!(NmemDesc, next) == 32);
+    assert!(offset_of!(NmemDesc, previous) == 40);
+    assert!(offset_of!(NmemDesc, unmap) == 48);
+    assert!(size_of::<Nmctx>() == 48);
+    assert!(offset_of!(Nmctx, error) == 8);
+    assert!(offset_of!(Nmctx, malloc) == 16);
+    assert!(offset_of!(Nmctx, free) == 24);
+    assert!(offset_of!(Nmctx, lock) == 32);
+    assert!(offset_of!(Nmctx, regions) == 40);
     assert!(size_of::<OptionKey>() == 16);
     assert!(offset_of!(OptionKey, id) == 8);
     assert!(size_of::<OptionParser>() == 304);

@@ -1,12 +1,12 @@
 //! The middle part of a port name: which rings, how, and in which region.
 
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 use crate::number::split_number;
 
 /// `NR_REG_*`: which rings are bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Mode {
+pub enum RegMode {
     /// All ring pairs of the port, without the host's.
     AllNic = 1,
     /// The host's ring pairs.
@@ -28,9 +28,9 @@ const RING_MAX: u64 = 4094;
 
 /// The content of the middle part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Binding {
+pub struct BindingSpec {
     /// Which rings.
-    pub mode: Mode,
+    pub mode: RegMode,
     /// Number of the ring pair in the two modes that bind one.
     pub ring: u16,
     /// `NR_*` flags.
@@ -45,19 +45,19 @@ pub struct Binding {
 /// # Errors
 ///
 /// `EINVAL` for anything else, a ring or region that is out of range, and two different regions.
-pub fn split_binding(text: &[u8], region: u16) -> Result<(Binding, &[u8]), Failure> {
-    let fail = |what: &str| Err(Failure::invalid(format!("{}: {what}", readable(text))));
-    let mut binding = Binding { mode: Mode::AllNic, ring: 0, flags: 0, region };
+pub fn split_binding(text: &[u8], region: u16) -> Result<(BindingSpec, &[u8]), CallError> {
+    let fail = |what: &str| Err(CallError::invalid(format!("{}: {what}", readable(text))));
+    let mut binding = BindingSpec { mode: RegMode::AllNic, ring: 0, flags: 0, region };
     let mut rest = text;
 
     match rest {
-        [b'^', b'0'..=b'9', ..] => binding.mode = Mode::OneHost,
-        [b'^', after @ ..] => (binding.mode, rest) = (Mode::Host, after),
-        [b'*', after @ ..] => (binding.mode, rest) = (Mode::NicAndHost, after),
-        [b'-', ..] => binding.mode = Mode::OneNic,
+        [b'^', b'0'..=b'9', ..] => binding.mode = RegMode::OneHost,
+        [b'^', after @ ..] => (binding.mode, rest) = (RegMode::Host, after),
+        [b'*', after @ ..] => (binding.mode, rest) = (RegMode::NicAndHost, after),
+        [b'-', ..] => binding.mode = RegMode::OneNic,
         _ => {}
     }
-    if matches!(binding.mode, Mode::OneNic | Mode::OneHost) {
+    if matches!(binding.mode, RegMode::OneNic | RegMode::OneHost) {
         let Some((ring, after)) = split_number(&rest[1..], RING_MAX) else {
             return fail("the number of a ring, below 4095, is missing");
         };

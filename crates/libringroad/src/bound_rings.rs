@@ -74,7 +74,7 @@ pub unsafe fn ring_offset(interface: *mut InterfaceHeader, index: u32) -> i64 {
     // SAFETY: the table begins behind the header.
     let table = unsafe { interface.add(1) }.cast::<i64>();
     // SAFETY: in the table, as the caller guarantees.
-    let place = unsafe { table.add(index as usize) };
+    let entry = unsafe { table.add(index as usize) };
     // SAFETY: mapped, as the caller guarantees; others write it, so that it is read once.
-    unsafe { place.read_volatile() }
+    unsafe { entry.read_volatile() }
 }

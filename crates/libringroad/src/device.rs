@@ -8,7 +8,7 @@ use std::ptr;
 
 use ringroad_netmap::abi::{NIOCCTRL, PortInfoBody, RequestHeader, request_type};
 
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 
 /// `NETMAP_DEVICE_NAME`.
 const DEVICE: &CStr = c"/dev/netmap";
@@ -18,13 +18,13 @@ const DEVICE: &CStr = c"/dev/netmap";
 /// # Errors
 ///
 /// As `open(2)`.
-pub fn open_device() -> Result<c_int, Failure> {
+pub fn open_device() -> Result<c_int, CallError> {
     // SAFETY: the path ends with NUL.
     let fd = unsafe { libc::open(DEVICE.as_ptr(), libc::O_RDWR) };
     if fd >= 0 {
         return Ok(fd);
     }
-    let mut failure = Failure::of_system("/dev/netmap");
+    let mut failure = CallError::of_system("/dev/netmap");
     if failure.errno == libc::ENOENT {
         failure.message =
             Some("/dev/netmap: nothing answers there; does the program run with Ringroad's library?".into());
@@ -57,7 +57,7 @@ pub unsafe fn control(fd: c_int, header: *mut RequestHeader) -> io::Result<()> {
 /// # Errors
 ///
 /// As the device answers.
-pub fn region_of_port(name: &[u8]) -> Result<u16, Failure> {
+pub fn region_of_port(name: &[u8]) -> Result<u16, CallError> {
     let mut info = PortInfoBody::default();
     let mut header = RequestHeader::new(request_type::PORT_INFO_GET);
     header.set_name(name);
@@ -68,7 +68,7 @@ pub fn region_of_port(name: &[u8]) -> Result<u16, Failure> {
     close(fd);
     match result {
         Ok(()) => Ok(info.mem_id),
-        Err(error) => Err(Failure::new(
+        Err(error) => Err(CallError::new(
             error.raw_os_error().unwrap_or(libc::EIO),
             format!("requesting the region of {}: {error}", readable(name)),
         )),
@@ -80,13 +80,13 @@ pub fn region_of_port(name: &[u8]) -> Result<u16, Failure> {
 /// # Errors
 ///
 /// As `mmap(2)`.
-pub fn map(fd: c_int, size: usize) -> Result<*mut c_void, Failure> {
+pub fn map(fd: c_int, size: usize) -> Result<*mut c_void, CallError> {
     // SAFETY: the kernel chooses where; nothing that is mapped already changes.
     let memory = unsafe {
         libc::mmap(ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
     };
     if memory == libc::MAP_FAILED {
-        return Err(Failure::of_system(&format!("mapping {size} bytes")));
+        return Err(CallError::of_system(&format!("mapping {size} bytes")));
     }
     Ok(memory)
 }
@@ -106,23 +106,23 @@ pub unsafe fn unmap(memory: *mut c_void, size: usize) {
 /// # Errors
 ///
 /// As `open(2)` and `mmap(2)`; `EINVAL` for an empty file.
-pub fn map_file(path: &CStr) -> Result<(*mut c_void, usize), Failure> {
+pub fn map_file(path: &CStr) -> Result<(*mut c_void, usize), CallError> {
     let name = readable(path.to_bytes());
     // SAFETY: the path ends with NUL.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if fd < 0 {
-        return Err(Failure::of_system(&name));
+        return Err(CallError::of_system(&name));
     }
     let mapped = file_size(fd).and_then(|size| match size {
-        0 => Err(Failure::invalid(format!("{name}: the file is empty"))),
+        0 => Err(CallError::invalid(format!("{name}: the file is empty"))),
         size => map(fd, size).map(|memory| (memory, size)),
     });
     close(fd);
     mapped
 }
 
-fn file_size(fd: c_int) -> Result<usize, Failure> {
+fn file_size(fd: c_int) -> Result<usize, CallError> {
     // SAFETY: only moves the descriptor's own position, which nothing else uses.
     let end = unsafe { libc::lseek(fd, 0, libc::SEEK_END) };
-    usize::try_from(end).map_err(|_| Failure::of_system("the size of the file"))
+    usize::try_from(end).map_err(|_| CallError::of_system("the size of the file"))
 }

@@ -6,10 +6,10 @@ use std::ptr;
 
 use ringroad_netmap::abi::{ExternalMemoryOption, ListedOption, PoolsBody, option_type};
 
-use crate::abi::{Cleanup, Port};
+use crate::abi::{Cleanup, NmportDesc};
 use crate::context::{allocate_value, status};
 use crate::device;
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 use crate::port::push_cleanup;
 use crate::request::nmreq_push_option;
 
@@ -18,13 +18,13 @@ use crate::request::nmreq_push_option;
 /// # Errors
 ///
 /// `EINVAL` if the port is bound or has such memory already, `ENOMEM`.
-pub fn use_memory(port: &mut Port, memory: *mut c_void, size: usize) -> Result<(), Failure> {
+pub fn use_memory(port: &mut NmportDesc, memory: *mut c_void, size: usize) -> Result<(), CallError> {
     let name = readable(port.header.name());
     if port.register_done != 0 {
-        return Err(Failure::invalid(format!("{name}: extmem comes before the port is bound")));
+        return Err(CallError::invalid(format!("{name}: extmem comes before the port is bound")));
     }
     if !port.extmem.is_null() {
-        return Err(Failure::invalid(format!("{name}: extmem is given twice")));
+        return Err(CallError::invalid(format!("{name}: extmem is given twice")));
     }
     let pools = PoolsBody { memory_bytes: size as u64, ..PoolsBody::default() };
     let body = ExternalMemoryOption { address: memory as u64, pools };
@@ -45,7 +45,7 @@ pub fn use_memory(port: &mut Port, memory: *mut c_void, size: usize) -> Result<(
 /// # Errors
 ///
 /// As [`use_memory`], `open(2)` and `mmap(2)`.
-pub unsafe fn use_file(port: *mut Port, path: &CStr) -> Result<(), Failure> {
+pub unsafe fn use_file(port: *mut NmportDesc, path: &CStr) -> Result<(), CallError> {
     let (memory, size) = device::map_file(path)?;
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
@@ -64,7 +64,7 @@ pub unsafe fn use_file(port: *mut Port, path: &CStr) -> Result<(), Failure> {
 ///
 /// `port` is valid, and the memory stays mapped while it is open.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_extmem(port: *mut Port, memory: *mut c_void, size: usize) -> c_int {
+pub unsafe extern "C" fn nmport_extmem(port: *mut NmportDesc, memory: *mut c_void, size: usize) -> c_int {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = use_memory(port, memory, size);
@@ -77,9 +77,9 @@ pub unsafe extern "C" fn nmport_extmem(port: *mut Port, memory: *mut c_void, siz
 ///
 /// `port` is one, and the path is NULL or ends with NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut Port, path: *const c_char) -> c_int {
+pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut NmportDesc, path: *const c_char) -> c_int {
     let result = if path.is_null() {
-        Err(Failure::null("the path"))
+        Err(CallError::null("the path"))
     } else {
         // SAFETY: not NULL, and so a string.
         let path = unsafe { CStr::from_ptr(path) };
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut Port, path: *const c
 ///
 /// `port` is one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_extmem_getinfo(port: *mut Port) -> *mut PoolsBody {
+pub unsafe extern "C" fn nmport_extmem_getinfo(port: *mut NmportDesc) -> *mut PoolsBody {
     // SAFETY: guaranteed by the caller.
     let option = unsafe { (*port).extmem };
     if option.is_null() {

@@ -1,6 +1,6 @@
 //! Failures of the library's functions.
 
-pub use ringroad_c_face::Failure;
+pub use ringroad_c_face::CallError;
 
 /// Bytes of a name as a person can read them.
 #[must_use]

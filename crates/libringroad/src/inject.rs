@@ -6,16 +6,16 @@ use std::ptr;
 
 use ringroad_ring::layout::{MAX_FRAGMENTS, RingHeader, Slot, slot_flags};
 
-use crate::abi::Port;
+use crate::abi::NmportDesc;
 use crate::bound_rings::ring_offset;
 
 /// One field of a ring's header, which others write as well: read once, and the rest of the header left alone.
 macro_rules! field {
     ($ring:expr, $field:ident) => {{
         // SAFETY: in the header of a mapped ring.
-        let place = unsafe { &raw const (*$ring).$field };
+        let pointer = unsafe { &raw const (*$ring).$field };
         // SAFETY: as above.
-        unsafe { place.read_volatile() }
+        unsafe { pointer.read_volatile() }
     }};
 }
 
@@ -74,7 +74,7 @@ unsafe fn put(ring: *mut RingHeader, mut frame: *const u8, mut size: usize) -> b
 ///
 /// `port` is an open port, and the frame can be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_inject(port: *mut Port, frame: *const c_void, size: usize) -> c_int {
+pub unsafe extern "C" fn nmport_inject(port: *mut NmportDesc, frame: *const c_void, size: usize) -> c_int {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let [first, last] = port.tx_ring;

@@ -5,9 +5,9 @@ use std::ffi::c_int;
 
 use ringroad_netmap::abi::{ListedOption, OffsetsOption, option_type};
 
-use crate::abi::{Cleanup, Port};
+use crate::abi::{Cleanup, NmportDesc};
 use crate::context::{allocate_value, status};
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 use crate::port::push_cleanup;
 use crate::request::{nmreq_find_option, nmreq_push_option};
 
@@ -21,27 +21,29 @@ use crate::request::{nmreq_find_option, nmreq_push_option};
 ///
 /// `EINVAL` if the port is bound, has offsets already, or `bits` is too large; `ENOMEM`.
 pub unsafe fn use_offsets(
-    port: *mut Port,
+    port: *mut NmportDesc,
     initial: u64,
     max: u64,
     bits: u64,
     min_gap: u64,
-) -> Result<(), Failure> {
+) -> Result<(), CallError> {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let name = readable(port.header.name());
     if port.register_done != 0 {
-        return Err(Failure::invalid(format!("{name}: offsets come before the port is bound")));
+        return Err(CallError::invalid(format!("{name}: offsets come before the port is bound")));
     }
     let bits = match u32::try_from(bits) {
         Ok(bits @ 0..=64) => bits,
         _ => {
-            return Err(Failure::invalid(format!("{name}: offsets of {bits} bits, 64 at most are possible")));
+            return Err(CallError::invalid(format!(
+                "{name}: offsets of {bits} bits, 64 at most are possible"
+            )));
         }
     };
     // SAFETY: the list is sound, as the caller guarantees.
     if !unsafe { nmreq_find_option(&raw mut port.header, option_type::OFFSETS) }.is_null() {
-        return Err(Failure::invalid(format!("{name}: offsets are given twice")));
+        return Err(CallError::invalid(format!("{name}: offsets are given twice")));
     }
     let body = OffsetsOption { max, initial, bits, min_gap, ..OffsetsOption::default() };
     let option = allocate_value(port.context, ListedOption::new(option_type::OFFSETS, body))?;
@@ -58,7 +60,7 @@ pub unsafe fn use_offsets(
 /// `port` is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_offset(
-    port: *mut Port,
+    port: *mut NmportDesc,
     initial: u64,
     max: u64,
     bits: u64,

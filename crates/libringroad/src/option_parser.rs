@@ -5,11 +5,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use crate::abi::{Context, MAX_KEYS, OptionKey, OptionParser, ParseContext};
+use crate::abi::{MAX_KEYS, Nmctx, OptionKey, OptionParser, ParseContext};
 use ringroad_c_face::errno;
 
 use crate::context::status;
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 use crate::option_text::{OptionText, Setting, same_key, split_option};
 
 /// `NMREQ_OPTK_ALLOWEMPTY`.
@@ -59,9 +59,12 @@ fn keys_of(parser: &OptionParser) -> impl Iterator<Item = (&OptionKey, usize)> {
 }
 
 /// The values that an option gives to the keys of its parser, by id.
-fn values_of(parser: &OptionParser, option: &OptionText<'_>) -> Result<[Option<CString>; MAX_KEYS], Failure> {
+fn values_of(
+    parser: &OptionParser,
+    option: &OptionText<'_>,
+) -> Result<[Option<CString>; MAX_KEYS], CallError> {
     let name = readable(option.name);
-    let invalid = |what: String| Err(Failure::invalid(format!("option {name}: {what}")));
+    let invalid = |what: String| Err(CallError::invalid(format!("option {name}: {what}")));
     let mut values = [const { None }; MAX_KEYS];
 
     if option.settings.is_empty() && parser.flags.load(Ordering::Relaxed) & OPTION_ALLOW_EMPTY == 0 {
@@ -112,16 +115,16 @@ pub unsafe fn decode_options(
     mut list: &[u8],
     parsers: *const OptionParser,
     token: *mut c_void,
-    context: *mut Context,
-) -> Result<(), Failure> {
+    context: *mut Nmctx,
+) -> Result<(), CallError> {
     while !list.is_empty() {
         let (option, rest) = split_option(list)?;
         let name = readable(option.name);
         // SAFETY: sound, as the caller guarantees.
         let parser = unsafe { find_parser(parsers, option.name) }
-            .ok_or_else(|| Failure::invalid(format!("there is no option {name}")))?;
+            .ok_or_else(|| CallError::invalid(format!("there is no option {name}")))?;
         if parser.flags.load(Ordering::Relaxed) & OPTION_DISABLED != 0 {
-            return Err(Failure::new(
+            return Err(CallError::new(
                 libc::EOPNOTSUPP,
                 format!("option {name}: the program has not enabled it"),
             ));
@@ -135,7 +138,7 @@ pub unsafe fn decode_options(
             // SAFETY: made for this token, as the caller guarantees; the values live during the call.
             let result = unsafe { function(&raw mut parse) };
             if result < 0 {
-                return Err(Failure::silent(errno()));
+                return Err(CallError::silent(errno()));
             }
         }
         list = rest;
@@ -153,10 +156,10 @@ pub unsafe extern "C" fn nmreq_options_decode(
     list: *const c_char,
     parsers: *const OptionParser,
     token: *mut c_void,
-    context: *mut Context,
+    context: *mut Nmctx,
 ) -> c_int {
     let result = if list.is_null() {
-        Err(Failure::null("the list of options"))
+        Err(CallError::null("the list of options"))
     } else {
         // SAFETY: not NULL, and so a string.
         let list = unsafe { CStr::from_ptr(list) };

@@ -1,6 +1,6 @@
 //! The last part of a port name: `@NAME`, `@NAME=VALUE` and `@NAME:KEY=VALUE,...`.
 
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 
 /// One option as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +33,14 @@ fn split_setting(text: &[u8]) -> Setting<'_> {
 /// # Errors
 ///
 /// `EINVAL` if the `@` or a name is missing.
-pub fn split_option(list: &[u8]) -> Result<(OptionText<'_>, &[u8]), Failure> {
+pub fn split_option(list: &[u8]) -> Result<(OptionText<'_>, &[u8]), CallError> {
     let Some(text) = list.strip_prefix(b"@") else {
-        return Err(Failure::invalid(format!("{}: an option begins with @", readable(list))));
+        return Err(CallError::invalid(format!("{}: an option begins with @", readable(list))));
     };
     let (text, rest) = text.split_at(text.iter().take_while(|byte| **byte != b'@').count());
     let name = &text[..text.iter().take_while(|byte| !b"=:".contains(byte)).count()];
     if name.is_empty() {
-        return Err(Failure::invalid(format!("{}: the name of an option is missing", readable(list))));
+        return Err(CallError::invalid(format!("{}: the name of an option is missing", readable(list))));
     }
     let mut settings = Vec::new();
     if let [separator, values @ ..] = &text[name.len()..] {

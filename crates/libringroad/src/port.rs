@@ -7,20 +7,20 @@ use std::ptr;
 
 use ringroad_netmap::abi::{OptionHeader, RegisterBody, RequestHeader, request_type};
 
-use crate::abi::{Cleanup, Context, Port};
+use crate::abi::{Cleanup, Nmctx, NmportDesc};
 use crate::binding::split_binding;
 use crate::bound_rings::bound_rings;
 use crate::context::{allocate_value, nmctx_free, nmctx_get, report, status};
 use crate::device;
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 use crate::option_parser::decode_options;
 use crate::port_name::split_port_name;
 use crate::port_options::parsers;
-use crate::region::{self, Source};
+use crate::region::{self, MemorySource};
 use crate::request::{nmreq_remove_option, option_name};
 
 /// Remembers a step to undo when the port is forgotten.
-pub fn push_cleanup(port: &mut Port, cleanup: Cleanup) {
+pub fn push_cleanup(port: &mut NmportDesc, cleanup: Cleanup) {
     if port.cleanups.is_null() {
         port.cleanups = Box::into_raw(Box::default());
     }
@@ -29,7 +29,7 @@ pub fn push_cleanup(port: &mut Port, cleanup: Cleanup) {
 }
 
 /// Undoes the newest things until `keep` are left.
-fn undo_cleanups(port: &mut Port, keep: usize) {
+fn undo_cleanups(port: &mut NmportDesc, keep: usize) {
     // SAFETY: NULL or a box of this module's, which only the port holds.
     while let Some(cleanups) = unsafe { port.cleanups.as_mut() } {
         if cleanups.len() > keep {
@@ -51,7 +51,7 @@ fn undo_cleanups(port: &mut Port, keep: usize) {
     }
 }
 
-fn forget_option(port: &mut Port, option: *mut OptionHeader) {
+fn forget_option(port: &mut NmportDesc, option: *mut OptionHeader) {
     if port.extmem.cast() == option {
         port.extmem = ptr::null_mut();
     }
@@ -62,14 +62,14 @@ fn forget_option(port: &mut Port, option: *mut OptionHeader) {
 }
 
 /// A port of this context, neither named nor bound.
-fn new_port(context: *mut Context) -> Result<*mut Port, Failure> {
-    let port = allocate_value(context, Port::new(context))?;
+fn new_port(context: *mut Nmctx) -> Result<*mut NmportDesc, CallError> {
+    let port = allocate_value(context, NmportDesc::new(context))?;
     // SAFETY: just made.
     attach_body(unsafe { &mut *port });
     Ok(port)
 }
 
-fn attach_body(port: &mut Port) {
+fn attach_body(port: &mut NmportDesc) {
     port.header.body = (&raw mut port.register) as u64;
 }
 
@@ -78,7 +78,7 @@ fn attach_body(port: &mut Port) {
 /// # Safety
 ///
 /// `port` is valid and not borrowed elsewhere.
-unsafe fn parse(port: *mut Port, spec: &[u8]) -> Result<(), Failure> {
+unsafe fn parse(port: *mut NmportDesc, spec: &[u8]) -> Result<(), CallError> {
     // SAFETY: guaranteed by the caller.
     let before = unsafe { port.read() };
     // SAFETY: NULL or a box of this module's.
@@ -102,23 +102,23 @@ unsafe fn parse(port: *mut Port, spec: &[u8]) -> Result<(), Failure> {
         // SAFETY: guaranteed by the caller; no option's function runs any more.
         let port = unsafe { &mut *port };
         undo_cleanups(port, kept);
-        *port = Port { cleanups: port.cleanups, ..before };
+        *port = NmportDesc { cleanups: port.cleanups, ..before };
     }
     result
 }
 
 /// Binds the port.
-fn register(port: &mut Port) -> Result<(), Failure> {
+fn register(port: &mut NmportDesc) -> Result<(), CallError> {
     let name = readable(port.header.name());
     if port.register_done != 0 {
-        return Err(Failure::invalid(format!("{name}: it is bound already")));
+        return Err(CallError::invalid(format!("{name}: it is bound already")));
     }
     let fd = device::open_device()?;
     attach_body(port);
     // SAFETY: the body is the port's, and the options are valid, as guaranteed when they were added.
     if let Err(error) = unsafe { device::control(fd, &raw mut port.header) } {
         device::close(fd);
-        return Err(Failure::new(
+        return Err(CallError::new(
             error.raw_os_error().unwrap_or(libc::EIO),
             format!("{name}: {error}{}", refused_options(&port.header)),
         ));
@@ -126,7 +126,7 @@ fn register(port: &mut Port) -> Result<(), Failure> {
     // SAFETY: NULL or an option that the port holds.
     if let Some(extmem) = unsafe { port.extmem.as_ref() } {
         let source =
-            Source::Extmem(extmem.body.address as *mut c_void, extmem.body.pools.memory_bytes as usize);
+            MemorySource::Extmem(extmem.body.address as *mut c_void, extmem.body.pools.memory_bytes as usize);
         match region::acquire(port.context, port.register.mem_id, source) {
             Ok(region) => port.region = region,
             Err(failure) => {
@@ -157,21 +157,21 @@ fn refused_options(header: &RequestHeader) -> String {
 }
 
 /// Maps the region of a bound port and finds its rings.
-fn map(port: &mut Port) -> Result<(), Failure> {
+fn map(port: &mut NmportDesc) -> Result<(), CallError> {
     let name = readable(port.header.name());
     if port.register_done == 0 || port.mmap_done != 0 {
         let what = if port.mmap_done != 0 { "it is mapped already" } else { "it is not bound yet" };
-        return Err(Failure::invalid(format!("{name}: {what}")));
+        return Err(CallError::invalid(format!("{name}: {what}")));
     }
     if port.extmem.is_null() {
-        let source = Source::Descriptor(port.fd, port.register.memory_bytes as usize);
+        let source = MemorySource::Descriptor(port.fd, port.register.memory_bytes as usize);
         port.region = region::acquire(port.context, port.register.mem_id, source)?;
     }
     // SAFETY: acquired by this port, and not released.
     let region = unsafe { &*port.region };
     let Some(bound) = bound_rings(region.memory, region.size, port.register.offset) else {
         unmap(port);
-        return Err(Failure::new(
+        return Err(CallError::new(
             libc::EIO,
             format!("{name}: its rings do not lie in its region, or not aligned as they must be"),
         ));
@@ -184,7 +184,7 @@ fn map(port: &mut Port) -> Result<(), Failure> {
 }
 
 /// Undoes [`map`]; of a region in the program's memory the port keeps its use until it is unbound.
-fn unmap(port: &mut Port) {
+fn unmap(port: &mut NmportDesc) {
     if port.extmem.is_null() {
         release_region(port);
     }
@@ -194,7 +194,7 @@ fn unmap(port: &mut Port) {
     port.mmap_done = 0;
 }
 
-fn release_region(port: &mut Port) {
+fn release_region(port: &mut NmportDesc) {
     let region = mem::replace(&mut port.region, ptr::null_mut());
     if !region.is_null() {
         // SAFETY: acquired by this port in this context; it was in the port until now.
@@ -203,7 +203,7 @@ fn release_region(port: &mut Port) {
 }
 
 /// Undoes [`register`].
-fn unregister(port: &mut Port) {
+fn unregister(port: &mut NmportDesc) {
     if port.register_done == 0 {
         return;
     }
@@ -216,7 +216,7 @@ fn unregister(port: &mut Port) {
 }
 
 /// Binds and maps.
-fn open_port(port: &mut Port) -> Result<(), Failure> {
+fn open_port(port: &mut NmportDesc) -> Result<(), CallError> {
     register(port)?;
     map(port).inspect_err(|_| unregister(port))
 }
@@ -226,9 +226,9 @@ fn open_port(port: &mut Port) -> Result<(), Failure> {
 /// # Safety
 ///
 /// `spec` is NULL or ends with NUL.
-unsafe fn prepare(context: *mut Context, spec: *const c_char) -> Result<*mut Port, Failure> {
+unsafe fn prepare(context: *mut Nmctx, spec: *const c_char) -> Result<*mut NmportDesc, CallError> {
     if spec.is_null() {
-        return Err(Failure::null("the name"));
+        return Err(CallError::null("the name"));
     }
     // SAFETY: not NULL, and so a string.
     let spec = unsafe { CStr::from_ptr(spec) };
@@ -243,7 +243,7 @@ unsafe fn prepare(context: *mut Context, spec: *const c_char) -> Result<*mut Por
 }
 
 /// The pointer, or NULL with the failure reported.
-fn pointer(context: *mut Context, result: Result<*mut Port, Failure>) -> *mut Port {
+fn pointer(context: *mut Nmctx, result: Result<*mut NmportDesc, CallError>) -> *mut NmportDesc {
     result.unwrap_or_else(|failure| {
         report(context, failure);
         ptr::null_mut()
@@ -252,7 +252,7 @@ fn pointer(context: *mut Context, result: Result<*mut Port, Failure>) -> *mut Po
 
 /// `nmport_new`.
 #[unsafe(no_mangle)]
-pub extern "C" fn nmport_new() -> *mut Port {
+pub extern "C" fn nmport_new() -> *mut NmportDesc {
     let context = nmctx_get();
     pointer(context, new_port(context))
 }
@@ -263,7 +263,7 @@ pub extern "C" fn nmport_new() -> *mut Port {
 ///
 /// `port` is NULL or one that is neither bound nor mapped.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_delete(port: *mut Port) {
+pub unsafe extern "C" fn nmport_delete(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     let Some(held) = (unsafe { port.as_mut() }) else { return };
     undo_cleanups(held, 0);
@@ -278,9 +278,9 @@ pub unsafe extern "C" fn nmport_delete(port: *mut Port) {
 ///
 /// `port` is one, and `spec` is NULL or ends with NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_parse(port: *mut Port, spec: *const c_char) -> c_int {
+pub unsafe extern "C" fn nmport_parse(port: *mut NmportDesc, spec: *const c_char) -> c_int {
     let result = if spec.is_null() {
-        Err(Failure::null("the name"))
+        Err(CallError::null("the name"))
     } else {
         // SAFETY: not NULL, and so a string.
         let spec = unsafe { CStr::from_ptr(spec) };
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn nmport_parse(port: *mut Port, spec: *const c_char) -> c
 ///
 /// `port` is NULL or one that is neither bound nor mapped.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_undo_parse(port: *mut Port) {
+pub unsafe extern "C" fn nmport_undo_parse(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     let Some(port) = (unsafe { port.as_mut() }) else { return };
     undo_cleanups(port, 0);
@@ -313,7 +313,7 @@ pub unsafe extern "C" fn nmport_undo_parse(port: *mut Port) {
 ///
 /// `port` is one, with a sound list of options.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_register(port: *mut Port) -> c_int {
+pub unsafe extern "C" fn nmport_register(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = register(port);
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn nmport_register(port: *mut Port) -> c_int {
 ///
 /// `port` is NULL or one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_undo_register(port: *mut Port) {
+pub unsafe extern "C" fn nmport_undo_register(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     if let Some(port) = unsafe { port.as_mut() } {
         unregister(port);
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn nmport_undo_register(port: *mut Port) {
 ///
 /// `port` is one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_mmap(port: *mut Port) -> c_int {
+pub unsafe extern "C" fn nmport_mmap(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = map(port);
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn nmport_mmap(port: *mut Port) -> c_int {
 ///
 /// `port` is NULL or a port whose rings and buffers are no longer used.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_undo_mmap(port: *mut Port) {
+pub unsafe extern "C" fn nmport_undo_mmap(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     if let Some(port) = unsafe { port.as_mut() }
         && port.mmap_done != 0
@@ -367,7 +367,7 @@ pub unsafe extern "C" fn nmport_undo_mmap(port: *mut Port) {
 ///
 /// `spec` is NULL or ends with NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_prepare(spec: *const c_char) -> *mut Port {
+pub unsafe extern "C" fn nmport_prepare(spec: *const c_char) -> *mut NmportDesc {
     let context = nmctx_get();
     // SAFETY: guaranteed by the caller.
     pointer(context, unsafe { prepare(context, spec) })
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn nmport_prepare(spec: *const c_char) -> *mut Port {
 ///
 /// As [`nmport_delete`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_undo_prepare(port: *mut Port) {
+pub unsafe extern "C" fn nmport_undo_prepare(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     unsafe { nmport_delete(port) };
 }
@@ -390,7 +390,7 @@ pub unsafe extern "C" fn nmport_undo_prepare(port: *mut Port) {
 ///
 /// `port` is one, with a sound list of options.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_open_desc(port: *mut Port) -> c_int {
+pub unsafe extern "C" fn nmport_open_desc(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     let result = open_port(port);
@@ -403,7 +403,7 @@ pub unsafe extern "C" fn nmport_open_desc(port: *mut Port) -> c_int {
 ///
 /// As [`nmport_undo_mmap`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_undo_open_desc(port: *mut Port) {
+pub unsafe extern "C" fn nmport_undo_open_desc(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     unsafe { nmport_undo_mmap(port) };
     // SAFETY: guaranteed by the caller.
@@ -416,7 +416,7 @@ pub unsafe extern "C" fn nmport_undo_open_desc(port: *mut Port) {
 ///
 /// `spec` is NULL or ends with NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut Port {
+pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut NmportDesc {
     let context = nmctx_get();
     let open = || {
         // SAFETY: guaranteed by the caller.
@@ -438,7 +438,7 @@ pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut Port {
 ///
 /// `port` is NULL or a port whose rings and buffers are no longer used.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_close(port: *mut Port) {
+pub unsafe extern "C" fn nmport_close(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     unsafe { nmport_undo_open_desc(port) };
     // SAFETY: guaranteed by the caller; it is neither bound nor mapped any more.
@@ -451,12 +451,12 @@ pub unsafe extern "C" fn nmport_close(port: *mut Port) {
 ///
 /// `port` is one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmport_clone(port: *mut Port) -> *mut Port {
+pub unsafe extern "C" fn nmport_clone(port: *mut NmportDesc) -> *mut NmportDesc {
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &*port };
     let copy = || {
         if !port.extmem.is_null() && port.register_done == 0 {
-            return Err(Failure::invalid(format!(
+            return Err(CallError::invalid(format!(
                 "{}: a port with extmem is bound before it is copied",
                 readable(port.header.name())
             )));

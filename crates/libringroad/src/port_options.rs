@@ -5,13 +5,13 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::{Context, MAX_KEYS, OptionKey, OptionParser, ParseContext, ParseOption, Port};
+use crate::abi::{MAX_KEYS, Nmctx, NmportDesc, OptionKey, OptionParser, ParseContext, ParseOption};
 use ringroad_c_face::set_errno;
 
 use crate::context::status;
 use crate::device;
 use crate::extmem;
-use crate::failure::{Failure, readable};
+use crate::failure::{CallError, readable};
 use crate::number::whole_number;
 use crate::offset;
 use crate::option_parser::{KEY_DEFAULT, KEY_MUST_SET, OPTION_DISABLED, find_parser};
@@ -118,20 +118,20 @@ impl Given<'_> {
     }
 
     /// The number given to a key, 0 if there is none.
-    fn number(&self, key: usize, most: u64) -> Result<u64, Failure> {
+    fn number(&self, key: usize, most: u64) -> Result<u64, CallError> {
         let Some(value) = self.text(key) else { return Ok(0) };
         whole_number(value.to_bytes(), most).ok_or_else(|| {
-            Failure::invalid(format!("{}: not a number from 0 to {most}", readable(value.to_bytes())))
+            CallError::invalid(format!("{}: not a number from 0 to {most}", readable(value.to_bytes())))
         })
     }
 
     /// The same, for the first of the keys that is given.
-    fn first_number(&self, keys: [usize; 2], most: u64) -> Result<u64, Failure> {
+    fn first_number(&self, keys: [usize; 2], most: u64) -> Result<u64, CallError> {
         let key = keys.into_iter().find(|key| self.text(*key).is_some()).unwrap_or(keys[0]);
         self.number(key, most)
     }
 
-    fn port(&self) -> *mut Port {
+    fn port(&self) -> *mut NmportDesc {
         self.parse.token.cast()
     }
 }
@@ -143,7 +143,7 @@ impl Given<'_> {
 /// `parse` is valid, and its token is the port that is being filled, which is not borrowed elsewhere.
 unsafe fn run(
     parse: *mut ParseContext,
-    function: impl FnOnce(&Given<'_>, *mut Context) -> Result<(), Failure>,
+    function: impl FnOnce(&Given<'_>, *mut Nmctx) -> Result<(), CallError>,
 ) -> c_int {
     // SAFETY: valid, as the caller guarantees.
     let parse = unsafe { &*parse };
@@ -155,13 +155,13 @@ unsafe extern "C" fn parse_share(parse: *mut ParseContext) -> c_int {
         let spec = given.text(0).unwrap_or_default().to_bytes();
         let (name, rest) = split_port_name(spec)?;
         if !rest.is_empty() {
-            return Err(Failure::invalid(format!("{}: a name alone is shared with", readable(spec))));
+            return Err(CallError::invalid(format!("{}: a name alone is shared with", readable(spec))));
         }
         let region = device::region_of_port(name)?;
         // SAFETY: the token is the port, which is not borrowed during the call.
         let chosen = unsafe { &mut (*given.port()).register.mem_id };
         if *chosen != 0 && *chosen != region {
-            return Err(Failure::invalid(format!(
+            return Err(CallError::invalid(format!(
                 "{} is in region {region}, but region {chosen} is chosen already",
                 readable(name)
             )));
@@ -185,8 +185,8 @@ unsafe extern "C" fn parse_extmem(parse: *mut ParseContext) -> c_int {
         let option = unsafe { (*given.port()).extmem };
         // SAFETY: `use_file` put one there.
         let info = unsafe { &mut (*option).body.pools };
-        let wished = [&mut info.interfaces, &mut info.rings, &mut info.buffers];
-        for (pool, [objects, object_bytes]) in wished.into_iter().zip(pools) {
+        let requested = [&mut info.interfaces, &mut info.rings, &mut info.buffers];
+        for (pool, [objects, object_bytes]) in requested.into_iter().zip(pools) {
             pool.objects = objects;
             pool.object_bytes = object_bytes;
         }

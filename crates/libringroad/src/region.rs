@@ -4,33 +4,33 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use crate::abi::{Context, Region};
+use crate::abi::{Nmctx, NmemDesc};
 use crate::context::{nmctx_lock, nmctx_unlock};
 use crate::device;
-use crate::failure::Failure;
+use crate::failure::CallError;
 
 /// A context whose regions this thread has locked.
-struct Locked(*mut Context);
+struct Locked(*mut Nmctx);
 
 impl Locked {
-    fn new(context: *mut Context) -> Self {
+    fn new(context: *mut Nmctx) -> Self {
         // SAFETY: a context that the program keeps.
         unsafe { nmctx_lock(context) };
         Self(context)
     }
 
-    fn first(&self) -> *mut Region {
+    fn first(&self) -> *mut NmemDesc {
         // SAFETY: a context that the program keeps, and locked.
         unsafe { (*self.0).regions }
     }
 
-    fn set_first(&self, region: *mut Region) {
+    fn set_first(&self, region: *mut NmemDesc) {
         // SAFETY: a context that the program keeps, and locked.
         unsafe { (*self.0).regions = region };
     }
 
     /// The region for which `wanted` is true.
-    fn find(&self, wanted: impl Fn(&Region) -> bool) -> Option<*mut Region> {
+    fn find(&self, wanted: impl Fn(&NmemDesc) -> bool) -> Option<*mut NmemDesc> {
         let first = self.first();
         let mut region = first;
         while !region.is_null() {
@@ -44,7 +44,7 @@ impl Locked {
         None
     }
 
-    fn insert(&self, region: *mut Region) {
+    fn insert(&self, region: *mut NmemDesc) {
         let first = self.first();
         let (previous, next) = if first.is_null() {
             (region, region)
@@ -57,9 +57,9 @@ impl Locked {
         self.set_first(region);
     }
 
-    fn remove(&self, region: *mut Region) {
+    fn remove(&self, region: *mut NmemDesc) {
         // SAFETY: in the list of a locked context.
-        let Region { previous, next, .. } = *unsafe { &*region };
+        let NmemDesc { previous, next, .. } = *unsafe { &*region };
         link(previous, next);
         if next == region {
             self.set_first(ptr::null_mut());
@@ -76,7 +76,7 @@ impl Drop for Locked {
     }
 }
 
-fn link(one: *mut Region, next: *mut Region) {
+fn link(one: *mut NmemDesc, next: *mut NmemDesc) {
     // SAFETY: both are in, or about to be in, the list of a locked context.
     unsafe { (*one).next = next };
     // SAFETY: as above.
@@ -85,7 +85,7 @@ fn link(one: *mut Region, next: *mut Region) {
 
 /// Where a region's memory comes from if it is not there yet.
 #[derive(Debug, Clone, Copy)]
-pub enum Source {
+pub enum MemorySource {
     /// The descriptor of a bound port, and the bytes to map.
     Descriptor(c_int, usize),
     /// Memory of the program, and its size.
@@ -97,7 +97,7 @@ pub enum Source {
 /// # Errors
 ///
 /// As `mmap(2)`.
-pub fn acquire(context: *mut Context, mem_id: u16, source: Source) -> Result<*mut Region, Failure> {
+pub fn acquire(context: *mut Nmctx, mem_id: u16, source: MemorySource) -> Result<*mut NmemDesc, CallError> {
     let regions = Locked::new(context);
     if let Some(region) = regions.find(|region| region.mem_id == mem_id) {
         // SAFETY: in the list of a locked context.
@@ -105,10 +105,10 @@ pub fn acquire(context: *mut Context, mem_id: u16, source: Source) -> Result<*mu
         return Ok(region);
     }
     let (memory, size, is_extmem) = match source {
-        Source::Descriptor(fd, size) => (device::map(fd, size)?, size, false),
-        Source::Extmem(memory, size) => (memory, size, true),
+        MemorySource::Descriptor(fd, size) => (device::map(fd, size)?, size, false),
+        MemorySource::Extmem(memory, size) => (memory, size, true),
     };
-    let region = Box::into_raw(Box::new(Region {
+    let region = Box::into_raw(Box::new(NmemDesc {
         mem_id,
         references: 1,
         memory,
@@ -127,7 +127,7 @@ pub fn acquire(context: *mut Context, mem_id: u16, source: Source) -> Result<*mu
 /// # Safety
 ///
 /// `region` came from [`acquire`] with this context and has not been released as often.
-pub unsafe fn release(context: *mut Context, region: *mut Region) {
+pub unsafe fn release(context: *mut Nmctx, region: *mut NmemDesc) {
     let regions = Locked::new(context);
     // SAFETY: alive, since the caller has a use of it.
     let references = unsafe { &mut (*region).references };
@@ -149,7 +149,7 @@ pub unsafe fn release(context: *mut Context, region: *mut Region) {
 /// # Safety
 ///
 /// The port mapped it, and has released its own use of the region.
-pub unsafe fn unmap_file(context: *mut Context, memory: *mut c_void, size: usize) {
+pub unsafe fn unmap_file(context: *mut Nmctx, memory: *mut c_void, size: usize) {
     let regions = Locked::new(context);
     if let Some(region) = regions.find(|region| region.is_extmem != 0 && region.memory == memory) {
         // SAFETY: in the list of a locked context.

@@ -5,11 +5,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use ringroad_netmap::abi::{OptionHeader, OptionType, RegisterBody, RequestHeader};
 
-use crate::abi::Context;
+use crate::abi::Nmctx;
 use crate::binding::split_binding;
 use crate::context::{nmctx_free, nmctx_get, report, status};
 use crate::device;
-use crate::failure::Failure;
+use crate::failure::CallError;
 use crate::port_name::split_port_name;
 
 /// The text at a cursor of the caller's.
@@ -17,11 +17,11 @@ use crate::port_name::split_port_name;
 /// # Safety
 ///
 /// What it points to is NULL or a string that lives for `'a`.
-unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_char, &'a [u8]), Failure> {
+unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_char, &'a [u8]), CallError> {
     // SAFETY: NULL or valid, as the caller guarantees.
-    let cursor = unsafe { cursor.as_mut() }.ok_or_else(|| Failure::null("the pointer to the name"))?;
+    let cursor = unsafe { cursor.as_mut() }.ok_or_else(|| CallError::null("the pointer to the name"))?;
     if cursor.is_null() {
-        return Err(Failure::null("the name"));
+        return Err(CallError::null("the name"));
     }
     // SAFETY: not NULL, and so a string.
     let text = unsafe { CStr::from_ptr(*cursor) };
@@ -50,13 +50,13 @@ pub unsafe extern "C" fn nmreq_header_init(header: *mut RequestHeader, request_t
 pub unsafe extern "C" fn nmreq_header_decode(
     spec: *mut *const c_char,
     header: *mut RequestHeader,
-    context: *mut Context,
+    context: *mut Nmctx,
 ) -> c_int {
     let decode = || {
         // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(spec) }?;
         // SAFETY: NULL or valid, as the caller guarantees.
-        let header = unsafe { header.as_mut() }.ok_or_else(|| Failure::null("the header"))?;
+        let header = unsafe { header.as_mut() }.ok_or_else(|| CallError::null("the header"))?;
         let (name, rest) = split_port_name(text)?;
         header.set_name(name);
         *cursor = rest.as_ptr().cast();
@@ -74,13 +74,13 @@ pub unsafe extern "C" fn nmreq_header_decode(
 pub unsafe extern "C" fn nmreq_register_decode(
     mode: *mut *const c_char,
     register: *mut RegisterBody,
-    context: *mut Context,
+    context: *mut Nmctx,
 ) -> c_int {
     let decode = || {
         // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(mode) }?;
         // SAFETY: NULL or valid, as the caller guarantees.
-        let register = unsafe { register.as_mut() }.ok_or_else(|| Failure::null("the request's body"))?;
+        let register = unsafe { register.as_mut() }.ok_or_else(|| CallError::null("the request's body"))?;
         let (binding, rest) = split_binding(text, register.mem_id)?;
         register.mode = binding.mode as u32;
         register.ring_id = binding.ring;
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn nmreq_register_decode(
 ///
 /// The pointers are NULL or valid, and the text ends with NUL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mut Context) -> i32 {
+pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mut Nmctx) -> i32 {
     let ask = || {
         // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(name) }?;
@@ -121,22 +121,22 @@ pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mu
 /// # Safety
 ///
 /// The list is sound, and is not changed meanwhile.
-unsafe fn place_of(
+unsafe fn link_to(
     header: *mut RequestHeader,
     wanted: impl Fn(*mut OptionHeader, &OptionHeader) -> bool,
 ) -> *mut u64 {
     // SAFETY: a header is valid wherever one is given.
-    let mut place = unsafe { &raw mut (*header).options };
+    let mut link = unsafe { &raw mut (*header).options };
     loop {
         // SAFETY: in the header, or in an option of a sound list.
-        let option = unsafe { place.read() } as *mut OptionHeader;
+        let option = unsafe { link.read() } as *mut OptionHeader;
         // SAFETY: an option of a sound list, or NULL.
-        let Some(seen) = (unsafe { option.as_ref() }) else { return place };
+        let Some(seen) = (unsafe { option.as_ref() }) else { return link };
         if wanted(option, seen) {
-            return place;
+            return link;
         }
         // SAFETY: not NULL, and so an option of a sound list.
-        place = unsafe { &raw mut (*option).next };
+        link = unsafe { &raw mut (*option).next };
     }
 }
 
@@ -162,13 +162,13 @@ pub unsafe extern "C" fn nmreq_push_option(header: *mut RequestHeader, option: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_remove_option(header: *mut RequestHeader, option: *mut OptionHeader) {
     // SAFETY: guaranteed by the caller.
-    let place = unsafe { place_of(header, |this, _| this == option) };
+    let link = unsafe { link_to(header, |this, _| this == option) };
     // SAFETY: in the header or one of its options.
-    let found = unsafe { place.read() } as *mut OptionHeader;
+    let found = unsafe { link.read() } as *mut OptionHeader;
     // SAFETY: NULL or an option of the list.
     if let Some(found) = unsafe { found.as_mut() } {
         // SAFETY: as when it was read.
-        unsafe { place.write(found.next) };
+        unsafe { link.write(found.next) };
         found.next = 0;
     }
 }
@@ -184,9 +184,9 @@ pub unsafe extern "C" fn nmreq_find_option(
     option_type: u32,
 ) -> *mut OptionHeader {
     // SAFETY: guaranteed by the caller.
-    let place = unsafe { place_of(header, |_, option| option.option_type == option_type) };
+    let link = unsafe { link_to(header, |_, option| option.option_type == option_type) };
     // SAFETY: in the header or one of its options.
-    unsafe { place.read() as *mut OptionHeader }
+    unsafe { link.read() as *mut OptionHeader }
 }
 
 /// `nmreq_free_options`.

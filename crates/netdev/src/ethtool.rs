@@ -75,7 +75,7 @@ pub struct Channels {
 /// The slots of a driver's rings, for each queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Rings {
+pub struct RingParams {
     /// Slots of a receive ring.
     pub rx: u32,
     /// Slots of a transmit ring.
@@ -158,10 +158,10 @@ pub fn set_channels(interface: &str, rx: u32, tx: u32) -> Result<(), NetdevError
 ///
 /// # Errors
 /// [`NetdevError::Unsupported`] where it has none, as most virtual ones; no such interface, among others.
-pub fn rings(interface: &str) -> Result<Rings, NetdevError> {
+pub fn rings(interface: &str) -> Result<RingParams, NetdevError> {
     let answer = get(interface, RINGS_GET, "rings")?;
     let number = |kind| answer.number(kind).unwrap_or(0);
-    Ok(Rings {
+    Ok(RingParams {
         rx: number(RINGS_RX),
         tx: number(RINGS_TX),
         rx_max: number(RINGS_RX_MAX),
@@ -195,8 +195,8 @@ pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
 pub fn stamp_all_frames(interface: &str) -> Result<(), NetdevError> {
     check_name(interface)?;
     // struct hwtstamp_config: flags, none sent stamped, all received.
-    let mut wish: [u32; 3] = [0, 0, libc::HWTSTAMP_FILTER_ALL];
-    let value = libc::__c_anonymous_ifr_ifru { ifru_data: wish.as_mut_ptr().cast() };
+    let mut config: [u32; 3] = [0, 0, libc::HWTSTAMP_FILTER_ALL];
+    let value = libc::__c_anonymous_ifr_ifru { ifru_data: config.as_mut_ptr().cast() };
     let mut request = interface_request(interface, value);
     let answer = interface_ioctl(&interface_socket()?, libc::SIOCSHWTSTAMP, &mut request);
     answer.map_err(|source| NetdevError::Refused {

@@ -39,7 +39,7 @@ impl EthtoolMonitor {
     /// # Errors
     /// [`NetdevError::Socket`]; [`NetdevError::NoEthtool`] where the kernel has no such group.
     pub(crate) fn open() -> Result<Self, NetdevError> {
-        let family = Family::look(&mut Requests::open(NETLINK_GENERIC)?, FAMILY)?;
+        let family = Family::query(&mut Requests::open(NETLINK_GENERIC)?, FAMILY)?;
         let group = family.and_then(|family| family.group(GROUP)).ok_or(NetdevError::NoEthtool)?;
         let socket = open_socket(NETLINK_GENERIC, 0)?;
         let failed = |source| NetdevError::Socket { operation: "set up", source };

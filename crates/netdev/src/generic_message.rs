@@ -102,7 +102,7 @@ pub(crate) fn ask_family(
     operation: &dyn Fn() -> String,
 ) -> Result<Option<Attributes>, NetdevError> {
     let mut requests = Requests::open(NETLINK_GENERIC)?;
-    let Some(family) = Family::look(&mut requests, family)? else { return Ok(None) };
+    let Some(family) = Family::query(&mut requests, family)? else { return Ok(None) };
     let attributes = Attributes(bytes_of(attributes));
     let mut request = GenlMessage::from_payload(FamilyMessage { command, attributes });
     request.set_resolved_family_id(family.number);
@@ -118,7 +118,7 @@ pub(crate) struct Family {
 
 impl Family {
     /// Queries the kernel for the family of this name; `None` where there is none.
-    pub(crate) fn look(requests: &mut Requests, name: &str) -> Result<Option<Self>, NetdevError> {
+    pub(crate) fn query(requests: &mut Requests, name: &str) -> Result<Option<Self>, NetdevError> {
         let operation = || format!("query the kernel's {name} interface");
         let request =
             GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())] };

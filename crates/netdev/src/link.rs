@@ -44,7 +44,7 @@ pub struct LinkInfo {
     /// It takes frames to any address: set by its administrator or requested by some socket.
     pub promiscuous: bool,
     /// The XDP program that is attached.
-    pub xdp: Option<AttachedXdp>,
+    pub xdp: Option<LinkXdpState>,
     /// The interface it belongs to: a veth's other end, what a VLAN lies on.
     pub peer: Option<LinkPeer>,
     /// Number of the bridge, bond or the like that it belongs to.
@@ -55,17 +55,17 @@ pub struct LinkInfo {
 
 /// An XDP program on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AttachedXdp {
+pub struct LinkXdpState {
     /// The kernel's number of the program (`bpftool prog show id`); 0 if unknown.
     pub prog_id: u32,
     /// Where it runs.
-    pub mode: XdpMode,
+    pub mode: XdpReportedMode,
 }
 
 /// Where an XDP program runs (`XDP_ATTACHED_*` of linux/if_link.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum XdpMode {
+pub enum XdpReportedMode {
     /// In the driver, before a socket buffer is made.
     Native,
     /// In the kernel's stack, on socket buffers: works with every driver, slower.
@@ -130,11 +130,11 @@ pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
 /// # Errors
 /// [`NetdevError::Refused`]: there is none, among others.
 pub fn link_by_index(index: u32) -> Result<LinkInfo, NetdevError> {
-    look(&mut Requests::open(NETLINK_ROUTE)?, index)
+    query(&mut Requests::open(NETLINK_ROUTE)?, index)
 }
 
 /// The same by a socket that stays open.
-pub(crate) fn look(requests: &mut Requests, index: u32) -> Result<LinkInfo, NetdevError> {
+pub(crate) fn query(requests: &mut Requests, index: u32) -> Result<LinkInfo, NetdevError> {
     let mut request = LinkMessage::default();
     request.header.index = index;
     let operation = || format!("read interface number {index}");
@@ -230,7 +230,7 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::NumRxQueues(queues) => link.queues_rx = queues,
                 LinkAttribute::NumTxQueues(queues) => link.queues_tx = queues,
                 // The flag shows only the administrator's setting; this counts the sockets' requests too.
-                LinkAttribute::Promiscuity(wishes) => link.promiscuous |= wishes > 0,
+                LinkAttribute::Promiscuity(counter) => link.promiscuous |= counter > 0,
                 LinkAttribute::LinkInfo(parts) => {
                     link.kind = parts.into_iter().find_map(|part| match part {
                         LinkKind::Kind(kind) => Some(kind.to_string()),
@@ -251,15 +251,15 @@ impl From<LinkMessage> for LinkInfo {
     }
 }
 
-fn attached_xdp(parts: &[LinkXdp]) -> Option<AttachedXdp> {
+fn attached_xdp(parts: &[LinkXdp]) -> Option<LinkXdpState> {
     let mut mode = None;
     let mut prog_id = 0;
     for part in parts {
         match part {
-            LinkXdp::Attached(XdpAttached::Driver) => mode = Some(XdpMode::Native),
-            LinkXdp::Attached(XdpAttached::SocketBuffer) => mode = Some(XdpMode::Generic),
-            LinkXdp::Attached(XdpAttached::Hardware) => mode = Some(XdpMode::Offloaded),
-            LinkXdp::Attached(XdpAttached::Multiple) => mode = Some(XdpMode::Several),
+            LinkXdp::Attached(XdpAttached::Driver) => mode = Some(XdpReportedMode::Native),
+            LinkXdp::Attached(XdpAttached::SocketBuffer) => mode = Some(XdpReportedMode::Generic),
+            LinkXdp::Attached(XdpAttached::Hardware) => mode = Some(XdpReportedMode::Offloaded),
+            LinkXdp::Attached(XdpAttached::Multiple) => mode = Some(XdpReportedMode::Several),
             LinkXdp::ProgId(id) => prog_id = *id,
             // With several, the kernel reports only these; the one in the driver sees the frames first.
             LinkXdp::DrvProgId(id) => prog_id = *id,
@@ -267,7 +267,7 @@ fn attached_xdp(parts: &[LinkXdp]) -> Option<AttachedXdp> {
             _ => {}
         }
     }
-    mode.map(|mode| AttachedXdp { prog_id, mode })
+    mode.map(|mode| LinkXdpState { prog_id, mode })
 }
 
 impl From<Stats64> for LinkStatistics {
@@ -308,7 +308,7 @@ mod tests {
     fn pass_program() -> OwnedFd {
         /// The head of `union bpf_attr` for this command.
         #[repr(C)]
-        struct Load {
+        struct LinkXdpAttr {
             kind: u32,
             instruction_count: u32,
             instructions: u64,
@@ -316,7 +316,7 @@ mod tests {
             unused: [u64; 4],
         }
         let instructions: [u64; 2] = [0x0000_0002_0000_00b7, 0x95].map(u64::from_le);
-        let load = Load {
+        let load = LinkXdpAttr {
             kind: 6,
             instruction_count: 2,
             instructions: instructions.as_ptr() as u64,
@@ -324,7 +324,7 @@ mod tests {
             unused: [0; 4],
         };
         // SAFETY: `load` and what it points to live through the call, and its size is given.
-        let fd = unsafe { libc::syscall(libc::SYS_bpf, 5, &raw const load, size_of::<Load>()) };
+        let fd = unsafe { libc::syscall(libc::SYS_bpf, 5, &raw const load, size_of::<LinkXdpAttr>()) };
         assert!(fd >= 0, "{}", std::io::Error::last_os_error());
         // SAFETY: the kernel has just made this descriptor for us.
         unsafe { OwnedFd::from_raw_fd(fd as i32) }
@@ -349,9 +349,9 @@ mod tests {
             let id = told.lines().find_map(|line| line.strip_prefix("prog_id:")).unwrap().trim();
             let prog_id = id.parse().unwrap();
             // XDP_FLAGS_SKB_MODE and XDP_FLAGS_DRV_MODE of linux/if_link.h.
-            for (flags, mode) in [(2, XdpMode::Generic), (4, XdpMode::Native)] {
+            for (flags, mode) in [(2, XdpReportedMode::Generic), (4, XdpReportedMode::Native)] {
                 attach("va", program.as_raw_fd(), flags);
-                assert_eq!(link_by_name("va").unwrap().xdp, Some(AttachedXdp { prog_id, mode }));
+                assert_eq!(link_by_name("va").unwrap().xdp, Some(LinkXdpState { prog_id, mode }));
                 assert_eq!(link_by_name("vb").unwrap().xdp, None);
                 attach("va", -1, flags);
                 assert_eq!(link_by_name("va").unwrap().xdp, None);

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::NetdevError;
-use crate::link::{LinkInfo, NAME_BYTES_MAX, look};
+use crate::link::{LinkInfo, NAME_BYTES_MAX, query};
 use crate::netlink::Requests;
 
 /// Reads one link by its number, which stays when the link is renamed.
@@ -33,8 +33,8 @@ impl LinkProbe {
     ///
     /// # Errors
     /// [`NetdevError`]: it is gone, among others.
-    pub fn look(&self) -> Result<LinkInfo, NetdevError> {
-        look(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner), self.index)
+    pub fn query(&self) -> Result<LinkInfo, NetdevError> {
+        query(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner), self.index)
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
                 std::thread::scope(|scope| {
                     let elsewhere = scope.spawn(|| {
                         crate::test_namespace::unshare_network();
-                        probe.look().map(|link| link.name)
+                        probe.query().map(|link| link.name)
                     });
                     elsewhere.join().unwrap()
                 })

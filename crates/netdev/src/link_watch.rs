@@ -22,7 +22,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use crate::error::NetdevError;
 use crate::ethtool_monitor::{EthtoolEvent, EthtoolMonitor};
-use crate::link::{LinkInfo, look};
+use crate::link::{LinkInfo, query};
 use crate::link_monitor::{LinkEvent, LinkMonitor};
 use crate::namespace::{Namespace, NamespaceId};
 use crate::netlink::Requests;
@@ -397,7 +397,7 @@ impl Space {
         let Self { requests, watched, .. } = self;
         let mut has_changed = false;
         for Entry { watched, .. } in watched.iter().filter(|entry| wanted(&entry.watched)) {
-            has_changed |= match look(requests, watched.index) {
+            has_changed |= match query(requests, watched.index) {
                 Ok(link) => watched.follow(&link),
                 Err(error) if error.is_no_interface() => watched.end(),
                 // The kernel has no memory now; the next event may find some.
@@ -439,9 +439,9 @@ impl Registry {
         };
         let space = match self.spaces.entry(namespace) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(place) => {
+            std::collections::btree_map::Entry::Vacant(vacant) => {
                 self.next_number += 1;
-                place.insert(Space::open(self.next_number, &thread)?)
+                vacant.insert(Space::open(self.next_number, &thread)?)
             }
         };
         let is_it = |entry: &&mut Entry| {
@@ -452,7 +452,7 @@ impl Registry {
             return Ok(Arc::clone(&known.watched));
         }
         // Read after the sockets listen: no change is missed.
-        let link = look(&mut space.requests, index)?;
+        let link = query(&mut space.requests, index)?;
         let view = LinkView { state: LinkState::of(&link), mtu: link.mtu, revision: 0 };
         let watched = Arc::new(Watched {
             index,
@@ -585,10 +585,10 @@ mod tests {
         }
 
         /// Waits for the bell until the link is as it should be.
-        fn until(&self, what: &str, wished: impl Fn(LinkView) -> bool) -> LinkView {
+        fn until(&self, what: &str, requested: impl Fn(LinkView) -> bool) -> LinkView {
             loop {
                 let view = self.watch.view();
-                if wished(view) {
+                if requested(view) {
                     return view;
                 }
                 let patience = Timespec { tv_sec: 120, tv_nsec: 0 };

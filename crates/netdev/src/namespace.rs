@@ -109,12 +109,13 @@ impl Namespace {
             _ => NamespaceError::Failed { namespace: self.to_string(), source: errno.into() },
         };
         // First only the place is opened (O_PATH), which shows what kind of file it is.
-        let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-        if rustix::fs::fstatfs(&place).map_err(failed)?.f_type != NSFS_MAGIC {
+        let path_fd =
+            rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        if rustix::fs::fstatfs(&path_fd).map_err(failed)?.f_type != NSFS_MAGIC {
             return Err(NamespaceError::NotANamespace(path));
         }
-        let place = format!("/proc/thread-self/fd/{}", place.as_raw_fd());
-        rustix::fs::open(place, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
+        let fd_path = format!("/proc/thread-self/fd/{}", path_fd.as_raw_fd());
+        rustix::fs::open(fd_path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
     }
 
     /// Opens it to keep.

@@ -85,16 +85,16 @@ pub struct FeatureSetting {
 }
 
 /// The features of an interface by the kernel's names. Those that it neither has nor can have are not in it.
-pub type Features = BTreeMap<String, FeatureState>;
+pub type NetdevFeatures = BTreeMap<String, FeatureState>;
 
 /// The features of `interface`.
 ///
 /// # Errors
 /// [`NetdevError`]: no such interface, among others.
-pub fn features(interface: &str) -> Result<Features, NetdevError> {
+pub fn features(interface: &str) -> Result<NetdevFeatures, NetdevError> {
     let operation = || format!("read the features of {interface}");
     let answer = ask(interface, FEATURES_GET, &[], "features", &operation)?;
-    let mut features = Features::new();
+    let mut features = NetdevFeatures::new();
     for name in bits(&answer, FEATURES_ACTIVE) {
         features.entry(name).or_default().on = true;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use ringroad_control::netmap::{Badge, Bound, BoundRing as Placed, NetmapReply, NetmapRequest};
+use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest, RingBinding as Placed};
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::{Cursors, RingView};
@@ -15,11 +15,11 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::abi::register_flag::NO_TX_POLL;
 use crate::bound_ring::BoundRing;
 use crate::daemon_link;
-use crate::mapping::{Mapping, mapping_of};
+use crate::mapping::{RegionMapping, mapping_of};
 use crate::monitor_fill::Monitor;
-use crate::outcome::Outcome;
+use crate::outcome::SyncOutcome;
 use crate::private_descriptors::PrivateDescriptor;
-use crate::ring_lock::{Look, RingLock};
+use crate::ring_lock::{RingLock, SyncIntent};
 use crate::wakers::Wakers;
 
 /// Ring flag `NR_TIMESTAMP`.
@@ -35,7 +35,7 @@ const MONITOR_CHANGES: u32 = 4;
 /// Syncs without a result between two offers of the processor to the other side, which may have no other.
 const SYNCS_PER_YIELD: u32 = 64;
 /// Syncs without a result between two checks whether the daemon is still there.
-const SYNCS_PER_LOOK: u32 = 256;
+const SYNCS_PER_CHECK: u32 = 256;
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM;
 const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM;
@@ -51,7 +51,7 @@ struct Events {
 pub(crate) struct Binding {
     pub(crate) badge: Badge,
     pub(crate) bound: Bound,
-    pub(crate) mapping: Arc<Mapping>,
+    pub(crate) mapping: Arc<RegionMapping>,
     tx: Vec<BoundRing>,
     rx: Vec<BoundRing>,
     events: Vec<Events>,
@@ -80,9 +80,9 @@ impl Binding {
             let [kick, notify] = [kick, notify].map(PrivateDescriptor::new);
             events.push(Events { kick, notify: Arc::new(notify) });
         }
-        let ring = |placed: &Placed| {
-            let events = events.get(usize::from(placed.events)).ok_or(Errno::IO)?;
-            BoundRing::new(&mapping, placed, &events.notify).map_err(|_| Errno::IO)
+        let ring = |bound_ring: &Placed| {
+            let events = events.get(usize::from(bound_ring.events)).ok_or(Errno::IO)?;
+            BoundRing::new(&mapping, bound_ring, &events.notify).map_err(|_| Errno::IO)
         };
         let rings: Vec<BoundRing> = bound.rings.iter().map(ring).collect::<Result<_, _>>()?;
         let (tx, rx) = rings.into_iter().partition(|ring| ring.direction == Direction::Tx);
@@ -129,21 +129,23 @@ impl Binding {
         let rings = || self.tx.iter().chain(&self.rx);
         let generations: Vec<u32> =
             rings().map(|ring| ring.view.control().datapath.monitors.load(Ordering::Acquire)).collect();
-        let (placed, descriptors) = match daemon_link::ask(Some(self.badge), NetmapRequest::Monitors) {
-            Ok((NetmapReply::Monitors(placed), descriptors)) => (placed, descriptors),
+        let (monitor_rings, descriptors) = match daemon_link::ask(Some(self.badge), NetmapRequest::Monitors) {
+            Ok((NetmapReply::Monitors(monitor_rings), descriptors)) => (monitor_rings, descriptors),
             _ => (Vec::new(), Vec::new()),
         };
         let mut monitors: Vec<Vec<Monitor>> = rings().map(|_| Vec::new()).collect();
-        for (placed, notify) in placed.iter().zip(descriptors) {
-            let Ok(ring) = RingView::new(self.mapping.region(), placed.object, placed.slots) else {
+        for (monitor_ring, notify) in monitor_rings.iter().zip(descriptors) {
+            let Ok(ring) = RingView::new(self.mapping.region(), monitor_ring.object, monitor_ring.slots)
+            else {
                 continue;
             };
-            let looked_at =
-                rings().position(|ring| ring.direction == placed.direction && ring.index == placed.index);
-            if let Some(list) = looked_at.and_then(|place| monitors.get_mut(place)) {
+            let monitored = rings().position(|ring| {
+                ring.direction == monitor_ring.direction && ring.index == monitor_ring.index
+            });
+            if let Some(list) = monitored.and_then(|index| monitors.get_mut(index)) {
                 let notify = Arc::new(PrivateDescriptor::new(notify));
                 let lock = RingLock::new(&ring, self.mapping.holder(), &notify);
-                list.push(Monitor { ring, lock, zero_copy: placed.zero_copy, sent: placed.sent });
+                list.push(Monitor { ring, lock, zero_copy: monitor_ring.zero_copy, sent: monitor_ring.sent });
             }
         }
         for ((ring, generation), monitors) in rings().zip(generations).zip(monitors) {
@@ -153,30 +155,30 @@ impl Binding {
 
     /// The outcome of a sync, which is done `again` once the monitors that it has to fill are known.
     #[inline]
-    pub(crate) fn with_monitors(&self, outcome: Outcome, again: impl Fn() -> Outcome) -> Outcome {
-        if outcome == Outcome::MONITORS_CHANGED { self.with_new_monitors(again) } else { outcome }
+    pub(crate) fn with_monitors(&self, outcome: SyncOutcome, again: impl Fn() -> SyncOutcome) -> SyncOutcome {
+        if outcome == SyncOutcome::MONITORS_CHANGED { self.with_new_monitors(again) } else { outcome }
     }
 
     #[cold]
-    fn with_new_monitors(&self, sync: impl Fn() -> Outcome) -> Outcome {
+    fn with_new_monitors(&self, sync: impl Fn() -> SyncOutcome) -> SyncOutcome {
         for _ in 0..MONITOR_CHANGES {
             self.update_monitors();
             match sync() {
-                Outcome::MONITORS_CHANGED => {}
+                SyncOutcome::MONITORS_CHANGED => {}
                 outcome => return outcome,
             }
         }
-        Outcome::SKIPPED
+        SyncOutcome::SKIPPED
     }
 
     /// Syncs a ring whose header has these values.
     #[inline(always)]
-    fn sync_ring(&self, ring: &BoundRing, cursors: Cursors, look: Look) -> Outcome {
-        let mut outcome = ring.sync(cursors, look);
-        if outcome.has(Outcome::UNSYNCED) {
-            outcome = self.not_synced(ring, outcome, look);
+    fn sync_ring(&self, ring: &BoundRing, cursors: Cursors, intent: SyncIntent) -> SyncOutcome {
+        let mut outcome = ring.sync(cursors, intent);
+        if outcome.has(SyncOutcome::UNSYNCED) {
+            outcome = self.not_synced(ring, outcome, intent);
         }
-        if outcome.has(Outcome::KICK) {
+        if outcome.has(SyncOutcome::KICK) {
             self.kick(ring);
         }
         outcome
@@ -184,37 +186,37 @@ impl Binding {
 
     /// The outcome of a sync that did nothing, perhaps done again.
     #[cold]
-    fn not_synced(&self, ring: &BoundRing, outcome: Outcome, look: Look) -> Outcome {
-        let outcome = self.with_monitors(outcome, || ring.sync(ring.view.cursors_shown(), look));
+    fn not_synced(&self, ring: &BoundRing, outcome: SyncOutcome, intent: SyncIntent) -> SyncOutcome {
+        let outcome = self.with_monitors(outcome, || ring.sync(ring.view.cursors_shown(), intent));
         // The program that holds it publishes the result; whether there is something can be seen nevertheless.
         let cursors = ring.view.cursors_shown();
-        outcome | Outcome::READY.when(outcome == Outcome::SKIPPED && cursors.cur != cursors.tail)
+        outcome | SyncOutcome::READY.when(outcome == SyncOutcome::SKIPPED && cursors.cur != cursors.tail)
     }
 
     /// Syncs the tx rings. `idle_too`: also those on which the program has done nothing.
     #[inline(always)]
-    fn sync_tx(&self, idle_too: bool, look: Look) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn sync_tx(&self, idle_too: bool, intent: SyncIntent) -> SyncOutcome {
+        let mut outcome = SyncOutcome::default();
         for ring in &self.tx {
             if idle_too || ring.has_news() {
-                outcome |= self.sync_ring(ring, ring.view.cursors_shown(), look);
+                outcome |= self.sync_ring(ring, ring.view.cursors_shown(), intent);
             }
         }
         outcome
     }
 
     #[inline(always)]
-    fn sync_rx(&self, look: Look) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn sync_rx(&self, intent: SyncIntent) -> SyncOutcome {
+        let mut outcome = SyncOutcome::default();
         let mut now = None;
         for ring in &self.rx {
             let cursors = ring.view.cursors_shown();
             if cursors.flags & RING_FORWARD != 0 {
                 self.forward(ring);
             }
-            let synced = self.sync_ring(ring, cursors, look);
+            let synced = self.sync_ring(ring, cursors, intent);
             outcome |= synced;
-            if synced.has(Outcome::GAINED) || cursors.flags & RING_TIMESTAMP != 0 {
+            if synced.has(SyncOutcome::GAINED) || cursors.flags & RING_TIMESTAMP != 0 {
                 let now = now.get_or_insert_with(|| clock_gettime(ClockId::Realtime));
                 ring.view.stamp(now.tv_sec, i64::from(now.tv_nsec as u32 / 1000));
             }
@@ -248,14 +250,14 @@ impl Binding {
         if syncs.is_multiple_of(SYNCS_PER_YIELD) {
             std::thread::yield_now();
         }
-        if syncs.is_multiple_of(SYNCS_PER_LOOK) {
+        if syncs.is_multiple_of(SYNCS_PER_CHECK) {
             self.is_orphaned();
         }
     }
 
     /// EIO where the daemon has ended. A program that syncs for ever without a result learns of it too.
-    fn check_daemon(&self, round: Outcome) -> Result<(), Errno> {
-        if !round.has(Outcome::MOVED) {
+    fn check_daemon(&self, round: SyncOutcome) -> Result<(), Errno> {
+        if !round.has(SyncOutcome::MOVED) {
             self.count_vain();
         }
         match self.gone.load(Ordering::Relaxed) {
@@ -266,9 +268,9 @@ impl Binding {
 
     /// NIOCTXSYNC.
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
-        let round = self.sync_tx(true, Look::Passing);
+        let round = self.sync_tx(true, SyncIntent::Passing);
         self.check_daemon(round)?;
-        if round.has(Outcome::STOPPED) { self.check_stopped() } else { Ok(()) }
+        if round.has(SyncOutcome::STOPPED) { self.check_stopped() } else { Ok(()) }
     }
 
     /// EIO if a ring has stopped; a monitor's tx rings fail without an error, by design.
@@ -282,38 +284,38 @@ impl Binding {
 
     /// NIOCRXSYNC.
     pub(crate) fn rx_sync(&self) -> Result<(), Errno> {
-        let round = self.sync_rx(Look::Passing);
+        let round = self.sync_rx(SyncIntent::Passing);
         self.check_daemon(round)?;
-        if round.has(Outcome::STOPPED) { Err(Errno::IO) } else { Ok(()) }
+        if round.has(SyncOutcome::STOPPED) { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// A poll without sleeping.
     pub(crate) fn ready(&self, events: i16) -> i16 {
-        self.look(events, Look::Passing).0
+        self.check_events(events, SyncIntent::Passing).0
     }
 
     /// The ready events among `events`, and whether a ring was skipped.
-    fn look(&self, events: i16, look: Look) -> (i16, bool) {
+    fn check_events(&self, events: i16, intent: SyncIntent) -> (i16, bool) {
         let mut result = if self.gone.load(Ordering::Relaxed) { libc::POLLERR } else { 0 };
         let mut skipped = false;
         let wants_tx = events & WRITE != 0;
         if wants_tx || self.bound.flags & NO_TX_POLL == 0 {
-            let round = self.sync_tx(wants_tx, look);
-            skipped |= round.has(Outcome::SKIPPED);
-            if wants_tx && round.has(Outcome::READY) {
+            let round = self.sync_tx(wants_tx, intent);
+            skipped |= round.has(SyncOutcome::SKIPPED);
+            if wants_tx && round.has(SyncOutcome::READY) {
                 result |= events & WRITE;
             }
-            if round.has(Outcome::FAILED) {
+            if round.has(SyncOutcome::FAILED) {
                 result |= libc::POLLERR;
             }
         }
         if events & READ != 0 {
-            let round = self.sync_rx(look);
-            skipped |= round.has(Outcome::SKIPPED);
-            if round.has(Outcome::READY) {
+            let round = self.sync_rx(intent);
+            skipped |= round.has(SyncOutcome::SKIPPED);
+            if round.has(SyncOutcome::READY) {
                 result |= events & READ;
             }
-            if round.has(Outcome::FAILED) {
+            if round.has(SyncOutcome::FAILED) {
                 result |= libc::POLLERR;
             }
         }
@@ -345,7 +347,7 @@ impl Binding {
             shared |= ring.users() > 1;
         }
         std::sync::atomic::fence(Ordering::SeqCst);
-        let (ready, skipped) = self.look(events, Look::BeforeSleep);
+        let (ready, skipped) = self.check_events(events, SyncIntent::BeforeSleep);
         if ready != 0 {
             self.disarm(events);
             return ready;
@@ -360,7 +362,7 @@ impl Binding {
         wakers.extend(self.lifeline.as_ref().map(|lifeline| lifeline.as_fd().as_raw_fd()));
         // The holder of a skipped ring's lock wakes us on releasing it, unless it is killed before.
         if shared || skipped {
-            wakers.look_every(SHARED_SLEEP);
+            wakers.check_every(SHARED_SLEEP);
         }
         0
     }

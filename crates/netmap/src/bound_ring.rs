@@ -18,7 +18,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ringroad_control::netmap::{BoundRing as Placed, RingService};
+use ringroad_control::netmap::{RingBinding as Placed, RingService};
 use ringroad_ring::cursor::{advance, distance, previous, within};
 use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::layout::slot_flags::{BUF_CHANGED, FORWARD, INDIRECT};
@@ -27,11 +27,11 @@ use ringroad_ring::pipe_end::{pass_slots, whole_frames_end};
 use ringroad_ring::ring_view::{Cursors, RingView};
 use ringroad_ring::wakeup::{SharedKicker, publish_fence};
 
-use crate::mapping::Mapping;
+use crate::mapping::RegionMapping;
 use crate::monitor_fill::MonitorFill;
-use crate::outcome::Outcome;
+use crate::outcome::SyncOutcome;
 use crate::private_descriptors::PrivateDescriptor;
-use crate::ring_lock::{Held, Look, RingLock};
+use crate::ring_lock::{Held, RingLock, SyncIntent};
 use crate::user_memory;
 
 /// Who works the other side.
@@ -75,17 +75,17 @@ pub(crate) struct BoundRing {
 impl BoundRing {
     /// The ring as the daemon has placed it. Its sleepers wait on `notify`.
     pub(crate) fn new(
-        mapping: &Mapping,
-        placed: &Placed,
+        mapping: &RegionMapping,
+        ring: &Placed,
         notify: &Arc<PrivateDescriptor>,
     ) -> Result<Self, GeometryError> {
         let region = mapping.region();
-        let view = RingView::new(region, placed.object, placed.slots)?;
-        let service = match placed.service {
+        let view = RingView::new(region, ring.object, ring.slots)?;
+        let service = match ring.service {
             RingService::Datapath => Service::Datapath,
             RingService::Pipe { peer } => {
-                let peer = RingView::new(region, peer, placed.slots)?;
-                match placed.direction {
+                let peer = RingView::new(region, peer, ring.slots)?;
+                match ring.direction {
                     Direction::Tx => Service::PipeTx(peer),
                     Direction::Rx => Service::PipeRx(peer),
                 }
@@ -94,10 +94,10 @@ impl BoundRing {
             RingService::Nobody { fails } => Service::Nobody { fails },
         };
         Ok(Self {
-            direction: placed.direction,
-            index: placed.index,
-            host: placed.host,
-            events: usize::from(placed.events),
+            direction: ring.direction,
+            index: ring.index,
+            host: ring.host,
+            events: usize::from(ring.events),
             monitors: MonitorFill::new(&view),
             lock: RingLock::new(&view, mapping.holder(), notify),
             view,
@@ -166,12 +166,12 @@ impl BoundRing {
 
     /// A sync with the values of the ring's own header.
     #[inline(always)]
-    pub(crate) fn sync(&self, cursors: Cursors, look: Look) -> Outcome {
-        let outcome = self.sync_to(cursors.head, cursors.cur, look);
-        if !outcome.has(Outcome::UNSYNCED) {
+    pub(crate) fn sync(&self, cursors: Cursors, intent: SyncIntent) -> SyncOutcome {
+        let outcome = self.sync_to(cursors.head, cursors.cur, intent);
+        if !outcome.has(SyncOutcome::UNSYNCED) {
             // A tail that the program changed is put right.
             self.view.show_tail(self.view.control().program.shown_tail.load(Ordering::Relaxed));
-        } else if outcome == Outcome::BAD_INDEXES {
+        } else if outcome == SyncOutcome::BAD_INDEXES {
             self.put_right();
         }
         outcome
@@ -179,54 +179,54 @@ impl BoundRing {
 
     /// A sync by these indexes.
     #[inline(always)]
-    pub(crate) fn sync_to(&self, head: u32, cur: u32, look: Look) -> Outcome {
+    pub(crate) fn sync_to(&self, head: u32, cur: u32, intent: SyncIntent) -> SyncOutcome {
         if let Service::Nobody { fails } = self.service {
-            return Outcome::STOPPED.when(fails);
+            return SyncOutcome::STOPPED.when(fails);
         }
-        let Some(held) = self.lock.try_take(look) else { return Outcome::SKIPPED };
+        let Some(held) = self.lock.try_take(intent) else { return SyncOutcome::SKIPPED };
         let slots = self.view.slot_count();
         let own = self.view.control();
         if own.datapath.violation.load(Ordering::Relaxed) != 0 {
-            return refused(held, Outcome::STOPPED);
+            return refused(held, SyncOutcome::STOPPED);
         }
         // Under the lock: a monitor's ring is taken back when the syncs that still knew it are over.
         if self.monitors.is_outdated(&self.view) {
-            return refused(held, Outcome::MONITORS_CHANGED);
+            return refused(held, SyncOutcome::MONITORS_CHANGED);
         }
         let from = self.given_before();
         let shown = own.program.shown_tail.load(Ordering::Relaxed);
         if from.max(shown).max(head).max(cur) >= slots {
-            return refused(held, Outcome::BAD_INDEXES);
+            return refused(held, SyncOutcome::BAD_INDEXES);
         }
         let [to_head, to_cur, to_tail] = [head, cur, shown].map(|index| distance(from, index, slots));
         if to_head > to_cur || to_cur > to_tail {
-            return refused(held, Outcome::BAD_INDEXES);
+            return refused(held, SyncOutcome::BAD_INDEXES);
         }
         let (end, kick) = match head == from {
             true => (head, false),
             false => self.give(from, head),
         };
-        let given = Outcome::GIVEN.when(end != from) | Outcome::KICK.when(kick);
+        let given = SyncOutcome::GIVEN.when(end != from) | SyncOutcome::KICK.when(kick);
         let reached = match &self.service {
             Service::PipeTx(peer) => previous(peer.control().program.head.load(Ordering::Acquire), slots),
             _ => own.datapath.tail.load(Ordering::Acquire),
         };
         if reached == shown {
-            return given | Outcome::READY.when(cur != shown);
+            return given | SyncOutcome::READY.when(cur != shown);
         }
         // The other side may only have added to what the program owns.
         if !within(shown, reached, previous(end, slots), slots) {
             return match self.service {
                 // The peer's program wrote an invalid number: nothing has come back yet.
-                Service::PipeTx(_) => given | Outcome::READY.when(cur != shown),
-                _ => refused(held, Outcome::STOPPED),
+                Service::PipeTx(_) => given | SyncOutcome::READY.when(cur != shown),
+                _ => refused(held, SyncOutcome::STOPPED),
             };
         }
         if self.direction == Direction::Tx {
             self.monitors.exchange(&self.view, advance(shown, 1, slots), advance(reached, 1, slots));
         }
         own.program.shown_tail.store(reached, Ordering::Relaxed);
-        given | Outcome::GAINED | Outcome::READY.when(cur != reached)
+        given | SyncOutcome::GAINED | SyncOutcome::READY.when(cur != reached)
     }
 
     /// Gives slots `[from, head)` to the other side: where what it got ends, and whether it sleeps.
@@ -318,7 +318,7 @@ impl BoundRing {
     /// indexes beyond the ring are reset.
     #[cold]
     fn put_right(&self) {
-        let Some(_held) = self.lock.try_take(Look::Passing) else { return };
+        let Some(_held) = self.lock.try_take(SyncIntent::Passing) else { return };
         let slots = self.view.slot_count();
         let buffers = *self.view.buffers();
         for index in 0..slots {
@@ -351,13 +351,13 @@ impl BoundRing {
         let to_slots = to.view.slot_count();
         let start = to.position().hwcur % to_slots;
         let end = to.view.control().datapath.tail.load(Ordering::Acquire) % to_slots;
-        let mut place = start;
+        let mut to_index = start;
         let mut index = from;
-        while index != cursors.head && place != end {
+        while index != cursors.head && to_index != end {
             let slot = self.view.slot(index).load();
             if slot.flags & FORWARD != 0 {
-                let other = to.view.slot(place).load();
-                to.view.slot(place).store(Slot {
+                let other = to.view.slot(to_index).load();
+                to.view.slot(to_index).store(Slot {
                     buffer: slot.buffer,
                     len: slot.len,
                     flags: BUF_CHANGED,
@@ -365,23 +365,23 @@ impl BoundRing {
                 });
                 let flags = slot.flags & !FORWARD | BUF_CHANGED;
                 self.view.slot(index).store(Slot { buffer: other.buffer, flags, ..slot });
-                place = advance(place, 1, to_slots);
+                to_index = advance(to_index, 1, to_slots);
             }
             index = advance(index, 1, slots);
         }
-        if place != start {
-            to.publish(place);
+        if to_index != start {
+            to.publish(to_index);
             let control = to.view.control();
             let tail = control.datapath.tail.load(Ordering::Acquire);
             control.program.shown_tail.store(tail, Ordering::Relaxed);
-            to.view.show_cursors(place, place, tail);
+            to.view.show_cursors(to_index, to_index, tail);
         }
     }
 }
 
 /// Gives the lock back.
 #[cold]
-fn refused(held: Held<'_>, outcome: Outcome) -> Outcome {
+fn refused(held: Held<'_>, outcome: SyncOutcome) -> SyncOutcome {
     drop(held);
     outcome
 }
@@ -393,7 +393,7 @@ mod tests {
     use ringroad_ring::eventfd;
     use ringroad_ring::geometry::RegionGeometry;
     use ringroad_ring::region::{HugePages, Region};
-    use ringroad_ring::ring_view::{RingPlan, lay_out_ring};
+    use ringroad_ring::ring_view::{RingInit, lay_out_ring};
     use std::os::fd::AsFd;
 
     #[test]
@@ -401,10 +401,10 @@ mod tests {
         let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
         let region = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
         let mut buffers = 2..geometry.buffers;
-        lay_out_ring(&region, 0, &RingPlan::new(Direction::Tx, 0, 8), &mut buffers).unwrap();
+        lay_out_ring(&region, 0, &RingInit::new(Direction::Tx, 0, 8), &mut buffers).unwrap();
         let mapping = mapping_of(geometry, region.as_fd().try_clone_to_owned().unwrap()).unwrap();
         let notify = Arc::new(PrivateDescriptor::new(eventfd::create().unwrap()));
-        let placed = Placed {
+        let binding = Placed {
             direction: Direction::Tx,
             index: 0,
             object: 0,
@@ -413,13 +413,13 @@ mod tests {
             events: 0,
             host: false,
         };
-        let ring = BoundRing::new(&mapping, &placed, &notify).unwrap();
+        let ring = BoundRing::new(&mapping, &binding, &notify).unwrap();
         ring.view.show_cursors(2, 2, 7);
         let generation = ring.view.control().datapath.monitors.fetch_add(1, Ordering::Relaxed) + 1;
-        let sync = || ring.sync(ring.view.cursors_shown(), Look::Passing);
-        assert_eq!(sync(), Outcome::MONITORS_CHANGED);
+        let sync = || ring.sync(ring.view.cursors_shown(), SyncIntent::Passing);
+        assert_eq!(sync(), SyncOutcome::MONITORS_CHANGED);
         assert_eq!(ring.position().hwcur, 0);
         ring.monitors().set(generation, Vec::new());
-        assert_eq!(sync(), Outcome::GIVEN | Outcome::READY);
+        assert_eq!(sync(), SyncOutcome::GIVEN | SyncOutcome::READY);
     }
 }

@@ -15,7 +15,7 @@ mod tests;
 use rustix::io::Errno;
 
 use crate::abi::{ConfigRequest, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
-use crate::descriptor::Descriptor;
+use crate::descriptor::NetmapFile;
 use crate::user_memory::read;
 
 /// What `ioctl(device, request, argument)` does. Only the lower 32 bits of `request` count: the upper ones may be a
@@ -25,7 +25,7 @@ use crate::user_memory::read;
 /// The errno value for the program: EINVAL for a null argument or malformed request, EFAULT where the program's memory
 /// is not accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and those of the
 /// request.
-pub fn control(device: &dyn Descriptor, request: u64, argument: usize) -> Result<(), Errno> {
+pub fn control(device: &dyn NetmapFile, request: u64, argument: usize) -> Result<(), Errno> {
     match request as u32 {
         NIOCTXSYNC => device.tx_sync(),
         NIOCRXSYNC => device.rx_sync(),

@@ -45,7 +45,7 @@ pub enum LoopError {
 }
 
 /// One open of `/dev/netmap`, as control calls see it.
-pub trait Descriptor {
+pub trait NetmapFile {
     /// Binds the device. `external_memory`: where the region is mapped in place of what lies there. `csb`: the CSB
     /// option.
     ///

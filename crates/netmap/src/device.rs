@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::binding::Binding;
 use crate::csb::{Csb, check_alignment};
 use crate::daemon_link;
-use crate::descriptor::{CsbAddresses, Descriptor, LoopError, LoopPlan};
+use crate::descriptor::{CsbAddresses, LoopError, LoopPlan, NetmapFile};
 use crate::sync_loop::LoopState;
 use crate::wakers::Wakers;
 
@@ -19,7 +19,7 @@ const PAGE: usize = 4096;
 
 /// One open of `/dev/netmap`, as this process sees it; copies of its descriptor share it.
 #[derive(Debug)]
-pub struct Device {
+pub struct NetmapDevice {
     badge: Badge,
     binding: OnceLock<Binding>,
     csb: OnceLock<Csb>,
@@ -27,9 +27,9 @@ pub struct Device {
 }
 
 /// The devices of this process: every copy of a descriptor leads to the same device.
-static DEVICES: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+static DEVICES: Mutex<Vec<Weak<NetmapDevice>>> = Mutex::new(Vec::new());
 
-impl Device {
+impl NetmapDevice {
     /// Opens a device: the descriptor for the program, and the device behind it.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-impl Descriptor for Device {
+impl NetmapFile for NetmapDevice {
     fn register(
         &self,
         request: Register,

@@ -12,13 +12,13 @@ use crate::private_descriptors;
 
 /// A mapped region; its descriptor is private.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct RegionMapping {
     inode: u64,
     region: Arc<Region>,
     holder: Arc<Holder>,
 }
 
-impl Mapping {
+impl RegionMapping {
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
     }
@@ -34,16 +34,16 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RegionMapping {
     fn drop(&mut self) {
         private_descriptors::forget(self.region.as_fd());
     }
 }
 
-static MAPPINGS: Mutex<Vec<Weak<Mapping>>> = Mutex::new(Vec::new());
+static MAPPINGS: Mutex<Vec<Weak<RegionMapping>>> = Mutex::new(Vec::new());
 
 /// The mapping of the region behind `descriptor`, made unless there is one.
-pub(crate) fn mapping_of(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Arc<Mapping>, Errno> {
+pub(crate) fn mapping_of(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Arc<RegionMapping>, Errno> {
     let inode = rustix::fs::fstat(&descriptor)?.st_ino;
     let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);
     mappings.retain(|mapping| mapping.strong_count() > 0);
@@ -59,7 +59,7 @@ pub(crate) fn mapping_of(geometry: RegionGeometry, descriptor: OwnedFd) -> Resul
             },
         )?);
     let holder = Arc::new(Holder::new(&region));
-    let mapping = Arc::new(Mapping { inode, region, holder });
+    let mapping = Arc::new(RegionMapping { inode, region, holder });
     mappings.push(Arc::downgrade(&mapping));
     Ok(mapping)
 }

@@ -4,9 +4,9 @@ use std::ops::{BitOr, BitOrAssign};
 
 /// What a sync did: any of the constants. That of several rings is all of theirs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Outcome(u32);
+pub(crate) struct SyncOutcome(u32);
 
-impl Outcome {
+impl SyncOutcome {
     /// Slots went to the other side.
     pub(crate) const GIVEN: Self = Self(1);
     /// Slots came from there.
@@ -44,7 +44,7 @@ impl Outcome {
     }
 }
 
-impl BitOr for Outcome {
+impl BitOr for SyncOutcome {
     type Output = Self;
 
     #[inline]
@@ -53,7 +53,7 @@ impl BitOr for Outcome {
     }
 }
 
-impl BitOrAssign for Outcome {
+impl BitOrAssign for SyncOutcome {
     #[inline]
     fn bitor_assign(&mut self, other: Self) {
         *self = *self | other;

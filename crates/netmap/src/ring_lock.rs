@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ringroad_ring::eventfd;
 use ringroad_ring::ring_view::RingView;
-use ringroad_ring::shared_lock::{HolderNumber, SharedLock, Turn};
+use ringroad_ring::shared_lock::{HolderNumber, LockAttempt, SharedLock};
 
 use crate::holder::Holder;
 use crate::private_descriptors::PrivateDescriptor;
@@ -16,7 +16,7 @@ const TRIES: u32 = 1_000;
 
 /// The caller's plan after a skipped sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum SyncIntent {
     /// Another process syncs the ring, which is sufficient.
     Passing,
     /// The caller sleeps if it finds no frame: the lock's holder must wake it on release.
@@ -55,12 +55,12 @@ impl RingLock {
 
     /// Takes the lock, unless a living process holds it.
     #[inline(always)]
-    pub(crate) fn try_take(&self, look: Look) -> Option<Held<'_>> {
+    pub(crate) fn try_take(&self, intent: SyncIntent) -> Option<Held<'_>> {
         let own = self.holder.number()?;
         let is_alive = |holder| self.holder.is_alive(holder);
-        let taken = match look {
-            Look::Passing => self.word().try_take(own, is_alive),
-            Look::BeforeSleep => self.word().take_or_mark(own, is_alive) == Turn::Taken,
+        let taken = match intent {
+            SyncIntent::Passing => self.word().try_take(own, is_alive),
+            SyncIntent::BeforeSleep => self.word().take_or_mark(own, is_alive) == LockAttempt::Taken,
         };
         taken.then(|| Held { lock: self, own })
     }
@@ -68,7 +68,7 @@ impl RingLock {
     /// Takes the lock of a ring on which others only work for a moment; gives up after a while, in case the
     /// code that this thread interrupted holds it.
     pub(crate) fn take_soon(&self) -> Option<Held<'_>> {
-        let first = self.try_take(Look::Passing);
+        let first = self.try_take(SyncIntent::Passing);
         if first.is_some() {
             return first;
         }
@@ -100,7 +100,7 @@ mod tests {
     use ringroad_ring::geometry::RegionGeometry;
     use ringroad_ring::layout::Direction;
     use ringroad_ring::region::{HugePages, Region};
-    use ringroad_ring::ring_view::{RingPlan, lay_out_ring};
+    use ringroad_ring::ring_view::{RingInit, lay_out_ring};
 
     use super::*;
 
@@ -109,7 +109,7 @@ mod tests {
         let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
         let made = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
         let mut buffers = 2..geometry.buffers;
-        lay_out_ring(&made, 0, &RingPlan::new(Direction::Rx, 0, 8), &mut buffers).unwrap();
+        lay_out_ring(&made, 0, &RingInit::new(Direction::Rx, 0, 8), &mut buffers).unwrap();
         let descriptor = made.as_fd().try_clone_to_owned().unwrap();
         let region = Arc::new(Region::open_inheritable(geometry, descriptor).unwrap());
         let view = RingView::new(&region, 0, 8).unwrap();
@@ -155,10 +155,10 @@ mod tests {
     fn a_living_process_keeps_its_lock() {
         let (region, view) = ring();
         let (one, other) = (process_at(&region, &view), process_at(&region, &view));
-        let held = one.try_take(Look::Passing).unwrap();
-        assert!(other.try_take(Look::Passing).is_none() && other.take_soon().is_none());
+        let held = one.try_take(SyncIntent::Passing).unwrap();
+        assert!(other.try_take(SyncIntent::Passing).is_none() && other.take_soon().is_none());
         // Nor to another thread of its own.
-        assert!(one.try_take(Look::Passing).is_none() && other.try_take(Look::Passing).is_none());
+        assert!(one.try_take(SyncIntent::Passing).is_none() && other.try_take(SyncIntent::Passing).is_none());
         drop(held);
         assert!(!was_woken(&one));
         drop(other.take_soon().unwrap());
@@ -168,8 +168,8 @@ mod tests {
     fn releasing_the_lock_wakes_a_sleeper() {
         let (region, view) = ring();
         let (one, other) = (process_at(&region, &view), process_at(&region, &view));
-        let held = one.try_take(Look::Passing).unwrap();
-        assert!(other.try_take(Look::BeforeSleep).is_none());
+        let held = one.try_take(SyncIntent::Passing).unwrap();
+        assert!(other.try_take(SyncIntent::BeforeSleep).is_none());
         assert!(!was_woken(&one));
         drop(held);
         assert!(was_woken(&one));
@@ -183,15 +183,16 @@ mod tests {
         assert!(inherited.holder.number().is_some());
         let (holder, mut told) = child(|tell| {
             // What it inherited is not its own any more, and it has a child that outlives it.
-            std::mem::forget(inherited.try_take(Look::Passing).unwrap());
+            std::mem::forget(inherited.try_take(SyncIntent::Passing).unwrap());
             let tell = tell.try_clone().unwrap();
             child(|_| (&tell).write_all(&std::process::id().to_ne_bytes()).unwrap());
         });
         let mut heir = [0; 4];
         told.read_exact(&mut heir).unwrap();
-        let was_kept_out = own.try_take(Look::Passing).is_none() && own.try_take(Look::BeforeSleep).is_none();
+        let was_kept_out =
+            own.try_take(SyncIntent::Passing).is_none() && own.try_take(SyncIntent::BeforeSleep).is_none();
         kill(holder);
-        let is_let_in = own.try_take(Look::Passing).is_some();
+        let is_let_in = own.try_take(SyncIntent::Passing).is_some();
         // SAFETY: it waits for this alone.
         unsafe { libc::kill(libc::pid_t::from_ne_bytes(heir), libc::SIGKILL) };
         assert!(was_kept_out && is_let_in);
@@ -207,10 +208,10 @@ mod tests {
         for number in [1, 0x1234_5678, 0x3FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xBFFF_FFFF] {
             // SAFETY: mapped and aligned; a hostile program writes there as this does.
             unsafe { word.as_ref() }.unwrap().store(number, std::sync::atomic::Ordering::Relaxed);
-            assert!(own.try_take(Look::Passing).is_some(), "{number:#x}");
+            assert!(own.try_take(SyncIntent::Passing).is_some(), "{number:#x}");
             // SAFETY: as above.
             unsafe { word.as_ref() }.unwrap().store(number, std::sync::atomic::Ordering::Relaxed);
-            assert!(own.try_take(Look::BeforeSleep).is_some(), "{number:#x}");
+            assert!(own.try_take(SyncIntent::BeforeSleep).is_some(), "{number:#x}");
         }
         // The worst: what stands for a process that lives for ever, or does live. The ring is lost, the caller is not.
         let other = process_at(&region, &view);
@@ -219,7 +220,7 @@ mod tests {
             // SAFETY: as above.
             unsafe { word.as_ref() }.unwrap().store(number, std::sync::atomic::Ordering::Relaxed);
             assert!(own.take_soon().is_none(), "{number:#x}");
-            assert!(own.try_take(Look::BeforeSleep).is_none(), "{number:#x}");
+            assert!(own.try_take(SyncIntent::BeforeSleep).is_none(), "{number:#x}");
         }
     }
 }

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use crate::binding::{Binding, SHARED_SLEEP, announce};
 use crate::csb::Csb;
 use crate::descriptor::{LoopError, LoopEvents, LoopPlan};
-use crate::outcome::Outcome;
-use crate::ring_lock::Look;
+use crate::outcome::SyncOutcome;
+use crate::ring_lock::SyncIntent;
 
 /// Longest sleep of a loop with eventfds: some changes have no announcement.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
@@ -71,7 +71,7 @@ impl LoopState {
         let kicks = kicks.filter(|_| sleeps_on_kicks);
         let mut rounds = Rounds { binding, csb, events, shown: Vec::new() };
         while !self.stop.load(Ordering::Acquire) {
-            let round = rounds.run(Look::Passing).map_err(LoopError::Request)?;
+            let round = rounds.run(SyncIntent::Passing).map_err(LoopError::Request)?;
             if round.moved {
                 continue;
             }
@@ -115,17 +115,17 @@ struct Round {
 
 impl Rounds<'_> {
     /// One sync of every ring.
-    fn run(&mut self, look: Look) -> Result<Round, Errno> {
+    fn run(&mut self, intent: SyncIntent) -> Result<Round, Errno> {
         let (tx, rx) = self.binding.rings();
         let mut round = Round::default();
         for (entry, ring) in tx.iter().chain(rx).enumerate() {
-            let wish = self.csb.read(entry)?;
-            let sync = || ring.sync_to(wish.head, wish.cur, look);
+            let cursors = self.csb.read(entry)?;
+            let sync = || ring.sync_to(cursors.head, cursors.cur, intent);
             let outcome = self.binding.with_monitors(sync(), sync);
-            if outcome.has(Outcome::KICK) {
+            if outcome.has(SyncOutcome::KICK) {
                 self.binding.kick(ring);
             }
-            round.skipped |= outcome.has(Outcome::SKIPPED);
+            round.skipped |= outcome.has(SyncOutcome::SKIPPED);
             let position = ring.position();
             let now = (position.hwcur, position.hwtail);
             if self.shown.len() <= entry {
@@ -139,7 +139,7 @@ impl Rounds<'_> {
                 if let Some(shown) = self.shown.get_mut(entry) {
                     *shown = now;
                 }
-                self.interrupt(entry, wish.needs_kick != 0);
+                self.interrupt(entry, cursors.needs_kick != 0);
             }
         }
         Ok(round)
@@ -163,7 +163,7 @@ impl Rounds<'_> {
             announce(ring);
         }
         std::sync::atomic::fence(Ordering::SeqCst);
-        let round = self.run(Look::BeforeSleep)?;
+        let round = self.run(SyncIntent::BeforeSleep)?;
         if !round.moved && !stop.load(Ordering::Acquire) {
             let most = if round.skipped { SHARED_SLEEP } else { LONGEST_SLEEP };
             let waited = kicks.iter().copied().chain(rings().filter_map(|ring| self.binding.notify_of(ring)));

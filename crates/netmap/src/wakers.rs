@@ -25,8 +25,8 @@ impl Wakers {
     /// Adds a descriptor.
     pub fn push(&mut self, descriptor: RawFd) {
         match self.few.get_mut(self.count) {
-            Some(place) => {
-                *place = descriptor;
+            Some(index) => {
+                *index = descriptor;
                 self.count += 1;
             }
             None => self.many.push(descriptor),
@@ -39,7 +39,7 @@ impl Wakers {
     }
 
     /// Requests that the wait is cut into pieces of `slice` at most.
-    pub fn look_every(&mut self, slice: Duration) {
+    pub fn check_every(&mut self, slice: Duration) {
         self.slice = Some(self.slice.map_or(slice, |earlier| earlier.min(slice)));
     }
 

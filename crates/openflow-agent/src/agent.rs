@@ -15,15 +15,15 @@ use ringroad_openflow::WHOLE_PACKET;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{
-    FlowMod, FlowRemoved, Fragments, PacketIn, PacketInReason, PortConfig, Reply,
+    FlowMod, FlowRemoved, FragmentFlags, PacketIn, PacketInReason, PortConfig, SwitchMessage,
 };
-use ringroad_openflow::oxm::{Field, FieldMatch, Match};
+use ringroad_openflow::oxm::{FieldMatch, Match, OxmField};
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::LearningSwitch;
 use serde::{Deserialize, Serialize};
 
-pub use self::ports::Port;
-use crate::session::{News, Peer, Session};
+pub use self::ports::OpenFlowPort;
+use crate::session::{AsyncMessage, OpenFlowSession, SessionPeer};
 
 /// What a switch does while no controller is connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum FailMode {
 
 /// How the switch identifies itself.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct SwitchIdentity {
     /// The name of the switch.
     pub switch: String,
     /// Its number among all switches of a controller.
@@ -48,7 +48,7 @@ pub struct Identity {
 
 /// What an agent leaves to an agent in another process, besides its tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remains {
+pub struct AgentState {
     /// The agent's start time, ns of CLOCK_MONOTONIC: ages continue from it.
     pub start_ns: u64,
     /// Whether fragments are dropped.
@@ -62,19 +62,19 @@ pub struct Remains {
     /// The greatest generation number of a controller.
     pub generation: Option<u64>,
     /// What was counted.
-    pub counted: Counted,
+    pub counted: AgentCounters,
 }
 
-impl Remains {
+impl AgentState {
     /// Puts what workers need of it into the tables.
     pub fn resume_in(&self, state: &mut FlowState) {
         for &(number, config, is_live) in &self.ports {
-            let port = tables::PortState { config: PortConfig(config), is_live };
+            let port = tables::TablePort { config: PortConfig(config), is_live };
             state.set_port(PortNo(number), Some(port));
         }
         state.set_fragments(match self.drops_fragments {
-            true => tables::Fragments::Drop,
-            false => tables::Fragments::Normal,
+            true => tables::FragmentPolicy::Drop,
+            false => tables::FragmentPolicy::Normal,
         });
         state.publish();
     }
@@ -89,28 +89,28 @@ pub type SessionId = u64;
 /// A switch's side of OpenFlow, without its connections.
 #[derive(Debug)]
 pub struct Agent {
-    identity: Identity,
+    identity: SwitchIdentity,
     state: FlowState,
     switch: Arc<LearningSwitch>,
     /// The worker number under which the agent itself counts.
     worker: usize,
-    ports: BTreeMap<PortNo, Port>,
-    sessions: BTreeMap<SessionId, Session>,
+    ports: BTreeMap<PortNo, OpenFlowPort>,
+    sessions: BTreeMap<SessionId, OpenFlowSession>,
     next_session: SessionId,
     generation: Option<u64>,
-    fragments: Fragments,
+    fragments: FragmentFlags,
     miss_send_bytes: u16,
     fail_mode: FailMode,
     is_standalone: bool,
     outgoing: Vec<Outgoing>,
     /// Bytes of these packets.
     outgoing_bytes: usize,
-    counted: Counted,
+    counted: AgentCounters,
 }
 
 /// What an agent has counted since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct AgentCounters {
     /// Changes of flow entries that were made.
     pub flow_mods: u64,
     /// Packets that the switch had for controllers.
@@ -127,7 +127,7 @@ impl Agent {
     /// that it has no controller ([`Agent::lose_controllers`]).
     #[must_use]
     pub fn new(
-        identity: Identity,
+        identity: SwitchIdentity,
         (state, worker): (FlowState, usize),
         switch: Arc<LearningSwitch>,
         fail_mode: FailMode,
@@ -141,19 +141,19 @@ impl Agent {
             sessions: BTreeMap::new(),
             next_session: 0,
             generation: None,
-            fragments: Fragments::Normal,
+            fragments: FragmentFlags::Normal,
             miss_send_bytes: 128,
             fail_mode,
             is_standalone: false,
             outgoing: Vec::new(),
             outgoing_bytes: 0,
-            counted: Counted::default(),
+            counted: AgentCounters::default(),
         }
     }
 
     /// Continues where another agent stopped, with whose tables this one was made.
-    pub fn resume(&mut self, remains: &Remains) {
-        self.fragments = if remains.drops_fragments { Fragments::Drop } else { Fragments::Normal };
+    pub fn resume(&mut self, remains: &AgentState) {
+        self.fragments = if remains.drops_fragments { FragmentFlags::Drop } else { FragmentFlags::Normal };
         self.miss_send_bytes = remains.miss_send_bytes;
         self.is_standalone = remains.is_standalone;
         self.generation = remains.generation;
@@ -162,11 +162,11 @@ impl Agent {
 
     /// What it leaves to an agent in another process; `start_ns` is the beginning of its time.
     #[must_use]
-    pub fn remains(&self, start_ns: u64) -> Remains {
+    pub fn remains(&self, start_ns: u64) -> AgentState {
         let ports = self.state.tables().ports().iter();
-        Remains {
+        AgentState {
             start_ns,
-            drops_fragments: self.state.fragments() == tables::Fragments::Drop,
+            drops_fragments: self.state.fragments() == tables::FragmentPolicy::Drop,
             miss_send_bytes: self.miss_send_bytes,
             is_standalone: self.is_standalone,
             ports: ports.map(|(number, port)| (number.0, port.config.0, port.is_live)).collect(),
@@ -176,9 +176,9 @@ impl Agent {
     }
 
     /// Begins a connection.
-    pub fn connect(&mut self, peer: Peer) -> SessionId {
+    pub fn connect(&mut self, peer: SessionPeer) -> SessionId {
         self.next_session += 1;
-        self.sessions.insert(self.next_session, Session::new(peer));
+        self.sessions.insert(self.next_session, OpenFlowSession::new(peer));
         self.next_session
     }
 
@@ -190,14 +190,14 @@ impl Agent {
     }
 
     /// A connection.
-    pub fn session(&mut self, id: SessionId) -> Option<&mut Session> {
+    pub fn session(&mut self, id: SessionId) -> Option<&mut OpenFlowSession> {
         self.sessions.get_mut(&id)
     }
 
     /// Whether a controller is connected.
     #[must_use]
     pub fn is_controlled(&self) -> bool {
-        self.sessions.values().any(|session| session.peer == Peer::Controller && session.is_greeted)
+        self.sessions.values().any(|session| session.peer == SessionPeer::Controller && session.is_greeted)
     }
 
     /// The flow tables.
@@ -208,9 +208,9 @@ impl Agent {
 
     /// What was counted.
     #[must_use]
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> AgentCounters {
         let dropped_now: u64 = self.sessions.values().map(|session| session.dropped_news).sum();
-        Counted { dropped_news: self.counted.dropped_news + dropped_now, ..self.counted }
+        AgentCounters { dropped_news: self.counted.dropped_news + dropped_now, ..self.counted }
     }
 
     /// Takes what controllers want to send, to be put onto the switch.
@@ -247,7 +247,7 @@ impl Agent {
         self.is_standalone = true;
     }
 
-    fn tell(&mut self, news: News, message: &Reply) {
+    fn tell(&mut self, news: AsyncMessage, message: &SwitchMessage) {
         for session in self.sessions.values_mut().filter(|session| session.wants(news)) {
             session.tell(message);
         }
@@ -255,7 +255,7 @@ impl Agent {
 
     fn tell_removed(&mut self, removed: Vec<FlowRemoved>) {
         for flow in removed {
-            self.tell(News::FlowRemoved(flow.reason as u32), &Reply::FlowRemoved(flow));
+            self.tell(AsyncMessage::FlowRemoved(flow.reason as u32), &SwitchMessage::FlowRemoved(flow));
         }
     }
 
@@ -275,7 +275,7 @@ impl Agent {
 
     fn pass_on(&mut self, header: PacketInHeader, packet: &[u8]) {
         self.counted.packet_ins += 1;
-        let news = News::PacketIn(header.reason as u32);
+        let news = AsyncMessage::PacketIn(header.reason as u32);
         if !self.sessions.values().any(|session| session.wants(news)) {
             return;
         }
@@ -287,13 +287,13 @@ impl Agent {
             WHOLE_PACKET => packet,
             len => packet.get(..usize::from(len)).unwrap_or(packet),
         };
-        let exact = |field: Field, value: u128| FieldMatch { field, value, mask: field.all_ones() };
-        let mut fields = vec![exact(Field::InPort, header.in_port.0.into())];
+        let exact = |field: OxmField, value: u128| FieldMatch { field, value, mask: field.all_ones() };
+        let mut fields = vec![exact(OxmField::InPort, header.in_port.0.into())];
         if header.metadata != 0 {
-            fields.push(exact(Field::Metadata, header.metadata.into()));
+            fields.push(exact(OxmField::Metadata, header.metadata.into()));
         }
         if header.tunnel_id != 0 {
-            fields.push(exact(Field::TunnelId, header.tunnel_id.into()));
+            fields.push(exact(OxmField::TunnelId, header.tunnel_id.into()));
         }
         let message = PacketIn {
             buffer_id: None,
@@ -305,6 +305,6 @@ impl Agent {
             matching: Match::new(fields).unwrap_or_default(),
             data: data.to_vec(),
         };
-        self.tell(news, &Reply::PacketIn(message));
+        self.tell(news, &SwitchMessage::PacketIn(message));
     }
 }

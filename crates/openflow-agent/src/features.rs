@@ -1,8 +1,8 @@
 //! What tables can do: every table, everything.
 
 use ringroad_flow_tables::tables::TABLES;
-use ringroad_openflow::message::{Side, TableFeatures, TableProperty};
-use ringroad_openflow::oxm::{Field, OxmId};
+use ringroad_openflow::message::{PropertyEntries, TableFeatures, TableProperty};
+use ringroad_openflow::oxm::{OxmField, OxmId};
 use ringroad_openflow::{Action, Text};
 
 /// Numbers of the kinds of instructions but the one that leads to another table.
@@ -21,16 +21,17 @@ pub(crate) fn table_features(table: u8, max_entries: u32) -> TableFeatures {
     if !later.is_empty() {
         instructions.push(GOTO_TABLE);
     }
-    let matched: Vec<OxmId> = Field::ALL.iter().map(|field| field.id(field.is_maskable())).collect();
-    let wildcards: Vec<OxmId> = Field::ALL.iter().map(|field| field.id(false)).collect();
-    let is_settable = |field: &&Field| {
-        !matches!(field, Field::InPort | Field::InPhyPort | Field::Metadata | Field::Ipv6Exthdr)
+    let matched: Vec<OxmId> = OxmField::ALL.iter().map(|field| field.id(field.is_maskable())).collect();
+    let wildcards: Vec<OxmId> = OxmField::ALL.iter().map(|field| field.id(false)).collect();
+    let is_settable = |field: &&OxmField| {
+        !matches!(field, OxmField::InPort | OxmField::InPhyPort | OxmField::Metadata | OxmField::Ipv6Exthdr)
     };
-    let settable: Vec<OxmId> = Field::ALL.iter().filter(is_settable).map(|field| field.id(false)).collect();
+    let settable: Vec<OxmId> =
+        OxmField::ALL.iter().filter(is_settable).map(|field| field.id(false)).collect();
     let mut actions = Action::KINDS.to_vec();
     actions.sort_unstable();
     let mut properties = vec![TableProperty::Match(matched), TableProperty::Wildcards(wildcards)];
-    for side in [Side::Entries, Side::Miss] {
+    for side in [PropertyEntries::Entries, PropertyEntries::Miss] {
         properties.extend([
             TableProperty::Instructions(side, instructions.clone()),
             TableProperty::NextTables(side, later.clone()),

@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Result};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::connection_limit::RefusalCause;
 use crate::dialing::CONNECT_WITHIN;
-use crate::places::RefusalCause;
-use crate::session::Session;
+use crate::session::OpenFlowSession;
 use crate::stream::Stream;
 
 /// A remote peer that was silent for this long gets a probe (echo request).
@@ -34,7 +34,7 @@ pub(crate) struct Link {
 
 /// Why the time of a connection is over.
 #[derive(Debug)]
-pub(crate) struct TimeOver {
+pub(crate) struct Expired {
     pub(crate) cause: RefusalCause,
     pub(crate) problem: String,
 }
@@ -59,7 +59,7 @@ impl Link {
     ///
     /// # Errors
     /// Why the connection must end.
-    pub(crate) fn send(&mut self, session: &mut Session, now: Instant) -> Result<()> {
+    pub(crate) fn send(&mut self, session: &mut OpenFlowSession, now: Instant) -> Result<()> {
         match self.stream.flush() {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
             _ => {}
@@ -89,9 +89,9 @@ impl Link {
     }
 
     /// Whether this connection has timed out. Sends a probe to a silent peer.
-    pub(crate) fn keep_time(&mut self, session: &mut Session, now: Instant) -> Option<TimeOver> {
+    pub(crate) fn keep_time(&mut self, session: &mut OpenFlowSession, now: Instant) -> Option<Expired> {
         let over = |cause, what: &str, within: Duration| {
-            Some(TimeOver { cause, problem: format!("it {what} {} s", within.as_secs()) })
+            Some(Expired { cause, problem: format!("it {what} {} s", within.as_secs()) })
         };
         if !session.is_greeted() {
             if now.saturating_duration_since(self.since) < CONNECT_WITHIN {

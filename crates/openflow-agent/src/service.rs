@@ -12,17 +12,17 @@ use ringroad_openflow::action::PortNo;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::address::ControllerAddress;
-use crate::agent::{Agent, Counted, FailMode, Port, Remains};
-use crate::places::Refusals;
+use crate::agent::{Agent, AgentCounters, AgentState, FailMode, OpenFlowPort};
+use crate::agent_thread::{AgentThread, Owner};
+use crate::connection_limit::RefusedTools;
 use crate::tls::Tls;
-use crate::turn::{Owner, Turn};
 
 /// How long the thread may take to answer its owner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection to a controller, for reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ControllerReport {
+pub struct ControllerStatus {
     /// Where it is.
     pub address: String,
     /// Whether both sides have greeted.
@@ -33,13 +33,13 @@ pub struct ControllerReport {
 
 /// What the thread shows of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct AgentReport {
     /// The controllers, in the order of the settings.
-    pub controllers: Vec<ControllerReport>,
+    pub controllers: Vec<ControllerStatus>,
     /// Connections of tools.
     pub tools: usize,
     /// Tools that were refused.
-    pub refusals: Refusals,
+    pub refusals: RefusedTools,
     /// Flow entries.
     pub flows: usize,
     /// Memory that entries, groups and meters are charged for, bytes.
@@ -47,7 +47,7 @@ pub struct Report {
     /// The most that this may be.
     pub memory_limit_bytes: u64,
     /// What was counted.
-    pub counted: Counted,
+    pub counted: AgentCounters,
 }
 
 /// The controllers of a switch.
@@ -62,11 +62,11 @@ pub struct Controllers {
 /// A command of the switch's owner to the thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    SetPort(PortNo, Box<Port>),
+    SetPort(PortNo, Box<OpenFlowPort>),
     RemovePort(PortNo),
     Controllers(Controllers, FailMode),
     Settle(Sender<()>),
-    Freeze(Sender<(Remains, Vec<u8>)>),
+    Freeze(Sender<(AgentState, Vec<u8>)>),
     Counts(Sender<Vec<u8>>),
     Thaw,
     End,
@@ -74,10 +74,10 @@ pub(crate) enum Command {
 
 /// The thread of a switch. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Service {
+pub struct OpenFlowService {
     commands: Sender<Command>,
     wake: Arc<OwnedFd>,
-    report: Arc<Mutex<Report>>,
+    report: Arc<Mutex<AgentReport>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -92,7 +92,7 @@ pub struct Listeners {
     pub tls: Vec<TcpListener>,
 }
 
-impl Service {
+impl OpenFlowService {
     /// Starts the thread. `packets` is the other end of the switch's port for controllers, each frame a packet. With
     /// `remains` the agent's time continues. The thread calls `give_back` after much memory was freed.
     ///
@@ -103,12 +103,12 @@ impl Service {
         controllers: Controllers,
         listeners: Listeners,
         packets: OwnedFd,
-        remains: Option<&Remains>,
+        remains: Option<&AgentState>,
         give_back: fn(),
     ) -> std::io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (commands, received) = channel();
-        let report = Arc::new(Mutex::new(Report::default()));
+        let report = Arc::new(Mutex::new(AgentReport::default()));
         for listener in &listeners.unix {
             listener.set_nonblocking(true)?;
         }
@@ -117,7 +117,7 @@ impl Service {
         }
         let owner =
             Owner { commands: received, wake: Arc::clone(&wake), report: Arc::clone(&report), give_back };
-        let turn = Turn::new(agent, controllers, listeners, packets, owner, remains);
+        let turn = AgentThread::new(agent, controllers, listeners, packets, owner, remains);
         let thread = std::thread::Builder::new().name("openflow".to_owned()).spawn(move || turn.run())?;
         Ok(Self { commands, wake, report, thread: Some(thread) })
     }
@@ -129,7 +129,7 @@ impl Service {
     }
 
     /// A port came, or has changed.
-    pub fn set_port(&self, number: PortNo, port: Port) {
+    pub fn set_port(&self, number: PortNo, port: OpenFlowPort) {
         self.tell(Command::SetPort(number, Box::new(port)));
     }
 
@@ -155,7 +155,7 @@ impl Service {
     /// Freezes the thread, and returns the state with which another process can continue: that of the agent, and the
     /// records of the tables' image. `None` where the thread does not answer.
     #[must_use]
-    pub fn freeze(&self) -> Option<(Remains, Vec<u8>)> {
+    pub fn freeze(&self) -> Option<(AgentState, Vec<u8>)> {
         let (reply, answer) = channel();
         self.tell(Command::Freeze(reply));
         answer.recv_timeout(ANSWER_WITHIN).ok()
@@ -176,12 +176,12 @@ impl Service {
 
     /// The current state.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> AgentReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Drop for Service {
+impl Drop for OpenFlowService {
     fn drop(&mut self) {
         self.tell(Command::End);
         if let Some(thread) = self.thread.take() {

@@ -3,7 +3,8 @@
 use ringroad_flow_tables::state::FlowList;
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::{
-    AsyncMasks, ErrorMessage, FlowStats, Hello, MultipartReply, MultipartReplyMessage, Reply, Role,
+    AsyncMasks, ControllerRole, ErrorMessage, FlowStats, Hello, MultipartReply, MultipartReplyMessage,
+    SwitchMessage,
 };
 use ringroad_openflow::{first_message, message};
 
@@ -28,7 +29,7 @@ const SLAVE: usize = 1;
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
+pub enum SessionPeer {
     /// A controller that the switch connects to.
     Controller,
     /// A client of the switch: a tool, which receives only what it requested.
@@ -37,7 +38,7 @@ pub enum Peer {
 
 /// A message that the switch sends of itself, by its reason's bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum AsyncMessage {
     PacketIn(u32),
     PortStatus(u32),
     FlowRemoved(u32),
@@ -45,7 +46,7 @@ pub(crate) enum News {
 
 /// Why a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Ended {
+pub enum SessionEnd {
     /// The received bytes are not OpenFlow.
     #[error("it does not speak OpenFlow: a message with a length of less than 8 bytes")]
     NotOpenFlow,
@@ -59,9 +60,9 @@ pub enum Ended {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Session {
-    pub(crate) peer: Peer,
-    pub(crate) role: Role,
+pub struct OpenFlowSession {
+    pub(crate) peer: SessionPeer,
+    pub(crate) role: ControllerRole,
     pub(crate) masks: AsyncMasks,
     /// How much of a packet a tool requests; nothing until it does.
     pub(crate) wants_news: bool,
@@ -80,24 +81,24 @@ pub struct Session {
     sent: usize,
     /// News that were dropped because the other side did not read.
     pub(crate) dropped_news: u64,
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<SessionEnd>,
     next_xid: u32,
 }
 
-impl Session {
+impl OpenFlowSession {
     /// A new connection; its hello waits to be sent.
     #[must_use]
-    pub fn new(peer: Peer) -> Self {
+    pub fn new(peer: SessionPeer) -> Self {
         let of_slave = |bits: u32, to_slave: u32| [bits, to_slave];
         let mut session = Self {
             peer,
-            role: Role::Equal,
+            role: ControllerRole::Equal,
             masks: AsyncMasks {
                 packet_in: of_slave(PACKET_INS, 0),
                 port_status: of_slave(PORT_CHANGES, PORT_CHANGES),
                 flow_removed: of_slave(FLOW_ENDS, 0),
             },
-            wants_news: peer == Peer::Controller,
+            wants_news: peer == SessionPeer::Controller,
             is_greeted: false,
             multipart: None,
             list: None,
@@ -110,7 +111,7 @@ impl Session {
             ended: None,
             next_xid: 1,
         };
-        session.reply(0, &Reply::Hello(Hello::ours()));
+        session.reply(0, &SwitchMessage::Hello(Hello::ours()));
         session
     }
 
@@ -126,7 +127,7 @@ impl Session {
         }
         match first_message(self.input.get(self.taken..).unwrap_or(&[])) {
             Ok(Some(_)) if self.waiting().len() > MAX_WAITING_BYTES => {
-                self.ended = Some(Ended::TooSlow);
+                self.ended = Some(SessionEnd::TooSlow);
                 None
             }
             Ok(Some(message)) => {
@@ -141,7 +142,7 @@ impl Session {
                 None
             }
             Err(_) => {
-                self.ended = Some(Ended::NotOpenFlow);
+                self.ended = Some(SessionEnd::NotOpenFlow);
                 None
             }
         }
@@ -171,13 +172,14 @@ impl Session {
     /// Sends some flows of a list.
     pub(crate) fn tell_flows(&mut self, xid: u32, flows: Vec<FlowStats>, more: bool) {
         let part = |more, flows| {
-            Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Flows(flows) })
+            SwitchMessage::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Flows(flows) })
         };
         let whole = part(more, flows);
         if whole.encode(xid, &mut self.output).is_ok() {
             return;
         }
-        let Reply::Multipart(MultipartReplyMessage { reply: MultipartReply::Flows(flows), .. }) = whole
+        let SwitchMessage::Multipart(MultipartReplyMessage { reply: MultipartReply::Flows(flows), .. }) =
+            whole
         else {
             return;
         };
@@ -189,33 +191,33 @@ impl Session {
     }
 
     /// Answers a request.
-    pub(crate) fn reply(&mut self, xid: u32, reply: &Reply) {
+    pub(crate) fn reply(&mut self, xid: u32, reply: &SwitchMessage) {
         // A single entry that is too long for a message cannot be sent.
         let _ = reply.encode(xid, &mut self.output);
     }
 
     pub(crate) fn multipart(&mut self, xid: u32, reply: MultipartReply) {
-        self.reply(xid, &Reply::Multipart(MultipartReplyMessage { more: false, reply }));
+        self.reply(xid, &SwitchMessage::Multipart(MultipartReplyMessage { more: false, reply }));
     }
 
     /// Refuses a request.
     pub(crate) fn refuse(&mut self, xid: u32, request: &[u8], code: ErrorCode) {
-        self.reply(xid, &Reply::Error(ErrorMessage::about(request, code)));
+        self.reply(xid, &SwitchMessage::Error(ErrorMessage::about(request, code)));
     }
 
     /// Whether the peer has subscribed to a notification.
-    pub(crate) fn wants(&self, news: News) -> bool {
-        let side = if self.role == Role::Slave { SLAVE } else { 0 };
+    pub(crate) fn wants(&self, news: AsyncMessage) -> bool {
+        let side = if self.role == ControllerRole::Slave { SLAVE } else { 0 };
         let (mask, bit) = match news {
-            News::PacketIn(bit) => (self.masks.packet_in, bit),
-            News::PortStatus(bit) => (self.masks.port_status, bit),
-            News::FlowRemoved(bit) => (self.masks.flow_removed, bit),
+            AsyncMessage::PacketIn(bit) => (self.masks.packet_in, bit),
+            AsyncMessage::PortStatus(bit) => (self.masks.port_status, bit),
+            AsyncMessage::FlowRemoved(bit) => (self.masks.flow_removed, bit),
         };
         self.is_greeted && self.wants_news && mask.get(side).is_some_and(|mask| mask >> bit & 1 != 0)
     }
 
     /// Sends a message to which the peer has subscribed.
-    pub(crate) fn tell(&mut self, news: &Reply) {
+    pub(crate) fn tell(&mut self, news: &SwitchMessage) {
         if self.output.len() - self.sent > CROWDED_BYTES {
             self.dropped_news += 1;
             return;
@@ -226,7 +228,7 @@ impl Session {
     /// Sends a probe (echo request) to the peer.
     pub fn probe(&mut self) {
         self.next_xid = self.next_xid.wrapping_add(1);
-        self.reply(self.next_xid, &Reply::EchoRequest(Vec::new()));
+        self.reply(self.next_xid, &SwitchMessage::EchoRequest(Vec::new()));
     }
 
     /// The output to send.
@@ -250,7 +252,7 @@ impl Session {
 
     /// Why the connection must end, if it must.
     #[must_use]
-    pub fn ended(&self) -> Option<&Ended> {
+    pub fn ended(&self) -> Option<&SessionEnd> {
         self.ended.as_ref()
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use ringroad_wire::ether_type;
 
 use crate::error::ErrorCode;
-use crate::oxm::{Field, FieldValue, Match};
+use crate::oxm::{FieldValue, Match, OxmField};
 use crate::text::{FromPair, Pair, TextError};
 use crate::wire::{Reader, Wire, pad, sized, to_eight};
 
@@ -93,7 +93,7 @@ pub enum Effect {
     /// Chooses the queue of the port.
     Queue(u32),
     /// Sets a field.
-    Field(Field),
+    Field(OxmField),
     /// Changes a TTL.
     Ttl,
     /// Pushes a VLAN tag, or pops one.
@@ -148,7 +148,7 @@ macro_rules! actions {
 
             /// The place of this kind in [`Self::KINDS`].
             #[inline]
-            pub const fn place(&self) -> usize {
+            pub const fn set_order(&self) -> usize {
                 match self { $( Self::$kind { .. } => Row::$kind as usize, )* }
             }
 

@@ -1,12 +1,12 @@
 //! OpenFlow 1.3 (1.3.5) as bytes and as text: the messages between a controller, or a tool, and a switch.
 //!
-//! [`Request`] is what a controller or a tool sends, [`Reply`] what a switch sends. Both are read from whole messages
-//! and appended to bytes. [`text`] has flows, groups and meters in the syntax of Open vSwitch's `ovs-ofctl`. There is
-//! no input or output here, no clock and no state: the owner of a connection splits it into messages
-//! ([`first_message`]), and joins the parts of a multipart request.
+//! [`ControllerMessage`] is what a controller or a tool sends, [`SwitchMessage`] what a switch sends. Both are read
+//! from whole messages and appended to bytes. [`text`] has flows, groups and meters in the syntax of Open vSwitch's
+//! `ovs-ofctl`. There is no input or output here, no clock and no state: the owner of a connection splits it into
+//! messages ([`first_message`]), and joins the parts of a multipart request.
 //!
-//! Bytes and words come from strangers. For any input, reading ends without a panic, in a time and with memory that are
-//! bounded by their length. What is wrong with a message is an [`ErrorCode`], which a switch sends back
+//! Bytes and words come from untrusted peers. For any input, reading ends without a panic, in a time and with memory
+//! that are bounded by their length. What is wrong with a message is an [`ErrorCode`], which a switch sends back
 //! ([`ErrorMessage::about`]). Padding is ignored, and bytes behind the end of a message or of a part of it are refused.
 
 #![forbid(unsafe_code)]
@@ -26,8 +26,8 @@ mod tests;
 pub use action::{Action, Effect, PortNo, WHOLE_PACKET};
 pub use error::{ErrorCode, TooLong};
 pub use instruction::Instructions;
-pub use message::{ErrorMessage, Header, Reply, Request, first_message};
-pub use oxm::{Field, FieldMatch, FieldValue, Match};
+pub use message::{ControllerMessage, ErrorMessage, MessageHeader, SwitchMessage, first_message};
+pub use oxm::{FieldMatch, FieldValue, Match, OxmField};
 pub use text_field::Text;
 
 /// Numbers of groups.

@@ -27,27 +27,27 @@ pub(crate) enum Notation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prerequisite {
     /// The field is matched, with any value.
-    Matched(Field),
+    Matched(OxmField),
     /// The field is matched exactly, and its value is one of these.
-    OneOf(Field, &'static [u128]),
+    OneOf(OxmField, &'static [u128]),
     /// The frame has a VLAN tag.
     Tagged,
 }
 
 use Prerequisite::{Matched, OneOf, Tagged};
 
-const ETH_IPV4: Prerequisite = OneOf(Field::EthType, &[ether_type::IPV4 as u128]);
-const ETH_IPV6: Prerequisite = OneOf(Field::EthType, &[ether_type::IPV6 as u128]);
+const ETH_IPV4: Prerequisite = OneOf(OxmField::EthType, &[ether_type::IPV4 as u128]);
+const ETH_IPV6: Prerequisite = OneOf(OxmField::EthType, &[ether_type::IPV6 as u128]);
 pub(crate) const ETH_IP: Prerequisite =
-    OneOf(Field::EthType, &[ether_type::IPV4 as u128, ether_type::IPV6 as u128]);
-const ETH_ARP: Prerequisite = OneOf(Field::EthType, &[ether_type::ARP as u128]);
+    OneOf(OxmField::EthType, &[ether_type::IPV4 as u128, ether_type::IPV6 as u128]);
+const ETH_ARP: Prerequisite = OneOf(OxmField::EthType, &[ether_type::ARP as u128]);
 pub(crate) const ETH_MPLS: Prerequisite =
-    OneOf(Field::EthType, &[ether_type::MPLS as u128, ether_type::MPLS_MULTICAST as u128]);
-const IS_TCP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::TCP as u128]);
-const IS_UDP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::UDP as u128]);
-const IS_SCTP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::SCTP as u128]);
-const IS_ICMP: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::ICMP as u128]);
-const IS_ICMPV6: Prerequisite = OneOf(Field::IpProto, &[ip_protocol::ICMPV6 as u128]);
+    OneOf(OxmField::EthType, &[ether_type::MPLS as u128, ether_type::MPLS_MULTICAST as u128]);
+const IS_TCP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::TCP as u128]);
+const IS_UDP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::UDP as u128]);
+const IS_SCTP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::SCTP as u128]);
+const IS_ICMP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::ICMP as u128]);
+const IS_ICMPV6: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::ICMPV6 as u128]);
 const NO: bool = false;
 const YES: bool = true;
 
@@ -56,9 +56,9 @@ macro_rules! fields {
         /// The fields of OpenFlow 1.3, with their numbers in the basic class.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum Field { $( #[doc = $name] $field = $number, )* }
+        pub enum OxmField { $( #[doc = $name] $field = $number, )* }
 
-        impl Field {
+        impl OxmField {
             /// All fields, by number.
             pub const ALL: [Self; 40] = [$( Self::$field, )*];
 
@@ -92,7 +92,7 @@ macro_rules! fields {
 
 fields! {
     InPort = 0, "in_port", 32, NO, Port, [];
-    InPhyPort = 1, "in_phy_port", 32, NO, Port, [Matched(Field::InPort)];
+    InPhyPort = 1, "in_phy_port", 32, NO, Port, [Matched(OxmField::InPort)];
     Metadata = 2, "metadata", 64, YES, Hexadecimal, [];
     EthDst = 3, "eth_dst", 48, YES, Mac, [];
     EthSrc = 4, "eth_src", 48, YES, Mac, [];
@@ -122,18 +122,18 @@ fields! {
     Ipv6Flabel = 28, "ipv6_flabel", 20, YES, Hexadecimal, [ETH_IPV6];
     Icmpv6Type = 29, "icmpv6_type", 8, NO, Decimal, [IS_ICMPV6, ETH_IPV6];
     Icmpv6Code = 30, "icmpv6_code", 8, NO, Decimal, [IS_ICMPV6, ETH_IPV6];
-    Ipv6NdTarget = 31, "ipv6_nd_target", 128, YES, Ipv6, [OneOf(Field::Icmpv6Type, &[135, 136])];
-    Ipv6NdSll = 32, "ipv6_nd_sll", 48, NO, Mac, [OneOf(Field::Icmpv6Type, &[135])];
-    Ipv6NdTll = 33, "ipv6_nd_tll", 48, NO, Mac, [OneOf(Field::Icmpv6Type, &[136])];
+    Ipv6NdTarget = 31, "ipv6_nd_target", 128, YES, Ipv6, [OneOf(OxmField::Icmpv6Type, &[135, 136])];
+    Ipv6NdSll = 32, "ipv6_nd_sll", 48, NO, Mac, [OneOf(OxmField::Icmpv6Type, &[135])];
+    Ipv6NdTll = 33, "ipv6_nd_tll", 48, NO, Mac, [OneOf(OxmField::Icmpv6Type, &[136])];
     MplsLabel = 34, "mpls_label", 20, NO, Decimal, [ETH_MPLS];
     MplsTc = 35, "mpls_tc", 3, NO, Decimal, [ETH_MPLS];
     MplsBos = 36, "mpls_bos", 1, NO, Decimal, [ETH_MPLS];
-    PbbIsid = 37, "pbb_isid", 24, YES, Decimal, [OneOf(Field::EthType, &[ether_type::PBB as u128])];
+    PbbIsid = 37, "pbb_isid", 24, YES, Decimal, [OneOf(OxmField::EthType, &[ether_type::PBB as u128])];
     TunnelId = 38, "tunnel_id", 64, YES, Hexadecimal, [];
     Ipv6Exthdr = 39, "ipv6_exthdr", 9, YES, Hexadecimal, [ETH_IPV6];
 }
 
-impl Field {
+impl OxmField {
     /// The field with this number in the basic class.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
@@ -182,9 +182,9 @@ impl OxmId {
     const EXPERIMENTER_CLASS: u32 = 0xffff;
 
     /// The field, and whether with a mask, if it is one of OpenFlow's own.
-    pub fn field(self) -> Option<(Field, bool)> {
+    pub fn field(self) -> Option<(OxmField, bool)> {
         let has_mask = self.header & 0x100 != 0;
-        let field = Field::from_number((self.header >> 9 & 0x7f) as u8)?;
+        let field = OxmField::from_number((self.header >> 9 & 0x7f) as u8)?;
         (self.header >> 16 == u32::from(BASIC_CLASS)).then_some((field, has_mask))
     }
 
@@ -210,7 +210,7 @@ impl Wire for OxmId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldMatch {
     /// The field.
-    pub field: Field,
+    pub field: OxmField,
     /// Its value, at the right.
     pub value: u128,
     /// The bits that count; all of the field's width for an exact match.
@@ -219,7 +219,7 @@ pub struct FieldMatch {
 
 impl FieldMatch {
     /// Matches one value.
-    pub const fn exact(field: Field, value: u128) -> Self {
+    pub const fn exact(field: OxmField, value: u128) -> Self {
         Self { field, value, mask: field.all_ones() }
     }
 
@@ -273,7 +273,7 @@ impl Wire for FieldMatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FieldValue {
     /// The field.
-    pub field: Field,
+    pub field: OxmField,
     /// Its value, at the right.
     pub value: u128,
 }
@@ -281,11 +281,11 @@ pub struct FieldValue {
 impl FieldValue {
     /// Errors: a field that cannot be set, or a value that it cannot have.
     pub fn check(&self) -> Result<(), ErrorCode> {
-        if matches!(self.field, Field::InPort | Field::InPhyPort | Field::Metadata) {
+        if matches!(self.field, OxmField::InPort | OxmField::InPhyPort | OxmField::Metadata) {
             Err(ErrorCode::ACTION_BAD_SET_TYPE)
         } else if self.value & !self.field.all_ones() != 0
             // A tag that is not there has no number.
-            || (self.field == Field::VlanVid && self.value & VLAN_PRESENT == 0)
+            || (self.field == OxmField::VlanVid && self.value & VLAN_PRESENT == 0)
         {
             Err(ErrorCode::ACTION_BAD_SET_ARGUMENT)
         } else {
@@ -345,8 +345,8 @@ impl Match {
     }
 
     /// The first field that is without its prerequisites.
-    pub(crate) fn unmet(&self) -> Option<Field> {
-        let is_met = |field: Field| field.prerequisites().iter().all(|needed| self.has(*needed));
+    pub(crate) fn unmet(&self) -> Option<OxmField> {
+        let is_met = |field: OxmField| field.prerequisites().iter().all(|needed| self.has(*needed));
         self.fields.iter().map(|matched| matched.field).find(|field| !is_met(*field))
     }
 
@@ -356,13 +356,13 @@ impl Match {
     }
 
     /// What is matched of one field.
-    pub fn get(&self, field: Field) -> Option<&FieldMatch> {
+    pub fn get(&self, field: OxmField) -> Option<&FieldMatch> {
         let at = self.fields.binary_search_by_key(&field, |matched| matched.field).ok()?;
         self.fields.get(at)
     }
 
     /// The value of a field that is matched exactly.
-    pub fn exact(&self, field: Field) -> Option<u128> {
+    pub fn exact(&self, field: OxmField) -> Option<u128> {
         self.get(field).filter(|matched| matched.is_exact()).map(|matched| matched.value)
     }
 
@@ -371,7 +371,7 @@ impl Match {
         match needed {
             Matched(field) => self.get(field).is_some(),
             OneOf(field, values) => self.exact(field).is_some_and(|value| values.contains(&value)),
-            Tagged => self.get(Field::VlanVid).is_some_and(|vid| vid.value & VLAN_PRESENT != 0),
+            Tagged => self.get(OxmField::VlanVid).is_some_and(|vid| vid.value & VLAN_PRESENT != 0),
         }
     }
 }
@@ -391,7 +391,7 @@ impl Wire for Match {
         // A list that repeats fields ends with the first that is too much.
         let mut fields = Vec::new();
         while !listed.is_empty() {
-            if fields.len() > Field::ALL.len() {
+            if fields.len() > OxmField::ALL.len() {
                 return Err(ErrorCode::MATCH_DUP_FIELD);
             }
             fields.push(listed.get()?);
@@ -410,7 +410,7 @@ impl Wire for Match {
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for OxmField {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(self.name())
     }

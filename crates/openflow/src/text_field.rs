@@ -16,7 +16,7 @@ impl<const N: usize> Text<N> {
     pub fn new(text: &str) -> Self {
         let mut bytes = [0; N];
         let fitting = text.get(..text.floor_char_boundary(N.saturating_sub(1))).unwrap_or_default();
-        bytes.iter_mut().zip(fitting.bytes()).for_each(|(place, byte)| *place = byte);
+        bytes.iter_mut().zip(fitting.bytes()).for_each(|(target, byte)| *target = byte);
         Self::ended(bytes)
     }
 

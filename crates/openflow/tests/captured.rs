@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ringroad_openflow::{ErrorCode, Reply, Request};
+use ringroad_openflow::{ControllerMessage, ErrorCode, SwitchMessage};
 
 /// Messages with parts that are not of OpenFlow 1.3 itself, or wrong, and the expected errors.
 const REFUSED: &[(&str, &[&str])] = &[
@@ -64,10 +64,10 @@ const REFUSED: &[(&str, &[&str])] = &[
 /// A message that is read and written again.
 fn again(bytes: &[u8]) -> Result<Vec<u8>, ErrorCode> {
     let mut out = Vec::new();
-    match Request::decode(bytes) {
+    match ControllerMessage::decode(bytes) {
         Ok((xid, request)) => request.encode(xid, &mut out).map_err(|_| ErrorCode::REQUEST_BAD_LEN)?,
         Err(ErrorCode::REQUEST_BAD_TYPE) => {
-            let (xid, reply) = Reply::decode(bytes)?;
+            let (xid, reply) = SwitchMessage::decode(bytes)?;
             reply.encode(xid, &mut out).map_err(|_| ErrorCode::REQUEST_BAD_LEN)?;
         }
         Err(error) => return Err(error),

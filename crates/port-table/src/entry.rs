@@ -13,12 +13,12 @@ use ringroad_ring::region::Region;
 
 /// A place on a switch: `vale0:a`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SwitchPlace<'a> {
+pub struct SwitchPortName<'a> {
     pub switch: &'a str,
     pub port: &'a str,
 }
 
-impl fmt::Display for SwitchPlace<'_> {
+impl fmt::Display for SwitchPortName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.switch, self.port)
     }
@@ -43,19 +43,19 @@ pub struct SwitchPort<O, K> {
 impl<O, K> SwitchPort<O, K> {
     /// One that is on no switch yet, and goes with its program.
     pub(crate) fn new(
-        place: SwitchPlace<'_>,
+        name: SwitchPortName<'_>,
         (shape, settings): (PortShape, PortSettings),
         occupant: Occupant<O>,
         kept: K,
     ) -> Self {
-        let (switch, port) = (place.switch.to_owned(), place.port.to_owned());
+        let (switch, port) = (name.switch.to_owned(), name.port.to_owned());
         Self { switch, port, index: 0, shape, settings, occupant, is_persistent: false, kept }
     }
 
     /// Its place.
     #[must_use]
-    pub fn place(&self) -> SwitchPlace<'_> {
-        SwitchPlace { switch: &self.switch, port: &self.port }
+    pub fn name(&self) -> SwitchPortName<'_> {
+        SwitchPortName { switch: &self.switch, port: &self.port }
     }
 }
 

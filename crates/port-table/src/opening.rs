@@ -10,12 +10,12 @@ use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion, UnboundQ
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::geometry::PortPlacement;
-use ringroad_ring::ledger::Payer;
+use ringroad_ring::ledger::ChargedUser;
 use ringroad_ring::region::{Region, RegionError};
 
 use crate::error::TableError;
 
-/// Puts another queue before one that joins the datapath, with the same account.
+/// Puts another queue before one that joins the datapath, with the same counters.
 pub type Wrap<'a> = &'a mut dyn FnMut(Box<dyn PortQueue>, Arc<QueueCounters>) -> Box<dyn PortQueue>;
 
 /// The caller that opens a port.
@@ -83,12 +83,12 @@ pub fn device_home(
     shared: Option<Arc<ShmRegion>>,
     plan: &DevicePlan,
     shape: PortShape,
-    payer: Option<&Payer>,
+    charged: Option<&ChargedUser>,
 ) -> Result<Arc<ShmRegion>, TableError> {
     match shared {
         Some(home) if home.shape().queues == plan.queues => Ok(home),
         Some(home) => Err(TableError::SharedQueues { asked: plan.queues, has: home.shape().queues }),
-        None => Ok(ShmRegion::create(shape.for_device(plan), payer)?),
+        None => Ok(ShmRegion::create(shape.for_device(plan), charged)?),
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn lay_out(
     name: &str,
     mut wrap: Option<Wrap<'_>>,
 ) -> Result<(ShmPort, Vec<QueueParts>), RegionError> {
-    let shm = home.place(name)?;
+    let shm = home.lay_out_next(name)?;
     let mut queues = Vec::new();
     for queue in 0..home.shape().queues {
         let counters = Arc::<QueueCounters>::default();

@@ -11,23 +11,23 @@ use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_settings::PortSettings;
-use ringroad_ring::ledger::Payer;
+use ringroad_ring::ledger::ChargedUser;
 use ringroad_ring::region::{Region, RegionError};
 
-use crate::entry::{DevicePort, Occupant, PipePort, SwitchPlace, SwitchPort};
+use crate::entry::{DevicePort, Occupant, PipePort, SwitchPort, SwitchPortName};
 use crate::error::TableError;
 use crate::opening::{Opener, ProgramSide, lay_out, take_queues, unbound};
 
 /// All ports of a datapath. Steps that can fail come before the port becomes visible.
 #[derive(Debug)]
-pub struct Table<O, K> {
+pub struct PortTable<O, K> {
     fabric: Fabric,
     on_switches: BTreeMap<String, SwitchPort<O, K>>,
     pipes: BTreeMap<(String, String), PipePort<O, K>>,
     devices: BTreeMap<String, DevicePort<O, K>>,
 }
 
-impl<O, K> Table<O, K> {
+impl<O, K> PortTable<O, K> {
     /// No ports on `fabric`.
     #[must_use]
     pub fn new(fabric: Fabric) -> Self {
@@ -119,12 +119,12 @@ impl<O, K> Table<O, K> {
     /// [`TableError`]; [`FabricError::PortTaken`] if the port is taken.
     pub fn open(
         &mut self,
-        place: SwitchPlace<'_>,
+        name: SwitchPortName<'_>,
         settings: PortSettings,
         home: &Arc<ShmRegion>,
         opener: Opener<'_, O, K>,
     ) -> Result<ProgramSide, TableError> {
-        let key = place.to_string();
+        let key = name.to_string();
         let Opener { owner, kept, share, wrap } = opener;
         if !matches!(self.occupant(&key), None | Some(Occupant::Nobody)) {
             return Err(FabricError::PortTaken(key).into());
@@ -134,11 +134,11 @@ impl<O, K> Table<O, K> {
         let occupant = Occupant::Program { shm, owner };
         match self.on_switches.get_mut(&key) {
             Some(waiting) => {
-                self.fabric.replace(place.switch, place.port, share, queues)?;
+                self.fabric.replace(name.switch, name.port, share, queues)?;
                 waiting.occupant = occupant;
             }
             None => {
-                let port = SwitchPort::new(place, (*home.shape(), settings), occupant, kept);
+                let port = SwitchPort::new(name, (*home.shape(), settings), occupant, kept);
                 self.enter(port, None, share, queues)?;
             }
         }
@@ -152,7 +152,7 @@ impl<O, K> Table<O, K> {
     /// [`TableError`].
     pub fn attach(
         &mut self,
-        place: SwitchPlace<'_>,
+        name: SwitchPortName<'_>,
         index: Option<u8>,
         device: Option<(Device, Option<Arc<ShmRegion>>)>,
         (shape, settings): (PortShape, PortSettings),
@@ -167,7 +167,7 @@ impl<O, K> Table<O, K> {
                 (take_queues(&mut device), Occupant::Device { device: Box::new(device), home })
             }
         };
-        let port = SwitchPort::new(place, (shape, settings), occupant, kept);
+        let port = SwitchPort::new(name, (shape, settings), occupant, kept);
         let port = SwitchPort { is_persistent: true, ..port };
         Ok(self.enter(port, index.map(PortIndex), Share::Own, queues)?)
     }
@@ -178,14 +178,14 @@ impl<O, K> Table<O, K> {
     /// [`FabricError`].
     pub fn attach_netmap(
         &mut self,
-        place: SwitchPlace<'_>,
+        name: SwitchPortName<'_>,
         (shape, settings): (PortShape, PortSettings),
         opener: Opener<'_, O, K>,
         queues: Vec<QueueParts>,
     ) -> Result<&SwitchPort<O, K>, FabricError> {
         let Opener { owner, kept, share, .. } = opener;
         let occupant = Occupant::Netmap { owner };
-        self.enter(SwitchPort::new(place, (shape, settings), occupant, kept), None, share, queues)
+        self.enter(SwitchPort::new(name, (shape, settings), occupant, kept), None, share, queues)
     }
 
     fn enter(
@@ -196,19 +196,19 @@ impl<O, K> Table<O, K> {
         queues: Vec<QueueParts>,
     ) -> Result<&SwitchPort<O, K>, FabricError> {
         self.fabric.set_settings(&port.switch, &port.port, port.settings.clone())?;
-        let place = (port.switch.as_str(), port.port.as_str());
+        let name = (port.switch.as_str(), port.port.as_str());
         let attached = match index {
             Some(index) => {
-                let resumed = self.fabric.resume(place, (index, CounterSnapshot::default()), share, queues);
+                let resumed = self.fabric.resume(name, (index, CounterSnapshot::default()), share, queues);
                 resumed.map(|()| index)
             }
-            None => self.fabric.attach(place.0, place.1, share, queues),
+            None => self.fabric.attach(name.0, name.1, share, queues),
         };
         if attached.is_err() {
             self.fabric.set_settings(&port.switch, &port.port, PortSettings::default())?;
         }
         port.index = attached?.0;
-        Ok(self.on_switches.entry(port.place().to_string()).insert_entry(port).into_mut())
+        Ok(self.on_switches.entry(port.name().to_string()).insert_entry(port).into_mut())
     }
 
     /// Gives a port of a switch other settings.
@@ -231,7 +231,7 @@ impl<O, K> Table<O, K> {
         self.fabric.use_queues(&port.switch, &port.port, count)
     }
 
-    /// Gives a port of a switch another device, with its region, if it has one. The port's place, settings and account
+    /// Gives a port of a switch another device, with its region, if it has one. The port's place, settings and counters
     /// stay. Returns the device that it had.
     ///
     /// # Errors
@@ -263,7 +263,7 @@ impl<O, K> Table<O, K> {
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
     pub fn detach(&mut self, key: &str) -> Result<SwitchPort<O, K>, FabricError> {
         let port = self.on_switches.get(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
-        // Frames that pass within the kernel are in the account only if they passed before it ends.
+        // Frames that pass within the kernel are in the counters only if they passed before it ends.
         if let Some(shortcut) = port.occupant.device().and_then(|device| device.shortcut.as_ref()) {
             shortcut.give_up();
         }
@@ -293,7 +293,7 @@ impl<O, K> Table<O, K> {
         Ok(side)
     }
 
-    /// Opens an end of a pipe, which comes into being with its first end, in memory that `payer` reserves.
+    /// Opens an end of a pipe, which comes into being with its first end, in memory that `charged` reserves.
     ///
     /// # Errors
     /// [`TableError`].
@@ -302,7 +302,7 @@ impl<O, K> Table<O, K> {
         pipe: (&str, &str),
         side: PipeSide,
         shape: PortShape,
-        payer: Option<&Payer>,
+        charged: Option<&ChargedUser>,
         owner: O,
         kept: K,
     ) -> Result<ProgramSide, TableError> {
@@ -310,7 +310,9 @@ impl<O, K> Table<O, K> {
         let name = PortBase::Pipe { parent: key.0.clone(), id: key.1.clone(), side }.to_string();
         let mut port = match self.pipes.remove(&key) {
             Some(known) => known,
-            None => PipePort { pipe: Pipe::create(&name, shape, payer)?, shape, owners: [None, None], kept },
+            None => {
+                PipePort { pipe: Pipe::create(&name, shape, charged)?, shape, owners: [None, None], kept }
+            }
         };
         let end = &mut port.owners[side as usize];
         let opened = match end {
@@ -327,7 +329,7 @@ impl<O, K> Table<O, K> {
         opened
     }
 
-    /// Resumes a port of a switch that another process had, with the account `past` of queues that it had before.
+    /// Resumes a port of a switch that another process had, with the counters `past` of queues that it had before.
     ///
     /// # Errors
     /// [`FabricError`]: its place is taken, or a worker is gone.
@@ -338,10 +340,10 @@ impl<O, K> Table<O, K> {
         share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<(), FabricError> {
-        let place = (port.switch.as_str(), port.port.as_str());
-        self.fabric.set_settings(place.0, place.1, port.settings.clone())?;
-        self.fabric.resume(place, (PortIndex(port.index), past), share, queues)?;
-        self.on_switches.insert(port.place().to_string(), port);
+        let name = (port.switch.as_str(), port.port.as_str());
+        self.fabric.set_settings(name.0, name.1, port.settings.clone())?;
+        self.fabric.resume(name, (PortIndex(port.index), past), share, queues)?;
+        self.on_switches.insert(port.name().to_string(), port);
         Ok(())
     }
 

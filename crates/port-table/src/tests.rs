@@ -10,44 +10,44 @@ use ringroad_datapath::engine::Engine;
 use ringroad_datapath::fabric::{Fabric, FabricError, QueueParts, Share};
 use ringroad_drivers::catalogue::port_name::{PipeSide, PortName};
 use ringroad_drivers::catalogue::{open_device, plan_device};
-use ringroad_drivers::device::{Device, Role};
+use ringroad_drivers::device::{Device, DeviceRole};
 use ringroad_drivers::shm::{PortShape, ShmRegion};
 use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_ring::layout::Direction;
-use ringroad_ring::ledger::{Ledger, Limits, Payer};
+use ringroad_ring::ledger::{ChargedUser, Ledger, LedgerLimits};
 use ringroad_ring::program_end::ProgramEnd;
 use ringroad_ring::region::{HugePages, RegionError};
 use ringroad_ring::ring_view::RingView;
 use ringroad_switch::MacTableConfig;
 
-use crate::entry::{Occupant, SwitchPlace};
+use crate::entry::{Occupant, SwitchPortName};
 use crate::error::TableError;
 use crate::opening::{Opener, ProgramSide, device_home};
-use crate::table::Table;
+use crate::table::PortTable;
 
 const SHAPE: PortShape = PortShape { slots: 64, huge_pages: HugePages::Never, ..PortShape::DEFAULT };
 const UNSET: PortSettings = PortSettings { vlans: PortVlans::Unset, isolated: false, storm: None };
-const A: SwitchPlace<'_> = SwitchPlace { switch: "vale0", port: "a" };
-const B: SwitchPlace<'_> = SwitchPlace { switch: "vale0", port: "b" };
+const A: SwitchPortName<'_> = SwitchPortName { switch: "vale0", port: "a" };
+const B: SwitchPortName<'_> = SwitchPortName { switch: "vale0", port: "b" };
 
-struct Site {
-    table: Table<u32, &'static str>,
+struct Testbed {
+    table: PortTable<u32, &'static str>,
     engine: Arc<Mutex<Engine>>,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         let (fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
-        Self { table: Table::new(fabric), engine }
+        Self { table: PortTable::new(fabric), engine }
     }
 
     fn home(&self) -> Arc<ShmRegion> {
         ShmRegion::create(SHAPE, None).unwrap()
     }
 
-    fn open(&mut self, place: SwitchPlace<'_>, owner: u32) -> Result<ProgramSide, TableError> {
+    fn open(&mut self, name: SwitchPortName<'_>, owner: u32) -> Result<ProgramSide, TableError> {
         let home = self.home();
-        self.table.open(place, UNSET, &home, opener(owner))
+        self.table.open(name, UNSET, &home, opener(owner))
     }
 
     fn pipe(&mut self, side: PipeSide, owner: u32) -> Result<ProgramSide, TableError> {
@@ -62,8 +62,8 @@ impl Site {
         self.engine.lock().unwrap().step();
     }
 
-    fn received(&self, place: SwitchPlace<'_>) -> u64 {
-        self.table.fabric().port_counters(place.switch, place.port).unwrap().received_frames
+    fn received(&self, name: SwitchPortName<'_>) -> u64 {
+        self.table.fabric().port_counters(name.switch, name.port).unwrap().received_frames
     }
 
     fn is_empty(&self) -> bool {
@@ -102,7 +102,7 @@ fn device(name: &str) -> (Device, Arc<ShmRegion>) {
     let name: PortName = name.parse().unwrap();
     let plan = plan_device(&name, None).unwrap();
     let home = device_home(None, &plan, SHAPE, None).unwrap();
-    (open_device(&name, plan, Role::Program, Some(&home)).unwrap(), home)
+    (open_device(&name, plan, DeviceRole::Program, Some(&home)).unwrap(), home)
 }
 
 /// Another handle on a port's memory, obtained without the table.
@@ -120,7 +120,7 @@ fn is_taken(result: Result<ProgramSide, TableError>) -> bool {
 
 #[test]
 fn frames_pass_between_program_ports_and_the_switch_goes_with_them() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let (a, b) = (site.open(A, 1).unwrap(), site.open(B, 2).unwrap());
     send(&a);
     site.step();
@@ -134,7 +134,7 @@ fn frames_pass_between_program_ports_and_the_switch_goes_with_them() {
 
 #[test]
 fn a_shared_region_is_discarded_with_its_last_port() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let a = site.open(A, 1).unwrap();
     let (_, shm, _) = site.table.programs().find(|(key, ..)| *key == "vale0:a").unwrap();
     let home = Arc::clone(shm.home());
@@ -153,7 +153,7 @@ fn a_shared_region_is_discarded_with_its_last_port() {
 
 #[test]
 fn each_end_of_a_pipe_signals_the_other() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let (master, slave) = (site.pipe(PipeSide::Master, 1).unwrap(), site.pipe(PipeSide::Slave, 2).unwrap());
     assert_eq!(master.peer.as_ref(), Some(&slave.placement));
     assert_eq!(slave.peer.as_ref(), Some(&master.placement));
@@ -168,7 +168,7 @@ fn each_end_of_a_pipe_signals_the_other() {
 
 #[test]
 fn an_end_of_a_pipe_is_opened_once_and_the_pipe_goes_with_its_last_end() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let master = site.pipe(PipeSide::Master, 1).unwrap();
     let refused = site.pipe(PipeSide::Master, 2).unwrap_err();
     assert!(matches!(refused, TableError::EndInUse(name) if name == "x{1"));
@@ -186,8 +186,8 @@ fn an_end_of_a_pipe_is_opened_once_and_the_pipe_goes_with_its_last_end() {
 }
 
 #[test]
-fn a_persistent_port_outlives_its_programs_and_keeps_its_place_and_account() {
-    let mut site = Site::new();
+fn a_persistent_port_outlives_its_programs_and_keeps_its_index_and_counters() {
+    let mut site = Testbed::new();
     let waiting = site.table.attach(A, None, None, (SHAPE, UNSET), "attached").unwrap();
     assert_eq!((waiting.occupant.mode(), waiting.is_persistent), ("waits for a program", true));
     for owner in 1..=2 {
@@ -208,7 +208,7 @@ fn a_persistent_port_outlives_its_programs_and_keeps_its_place_and_account() {
 
 #[test]
 fn a_device_serves_a_programs_rings_or_a_port_of_a_switch() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let (null, home) = device("null:size=60");
     let side = site.table.open_device("null:".into(), null, &home, opener(1)).unwrap();
     site.step();
@@ -233,9 +233,9 @@ fn a_device_serves_a_programs_rings_or_a_port_of_a_switch() {
 
 #[test]
 fn only_the_netmap_service_takes_its_ports_back() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let home = site.home();
-    let shm = home.place("vale0:a").unwrap();
+    let shm = home.lay_out_next("vale0:a").unwrap();
     let queue = || vec![QueueParts::new(Box::new(shm.queue(0, Arc::default()).unwrap()))];
     let entered = site.table.attach_netmap(A, (SHAPE, UNSET), opener(1), queue()).unwrap();
     assert_eq!((entered.occupant.driver(), entered.index), ("netmap", 0));
@@ -247,17 +247,20 @@ fn only_the_netmap_service_takes_its_ports_back() {
 
 #[test]
 fn a_failed_open_leaves_nothing() {
-    let mut site = Site::new();
-    let ledger =
-        Ledger::new(Limits { total: SHAPE.geometry(1).unwrap().total_bytes(), user: u64::MAX, reserve: 0 });
-    let payer = Payer::new(&ledger, 1, false);
-    let full = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
-    let place = full.place("somebody's").unwrap();
+    let mut site = Testbed::new();
+    let ledger = Ledger::new(LedgerLimits {
+        total: SHAPE.geometry(1).unwrap().total_bytes(),
+        user: u64::MAX,
+        reserve: 0,
+    });
+    let charged = ChargedUser::new(&ledger, 1, false);
+    let full = ShmRegion::create(SHAPE, Some(&charged)).unwrap();
+    let name = full.lay_out_next("somebody's").unwrap();
     let refused = site.table.open(A, UNSET, &full, opener(1));
     assert!(matches!(refused, Err(TableError::Region(RegionError::Geometry(_)))), "{refused:?}");
     let (null, _) = device("null:size=60");
     assert!(site.table.open_device("null:".into(), null, &full, opener(1)).is_err());
-    let refused = site.table.open_pipe(("x", "1"), PipeSide::Slave, SHAPE, Some(&payer), 1, "pipe");
+    let refused = site.table.open_pipe(("x", "1"), PipeSide::Slave, SHAPE, Some(&charged), 1, "pipe");
     assert!(matches!(refused, Err(TableError::Region(RegionError::Limit { .. }))), "{refused:?}");
     let endless = PortShape { slots: 1 << 20, ..SHAPE };
     assert!(site.table.attach(A, None, None, (endless, UNSET), "attached").is_err());
@@ -270,13 +273,13 @@ fn a_failed_open_leaves_nothing() {
     let again = site.table.attach(A, None, None, (SHAPE, UNSET), "again");
     assert!(matches!(again, Err(TableError::Fabric(FabricError::PortTaken(_)))), "{again:?}");
     assert_eq!(site.table.on_switches()["vale0:a"].kept, "attached");
-    drop((place, full));
+    drop((name, full));
     assert_eq!(ledger.total(), 0);
 }
 
 #[test]
 fn a_device_in_a_shared_region_has_as_many_queues_as_its_ports() {
-    let site = Site::new();
+    let site = Testbed::new();
     let plan = plan_device(&"null:@queues=2".parse().unwrap(), None).unwrap();
     let refused = device_home(Some(site.home()), &plan, SHAPE, None);
     assert!(matches!(refused, Err(TableError::SharedQueues { asked: 2, has: 1 })), "{refused:?}");

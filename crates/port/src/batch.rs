@@ -50,7 +50,7 @@ pub struct FrameMeta {
 pub struct Batch {
     fragments: Vec<Fragment>,
     /// Index in `fragments` of the first fragment of each frame; empty while each frame is one fragment.
-    heads: Vec<u16>,
+    frame_starts: Vec<u16>,
     /// Metadata of each frame; shorter or empty if no later frame has any.
     metas: Vec<FrameMeta>,
     /// Whether something is left to do with any.
@@ -79,7 +79,7 @@ impl Batch {
     pub fn new() -> Self {
         Self {
             fragments: Vec::with_capacity(BATCH_FRAMES + MAX_FRAGMENTS),
-            heads: Vec::with_capacity(BATCH_FRAMES),
+            frame_starts: Vec::with_capacity(BATCH_FRAMES),
             metas: Vec::with_capacity(BATCH_FRAMES),
             is_unfinished: false,
             is_stamped: false,
@@ -96,7 +96,7 @@ impl Batch {
     #[inline]
     pub fn reset(&mut self, capacity: usize) {
         self.fragments.clear();
-        self.heads.clear();
+        self.frame_starts.clear();
         self.metas.clear();
         (self.is_unfinished, self.is_stamped, self.skipped) = (false, false, 0);
         self.replicated.clear();
@@ -247,7 +247,7 @@ impl Batch {
     #[inline]
     #[must_use]
     pub fn is_single(&self) -> bool {
-        self.heads.is_empty()
+        self.frame_starts.is_empty()
     }
 
     /// Which fragments make up `frame`.
@@ -258,9 +258,9 @@ impl Batch {
             let end = (frame + 1).min(self.fragments.len());
             return frame.min(end)..end;
         }
-        let Some(&head) = self.heads.get(frame) else { return 0..0 };
-        let end = self.heads.get(frame + 1).map_or(self.fragments.len(), |&next| usize::from(next));
-        usize::from(head)..end
+        let Some(&start) = self.frame_starts.get(frame) else { return 0..0 };
+        let end = self.frame_starts.get(frame + 1).map_or(self.fragments.len(), |&next| usize::from(next));
+        usize::from(start)..end
     }
 
     /// The buffer of fragment `fragment`, in the region offered: 0, which no frame uses, if none is offered.
@@ -316,7 +316,7 @@ impl Batch {
     #[inline]
     pub fn push(&mut self, fragment: Fragment, first: bool) {
         if first != self.is_single() {
-            self.note_head(first);
+            self.note_frame_start(first);
         }
         self.bytes += fragment.len() as u64;
         self.fragments.push(fragment);
@@ -336,12 +336,12 @@ impl Batch {
         let mut metas = std::mem::take(&mut self.metas);
         metas.resize(self.frames(), FrameMeta::default());
         let (described, mut times, mut is_unfinished) = (metas.len(), 0, false);
-        let places = Cell::from_mut(metas.spare_capacity_mut()).as_slice_of_cells();
-        let pushed = self.push_each(places, |place| {
+        let spare = Cell::from_mut(metas.spare_capacity_mut()).as_slice_of_cells();
+        let pushed = self.push_each(spare, |target| {
             let (fragment, meta) = frames.next()?;
             times |= meta.timestamp_ns;
             is_unfinished |= !meta.unfinished.is_nothing();
-            place.set(MaybeUninit::new(meta));
+            target.set(MaybeUninit::new(meta));
             Some(fragment)
         });
         // SAFETY: this many places after the last were written just now.
@@ -357,21 +357,21 @@ impl Batch {
     #[inline]
     pub fn push_each<S>(&mut self, sources: &[S], mut fragment: impl FnMut(&S) -> Option<Fragment>) -> usize {
         let (before, room) = (self.fragments.len(), self.single_room());
-        let places = self.fragments.spare_capacity_mut().get_mut(..room).unwrap_or(&mut []);
+        let spare = self.fragments.spare_capacity_mut().get_mut(..room).unwrap_or(&mut []);
         let (mut pushed, mut extents) = (0, 0);
         // Pairs of slices: one counter for both.
-        for (place, source) in places.iter_mut().zip(sources) {
+        for (target, source) in spare.iter_mut().zip(sources) {
             let Some(fragment) = fragment(source) else { break };
             debug_assert!(!fragment.has_more());
             extents += fragment.slot().extent();
-            place.write(fragment);
+            target.write(fragment);
             pushed += 1;
         }
         // SAFETY: this many places after the last fragment were written just now.
         unsafe { self.fragments.set_len(before + pushed) };
         self.bytes += SlotWord::extent_bytes(extents);
         if !self.is_single() {
-            self.note_heads(before, pushed);
+            self.note_frame_starts(before, pushed);
         }
         pushed
     }
@@ -379,17 +379,17 @@ impl Batch {
     /// Notes that each of `count` fragments from `first` on is a frame.
     // Apart, so that the loop over frames of one fragment has the registers to itself.
     #[cold]
-    fn note_heads(&mut self, first: usize, count: usize) {
-        self.heads.extend(first as u16..(first + count) as u16);
+    fn note_frame_starts(&mut self, first: usize, count: usize) {
+        self.frame_starts.extend(first as u16..(first + count) as u16);
     }
 
     /// Notes where the frames begin, once there is one of several fragments.
-    fn note_head(&mut self, first: bool) {
+    fn note_frame_start(&mut self, first: bool) {
         if self.is_single() {
-            self.heads.extend(0..self.fragments.len() as u16);
+            self.frame_starts.extend(0..self.fragments.len() as u16);
         }
         if first {
-            self.heads.push(self.fragments.len() as u16);
+            self.frame_starts.push(self.fragments.len() as u16);
         }
     }
 
@@ -398,8 +398,8 @@ impl Batch {
         for fragment in self.fragments.drain(fragments.min(self.fragments.len())..) {
             self.bytes -= fragment.len() as u64;
         }
-        while self.heads.last().is_some_and(|&head| usize::from(head) >= self.fragments.len()) {
-            self.heads.pop();
+        while self.frame_starts.last().is_some_and(|&start| usize::from(start) >= self.fragments.len()) {
+            self.frame_starts.pop();
         }
         self.metas.truncate(self.frames());
     }
@@ -408,7 +408,7 @@ impl Batch {
     #[inline]
     #[must_use]
     pub fn frames(&self) -> usize {
-        if self.is_single() { self.fragments.len() } else { self.heads.len() }
+        if self.is_single() { self.fragments.len() } else { self.frame_starts.len() }
     }
 
     /// Number of fragments.
@@ -474,7 +474,7 @@ impl Batch {
             return frames.len() == self.frames();
         }
         // Without an early end, so that several are compared at once.
-        let differs = |differs, (&frame, place)| differs | (frame ^ place);
+        let differs = |differs, (&frame, target)| differs | (frame ^ target);
         frames.len() == self.frames() && frames.iter().zip(0u16..).fold(0, differs) == 0
     }
 
@@ -495,11 +495,11 @@ impl Batch {
     /// The first fragment of frame `frame`, which holds its header.
     #[inline]
     #[must_use]
-    pub fn head(&self, frame: usize) -> Option<&Fragment> {
+    pub fn first_fragment(&self, frame: usize) -> Option<&Fragment> {
         if self.is_single() {
             return self.fragments.get(frame);
         }
-        self.heads.get(frame).and_then(|&head| self.fragments.get(usize::from(head)))
+        self.frame_starts.get(frame).and_then(|&start| self.fragments.get(usize::from(start)))
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! An [`ImpairedQueue`] wraps a queue. Frames that the datapath delivers pass the [`ImpairmentPlan`] before they reach
 //! the program; frames that the program sends are unchanged. Frames are numbered from 0 in the order of their delivery
-//! to the queue, and the plan alone decides the fate of each number: the same plan and the same frames always give the
-//! same result. Each frame goes through these stages:
+//! to the queue, and the plan alone decides the outcome of each number: the same plan and the same frames always give
+//! the same result. Each frame goes through these stages:
 //!
 //! 1. **drop**: it ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later stages
 //!    and [`Reorder::by`] never see it.
@@ -19,7 +19,7 @@
 //! ([`ImpairmentPlan::hold_frames`]). If this memory is full, they are dropped as
 //! [`DropCause::HoldFull`](crate::drop_cause::DropCause::HoldFull); frames still held when the port ends count as
 //! [`DropCause::PortGone`](crate::drop_cause::DropCause::PortGone). A copy made by **duplicate** counts as replicated.
-//! So a port's account is exact once no frame is held.
+//! So a port's counters are exact once no frame is held.
 
 mod hold;
 mod plan;
@@ -34,7 +34,9 @@ use crate::clock::Clock;
 use crate::counters::QueueCounters;
 use crate::port_queue::PortQueue;
 
-pub use plan::{Corruption, Delay, Fate, ImpairmentPlan, Pattern, PlanError, Reorder, Within};
+pub use plan::{
+    Corruption, Delay, FramePattern, ImpairmentPlan, ImpairmentPlanError, Impairments, Reorder, Within,
+};
 pub use queue::ImpairedQueue;
 
 /// The impairment of a port: makes its queues impaired ones, and reports its counters at any time.
@@ -112,12 +114,12 @@ impl Impairment {
     /// An impairment by `plan`, with no queue yet. Delays are measured by `clock`, which a test can hold in its hand.
     ///
     /// # Errors
-    /// [`PlanError`] where the plan holds a value out of range.
-    pub fn new(plan: ImpairmentPlan, clock: Clock) -> Result<Self, PlanError> {
+    /// [`ImpairmentPlanError`] where the plan holds a value out of range.
+    pub fn new(plan: ImpairmentPlan, clock: Clock) -> Result<Self, ImpairmentPlanError> {
         Ok(Self { plan: Arc::new(plan.checked()?), clock, records: Vec::new() })
     }
 
-    /// Puts the impairment before `port`, the next queue of the port, whose account is `counters`.
+    /// Puts the impairment before `port`, the next queue of the port, whose counters are `counters`.
     #[must_use]
     pub fn wrap(&mut self, port: Box<dyn PortQueue>, counters: Arc<QueueCounters>) -> ImpairedQueue {
         let queue = self.records.len() as u16;
@@ -140,18 +142,18 @@ impl Impairment {
         sum
     }
 
-    /// The plan's fate for frame `number` of queue `queue`, which the frame had unless there was no room to hold it.
+    /// The plan's outcome for frame `number` of queue `queue`, which the frame had unless there was no room to hold it.
     #[must_use]
-    pub fn fate(&self, queue: u16, number: u64) -> Fate {
-        self.plan.fate(queue, number)
+    pub fn impairments(&self, queue: u16, number: u64) -> Impairments {
+        self.plan.impairments(queue, number)
     }
 
-    /// The number and fate of every frame that has arrived at queue `queue` so far and did not pass untouched.
-    pub fn affected(&self, queue: u16) -> impl Iterator<Item = (u64, Fate)> + '_ {
+    /// The number and outcome of every frame that has arrived at queue `queue` so far and did not pass untouched.
+    pub fn affected(&self, queue: u16) -> impl Iterator<Item = (u64, Impairments)> + '_ {
         let record = self.records.get(usize::from(queue));
         let arrived = record.map_or(0, |record| record.arrived.load(Ordering::Relaxed));
         (0..arrived)
-            .map(move |number| (number, self.fate(queue, number)))
-            .filter(|(_, fate)| *fate != Fate::default())
+            .map(move |number| (number, self.impairments(queue, number)))
+            .filter(|(_, impairments)| *impairments != Impairments::default())
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use ringroad_wire::checksum::{counted, fold, not_zero, sum_bytes};
 use ringroad_wire::headers::{
-    ETHERNET_BYTES, Ethernet, Fragment, IPV4_BYTES, IPV6_BYTES, Ip, IpVersion, TAG_BYTES, Tags,
+    ETHERNET_BYTES, EthernetHeader, IPV4_BYTES, IPV6_BYTES, Ip, IpFragment, IpVersion, TAG_BYTES, Tags,
 };
 use ringroad_wire::ip_protocol;
 
@@ -68,8 +68,8 @@ impl Unfinished {
     /// What lies in a tunnel is not seen.
     #[must_use]
     pub fn detect(start: &[u8], frame_bytes: usize, mtu: usize) -> Option<Self> {
-        let ip = Ip::read(start, &Ethernet::read(start, Tags::Standard)?)?;
-        if ip.fragment != Fragment::No || ip.has_extensions() || ip.end > frame_bytes {
+        let ip = Ip::read(start, &EthernetHeader::read(start, Tags::Standard)?)?;
+        if ip.fragment != IpFragment::No || ip.has_extensions() || ip.end > frame_bytes {
             return None;
         }
         let (protocol, transport) = (ip.protocol, ip.payload_at);
@@ -282,7 +282,7 @@ impl Cut {
         if !unfinished.is_long() || unfinished.gso_size == 0 || !unfinished.has_open_checksum() {
             return None;
         }
-        let ip = Ip::read(frame, &Ethernet::read(frame, Tags::Standard)?)?;
+        let ip = Ip::read(frame, &EthernetHeader::read(frame, Tags::Standard)?)?;
         // The header that the checksum belongs to must be the one right behind the outermost network header.
         if ip.has_extensions() || ip.payload_at != transport {
             return None;

@@ -10,7 +10,7 @@
 //! | [`Backpressure`] | holds a wire's source back instead of dropping its frames |
 //! | [`Lend`] | passes buffers on instead of copying out of them |
 //! | [`Diagnose`] | reports to users and programs what is wrong, and counts what was lost before it was received |
-//! | [`Program`] | ends a program's use of its rings in order |
+//! | [`ProgramQueue`] | ends a program's use of its rings in order |
 //!
 //! `crates/datapath/tests/whole_driver.rs` is a whole driver, with tests that run it on a switch and on a wire.
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 use ringroad_ring::region::RegionId;
 
 use crate::batch::Batch;
-use crate::counters::{Refused, Traffic, Waiting};
+use crate::counters::{BypassedFrames, RefusedFrames, Waiting};
 use crate::drop_cause::{DropCause, DropTally};
 
 /// What a queue leaves to the process that serves its port next.
@@ -34,7 +34,7 @@ pub struct HandOver {
 
 /// A port's abilities and costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capabilities {
+pub struct PortCapabilities {
     /// The driver's name: `shm`, `pipe`, `af_xdp`, ...
     pub driver: &'static str,
     /// The mechanism in use, in words for people.
@@ -175,8 +175,8 @@ pub trait PortQueue: Send {
         self.inner()?.diagnosis()
     }
 
-    /// Stops what its driver does beside the worker until [`Self::go_on`], and returns whether it stands still. Called
-    /// repeatedly, while the queue lends nothing, before the port is handed over.
+    /// Stops what its driver does beside the worker until [`Self::resume_messages`], and returns whether it stands
+    /// still. Called repeatedly, while the queue lends nothing, before the port is handed over.
     fn prepare_hand_over(&mut self) -> bool {
         self.inner().is_none_or(|inner| inner.prepare_hand_over())
     }
@@ -189,14 +189,14 @@ pub trait PortQueue: Send {
 
     /// The port is this process's from now on, and no other's: the process that should take over does not, or the one
     /// that handed over has ended.
-    fn go_on(&mut self) {
+    fn resume_messages(&mut self) {
         if let Some(inner) = self.inner() {
-            inner.go_on();
+            inner.resume_messages();
         }
     }
 
     /// The program at its other side; `None` where that is a device.
-    fn program(&mut self) -> Option<&mut dyn Program> {
+    fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
         self.inner()?.program()
     }
 }
@@ -249,7 +249,7 @@ pub trait Lend {
 
 /// Which way frames go that a failure stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum FailedDirection {
     /// Out of the queue, or into it.
     Either,
     /// Into the queue: frames delivered to it are lost.
@@ -261,7 +261,7 @@ pub trait Diagnose {
     /// Why the queue has stopped frames that go `way`, for people. `None` while it works, and in a state that passes by
     /// itself, such as a link that is down. A program that steps its own datapath calls this at each sync, so it makes
     /// no system call.
-    fn failure(&self, way: Way) -> Option<String> {
+    fn failure(&self, way: FailedDirection) -> Option<String> {
         let _ = way;
         None
     }
@@ -269,7 +269,7 @@ pub trait Diagnose {
     /// Why the queue has stopped or gives no more frames, for people; `None` while it works. Called for reports: the
     /// queue may query the kernel, and also names what passes by itself.
     fn fault(&self) -> Option<String> {
-        self.failure(Way::Either)
+        self.failure(FailedDirection::Either)
     }
 
     /// Whether the device has ended for good, so that nothing will come from it or go to it any more.
@@ -292,8 +292,8 @@ pub trait Diagnose {
 
     /// Frames delivered to the queue that its device has dropped since the last call. Called for reports, never per
     /// batch, and when the queue is closed.
-    fn refused(&mut self) -> Refused {
-        Refused::default()
+    fn refused(&mut self) -> RefusedFrames {
+        RefusedFrames::default()
     }
 
     /// Frames delivered to the queue that its device has not taken yet. Called for reports, never per batch, and when
@@ -304,8 +304,8 @@ pub trait Diagnose {
 
     /// Frames since the last call that passed between this port and others of its switch within the kernel. Called for
     /// reports, never per batch, and when the queue is closed.
-    fn take_passed(&mut self) -> Traffic {
-        Traffic::default()
+    fn take_passed(&mut self) -> BypassedFrames {
+        BypassedFrames::default()
     }
 
     /// Rules that the other side broke since the last call, where the queue does not count them itself. Called for
@@ -316,7 +316,7 @@ pub trait Diagnose {
 }
 
 /// A queue of which a program has the other side.
-pub trait Program {
+pub trait ProgramQueue {
     /// Takes no frame any more that the program publishes from now on.
     fn close(&mut self);
 

@@ -50,7 +50,7 @@ pub struct TracedDelivery {
     /// The worker that delivered it.
     pub worker: u16,
     /// The place of the queue in the worker's engine.
-    pub place: u32,
+    pub queue_index: u32,
     /// Frames that the queue took: several where a long frame was cut, none where it was dropped.
     pub frames: u32,
     /// Why it was dropped, whole or in part.
@@ -106,7 +106,7 @@ pub struct Trace {
 
 /// The key that identifies a frame for all workers while it is borrowed.
 fn key(batch: &Batch, frame: usize) -> Option<usize> {
-    Some(batch.head(frame)?.bytes().start().addr().get())
+    Some(batch.first_fragment(frame)?.bytes().start().addr().get())
 }
 
 impl Trace {
@@ -182,12 +182,12 @@ impl Trace {
         }
     }
 
-    /// Notes a delivery of a frame to the queue at `place` of `worker`: how many frames it took, which it dropped, and
-    /// whether it took the frame over.
+    /// Notes a delivery of a frame to the queue at `queue_index` of `worker`: how many frames it took, which it
+    /// dropped, and whether it took the frame over.
     pub fn delivered(
         &self,
         (batch, frame): (&Batch, usize),
-        (worker, place): (u16, u32),
+        (worker, queue_index): (u16, u32),
         (frames, dropped, is_held): (u32, DropTally, bool),
     ) {
         let mut state = self.state();
@@ -195,7 +195,7 @@ impl Trace {
         let Some(traced) = number.and_then(|number| state.frames.get_mut(&number)) else { return };
         if traced.deliveries.len() < MAX_DELIVERIES {
             let dropped = DropCause::ALL.into_iter().find(|&cause| dropped.of(cause) != 0);
-            traced.deliveries.push(TracedDelivery { worker, place, frames, dropped, is_held });
+            traced.deliveries.push(TracedDelivery { worker, queue_index, frames, dropped, is_held });
         }
     }
 

@@ -85,8 +85,8 @@ impl fmt::Display for VlanSet {
         if self.is_all() {
             return f.write_str(ALL);
         }
-        for (place, (first, last)) in self.0.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, (first, last)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             match first == last {
                 true => write!(f, "{comma}{first}")?,
                 false => write!(f, "{comma}{first}-{last}")?,

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 use libc::{iovec, size_t, ssize_t};
 use ringroad_netmap::abi::{NIOCRXSYNC, NIOCTXSYNC, is_device_request};
 use ringroad_netmap::control_call::control;
-use ringroad_netmap::descriptor::Descriptor;
+use ringroad_netmap::descriptor::NetmapFile;
 use rustix::io::Errno;
 
 use crate::{errno, next, tracked};

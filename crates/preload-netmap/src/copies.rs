@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 
 use libc::FILE;
-use ringroad_netmap::device::Device;
+use ringroad_netmap::device::NetmapDevice;
 use ringroad_netmap::private_descriptors::owns;
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ pub extern "C" fn close(fd: c_int) -> c_int {
     let result = next::close(fd);
     if was_device {
         let errno = errno::get();
-        Device::settle_closed();
+        NetmapDevice::settle_closed();
         errno::set(errno);
     }
     result

@@ -120,7 +120,7 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         Self { numbers: [const { AtomicU32::new(0) }; NUMBERS], entries: [const { Entry::new() }; ENTRIES] }
     }
 
-    fn place(&self, number: i32) -> Option<&AtomicU32> {
+    fn index_of(&self, number: i32) -> Option<&AtomicU32> {
         self.numbers.get(usize::try_from(number).ok()?)
     }
 
@@ -131,21 +131,21 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
     /// Whether a number leads anywhere.
     #[inline]
     pub(crate) fn has(&self, number: i32) -> bool {
-        self.place(number).is_some_and(|place| place.load(Ordering::Relaxed) != 0)
+        self.index_of(number).is_some_and(|index| index.load(Ordering::Relaxed) != 0)
     }
 
     /// The target of a number.
     #[inline]
     pub(crate) fn get(&'static self, number: i32) -> Option<Reference<T>> {
-        let place = self.place(number)?;
+        let index_cell = self.index_of(number)?;
         loop {
-            let index = place.load(Ordering::Acquire);
+            let index = index_cell.load(Ordering::Acquire);
             let entry = self.entry(index)?;
             if entry.refer() {
                 let reference = Reference(entry);
                 // Where it still leads there the reference is to what it leads to now; otherwise to the new value of
                 // the entry.
-                if place.load(Ordering::Acquire) == index {
+                if index_cell.load(Ordering::Acquire) == index {
                     return Some(reference);
                 }
             }
@@ -171,26 +171,26 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         };
         let Some(entry) = self.entries.iter().find(claim) else { return Err(value) };
         // SAFETY: the count went from `FREE` to `DYING` here, so no other code reads or writes the value.
-        let place = unsafe { &mut *entry.value.get() };
-        place.write(value);
+        let target = unsafe { &mut *entry.value.get() };
+        target.write(value);
         entry.references.store(DYING + 1, Ordering::Release);
         Ok(Reference(entry))
     }
 
     /// Makes a number lead to a value. `Err` where the table has no such number.
     pub(crate) fn set(&'static self, number: i32, value: &Reference<T>) -> Result<Option<Removed<T>>, ()> {
-        let place = self.place(number).ok_or(())?;
+        let index_cell = self.index_of(number).ok_or(())?;
         let index =
             (std::ptr::from_ref(value.0).addr() - self.entries.as_ptr().addr()) / size_of::<Entry<T>>();
         value.0.numbers.fetch_add(1, Ordering::AcqRel);
         // The number's own reference.
         std::mem::forget(value.clone());
-        Ok(self.removed(place.swap(index as u32 + 1, Ordering::AcqRel)))
+        Ok(self.removed(index_cell.swap(index as u32 + 1, Ordering::AcqRel)))
     }
 
     /// Makes a number lead nowhere.
     pub(crate) fn remove(&'static self, number: i32) -> Option<Removed<T>> {
-        self.removed(self.place(number)?.swap(0, Ordering::AcqRel))
+        self.removed(self.index_of(number)?.swap(0, Ordering::AcqRel))
     }
 
     /// Gives up the number's entry `index_plus_1`.

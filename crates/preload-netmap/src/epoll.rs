@@ -8,7 +8,7 @@ use libc::{epoll_event, sigset_t, timespec};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use crate::epoll_interests::{self, Interest};
+use crate::epoll_interests::{self, EpollInterest};
 use crate::time_limit::TimeLimit;
 use crate::tracked::{self, DeviceReference, any_device};
 use crate::wait::Wait;
@@ -95,9 +95,9 @@ impl Events {
     /// There must be room left.
     unsafe fn push(&mut self, event: epoll_event) {
         // SAFETY: the caller's promise.
-        let place = unsafe { self.start.add(self.count as usize) };
+        let slot = unsafe { self.start.add(self.count as usize) };
         // SAFETY: the caller's promise.
-        unsafe { place.write_unaligned(event) };
+        unsafe { slot.write_unaligned(event) };
         self.count += 1;
     }
 
@@ -131,16 +131,16 @@ unsafe fn without_doorbell(events: *mut epoll_event, count: c_int) -> c_int {
     let mut kept = 0;
     for index in 0..count as usize {
         // SAFETY: the caller's promise.
-        let place = unsafe { events.add(index) };
+        let slot = unsafe { events.add(index) };
         // SAFETY: the caller's promise.
-        let event = unsafe { place.read_unaligned() };
+        let event = unsafe { slot.read_unaligned() };
         if event.u64 == epoll_interests::doorbell_data() {
             continue;
         }
         // SAFETY: not behind `index`.
-        let place = unsafe { events.add(kept) };
+        let slot = unsafe { events.add(kept) };
         // SAFETY: as above.
-        unsafe { place.write_unaligned(event) };
+        unsafe { slot.write_unaligned(event) };
         kept += 1;
     }
     kept as c_int
@@ -161,7 +161,7 @@ unsafe fn wait(
     static TURN: AtomicUsize = AtomicUsize::new(0);
     loop {
         let mut wait = Wait::new();
-        let mut interests: SmallVec<[Interest; 16]> = SmallVec::new();
+        let mut interests: SmallVec<[EpollInterest; 16]> = SmallVec::new();
         if let Some(set) = tracked::known_epoll_set(epoll) {
             epoll_interests::for_each(set, |interest| interests.push(interest.clone()));
         }

@@ -18,7 +18,7 @@ const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | lib
 
 /// A device in a set.
 #[derive(Debug, Clone)]
-pub(crate) struct Interest {
+pub(crate) struct EpollInterest {
     set: u64,
     /// Number under which it was added.
     fd: RawFd,
@@ -28,7 +28,7 @@ pub(crate) struct Interest {
     pub(crate) data: u64,
 }
 
-impl Interest {
+impl EpollInterest {
     /// Requested conditions, as for poll(2); `None` while the interest is disabled after its one shot.
     pub(crate) fn conditions(&self) -> Option<i16> {
         (self.events != 0).then_some((self.events & !MODES) as i16)
@@ -36,15 +36,15 @@ impl Interest {
 }
 
 #[derive(Debug)]
-struct Doorbell {
+struct EpollDoorbell {
     set: u64,
     bell: PrivateDescriptor,
 }
 
 #[derive(Debug)]
 pub(crate) struct Interests {
-    interests: Vec<Interest>,
-    doorbells: Vec<Doorbell>,
+    interests: Vec<EpollInterest>,
+    doorbells: Vec<EpollDoorbell>,
 }
 
 static INTERESTS: SignalSafeLock<Interests> =
@@ -100,7 +100,7 @@ pub(crate) fn add(
         // Another thread may have been faster; then ours rings nowhere and is closed.
         let spare = match doorbell {
             Some(bell) if !all.doorbells.iter().any(|known| known.set == set) => {
-                all.doorbells.push(Doorbell { set, bell });
+                all.doorbells.push(EpollDoorbell { set, bell });
                 None
             }
             spare => spare,
@@ -108,7 +108,7 @@ pub(crate) fn add(
         if all.position(set, fd, &device).is_some() {
             return (Err(Errno::EXIST), spare);
         }
-        all.interests.push(Interest { set, fd, device, events: event.events | ALWAYS, data: event.u64 });
+        all.interests.push(EpollInterest { set, fd, device, events: event.events | ALWAYS, data: event.u64 });
         all.ring(set);
         (Ok(()), spare)
     });
@@ -160,7 +160,7 @@ pub(crate) fn remove(set: u64, fd: RawFd, device: &DeviceReference) -> Result<()
 }
 
 /// Disables a one-shot interest after its event.
-pub(crate) fn told(interest: &Interest) {
+pub(crate) fn told(interest: &EpollInterest) {
     if interest.events & libc::EPOLLONESHOT as u32 == 0 {
         return;
     }
@@ -172,7 +172,7 @@ pub(crate) fn told(interest: &Interest) {
 }
 
 /// Passes the interests of a set to `f`.
-pub(crate) fn for_each(set: u64, f: impl FnMut(&Interest)) {
+pub(crate) fn for_each(set: u64, f: impl FnMut(&EpollInterest)) {
     with(|all| all.interests.iter().filter(|interest| interest.set == set).for_each(f));
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn remove_device(device: &DeviceReference) {
 
 impl Interests {
     fn position(&self, set: u64, fd: RawFd, device: &DeviceReference) -> Option<usize> {
-        let is_it = |known: &Interest| known.set == set && known.fd == fd && known.device == *device;
+        let is_it = |known: &EpollInterest| known.set == set && known.fd == fd && known.device == *device;
         self.interests.iter().position(is_it)
     }
 

@@ -8,7 +8,7 @@ use crate::signal_safe_lock::SignalSafeLock;
 
 /// A mapping, or what is left of one, held by `H`.
 #[derive(Debug)]
-pub(crate) struct Mapping<H> {
+pub(crate) struct TrackedMapping<H> {
     pub(crate) start: usize,
     pub(crate) end: usize,
     holder: Arc<H>,
@@ -16,28 +16,28 @@ pub(crate) struct Mapping<H> {
 
 /// All mappings.
 #[derive(Debug)]
-pub(crate) struct Ledger<H> {
-    mappings: Vec<Mapping<H>>,
+pub(crate) struct MappingTable<H> {
+    mappings: Vec<TrackedMapping<H>>,
 }
 
-impl<H> Ledger<H> {
+impl<H> MappingTable<H> {
     const fn new() -> Self {
         Self { mappings: Vec::new() }
     }
 
     /// The first mapping with something in a range.
-    fn overlapping(&self, start: usize, end: usize) -> Option<&Mapping<H>> {
+    fn overlapping(&self, start: usize, end: usize) -> Option<&TrackedMapping<H>> {
         self.mappings.iter().find(|mapping| mapping.start < end && start < mapping.end)
     }
 
     /// Takes a range out; what lay in it.
-    fn remove(&mut self, start: usize, end: usize) -> Vec<Mapping<H>> {
-        let overlaps = |mapping: &mut Mapping<H>| mapping.start < end && start < mapping.end;
+    fn remove(&mut self, start: usize, end: usize) -> Vec<TrackedMapping<H>> {
+        let overlaps = |mapping: &mut TrackedMapping<H>| mapping.start < end && start < mapping.end;
         let mut removed: Vec<_> = self.mappings.extract_if(.., overlaps).collect();
         for mapping in &mut removed {
             for (start, end) in [(mapping.start, start), (end, mapping.end)] {
                 if start < end {
-                    self.mappings.push(Mapping { start, end, holder: mapping.holder.clone() });
+                    self.mappings.push(TrackedMapping { start, end, holder: mapping.holder.clone() });
                 }
             }
             mapping.start = mapping.start.max(start);
@@ -50,16 +50,16 @@ impl<H> Ledger<H> {
 /// What holds a mapping in a process: another handle on the device's descriptor.
 pub(crate) type Holder = ringroad_netmap::private_descriptors::PrivateDescriptor;
 
-static LEDGER: SignalSafeLock<Ledger<Holder>> = SignalSafeLock::new(Ledger::new());
+static LEDGER: SignalSafeLock<MappingTable<Holder>> = SignalSafeLock::new(MappingTable::new());
 /// Mappings in the ledger, for those who need not look.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The lock, for fork handlers.
-pub(crate) fn lock() -> &'static SignalSafeLock<Ledger<Holder>> {
+pub(crate) fn lock() -> &'static SignalSafeLock<MappingTable<Holder>> {
     &LEDGER
 }
 
-fn with<R>(f: impl FnOnce(&mut Ledger<Holder>) -> R) -> R {
+fn with<R>(f: impl FnOnce(&mut MappingTable<Holder>) -> R) -> R {
     LEDGER.with(|ledger| {
         let result = f(ledger);
         COUNT.store(ledger.mappings.len(), Ordering::Relaxed);
@@ -75,17 +75,17 @@ pub(crate) fn is_empty() -> bool {
 
 /// Adds a mapping.
 pub(crate) fn add(start: usize, bytes: usize, holder: Arc<Holder>) {
-    with(|ledger| ledger.mappings.push(Mapping { start, end: start.saturating_add(bytes), holder }));
+    with(|ledger| ledger.mappings.push(TrackedMapping { start, end: start.saturating_add(bytes), holder }));
 }
 
 /// Removes a range. What lay in it is held by the result.
 #[must_use]
-pub(crate) fn remove(start: usize, bytes: usize) -> Vec<Mapping<Holder>> {
+pub(crate) fn remove(start: usize, bytes: usize) -> Vec<TrackedMapping<Holder>> {
     with(|ledger| ledger.remove(start, start.saturating_add(bytes)))
 }
 
 /// Puts back what [`remove`] took out.
-pub(crate) fn put_back(removed: Vec<Mapping<Holder>>) {
+pub(crate) fn put_back(removed: Vec<TrackedMapping<Holder>>) {
     with(|ledger| ledger.mappings.extend(removed));
 }
 
@@ -100,14 +100,14 @@ pub(crate) fn holder(start: usize, bytes: usize) -> Option<Arc<Holder>> {
 mod tests {
     use super::*;
 
-    fn ledger(holder: &Arc<()>) -> Ledger<()> {
-        let mut ledger = Ledger::new();
-        ledger.mappings.push(Mapping { start: 100, end: 200, holder: holder.clone() });
-        ledger.mappings.push(Mapping { start: 300, end: 400, holder: holder.clone() });
+    fn ledger(holder: &Arc<()>) -> MappingTable<()> {
+        let mut ledger = MappingTable::new();
+        ledger.mappings.push(TrackedMapping { start: 100, end: 200, holder: holder.clone() });
+        ledger.mappings.push(TrackedMapping { start: 300, end: 400, holder: holder.clone() });
         ledger
     }
 
-    fn ranges(mappings: &[Mapping<()>]) -> Vec<(usize, usize)> {
+    fn ranges(mappings: &[TrackedMapping<()>]) -> Vec<(usize, usize)> {
         let mut ranges: Vec<_> = mappings.iter().map(|mapping| (mapping.start, mapping.end)).collect();
         ranges.sort_unstable();
         ranges

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use libc::{off_t, size_t};
-use ringroad_netmap::device::Device;
+use ringroad_netmap::device::NetmapDevice;
 use ringroad_netmap::private_descriptors::PrivateDescriptor;
 use rustix::io::Errno;
 
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
         mapping_ledger::put_back(removed);
     } else if !removed.is_empty() {
         drop(removed);
-        Device::settle_closed();
+        NetmapDevice::settle_closed();
     }
     result
 }

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use libc::mode_t;
-use ringroad_netmap::device::Device;
+use ringroad_netmap::device::NetmapDevice;
 use ringroad_netmap::user_memory;
 use rustix::io::{Errno, FdFlags};
 
@@ -35,7 +35,7 @@ fn may_be_device_path(path: *const c_char) -> bool {
 /// Opens the device for a program that gave `flags`.
 fn open_device(flags: c_int) -> Result<c_int, Errno> {
     let before = errno::get();
-    let (descriptor, device) = Device::open()?;
+    let (descriptor, device) = NetmapDevice::open()?;
     let descriptor = lowest(descriptor)?;
     let kept = if flags & libc::O_CLOEXEC != 0 { FdFlags::CLOEXEC } else { FdFlags::empty() };
     rustix::io::fcntl_setfd(&descriptor, kept)?;

@@ -11,7 +11,7 @@ use crate::{errno, next, tracked};
 ///
 /// # Safety
 /// `message` must be as the kernel has filled it.
-unsafe fn look_at(message: &msghdr) {
+unsafe fn inspect_message(message: &msghdr) {
     if message.msg_controllen == 0 {
         return;
     }
@@ -28,9 +28,9 @@ unsafe fn look_at(message: &msghdr) {
             let data: *const c_int = unsafe { libc::CMSG_DATA(control) }.cast();
             for index in 0..header.cmsg_len.saturating_sub(header_bytes) / size_of::<c_int>() {
                 // SAFETY: within the data of this header.
-                let place = unsafe { data.add(index) };
+                let source = unsafe { data.add(index) };
                 // SAFETY: as above.
-                let fd = unsafe { place.read_unaligned() };
+                let fd = unsafe { source.read_unaligned() };
                 tracked::forget(fd);
                 tracked::recognise(fd);
             }
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
         // SAFETY: the kernel has filled it.
         let message = unsafe { &*message };
         // SAFETY: as above.
-        unsafe { look_at(message) };
+        unsafe { inspect_message(message) };
     }
     received
 }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn recvmmsg(
         // SAFETY: as above.
         let message = unsafe { &*message };
         // SAFETY: as above.
-        unsafe { look_at(&message.msg_hdr) };
+        unsafe { inspect_message(&message.msg_hdr) };
     }
     received
 }

@@ -60,9 +60,9 @@ impl Set {
     unsafe fn write(&self) {
         for (index, &word) in self.ready.iter().enumerate() {
             // SAFETY: the caller's promise: as many words were read.
-            let place = unsafe { self.words.add(index) };
+            let target = unsafe { self.words.add(index) };
             // SAFETY: as above.
-            unsafe { place.write(word) };
+            unsafe { target.write(word) };
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use ringroad_netmap::device::Device;
+use ringroad_netmap::device::NetmapDevice;
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ const ENTRIES: usize = 1024;
 #[derive(Debug)]
 pub(crate) enum Tracked {
     /// An open of the device.
-    Device(Arc<Device>),
+    Device(Arc<NetmapDevice>),
     /// An epoll set, known by this number among [`epoll_interests`].
     Epoll(u64),
 }
@@ -30,7 +30,7 @@ pub(crate) enum Tracked {
 static TABLE: DescriptorTable<Tracked, NUMBERS, ENTRIES> = DescriptorTable::new();
 
 /// Descriptors that existed before this object have been checked.
-const LOOKED: u8 = 1;
+const CHECKED: u8 = 1;
 /// There has been a device.
 const SOME: u8 = 2;
 static DEVICES: AtomicU8 = AtomicU8::new(0);
@@ -46,9 +46,9 @@ impl DeviceReference {
 }
 
 impl Deref for DeviceReference {
-    type Target = Device;
+    type Target = NetmapDevice;
 
-    fn deref(&self) -> &Device {
+    fn deref(&self) -> &NetmapDevice {
         match &*self.0 {
             Tracked::Device(device) => device,
             // `new` lets devices in only, and an entry's value does not change.
@@ -61,17 +61,17 @@ impl Deref for DeviceReference {
 #[inline]
 pub(crate) fn any_device() -> bool {
     let seen = DEVICES.load(Ordering::Relaxed);
-    if seen & LOOKED != 0 {
+    if seen & CHECKED != 0 {
         return seen & SOME != 0;
     }
-    if DEVICES.fetch_or(LOOKED, Ordering::Relaxed) & LOOKED == 0 {
-        look_at_inherited();
+    if DEVICES.fetch_or(CHECKED, Ordering::Relaxed) & CHECKED == 0 {
+        check_inherited();
     }
     DEVICES.load(Ordering::Relaxed) & SOME != 0
 }
 
 /// Checks all open descriptors, without memory from the heap: the first wait may be in a signal handler.
-fn look_at_inherited() {
+fn check_inherited() {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else { return };
     let mut room = [const { std::mem::MaybeUninit::uninit() }; 2048];
@@ -111,14 +111,14 @@ pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
     if !is_socket {
         return None;
     }
-    add_device(number, Device::recognise(descriptor)?).ok()
+    add_device(number, NetmapDevice::recognise(descriptor)?).ok()
 }
 
 /// Registers a number as a device.
 ///
 /// # Errors
 /// EMFILE where the tables have no room for it.
-pub(crate) fn add_device(number: RawFd, device: Arc<Device>) -> Result<DeviceReference, Errno> {
+pub(crate) fn add_device(number: RawFd, device: Arc<NetmapDevice>) -> Result<DeviceReference, Errno> {
     process::take_tables();
     DEVICES.fetch_or(SOME, Ordering::Relaxed);
     let is_known =

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use libc::{pollfd, sigset_t};
-use ringroad_netmap::device::Device;
+use ringroad_netmap::device::NetmapDevice;
 use ringroad_netmap::wakers::Wakers;
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ use crate::{errno, next};
 /// Conditions that are always reported.
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
-/// What can be waited for besides descriptors; see [`Device`].
+/// What can be waited for besides descriptors; see [`NetmapDevice`].
 pub(crate) trait Waitable: PartialEq {
     /// Syncs, and returns which of `events` are ready.
     fn ready(&self, events: i16) -> i16;
@@ -30,15 +30,15 @@ pub(crate) trait Waitable: PartialEq {
 
 impl Waitable for DeviceReference {
     fn ready(&self, events: i16) -> i16 {
-        Device::ready(self, events)
+        NetmapDevice::ready(self, events)
     }
 
     fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
-        Device::arm(self, events, wakers)
+        NetmapDevice::arm(self, events, wakers)
     }
 
     fn disarm(&self, events: i16) {
-        Device::disarm(self, events);
+        NetmapDevice::disarm(self, events);
     }
 }
 

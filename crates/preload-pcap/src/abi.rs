@@ -64,8 +64,8 @@ pub(crate) struct Statistics {
 /// `struct pcap_if`: a device of a listing.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Device {
-    pub(crate) next: *mut Device,
+pub(crate) struct PcapIf {
+    pub(crate) next: *mut PcapIf,
     pub(crate) name: *mut c_char,
     pub(crate) description: *mut c_char,
     pub(crate) addresses: *mut DeviceAddress,
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(size_of::<Instruction>(), 8);
         assert_eq!(size_of::<Program>(), 16);
         assert_eq!(size_of::<Statistics>(), 12);
-        assert_eq!(size_of::<Device>(), 40);
+        assert_eq!(size_of::<PcapIf>(), 40);
         assert_eq!(size_of::<DeviceAddress>(), 40);
     }
 }

@@ -1,6 +1,6 @@
 //! Recognises Ringroad's device names, and the options of opening them.
 
-use ringroad::catalogue::{Access, DeviceName, InterfaceUse, Spelling, kinds};
+use ringroad::catalogue::{DeviceName, InterfaceUse, OpenedBy, Spelling, kinds};
 use ringroad::{OpenOptions, PortName};
 
 /// Default bytes of a slot's buffer.
@@ -32,7 +32,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
 
 /// A program's settings before the activation that concern the opening of a port.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct ActivationOptions {
     /// `pcap_set_promisc`.
     pub(crate) promiscuous: bool,
     /// `pcap_set_immediate_mode`.
@@ -43,19 +43,19 @@ pub(crate) struct Wishes {
 
 /// The name under which a device is opened: options for the program's requests are appended to it, where it has not its
 /// own.
-pub(crate) fn port_name(name: &str, wishes: Wishes) -> String {
+pub(crate) fn port_name(name: &str, requested: ActivationOptions) -> String {
     let Ok(parsed) = name.parse::<PortName>() else { return name.to_owned() };
     let Some(device) = parsed.base.device().filter(|device| is_wire(device)) else { return name.to_owned() };
     let takes_away = matches!(device.interface(), Some((_, InterfaceUse::Wire)));
-    let wishes = [
-        (wishes.promiscuous, "promisc", "promisc=1"),
-        (wishes.immediate, "immediate", "immediate=1"),
+    let candidates = [
+        (requested.promiscuous, "promisc", "promisc=1"),
+        (requested.immediate, "immediate", "immediate=1"),
         (takes_away, "ring-size", INTERFACE_DESCRIPTORS),
     ];
     let missing = |key| device.kind.has_option(key) && !parsed.options.device.has(key);
-    let options: Vec<_> = wishes
+    let options: Vec<_> = candidates
         .into_iter()
-        .filter(|(wish, key, _)| *wish && missing(key))
+        .filter(|(chosen, key, _)| *chosen && missing(key))
         .map(|(.., option)| option)
         .collect();
     if options.is_empty() {
@@ -66,10 +66,10 @@ pub(crate) fn port_name(name: &str, wishes: Wishes) -> String {
 }
 
 /// How the port of a device is opened.
-pub(crate) fn open_options(name: &str, wishes: Wishes) -> OpenOptions {
+pub(crate) fn open_options(name: &str, options: ActivationOptions) -> OpenOptions {
     let parsed = name.parse::<PortName>();
     let interface = parsed.is_ok_and(|parsed| parsed.base.device().is_some_and(is_wire));
-    let slots = wishes.buffer_bytes.map(|bytes| {
+    let slots = options.buffer_bytes.map(|bytes| {
         let slots = bytes.div_ceil(BUFFER_BYTES).checked_next_power_of_two().unwrap_or(SLOTS.1);
         slots.clamp(SLOTS.0, SLOTS.1)
     });
@@ -79,8 +79,9 @@ pub(crate) fn open_options(name: &str, wishes: Wishes) -> OpenOptions {
 /// Whether a port lives in the program that opens it, so that no daemon knows of it.
 pub(crate) fn is_without_daemon(name: &str) -> bool {
     let parsed = name.parse::<PortName>();
-    parsed
-        .is_ok_and(|parsed| parsed.base.device().is_some_and(|device| device.kind.access == Access::Program))
+    parsed.is_ok_and(|parsed| {
+        parsed.base.device().is_some_and(|device| device.kind.access == OpenedBy::Program)
+    })
 }
 
 /// Whether a device is an interface's side to the wire.
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn settings_become_options_unless_the_name_has_them() {
-        let all = Wishes { promiscuous: true, immediate: true, buffer_bytes: None };
+        let all = ActivationOptions { promiscuous: true, immediate: true, buffer_bytes: None };
         assert_eq!(port_name("xdp:eth0", all), "xdp:eth0@promisc=1,ring-size=8192");
         assert_eq!(port_name("packet:eth0", all), "packet:eth0@promisc=1,immediate=1");
         assert_eq!(port_name("xdp:eth0@mode=native", all), "xdp:eth0@mode=native,promisc=1,ring-size=8192");
@@ -144,18 +145,20 @@ mod tests {
         for name in ["vale0:a", "x{1", "null:", "tap:t0", "eth0^"] {
             assert_eq!(port_name(name, all), name);
         }
-        assert_eq!(port_name("packet:eth0", Wishes::default()), "packet:eth0");
+        assert_eq!(port_name("packet:eth0", ActivationOptions::default()), "packet:eth0");
     }
 
     #[test]
     fn a_buffer_size_becomes_a_number_of_slots() {
-        let slots =
-            |bytes| open_options("vale0:a", Wishes { buffer_bytes: bytes, ..Wishes::default() }).slots;
+        let slots = |bytes| {
+            open_options("vale0:a", ActivationOptions { buffer_bytes: bytes, ..ActivationOptions::default() })
+                .slots
+        };
         assert_eq!(slots(None), None);
         assert_eq!(slots(Some(2 << 20)), Some(1024));
         assert_eq!(slots(Some(1)), Some(64));
         assert_eq!(slots(Some(u32::MAX)), Some(4096));
-        assert_eq!(open_options("xdp:eth0", Wishes::default()).slots, Some(4096));
+        assert_eq!(open_options("xdp:eth0", ActivationOptions::default()).slots, Some(4096));
     }
 
     #[test]

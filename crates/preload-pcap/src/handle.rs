@@ -55,9 +55,9 @@ pub(crate) struct Active {
 
 /// The right to read, of which a handle has one.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(&'a AtomicBool);
+pub(crate) struct ReadPermit<'a>(&'a AtomicBool);
 
-impl Drop for Turn<'_> {
+impl Drop for ReadPermit<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -163,8 +163,8 @@ impl Handle {
     fn set_error_text(&self, text: &str) {
         let most = ERROR_TEXT_BYTES - 1;
         let bytes = text.bytes().take(most).chain(std::iter::repeat(0));
-        for (place, byte) in self.error.iter().zip(bytes) {
-            place.store(byte, Ordering::Relaxed);
+        for (target, byte) in self.error.iter().zip(bytes) {
+            target.store(byte, Ordering::Relaxed);
         }
         if let Some(last) = self.error.last() {
             last.store(0, Ordering::Relaxed);
@@ -186,9 +186,9 @@ impl Handle {
 impl Active {
     fn open(name: &str, settings: &Settings) -> Result<Self, PcapError> {
         settings.check()?;
-        let wishes = settings.wishes();
+        let options = settings.options();
         let mut port =
-            Port::open_with(&device::port_name(name, wishes), &device::open_options(name, wishes))?;
+            Port::open_with(&device::port_name(name, options), &device::open_options(name, options))?;
         let drops = DropCounters::of(name, &port);
         finish_at_exit();
         let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -220,11 +220,11 @@ impl Active {
 
     /// The right to read, unless a read is in progress: in another thread, or in the calling callback.
     #[inline]
-    pub(crate) fn take_turn(&self) -> Result<Turn<'_>, PcapError> {
+    pub(crate) fn take_turn(&self) -> Result<ReadPermit<'_>, PcapError> {
         if self.reading.swap(true, Ordering::Acquire) {
             return Err(PcapError::new("the device is being read already: one read at a time"));
         }
-        Ok(Turn(&self.reading))
+        Ok(ReadPermit(&self.reading))
     }
 
     /// The descriptor on which the port's events are waited for.

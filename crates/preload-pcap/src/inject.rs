@@ -11,7 +11,7 @@ use crate::error::PcapError;
 use crate::handle::{Active, Handle};
 
 /// Checks of a full ring before the program goes to sleep: slots come back in bursts, soon after each other.
-const LOOKS: u32 = 64;
+const CHECKS: u32 = 64;
 /// Longest sleep between two checks of a full ring. A reader's thread that wakes consumes the signal of both.
 const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
@@ -78,7 +78,7 @@ pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
         return Err(NotSent::new(Errno::INVAL, "an empty frame cannot be sent"));
     }
     let mut session = active.session();
-    let mut looks = 0;
+    let mut checks = 0;
     loop {
         let tx = session.port().tx();
         if tx.send(frame)? {
@@ -91,8 +91,8 @@ pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
         if handle.is_nonblocking() {
             return Err(NotSent::new(Errno::AGAIN, "the ring is full: try again when frames have left it"));
         }
-        if looks < LOOKS {
-            looks += 1;
+        if checks < CHECKS {
+            checks += 1;
             std::thread::yield_now();
             continue;
         }

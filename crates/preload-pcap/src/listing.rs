@@ -13,7 +13,7 @@ use ringroad::control::Connection;
 use ringroad::control::report::PortReport;
 use ringroad::control::socket_path::default_socket_path;
 
-use crate::abi::{Device, PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE, PCAP_IF_RUNNING, PCAP_IF_UP};
+use crate::abi::{PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE, PCAP_IF_RUNNING, PCAP_IF_UP, PcapIf};
 use crate::error::{PcapError, write_text};
 use crate::system::{is_installed, system_call};
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A listed port, with the texts that its device points to.
 #[derive(Debug)]
 struct Listed {
-    device: Device,
+    device: PcapIf,
     _name: CString,
     _description: CString,
 }
@@ -32,9 +32,9 @@ struct Listed {
 #[derive(Debug)]
 struct Half {
     /// First device of the whole list.
-    list: *mut Device,
+    list: *mut PcapIf,
     /// Last of the system's devices, if there are any.
-    last_of_system: *mut Device,
+    last_of_system: *mut PcapIf,
     /// Never grows, since devices point to each other.
     ports: Vec<Listed>,
 }
@@ -60,7 +60,7 @@ fn listed(port: &PortReport) -> Option<Listed> {
     let running = if port.bound { PCAP_IF_RUNNING } else { 0 };
     // What is pointed to does not move with the `CString`s.
     let texts = [&mut name, &mut description].map(|text| text.as_ptr().cast_mut());
-    let device = Device {
+    let device = PcapIf {
         next: null_mut(),
         name: texts[0],
         description: texts[1],
@@ -74,11 +74,11 @@ fn listed(port: &PortReport) -> Option<Listed> {
 ///
 /// # Safety
 /// `list` can be written, and `error` is null or has room for a text.
-pub(crate) unsafe fn find_all(list: *mut *mut Device, error: *mut c_char) -> c_int {
-    let mut first: *mut Device = null_mut();
+pub(crate) unsafe fn find_all(list: *mut *mut PcapIf, error: *mut c_char) -> c_int {
+    let mut first: *mut PcapIf = null_mut();
     if is_installed() {
         let into = &raw mut first;
-        let status = system_call!(pcap_findalldevs(into: *mut *mut Device, error: *mut c_char) -> c_int);
+        let status = system_call!(pcap_findalldevs(into: *mut *mut PcapIf, error: *mut c_char) -> c_int);
         if status != 0 {
             return status;
         }
@@ -98,16 +98,16 @@ pub(crate) unsafe fn find_all(list: *mut *mut Device, error: *mut c_char) -> c_i
 }
 
 /// Hangs our half behind the system's, and remembers where.
-fn join(first: *mut Device, mut ports: Vec<Listed>) -> *mut Device {
+fn join(first: *mut PcapIf, mut ports: Vec<Listed>) -> *mut PcapIf {
     if ports.is_empty() {
         return first;
     }
-    let mut next: *mut Device = null_mut();
+    let mut next: *mut PcapIf = null_mut();
     for port in ports.iter_mut().rev() {
         port.device.next = next;
         next = &raw mut port.device;
     }
-    let mut last: *mut Device = null_mut();
+    let mut last: *mut PcapIf = null_mut();
     let mut at = first;
     // SAFETY: a list of libpcap's: each device is there, and the last one's `next` is null.
     while let Some(device) = unsafe { at.as_mut() } {
@@ -125,7 +125,7 @@ fn join(first: *mut Device, mut ports: Vec<Listed>) -> *mut Device {
 }
 
 /// `pcap_freealldevs`.
-pub(crate) fn free_all(list: *mut Device) {
+pub(crate) fn free_all(list: *mut PcapIf) {
     let half = {
         let mut halves = HALVES.lock().unwrap_or_else(PoisonError::into_inner);
         halves.iter().position(|half| half.list == list).map(|at| halves.swap_remove(at))
@@ -139,7 +139,7 @@ pub(crate) fn free_all(list: *mut Device) {
         drop(half.ports);
     }
     if !ours_alone && is_installed() {
-        system_call!(pcap_freealldevs(list: *mut Device) -> ());
+        system_call!(pcap_freealldevs(list: *mut PcapIf) -> ());
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    fn names(mut list: *const Device) -> Vec<String> {
+    fn names(mut list: *const PcapIf) -> Vec<String> {
         let mut names = Vec::new();
         // SAFETY: a list that was just made.
         while let Some(device) = unsafe { list.as_ref() } {
@@ -180,10 +180,10 @@ mod tests {
         if ringroad_test_needs::installed_libpcap().is_none() {
             return;
         }
-        let mut system: *mut Device = null_mut();
+        let mut system: *mut PcapIf = null_mut();
         let (into, mut error) = (&raw mut system, [0 as c_char; 256]);
         let error = error.as_mut_ptr();
-        assert_eq!(system_call!(pcap_findalldevs(into: *mut *mut Device, error: *mut c_char) -> c_int), 0);
+        assert_eq!(system_call!(pcap_findalldevs(into: *mut *mut PcapIf, error: *mut c_char) -> c_int), 0);
         let before = names(system);
         let list = join(system, vec![port("vale0:a"), port("vale0:b")]);
         let expected: Vec<_> = before.into_iter().chain(["vale0:a".into(), "vale0:b".into()]).collect();

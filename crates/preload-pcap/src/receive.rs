@@ -10,8 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::abi::{Callback, PCAP_ERROR_BREAK, PacketHeader};
 use crate::error::PcapError;
-use crate::handle::{Active, Handle, Turn};
-use crate::session::{BATCH_FRAMES, Batch, Found, Frame, Session};
+use crate::handle::{Active, Handle, ReadPermit};
+use crate::session::{BATCH_FRAMES, Found, Frame, RingBurst, Session};
 
 /// How long frames gather, for each slot of the ring: a quarter of the time in which 10 million frames a second fill
 /// it.
@@ -27,7 +27,7 @@ enum Awaited {
 
 /// How long a read may wait.
 #[derive(Debug, Clone, Copy)]
-enum Patience {
+enum ReadTimeout {
     /// Not at all.
     No,
     /// Until frames come.
@@ -38,7 +38,7 @@ enum Patience {
     Until(Instant),
 }
 
-impl Patience {
+impl ReadTimeout {
     /// The remaining time, counted from now; `None` if none is left.
     fn left(&mut self) -> Option<Option<Duration>> {
         if let Self::For(duration) = *self {
@@ -75,9 +75,9 @@ pub(crate) unsafe fn dispatch(
     let mut done: c_int = 0;
     loop {
         let patience = match (endless, done) {
-            (true, _) => Patience::Endless,
+            (true, _) => ReadTimeout::Endless,
             (false, 0) => active.patience(handle),
-            (false, _) => Patience::No,
+            (false, _) => ReadTimeout::No,
         };
         if done > 0 && !endless && handle.is_breaking() {
             break;
@@ -136,9 +136,9 @@ struct Reading<'a> {
     active: &'a Active,
     /// The lock, while rings are worked on.
     session: Option<MutexGuard<'a, Session>>,
-    batch: Batch,
+    batch: RingBurst,
     ring_slots: u32,
-    _turn: Turn<'a>,
+    _turn: ReadPermit<'a>,
 }
 
 impl<'a> Reading<'a> {
@@ -157,7 +157,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Waits until the batch has frames. The lock is released then.
-    fn await_frames(&mut self, limit: usize, mut patience: Patience) -> Result<Awaited, PcapError> {
+    fn await_frames(&mut self, limit: usize, mut patience: ReadTimeout) -> Result<Awaited, PcapError> {
         let mut rejected = 0;
         loop {
             if self.handle.take_break() {
@@ -184,7 +184,7 @@ impl<'a> Reading<'a> {
                         if self.active.gathers && std::mem::take(&mut self.session().flowing) {
                             self.gather();
                         } else if !self.sleep(left)? {
-                            patience = Patience::No;
+                            patience = ReadTimeout::No;
                         }
                     }
                     None => return Ok(Awaited::None),
@@ -271,11 +271,11 @@ impl Drop for Reading<'_> {
 
 impl Active {
     /// How long a read of this device may wait.
-    fn patience(&self, handle: &Handle) -> Patience {
+    fn patience(&self, handle: &Handle) -> ReadTimeout {
         match self.timeout {
-            _ if handle.is_nonblocking() => Patience::No,
-            None => Patience::Endless,
-            Some(timeout) => Patience::For(timeout),
+            _ if handle.is_nonblocking() => ReadTimeout::No,
+            None => ReadTimeout::Endless,
+            Some(timeout) => ReadTimeout::For(timeout),
         }
     }
 }

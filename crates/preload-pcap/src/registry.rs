@@ -15,7 +15,7 @@ use crate::handle::Handle;
 /// Most handles that are open at once.
 pub(crate) const MOST_HANDLES: usize = 1024;
 
-static PLACES: [AtomicPtr<Handle>; MOST_HANDLES] = [const { AtomicPtr::new(null_mut()) }; MOST_HANDLES];
+static HANDLES: [AtomicPtr<Handle>; MOST_HANDLES] = [const { AtomicPtr::new(null_mut()) }; MOST_HANDLES];
 
 /// The kind of a `pcap_t`.
 pub(crate) enum Owner {
@@ -29,10 +29,10 @@ pub(crate) enum Owner {
 
 /// The place that `handle` points to, if it is one.
 #[inline]
-fn place(handle: *const Pcap) -> Option<&'static AtomicPtr<Handle>> {
-    let offset = handle.addr().wrapping_sub(PLACES.as_ptr().addr());
+fn entry(handle: *const Pcap) -> Option<&'static AtomicPtr<Handle>> {
+    let offset = handle.addr().wrapping_sub(HANDLES.as_ptr().addr());
     if offset.is_multiple_of(size_of::<AtomicPtr<Handle>>()) {
-        PLACES.get(offset / size_of::<AtomicPtr<Handle>>())
+        HANDLES.get(offset / size_of::<AtomicPtr<Handle>>())
     } else {
         None
     }
@@ -41,9 +41,9 @@ fn place(handle: *const Pcap) -> Option<&'static AtomicPtr<Handle>> {
 /// Gives a handle a place; `None` where all are taken.
 pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
     let handle = Arc::into_raw(Arc::new(handle)).cast_mut();
-    for place in &PLACES {
-        if place.compare_exchange(null_mut(), handle, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            return Some(std::ptr::from_ref(place).cast_mut().cast());
+    for entry in &HANDLES {
+        if entry.compare_exchange(null_mut(), handle, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return Some(std::ptr::from_ref(entry).cast_mut().cast());
         }
     }
     // SAFETY: it came from `into_raw` above and no other code has seen it.
@@ -55,9 +55,9 @@ pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
 /// lives for the call.
 #[inline]
 pub(crate) fn owner(handle: *const Pcap) -> Owner {
-    let Some(place) = place(handle) else { return Owner::System };
+    let Some(entry) = entry(handle) else { return Owner::System };
     // SAFETY: null, or a handle that `add` put there and that lives until `close`.
-    match unsafe { place.load(Ordering::Acquire).as_ref() } {
+    match unsafe { entry.load(Ordering::Acquire).as_ref() } {
         Some(handle) => Owner::Ours(handle),
         None => Owner::Closed,
     }
@@ -74,9 +74,9 @@ pub(crate) fn share(handle: &Handle) -> Arc<Handle> {
 
 /// Shows every open handle of ours to `f`.
 pub(crate) fn for_each(f: impl Fn(&Handle)) {
-    for place in &PLACES {
+    for entry in &HANDLES {
         // SAFETY: as in `owner`.
-        if let Some(handle) = unsafe { place.load(Ordering::Acquire).as_ref() } {
+        if let Some(handle) = unsafe { entry.load(Ordering::Acquire).as_ref() } {
             f(handle);
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn for_each(f: impl Fn(&Handle)) {
 
 /// Takes a handle of ours out of its place; `None` where it is not ours or was closed before.
 pub(crate) fn close(handle: *const Pcap) -> Option<Arc<Handle>> {
-    let taken = place(handle)?.swap(null_mut(), Ordering::AcqRel);
+    let taken = entry(handle)?.swap(null_mut(), Ordering::AcqRel);
     // SAFETY: `add` put it there from `into_raw`, and only one swap can find it.
     (!taken.is_null()).then(|| unsafe { Arc::from_raw(taken.cast_const()) })
 }

@@ -47,7 +47,7 @@ pub(crate) fn compile(
 
 /// What `pcap_dump_open` and its kin were given to write to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Destination {
+pub(crate) enum DumpTarget {
     /// A new file of this name.
     New(*const c_char),
     /// A file of this name, at its end.
@@ -57,15 +57,15 @@ pub(crate) enum Destination {
 }
 
 /// `pcap_dump_open`, `pcap_dump_open_append` and `pcap_dump_fopen`; null after a failure.
-pub(crate) fn dump_open(handle: &Handle, destination: Destination) -> *mut Dumper {
+pub(crate) fn dump_open(handle: &Handle, destination: DumpTarget) -> *mut Dumper {
     let opened = with_dead(handle, |dead| match destination {
-        Destination::New(name) => {
+        DumpTarget::New(name) => {
             system_call!(pcap_dump_open(dead: *mut Pcap, name: *const c_char) -> *mut Dumper)
         }
-        Destination::Append(name) => {
+        DumpTarget::Append(name) => {
             system_call!(pcap_dump_open_append(dead: *mut Pcap, name: *const c_char) -> *mut Dumper)
         }
-        Destination::Open(file) => {
+        DumpTarget::Open(file) => {
             system_call!(pcap_dump_fopen(dead: *mut Pcap, file: *mut File) -> *mut Dumper)
         }
     });

@@ -39,7 +39,7 @@ pub(crate) struct Frame {
 
 /// Frames that follow each other in one ring. They stay there until they are released.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct RingBurst {
     /// Those that passed the filter.
     pub(crate) frames: Vec<Frame>,
     queue: usize,
@@ -50,9 +50,9 @@ pub(crate) struct Batch {
 // SAFETY: the pointers of a batch are read only by the thread that has it, while the slots they point into are not
 // released.
 #[allow(unsafe_code)]
-unsafe impl Send for Batch {}
+unsafe impl Send for RingBurst {}
 
-impl Batch {
+impl RingBurst {
     /// Slots that are done with when the first `frames` frames are.
     fn slots_of(&self, frames: usize) -> u32 {
         if frames == self.frames.len() {
@@ -87,7 +87,7 @@ pub(crate) struct Session {
     /// Frames of several slots are put together here.
     scratch: Vec<u8>,
     /// Room for batches, lent to the reader.
-    pub(crate) batch: Batch,
+    pub(crate) batch: RingBurst,
     /// Queue and slots of the frame that the program got last and may still read.
     held: Option<(usize, u32)>,
     /// The header that the program got for that frame.
@@ -115,7 +115,7 @@ impl Session {
             filter: None,
             dead: None,
             scratch: Vec::new(),
-            batch: Batch { frames: Vec::with_capacity(BATCH_FRAMES), ..Batch::default() },
+            batch: RingBurst { frames: Vec::with_capacity(BATCH_FRAMES), ..RingBurst::default() },
             held: None,
             header: None,
             selectable: None,
@@ -149,7 +149,7 @@ impl Session {
 
     /// Looks for up to `limit` frames, in each queue in turn.
     #[inline]
-    pub(crate) fn fill(&mut self, batch: &mut Batch, limit: usize) -> Result<Found, PortError> {
+    pub(crate) fn fill(&mut self, batch: &mut RingBurst, limit: usize) -> Result<Found, PortError> {
         batch.frames.clear();
         batch.slots = 0;
         let queues = self.arrivals.len();
@@ -193,7 +193,7 @@ impl Session {
     }
 
     /// Collects what passes the filter of a queue's slots.
-    fn walk(&mut self, batch: &mut Batch, limit: usize) {
+    fn walk(&mut self, batch: &mut RingBurst, limit: usize) {
         let (Some(rings), Some(arrivals)) =
             (self.port.queues().get_mut(batch.queue), self.arrivals.get(batch.queue))
         else {
@@ -255,7 +255,7 @@ impl Session {
 
     /// Gives back the slots of the first `frames` frames of a batch.
     #[inline]
-    pub(crate) fn release(&mut self, batch: &Batch, frames: usize) -> Result<(), PortError> {
+    pub(crate) fn release(&mut self, batch: &RingBurst, frames: usize) -> Result<(), PortError> {
         let passed_over = batch.frames.len() - frames;
         self.passed -= passed_over as u64;
         self.release_slots(batch.queue, batch.slots_of(frames))
@@ -277,7 +277,7 @@ impl Session {
     }
 
     /// Keeps the batch's one frame for the program to read until the next call, and returns where it lies.
-    pub(crate) fn hold(&mut self, batch: &Batch) -> Result<*const u8, PortError> {
+    pub(crate) fn hold(&mut self, batch: &RingBurst) -> Result<*const u8, PortError> {
         let Some(frame) = batch.frames.first() else { return Ok(std::ptr::null()) };
         let left = self.port.queues().get_mut(batch.queue).map_or(0, |rings| rings.rx().available());
         if self.selectable.is_none() || left > batch.slots {

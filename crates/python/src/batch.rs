@@ -11,7 +11,7 @@ use ringroad::{Mapping, SharedBytes};
 
 use crate::errors::{FrameTooLong, PortGone, of_port};
 use crate::port::{Lent, Opened, Shared, closed};
-use crate::view::{Keeper, View};
+use crate::view::{MemoryOwner, View};
 
 /// Buffers that lie at even distances.
 #[derive(Debug, Clone)]
@@ -32,17 +32,17 @@ impl Run {
     /// The longest run of buffers, as `buffer` gives them by their place, that begins with the first.
     fn new(most: u32, mapping: Mapping, mut buffer: impl FnMut(u32) -> (*mut u8, usize)) -> Self {
         let mut run = Self { start: std::ptr::null_mut(), stride: 0, count: 0, buffer_bytes: 0, mapping };
-        for place in 0..most {
-            let (address, bytes) = buffer(place);
+        for index in 0..most {
+            let (address, bytes) = buffer(index);
             // A buffer that the other side did not name rightly has no bytes.
             if bytes == 0 {
                 break;
             }
             let distance = (address as isize).wrapping_sub(run.start as isize);
-            match place {
+            match index {
                 0 => (run.start, run.buffer_bytes) = (address, bytes),
                 1 => run.stride = distance,
-                _ if distance != run.stride * place as isize => break,
+                _ if distance != run.stride * index as isize => break,
                 _ => {}
             }
             run.count += 1;
@@ -71,10 +71,10 @@ fn extent(buffer: &SharedBytes<'_>) -> (*mut u8, usize) {
     (buffer.as_ptr(), buffer.len())
 }
 
-fn place(index: isize, count: usize) -> PyResult<usize> {
+fn checked_index(index: isize, count: usize) -> PyResult<usize> {
     let index = if index < 0 { index.wrapping_add(count as isize) } else { index };
-    let place = usize::try_from(index).ok().filter(|&place| place < count);
-    place.ok_or_else(|| PyIndexError::new_err(format!("the batch has {count} frames")))
+    let index = usize::try_from(index).ok().filter(|&index| index < count);
+    index.ok_or_else(|| PyIndexError::new_err(format!("the batch has {count} frames")))
 }
 
 fn memoryview<'py>(py: Python<'py>, view: View) -> PyResult<Bound<'py, PyMemoryView>> {
@@ -151,10 +151,10 @@ impl RxBatch {
     /// A frame, where it lies.
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyMemoryView>> {
         self.expect_open()?;
-        let place = place(index, self.lengths.len())?;
-        let bytes = self.lengths.get(place).map_or(0, |length| length.load(Ordering::Relaxed)) as usize;
+        let index = checked_index(index, self.lengths.len())?;
+        let bytes = self.lengths.get(index).map_or(0, |length| length.load(Ordering::Relaxed)) as usize;
         let view = match &self.frames {
-            Frames::Lent(run) => run.frame(place, bytes, true),
+            Frames::Lent(run) => run.frame(index, bytes, true),
             Frames::Joined(frame) => {
                 let start = frame.as_ptr().cast_mut();
                 // SAFETY: the bytes of the frame, which the keeper holds.
@@ -169,7 +169,7 @@ impl RxBatch {
     #[getter]
     fn buffers(&self) -> PyResult<View> {
         self.expect_open()?;
-        let (keeper, start, shape): (Keeper, _, _) = match &self.frames {
+        let (keeper, start, shape): (MemoryOwner, _, _) = match &self.frames {
             Frames::Lent(run) => return Ok(run.buffers(true)),
             Frames::Joined(frame) => {
                 (Arc::new(Arc::clone(frame)), frame.as_ptr().cast_mut(), (1, frame.len()))
@@ -261,8 +261,8 @@ impl TxBatch {
     /// A whole buffer, to be written.
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyMemoryView>> {
         self.expect_open()?;
-        let place = place(index, self.run.count)?;
-        memoryview(py, self.run.frame(place, self.run.buffer_bytes, false))
+        let index = checked_index(index, self.run.count)?;
+        memoryview(py, self.run.frame(index, self.run.buffer_bytes, false))
     }
 
     /// All buffers, a row each, to be written.

@@ -12,7 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// Keeps the memory of a view mapped. Others may change the content of a ring's region.
-pub(crate) type Keeper = Arc<dyn Any + Send + Sync>;
+pub(crate) type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
 /// Memory of one or two dimensions. It stays mapped while the view, or any object made from it, exists.
 #[pyclass(frozen, module = "ringroad")]
@@ -24,7 +24,7 @@ pub(crate) struct View {
     item_bytes: ffi::Py_ssize_t,
     format: &'static CStr,
     is_readonly: bool,
-    _keeper: Keeper,
+    _keeper: MemoryOwner,
 }
 
 // SAFETY: the memory is shared with other processes anyway, and the pointer is given only to Python, whose code may
@@ -39,7 +39,7 @@ impl View {
     /// # Safety
     /// All of them lie in the memory of `keeper`.
     pub(crate) unsafe fn of_buffers(
-        keeper: Keeper,
+        keeper: MemoryOwner,
         start: *mut u8,
         (rows, bytes): (usize, usize),
         stride: isize,
@@ -60,7 +60,12 @@ impl View {
     ///
     /// # Safety
     /// They lie in the memory of `keeper`.
-    pub(crate) unsafe fn of_frame(keeper: Keeper, start: *mut u8, bytes: usize, is_readonly: bool) -> Self {
+    pub(crate) unsafe fn of_frame(
+        keeper: MemoryOwner,
+        start: *mut u8,
+        bytes: usize,
+        is_readonly: bool,
+    ) -> Self {
         Self::row(keeper, start.cast(), bytes, 1, c"B", is_readonly)
     }
 
@@ -77,7 +82,7 @@ impl View {
     }
 
     fn row(
-        keeper: Keeper,
+        keeper: MemoryOwner,
         start: *mut c_void,
         items: usize,
         item_bytes: isize,

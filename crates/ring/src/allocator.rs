@@ -91,11 +91,11 @@ impl RegionAllocator {
     /// The books of a region of which that much is handed out.
     #[must_use]
     pub fn resume(geometry: &RegionGeometry, handed_out: &HandedOut) -> Self {
-        let mut books = Self::new(geometry);
-        books.interfaces.mark_all(&handed_out.interfaces);
-        books.rings.mark_all(&handed_out.rings);
-        books.buffers.mark_all(&handed_out.buffers);
-        books
+        let mut usage = Self::new(geometry);
+        usage.interfaces.mark_all(&handed_out.interfaces);
+        usage.rings.mark_all(&handed_out.rings);
+        usage.buffers.mark_all(&handed_out.buffers);
+        usage
     }
 
     /// What is handed out.

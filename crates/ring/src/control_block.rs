@@ -30,7 +30,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub struct ProgramLine {
     /// First slot that the program still owns.
     pub head: AtomicU32,
-    /// Where the program wants to be woken (netmap's `cur`); for onlookers, the datapath does not need it.
+    /// Where the program wants to be woken (netmap's `cur`); for monitors, the datapath does not need it.
     pub cur: AtomicU32,
     /// 0 while awake, else the number of the sleep that waits for a kick.
     pub sleeping: AtomicU32,
@@ -76,7 +76,7 @@ pub struct FillCounters {
 
 /// Numbers of [`FillCounters`]. Foreign numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Filled {
+pub struct FillCounts {
     /// Frames put into the ring.
     pub frames: u64,
     /// Their bytes.
@@ -85,7 +85,7 @@ pub struct Filled {
     pub missed: u64,
 }
 
-impl std::iter::Sum for Filled {
+impl std::iter::Sum for FillCounts {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         parts.fold(Self::default(), |sum, part| Self {
             frames: sum.frames.wrapping_add(part.frames),
@@ -114,10 +114,10 @@ impl FillCounters {
 
     /// What has been counted since the ring was laid out.
     #[must_use]
-    pub fn read(&self) -> Filled {
+    pub fn read(&self) -> FillCounts {
         let [frames, bytes, missed] =
             [&self.frames, &self.bytes, &self.missed].map(|counter| counter.load(Ordering::Relaxed));
-        Filled { frames, bytes, missed }
+        FillCounts { frames, bytes, missed }
     }
 }
 

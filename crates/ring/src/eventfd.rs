@@ -1,7 +1,8 @@
 //! The eventfds with which two sides wake each other. No read or write of an eventfd blocks.
 //!
 //! `O_NONBLOCK` belongs to the open file. So any other holder of an eventfd can clear the flag at any time, fill the
-//! counter, and let the next write(2) block for ever. Where a stranger holds the eventfd, nothing relies on the flag:
+//! counter, and let the next write(2) block for ever. Where an untrusted peer holds the eventfd, nothing relies on the
+//! flag:
 //!
 //! - [`drain`] sets "do not wait" for each read (`RWF_NOWAIT`).
 //! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How much may be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct LedgerLimits {
     /// By all together.
     pub total: u64,
     /// By one ordinary user.
@@ -17,7 +17,7 @@ pub struct Limits {
     pub reserve: u64,
 }
 
-impl Limits {
+impl LedgerLimits {
     /// What ordinary users may hold together.
     #[must_use]
     pub fn of_ordinary_users(&self) -> u64 {
@@ -54,7 +54,7 @@ pub enum LimitError {
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct Usage {
     total: u64,
     users: BTreeMap<u32, u64>,
 }
@@ -62,49 +62,49 @@ struct Books {
 /// The books of one thing, by user.
 #[derive(Debug)]
 pub struct Ledger {
-    limits: Limits,
-    books: Mutex<Books>,
+    limits: LedgerLimits,
+    usage: Mutex<Usage>,
 }
 
 impl Ledger {
     /// Nothing is held.
     #[must_use]
-    pub fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, books: Mutex::default() })
+    pub fn new(limits: LedgerLimits) -> Arc<Self> {
+        Arc::new(Self { limits, usage: Mutex::default() })
     }
 
     /// How much may be held.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> LedgerLimits {
         self.limits
     }
 
     /// What all hold together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.books().total
+        self.usage().total
     }
 
     /// The amount of each user that holds something.
     #[must_use]
     pub fn by_user(&self) -> BTreeMap<u32, u64> {
-        self.books().users.clone()
+        self.usage().users.clone()
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The user in whose name an amount is reserved.
 #[derive(Debug, Clone)]
-pub struct Payer {
+pub struct ChargedUser {
     ledger: Arc<Ledger>,
     user: u32,
     privileged: bool,
 }
 
-impl Payer {
+impl ChargedUser {
     /// A user of the ledger. A privileged one is bound by what all may hold together and by nothing else.
     #[must_use]
     pub fn new(ledger: &Arc<Ledger>, user: u32, privileged: bool) -> Self {
@@ -123,18 +123,18 @@ impl Payer {
     /// [`LimitError`] naming the limit in the way; nothing is reserved then.
     pub fn reserve(&self, amount: u64) -> Result<Reservation, LimitError> {
         let limits = self.ledger.limits;
-        let mut books = self.ledger.books();
-        let held = books.users.get(&self.user).copied().unwrap_or(0);
+        let mut usage = self.ledger.usage();
+        let held = usage.users.get(&self.user).copied().unwrap_or(0);
         if !self.privileged && exceeds(held, amount, limits.user) {
             return Err(LimitError::User { asked: amount, user: self.user, held, limit: limits.user });
         }
         let limit = if self.privileged { limits.total } else { limits.of_ordinary_users() };
-        if exceeds(books.total, amount, limit) {
-            return Err(LimitError::Total { asked: amount, held: books.total, limit });
+        if exceeds(usage.total, amount, limit) {
+            return Err(LimitError::Total { asked: amount, held: usage.total, limit });
         }
-        books.total += amount;
-        *books.users.entry(self.user).or_default() += amount;
-        drop(books);
+        usage.total += amount;
+        *usage.users.entry(self.user).or_default() += amount;
+        drop(usage);
         Ok(Reservation { ledger: Arc::clone(&self.ledger), user: self.user, amount })
     }
 
@@ -142,11 +142,11 @@ impl Payer {
     #[must_use]
     pub fn has_plenty(&self, amount: u64) -> bool {
         let limits = self.ledger.limits;
-        let books = self.ledger.books();
-        let held = books.users.get(&self.user).copied().unwrap_or(0);
+        let usage = self.ledger.usage();
+        let held = usage.users.get(&self.user).copied().unwrap_or(0);
         let limit = if self.privileged { limits.total } else { limits.of_ordinary_users() };
         (self.privileged || !exceeds(held, amount, limits.user / 4))
-            && !exceeds(books.total, amount, limit / 4)
+            && !exceeds(usage.total, amount, limit / 4)
     }
 }
 
@@ -164,12 +164,12 @@ pub struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut books = self.ledger.books();
-        books.total -= self.amount;
-        if let Some(held) = books.users.get_mut(&self.user) {
+        let mut usage = self.ledger.usage();
+        usage.total -= self.amount;
+        if let Some(held) = usage.users.get_mut(&self.user) {
             *held -= self.amount;
             if *held == 0 {
-                books.users.remove(&self.user);
+                usage.users.remove(&self.user);
             }
         }
     }
@@ -180,12 +180,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits { total: 100, user: 40, reserve: 20 };
+    const LIMITS: LedgerLimits = LedgerLimits { total: 100, user: 40, reserve: 20 };
 
     #[test]
     fn a_user_is_held_to_the_users_limit_and_others_are_not_touched() {
         let ledger = Ledger::new(LIMITS);
-        let [one, other] = [1, 2].map(|user| Payer::new(&ledger, user, false));
+        let [one, other] = [1, 2].map(|user| ChargedUser::new(&ledger, user, false));
         let held = one.reserve(40).unwrap();
         assert_eq!(one.reserve(1).unwrap_err(), LimitError::User { asked: 1, user: 1, held: 40, limit: 40 });
         assert!(other.reserve(40).is_ok());
@@ -196,10 +196,10 @@ mod tests {
     #[test]
     fn the_privileged_reserve_is_there_when_others_have_used_their_part() {
         let ledger = Ledger::new(LIMITS);
-        let _held = [1, 2].map(|user| Payer::new(&ledger, user, false).reserve(40).unwrap());
-        let third = Payer::new(&ledger, 3, false);
+        let _held = [1, 2].map(|user| ChargedUser::new(&ledger, user, false).reserve(40).unwrap());
+        let third = ChargedUser::new(&ledger, 3, false);
         assert_eq!(third.reserve(1).unwrap_err(), LimitError::Total { asked: 1, held: 80, limit: 80 });
-        let root = Payer::new(&ledger, 0, true);
+        let root = ChargedUser::new(&ledger, 0, true);
         let last = root.reserve(20).unwrap();
         assert!(matches!(root.reserve(1), Err(LimitError::Total { limit: 100, .. })));
         drop(last);
@@ -207,20 +207,20 @@ mod tests {
 
     #[test]
     fn no_amount_overflows_the_ledger() {
-        let ledger = Ledger::new(Limits { total: u64::MAX, user: u64::MAX, reserve: 0 });
-        let payer = Payer::new(&ledger, 1, false);
-        let _held = payer.reserve(u64::MAX).unwrap();
-        assert!(payer.reserve(1).is_err());
+        let ledger = Ledger::new(LedgerLimits { total: u64::MAX, user: u64::MAX, reserve: 0 });
+        let charged = ChargedUser::new(&ledger, 1, false);
+        let _held = charged.reserve(u64::MAX).unwrap();
+        assert!(charged.reserve(1).is_err());
     }
 
     #[test]
     fn memory_is_plentiful_while_three_quarters_are_free() {
         let ledger = Ledger::new(LIMITS);
-        let payer = Payer::new(&ledger, 1, false);
-        assert!(payer.has_plenty(10) && !payer.has_plenty(11));
-        let _held = Payer::new(&ledger, 2, false).reserve(15).unwrap();
-        assert!(payer.has_plenty(5) && !payer.has_plenty(6), "others have taken of what all may have");
-        assert!(Payer::new(&ledger, 0, true).has_plenty(10));
+        let charged = ChargedUser::new(&ledger, 1, false);
+        assert!(charged.has_plenty(10) && !charged.has_plenty(11));
+        let _held = ChargedUser::new(&ledger, 2, false).reserve(15).unwrap();
+        assert!(charged.has_plenty(5) && !charged.has_plenty(6), "others have taken of what all may have");
+        assert!(ChargedUser::new(&ledger, 0, true).has_plenty(10));
     }
 
     proptest! {
@@ -232,7 +232,7 @@ mod tests {
             let mut held: Vec<(u32, u64, Reservation)> = Vec::new();
             for (user, amount, take) in steps {
                 if take {
-                    let reservation = Payer::new(&ledger, user, user == 0).reserve(amount);
+                    let reservation = ChargedUser::new(&ledger, user, user == 0).reserve(amount);
                     held.extend(reservation.ok().map(|reservation| (user, amount, reservation)));
                 } else if !held.is_empty() {
                     held.remove(amount as usize % held.len());

@@ -29,17 +29,17 @@ pub enum GuardError {
 }
 
 /// A line of the table; `start` 0 is free, 1 being filled.
-struct Place {
+struct GuardEntry {
     start: AtomicUsize,
     bytes: AtomicUsize,
     lost: AtomicBool,
 }
 
-static PLACES: [Place; MAX_GUARDED_MAPPINGS] = [const {
-    Place { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), lost: AtomicBool::new(false) }
+static GUARDS: [GuardEntry; MAX_GUARDED_MAPPINGS] = [const {
+    GuardEntry { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), lost: AtomicBool::new(false) }
 }; MAX_GUARDED_MAPPINGS];
 /// Lines that were ever in use.
-static USED_PLACES: AtomicUsize = AtomicUsize::new(0);
+static USED_GUARDS: AtomicUsize = AtomicUsize::new(0);
 /// The previous handler of SIGBUS; set once, before the first line is in use.
 static PREVIOUS: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 
@@ -58,11 +58,11 @@ impl MappingGuard {
     /// at any time, and that stay mapped until the guard was dropped.
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Result<Self, GuardError> {
         watch_for_loss()?;
-        let guard = Self(take_place()?);
-        let place = &PLACES[guard.0];
-        place.bytes.store(bytes, Ordering::Relaxed);
-        place.lost.store(false, Ordering::Relaxed);
-        place.start.store(start.as_ptr() as usize, Ordering::Release);
+        let guard = Self(take_guard()?);
+        let entry = &GUARDS[guard.0];
+        entry.bytes.store(bytes, Ordering::Relaxed);
+        entry.lost.store(false, Ordering::Relaxed);
+        entry.start.store(start.as_ptr() as usize, Ordering::Release);
         Ok(guard)
     }
 
@@ -71,20 +71,20 @@ impl MappingGuard {
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        PLACES[self.0].lost.load(Ordering::Relaxed)
+        GUARDS[self.0].lost.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for MappingGuard {
     fn drop(&mut self) {
-        PLACES[self.0].start.store(0, Ordering::Release);
+        GUARDS[self.0].start.store(0, Ordering::Release);
     }
 }
 
-fn take_place() -> Result<usize, GuardError> {
-    for (index, place) in PLACES.iter().enumerate() {
-        if place.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            USED_PLACES.fetch_max(index + 1, Ordering::AcqRel);
+fn take_guard() -> Result<usize, GuardError> {
+    for (index, entry) in GUARDS.iter().enumerate() {
+        if entry.start.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            USED_GUARDS.fetch_max(index + 1, Ordering::AcqRel);
             return Ok(index);
         }
     }
@@ -123,11 +123,11 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
     let info_of_fault = unsafe { &*info };
     // SAFETY: a SIGBUS has an address.
     let address = unsafe { info_of_fault.si_addr() } as usize;
-    for place in PLACES.iter().take(USED_PLACES.load(Ordering::Acquire)) {
-        let start = place.start.load(Ordering::Acquire);
-        let bytes = place.bytes.load(Ordering::Relaxed);
+    for entry in GUARDS.iter().take(USED_GUARDS.load(Ordering::Acquire)) {
+        let start = entry.start.load(Ordering::Acquire);
+        let bytes = entry.bytes.load(Ordering::Relaxed);
         if start > 1 && (start..start + bytes).contains(&address) {
-            place.lost.store(true, Ordering::Relaxed);
+            entry.lost.store(true, Ordering::Relaxed);
             // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so
             // that it is not unmapped now.
             let fresh = unsafe {

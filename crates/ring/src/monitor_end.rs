@@ -51,14 +51,14 @@ impl MonitorEnd {
     /// the tx side. True: the monitor's program sleeps, write its eventfd.
     #[must_use]
     pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
-        self.show(source, from, to, |end, index, place| {
+        self.show(source, from, to, |end, index, target| {
             let slot = source.slot(index).load();
-            let buffer = place.load().buffer;
+            let buffer = target.load().buffer;
             let bytes = source.bytes(slot.buffer, usize::from(slot.len));
             let copied = end.view.bytes(buffer, usize::from(slot.len)).copy_from(&bytes);
             let flags = (slot.flags & MORE_FRAGMENTS) | mark(sent);
             let shown = Slot { buffer, len: copied as u16, flags, ptr: 0 };
-            place.store_with_ptr(shown);
+            target.store_with_ptr(shown);
             shown
         })
     }
@@ -67,11 +67,11 @@ impl MonitorEnd {
     /// all fit, the newest. True: as [`Self::copy`].
     #[must_use]
     pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
-        self.show(source, from, to, |_, index, place| {
+        self.show(source, from, to, |_, index, target| {
             let slot = source.slot(index).load_with_ptr();
-            let buffer = place.load().buffer;
+            let buffer = target.load().buffer;
             let flags = (slot.flags & MORE_FRAGMENTS) | mark(sent) | BUF_CHANGED;
-            place.store_with_ptr(Slot { flags, ..slot });
+            target.store_with_ptr(Slot { flags, ..slot });
             source.slot(index).store_with_ptr(Slot { buffer, flags: slot.flags | BUF_CHANGED, ..slot });
             slot
         })
@@ -128,18 +128,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::control_block::Filled;
+    use crate::control_block::FillCounts;
     use crate::geometry::RegionGeometry;
     use crate::layout::Direction;
     use crate::region::{HugePages, Region};
-    use crate::ring_view::{RingPlan, lay_out_ring};
+    use crate::ring_view::{RingInit, lay_out_ring};
 
     fn rings() -> (RingView, RingView) {
         let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
         let region = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
         let mut buffers = 2..geometry.buffers;
-        let tx = lay_out_ring(&region, 0, &RingPlan::new(Direction::Tx, 0, 8), &mut buffers).unwrap();
-        let rx = lay_out_ring(&region, 1, &RingPlan::new(Direction::Rx, 0, 8), &mut buffers).unwrap();
+        let tx = lay_out_ring(&region, 0, &RingInit::new(Direction::Tx, 0, 8), &mut buffers).unwrap();
+        let rx = lay_out_ring(&region, 1, &RingInit::new(Direction::Rx, 0, 8), &mut buffers).unwrap();
         for (index, byte) in (0..8).zip(b'a'..) {
             let buffer = tx.slot(index).load().buffer;
             tx.bytes(buffer, 1).write(&[byte]);
@@ -169,7 +169,7 @@ mod tests {
         rx.control().program.head.store(5, Ordering::Relaxed);
         assert!(!end.copy(&tx, 2, 5, true) && !end.copy(&tx, 2, 5, true));
         let filled = rx.control().datapath.filled.read();
-        assert_eq!(filled, Filled { frames: 2, bytes: 12, missed: 0 });
+        assert_eq!(filled, FillCounts { frames: 2, bytes: 12, missed: 0 });
     }
 
     #[test]
@@ -194,6 +194,6 @@ mod tests {
         rx.control().program.head.store(u32::MAX, Ordering::Relaxed);
         tx.slot(1).store(Slot { flags: 0, ..tx.slot(1).load() });
         assert!(!MonitorEnd::new(rx.clone()).copy(&tx, 0, 3, false));
-        assert_eq!(rx.control().datapath.filled.read(), Filled { frames: 0, bytes: 0, missed: 1 });
+        assert_eq!(rx.control().datapath.filled.read(), FillCounts { frames: 0, bytes: 0, missed: 1 });
     }
 }

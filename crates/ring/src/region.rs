@@ -15,7 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{GeometryError, RegionGeometry};
-use crate::ledger::{LimitError, Payer, Reservation};
+use crate::ledger::{ChargedUser, LimitError, Reservation};
 use crate::mapping_guard::{GuardError, MappingGuard};
 
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -119,20 +119,20 @@ impl Region {
         Self::create_for(None, geometry, huge_pages)
     }
 
-    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `payer` while the region is
+    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `charged` while the region is
     /// mapped here.
     ///
     /// # Errors
     /// As [`Self::create`], and [`RegionError::Limit`].
     pub fn create_for(
-        payer: Option<&Payer>,
+        charged: Option<&ChargedUser>,
         geometry: RegionGeometry,
         huge_pages: HugePages,
     ) -> Result<Self, RegionError> {
         geometry.check()?;
         if huge_pages != HugePages::Never {
             let huge_bytes = geometry.total_bytes().next_multiple_of(HUGE_PAGE_BYTES);
-            match Self::create_with(payer, geometry, huge_bytes, true) {
+            match Self::create_with(charged, geometry, huge_bytes, true) {
                 Ok(region) => return Ok(region),
                 Err(error @ RegionError::Limit { .. }) if huge_pages == HugePages::Require => {
                     return Err(error);
@@ -146,18 +146,18 @@ impl Region {
                 Err(_) => {}
             }
         }
-        Self::create_with(payer, geometry, geometry.total_bytes(), false)
+        Self::create_with(charged, geometry, geometry.total_bytes(), false)
     }
 
     fn create_with(
-        payer: Option<&Payer>,
+        charged: Option<&ChargedUser>,
         geometry: RegionGeometry,
         bytes: u64,
         huge: bool,
     ) -> Result<Self, RegionError> {
         let failed = |step| move |source| RegionError::System { step, bytes, source };
-        let reservation = payer
-            .map(|payer| payer.reserve(bytes))
+        let reservation = charged
+            .map(|charged| charged.reserve(bytes))
             .transpose()
             .map_err(|source| RegionError::Limit { bytes, source })?;
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -174,20 +174,20 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps a region that another process made and leaves to this one, which counts it from now on: `payer` reserves
+    /// Maps a region that another process made and leaves to this one, which counts it from now on: `charged` reserves
     /// all of it.
     ///
     /// # Errors
     /// As [`Self::open`]; [`RegionError::Limit`].
     pub fn inherit(
-        payer: Option<&Payer>,
+        charged: Option<&ChargedUser>,
         geometry: RegionGeometry,
         descriptor: OwnedFd,
     ) -> Result<Self, RegionError> {
         let mut region = Self::open(geometry, descriptor)?;
         let bytes = region.mapped_bytes as u64;
-        region._reservation = payer
-            .map(|payer| payer.reserve(bytes))
+        region._reservation = charged
+            .map(|charged| charged.reserve(bytes))
             .transpose()
             .map_err(|source| RegionError::Limit { bytes, source })?;
         Ok(region)
@@ -359,7 +359,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ledger::{Ledger, Limits};
+    use crate::ledger::{Ledger, LedgerLimits};
     use crate::ring_view::RingView;
 
     fn small() -> RegionGeometry {
@@ -392,11 +392,11 @@ mod tests {
 
     #[test]
     fn the_ledger_counts_the_whole_region_while_it_is_mapped() {
-        let ledger = Ledger::new(Limits { total: small().total_bytes(), user: u64::MAX, reserve: 0 });
-        let payer = Payer::new(&ledger, 7, false);
-        let region = Arc::new(Region::create_for(Some(&payer), small(), HugePages::Never).unwrap());
+        let ledger = Ledger::new(LedgerLimits { total: small().total_bytes(), user: u64::MAX, reserve: 0 });
+        let charged = ChargedUser::new(&ledger, 7, false);
+        let region = Arc::new(Region::create_for(Some(&charged), small(), HugePages::Never).unwrap());
         assert_eq!(ledger.total(), rustix::fs::fstat(&*region).unwrap().st_size as u64);
-        let refused = Region::create_for(Some(&payer), small(), HugePages::Never);
+        let refused = Region::create_for(Some(&charged), small(), HugePages::Never);
         assert!(matches!(refused, Err(RegionError::Limit { .. })));
         let view = RingView::new(&region, 0, 8).unwrap();
         drop(region);
@@ -407,11 +407,11 @@ mod tests {
 
     #[test]
     fn a_region_that_could_not_be_made_is_not_counted() {
-        let ledger = Ledger::new(Limits { total: 1 << 50, user: 1 << 50, reserve: 0 });
-        let payer = Payer::new(&ledger, 7, false);
+        let ledger = Ledger::new(LedgerLimits { total: 1 << 50, user: 1 << 50, reserve: 0 });
+        let charged = ChargedUser::new(&ledger, 7, false);
         let largest = RegionGeometry { buffers: 1_000_000, buffer_bytes: 65_536, ..small() };
         // More huge pages than any machine that tests run on has reserved.
-        assert!(Region::create_for(Some(&payer), largest, HugePages::Require).is_err());
+        assert!(Region::create_for(Some(&charged), largest, HugePages::Require).is_err());
         assert_eq!(ledger.total(), 0);
     }
 

@@ -196,8 +196,8 @@ impl RingView {
     pub fn stamp(&self, seconds: i64, microseconds: i64) {
         let offset = std::mem::offset_of!(RingHeader, timestamp) - std::mem::offset_of!(RingHeader, head);
         // SAFETY: the header lies whole in the mapping, so `timestamp` does.
-        let place = unsafe { self.cursors.cast::<u8>().add(offset) };
-        let stamp = place.cast::<[AtomicI64; 2]>();
+        let address = unsafe { self.cursors.cast::<u8>().add(offset) };
+        let stamp = address.cast::<[AtomicI64; 2]>();
         // SAFETY: mapped, 8-aligned (offset 40 of a 128-aligned object), accessed atomically.
         let [to_seconds, to_microseconds] = unsafe { stamp.as_ref() };
         to_seconds.store(seconds, Ordering::Relaxed);
@@ -226,7 +226,7 @@ pub struct Cursors {
 
 /// How a ring begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RingPlan {
+pub struct RingInit {
     /// Direction, seen by the program.
     pub direction: Direction,
     /// Index within its direction, host rings behind the others.
@@ -239,7 +239,7 @@ pub struct RingPlan {
     pub initial_offset: u64,
 }
 
-impl RingPlan {
+impl RingInit {
     /// A ring without offsets.
     #[must_use]
     pub fn new(direction: Direction, index: u16, slots: u32) -> Self {
@@ -255,7 +255,7 @@ impl RingPlan {
 pub fn lay_out_ring(
     region: &Arc<Region>,
     ring: u32,
-    plan: &RingPlan,
+    plan: &RingInit,
     buffers: &mut dyn Iterator<Item = u32>,
 ) -> Result<RingView, GeometryError> {
     let view = RingView::new(region, ring, plan.slots)?;
@@ -276,7 +276,7 @@ pub fn lay_out_ring(
 pub fn lay_out_fake_ring(
     region: &Arc<Region>,
     ring: u32,
-    plan: &RingPlan,
+    plan: &RingInit,
 ) -> Result<RingView, GeometryError> {
     let view = RingView::new(region, ring, plan.slots)?;
     write_ring_header(region, ring, plan)?;
@@ -286,7 +286,7 @@ pub fn lay_out_fake_ring(
     Ok(view)
 }
 
-fn write_ring_header(region: &Arc<Region>, ring: u32, plan: &RingPlan) -> Result<(), GeometryError> {
+fn write_ring_header(region: &Arc<Region>, ring: u32, plan: &RingInit) -> Result<(), GeometryError> {
     let geometry = region.geometry();
     let offset = geometry.ring_offset(ring);
     let buffers_offset = geometry.buffer_offset(0) as i64 - offset as i64;
@@ -380,9 +380,9 @@ fn extra_head_offset(geometry: &RegionGeometry, interface: u32) -> u64 {
 }
 
 fn read_word(region: &Region, offset: u64) -> u32 {
-    let Some(place) = region.at(offset, 4) else { return 0 };
+    let Some(address) = region.at(offset, 4) else { return 0 };
     // SAFETY: mapped and 4-aligned (objects and buffers are 64-aligned); read atomically, once.
-    unsafe { place.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed)
+    unsafe { address.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed)
 }
 
 /// Writes the interface, ring headers, control blocks and first slots of a new port into its region.
@@ -412,19 +412,19 @@ pub fn lay_out_port(
     list_extra_buffers(region, placement.interface, &extra)?;
     for (direction, rings) in [(Direction::Tx, tx), (Direction::Rx, rx)] {
         for (queue, &ring) in (0u16..).zip(rings) {
-            lay_out_ring(region, ring, &RingPlan::new(direction, queue, placement.slots), buffers)?;
+            lay_out_ring(region, ring, &RingInit::new(direction, queue, placement.slots), buffers)?;
         }
     }
     Ok(())
 }
 
 fn put<T: Copy>(region: &Region, offset: u64, value: T) -> Result<(), GeometryError> {
-    let place = region
+    let address = region
         .at(offset, size_of::<T>())
         .ok_or(GeometryError::Impossible("object outside the region"))?
         .cast::<T>();
     // SAFETY: mapped for the size of T; write_unaligned requires no alignment; a concurrent writer can only be the
     // program that this memory is handed to, and it is not handed out yet.
-    unsafe { place.write_unaligned(value) };
+    unsafe { address.write_unaligned(value) };
     Ok(())
 }

@@ -45,7 +45,7 @@ impl HolderNumber {
 
 /// The result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum LockAttempt {
     /// The lock is the caller's.
     Taken,
     /// Another process has the lock, and will see the caller's mark when it releases the lock.
@@ -64,7 +64,7 @@ pub struct SharedLock {
 
 /// A hold of the lock at some time, whose end a caller can await.
 #[derive(Debug, Clone, Copy)]
-pub struct Hold {
+pub struct LockHold {
     turn: u32,
 }
 
@@ -121,12 +121,12 @@ impl SharedLock {
 
     /// As [`Self::try_take`], for a caller that is about to sleep: leaves a mark if the lock is not available.
     #[cold]
-    pub fn take_or_mark(&self, own: HolderNumber, is_alive: impl Fn(HolderNumber) -> bool) -> Turn {
+    pub fn take_or_mark(&self, own: HolderNumber, is_alive: impl Fn(HolderNumber) -> bool) -> LockAttempt {
         for _ in 0..TRIES {
-            let Err(found) = self.take_free(own) else { return Turn::Taken };
+            let Err(found) = self.take_free(own) else { return LockAttempt::Taken };
             if !HolderNumber::new(found & !MARK).is_some_and(&is_alive) {
                 if self.take_over(found, own) {
-                    return Turn::Taken;
+                    return LockAttempt::Taken;
                 }
             } else if found & MARK != 0
                 || self
@@ -134,10 +134,10 @@ impl SharedLock {
                     .compare_exchange(found, found | MARK, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             {
-                return Turn::ToBeTold;
+                return LockAttempt::ToBeTold;
             }
         }
-        Turn::Missed
+        LockAttempt::Missed
     }
 
     /// Whether no process has the lock now.
@@ -150,14 +150,14 @@ impl SharedLock {
     /// The present hold, if a living process has the lock. A later holder sees all values that the caller stored before
     /// with [`Ordering::SeqCst`].
     #[must_use]
-    pub fn hold(&self, is_alive: impl FnOnce(HolderNumber) -> bool) -> Option<Hold> {
+    pub fn hold(&self, is_alive: impl FnOnce(HolderNumber) -> bool) -> Option<LockHold> {
         let held = HolderNumber::new(self.word.load(Ordering::SeqCst) & !MARK).is_some_and(is_alive);
-        held.then(|| Hold { turn: self.turns.load(Ordering::Acquire) })
+        held.then(|| LockHold { turn: self.turns.load(Ordering::Acquire) })
     }
 
     /// Whether that hold is over, independent of the present holder.
     #[must_use]
-    pub fn is_over(&self, hold: Hold, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
+    pub fn is_over(&self, hold: LockHold, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
         self.hold(is_alive).is_none_or(|now| now.turn != hold.turn)
     }
 
@@ -201,7 +201,7 @@ mod tests {
     fn the_lock_of_a_dead_holder_is_taken_over_and_its_sleepers_are_woken() {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, alive));
-        assert_eq!(lock.take_or_mark(OTHER, |holder| holder != ONE), Turn::Taken);
+        assert_eq!(lock.take_or_mark(OTHER, |holder| holder != ONE), LockAttempt::Taken);
         // Should it live after all, it does not release what is another's now.
         assert!(!lock.release(ONE) && !lock.is_free());
         assert!(lock.release(OTHER) && lock.is_free());
@@ -211,8 +211,8 @@ mod tests {
     fn a_release_reports_the_mark_of_a_refused_caller() {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, alive));
-        assert_eq!(lock.take_or_mark(OTHER, alive), Turn::ToBeTold);
-        assert_eq!(lock.take_or_mark(OTHER, alive), Turn::ToBeTold);
+        assert_eq!(lock.take_or_mark(OTHER, alive), LockAttempt::ToBeTold);
+        assert_eq!(lock.take_or_mark(OTHER, alive), LockAttempt::ToBeTold);
         assert!(!lock.try_take(OTHER, alive));
         assert!(lock.release(ONE));
         assert!(lock.is_free());
@@ -240,10 +240,10 @@ mod tests {
         for word in words {
             let scribbled = || SharedLock { word: AtomicU32::new(word), turns: AtomicU32::new(word) };
             assert!(scribbled().try_take(ONE, dead), "{word:#x}");
-            assert_eq!(scribbled().take_or_mark(ONE, dead), Turn::Taken, "{word:#x}");
+            assert_eq!(scribbled().take_or_mark(ONE, dead), LockAttempt::Taken, "{word:#x}");
             let is_nobodys = word & !MARK == FREE;
             assert_eq!(scribbled().try_take(ONE, alive), is_nobodys, "{word:#x}");
-            let turn = if is_nobodys { Turn::Taken } else { Turn::ToBeTold };
+            let turn = if is_nobodys { LockAttempt::Taken } else { LockAttempt::ToBeTold };
             assert_eq!(scribbled().take_or_mark(ONE, alive), turn, "{word:#x}");
             // Written while it was held: the holder clears only what is its own.
             let held = scribbled();
@@ -329,12 +329,12 @@ mod loom_tests {
                 sleeper.announce([&self.sleeping]);
                 let mut seen = 0;
                 match self.lock.take_or_mark(READER, |_| true) {
-                    Turn::Taken => {
+                    LockAttempt::Taken => {
                         seen = self.index.load(Ordering::Relaxed);
                         self.release(READER);
                     }
-                    Turn::ToBeTold => {}
-                    Turn::Missed => unreachable!("a word that is not scribbled on"),
+                    LockAttempt::ToBeTold => {}
+                    LockAttempt::Missed => unreachable!("a word that is not scribbled on"),
                 }
                 if seen >= goal {
                     return;

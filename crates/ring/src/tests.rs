@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
-use crate::control_block::Filled;
+use crate::control_block::FillCounts;
 use crate::datapath_end::{RxPutEnd, TxTakeEnd};
 use crate::geometry::{PortPlacement, RegionGeometry};
 use crate::layout::slot_flags::MORE_FRAGMENTS;
@@ -202,7 +202,7 @@ fn an_unfinished_frame_stays_at_the_sender() {
     pipe_send(&mut send, &[3; 10], 0);
     assert_eq!(receive.sync().unwrap().gained, 2);
     let counted = receive.window().view().control().datapath.filled.read();
-    assert_eq!(counted, Filled { frames: 2, bytes: 30, missed: 0 });
+    assert_eq!(counted, FillCounts { frames: 2, bytes: 30, missed: 0 });
 }
 
 #[test]
@@ -244,15 +244,15 @@ fn buffers_exchanged_before_their_turn_to_be_released_come_back_too() {
     pipe_send(&mut send, &[1; 10], 0);
     pipe_send(&mut send, &[2; 10], 0);
     receive.sync().unwrap();
-    for (place, buffer) in (0..).zip(spare) {
-        let slot = receive.window().slot(place);
-        receive.window_mut().exchange(place, Slot { buffer, ..slot });
+    for (index, buffer) in (0..).zip(spare) {
+        let slot = receive.window().slot(index);
+        receive.window_mut().exchange(index, Slot { buffer, ..slot });
     }
-    for (place, buffer) in (0..).zip(spare) {
+    for (index, buffer) in (0..).zip(spare) {
         receive.window_mut().advance(1);
         receive.sync().unwrap();
         send.sync().unwrap();
-        assert_eq!(view(&region, 0).slot(place).load().buffer, buffer, "slot {place}");
+        assert_eq!(view(&region, 0).slot(index).load().buffer, buffer, "slot {index}");
     }
 }
 

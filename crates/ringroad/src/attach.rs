@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringroad_control::Connection;
 use ringroad_control::connection::{DEFAULT_TIMEOUT, Introduction};
-use ringroad_control::message::{OpenedPort, PortKind, Reply, Request};
+use ringroad_control::message::{OpenedPort, PortBackend, Reply, Request};
 use ringroad_drivers::shm::QueueEvents;
 use ringroad_port_table::opening::ProgramSide;
 use ringroad_ring::region::Region;
@@ -21,7 +21,7 @@ use crate::waiter::Binding;
 
 /// The request for a port of the daemon, which a reconnect repeats.
 #[derive(Debug, Clone)]
-pub(crate) struct Opening {
+pub(crate) struct OpenRequest {
     pub(crate) text: String,
     pub(crate) options: OpenOptions,
 }
@@ -37,47 +37,52 @@ pub(crate) struct Attachment {
 
 /// Opens a port of the daemon.
 pub(crate) fn open(text: &str, options: &OpenOptions) -> Result<Port, OpenError> {
-    let opening = Opening { text: text.to_owned(), options: options.clone() };
-    let attachment = meet(&opening, !options.no_start, DEFAULT_TIMEOUT)?.attach(&opening, 0)?;
+    let request = OpenRequest { text: text.to_owned(), options: options.clone() };
+    let attachment = connect(&request, !options.no_start, DEFAULT_TIMEOUT)?.attach(&request, 0)?;
     if options.reconnect {
-        return crate::renewal::renewable(opening, attachment);
+        return crate::renewal::renewable(request, attachment);
     }
     Port::new(attachment.info, attachment.queues)
 }
 
 /// A daemon that was greeted.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct DaemonConnection {
     connection: Connection,
     pub(crate) daemon: Introduction,
 }
 
 /// Connects to the daemon, and starts it where none runs and that `may_start`.
-pub(crate) fn meet(opening: &Opening, may_start: bool, timeout: Duration) -> Result<Met, OpenError> {
-    let socket = opening.options.socket.clone();
+pub(crate) fn connect(
+    request: &OpenRequest,
+    may_start: bool,
+    timeout: Duration,
+) -> Result<DaemonConnection, OpenError> {
+    let socket = request.options.socket.clone();
     let socket = socket.unwrap_or_else(ringroad_control::socket_path::default_socket_path);
     if may_start {
         ensure_daemon(&socket)?;
     }
     let mut connection = Connection::connect_within(&socket, timeout)?;
     let daemon = connection.hello(program_name())?;
-    Ok(Met { connection, daemon })
+    Ok(DaemonConnection { connection, daemon })
 }
 
-impl Met {
+impl DaemonConnection {
     /// Opens the port; `generation` counts how often that was done before.
-    pub(crate) fn attach(self, opening: &Opening, generation: u64) -> Result<Attachment, OpenError> {
+    pub(crate) fn attach(self, open_request: &OpenRequest, generation: u64) -> Result<Attachment, OpenError> {
         let Self { mut connection, daemon } = self;
         // The daemon reads the options in the name.
-        let request = Request::Open { name: opening.text.clone(), wish: opening.options.wish() };
+        let request =
+            Request::Open { name: open_request.text.clone(), properties: open_request.options.properties() };
         let (reply, descriptors) = connection.request(&request)?;
         let Reply::Opened(opened) = reply else { return Err(OpenError::UnexpectedReply) };
         let side = program_side(&opened, descriptors)?;
         let binding = Arc::new(Binding::new(Some(connection), None, generation));
         let queues = take_up(side, &binding, None)?;
         let driver = match opened.kind {
-            PortKind::PipeEnd => "pipe",
-            PortKind::Device => opened.driver.as_deref().unwrap_or("device"),
+            PortBackend::PipeEnd => "pipe",
+            PortBackend::Device => opened.driver.as_deref().unwrap_or("device"),
             _ => "shm",
         };
         let info = PortInfo {
@@ -102,7 +107,7 @@ fn program_side(opened: &OpenedPort, descriptors: Vec<OwnedFd>) -> Result<Progra
     while let (Some(kick), Some(notify)) = (descriptors.next(), descriptors.next()) {
         events.push(QueueEvents { kick, notify });
     }
-    let peer = opened.peer_placement.clone().filter(|_| opened.kind == PortKind::PipeEnd);
+    let peer = opened.peer_placement.clone().filter(|_| opened.kind == PortBackend::PipeEnd);
     for placement in std::iter::once(&opened.placement).chain(&peer) {
         placement.check(&opened.geometry)?;
     }

@@ -16,7 +16,7 @@ const DAEMON_FILE: &str = "ringroadd";
 
 /// How long a program waits for a service that is being started again, and how often it looks.
 const SERVICE_PATIENCE: Duration = Duration::from_secs(5);
-const SERVICE_LOOK: Duration = Duration::from_millis(20);
+const SERVICE_CHECK: Duration = Duration::from_millis(20);
 
 /// Why the daemon could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +106,7 @@ fn await_service(socket: &Path) -> Result<(), StartError> {
         if Instant::now() > end {
             return Err(StartError::ServiceDown { socket: socket.display().to_string() });
         }
-        std::thread::sleep(SERVICE_LOOK);
+        std::thread::sleep(SERVICE_CHECK);
     }
     Ok(())
 }

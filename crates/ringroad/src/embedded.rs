@@ -8,16 +8,16 @@ use ringroad_datapath::fabric::{Fabric, FabricError, Share};
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName};
 use ringroad_drivers::catalogue::{open_device, plan_device};
-use ringroad_drivers::device::Role;
+use ringroad_drivers::device::DeviceRole;
 use ringroad_drivers::shm::{PortShape, QueueEvents, ShmRegion};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::impairment::{Impairment, ImpairmentPlan};
 use ringroad_port::port_queue::PortQueue;
-use ringroad_port_table::entry::SwitchPlace;
+use ringroad_port_table::entry::SwitchPortName;
 use ringroad_port_table::error::TableError;
 use ringroad_port_table::opening::{Opener, ProgramSide, Wrap, device_home};
-use ringroad_port_table::table::Table;
+use ringroad_port_table::table::PortTable;
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::Direction;
@@ -30,7 +30,7 @@ use ringroad_switch::MacTableConfig;
 use crate::error::OpenError;
 use crate::port::{OpenOptions, Port, PortInfo};
 use crate::queue::Queue;
-use crate::ring::{OtherSide, RxRing, TxEnd, TxRing};
+use crate::ring::{RemoteEnd, RxRing, TxEnd, TxRing};
 use crate::stepped::{DeviceSleep, Stepped};
 use crate::waiter::Binding;
 
@@ -58,7 +58,7 @@ pub struct EmbeddedThread {
 #[derive(Debug)]
 struct Inner {
     /// Each port has an owner of its own.
-    table: Table<u64, ()>,
+    table: PortTable<u64, ()>,
     last_owner: u64,
     /// The engine where ports step it; none on a thread.
     stepped: Option<Arc<Stepped>>,
@@ -105,7 +105,7 @@ impl Embedded {
     }
 
     fn of(fabric: Fabric, stepped: Option<Arc<Stepped>>) -> Self {
-        let inner = Inner { table: Table::new(fabric), last_owner: 0, stepped };
+        let inner = Inner { table: PortTable::new(fabric), last_owner: 0, stepped };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
@@ -161,14 +161,14 @@ impl Embedded {
             }
         });
         let wrap = wrap.as_mut().map(|wrap| wrap as Wrap<'_>);
-        let shape = PortShape::of(&name.options, &options.wish());
+        let shape = PortShape::of(&name.options, &options.properties());
         match &name.base {
             PortBase::Switch { switch, port } => {
-                self.open_switch_port(name, SwitchPlace { switch, port }, shape, wrap)
+                self.open_switch_port(name, SwitchPortName { switch, port }, shape, wrap)
             }
             PortBase::Pipe { .. } if wrap.is_some() => Err(OpenError::NotHere {
                 name: name.base.to_string(),
-                place: "impaired",
+                context: "impaired",
                 why: "the frames of a pipe pass no datapath; use a port of a switch, such as vale0:a",
             }),
             PortBase::Pipe { parent, id, side } => self.open_pipe(name, (parent, id), *side, shape),
@@ -206,7 +206,7 @@ impl Embedded {
     /// Opens a port in the table for an owner of its own, whose binding ends it.
     fn enter<T>(
         &self,
-        open: impl FnOnce(&mut Table<u64, ()>, u64) -> Result<T, TableError>,
+        open: impl FnOnce(&mut PortTable<u64, ()>, u64) -> Result<T, TableError>,
     ) -> Result<(T, Arc<Binding>), OpenError> {
         let (opened, owner) = {
             let inner = &mut *self.lock();
@@ -220,7 +220,7 @@ impl Embedded {
     fn open_switch_port(
         &self,
         name: &PortName,
-        place: SwitchPlace<'_>,
+        switch_port: SwitchPortName<'_>,
         shape: PortShape,
         wrap: Option<Wrap<'_>>,
     ) -> Result<Port, OpenError> {
@@ -228,10 +228,10 @@ impl Embedded {
             Some(other) => self.home_of(other)?,
             None => ShmRegion::create(shape, None)?,
         };
-        let key = place.to_string();
+        let key = switch_port.to_string();
         let ((side, switch_index), binding) = self.enter(|table, owner| {
             let settings = name.options.settings.clone();
-            let side = table.open(place, settings, &home, opener(owner, wrap))?;
+            let side = table.open(switch_port, settings, &home, opener(owner, wrap))?;
             Ok((side, table.on_switches().get(&key).map(|port| port.index)))
         })?;
         let info = PortInfo { name: key, driver: "shm".into(), mode: "embedded".into(), switch_index };
@@ -257,7 +257,7 @@ impl Embedded {
         let queues = shared.as_ref().map(|home| home.shape().queues).or(options.queues);
         let plan = plan_device(name, queues)?;
         let home = device_home(shared, &plan, shape, None)?;
-        let mut device = open_device(name, plan, Role::Program, Some(&home))?;
+        let mut device = open_device(name, plan, DeviceRole::Program, Some(&home))?;
         let wakes = device_wakes(&mut device.queues)?;
         let full_name = name.base.to_string();
         let info = PortInfo {
@@ -266,7 +266,7 @@ impl Embedded {
             mode: device.capabilities.mode.clone(),
             switch_index: None,
         };
-        let ((side, places), binding) = self.enter(|table, owner| {
+        let ((side, queue_refs), binding) = self.enter(|table, owner| {
             // Each open of a device is another device.
             let key = match table.devices().contains_key(&full_name) {
                 true => format!("{full_name} ({owner})"),
@@ -276,7 +276,10 @@ impl Embedded {
             let wire = table.devices().get(&key).map(|port| port.wire);
             Ok((side, wire.map(|wire| table.fabric().second_queues(wire)).unwrap_or_default()))
         })?;
-        let ends = places.into_iter().zip(wakes).map(|(queue, wake)| DeviceEnd { place: queue.place, wake });
+        let ends = queue_refs
+            .into_iter()
+            .zip(wakes)
+            .map(|(queue, wake)| DeviceEnd { queue_index: queue.index, wake });
         self.program_port(info, side, &binding, Some(ends.collect()))
     }
 
@@ -306,7 +309,7 @@ impl Embedded {
         device: Option<Vec<DeviceEnd>>,
     ) -> Result<Port, OpenError> {
         let stepped = self.lock().stepped.clone();
-        let here = stepped.map(|stepped| Here { stepped, device });
+        let here = stepped.map(|stepped| EmbeddedEnd { stepped, device });
         Port::new(info, take_up(side, binding, here)?)
     }
 }
@@ -332,7 +335,7 @@ fn device_wakes(queues: &mut [Box<dyn PortQueue>]) -> Result<Vec<Option<OwnedFd>
 }
 
 /// A datapath that the program's own syncs step.
-pub(crate) struct Here {
+pub(crate) struct EmbeddedEnd {
     stepped: Arc<Stepped>,
     /// Where a device is behind the rings: each of its queues.
     device: Option<Vec<DeviceEnd>>,
@@ -340,7 +343,7 @@ pub(crate) struct Here {
 
 /// A queue of a device in a datapath that syncs step.
 struct DeviceEnd {
-    place: u32,
+    queue_index: u32,
     /// What wakes a worker at it, if anything does.
     wake: Option<OwnedFd>,
 }
@@ -349,7 +352,7 @@ struct DeviceEnd {
 pub(crate) fn take_up(
     side: ProgramSide,
     binding: &Arc<Binding>,
-    here: Option<Here>,
+    here: Option<EmbeddedEnd>,
 ) -> Result<Vec<Queue>, OpenError> {
     let ProgramSide { region, placement, peer, events } = side;
     match peer {
@@ -363,18 +366,18 @@ fn program_queues(
     placement: &PortPlacement,
     events: Vec<QueueEvents>,
     binding: &Arc<Binding>,
-    mut here: Option<Here>,
+    mut here: Option<EmbeddedEnd>,
 ) -> Result<Vec<Queue>, OpenError> {
     let identity = region_identity(region)?;
     let mut queues = Vec::new();
     let rings = placement.tx_rings.iter().zip(&placement.rx_rings);
     for (number, ((&tx, &rx), events)) in rings.zip(events).enumerate() {
         let other = |event: OwnedFd| match &here {
-            Some(Here { stepped, device }) => {
+            Some(EmbeddedEnd { stepped, device }) => {
                 let end = device.as_ref().and_then(|ends| ends.get(number));
-                OtherSide::Here { stepped: Arc::clone(stepped), device: end.map(|end| end.place) }
+                RemoteEnd::Here { stepped: Arc::clone(stepped), device: end.map(|end| end.queue_index) }
             }
-            None => OtherSide::Elsewhere { event, is_program: false },
+            None => RemoteEnd::Elsewhere { event, is_program: false },
         };
         let tx_end = ProgramEnd::take_up(RingView::new(region, tx, placement.slots)?, Direction::Tx);
         let rx_end = ProgramEnd::take_up(RingView::new(region, rx, placement.slots)?, Direction::Rx);
@@ -383,7 +386,7 @@ fn program_queues(
         let rx = RxRing::new(rx_end, other(events.kick), Arc::clone(binding), identity);
         let failed = |errno: rustix::io::Errno| events_failed(errno.into());
         let device = match &mut here {
-            Some(Here { stepped, device: Some(ends) }) => {
+            Some(EmbeddedEnd { stepped, device: Some(ends) }) => {
                 let wake = ends.get_mut(number).and_then(|end| end.wake.take());
                 Some(DeviceSleep::new(stepped, wake).map_err(failed)?)
             }
@@ -415,7 +418,7 @@ fn pipe_queues(
         );
         let receive = ProgramEnd::take_up(RingView::new(region, rx, own.slots)?, Direction::Rx);
         let kick = events.kick.try_clone().map_err(events_failed)?;
-        let peer = |event| OtherSide::Elsewhere { event, is_program: true };
+        let peer = |event| RemoteEnd::Elsewhere { event, is_program: true };
         let tx = TxRing::new(TxEnd::Pipe(send), peer(kick), Arc::clone(binding), identity);
         let rx = RxRing::new(receive, peer(events.kick), Arc::clone(binding), identity);
         queues.push(

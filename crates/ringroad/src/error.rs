@@ -4,7 +4,7 @@ use ringroad_control::ControlError;
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_name::PortNameError;
 use ringroad_drivers::device::DeviceError;
-use ringroad_port::impairment::PlanError;
+use ringroad_port::impairment::ImpairmentPlanError;
 use ringroad_port_table::error::TableError;
 use ringroad_ring::geometry::GeometryError;
 use ringroad_ring::region::RegionError;
@@ -39,7 +39,7 @@ pub enum OpenError {
     Fabric(#[from] FabricError),
     /// An impairment plan holds a value out of range.
     #[error(transparent)]
-    Impairment(#[from] PlanError),
+    Impairment(#[from] ImpairmentPlanError),
     /// The kernel refused something small.
     #[error("{what}: {source}")]
     System {
@@ -49,12 +49,12 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// This kind of port is not for here.
-    #[error("{name} cannot be opened {place}: {why}")]
+    #[error("{name} cannot be opened {context}: {why}")]
     NotHere {
         /// The port.
         name: String,
         /// Where it was tried.
-        place: &'static str,
+        context: &'static str,
         /// What to do instead.
         why: &'static str,
     },
@@ -69,7 +69,7 @@ impl From<TableError> for OpenError {
             TableError::Region(error) => error.into(),
             TableError::Fabric(error) => error.into(),
             TableError::EndInUse(name) => {
-                Self::NotHere { name, place: "twice", why: "this end of the pipe is open already" }
+                Self::NotHere { name, context: "twice", why: "this end of the pipe is open already" }
             }
             TableError::SharedQueues { .. } => {
                 GeometryError::Impossible("the ports of the shared region have another number of queues")

@@ -62,7 +62,7 @@ pub use ringroad_control as control;
 /// The kinds of port, as their drivers describe them.
 pub mod catalogue {
     pub use ringroad_drivers::catalogue::port_kind::{
-        Access, DeviceName, InterfaceUse, PortKind, Spelling, Target,
+        DeviceName, InterfaceUse, NameTarget, OpenedBy, PortKind, Spelling,
     };
     pub use ringroad_drivers::catalogue::port_name::COMMON_OPTIONS;
     pub use ringroad_drivers::catalogue::port_option::{OptionValues, PortOption, ValueKind};

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringroad_control::message::PortWish;
+use ringroad_control::message::PortProperties;
 use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_ring::region::HugePages;
 use serde::Serialize;
@@ -46,9 +46,9 @@ pub struct OpenOptions {
 
 impl OpenOptions {
     /// The requested properties of the port itself, for the request to the daemon.
-    pub(crate) fn wish(&self) -> PortWish {
+    pub(crate) fn properties(&self) -> PortProperties {
         let Self { queues, slots, buffer_bytes, extra_buffers, huge_pages, .. } = *self;
-        PortWish { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortWish::default() }
+        PortProperties { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortProperties::default() }
     }
 }
 

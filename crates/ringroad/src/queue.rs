@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::PortError;
 use crate::port::Reconnections;
-use crate::renewal::Seat;
+use crate::renewal::RenewalQueue;
 use crate::ring::{RxRing, TxRing, sync_both};
 use crate::stepped::DeviceSleep;
 use crate::waiter::{Binding, Wait, Waitable, Waiter, wait_any};
@@ -43,7 +43,7 @@ pub struct Queue {
     waiter: Waiter,
     pub(crate) binding: Arc<Binding>,
     /// Where it outlives the daemon.
-    seat: Option<Seat>,
+    renewal: Option<RenewalQueue>,
     /// The daemon is gone, and the time of the next try is in the waiter, instead of the connection.
     is_lost: bool,
 }
@@ -59,14 +59,14 @@ impl Queue {
         let events = device.iter().flat_map(DeviceSleep::descriptors);
         let waiter = Waiter::new(std::iter::once(notify.as_fd()).chain(events), Some(binding))?;
         let binding = Arc::clone(binding);
-        Ok(Self { tx, rx, notify, device, waiter, binding, seat: None, is_lost: false })
+        Ok(Self { tx, rx, notify, device, waiter, binding, renewal: None, is_lost: false })
     }
 
     /// From now on the daemon's end is not the queue's.
-    pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
-        self.tx.outlive_the_daemon(seat.clone());
-        self.rx.outlive_the_daemon(seat.clone());
-        self.seat = Some(seat);
+    pub(crate) fn outlive_the_daemon(&mut self, renewal: RenewalQueue) {
+        self.tx.outlive_the_daemon(renewal.clone());
+        self.rx.outlive_the_daemon(renewal.clone());
+        self.renewal = Some(renewal);
     }
 
     /// The rings, and what ends their waits.
@@ -75,12 +75,12 @@ impl Queue {
     }
 
     pub(crate) fn is_renewable(&self) -> bool {
-        self.seat.is_some()
+        self.renewal.is_some()
     }
 
     /// If the daemon is gone: takes the attachment to the next one, or ensures that waits end when a try is due.
     fn renew(&mut self) -> Result<(), PortError> {
-        let Some(seat) = &self.seat else { return Ok(()) };
+        let Some(renewal) = &self.renewal else { return Ok(()) };
         if !self.is_lost {
             if !self.binding.is_gone() {
                 return Ok(());
@@ -88,19 +88,19 @@ impl Queue {
             if let Some(connection) = &self.binding.connection {
                 self.waiter.forget(connection)?;
             }
-            self.waiter.watch(seat.timer())?;
+            self.waiter.watch(renewal.timer())?;
             self.is_lost = true;
         }
-        let Some(mut newest) = seat.newest(self.binding.generation)? else { return Ok(()) };
-        newest.renew_tx(seat.queue(), &mut self.tx);
-        newest.renew_rx(seat.queue(), &mut self.rx);
-        if let Some(notify) = newest.take_notify(seat.queue()) {
+        let Some(mut newest) = renewal.newest(self.binding.generation)? else { return Ok(()) };
+        newest.renew_tx(renewal.queue(), &mut self.tx);
+        newest.renew_rx(renewal.queue(), &mut self.rx);
+        if let Some(notify) = newest.take_notify(renewal.queue()) {
             self.waiter.forget(&self.notify)?;
             self.waiter.watch(&notify)?;
             self.notify = notify;
         }
         self.binding = Arc::clone(&newest.binding);
-        self.waiter.forget(seat.timer())?;
+        self.waiter.forget(renewal.timer())?;
         self.waiter.watch_connection(&self.binding)?;
         self.is_lost = false;
         Ok(())
@@ -113,7 +113,7 @@ impl Queue {
     /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only if that did not
     /// help.
     pub fn check(&mut self) -> Result<(), PortError> {
-        match self.seat {
+        match self.renewal {
             Some(_) => self.renew(),
             None if self.binding.is_gone() => Err(PortError::DaemonGone),
             None => Ok(()),
@@ -123,7 +123,7 @@ impl Queue {
     /// How often the port got over a daemon's end, and at what cost.
     #[must_use]
     pub fn reconnections(&self) -> Reconnections {
-        self.seat.as_ref().map(Seat::reconnections).unwrap_or_default()
+        self.renewal.as_ref().map(RenewalQueue::reconnections).unwrap_or_default()
     }
 
     /// What ends its waits.

@@ -15,7 +15,7 @@ use ringroad_control::message::ErrorKind;
 use ringroad_control::report::StartedBy;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
-use crate::attach::{Attachment, Opening, meet};
+use crate::attach::{Attachment, OpenRequest, connect};
 use crate::daemon_start::StartError;
 use crate::error::{OpenError, PortError};
 use crate::port::{Port, Reconnections};
@@ -32,7 +32,7 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the queues of a port share to survive their daemon's end.
 #[derive(Debug)]
 pub(crate) struct Renewal {
-    opening: Opening,
+    request: OpenRequest,
     /// Queues, slots and bytes of a buffer, which programs count on.
     sizes: (usize, u32, u32),
     /// Expires when the next try is due, and stays so until that is made: it ends the waits of all queues.
@@ -61,13 +61,13 @@ struct Parts {
 
 /// The place of one queue in the renewal of its port.
 #[derive(Debug, Clone)]
-pub(crate) struct Seat {
+pub(crate) struct RenewalQueue {
     renewal: Arc<Renewal>,
     queue: usize,
 }
 
 /// The port whose first attachment this is.
-pub(crate) fn renewable(opening: Opening, first: Attachment) -> Result<Port, OpenError> {
+pub(crate) fn renewable(request: OpenRequest, first: Attachment) -> Result<Port, OpenError> {
     let Attachment { info, mut queues, binding, daemon } = first;
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)
@@ -81,9 +81,9 @@ pub(crate) fn renewable(opening: Opening, first: Attachment) -> Result<Port, Ope
         delay: FIRST_DELAY,
     };
     let sizes = sizes(&mut queues);
-    let renewal = Arc::new(Renewal { opening, sizes, timer, newest: Mutex::new(newest) });
+    let renewal = Arc::new(Renewal { request, sizes, timer, newest: Mutex::new(newest) });
     for (queue, renewed) in queues.iter_mut().enumerate() {
-        renewed.outlive_the_daemon(Seat { renewal: Arc::clone(&renewal), queue });
+        renewed.outlive_the_daemon(RenewalQueue { renewal: Arc::clone(&renewal), queue });
     }
     Port::new(info, queues)
 }
@@ -94,7 +94,7 @@ fn sizes(queues: &mut [Queue]) -> (usize, u32, u32) {
     (queues.len(), slots, buffer_bytes)
 }
 
-impl Seat {
+impl RenewalQueue {
     /// The attachment that came after the one of `generation`, once there is one: a due try is made. After `None` the
     /// caller must call again when the [timer](Self::timer) has expired.
     ///
@@ -145,16 +145,16 @@ impl Renewal {
     /// `None` where the daemon is the one that was lost.
     fn attach_again(&self, lost: &Newest) -> Result<Option<Attachment>, OpenError> {
         // A daemon with a supervisor comes back by itself; a second daemon would conflict with it.
-        let may_start = lost.daemon.started == StartedBy::OnDemand && !self.opening.options.no_start;
-        let met = meet(&self.opening, may_start, TRY_TIMEOUT)?;
+        let may_start = lost.daemon.started == StartedBy::OnDemand && !self.request.options.no_start;
+        let met = connect(&self.request, may_start, TRY_TIMEOUT)?;
         if met.daemon.instance == lost.daemon.instance {
             return Ok(None);
         }
-        let mut attachment = met.attach(&self.opening, lost.binding.generation + 1)?;
+        let mut attachment = met.attach(&self.request, lost.binding.generation + 1)?;
         if sizes(&mut attachment.queues) != self.sizes {
             return Err(OpenError::NotHere {
                 name: attachment.info.name,
-                place: "again",
+                context: "again",
                 why: "it has other numbers of queues or slots, or another size of buffers, than before",
             });
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ringroad_port::port_queue::Way;
+use ringroad_port::port_queue::FailedDirection;
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use ringroad_ring::layout::{MAX_FRAGMENTS, Slot};
@@ -17,7 +17,7 @@ use ringroad_ring::shared::SharedBytes;
 use ringroad_ring::violation::RingViolation;
 
 use crate::error::PortError;
-use crate::renewal::Seat;
+use crate::renewal::RenewalQueue;
 use crate::stepped::Stepped;
 use crate::waiter::Binding;
 
@@ -26,7 +26,7 @@ const SYNCS_PER_CHECK: u32 = 4096;
 
 /// What moves the frames on the other side.
 #[derive(Debug)]
-pub(crate) enum OtherSide {
+pub(crate) enum RemoteEnd {
     /// Another process or thread, which may sleep and is woken by this eventfd.
     Elsewhere {
         /// Wakes it.
@@ -62,20 +62,20 @@ impl TxEnd {
 /// What both rings share.
 #[derive(Debug)]
 struct Half {
-    other: OtherSide,
+    other: RemoteEnd,
     binding: Arc<Binding>,
     region: (u64, u64),
     idle_syncs: u32,
     /// Where it outlives the daemon.
-    seat: Option<Seat>,
+    renewal: Option<RenewalQueue>,
 }
 
 impl Half {
-    fn new(other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
-        Self { other, binding, region, idle_syncs: 0, seat: None }
+    fn new(other: RemoteEnd, binding: Arc<Binding>, region: (u64, u64)) -> Self {
+        Self { other, binding, region, idle_syncs: 0, renewal: None }
     }
 
-    /// After a sync with [`OtherSide::Elsewhere`]: wakes the other side. Returns whether the daemon is gone.
+    /// After a sync with [`RemoteEnd::Elsewhere`]: wakes the other side. Returns whether the daemon is gone.
     #[inline]
     fn follow(&mut self, synced: Synced) -> bool {
         if synced.kick {
@@ -87,9 +87,9 @@ impl Half {
     #[cold]
     fn wake(&self) {
         match &self.other {
-            OtherSide::Elsewhere { event, is_program: true } => eventfd::ring(event),
-            OtherSide::Elsewhere { event, is_program: false } => eventfd::ring_own(event),
-            OtherSide::Here { .. } => {}
+            RemoteEnd::Elsewhere { event, is_program: true } => eventfd::ring(event),
+            RemoteEnd::Elsewhere { event, is_program: false } => eventfd::ring_own(event),
+            RemoteEnd::Here { .. } => {}
         }
     }
 
@@ -104,8 +104,8 @@ impl Half {
     /// none.
     fn due_in(&self) -> Option<Duration> {
         match &self.other {
-            OtherSide::Here { stepped, .. } => stepped.lock().due_in(),
-            OtherSide::Elsewhere { .. } => None,
+            RemoteEnd::Here { stepped, .. } => stepped.lock().due_in(),
+            RemoteEnd::Elsewhere { .. } => None,
         }
     }
 }
@@ -143,7 +143,7 @@ pub struct Forwarded {
 }
 
 impl TxRing {
-    pub(crate) fn new(end: TxEnd, other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
+    pub(crate) fn new(end: TxEnd, other: RemoteEnd, binding: Arc<Binding>, region: (u64, u64)) -> Self {
         Self { end, half: Half::new(other, binding, region) }
     }
 
@@ -326,9 +326,9 @@ impl TxRing {
     /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
-        if let OtherSide::Here { stepped, device } = &self.half.other {
+        if let RemoteEnd::Here { stepped, device } = &self.half.other {
             self.end.publish();
-            let failed = stepped.step(*device, [Way::In]);
+            let failed = stepped.step(*device, [FailedDirection::In]);
             let gained = self.sync_end()?.gained;
             return match failed {
                 Some([Err(failure)]) => Err(failure),
@@ -339,23 +339,23 @@ impl TxRing {
         if self.half.follow(synced) { self.renew() } else { Ok(synced.gained) }
     }
 
-    pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
-        self.half.seat = Some(seat);
+    pub(crate) fn outlive_the_daemon(&mut self, renewal: RenewalQueue) {
+        self.half.renewal = Some(renewal);
     }
 
     /// Continues as `new`.
     pub(crate) fn take_up(&mut self, new: Self) {
-        let seat = self.half.seat.take();
+        let renewal = self.half.renewal.take();
         *self = new;
-        self.half.seat = seat;
+        self.half.renewal = renewal;
     }
 
     /// After the daemon's end: continues with the next daemon if it is there already. Until then nothing moves.
     #[cold]
     fn renew(&mut self) -> Result<u32, PortError> {
-        let Some(seat) = self.half.seat.clone() else { return Err(PortError::DaemonGone) };
-        if let Some(mut newest) = seat.newest(self.half.binding.generation)? {
-            newest.renew_tx(seat.queue(), self);
+        let Some(renewal) = self.half.renewal.clone() else { return Err(PortError::DaemonGone) };
+        if let Some(mut newest) = renewal.newest(self.half.binding.generation)? {
+            newest.renew_tx(renewal.queue(), self);
         }
         Ok(0)
     }
@@ -389,14 +389,14 @@ impl TxRing {
 /// As [`TxRing::sync`].
 #[inline]
 pub(crate) fn sync_both(tx: &mut TxRing, rx: &mut RxRing) -> Result<(), PortError> {
-    let OtherSide::Here { stepped, device } = &tx.half.other else {
+    let RemoteEnd::Here { stepped, device } = &tx.half.other else {
         tx.sync()?;
         rx.sync()?;
         return Ok(());
     };
     tx.end.publish();
     rx.end.publish();
-    let failed = stepped.step(*device, [Way::In, Way::Either]);
+    let failed = stepped.step(*device, [FailedDirection::In, FailedDirection::Either]);
     tx.sync_end()?;
     rx.end.sync()?;
     match failed {
@@ -462,7 +462,7 @@ impl<'ring> RxFrame<'ring> {
 }
 
 impl RxRing {
-    pub(crate) fn new(end: ProgramEnd, other: OtherSide, binding: Arc<Binding>, region: (u64, u64)) -> Self {
+    pub(crate) fn new(end: ProgramEnd, other: RemoteEnd, binding: Arc<Binding>, region: (u64, u64)) -> Self {
         Self { end, half: Half::new(other, binding, region) }
     }
 
@@ -615,9 +615,9 @@ impl RxRing {
     /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
-        if let OtherSide::Here { stepped, device } = &self.half.other {
+        if let RemoteEnd::Here { stepped, device } = &self.half.other {
             self.end.publish();
-            let failed = stepped.step(*device, [Way::Either]);
+            let failed = stepped.step(*device, [FailedDirection::Either]);
             let gained = self.end.sync()?.gained;
             return match failed {
                 // What came before a failure is taken first.
@@ -629,23 +629,23 @@ impl RxRing {
         if self.half.follow(synced) { self.renew() } else { Ok(synced.gained) }
     }
 
-    pub(crate) fn outlive_the_daemon(&mut self, seat: Seat) {
-        self.half.seat = Some(seat);
+    pub(crate) fn outlive_the_daemon(&mut self, renewal: RenewalQueue) {
+        self.half.renewal = Some(renewal);
     }
 
     /// Continues as `new`.
     pub(crate) fn take_up(&mut self, new: Self) {
-        let seat = self.half.seat.take();
+        let renewal = self.half.renewal.take();
         *self = new;
-        self.half.seat = seat;
+        self.half.renewal = renewal;
     }
 
     /// After the daemon's end: continues with the next daemon if it is there already. Until then nothing moves.
     #[cold]
     fn renew(&mut self) -> Result<u32, PortError> {
-        let Some(seat) = self.half.seat.clone() else { return Err(PortError::DaemonGone) };
-        if let Some(mut newest) = seat.newest(self.half.binding.generation)? {
-            newest.renew_rx(seat.queue(), self);
+        let Some(renewal) = self.half.renewal.clone() else { return Err(PortError::DaemonGone) };
+        if let Some(mut newest) = renewal.newest(self.half.binding.generation)? {
+            newest.renew_rx(renewal.queue(), self);
         }
         Ok(0)
     }

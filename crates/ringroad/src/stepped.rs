@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ringroad_datapath::engine::Engine;
-use ringroad_port::port_queue::Way;
+use ringroad_port::port_queue::FailedDirection;
 use ringroad_ring::eventfd;
 
 use crate::error::PortError;
@@ -38,12 +38,12 @@ impl Stepped {
     pub(crate) fn step<const WAYS: usize>(
         &self,
         device: Option<u32>,
-        ways: [Way; WAYS],
+        ways: [FailedDirection; WAYS],
     ) -> Option<[Result<(), PortError>; WAYS]> {
         let mut engine = self.lock();
         engine.step();
-        let place = device.filter(|&place| engine.can_fail(place))?;
-        Some(ways.map(|way| match engine.failure(place, way) {
+        let queue_index = device.filter(|&queue_index| engine.can_fail(queue_index))?;
+        Some(ways.map(|way| match engine.failure(queue_index, way) {
             Some(failure) => Err(PortError::Device(failure)),
             None => Ok(()),
         }))

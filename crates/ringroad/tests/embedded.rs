@@ -109,9 +109,9 @@ fn frames_too_short_or_without_destination_are_counted() {
     let mut a = net.open("vale0:a").unwrap();
     send(&mut a, &[1; 13]);
     send(&mut a, &frame(B, A, 60));
-    let account = net.port_counters("vale0", "a").unwrap();
-    assert_eq!(account.dropped_for(DropCause::TooShort), 1);
-    assert_eq!(account.dropped_for(DropCause::NoDestination), 1);
+    let counters = net.port_counters("vale0", "a").unwrap();
+    assert_eq!(counters.dropped_for(DropCause::TooShort), 1);
+    assert_eq!(counters.dropped_for(DropCause::NoDestination), 1);
     assert_conserved(&net, "vale0");
 }
 
@@ -214,7 +214,7 @@ fn a_switch_has_254_ports_and_no_more() {
 }
 
 #[test]
-fn a_port_that_leaves_is_forgotten_and_its_account_is_kept() {
+fn a_port_that_leaves_is_forgotten_and_its_counters_are_kept() {
     let net = Embedded::new();
     let [mut a, mut b, mut c] = ["vale0:a", "vale0:b", "vale0:c"].map(|name| net.open(name).unwrap());
     send(&mut b, &frame(A, B, 60));

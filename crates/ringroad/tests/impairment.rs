@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use ringroad::impairment::{
-    Corruption, Delay, Fate, Impairment, ImpairmentCounters, ImpairmentPlan, Pattern, Reorder, Within,
+    Corruption, Delay, FramePattern, Impairment, ImpairmentCounters, ImpairmentPlan, Impairments, Reorder,
+    Within,
 };
 use ringroad::{Clock, DropCause, Embedded, EmbeddedThread, Interest, OpenError, OpenOptions, Port};
 use ringroad_capture::{CaptureFormat, CaptureWriter};
@@ -85,10 +86,10 @@ impl Net {
             done.dropped + done.overflowed + done.abandoned + done.held + done.passed,
             "{done:?}"
         );
-        let account = self.net.port_counters(SWITCH, "b").unwrap();
-        assert_eq!(account.dropped_for(DropCause::Impaired), done.dropped);
-        assert_eq!(account.delivered_frames + account.dropped_for(DropCause::NoSpace), done.passed);
-        assert_eq!(account.replicated_frames, done.duplicated);
+        let counters = self.net.port_counters(SWITCH, "b").unwrap();
+        assert_eq!(counters.dropped_for(DropCause::Impaired), done.dropped);
+        assert_eq!(counters.delivered_frames + counters.dropped_for(DropCause::NoSpace), done.passed);
+        assert_eq!(counters.replicated_frames, done.duplicated);
         self.assert_conserved(done.held);
         done
     }
@@ -119,7 +120,7 @@ fn a_plan_that_does_nothing_lets_everything_pass() {
 
 #[test]
 fn chosen_frames_are_dropped() {
-    let mut net = Net::new(ImpairmentPlan { drop: Pattern::Every { n: 10, offset: 3 }, ..plan() });
+    let mut net = Net::new(ImpairmentPlan { drop: FramePattern::Every { n: 10, offset: 3 }, ..plan() });
     net.send(1000);
     assert_eq!(net.numbers(), (0..1000).filter(|number| number % 10 != 3).collect::<Vec<_>>());
     let done = net.done();
@@ -130,9 +131,10 @@ fn chosen_frames_are_dropped() {
 
 #[test]
 fn the_plan_determines_random_loss() {
-    let mut net = Net::new(ImpairmentPlan { drop: Pattern::Random { probability: 0.1, seed: 5 }, ..plan() });
+    let mut net =
+        Net::new(ImpairmentPlan { drop: FramePattern::Random { probability: 0.1, seed: 5 }, ..plan() });
     let impairment = net.impairment.clone();
-    let survives = |number: &u32| !impairment.fate(0, u64::from(*number)).drop;
+    let survives = |number: &u32| !impairment.impairments(0, u64::from(*number)).drop;
     net.send(3000);
     let numbers = net.numbers();
     assert_eq!(numbers, (0..3000).filter(survives).collect::<Vec<_>>());
@@ -143,7 +145,7 @@ fn the_plan_determines_random_loss() {
 
 #[test]
 fn chosen_frames_are_doubled_in_place() {
-    let mut net = Net::new(ImpairmentPlan { duplicate: Pattern::At(vec![6, 2]), ..plan() });
+    let mut net = Net::new(ImpairmentPlan { duplicate: FramePattern::At(vec![6, 2]), ..plan() });
     net.send(8);
     assert_eq!(net.numbers(), [0, 1, 2, 2, 3, 4, 5, 6, 6, 7]);
     let done = net.done();
@@ -153,7 +155,7 @@ fn chosen_frames_are_doubled_in_place() {
 #[test]
 fn doubled_frames_fill_more_than_a_batch() {
     let mut net = Net::new(ImpairmentPlan {
-        duplicate: Pattern::Every { n: 1, offset: 0 },
+        duplicate: FramePattern::Every { n: 1, offset: 0 },
         delay: Delay::Fixed(1),
         ..plan()
     });
@@ -165,7 +167,7 @@ fn doubled_frames_fill_more_than_a_batch() {
 
 #[test]
 fn reordered_frames_let_the_planned_number_pass() {
-    let reorder = Reorder { frames: Pattern::At(vec![1, 5]), by: 3, patience_ns: None };
+    let reorder = Reorder { frames: FramePattern::At(vec![1, 5]), by: 3, patience_ns: None };
     let mut net = Net::new(ImpairmentPlan { reorder, ..plan() });
     net.send(4);
     assert_eq!(net.numbers(), [0, 2, 3]);
@@ -180,8 +182,8 @@ fn reordered_frames_let_the_planned_number_pass() {
 
 #[test]
 fn dropped_frames_do_not_count_as_those_that_pass() {
-    let reorder = Reorder { frames: Pattern::At(vec![0]), by: 2, patience_ns: None };
-    let mut net = Net::new(ImpairmentPlan { reorder, drop: Pattern::At(vec![1, 3]), ..plan() });
+    let reorder = Reorder { frames: FramePattern::At(vec![0]), by: 2, patience_ns: None };
+    let mut net = Net::new(ImpairmentPlan { reorder, drop: FramePattern::At(vec![1, 3]), ..plan() });
     net.send(6);
     assert_eq!(net.numbers(), [2, 4, 0, 5]);
     assert_eq!(net.done().dropped, 2);
@@ -189,7 +191,7 @@ fn dropped_frames_do_not_count_as_those_that_pass() {
 
 #[test]
 fn patience_ends_the_wait_for_frames_that_never_come() {
-    let reorder = Reorder { frames: Pattern::At(vec![1]), by: 3, patience_ns: Some(50) };
+    let reorder = Reorder { frames: FramePattern::At(vec![1]), by: 3, patience_ns: Some(50) };
     let mut net = Net::new(ImpairmentPlan { reorder, ..plan() });
     net.send(3);
     net.clock.advance(49);
@@ -202,7 +204,7 @@ fn patience_ends_the_wait_for_frames_that_never_come() {
 #[test]
 fn one_bit_is_flipped_where_it_may_be() {
     let corrupt =
-        Corruption { frames: Pattern::Every { n: 3, offset: 1 }, within: Within::End(4..16), seed: 9 };
+        Corruption { frames: FramePattern::Every { n: 3, offset: 1 }, within: Within::End(4..16), seed: 9 };
     let mut net = Net::new(ImpairmentPlan { corrupt, ..plan() });
     net.send(900);
     let frames = net.receive();
@@ -222,8 +224,11 @@ fn one_bit_is_flipped_where_it_may_be() {
 
 #[test]
 fn a_frame_without_a_byte_in_the_range_is_not_damaged() {
-    let corrupt =
-        Corruption { frames: Pattern::Every { n: 1, offset: 0 }, within: Within::Start(60..64), seed: 0 };
+    let corrupt = Corruption {
+        frames: FramePattern::Every { n: 1, offset: 0 },
+        within: Within::Start(60..64),
+        seed: 0,
+    };
     let mut net = Net::new(ImpairmentPlan { corrupt, ..plan() });
     net.send(5);
     assert_eq!(net.receive(), (0..5).map(|number| frame(number, 60)).collect::<Vec<_>>());
@@ -232,9 +237,12 @@ fn a_frame_without_a_byte_in_the_range_is_not_damaged() {
 
 #[test]
 fn long_frames_are_damaged_and_doubled_whole() {
-    let corrupt =
-        Corruption { frames: Pattern::Every { n: 1, offset: 0 }, within: Within::Start(2500..2501), seed: 1 };
-    let plan = ImpairmentPlan { corrupt, duplicate: Pattern::At(vec![0]), ..plan() };
+    let corrupt = Corruption {
+        frames: FramePattern::Every { n: 1, offset: 0 },
+        within: Within::Start(2500..2501),
+        seed: 1,
+    };
+    let plan = ImpairmentPlan { corrupt, duplicate: FramePattern::At(vec![0]), ..plan() };
     let mut net = Net::with(plan, "vale0:b@buf-size=512");
     let sent = frame(0, 9000);
     assert!(net.a.tx().send(&sent).unwrap());
@@ -301,7 +309,7 @@ fn random_delays_are_evenly_spread_and_those_of_the_plan() {
     let plan = ImpairmentPlan { delay, ..plan() };
     let planned = Impairment::new(plan.clone(), Clock::manual()).unwrap();
     let got = delays(plan, 2000, 20, 19);
-    let expected: Vec<u64> = (0..2000).map(|number| planned.fate(0, number).delay_ns).collect();
+    let expected: Vec<u64> = (0..2000).map(|number| planned.impairments(0, number).delay_ns).collect();
     assert_eq!(got, expected);
     let mut counts = [0; 10];
     got.iter().for_each(|&delay| counts[delay as usize - 10] += 1);
@@ -334,8 +342,9 @@ fn held_frames_meet_a_full_ring_like_any_other() {
 
 #[test]
 fn frames_held_when_the_port_ends_are_accounted_for() {
-    let reorder = Reorder { frames: Pattern::At(vec![1]), by: 100, patience_ns: None };
-    let plan = ImpairmentPlan { reorder, delay: Delay::Fixed(1), duplicate: Pattern::At(vec![2]), ..plan() };
+    let reorder = Reorder { frames: FramePattern::At(vec![1]), by: 100, patience_ns: None };
+    let plan =
+        ImpairmentPlan { reorder, delay: Delay::Fixed(1), duplicate: FramePattern::At(vec![2]), ..plan() };
     let mut net = Net::new(plan);
     net.send(5);
     assert_eq!(net.done().held, 6);
@@ -364,7 +373,7 @@ fn each_queue_has_its_own_plan() {
     let net = Embedded::new();
     let options = OpenOptions { queues: Some(2), ..OpenOptions::default() };
     let mut a = net.open_with("vale0:a", &options).unwrap();
-    let plan = ImpairmentPlan { drop: Pattern::At(vec![0]), ..plan() };
+    let plan = ImpairmentPlan { drop: FramePattern::At(vec![0]), ..plan() };
     let (mut b, impairment) = net.open_impaired("vale0:b", &options, plan, clock).unwrap();
     // Learned, so that frames stay on the queue that they come by.
     let mut hello = frame(0, 60);
@@ -389,7 +398,7 @@ fn each_queue_has_its_own_plan() {
 
 #[test]
 fn frames_sent_by_an_impaired_port_are_not_impaired() {
-    let mut net = Net::new(ImpairmentPlan { drop: Pattern::Every { n: 1, offset: 0 }, ..plan() });
+    let mut net = Net::new(ImpairmentPlan { drop: FramePattern::Every { n: 1, offset: 0 }, ..plan() });
     assert!(net.b.tx().send(&frame(7, 60)).unwrap());
     net.b.tx().sync().unwrap();
     net.a.rx().sync().unwrap();
@@ -403,7 +412,7 @@ fn impossible_plans_and_ports_are_refused() {
     let open = |name: &str, plan| {
         net.open_impaired(name, &OpenOptions::default(), plan, Clock::manual()).unwrap_err()
     };
-    let error = open("vale0:a", ImpairmentPlan { drop: Pattern::Every { n: 0, offset: 0 }, ..plan() });
+    let error = open("vale0:a", ImpairmentPlan { drop: FramePattern::Every { n: 0, offset: 0 }, ..plan() });
     assert!(matches!(error, OpenError::Impairment(_)), "{error}");
     let error = open("x{1", plan());
     assert!(error.to_string().starts_with("x{1 cannot be opened impaired: "), "{error}");
@@ -420,8 +429,8 @@ fn read_impaired(options: &OpenOptions, hold_frames: u32) -> ImpairmentCounters 
     }
     writer.flush().unwrap();
     let plan = ImpairmentPlan {
-        duplicate: Pattern::Every { n: 2, offset: 0 },
-        reorder: Reorder { frames: Pattern::Every { n: 50, offset: 0 }, by: 60, patience_ns: None },
+        duplicate: FramePattern::Every { n: 2, offset: 0 },
+        reorder: Reorder { frames: FramePattern::Every { n: 50, offset: 0 }, by: 60, patience_ns: None },
         delay: Delay::Cycle(vec![1, 3, 20]),
         hold_frames,
         ..plan()
@@ -493,7 +502,7 @@ fn a_sleeping_worker_wakes_when_a_held_frame_is_due() {
     let mut a = net.open("vale0:a").unwrap();
     let plan = ImpairmentPlan {
         delay: Delay::Cycle(vec![5 * MILLISECOND, 0]),
-        reorder: Reorder { frames: Pattern::At(vec![3]), by: 5, patience_ns: Some(3 * MILLISECOND) },
+        reorder: Reorder { frames: FramePattern::At(vec![3]), by: 5, patience_ns: Some(3 * MILLISECOND) },
         ..plan()
     };
     let clock = Clock::system();
@@ -586,7 +595,8 @@ impl Model {
 
     fn arrive(&mut self, frame: u32, now: u64) {
         self.let_go(now);
-        let Fate { drop, duplicate, reorder, corrupt, delay_ns } = self.planned.fate(0, self.arrived);
+        let Impairments { drop, duplicate, reorder, corrupt, delay_ns } =
+            self.planned.impairments(0, self.arrived);
         self.arrived += 1;
         self.counters.arrived += 1;
         if drop {
@@ -625,12 +635,12 @@ impl Model {
     }
 }
 
-fn patterns() -> impl Strategy<Value = Pattern> {
+fn patterns() -> impl Strategy<Value = FramePattern> {
     prop_oneof![
-        2 => Just(Pattern::Never),
-        1 => (1u64..6, any::<u64>()).prop_map(|(n, offset)| Pattern::Every { n, offset: offset % n }),
-        2 => (0.0..1.0, any::<u64>()).prop_map(|(probability, seed)| Pattern::Random { probability, seed }),
-        1 => prop::collection::vec(0u64..400, 0..20).prop_map(Pattern::At),
+        2 => Just(FramePattern::Never),
+        1 => (1u64..6, any::<u64>()).prop_map(|(n, offset)| FramePattern::Every { n, offset: offset % n }),
+        2 => (0.0..1.0, any::<u64>()).prop_map(|(probability, seed)| FramePattern::Random { probability, seed }),
+        1 => prop::collection::vec(0u64..400, 0..20).prop_map(FramePattern::At),
     ]
 }
 
@@ -698,7 +708,7 @@ proptest! {
                 let number = number_of(got);
                 let sent = frame(number, 60);
                 let flipped: u32 = sent.iter().zip(got).map(|(sent, got)| (sent ^ got).count_ones()).sum();
-                prop_assert_eq!(flipped, u32::from(model.planned.fate(0, u64::from(number)).corrupt));
+                prop_assert_eq!(flipped, u32::from(model.planned.impairments(0, u64::from(number)).corrupt));
             }
             let held = model.line.iter().map(|entry| entry.1).chain(model.aside.iter().map(|entry| entry.1));
             model.counters.held = held.sum::<usize>() as u64;

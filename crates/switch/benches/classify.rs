@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use ringroad_port::plan::Fate;
+use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::port_index::PortIndex;
 use ringroad_switch::{FrameHeader, MacTable, MacTableConfig, PortSet, Tick, classify};
 use ringroad_wire::mac::Mac;
@@ -58,14 +58,14 @@ fn bench(criterion: &mut Criterion) {
         for batch in [32, 256] {
             let (table, ports, source) = known(sources, destinations);
             let frames = stream(sources, destinations);
-            let mut fates = vec![Fate::Flood; batch];
+            let mut outcomes = vec![Outcome::Flood; batch];
             let mut batches = frames.chunks_exact(batch).cycle();
             group.throughput(Throughput::Elements(batch as u64));
             group.bench_function(format!("batch {batch}"), |bencher| {
                 bencher.iter(|| {
                     let frames = batches.next().unwrap_or_default();
-                    classify(black_box(frames), source, &table, &ports, NOW, &mut fates);
-                    black_box(&mut fates);
+                    classify(black_box(frames), source, &table, &ports, NOW, &mut outcomes);
+                    black_box(&mut outcomes);
                 });
             });
         }
@@ -75,7 +75,7 @@ fn bench(criterion: &mut Criterion) {
     // The worst a sender can do: every frame from an invented source, so that each one displaces another.
     let mut group = criterion.benchmark_group("invented sources");
     let (table, ports, source) = known(1, 1);
-    let mut fates = vec![Fate::Flood; 256];
+    let mut outcomes = vec![Outcome::Flood; 256];
     let mut number = 0;
     group.throughput(Throughput::Elements(256));
     group.bench_function("batch 256", |bencher| {
@@ -86,7 +86,7 @@ fn bench(criterion: &mut Criterion) {
                     FrameHeader { destination: address(2, 0), source: address(3, number), flags: 0 }
                 })
             },
-            |frames| classify(&frames, source, &table, &ports, NOW, &mut fates),
+            |frames| classify(&frames, source, &table, &ports, NOW, &mut outcomes),
             BatchSize::SmallInput,
         );
     });

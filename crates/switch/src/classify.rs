@@ -7,7 +7,7 @@
 //! multicast.
 
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::plan::Fate;
+use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex};
 use ringroad_wire::mac::Mac;
 
@@ -87,7 +87,7 @@ pub(crate) fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, n
     }
 }
 
-/// Learns the sources of `frames`, all of which come from the port `from`, and writes one fate for each.
+/// Learns the sources of `frames`, all of which come from the port `from`, and writes one outcome for each.
 ///
 /// A source is learned unless it is multicast or the frame has [`FrameHeader::NO_LEARN`]. A frame goes where it is
 /// forced to, else where its destination was learned, else, or if that is multicast, to all other ports. What would go
@@ -99,11 +99,11 @@ pub fn classify(
     table: &MacTable,
     ports: &PortSet,
     now: Tick,
-    fates: &mut [Fate],
+    outcomes: &mut [Outcome],
 ) -> bool {
-    let frames = frames.get(..fates.len()).unwrap_or(frames);
+    let frames = frames.get(..outcomes.len()).unwrap_or(frames);
     learn(frames, from, table, now);
-    decide(frames, from, table, ports, now, fates)
+    decide(frames, from, table, ports, now, outcomes)
 }
 
 /// The same without learning.
@@ -113,32 +113,32 @@ pub(crate) fn decide(
     table: &MacTable,
     ports: &PortSet,
     now: Tick,
-    fates: &mut [Fate],
+    outcomes: &mut [Outcome],
 ) -> bool {
     let to_port = |port: PortIndex| {
         if port == from {
-            Fate::Drop(DropCause::ToSelf)
+            Outcome::Drop(DropCause::ToSelf)
         } else if ports.contains(port) {
-            Fate::Port(port)
+            Outcome::Port(port)
         } else {
-            Fate::Drop(DropCause::PortGone)
+            Outcome::Drop(DropCause::PortGone)
         }
     };
     let mut floods = false;
-    // The last destination looked up and its fate; this pair is true of any switch.
-    let (mut destination, mut fate) = (Mac::BROADCAST, Fate::Flood);
-    for (frame, result) in frames.iter().zip(fates) {
+    // The last destination looked up and its outcome; this pair is true of any switch.
+    let (mut destination, mut outcome) = (Mac::BROADCAST, Outcome::Flood);
+    for (frame, result) in frames.iter().zip(outcomes) {
         *result = match frame.forced_port() {
-            None if frame.destination == destination => fate,
+            None if frame.destination == destination => outcome,
             None => {
                 destination = frame.destination;
-                fate = table.lookup(destination, now).map_or(Fate::Flood, to_port);
-                fate
+                outcome = table.lookup(destination, now).map_or(Outcome::Flood, to_port);
+                outcome
             }
-            Some(BROADCAST_INDEX) => Fate::Flood,
+            Some(BROADCAST_INDEX) => Outcome::Flood,
             Some(port) => to_port(port),
         };
-        floods |= *result == Fate::Flood;
+        floods |= *result == Outcome::Flood;
     }
     floods
 }

@@ -1,4 +1,4 @@
-//! A learning switch: the state that its workers share, and each worker's decider.
+//! A learning switch: the state that its workers share, and each worker's forwarding plane.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{BatchPlan, Decision, Destination, ForwardingPlane, Outcome};
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
-use ringroad_port::plan::{Decide, Decided, Destination, Fate, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_wire::mac::Mac;
 
 use crate::classify::{self, FrameHeader, classify};
-use crate::loop_guard::{LoopGuard, probe_head};
+use crate::loop_guard::{LoopGuard, probe_header};
 use crate::mac_table::{MacTable, Tick};
 use crate::port_policies::NO_VLAN;
 use crate::port_set::PortSet;
@@ -58,28 +58,28 @@ impl LearningSwitch {
         self.loops.rest(&self.table);
     }
 
-    /// Writes the fates of frames from the port `from`. Returns whether a frame is flooded.
+    /// Writes the outcomes of frames from the port `from`. Returns whether a frame is flooded.
     #[inline]
-    fn decide(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) -> bool {
+    fn decide(&self, frames: &[FrameHeader], from: PortIndex, outcomes: &mut [Outcome]) -> bool {
         if self.loops.is_alert() {
-            return self.decide_alert(frames, from, fates);
+            return self.decide_alert(frames, from, outcomes);
         }
-        classify(frames, from, &self.table, &self.ports, self.now(), fates)
+        classify(frames, from, &self.table, &self.ports, self.now(), outcomes)
     }
 
     /// The same while there may be a loop: frames that end here teach nothing.
     #[cold]
-    fn decide_alert(&self, frames: &[FrameHeader], from: PortIndex, fates: &mut [Fate]) -> bool {
+    fn decide_alert(&self, frames: &[FrameHeader], from: PortIndex, outcomes: &mut [Outcome]) -> bool {
         let (table, now) = (&self.table, self.now());
         let learns = self.loops.begin_batch(table);
-        classify::decide(frames, from, table, &self.ports, now, fates);
+        classify::decide(frames, from, table, &self.ports, now, outcomes);
         let mut floods = false;
-        for (frame, fate) in frames.iter().zip(fates) {
-            if self.loops.ends_here(*fate, frame.source, from, NO_VLAN, table, now) {
-                *fate = Fate::Drop(DropCause::Looped);
+        for (frame, outcome) in frames.iter().zip(outcomes) {
+            if self.loops.ends_here(*outcome, frame.source, from, NO_VLAN, table, now) {
+                *outcome = Outcome::Drop(DropCause::Looped);
                 continue;
             }
-            floods |= *fate == Fate::Flood;
+            floods |= *outcome == Outcome::Flood;
             if learns {
                 classify::learn(std::slice::from_ref(frame), from, table, now);
             }
@@ -87,15 +87,15 @@ impl LearningSwitch {
         floods
     }
 
-    /// Where one frame from the port `from` goes, for a decider that uses it for some frames only. It sends a flooded
-    /// frame to no port of [`LearningSwitch::closed_to_floods`]. For one flooded frame of each batch it calls
+    /// Where one frame from the port `from` goes, for a forwarding plane that uses it for some frames only. It sends a
+    /// flooded frame to no port of [`LearningSwitch::closed_to_floods`]. For one flooded frame of each batch it calls
     /// [`LearningSwitch::probe_with`], and [`LearningSwitch::flooded`] once the frame has left.
     #[must_use]
-    pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> Fate {
-        let mut fate = [Fate::Flood];
-        self.decide(&[frame], from, &mut fate);
-        let [fate] = fate;
-        fate
+    pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> Outcome {
+        let mut outcome = [Outcome::Flood];
+        self.decide(&[frame], from, &mut outcome);
+        let [outcome] = outcome;
+        outcome
     }
 
     /// Ports by which flooded frames from the port `from` do not leave: that port, and blocked ones.
@@ -111,7 +111,7 @@ impl LearningSwitch {
     #[inline]
     #[must_use]
     pub fn probe_with(&self, frame: &[Fragment]) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
-        self.loops.probe_with(frame).map(probe_head)
+        self.loops.probe_with(frame).map(probe_header)
     }
 
     /// Remembers a frame that was flooded, to find loops by.
@@ -122,24 +122,30 @@ impl LearningSwitch {
     /// Keeps flooded frames of a batch from blocked ports, and sends a probe with the first of them if one is due.
     /// Returns that frame.
     #[inline(never)]
-    fn flood(&self, from: PortIndex, batch: &Batch, frames: Range<usize>, plan: &mut Plan) -> Option<usize> {
-        let mut to = (Fate::Flood, Destination::Others);
+    fn flood(
+        &self,
+        from: PortIndex,
+        batch: &Batch,
+        frames: Range<usize>,
+        plan: &mut BatchPlan,
+    ) -> Option<usize> {
+        let mut to = (Outcome::Flood, Destination::Others);
         if self.loops.is_alert() {
             let set = plan.set(self.ports.mask().but(self.closed_to_floods(from)))?;
-            to = (Fate::Ports(set), Destination::Ports(set));
-            let fates = plan.fates_mut(frames.clone()).iter_mut();
-            fates.filter(|fate| **fate == Fate::Flood).for_each(|fate| *fate = to.0);
+            to = (Outcome::Ports(set), Destination::Ports(set));
+            let outcomes = plan.outcomes_mut(frames.clone()).iter_mut();
+            outcomes.filter(|outcome| **outcome == Outcome::Flood).for_each(|outcome| *outcome = to.0);
         }
-        let frame = frames.clone().find(|&frame| plan.fate(frame) == to.0)?;
+        let frame = frames.clone().find(|&frame| plan.outcome(frame) == to.0)?;
         if let Some(head) = self.probe_with(batch.frame(frame)) {
             plan.copy_both(frame, to.1, &head);
         }
         Some(frame)
     }
 
-    /// A decider for one worker.
+    /// A forwarding plane for one worker.
     #[must_use]
-    pub fn decider(self: &Arc<Self>) -> Box<dyn Decide> {
+    pub fn forwarding_plane(self: &Arc<Self>) -> Box<dyn ForwardingPlane> {
         Box::new(Learning {
             switch: Arc::clone(self),
             headers: Vec::with_capacity(BATCH_FRAMES),
@@ -178,22 +184,29 @@ fn common_header(frames: &[Fragment]) -> Option<FrameHeader> {
     others.iter().all(is_same).then(|| FrameHeader::from_words(start, end, flags))
 }
 
-impl Decide for Learning {
-    fn decide(&mut self, from: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
+impl ForwardingPlane for Learning {
+    fn decide(
+        &mut self,
+        from: PortIndex,
+        batch: &Batch,
+        first: usize,
+        _: u64,
+        plan: &mut BatchPlan,
+    ) -> Decision {
         let Self { switch, headers, short, flooded } = self;
         *flooded = None;
         let frames = first..batch.frames();
         if batch.is_single()
             && let Some(header) = batch.fragments().get(first..).and_then(common_header)
         {
-            let mut fate = [Fate::Flood];
-            let floods = switch.decide(&[header], from, &mut fate);
-            let [fate] = fate;
-            plan.set_common(frames.clone(), fate);
+            let mut outcome = [Outcome::Flood];
+            let floods = switch.decide(&[header], from, &mut outcome);
+            let [outcome] = outcome;
+            plan.set_common(frames.clone(), outcome);
             if floods {
                 *flooded = switch.flood(from, batch, frames, plan);
             }
-            return Decided::all(batch);
+            return Decision::all(batch);
         }
         headers.clear();
         let mut read = |frame: usize, head: Option<&Fragment>| match head
@@ -209,19 +222,19 @@ impl Decide for Learning {
             let heads = batch.fragments().iter().enumerate().skip(first);
             headers.extend(heads.map(|(frame, head)| read(frame, Some(head))));
         } else {
-            headers.extend((first..batch.frames()).map(|frame| read(frame, batch.head(frame))));
+            headers.extend((first..batch.frames()).map(|frame| read(frame, batch.first_fragment(frame))));
         }
-        if switch.decide(headers, from, plan.fates_mut(frames.clone())) {
+        if switch.decide(headers, from, plan.outcomes_mut(frames.clone())) {
             *flooded = switch.flood(from, batch, frames, plan);
         }
         for frame in short.drain(..) {
-            plan.set_fate(usize::from(frame), Fate::Drop(DropCause::TooShort));
+            plan.set_outcome(usize::from(frame), Outcome::Drop(DropCause::TooShort));
         }
-        Decided::all(batch)
+        Decision::all(batch)
     }
 
     #[inline]
-    fn executed(&mut self, _: PortIndex, batch: &Batch, range: Range<usize>, _: &Plan) {
+    fn executed(&mut self, _: PortIndex, batch: &Batch, range: Range<usize>, _: &BatchPlan) {
         if let Some(frame) = self.flooded.filter(|frame| range.contains(frame)) {
             self.switch.flooded(batch.frame(frame));
         }

@@ -2,9 +2,9 @@
 //!
 //! [`classify()`] takes the headers of a batch of frames from one port, learns their sources and writes where each
 //! frame goes: to one port, to all others, or nowhere and why. It does no input or output and reads no clock: the
-//! caller hands in the time ([`Tick`]). [`LearningSwitch`] gives that to the datapath as a [`Decide`]. The semantics
-//! are those of netmap's VALE switch, with its documented but unimplemented slot flags implemented (no-learn, forced
-//! destination) and with ageing added.
+//! caller hands in the time ([`Tick`]). [`LearningSwitch`] gives that to the datapath as a [`ForwardingPlane`]. The
+//! semantics are those of netmap's VALE switch, with its documented but unimplemented slot flags implemented (no-learn,
+//! forced destination) and with ageing added.
 //!
 //! One [`MacTable`] and one [`PortSet`] serve a switch. Both may be read and written by any number of threads at once:
 //! every operation on them is wait-free and has a bound on its steps, none locks or allocates.
@@ -16,7 +16,7 @@
 //! flooding and is counted ([`MacTable::evictions`]). A [`loop_guard`] finds
 //! loops behind a switch's ports, and cuts them.
 //!
-//! [`Decide`]: ringroad_port::plan::Decide
+//! [`ForwardingPlane`]: ringroad_port::forwarding_plane::ForwardingPlane
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ mod vlan_tag;
 pub use classify::{FrameHeader, classify};
 pub use learning::LearningSwitch;
 pub use mac_table::{MacEntry, MacTable, MacTableConfig, MacTableError, Tick};
-pub use mirroring::{Mirror, Mirroring};
+pub use mirroring::{MirrorRule, Mirroring};
 pub use policing::Policing;
 pub use port_policies::{PortPolicies, PortPolicy};
 pub use port_set::PortSet;

@@ -14,8 +14,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use ringroad_port::clock::Clock;
+use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
-use ringroad_port::plan::Fate;
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_wire::headers::{ADDRESSES_BYTES, TAG_BYTES};
 use ringroad_wire::mac::Mac;
@@ -84,7 +84,7 @@ fn second_of(ms: u64) -> u32 {
 }
 
 /// The head of a probe from this source address.
-pub(crate) fn probe_head(source: Mac) -> [u8; ETHERNET_HEADER_BYTES] {
+pub(crate) fn probe_header(source: Mac) -> [u8; ETHERNET_HEADER_BYTES] {
     let [a, b, c, d, e, f] = source.octets();
     let [high, low] = PROBE_ETHERTYPE.to_be_bytes();
     [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, a, b, c, d, e, f, high, low]
@@ -141,22 +141,22 @@ impl LoopGuard {
         self.learn_after.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether a frame from `source` with this fate ends at the port `from`.
+    /// Whether a frame from `source` with this outcome ends at the port `from`.
     ///
     /// A frame to be flooded does if the port is blocked, or if it is the probe, which blocks the port. Another does if
     /// it has gone round: the port is blocked, and its source is known, in its VLAN, to be at another port.
     #[cold]
     pub(crate) fn ends_here(
         &self,
-        fate: Fate,
+        outcome: Outcome,
         source: Mac,
         from: PortIndex,
         vlan: u16,
         table: &MacTable,
         now: Tick,
     ) -> bool {
-        match fate {
-            Fate::Flood => self.ends_at(self.second(), source, from, table),
+        match outcome {
+            Outcome::Flood => self.ends_at(self.second(), source, from, table),
             _ => {
                 self.blocked.contains(from)
                     && table.lookup_in(vlan, source, now).is_some_and(|port| port != from)
@@ -235,11 +235,11 @@ impl LoopGuard {
     /// Remembers a frame. Returns whether there may be a loop.
     fn is_suspect(&self, now_ms: u64, hash: u64) -> bool {
         let second = second_of(now_ms);
-        let Some(place) = self.remembered.get((hash >> 32) as usize & (REMEMBERED - 1)) else { return false };
-        let before = place.load(Ordering::Relaxed);
+        let Some(entry) = self.remembered.get((hash >> 32) as usize & (REMEMBERED - 1)) else { return false };
+        let before = entry.load(Ordering::Relaxed);
         let is_known = (before ^ hash) >> 12 == 0 && (second as u8).wrapping_sub(before as u8) <= 1;
         let times = if is_known { (before >> 8 & 0xf).saturating_add(1).min(0xf) } else { 1 };
-        place.store(hash & !0xfff | times << 8 | u64::from(second as u8), Ordering::Relaxed);
+        entry.store(hash & !0xfff | times << 8 | u64::from(second as u8), Ordering::Relaxed);
         if times < TIMES {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Copies of a switch's frames for a monitoring port.
 //!
-//! [`Mirroring`] stands before the decider of a switch that has mirrors: it adds their ports to the plan. A switch
-//! without mirrors has no such decider, so its frames cost nothing.
+//! [`Mirroring`] stands before the forwarding plane of a switch that has mirrors: it adds their ports to the plan. A
+//! switch without mirrors has no such forwarding plane, so its frames cost nothing.
 //!
 //! A port to which a mirror leads is kept for that: it gets no other frames, and its own are dropped. Otherwise a
 //! monitoring program would disturb what it monitors.
@@ -17,17 +17,18 @@ use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::frame_record::{FrameRecord, RECORD_HEADER_BYTES, RECORDED_BYTES};
-use ringroad_port::plan::{
-    CopiesId, Decide, Decided, Destination, Fate, FrameCopy, HeadId, MAX_HEAD_BYTES, Plan,
+use ringroad_port::forwarding_plane::{
+    BatchPlan, CopiesId, Decision, Destination, ForwardingPlane, FrameCopy, MAX_REWRITE_BYTES, Outcome,
+    RewriteId,
 };
+use ringroad_port::frame_record::{FrameRecord, RECORD_HEADER_BYTES, RECORDED_BYTES};
 use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
 use crate::learning::LearningSwitch;
 
 /// Which frames a port gets copies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mirror {
+pub struct MirrorRule {
     /// Frames that come in by these ports.
     pub received: PortMask,
     /// Frames that the switch delivers to these ports.
@@ -40,12 +41,12 @@ pub struct Mirror {
     pub records: bool,
 }
 
-/// The decider of a switch with mirrors.
+/// The forwarding plane of a switch with mirrors.
 #[derive(Debug)]
 pub struct Mirroring {
-    inner: Box<dyn Decide>,
+    inner: Box<dyn ForwardingPlane>,
     switch: Arc<LearningSwitch>,
-    mirrors: Vec<Mirror>,
+    mirrors: Vec<MirrorRule>,
     /// The ports to which mirrors lead.
     outlets: PortMask,
     /// This worker, for records.
@@ -54,9 +55,9 @@ pub struct Mirroring {
     executed: Box<[u64; MAX_PORTS]>,
     /// The copies of one frame.
     copies: Vec<FrameCopy>,
-    /// Those that the inner decider has made of it, each with its ports.
+    /// Those that the inner forwarding plane has made of it, each with its ports.
     decided: Vec<(FrameCopy, PortMask)>,
-    /// [`Decide::own_port`] of the inner decider.
+    /// [`ForwardingPlane::own_port`] of the inner forwarding plane.
     own_port: Option<PortIndex>,
 }
 
@@ -65,7 +66,7 @@ const FORMS_COMPARED: usize = 8;
 
 /// The ports that monitor a frame: those that get it, and those that get a record.
 #[derive(Debug, Clone, Copy, Default)]
-struct Lookers {
+struct MonitorPorts {
     frames: PortMask,
     records: PortMask,
 }
@@ -77,33 +78,33 @@ fn is_sampled(number: u64, sample: u32) -> bool {
         return true;
     }
     let sample = u64::from(sample.max(1));
-    let (row, place) = (number / sample, number % sample);
+    let (row, offset) = (number / sample, number % sample);
     // The finishing steps of SplitMix64, which mix all bits of the row's number.
     let mut mixed = row.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed >> 32) * sample) >> 32 == place
+    ((mixed >> 32) * sample) >> 32 == offset
 }
 
 /// Whether a frame is the same with either head.
 fn is_same_form(
     (batch, frame): (&Batch, usize),
-    one: Option<HeadId>,
-    other: Option<HeadId>,
-    plan: &Plan,
+    one: Option<RewriteId>,
+    other: Option<RewriteId>,
+    plan: &BatchPlan,
 ) -> bool {
     if one == other {
         return true;
     }
-    match (one.and_then(|one| plan.head_of(one)), other.and_then(|other| plan.head_of(other))) {
+    match (one.and_then(|one| plan.rewrite_of(one)), other.and_then(|other| plan.rewrite_of(other))) {
         (Some(one), Some(other)) => one == other,
         // A head may be what the frame began with anyway.
-        (Some(head), None) | (None, Some(head)) => {
-            let (mut start, mut len) = ([0; MAX_HEAD_BYTES], 0);
+        (Some(rewrite), None) | (None, Some(rewrite)) => {
+            let (mut start, mut len) = ([0; MAX_REWRITE_BYTES], 0);
             for fragment in batch.frame(frame) {
-                len += fragment.bytes().read(start.get_mut(len..head.replaces).unwrap_or_default());
+                len += fragment.bytes().read(start.get_mut(len..rewrite.replaces).unwrap_or_default());
             }
-            head.replaces == head.bytes.len() && start.get(..len) == Some(head.bytes)
+            rewrite.replaces == rewrite.bytes.len() && start.get(..len) == Some(rewrite.bytes)
         }
         (None, None) => true,
     }
@@ -113,9 +114,9 @@ impl Mirroring {
     /// Adds `mirrors` to what `inner` decides for `switch` on the worker of this number.
     #[must_use]
     pub fn new(
-        inner: Box<dyn Decide>,
+        inner: Box<dyn ForwardingPlane>,
         switch: Arc<LearningSwitch>,
-        mirrors: Vec<Mirror>,
+        mirrors: Vec<MirrorRule>,
         worker: u8,
     ) -> Self {
         let outlets = mirrors.iter().map(|mirror| mirror.to).collect();
@@ -126,42 +127,42 @@ impl Mirroring {
     }
 
     /// The ports to which a frame goes from the port `from`.
-    fn members(&self, fate: Fate, from: PortIndex, plan: &Plan) -> PortMask {
-        let members = match fate {
-            Fate::Port(port) => [port].into_iter().collect(),
-            Fate::Flood => {
+    fn members(&self, outcome: Outcome, from: PortIndex, plan: &BatchPlan) -> PortMask {
+        let members = match outcome {
+            Outcome::Port(port) => [port].into_iter().collect(),
+            Outcome::Flood => {
                 let mut others = self.switch.ports.mask();
                 others.remove(from);
                 others
             }
-            Fate::Ports(set) => plan.ports(set),
-            Fate::Copies(_) | Fate::Drop(_) => PortMask::EMPTY,
+            Outcome::Ports(set) => plan.ports(set),
+            Outcome::Copies(_) | Outcome::Drop(_) => PortMask::EMPTY,
         };
         members.but(self.outlets)
     }
 
     /// The ports that monitor frame number `number` of the port `from`, which goes to `members`.
-    fn lookers(&self, number: u64, from: PortIndex, members: PortMask) -> Lookers {
-        let mut lookers = Lookers::default();
+    fn monitors(&self, number: u64, from: PortIndex, members: PortMask) -> MonitorPorts {
+        let mut monitors = MonitorPorts::default();
         for mirror in &self.mirrors {
             let is_meant = mirror.received.contains(from)
                 || members.iter().any(|member| mirror.delivered.contains(member));
             if is_meant && is_sampled(number, mirror.sample) {
-                let kind = if mirror.records { &mut lookers.records } else { &mut lookers.frames };
+                let kind = if mirror.records { &mut monitors.records } else { &mut monitors.frames };
                 kind.insert(mirror.to);
             }
         }
-        lookers
+        monitors
     }
 
     /// Adds what mirrors get of a frame that leaves as copies, and takes their ports out of these. Returns how many steps
     /// this took.
-    fn look_at_copies(
+    fn mirror_copies(
         &mut self,
         (batch, frame): (&Batch, usize),
         (number, from): (u64, PortIndex),
         copies: CopiesId,
-        plan: &mut Plan,
+        plan: &mut BatchPlan,
     ) -> u64 {
         self.decided.clear();
         for &copy in plan.copies_of(copies) {
@@ -182,9 +183,9 @@ impl Mirroring {
             self.copies.extend(to.map(|to| FrameCopy { to, ..copy }));
             all = all.or(members);
         }
-        // What comes by the decider's own port has a header in front that is not part of the frame.
+        // What comes by the forwarding plane's own port has a header in front that is not part of the frame.
         let is_own = self.own_port == Some(from);
-        let as_it_came = if is_own { self.copies.first().and_then(|copy| copy.head) } else { None };
+        let as_it_came = if is_own { self.copies.first().and_then(|copy| copy.rewrite) } else { None };
         let leaving = self.copies.len();
         let mut steps = leaving as u64;
         let mut records = PortMask::EMPTY;
@@ -201,13 +202,13 @@ impl Mirroring {
             }
             let delivered = self.decided.iter().filter(|(_, members)| is_delivered(*members));
             let heads =
-                is_received.then_some(as_it_came).into_iter().chain(delivered.map(|(copy, _)| copy.head));
-            for head in heads {
-                let copy = FrameCopy { to: Destination::Port(mirror.to), head };
+                is_received.then_some(as_it_came).into_iter().chain(delivered.map(|(copy, _)| copy.rewrite));
+            for rewrite in heads {
+                let copy = FrameCopy { to: Destination::Port(mirror.to), rewrite };
                 let others = self.copies.iter().skip(leaving).rev().filter(|other| other.to == copy.to);
                 let is_known = others.take(FORMS_COMPARED).any(|other| {
                     steps += 1;
-                    is_same_form((batch, frame), other.head, copy.head, plan)
+                    is_same_form((batch, frame), other.rewrite, copy.rewrite, plan)
                 });
                 if !is_known {
                     self.copies.push(copy);
@@ -215,10 +216,10 @@ impl Mirroring {
             }
         }
         if !records.is_empty()
-            && let head @ Some(_) = self.record((batch, frame), (number, from, all), plan)
+            && let rewrite @ Some(_) = self.record((batch, frame), (number, from, all), plan)
             && let Some(set) = plan.set(records)
         {
-            self.copies.push(FrameCopy { to: Destination::Ports(set), head });
+            self.copies.push(FrameCopy { to: Destination::Ports(set), rewrite });
         }
         plan.copy(frame, &self.copies);
         steps
@@ -229,8 +230,8 @@ impl Mirroring {
         &self,
         (batch, frame): (&Batch, usize),
         (number, from, members): (u64, PortIndex, PortMask),
-        plan: &mut Plan,
-    ) -> Option<HeadId> {
+        plan: &mut BatchPlan,
+    ) -> Option<RewriteId> {
         let frame_bytes = batch.frame_bytes(frame);
         let record = FrameRecord {
             number,
@@ -240,77 +241,77 @@ impl Mirroring {
             to: members.iter().next().unwrap_or(NO_PORT_INDEX),
             worker: self.worker,
         };
-        let mut head = [0; RECORD_HEADER_BYTES + RECORDED_BYTES];
-        let (header, start) = head.split_at_mut(RECORD_HEADER_BYTES);
+        let mut rewrite = [0; RECORD_HEADER_BYTES + RECORDED_BYTES];
+        let (header, start) = rewrite.split_at_mut(RECORD_HEADER_BYTES);
         header.copy_from_slice(&record.to_bytes());
         let mut len = 0;
         for fragment in batch.frame(frame) {
             len += fragment.bytes().read(start.get_mut(len..).unwrap_or_default());
         }
-        plan.head(frame_bytes, head.get(..RECORD_HEADER_BYTES + len)?)
+        plan.rewrite(frame_bytes, rewrite.get(..RECORD_HEADER_BYTES + len)?)
     }
 }
 
-impl Decide for Mirroring {
+impl ForwardingPlane for Mirroring {
     fn decide(
         &mut self,
         from: PortIndex,
         batch: &Batch,
         first: usize,
         budget: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+        plan: &mut BatchPlan,
+    ) -> Decision {
         if self.outlets.contains(from) {
-            plan.fates_mut(first..batch.frames()).fill(Fate::Drop(DropCause::MirrorPort));
-            return Decided::all(batch);
+            plan.outcomes_mut(first..batch.frames()).fill(Outcome::Drop(DropCause::MirrorPort));
+            return Decision::all(batch);
         }
-        let Decided { end, steps } = self.inner.decide(from, batch, first, budget, plan);
+        let Decision { end, steps } = self.inner.decide(from, batch, first, budget, plan);
         let mut more_steps = 0;
         let executed = self.executed.get(usize::from(from.0)).copied().unwrap_or_default();
         for frame in first..end {
-            let fate = plan.fate(frame);
+            let outcome = plan.outcome(frame);
             let number = executed + (frame - first) as u64;
-            if let Fate::Copies(copies) = fate {
-                more_steps += self.look_at_copies((batch, frame), (number, from), copies, plan);
+            if let Outcome::Copies(copies) = outcome {
+                more_steps += self.mirror_copies((batch, frame), (number, from), copies, plan);
                 if more_steps >= budget {
-                    return Decided { end: frame + 1, steps: steps + more_steps };
+                    return Decision { end: frame + 1, steps: steps + more_steps };
                 }
                 continue;
             }
-            let members = self.members(fate, from, plan);
-            let lookers = self.lookers(number, from, members);
-            let mut ports = lookers.frames;
+            let members = self.members(outcome, from, plan);
+            let monitors = self.monitors(number, from, members);
+            let mut ports = monitors.frames;
             self.copies.clear();
-            match fate {
+            match outcome {
                 // It keeps its queue, which a frame to a set does not.
-                Fate::Port(port) if members.contains(port) => {
-                    if ports.is_empty() && lookers.records.is_empty() {
+                Outcome::Port(port) if members.contains(port) => {
+                    if ports.is_empty() && monitors.records.is_empty() {
                         continue;
                     }
-                    self.copies.push(FrameCopy { to: Destination::Port(port), head: None });
+                    self.copies.push(FrameCopy { to: Destination::Port(port), rewrite: None });
                 }
-                Fate::Port(_) | Fate::Flood | Fate::Ports(_) => {
+                Outcome::Port(_) | Outcome::Flood | Outcome::Ports(_) => {
                     ports = members.iter().chain(ports.iter()).collect();
                 }
-                Fate::Copies(_) | Fate::Drop(_) => continue,
+                Outcome::Copies(_) | Outcome::Drop(_) => continue,
             }
             if !ports.is_empty()
                 && let Some(set) = plan.set(ports)
             {
-                self.copies.push(FrameCopy { to: Destination::Ports(set), head: None });
+                self.copies.push(FrameCopy { to: Destination::Ports(set), rewrite: None });
             }
-            if !lookers.records.is_empty()
-                && let head @ Some(_) = self.record((batch, frame), (number, from, members), plan)
-                && let Some(set) = plan.set(lookers.records)
+            if !monitors.records.is_empty()
+                && let rewrite @ Some(_) = self.record((batch, frame), (number, from, members), plan)
+                && let Some(set) = plan.set(monitors.records)
             {
-                self.copies.push(FrameCopy { to: Destination::Ports(set), head });
+                self.copies.push(FrameCopy { to: Destination::Ports(set), rewrite });
             }
             plan.copy(frame, &self.copies);
         }
-        Decided { end, steps: steps + more_steps }
+        Decision { end, steps: steps + more_steps }
     }
 
-    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {
+    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &BatchPlan) {
         if let Some(executed) = self.executed.get_mut(usize::from(from.0)) {
             *executed += range.len() as u64;
         }

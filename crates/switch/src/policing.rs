@@ -1,10 +1,10 @@
-//! The decider of a switch with ports that have settings: VLANs, isolation, storm limits.
+//! The forwarding plane of a switch with ports that have settings: VLANs, isolation, storm limits.
 //!
-//! It replaces the learning decider, but only while some port has settings. In each VLAN it treats a frame like a
-//! switch without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. A
+//! It replaces the learning forwarding plane, but only while some port has settings. In each VLAN it treats a frame
+//! like a switch without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. A
 //! frame that is dropped for its VLAN or beyond a limit teaches nothing.
 
-mod foresight;
+mod prediction;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{BatchPlan, Decision, ForwardingPlane, Outcome};
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
-use ringroad_port::plan::{Decide, Decided, Fate, Plan};
 use ringroad_port::port_index::{BROADCAST_INDEX, PortIndex, PortMask};
 
-pub use self::foresight::{Departure, Foreseen};
+pub use self::prediction::{PredictedOutput, Prediction};
 use crate::classify::FrameHeader;
 use crate::learning::LearningSwitch;
 use crate::mac_table::Entry;
@@ -24,13 +24,13 @@ use crate::port_policies::{Members, NO_VLAN, PortPolicies};
 use crate::vlan_egress::Egress;
 use crate::vlan_tag::TaggedHeader;
 
-/// The decider of a switch with ports that have settings.
+/// The forwarding plane of a switch with ports that have settings.
 #[derive(Debug)]
 pub struct Policing {
     switch: Arc<LearningSwitch>,
     policies: Arc<PortPolicies>,
     /// Decides on frames of ports without settings, on a switch without VLANs.
-    inner: Box<dyn Decide>,
+    inner: Box<dyn ForwardingPlane>,
     clock: Clock,
     ingress: Vec<Ingress>,
     /// Frames for which a token of their port's storm limit was taken.
@@ -54,7 +54,7 @@ impl Policing {
     /// For the switch, whose ports have these settings. Storm limits use `clock`, which all its workers share.
     #[must_use]
     pub fn new(switch: Arc<LearningSwitch>, policies: Arc<PortPolicies>, clock: Clock) -> Self {
-        let inner = switch.decider();
+        let inner = switch.forwarding_plane();
         let ingress = Vec::with_capacity(BATCH_FRAMES);
         let metered = Vec::with_capacity(BATCH_FRAMES);
         Self { switch, policies, inner, clock, ingress, metered, flooded: None }
@@ -74,7 +74,7 @@ impl Policing {
         if self.policies.has_vlans() {
             return self.in_vlan(from, TaggedHeader::read(batch, frame));
         }
-        let head = batch.head(frame).and_then(|head| Some((head.ethernet_header()?, head.flags())));
+        let head = batch.first_fragment(frame).and_then(|head| Some((head.ethernet_header()?, head.flags())));
         let ((start, end), flags) = head.ok_or(DropCause::TooShort)?;
         Ok((FrameHeader::from_words(start, end, flags), None))
     }
@@ -87,7 +87,7 @@ impl Policing {
     }
 
     /// Where the switch sends a frame of a domain.
-    fn look_up(&self, header: FrameHeader, from: PortIndex, domain: &Domain) -> Fate {
+    fn lookup(&self, header: FrameHeader, from: PortIndex, domain: &Domain) -> Outcome {
         let LearningSwitch { table, ports, .. } = &*self.switch;
         let port = match header.forced_port() {
             Some(BROADCAST_INDEX) => None,
@@ -100,12 +100,12 @@ impl Policing {
                 .filter(|&port| domain.members.contains(port) || !ports.contains(port)),
         };
         match port {
-            None => Fate::Flood,
-            Some(port) if port == from => Fate::Drop(DropCause::ToSelf),
-            Some(port) if !ports.contains(port) => Fate::Drop(DropCause::PortGone),
-            Some(port) if !domain.members.contains(port) => Fate::Drop(DropCause::WrongVlan),
-            Some(port) if self.policies.kept_from(from).contains(port) => Fate::Drop(DropCause::Isolated),
-            Some(port) => Fate::Port(port),
+            None => Outcome::Flood,
+            Some(port) if port == from => Outcome::Drop(DropCause::ToSelf),
+            Some(port) if !ports.contains(port) => Outcome::Drop(DropCause::PortGone),
+            Some(port) if !domain.members.contains(port) => Outcome::Drop(DropCause::WrongVlan),
+            Some(port) if self.policies.kept_from(from).contains(port) => Outcome::Drop(DropCause::Isolated),
+            Some(port) => Outcome::Port(port),
         }
     }
 
@@ -122,8 +122,8 @@ impl Policing {
         }
     }
 
-    /// Writes the fate of each frame in its domain.
-    fn judge(&mut self, from: PortIndex, batch: &Batch, frames: Range<usize>, plan: &mut Plan) {
+    /// Writes the outcome of each frame in its domain.
+    fn judge(&mut self, from: PortIndex, batch: &Batch, frames: Range<usize>, plan: &mut BatchPlan) {
         let policies = Arc::clone(&self.policies);
         let storm = policies.storm_limit(from);
         let mut now_ns = None;
@@ -137,7 +137,7 @@ impl Policing {
             let (header, tagged) = match self.read(from, batch, frame) {
                 Ok(read) => read,
                 Err(cause) => {
-                    plan.set_fate(frame, Fate::Drop(cause));
+                    plan.set_outcome(frame, Outcome::Drop(cause));
                     self.ingress.push(None);
                     continue;
                 }
@@ -148,23 +148,23 @@ impl Policing {
                 domain = self.domain(vlan);
             }
             if let Some(limit) = storm
-                && self.look_up(header, from, &domain) == Fate::Flood
+                && self.lookup(header, from, &domain) == Outcome::Flood
             {
                 if !limit.take(1, *now_ns.get_or_insert_with(|| self.clock.now_ns())) {
-                    plan.set_fate(frame, Fate::Drop(DropCause::Storm));
+                    plan.set_outcome(frame, Outcome::Drop(DropCause::Storm));
                     continue;
                 }
                 self.metered.push(frame as u16);
             }
-            let fate = || self.look_up(header, from, &domain);
-            if is_alert && loops.ends_here(fate(), header.source, from, vlan, table, self.switch.now()) {
-                plan.set_fate(frame, Fate::Drop(DropCause::Looped));
+            let outcome = || self.lookup(header, from, &domain);
+            if is_alert && loops.ends_here(outcome(), header.source, from, vlan, table, self.switch.now()) {
+                plan.set_outcome(frame, Outcome::Drop(DropCause::Looped));
                 continue;
             }
             if learns {
                 self.learn(header, from, vlan, &mut last);
             }
-            plan.set_fate(frame, fate());
+            plan.set_outcome(frame, outcome());
         }
     }
 
@@ -175,7 +175,7 @@ impl Policing {
         frames: Range<usize>,
         ingress: &[Ingress],
         probe: Option<(usize, [u8; ETHERNET_HEADER_BYTES])>,
-        plan: &mut Plan,
+        plan: &mut BatchPlan,
     ) {
         let kept_from = self.policies.kept_from(from);
         let mut others = kept_from;
@@ -185,17 +185,17 @@ impl Policing {
         let mut domain = self.domain(NO_VLAN);
         let mut egress = Egress::default();
         for (frame, ingress) in frames.zip(ingress) {
-            let fate = plan.fate(frame);
-            let but = if fate == Fate::Flood { closed } else { others };
+            let outcome = plan.outcome(frame);
+            let but = if outcome == Outcome::Flood { closed } else { others };
             let probe = probe.filter(|(with, _)| *with == frame).map(|(_, head)| head);
             match ingress {
                 Some((head, vlan)) => {
                     if *vlan != domain.vlan {
                         domain = self.domain(*vlan);
                     }
-                    egress.send(frame, fate, (head, *vlan), probe, domain.members.but(but), plan);
+                    egress.send(frame, outcome, (head, *vlan), probe, domain.members.but(but), plan);
                 }
-                None if fate == Fate::Flood && (probe.is_some() || !floods_to_all) => {
+                None if outcome == Outcome::Flood && (probe.is_some() || !floods_to_all) => {
                     egress.flood(frame, probe, domain.members.untagged.but(but), plan);
                 }
                 None => {}
@@ -207,28 +207,28 @@ impl Policing {
 /// The addresses of a frame; on a switch with VLANs also what it can leave with, and its VLAN.
 type Read = (FrameHeader, Ingress);
 
-impl Decide for Policing {
+impl ForwardingPlane for Policing {
     fn decide(
         &mut self,
         from: PortIndex,
         batch: &Batch,
         first: usize,
         budget: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+        plan: &mut BatchPlan,
+    ) -> Decision {
         self.metered.clear();
         if !self.policies.concern(from) {
             return self.inner.decide(from, batch, first, budget, plan);
         }
         let frames = first..batch.frames();
         self.judge(from, batch, frames.clone(), plan);
-        self.flooded = frames.clone().find(|&frame| plan.fate(frame) == Fate::Flood);
+        self.flooded = frames.clone().find(|&frame| plan.outcome(frame) == Outcome::Flood);
         let probe = self.flooded.and_then(|frame| Some((frame, self.switch.probe_with(batch.frame(frame))?)));
         self.send(from, frames, &self.ingress, probe, plan);
-        Decided::all(batch)
+        Decision::all(batch)
     }
 
-    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {
+    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &BatchPlan) {
         if !self.policies.concern(from) {
             return self.inner.executed(from, batch, range, plan);
         }

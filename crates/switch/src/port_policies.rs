@@ -1,4 +1,4 @@
-//! The settings of a switch's ports, in the form that its deciders need.
+//! The settings of a switch's ports, in the form that its forwarding planes need.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ struct Entrance {
 pub struct PortPolicies {
     entrances: Box<[Entrance; MAX_PORTS]>,
     /// For each VLAN its place in `members`.
-    places: Box<[u16]>,
+    indexes: Box<[u16]>,
     members: Vec<Members>,
     /// Ports whose VLANs are set.
     in_vlans: PortMask,
@@ -109,8 +109,8 @@ impl PortPolicies {
                 PortVlans::Access(vlan) => Entrance { untagged: Some(*vlan), takes_tags: false },
                 PortVlans::Trunk { native, .. } => Entrance { untagged: *native, takes_tags: true },
             };
-            if let Some(place) = entrances.get_mut(usize::from(port.0)) {
-                *place = entrance;
+            if let Some(entry) = entrances.get_mut(usize::from(port.0)) {
+                *entry = entrance;
             }
             each_membership(vlans, &mut |vlan, mask| {
                 if let Some(members) = of_vlans.get_mut(usize::from(vlan)) {
@@ -127,15 +127,15 @@ impl PortPolicies {
         }
         // Most VLANs have the same members as others.
         let mut members: Vec<Members> = Vec::new();
-        let places = of_vlans.into_iter().map(|of_vlan| {
+        let indexes = of_vlans.into_iter().map(|of_vlan| {
             let known = members.iter().position(|members| *members == of_vlan);
             known.unwrap_or_else(|| {
                 members.push(of_vlan);
                 members.len() - 1
             }) as u16
         });
-        let places = places.collect();
-        Self { entrances, places, members, in_vlans, isolated, storms }
+        let indexes = indexes.collect();
+        Self { entrances, indexes, members, in_vlans, isolated, storms }
     }
 
     /// Whether some port's VLANs are set: else tags are a frame's content.
@@ -179,7 +179,7 @@ impl PortPolicies {
 
     /// The ports of a VLAN whose settings name it; `None`: there is no such VLAN.
     fn set(&self, vlan: u16) -> Option<&Members> {
-        self.members.get(usize::from(*self.places.get(usize::from(vlan))?))
+        self.members.get(usize::from(*self.indexes.get(usize::from(vlan))?))
     }
 
     /// The ports that get nothing from `from`, as both are isolated.

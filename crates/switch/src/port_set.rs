@@ -21,13 +21,13 @@ impl PortSet {
 
     /// Adds a port; whether it was not there before. An index that cannot be a port is not added.
     pub fn insert(&self, port: PortIndex) -> bool {
-        let (word, bit) = self.place(port);
+        let (word, bit) = self.word_and_bit(port);
         port.is_port() && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     /// Takes a port out; whether it was there before.
     pub fn remove(&self, port: PortIndex) -> bool {
-        let (word, bit) = self.place(port);
+        let (word, bit) = self.word_and_bit(port);
         word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
     }
 
@@ -35,7 +35,7 @@ impl PortSet {
     #[inline]
     #[must_use]
     pub fn contains(&self, port: PortIndex) -> bool {
-        let (word, bit) = self.place(port);
+        let (word, bit) = self.word_and_bit(port);
         word.load(Ordering::Relaxed) & bit != 0
     }
 
@@ -68,7 +68,7 @@ impl PortSet {
     }
 
     #[inline]
-    fn place(&self, port: PortIndex) -> (&AtomicU64, u64) {
+    fn word_and_bit(&self, port: PortIndex) -> (&AtomicU64, u64) {
         (self.word(port.0 >> 6), 1 << (port.0 & 63))
     }
 

@@ -1,10 +1,11 @@
-//! Notes what a switch decides of frames, for a [`Trace`]. Stands before the deciders of a switch while a trace runs.
+//! Notes what a switch decides of frames, for a [`Trace`]. Stands before the forwarding planes of a switch while a
+//! trace runs.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
-use ringroad_port::plan::{Decide, Decided, Destination, Fate, Plan};
+use ringroad_port::forwarding_plane::{BatchPlan, Decision, Destination, ForwardingPlane, Outcome};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_port::trace::{Reason, SourceSeen, Trace};
 
@@ -13,10 +14,10 @@ use crate::learning::LearningSwitch;
 use crate::port_policies::{NO_VLAN, PortPolicies};
 use crate::vlan_tag::TaggedHeader;
 
-/// The decider of a switch while a trace runs.
+/// The forwarding plane of a switch while a trace runs.
 #[derive(Debug)]
 pub struct Tracing {
-    inner: Box<dyn Decide>,
+    inner: Box<dyn ForwardingPlane>,
     switch: Arc<LearningSwitch>,
     trace: Arc<Trace>,
     /// The settings of the switch's ports, where some have any.
@@ -28,7 +29,7 @@ pub struct Tracing {
 impl Tracing {
     /// Notes what `inner` decides for `switch` in `trace`.
     #[must_use]
-    pub fn new(inner: Box<dyn Decide>, switch: Arc<LearningSwitch>, trace: Arc<Trace>) -> Self {
+    pub fn new(inner: Box<dyn ForwardingPlane>, switch: Arc<LearningSwitch>, trace: Arc<Trace>) -> Self {
         Self { inner, switch, trace, policies: None, before: Vec::new() }
     }
 
@@ -39,15 +40,15 @@ impl Tracing {
     }
 }
 
-impl Decide for Tracing {
+impl ForwardingPlane for Tracing {
     fn decide(
         &mut self,
         from: PortIndex,
         batch: &Batch,
         first: usize,
         budget: u64,
-        plan: &mut Plan,
-    ) -> Decided {
+        plan: &mut BatchPlan,
+    ) -> Decision {
         let Self { inner, switch, trace, policies, before } = self;
         let lookup = |vlan, mac| switch.table.lookup_in(vlan, mac, switch.now());
         let vlan_of = |frame| match policies.as_ref().filter(|policies| policies.has_vlans()) {
@@ -56,7 +57,7 @@ impl Decide for Tracing {
         };
         before.clear();
         before.extend((0..batch.frames()).map(|frame| {
-            let head = batch.head(frame)?;
+            let head = batch.first_fragment(frame)?;
             let (start, end) = head.ethernet_header()?;
             let header = FrameHeader::from_words(start, end, head.flags());
             let vlan = vlan_of(frame)?;
@@ -90,21 +91,21 @@ impl Decide for Tracing {
                     Destination::Ports(set) => plan.ports(set),
                 }
             };
-            match plan.fate(frame) {
-                Fate::Port(port) => traced.to = to(Destination::Port(port)),
-                Fate::Flood => traced.to = to(Destination::Others),
-                Fate::Ports(set) => traced.to = to(Destination::Ports(set)),
-                Fate::Copies(copies) => {
+            match plan.outcome(frame) {
+                Outcome::Port(port) => traced.to = to(Destination::Port(port)),
+                Outcome::Flood => traced.to = to(Destination::Others),
+                Outcome::Ports(set) => traced.to = to(Destination::Ports(set)),
+                Outcome::Copies(copies) => {
                     traced.to = plan.copies_of(copies).iter().flat_map(|copy| to(copy.to).iter()).collect();
                 }
-                Fate::Drop(cause) => traced.dropped = Some(cause),
+                Outcome::Drop(cause) => traced.dropped = Some(cause),
             }
             traced
         });
         decided
     }
 
-    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &Plan) {
+    fn executed(&mut self, from: PortIndex, batch: &Batch, range: Range<usize>, plan: &BatchPlan) {
         self.trace.executed(batch, range.start, range.end);
         self.inner.executed(from, batch, range, plan);
     }

@@ -4,12 +4,12 @@
 //! send into a VLAN in which its port is not.
 
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{BatchPlan, Destination, FrameCopy, Outcome, SetId};
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
-use ringroad_port::plan::{Destination, Fate, FrameCopy, Plan, SetId};
 use ringroad_port::port_index::PortMask;
 
 use crate::port_policies::Members;
-use crate::vlan_tag::{NewHead, TaggedHeader};
+use crate::vlan_tag::{TagRewrite, TaggedHeader};
 
 /// Writes the copies of a batch's frames. The frames of a flow share the sets of a plan.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Egress {
 }
 
 /// The set of these ports, which may be the last one.
-fn set(last: &mut Option<(PortMask, SetId)>, ports: PortMask, plan: &mut Plan) -> Option<SetId> {
+fn set(last: &mut Option<(PortMask, SetId)>, ports: PortMask, plan: &mut BatchPlan) -> Option<SetId> {
     match *last {
         Some((known, set)) if known == ports => Some(set),
         _ if ports.is_empty() => None,
@@ -32,82 +32,83 @@ fn set(last: &mut Option<(PortMask, SetId)>, ports: PortMask, plan: &mut Plan) -
     }
 }
 
-fn copy(to: Destination, head: NewHead, plan: &mut Plan) -> Option<FrameCopy> {
-    let head = plan.head(head.replaces, head.bytes())?;
-    Some(FrameCopy { to, head: Some(head) })
+fn copy(to: Destination, rewrite: TagRewrite, plan: &mut BatchPlan) -> Option<FrameCopy> {
+    let rewrite = plan.rewrite(rewrite.replaces, rewrite.bytes())?;
+    Some(FrameCopy { to, rewrite: Some(rewrite) })
 }
 
 impl Egress {
-    /// Has a frame leave as it came, to these ports; a copy with the head `probe` too.
+    /// Has a frame leave as it came, to these ports; a copy with the header `probe` too.
     pub(crate) fn flood(
         &mut self,
         frame: usize,
         probe: Option<[u8; ETHERNET_HEADER_BYTES]>,
         to: PortMask,
-        plan: &mut Plan,
+        plan: &mut BatchPlan,
     ) {
         let Some(set) = set(&mut self.untagged, to, plan) else {
-            return plan.set_fate(frame, Fate::Drop(DropCause::NoDestination));
+            return plan.set_outcome(frame, Outcome::Drop(DropCause::NoDestination));
         };
         match probe {
-            Some(head) => plan.copy_both(frame, Destination::Ports(set), &head),
-            None => plan.set_fate(frame, Fate::Ports(set)),
+            Some(rewrite) => plan.copy_both(frame, Destination::Ports(set), &rewrite),
+            None => plan.set_outcome(frame, Outcome::Ports(set)),
         }
     }
 
-    /// Sends a frame of a VLAN to its fate's destination: a port or all of `others`. A copy with the head `probe`, in
-    /// the same VLAN, goes there too.
+    /// Sends a frame of a VLAN to its outcome's destination: a port or all of `others`. A copy with the header `probe`,
+    /// in the same VLAN, goes there too.
     pub(crate) fn send(
         &mut self,
         frame: usize,
-        fate: Fate,
-        (head, vlan): (&TaggedHeader, u16),
+        outcome: Outcome,
+        (header, vlan): (&TaggedHeader, u16),
         probe: Option<[u8; ETHERNET_HEADER_BYTES]>,
         others: Members,
-        plan: &mut Plan,
+        plan: &mut BatchPlan,
     ) {
-        let copies = match self.copies(fate, (head, vlan), others, plan) {
+        let copies = match self.copies(outcome, (header, vlan), others, plan) {
             Ok(copies) => copies,
             Err(None) => return,
-            Err(Some(cause)) => return plan.set_fate(frame, Fate::Drop(cause)),
+            Err(Some(cause)) => return plan.set_outcome(frame, Outcome::Drop(cause)),
         };
-        let probe = probe.and_then(|probe| self.copies(fate, (&head.with(probe), vlan), others, plan).ok());
-        let mut all = [FrameCopy { to: Destination::Others, head: None }; 4];
+        let probe =
+            probe.and_then(|probe| self.copies(outcome, (&header.with(probe), vlan), others, plan).ok());
+        let mut all = [FrameCopy { to: Destination::Others, rewrite: None }; 4];
         let known = copies.into_iter().chain(probe.into_iter().flatten()).flatten();
-        let count = all.iter_mut().zip(known).map(|(place, copy)| *place = copy).count();
+        let count = all.iter_mut().zip(known).map(|(target, copy)| *target = copy).count();
         plan.copy(frame, all.get(..count).unwrap_or(&all));
     }
 
-    /// The copies of a frame that goes to a port or to all of `others`; or why there are none, if the fate does not
+    /// The copies of a frame that goes to a port or to all of `others`; or why there are none, if the outcome does not
     /// tell.
     fn copies(
         &mut self,
-        fate: Fate,
-        (head, vlan): (&TaggedHeader, u16),
+        outcome: Outcome,
+        (header, vlan): (&TaggedHeader, u16),
         others: Members,
-        plan: &mut Plan,
+        plan: &mut BatchPlan,
     ) -> Result<[Option<FrameCopy>; 2], Option<DropCause>> {
         // A frame without its tag would be taken for one of the VLAN that the next tag names.
-        let stays_tagged = head.has_inner_tag();
-        match fate {
-            Fate::Port(port) if others.tagged.contains(port) => {
-                Ok([copy(Destination::Port(port), head.tagged(vlan), plan), None])
+        let stays_tagged = header.has_inner_tag();
+        match outcome {
+            Outcome::Port(port) if others.tagged.contains(port) => {
+                Ok([copy(Destination::Port(port), header.tagged(vlan), plan), None])
             }
-            Fate::Port(_) if stays_tagged => Err(Some(DropCause::WrongVlan)),
-            Fate::Port(port) => Ok([copy(Destination::Port(port), head.untagged(), plan), None]),
-            Fate::Flood if stays_tagged && others.tagged.is_empty() && !others.untagged.is_empty() => {
+            Outcome::Port(_) if stays_tagged => Err(Some(DropCause::WrongVlan)),
+            Outcome::Port(port) => Ok([copy(Destination::Port(port), header.untagged(), plan), None]),
+            Outcome::Flood if stays_tagged && others.tagged.is_empty() && !others.untagged.is_empty() => {
                 Err(Some(DropCause::WrongVlan))
             }
-            Fate::Flood => {
+            Outcome::Flood => {
                 let tagged = set(&mut self.tagged, others.tagged, plan);
                 let untagged =
                     if stays_tagged { None } else { set(&mut self.untagged, others.untagged, plan) };
                 Ok([
-                    tagged.and_then(|set| copy(Destination::Ports(set), head.tagged(vlan), plan)),
-                    untagged.and_then(|set| copy(Destination::Ports(set), head.untagged(), plan)),
+                    tagged.and_then(|set| copy(Destination::Ports(set), header.tagged(vlan), plan)),
+                    untagged.and_then(|set| copy(Destination::Ports(set), header.untagged(), plan)),
                 ])
             }
-            Fate::Ports(_) | Fate::Copies(_) | Fate::Drop(_) => Err(None),
+            Outcome::Ports(_) | Outcome::Copies(_) | Outcome::Drop(_) => Err(None),
         }
     }
 }

@@ -28,14 +28,14 @@ pub(crate) struct TaggedHeader {
 
 /// The first bytes of a frame, for a plan.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct NewHead {
+pub(crate) struct TagRewrite {
     bytes: [u8; TAGGED_BYTES],
     len: usize,
     /// How many of the frame's own they replace.
     pub(crate) replaces: usize,
 }
 
-impl NewHead {
+impl TagRewrite {
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&self.bytes)
     }
@@ -93,21 +93,21 @@ impl TaggedHeader {
     }
 
     /// The head without a tag.
-    pub(crate) fn untagged(&self) -> NewHead {
+    pub(crate) fn untagged(&self) -> TagRewrite {
         let mut bytes = [0; TAGGED_BYTES];
         let parts = self.addresses.into_iter().chain(self.ethertype);
         bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = part);
-        NewHead { bytes, len: ETHERNET_HEADER_BYTES, replaces: self.replaces() }
+        TagRewrite { bytes, len: ETHERNET_HEADER_BYTES, replaces: self.replaces() }
     }
 
     /// The head with the tag of a VLAN, and with the priority of the frame's own tag.
-    pub(crate) fn tagged(&self, vlan: u16) -> NewHead {
+    pub(crate) fn tagged(&self, vlan: u16) -> TagRewrite {
         let control = self.control.unwrap_or(0) & !VLAN_BITS | vlan & VLAN_BITS;
         let mut bytes = [0; TAGGED_BYTES];
         let tag = TAG_PROTOCOL.to_be_bytes().into_iter().chain(control.to_be_bytes());
         let parts = self.addresses.into_iter().chain(tag).chain(self.ethertype);
         bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = part);
-        NewHead { bytes, len: TAGGED_BYTES, replaces: self.replaces() }
+        TagRewrite { bytes, len: TAGGED_BYTES, replaces: self.replaces() }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use ringroad_port::batch::Batch;
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{BatchPlan, Destination, ForwardingPlane, Outcome};
 use ringroad_port::frame::Fragment;
-use ringroad_port::plan::{Decide, Destination, Fate, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_switch::loop_guard::{BLOCKED_S, REPEATS_PER_S};
@@ -22,7 +22,7 @@ const MOST_LAPS: usize = 200 * REPEATS_PER_S as usize;
 /// What it takes to forward a frame, ns.
 const FRAME_NS: u64 = 10_000;
 
-/// Settings with which another decider decides, and which allow all that the tests send.
+/// Settings with which another forwarding plane decides, and which allow all that the tests send.
 fn limited() -> Vec<(u8, PortSettings)> {
     (0..5).map(|port| (port, PortSettings { storm: Some(u32::MAX), ..PortSettings::default() })).collect()
 }
@@ -39,9 +39,9 @@ fn frame(to: [u8; 6], from: [u8; 6], number: u16) -> Vec<u8> {
 }
 
 /// A switch with ports 0 to 4, of which two are joined by a cable.
-struct Bed {
+struct Testbed {
     switch: Arc<LearningSwitch>,
-    decider: Box<dyn Decide>,
+    plane: Box<dyn ForwardingPlane>,
     /// Each frame takes [`FRAME_NS`].
     clock: Clock,
     /// Frames on the cable, each with the port that it comes in by.
@@ -54,13 +54,13 @@ struct Bed {
     entered: usize,
 }
 
-impl Bed {
+impl Testbed {
     fn new(settings: &[(u8, PortSettings)]) -> Self {
         let (table, clock) = (MacTable::new(MacTableConfig::new(7)).unwrap(), Clock::manual());
         let switch = Arc::new(LearningSwitch::with_clock(table, clock.clone()));
         (0..5).for_each(|port| assert!(switch.ports.insert(PortIndex(port))));
-        let decider: Box<dyn Decide> = if settings.is_empty() {
-            switch.decider()
+        let plane: Box<dyn ForwardingPlane> = if settings.is_empty() {
+            switch.forwarding_plane()
         } else {
             let policies: Vec<_> = settings
                 .iter()
@@ -70,7 +70,7 @@ impl Bed {
             Box::new(Policing::new(Arc::clone(&switch), Arc::new(policies), clock.clone()))
         };
         let (cable, got) = (VecDeque::new(), Vec::new());
-        Self { switch, decider, clock, cable, got, looped: 0, loses: 0, entered: 0 }
+        Self { switch, plane, clock, cable, got, looped: 0, loses: 0, entered: 0 }
     }
 
     fn send(&mut self, from: u8, bytes: &[u8]) {
@@ -78,10 +78,10 @@ impl Bed {
         let mut batch = Batch::new();
         // SAFETY: the frame outlives the batch, and nothing writes to it.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
-        let mut plan = Plan::new();
+        let mut plan = BatchPlan::new();
         plan.reset(0..1);
-        self.decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
-        self.decider.executed(PortIndex(from), &batch, 0..1, &plan);
+        self.plane.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
+        self.plane.executed(PortIndex(from), &batch, 0..1, &plan);
         let to = |to: Destination| -> PortMask {
             match to {
                 Destination::Port(port) => [port].into_iter().collect(),
@@ -89,17 +89,17 @@ impl Bed {
                 Destination::Ports(set) => plan.ports(set),
             }
         };
-        let copies: Vec<(PortMask, Vec<u8>)> = match plan.fate(0) {
-            Fate::Drop(cause) => {
+        let copies: Vec<(PortMask, Vec<u8>)> = match plan.outcome(0) {
+            Outcome::Drop(cause) => {
                 self.looped += usize::from(cause == DropCause::Looped);
                 return;
             }
-            Fate::Port(port) => vec![(to(Destination::Port(port)), bytes.to_vec())],
-            Fate::Flood => vec![(to(Destination::Others), bytes.to_vec())],
-            Fate::Ports(set) => vec![(to(Destination::Ports(set)), bytes.to_vec())],
-            Fate::Copies(copies) => {
+            Outcome::Port(port) => vec![(to(Destination::Port(port)), bytes.to_vec())],
+            Outcome::Flood => vec![(to(Destination::Others), bytes.to_vec())],
+            Outcome::Ports(set) => vec![(to(Destination::Ports(set)), bytes.to_vec())],
+            Outcome::Copies(copies) => {
                 let copies = plan.copies_of(copies).iter().map(|copy| {
-                    let head = copy.head.and_then(|head| plan.head_of(head));
+                    let head = copy.rewrite.and_then(|head| plan.rewrite_of(head));
                     let bytes = head.map_or_else(
                         || bytes.to_vec(),
                         |head| [head.bytes, &bytes[head.replaces..]].concat(),
@@ -148,7 +148,7 @@ impl Bed {
 
 #[test]
 fn a_storm_ends_and_one_end_of_the_loop_is_reported() {
-    let mut bed = Bed::new(&[]);
+    let mut bed = Testbed::new(&[]);
     for number in 0..300 {
         bed.send(0, &frame(BROADCAST, station(0), number));
     }
@@ -162,7 +162,7 @@ fn a_storm_ends_and_one_end_of_the_loop_is_reported() {
 #[test]
 fn one_copy_that_always_comes_by_the_same_port_ends_too() {
     for first in CABLED {
-        let mut bed = Bed::new(&[]);
+        let mut bed = Testbed::new(&[]);
         // It comes from the cable itself, so that no port has seen it before.
         bed.send(first, &frame(BROADCAST, station(9), 1));
         assert!(bed.settle() > REPEATS_PER_S as usize);
@@ -173,7 +173,7 @@ fn one_copy_that_always_comes_by_the_same_port_ends_too() {
 #[test]
 fn a_storm_ends_where_the_loop_loses_frames() {
     for loses in 2..40 {
-        let mut bed = Bed::new(&[]);
+        let mut bed = Testbed::new(&[]);
         bed.loses = loses;
         for number in 0..50 {
             bed.send(0, &frame(BROADCAST, station(0), number));
@@ -184,7 +184,8 @@ fn a_storm_ends_where_the_loop_loses_frames() {
 
 #[test]
 fn a_storm_in_a_vlan_ends_where_stations_have_no_tags() {
-    let mut bed = Bed::new(&[(0, Bed::access(10)), (3, Bed::access(10)), (4, Bed::access(20))]);
+    let mut bed =
+        Testbed::new(&[(0, Testbed::access(10)), (3, Testbed::access(10)), (4, Testbed::access(20))]);
     for number in 0..100 {
         bed.send(0, &frame(BROADCAST, station(0), number));
     }
@@ -199,7 +200,7 @@ fn a_storm_in_a_vlan_ends_where_stations_have_no_tags() {
 #[test]
 fn while_a_loop_is_cut_stations_lose_nothing_and_get_nothing_twice() {
     for settings in [Vec::new(), limited()] {
-        let mut bed = Bed::new(&settings);
+        let mut bed = Testbed::new(&settings);
         bed.send(3, &frame(BROADCAST, station(3), 0));
         bed.send(0, &frame(BROADCAST, station(0), 1));
         bed.settle();
@@ -223,7 +224,7 @@ fn while_a_loop_is_cut_stations_lose_nothing_and_get_nothing_twice() {
 
 #[test]
 fn frames_to_a_station_behind_the_blocked_port_pass() {
-    let mut bed = Bed::new(&[]);
+    let mut bed = Testbed::new(&[]);
     bed.send(1, &frame(BROADCAST, station(9), 1));
     bed.settle();
     assert_eq!(bed.switch.loops.take_blocked(), Some(PortIndex(1)));
@@ -241,7 +242,7 @@ fn frames_to_a_station_behind_the_blocked_port_pass() {
 #[test]
 fn a_frame_to_a_learned_address_goes_round_once() {
     for settings in [Vec::new(), limited()] {
-        let mut bed = Bed::new(&settings);
+        let mut bed = Testbed::new(&settings);
         bed.send(1, &frame(BROADCAST, station(9), 1));
         bed.settle();
         assert_eq!(bed.switch.loops.take_blocked(), Some(PortIndex(1)));
@@ -261,7 +262,7 @@ fn a_frame_to_a_learned_address_goes_round_once() {
 
 #[test]
 fn a_program_that_floods_copies_of_one_frame_loses_none_and_provokes_few_probes() {
-    let mut bed = Bed::new(&[]);
+    let mut bed = Testbed::new(&[]);
     bed.switch.ports.remove(PortIndex(1));
     bed.switch.ports.remove(PortIndex(2));
     let one = frame(BROADCAST, station(0), 1);
@@ -277,7 +278,7 @@ fn a_program_that_floods_copies_of_one_frame_loses_none_and_provokes_few_probes(
 
 #[test]
 fn a_port_that_gets_the_index_of_a_blocked_one_is_not_blocked() {
-    let mut bed = Bed::new(&[]);
+    let mut bed = Testbed::new(&[]);
     bed.send(1, &frame(BROADCAST, station(9), 1));
     bed.settle();
     bed.switch.loops.release(PortIndex(1));
@@ -287,7 +288,7 @@ fn a_port_that_gets_the_index_of_a_blocked_one_is_not_blocked() {
 
 #[test]
 fn frames_that_differ_in_a_number_alone_provoke_no_probe() {
-    let mut bed = Bed::new(&[]);
+    let mut bed = Testbed::new(&[]);
     bed.switch.ports.remove(PortIndex(1));
     bed.switch.ports.remove(PortIndex(2));
     for number in 0..10_000_u64 {

@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn the_table_matches_the_model_while_every_address_has_a_place(
+    fn the_table_matches_the_model_while_every_address_fits(
         entries_log2 in 2..8u32,
         ageing_ticks in 1..=200u8,
         hash_key: u64,

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 
-use ringroad_port::plan::Fate;
+use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::port_index::PortIndex;
 use ringroad_switch::{FrameHeader, MacTable, MacTableConfig, PortSet, Tick, classify};
 use ringroad_wire::mac::Mac;
@@ -123,7 +123,7 @@ fn workers_send_only_to_an_addresss_ports_while_a_port_comes_and_goes() {
                 let (table, ports) = (&table, &ports);
                 scope.spawn(move || {
                     let sources: Vec<_> = (0..MACS).map(|number| PortIndex(number + worker * 100)).collect();
-                    let mut fates = [Fate::Flood; 4];
+                    let mut outcomes = [Outcome::Flood; 4];
                     let mut direct = 0u32;
                     for round in 0..ROUNDS / 4 {
                         let number = (round * (1 + u32::from(worker)) % u32::from(MACS)) as u8;
@@ -135,9 +135,9 @@ fn workers_send_only_to_an_addresss_ports_while_a_port_comes_and_goes() {
                             flags: 0,
                         });
                         let source = sources[usize::from(number)];
-                        classify(&frames, source, table, ports, Tick((round / 4096) as u8), &mut fates);
-                        for (destination, fate) in destinations.into_iter().zip(fates) {
-                            if let Fate::Port(port) = fate {
+                        classify(&frames, source, table, ports, Tick((round / 4096) as u8), &mut outcomes);
+                        for (destination, outcome) in destinations.into_iter().zip(outcomes) {
+                            if let Outcome::Port(port) = outcome {
                                 assert!(may_be_on(destination, port), "{destination} on {port}");
                                 direct += 1;
                             }

@@ -5,20 +5,29 @@ use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{
+    BatchPlan, Decision, Destination, ForwardingPlane, FrameCopy, Outcome,
+};
 use ringroad_port::frame::Fragment;
 use ringroad_port::frame_record::FrameRecord;
-use ringroad_port::plan::{Decide, Decided, Destination, Fate, FrameCopy, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
-use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, Mirror, Mirroring};
+use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, MirrorRule, Mirroring};
 
 /// Decides this for each frame.
 #[derive(Debug)]
-struct Always(Fate);
+struct Always(Outcome);
 
-impl Decide for Always {
-    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
+impl ForwardingPlane for Always {
+    fn decide(
+        &mut self,
+        _: PortIndex,
+        batch: &Batch,
+        first: usize,
+        _: u64,
+        plan: &mut BatchPlan,
+    ) -> Decision {
         plan.set_common(first..batch.frames(), self.0);
-        Decided::all(batch)
+        Decision::all(batch)
     }
 }
 
@@ -28,47 +37,47 @@ fn mask<const N: usize>(ports: [u8; N]) -> PortMask {
 
 /// A batch of `count` frames, and what becomes of them from port `from` of a switch with ports 0 to 4.
 fn decided(
-    fate: Fate,
-    mirrors: &[Mirror],
+    outcome: Outcome,
+    mirrors: &[MirrorRule],
     from: u8,
     count: usize,
     bytes: &'static [u8],
-) -> (Batch, Plan, Mirroring) {
-    decided_by(Box::new(Always(fate)), mirrors, from, count, bytes)
+) -> (Batch, BatchPlan, Mirroring) {
+    decided_by(Box::new(Always(outcome)), mirrors, from, count, bytes)
 }
 
-/// The same with another decider.
+/// The same with another forwarding plane.
 fn decided_by(
-    inner: Box<dyn Decide>,
-    mirrors: &[Mirror],
+    inner: Box<dyn ForwardingPlane>,
+    mirrors: &[MirrorRule],
     from: u8,
     count: usize,
     bytes: &'static [u8],
-) -> (Batch, Plan, Mirroring) {
+) -> (Batch, BatchPlan, Mirroring) {
     let switch = LearningSwitch::new(MacTable::new(MacTableConfig::new(0)).unwrap());
     for port in 0..5 {
         assert!(switch.ports.insert(PortIndex(port)));
     }
-    let mut decider = Mirroring::new(inner, Arc::new(switch), mirrors.to_vec(), 3);
+    let mut plane = Mirroring::new(inner, Arc::new(switch), mirrors.to_vec(), 3);
     let mut batch = Batch::new();
     for _ in 0..count {
         // SAFETY: the bytes outlive the batch, and nothing writes them.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
     }
-    let mut plan = Plan::new();
-    decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
-    (batch, plan, decider)
+    let mut plan = BatchPlan::new();
+    plane.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
+    (batch, plan, plane)
 }
 
 /// Where each of `count` frames goes.
-fn ways(fate: Fate, mirrors: &[Mirror], from: u8, count: usize) -> Vec<Result<Vec<u8>, DropCause>> {
-    let (_, plan, _) = decided(fate, mirrors, from, count, &[0; 60]);
+fn ways(outcome: Outcome, mirrors: &[MirrorRule], from: u8, count: usize) -> Vec<Result<Vec<u8>, DropCause>> {
+    let (_, plan, _) = decided(outcome, mirrors, from, count, &[0; 60]);
     let ports = |mask: PortMask| mask.iter().map(|port| port.0).collect::<Vec<_>>();
-    let way = |fate| match fate {
-        Fate::Port(port) => Ok(vec![port.0]),
-        Fate::Ports(set) => Ok(ports(plan.ports(set))),
-        Fate::Drop(cause) => Err(cause),
-        Fate::Copies(id) => {
+    let way = |outcome| match outcome {
+        Outcome::Port(port) => Ok(vec![port.0]),
+        Outcome::Ports(set) => Ok(ports(plan.ports(set))),
+        Outcome::Drop(cause) => Err(cause),
+        Outcome::Copies(id) => {
             let to = |copy: &FrameCopy| match copy.to {
                 Destination::Port(port) => vec![port.0],
                 Destination::Ports(set) => ports(plan.ports(set)),
@@ -76,12 +85,12 @@ fn ways(fate: Fate, mirrors: &[Mirror], from: u8, count: usize) -> Vec<Result<Ve
             };
             Ok(plan.copies_of(id).iter().flat_map(to).collect())
         }
-        Fate::Flood => Ok(vec![255]),
+        Outcome::Flood => Ok(vec![255]),
     };
-    (0..count).map(|frame| way(plan.fate(frame))).collect()
+    (0..count).map(|frame| way(plan.outcome(frame))).collect()
 }
 
-const NONE: Mirror = Mirror {
+const NONE: MirrorRule = MirrorRule {
     received: PortMask::EMPTY,
     delivered: PortMask::EMPTY,
     to: PortIndex(4),
@@ -91,43 +100,43 @@ const NONE: Mirror = Mirror {
 
 #[test]
 fn frames_of_a_source_reach_its_mirror_beside_their_destination() {
-    let to_1 = Fate::Port(PortIndex(1));
-    let received = [Mirror { received: mask([0]), ..NONE }];
+    let to_1 = Outcome::Port(PortIndex(1));
+    let received = [MirrorRule { received: mask([0]), ..NONE }];
     assert_eq!(ways(to_1, &received, 0, 2), [Ok(vec![1, 4]), Ok(vec![1, 4])]);
     assert_eq!(ways(to_1, &received, 2, 1), [Ok(vec![1])]);
-    let delivered = [Mirror { delivered: mask([1, 3]), ..NONE }];
+    let delivered = [MirrorRule { delivered: mask([1, 3]), ..NONE }];
     assert_eq!(ways(to_1, &delivered, 0, 1), [Ok(vec![1, 4])]);
-    assert_eq!(ways(Fate::Port(PortIndex(2)), &delivered, 0, 1), [Ok(vec![2])]);
-    let both = [Mirror { received: mask([0]), delivered: mask([1]), ..NONE }];
+    assert_eq!(ways(Outcome::Port(PortIndex(2)), &delivered, 0, 1), [Ok(vec![2])]);
+    let both = [MirrorRule { received: mask([0]), delivered: mask([1]), ..NONE }];
     assert_eq!(ways(to_1, &both, 0, 1), [Ok(vec![1, 4])], "once, though both request it");
 }
 
 #[test]
 fn a_mirrors_port_gets_copies_alone_and_sends_nothing() {
-    let mirrors = [Mirror { received: mask([0]), ..NONE }];
-    assert_eq!(ways(Fate::Flood, &mirrors, 1, 1), [Ok(vec![0, 2, 3])]);
-    assert_eq!(ways(Fate::Flood, &mirrors, 0, 1), [Ok(vec![1, 2, 3, 4])]);
-    assert_eq!(ways(Fate::Port(PortIndex(4)), &mirrors, 1, 1), [Err(DropCause::NoDestination)]);
-    assert_eq!(ways(Fate::Port(PortIndex(4)), &mirrors, 0, 1), [Ok(vec![4])]);
-    assert_eq!(ways(Fate::Flood, &mirrors, 4, 2), vec![Err(DropCause::MirrorPort); 2]);
-    let dropped = Fate::Drop(DropCause::TooShort);
+    let mirrors = [MirrorRule { received: mask([0]), ..NONE }];
+    assert_eq!(ways(Outcome::Flood, &mirrors, 1, 1), [Ok(vec![0, 2, 3])]);
+    assert_eq!(ways(Outcome::Flood, &mirrors, 0, 1), [Ok(vec![1, 2, 3, 4])]);
+    assert_eq!(ways(Outcome::Port(PortIndex(4)), &mirrors, 1, 1), [Err(DropCause::NoDestination)]);
+    assert_eq!(ways(Outcome::Port(PortIndex(4)), &mirrors, 0, 1), [Ok(vec![4])]);
+    assert_eq!(ways(Outcome::Flood, &mirrors, 4, 2), vec![Err(DropCause::MirrorPort); 2]);
+    let dropped = Outcome::Drop(DropCause::TooShort);
     assert_eq!(ways(dropped, &mirrors, 0, 1), [Err(DropCause::TooShort)]);
 }
 
 #[test]
 fn several_mirrors_copy_frames_and_a_sampling_one_copies_one_frame_of_each_group() {
     let mirrors = [
-        Mirror { received: mask([0]), sample: 3, ..NONE },
-        Mirror { received: mask([0, 1]), to: PortIndex(3), ..NONE },
+        MirrorRule { received: mask([0]), sample: 3, ..NONE },
+        MirrorRule { received: mask([0, 1]), to: PortIndex(3), ..NONE },
     ];
-    let ways = ways(Fate::Port(PortIndex(1)), &mirrors, 0, 240);
+    let ways = ways(Outcome::Port(PortIndex(1)), &mirrors, 0, 240);
     let (sampled, other) = (Ok(vec![1, 3, 4]), Ok(vec![1, 3]));
     assert!(ways.iter().all(|way| *way == sampled || *way == other));
-    let places: Vec<_> =
+    let positions: Vec<_> =
         ways.chunks(3).map(|row| row.iter().position(|way| *way == sampled).unwrap()).collect();
     assert!(ways.chunks(3).all(|row| row.iter().filter(|way| **way == sampled).count() == 1));
-    for place in 0..3 {
-        assert!(places.iter().filter(|other| **other == place).count() > 10, "{places:?}");
+    for index in 0..3 {
+        assert!(positions.iter().filter(|other| **other == index).count() > 10, "{positions:?}");
     }
 }
 
@@ -137,12 +146,19 @@ struct Rewrites;
 
 const OWN_PORT: PortIndex = PortIndex(3);
 
-impl Decide for Rewrites {
-    fn decide(&mut self, _: PortIndex, batch: &Batch, first: usize, _: u64, plan: &mut Plan) -> Decided {
+impl ForwardingPlane for Rewrites {
+    fn decide(
+        &mut self,
+        _: PortIndex,
+        batch: &Batch,
+        first: usize,
+        _: u64,
+        plan: &mut BatchPlan,
+    ) -> Decision {
         for frame in first..batch.frames() {
-            let (other, in_front) = (plan.head(12, b"other"), plan.head(0, b"header"));
+            let (other, in_front) = (plan.rewrite(12, b"other"), plan.rewrite(0, b"header"));
             let set = plan.set(mask([2, 4])).unwrap();
-            let copy = |to, head| FrameCopy { to, head };
+            let copy = |to, rewrite| FrameCopy { to, rewrite };
             plan.copy(
                 frame,
                 &[
@@ -152,7 +168,7 @@ impl Decide for Rewrites {
                 ],
             );
         }
-        Decided::all(batch)
+        Decision::all(batch)
     }
 
     fn own_port(&self) -> Option<PortIndex> {
@@ -162,9 +178,9 @@ impl Decide for Rewrites {
 
 #[test]
 fn a_frame_with_other_headers_is_seen_as_it_came_and_as_it_leaves() {
-    let seen = |mirrors: &[Mirror], from: u8| {
+    let seen = |mirrors: &[MirrorRule], from: u8| {
         let (_, plan, _) = decided_by(Box::new(Rewrites), mirrors, from, 1, &[0; 60]);
-        let Fate::Copies(id) = plan.fate(0) else { panic!("{:?}", plan.fate(0)) };
+        let Outcome::Copies(id) = plan.outcome(0) else { panic!("{:?}", plan.outcome(0)) };
         let of = |copy: &FrameCopy| {
             let ports = match copy.to {
                 Destination::Port(port) => vec![port.0],
@@ -172,8 +188,8 @@ fn a_frame_with_other_headers_is_seen_as_it_came_and_as_it_leaves() {
                 Destination::Others => unreachable!(),
             };
             let head = copy
-                .head
-                .and_then(|head| plan.head_of(head))
+                .rewrite
+                .and_then(|head| plan.rewrite_of(head))
                 .map_or("", |head| str::from_utf8(head.bytes).unwrap());
             (ports, head.to_owned())
         };
@@ -188,22 +204,22 @@ fn a_frame_with_other_headers_is_seen_as_it_came_and_as_it_leaves() {
         forms.collect::<Vec<_>>()
     };
     let [received, delivered] = [mask([0]), mask([1])];
-    assert_eq!(seen(&[Mirror { received, ..NONE }], 0), [""]);
-    assert_eq!(seen(&[Mirror { received, ..NONE }], 1), [""; 0]);
-    assert_eq!(seen(&[Mirror { delivered, ..NONE }], 0), ["other"]);
-    assert_eq!(seen(&[Mirror { received, delivered, ..NONE }], 0), ["", "other"]);
-    let unchanged = Mirror { received, delivered: mask([2]), ..NONE };
+    assert_eq!(seen(&[MirrorRule { received, ..NONE }], 0), [""]);
+    assert_eq!(seen(&[MirrorRule { received, ..NONE }], 1), [""; 0]);
+    assert_eq!(seen(&[MirrorRule { delivered, ..NONE }], 0), ["other"]);
+    assert_eq!(seen(&[MirrorRule { received, delivered, ..NONE }], 0), ["", "other"]);
+    let unchanged = MirrorRule { received, delivered: mask([2]), ..NONE };
     assert_eq!(seen(&[unchanged, unchanged], 0), [""], "once, though all request it");
-    // What is behind the decider's own port sees headers of its own.
-    assert_eq!(seen(&[Mirror { delivered: mask([3]), ..NONE }], 0), [""; 0]);
-    assert_eq!(seen(&[Mirror { received: PortMask::all(), ..NONE }], 3), ["other"]);
+    // What is behind the forwarding plane's own port sees headers of its own.
+    assert_eq!(seen(&[MirrorRule { delivered: mask([3]), ..NONE }], 0), [""; 0]);
+    assert_eq!(seen(&[MirrorRule { received: PortMask::all(), ..NONE }], 3), ["other"]);
 }
 
 /// The record that a copy of a frame is, and the port that gets it.
-fn record(plan: &Plan, frame: usize) -> Option<(PortIndex, FrameRecord, Vec<u8>)> {
-    let Fate::Copies(id) = plan.fate(frame) else { return None };
-    let copy = plan.copies_of(id).iter().find(|copy| copy.head.is_some())?;
-    let head = plan.head_of(copy.head?)?;
+fn record(plan: &BatchPlan, frame: usize) -> Option<(PortIndex, FrameRecord, Vec<u8>)> {
+    let Outcome::Copies(id) = plan.outcome(frame) else { return None };
+    let copy = plan.copies_of(id).iter().find(|copy| copy.rewrite.is_some())?;
+    let head = plan.rewrite_of(copy.rewrite?)?;
     let (record, start) = FrameRecord::read(head.bytes)?;
     assert_eq!(head.replaces, record.frame_bytes as usize, "nothing is left of the frame");
     let Destination::Ports(set) = copy.to else { return None };
@@ -213,9 +229,9 @@ fn record(plan: &Plan, frame: usize) -> Option<(PortIndex, FrameRecord, Vec<u8>)
 #[test]
 fn a_record_replaces_the_frame_and_names_its_ports() {
     const BYTES: [u8; 200] = [9; 200];
-    let mirrors = [Mirror { received: PortMask::all(), records: true, ..NONE }];
-    let (batch, mut plan, mut decider) = decided(Fate::Flood, &mirrors, 2, 3, &BYTES);
-    let (looker, flooded, start) = record(&plan, 1).unwrap();
+    let mirrors = [MirrorRule { received: PortMask::all(), records: true, ..NONE }];
+    let (batch, mut plan, mut plane) = decided(Outcome::Flood, &mirrors, 2, 3, &BYTES);
+    let (monitor, flooded, start) = record(&plan, 1).unwrap();
     let wanted = FrameRecord {
         number: 1,
         frame_bytes: 200,
@@ -224,22 +240,22 @@ fn a_record_replaces_the_frame_and_names_its_ports() {
         to: PortIndex(0),
         worker: 3,
     };
-    assert_eq!((looker, flooded, start), (PortIndex(4), wanted, vec![9; 128]));
+    assert_eq!((monitor, flooded, start), (PortIndex(4), wanted, vec![9; 128]));
     // Numbers are per port, and continue after what was executed.
-    decider.executed(PortIndex(2), &batch, 0..2, &plan);
+    plane.executed(PortIndex(2), &batch, 0..2, &plan);
     for (from, number) in [(2, 2), (1, 0)] {
         plan.reset(0..3);
-        decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
+        plane.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
         assert_eq!(record(&plan, 0).unwrap().1.number, number);
     }
 }
 
 #[test]
 fn a_frame_without_a_destination_has_a_record_and_a_dropped_one_has_none() {
-    let mirrors = [Mirror { received: PortMask::all(), records: true, ..NONE }];
-    let (_, plan, _) = decided(Fate::Port(PortIndex(4)), &mirrors, 1, 1, &[0; 60]);
+    let mirrors = [MirrorRule { received: PortMask::all(), records: true, ..NONE }];
+    let (_, plan, _) = decided(Outcome::Port(PortIndex(4)), &mirrors, 1, 1, &[0; 60]);
     let (_, record_of_it, start) = record(&plan, 0).unwrap();
     assert_eq!((record_of_it.destinations, start.len()), (0, 60));
-    let (_, plan, _) = decided(Fate::Drop(DropCause::Looped), &mirrors, 1, 1, &[0; 60]);
-    assert_eq!(plan.fate(0), Fate::Drop(DropCause::Looped));
+    let (_, plan, _) = decided(Outcome::Drop(DropCause::Looped), &mirrors, 1, 1, &[0; 60]);
+    assert_eq!(plan.outcome(0), Outcome::Drop(DropCause::Looped));
 }

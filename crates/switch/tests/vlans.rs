@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use ringroad_port::batch::Batch;
 use ringroad_port::clock::Clock;
 use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{BatchPlan, Destination, ForwardingPlane, Outcome};
 use ringroad_port::frame::Fragment;
-use ringroad_port::plan::{Decide, Destination, Fate, Plan};
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_switch::{
-    FrameHeader, LearningSwitch, MacTable, MacTableConfig, Mirror, Mirroring, Policing, PortPolicies,
+    FrameHeader, LearningSwitch, MacTable, MacTableConfig, MirrorRule, Mirroring, Policing, PortPolicies,
     PortPolicy, Tick,
 };
 use ringroad_wire::mac::Mac;
@@ -49,14 +49,14 @@ fn isolated() -> PortSettings {
 }
 
 /// A switch whose ports have these settings, the first one port 0.
-struct Bed {
+struct Testbed {
     switch: Arc<LearningSwitch>,
-    decider: Box<dyn Decide>,
+    plane: Box<dyn ForwardingPlane>,
     clock: Clock,
     flags: u16,
 }
 
-impl Bed {
+impl Testbed {
     fn new(settings: &[PortSettings]) -> Self {
         let switch = Arc::new(LearningSwitch::new(MacTable::new(MacTableConfig::new(7)).unwrap()));
         let policies: Vec<_> = settings.iter().cloned().map(PortPolicy::new).collect();
@@ -64,13 +64,13 @@ impl Bed {
         ports.clone().for_each(|(port, _)| assert!(switch.ports.insert(port)));
         let policies = PortPolicies::new(ports.filter(|(_, policy)| !policy.settings().is_unset()));
         let clock = Clock::manual();
-        let decider = Policing::new(Arc::clone(&switch), Arc::new(policies), clock.clone());
-        Self { switch, decider: Box::new(decider), clock, flags: 0 }
+        let plane = Policing::new(Arc::clone(&switch), Arc::new(policies), clock.clone());
+        Self { switch, plane: Box::new(plane), clock, flags: 0 }
     }
 
     /// With these mirrors before it.
-    fn mirrored(mut self, mirrors: Vec<Mirror>) -> Self {
-        self.decider = Box::new(Mirroring::new(self.decider, Arc::clone(&self.switch), mirrors, 0));
+    fn mirrored(mut self, mirrors: Vec<MirrorRule>) -> Self {
+        self.plane = Box::new(Mirroring::new(self.plane, Arc::clone(&self.switch), mirrors, 0));
         self
     }
 
@@ -82,23 +82,23 @@ impl Bed {
             let (head, rest) =
                 frame.split_at(if self.switch.ports.len() > 4 { 15.min(frame.len()) } else { 0 });
             let parts: Vec<_> = [head, rest].into_iter().filter(|part| !part.is_empty()).collect();
-            for (place, part) in parts.iter().enumerate() {
+            for (index, part) in parts.iter().enumerate() {
                 // SAFETY: the frames outlive the batch, and nothing writes to them.
-                batch.push(unsafe { Fragment::from_private(part, self.flags) }, place == 0);
+                batch.push(unsafe { Fragment::from_private(part, self.flags) }, index == 0);
             }
         }
-        let mut plan = Plan::new();
+        let mut plan = BatchPlan::new();
         plan.reset(0..frames.len());
-        self.decider.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
-        self.decider.executed(PortIndex(from), &batch, 0..executed, &plan);
-        (0..executed).map(|number| self.ways(from, &frames[number], &plan, plan.fate(number))).collect()
+        self.plane.decide(PortIndex(from), &batch, 0, u64::MAX, &mut plan);
+        self.plane.executed(PortIndex(from), &batch, 0..executed, &plan);
+        (0..executed).map(|number| self.ways(from, &frames[number], &plan, plan.outcome(number))).collect()
     }
 
     fn send(&mut self, from: u8, frame: &[u8]) -> Ways {
         self.send_part(from, &[frame.to_vec()], 1).remove(0)
     }
 
-    fn ways(&self, from: u8, frame: &[u8], plan: &Plan, fate: Fate) -> Ways {
+    fn ways(&self, from: u8, frame: &[u8], plan: &BatchPlan, outcome: Outcome) -> Ways {
         let ports = |to: Destination| -> PortMask {
             match to {
                 Destination::Port(port) => [port].into_iter().collect(),
@@ -112,17 +112,17 @@ impl Bed {
                 assert!(ways.insert(port.0, bytes.clone()).is_none(), "two copies for one port");
             }
         };
-        match fate {
-            Fate::Drop(cause) => return Err(cause),
-            Fate::Port(port) => add(Destination::Port(port), frame.to_vec()),
-            Fate::Flood => add(Destination::Others, frame.to_vec()),
-            Fate::Ports(set) => add(Destination::Ports(set), frame.to_vec()),
-            Fate::Copies(copies) => {
+        match outcome {
+            Outcome::Drop(cause) => return Err(cause),
+            Outcome::Port(port) => add(Destination::Port(port), frame.to_vec()),
+            Outcome::Flood => add(Destination::Others, frame.to_vec()),
+            Outcome::Ports(set) => add(Destination::Ports(set), frame.to_vec()),
+            Outcome::Copies(copies) => {
                 for copy in plan.copies_of(copies) {
-                    let bytes = copy.head.map_or_else(
+                    let bytes = copy.rewrite.map_or_else(
                         || frame.to_vec(),
                         |head| {
-                            let head = plan.head_of(head).unwrap();
+                            let head = plan.rewrite_of(head).unwrap();
                             [head.bytes, &frame[head.replaces..]].concat()
                         },
                     );
@@ -205,7 +205,7 @@ fn ways(ways: impl IntoIterator<Item = (u8, Vec<u8>)>) -> Ways {
 #[test]
 fn frames_change_their_tags_between_access_ports_and_trunks() {
     let mut bed =
-        Bed::new(&[access(10), access(10), access(20), trunk("10,20", None), trunk("20", Some(10))]);
+        Testbed::new(&[access(10), access(10), access(20), trunk("10,20", None), trunk("20", Some(10))]);
     let plain = || frame(BROADCAST, 1, &[]);
     let tagged = |control| frame(BROADCAST, 1, &[control]);
     assert_eq!(bed.send(0, &plain()), ways([(1, plain()), (3, tagged(10)), (4, plain())]));
@@ -223,7 +223,7 @@ fn frames_change_their_tags_between_access_ports_and_trunks() {
 
 #[test]
 fn an_address_is_learned_in_each_vlan_by_itself_and_a_refused_frame_teaches_nothing() {
-    let mut bed = Bed::new(&[access(10), access(20), trunk("10,20", None)]);
+    let mut bed = Testbed::new(&[access(10), access(20), trunk("10,20", None)]);
     bed.send(0, &frame(BROADCAST, 1, &[])).unwrap();
     bed.send(1, &frame(BROADCAST, 1, &[])).unwrap();
     assert_eq!(bed.send(2, &frame(1, 2, &[10])), ways([(0, frame(1, 2, &[]))]));
@@ -238,7 +238,8 @@ fn an_address_is_learned_in_each_vlan_by_itself_and_a_refused_frame_teaches_noth
 
 #[test]
 fn a_second_tag_never_becomes_the_first_one() {
-    let mut bed = Bed::new(&[trunk("10,20", None), access(10), trunk("20", Some(10)), trunk("10,20", None)]);
+    let mut bed =
+        Testbed::new(&[trunk("10,20", None), access(10), trunk("20", Some(10)), trunk("10,20", None)]);
     let nested = frame(BROADCAST, 1, &[10, 20]);
     assert_eq!(bed.send(0, &nested), ways([(3, nested.clone())]));
     bed.send(2, &frame(BROADCAST, 2, &[])).unwrap();
@@ -249,7 +250,7 @@ fn a_second_tag_never_becomes_the_first_one() {
 
 #[test]
 fn a_forced_destination_leads_into_no_other_vlan_and_to_no_isolated_port() {
-    let mut bed = Bed::new(&[access(10), access(20), access(10), isolated(), isolated()]);
+    let mut bed = Testbed::new(&[access(10), access(20), access(10), isolated(), isolated()]);
     let forced = |port: u16| port << FrameHeader::FORCED_PORT_SHIFT;
     bed.flags = forced(1);
     assert_eq!(bed.send(0, &frame(BROADCAST, 1, &[])), Err(DropCause::WrongVlan));
@@ -266,7 +267,7 @@ fn a_forced_destination_leads_into_no_other_vlan_and_to_no_isolated_port() {
 
 #[test]
 fn isolated_ports_reach_others_and_not_each_other() {
-    let mut bed = Bed::new(&[isolated(), isolated(), PortSettings::default()]);
+    let mut bed = Testbed::new(&[isolated(), isolated(), PortSettings::default()]);
     let all = frame(BROADCAST, 1, &[]);
     assert_eq!(bed.send(0, &all), ways([(2, all.clone())]));
     assert_eq!(bed.send(1, &frame(BROADCAST, 2, &[])), ways([(2, frame(BROADCAST, 2, &[]))]));
@@ -282,9 +283,9 @@ fn isolated_ports_reach_others_and_not_each_other() {
 #[test]
 fn a_storm_limit_holds_for_frames_to_several_ports_only_and_by_the_clock() {
     let limited = PortSettings { storm: Some(20), ..PortSettings::default() };
-    let mut bed = Bed::new(&[limited, PortSettings::default(), PortSettings::default()]);
+    let mut bed = Testbed::new(&[limited, PortSettings::default(), PortSettings::default()]);
     bed.send(1, &frame(BROADCAST, 2, &[])).unwrap();
-    let passed = |bed: &mut Bed, to: u8, count: usize, executed: usize| {
+    let passed = |bed: &mut Testbed, to: u8, count: usize, executed: usize| {
         let frames = vec![frame(to, 1, &[]); count];
         let ways = bed.send_part(0, &frames, executed);
         let dropped = ways.iter().filter(|ways| **ways == Err(DropCause::Storm)).count();
@@ -307,7 +308,7 @@ fn a_storm_limit_holds_for_frames_to_several_ports_only_and_by_the_clock() {
 #[test]
 fn beyond_a_storm_limit_nothing_is_learned() {
     let limited = PortSettings { storm: Some(1), ..access(10) };
-    let mut bed = Bed::new(&[limited, access(10)]);
+    let mut bed = Testbed::new(&[limited, access(10)]);
     bed.send(0, &frame(BROADCAST, 1, &[])).unwrap();
     assert_eq!(bed.send(0, &frame(BROADCAST, 2, &[])), Err(DropCause::Storm));
     assert_eq!(bed.switch.table.len(), 1);
@@ -317,7 +318,7 @@ fn beyond_a_storm_limit_nothing_is_learned() {
 
 #[test]
 fn a_static_address_holds_in_the_vlans_of_its_port() {
-    let mut bed = Bed::new(&[access(10), access(10), access(20), access(20)]);
+    let mut bed = Testbed::new(&[access(10), access(10), access(20), access(20)]);
     let fixed = Mac::from(station(7));
     bed.switch.table.set_static(fixed, PortIndex(1), Tick(0));
     assert_eq!(bed.send(0, &frame(7, 1, &[])), ways([(1, frame(7, 1, &[]))]));
@@ -330,7 +331,7 @@ fn a_static_address_holds_in_the_vlans_of_its_port() {
 #[test]
 fn mirrors_get_frames_as_they_came_and_as_they_leave_and_are_in_no_vlan() {
     let mask = |ports: &[u8]| ports.iter().copied().map(PortIndex).collect();
-    let mirror = |received: &[u8], delivered: &[u8], to| Mirror {
+    let mirror = |received: &[u8], delivered: &[u8], to| MirrorRule {
         received: mask(received),
         delivered: mask(delivered),
         to: PortIndex(to),
@@ -347,7 +348,7 @@ fn mirrors_get_frames_as_they_came_and_as_they_leave_and_are_in_no_vlan() {
         access(10),
     ];
     let mirrors = vec![mirror(&[0], &[], 3), mirror(&[], &[2], 5), mirror(&[0], &[1], 6)];
-    let mut bed = Bed::new(&settings).mirrored(mirrors);
+    let mut bed = Testbed::new(&settings).mirrored(mirrors);
     let plain = frame(BROADCAST, 1, &[]);
     let tagged = frame(BROADCAST, 1, &[10]);
     let as_it_came = [(1, plain.clone()), (3, plain.clone()), (6, plain.clone())];
@@ -388,7 +389,7 @@ proptest! {
         settings in prop::collection::vec(settings(), 2..6),
         frames in prop::collection::vec((frames(), 1usize..5), 1..40),
     ) {
-        let mut bed = Bed::new(&settings);
+        let mut bed = Testbed::new(&settings);
         let has_vlans = settings.iter().any(|settings| settings.vlans != PortVlans::Unset);
         let ports = settings.len() as u8;
         let mut model = Model { settings, learned: HashMap::new() };

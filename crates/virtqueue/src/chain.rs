@@ -16,7 +16,7 @@ pub const MAX_CHAIN_BYTES: u32 = 80 << 10;
 
 /// A piece of a buffer that lies together. It stays mapped while the memory that it was found in exists.
 #[derive(Debug, Clone, Copy)]
-pub struct Segment {
+pub struct SgEntry {
     /// First byte.
     pub start: NonNull<u8>,
     /// Length, bytes.
@@ -25,7 +25,7 @@ pub struct Segment {
     pub guest: u64,
 }
 
-impl Segment {
+impl SgEntry {
     /// No byte.
     pub const EMPTY: Self = Self { start: NonNull::dangling(), bytes: 0, guest: 0 };
 }
@@ -33,11 +33,11 @@ impl Segment {
 // SAFETY: a segment is a place in memory that its holder keeps mapped; its use is the responsibility of the code that
 // dereferences it.
 #[allow(unsafe_code)]
-unsafe impl Send for Segment {}
+unsafe impl Send for SgEntry {}
 
 /// The device's use of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum BufferAccess {
     /// Reads: the driver sends.
     Read,
     /// Writes: the driver receives.
@@ -84,11 +84,11 @@ impl Descriptor {
         self,
         memory: &Arc<GuestMemory>,
         last: &mut LastRegion,
-        access: Access,
-    ) -> Option<Segment> {
+        access: BufferAccess,
+    ) -> Option<SgEntry> {
         let (direction, most) = match access {
-            Access::Read => (0, MAX_CHAIN_BYTES),
-            Access::Write => (DESC_WRITE, u32::MAX),
+            BufferAccess::Read => (0, MAX_CHAIN_BYTES),
+            BufferAccess::Write => (DESC_WRITE, u32::MAX),
         };
         if self.flags & (DESC_NEXT | DESC_WRITE | DESC_INDIRECT) != direction
             || self.bytes == 0
@@ -98,10 +98,10 @@ impl Descriptor {
         }
         let start = last.find(memory, self.address, self.bytes)?;
         match access {
-            Access::Read => prefetch_read(start.as_ptr()),
-            Access::Write => prefetch_write(start.as_ptr()),
+            BufferAccess::Read => prefetch_read(start.as_ptr()),
+            BufferAccess::Write => prefetch_write(start.as_ptr()),
         }
-        Some(Segment { start, bytes: self.bytes, guest: self.address })
+        Some(SgEntry { start, bytes: self.bytes, guest: self.address })
     }
 }
 
@@ -110,8 +110,8 @@ impl Descriptor {
 #[derive(Debug)]
 pub(crate) struct Pieces<'a> {
     memory: &'a GuestMemory,
-    access: Access,
-    segments: &'a mut Vec<Segment>,
+    access: BufferAccess,
+    segments: &'a mut Vec<SgEntry>,
     /// Most segments that there may be with the chain's.
     limit: usize,
     /// Bytes of the chain's descriptors so far.
@@ -121,7 +121,7 @@ pub(crate) struct Pieces<'a> {
 impl<'a> Pieces<'a> {
     /// Of a chain that begins, in `memory`.
     #[inline]
-    pub(crate) fn new(memory: &'a GuestMemory, access: Access, segments: &'a mut Vec<Segment>) -> Self {
+    pub(crate) fn new(memory: &'a GuestMemory, access: BufferAccess, segments: &'a mut Vec<SgEntry>) -> Self {
         let limit = segments.len() + MAX_SEGMENTS;
         Self { memory, access, segments, limit, bytes: 0 }
     }
@@ -133,10 +133,10 @@ impl<'a> Pieces<'a> {
     #[inline]
     pub(crate) fn append(&mut self, descriptor: Descriptor) -> Result<(), RingFault> {
         self.bytes = self.bytes.saturating_add(descriptor.bytes);
-        if self.access == Access::Read && self.bytes > MAX_CHAIN_BYTES {
+        if self.access == BufferAccess::Read && self.bytes > MAX_CHAIN_BYTES {
             return Err(RingFault::TooLong);
         }
-        if (descriptor.flags & DESC_WRITE != 0) != (self.access == Access::Write) {
+        if (descriptor.flags & DESC_WRITE != 0) != (self.access == BufferAccess::Write) {
             return Err(RingFault::Direction);
         }
         let (mut guest, mut bytes) = (descriptor.address, descriptor.bytes);
@@ -147,7 +147,7 @@ impl<'a> Pieces<'a> {
             if self.segments.len() >= self.limit {
                 return Err(RingFault::TooManyPieces);
             }
-            self.segments.push(Segment { start, bytes: together, guest });
+            self.segments.push(SgEntry { start, bytes: together, guest });
             guest = guest.wrapping_add(u64::from(together));
             bytes -= together;
         }

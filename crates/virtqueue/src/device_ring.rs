@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::chain::{Access, Segment};
+use crate::chain::{BufferAccess, SgEntry};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::GuestMemory;
 use crate::inflight::Inflight;
@@ -14,7 +14,7 @@ use crate::split_device::SplitDevice;
 
 /// Where a ring is and how it works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RingPlace {
+pub struct VirtqueueConfig {
     /// Entries.
     pub entries: u16,
     /// The descriptors, as the front end counts addresses.
@@ -62,13 +62,13 @@ impl DeviceRing {
     /// [`RingSetupError`].
     pub fn new(
         memory: Arc<GuestMemory>,
-        place: &RingPlace,
+        config: &VirtqueueConfig,
         position: RingPosition,
     ) -> Result<Self, RingSetupError> {
-        Ok(if place.is_packed {
-            Self::Packed(PackedDevice::new(memory, place, position)?)
+        Ok(if config.is_packed {
+            Self::Packed(PackedDevice::new(memory, config, position)?)
         } else {
-            Self::Split(SplitDevice::new(memory, place)?)
+            Self::Split(SplitDevice::new(memory, config)?)
         })
     }
 
@@ -124,18 +124,18 @@ impl DeviceRing {
         }
     }
 
-    /// Takes the next buffers into `places`, as long as each has one descriptor and lies in one region, as nearly all
+    /// Takes the next buffers into `segments`, as long as each has one descriptor and lies in one region, as nearly all
     /// do. Returns their number. [`Self::take`] handles the next one.
     #[inline]
-    pub fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
-        either!(self, ring => ring.take_singles(access, places))
+    pub fn take_singles(&mut self, access: BufferAccess, segments: &mut [SgEntry]) -> usize {
+        either!(self, ring => ring.take_singles(access, segments))
     }
 
     /// Takes the next buffer, and appends its pieces; `false` where none is available.
     ///
     /// # Errors
     /// [`RingFault`]; the ring is unusable from then on.
-    pub fn take(&mut self, access: Access, segments: &mut Vec<Segment>) -> Result<bool, RingFault> {
+    pub fn take(&mut self, access: BufferAccess, segments: &mut Vec<SgEntry>) -> Result<bool, RingFault> {
         either!(self, ring => ring.take(access, segments))
     }
 

@@ -49,7 +49,7 @@ pub enum RingSetupError {
     Entries(u32),
     /// A part is not in the memory shared, or not aligned.
     #[error("the {part} of a ring at {address:#x} does not lie in the guest's memory, or not where it may")]
-    Place {
+    PartAddress {
         /// Which part.
         part: &'static str,
         /// Its address as the front end counts.

@@ -11,7 +11,7 @@ use crate::chain::MAX_CHAIN_BYTES;
 
 /// Where a region lies in the guest, in its front end and in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RegionPlace {
+pub struct RegionLayout {
     /// First address as the guest counts, which is what descriptors hold.
     pub guest: u64,
     /// First address as the front end counts, which is how rings are named.
@@ -22,7 +22,7 @@ pub struct RegionPlace {
     pub file_offset: u64,
 }
 
-impl RegionPlace {
+impl RegionLayout {
     /// Whether `guest`, which is not below its first address, lies in it.
     fn reaches(&self, guest: u64) -> bool {
         guest - self.guest < self.bytes
@@ -32,7 +32,7 @@ impl RegionPlace {
 /// A region, mapped.
 #[derive(Debug)]
 pub struct GuestRegion {
-    place: RegionPlace,
+    layout: RegionLayout,
     memory: ForeignMemory,
 }
 
@@ -62,16 +62,16 @@ impl GuestRegion {
     ///
     /// # Errors
     /// [`GuestMemoryError::Map`].
-    pub fn map(place: RegionPlace, file: BorrowedFd<'_>) -> Result<Self, GuestMemoryError> {
-        let memory = ForeignMemory::map(file, place.file_offset, place.bytes)
-            .map_err(|source| GuestMemoryError::Map { guest: place.guest, bytes: place.bytes, source })?;
-        Ok(Self { place, memory })
+    pub fn map(layout: RegionLayout, file: BorrowedFd<'_>) -> Result<Self, GuestMemoryError> {
+        let memory = ForeignMemory::map(file, layout.file_offset, layout.bytes)
+            .map_err(|source| GuestMemoryError::Map { guest: layout.guest, bytes: layout.bytes, source })?;
+        Ok(Self { layout, memory })
     }
 
     /// Where it lies.
     #[must_use]
-    pub fn place(&self) -> RegionPlace {
-        self.place
+    pub fn layout(&self) -> RegionLayout {
+        self.layout
     }
 }
 
@@ -88,9 +88,9 @@ impl GuestMemory {
     /// # Errors
     /// [`GuestMemoryError::Overlap`].
     pub fn new(mut regions: Vec<Arc<GuestRegion>>) -> Result<Self, GuestMemoryError> {
-        regions.sort_by_key(|region| region.place.guest);
-        match regions.windows(2).find(|pair| pair[0].place.reaches(pair[1].place.guest)) {
-            Some(pair) => Err(GuestMemoryError::Overlap { guest: pair[1].place.guest }),
+        regions.sort_by_key(|region| region.layout.guest);
+        match regions.windows(2).find(|pair| pair[0].layout.reaches(pair[1].layout.guest)) {
+            Some(pair) => Err(GuestMemoryError::Overlap { guest: pair[1].layout.guest }),
             None => Ok(Self { regions }),
         }
     }
@@ -107,9 +107,9 @@ impl GuestMemory {
     #[must_use]
     pub fn at(&self, address: u64, bytes: u32) -> Option<(NonNull<u8>, u32)> {
         let region = self.region_of(address)?;
-        let offset = address - region.place.guest;
-        let together = (region.place.bytes - offset).min(u64::from(bytes));
-        // SAFETY: the offset is within the mapping of `place.bytes` bytes.
+        let offset = address - region.layout.guest;
+        let together = (region.layout.bytes - offset).min(u64::from(bytes));
+        // SAFETY: the offset is within the mapping of `layout.bytes` bytes.
         let start = unsafe { region.memory.start().add(offset as usize) };
         Some((start, together as u32))
     }
@@ -118,9 +118,9 @@ impl GuestMemory {
     #[inline]
     fn region_of(&self, address: u64) -> Option<&GuestRegion> {
         // A guest may have hundreds of regions, and others wait while one is looked for.
-        let behind = self.regions.partition_point(|region| region.place.guest <= address);
+        let behind = self.regions.partition_point(|region| region.layout.guest <= address);
         let region = self.regions.get(behind.checked_sub(1)?)?;
-        region.place.reaches(address).then_some(region)
+        region.layout.reaches(address).then_some(region)
     }
 
     /// Where the `bytes` bytes at `address`, as the front end counts, are mapped here, and what the guest calls the
@@ -128,11 +128,11 @@ impl GuestMemory {
     #[must_use]
     pub fn at_user(&self, address: u64, bytes: usize) -> Option<(NonNull<u8>, u64)> {
         for region in &self.regions {
-            let offset = address.wrapping_sub(region.place.user);
-            if offset < region.place.bytes && region.place.bytes - offset >= bytes as u64 {
-                // SAFETY: the offset is within the mapping of `place.bytes` bytes.
+            let offset = address.wrapping_sub(region.layout.user);
+            if offset < region.layout.bytes && region.layout.bytes - offset >= bytes as u64 {
+                // SAFETY: the offset is within the mapping of `layout.bytes` bytes.
                 let start = unsafe { region.memory.start().add(offset as usize) };
-                return Some((start, region.place.guest + offset));
+                return Some((start, region.layout.guest + offset));
             }
         }
         None
@@ -193,9 +193,9 @@ impl LastRegion {
     #[inline(never)]
     fn search(&mut self, memory: &Arc<GuestMemory>, address: u64, bytes: u32) -> Option<NonNull<u8>> {
         let region = memory.region_of(address)?;
-        let (place, start) = (region.place, region.memory.start());
-        let short_end = place.bytes.saturating_sub(MAX_CHAIN_BYTES.into());
-        *self = Self { guest: place.guest, bytes: place.bytes, short_end, start };
+        let (layout, start) = (region.layout, region.memory.start());
+        let short_end = layout.bytes.saturating_sub(MAX_CHAIN_BYTES.into());
+        *self = Self { guest: layout.guest, bytes: layout.bytes, short_end, start };
         self.at(address, bytes)
     }
 }

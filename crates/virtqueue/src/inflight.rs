@@ -133,12 +133,12 @@ impl InflightPart {
     }
 
     /// Notes that the entries up to `index`, of an odd or even lap, are used.
-    pub(crate) fn note_packed(&self, index: u16, lap: bool) {
+    pub(crate) fn note_packed(&self, index: u16, wrap_counter: bool) {
         for at in PACKED_USED_AT {
             self.words.word16(at).store(index, Ordering::Relaxed);
         }
         // Two bytes: the lap, and the same once more for the same reason as the index.
-        self.words.word16(PACKED_LAPS_AT).store(u16::from(lap) * 0x0101, Ordering::Relaxed);
+        self.words.word16(PACKED_LAPS_AT).store(u16::from(wrap_counter) * 0x0101, Ordering::Relaxed);
         self.words.word16(VERSION_AT).store(VERSION, Ordering::Release);
     }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::chain::{Access, Descriptor, MAX_SEGMENTS, Pieces, Segment};
-use crate::device_ring::{RingPlace, RingPosition};
+use crate::chain::{BufferAccess, Descriptor, MAX_SEGMENTS, Pieces, SgEntry};
+use crate::device_ring::{RingPosition, VirtqueueConfig};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::{GuestMemory, LastRegion};
 use crate::inflight::{Inflight, InflightPart};
@@ -15,25 +15,25 @@ use crate::layout::{
     EVENT_DISABLE, EVENT_ENABLE, MAX_RING_ENTRIES, passes_event,
 };
 use crate::split_device::find_part;
-use crate::table::Table;
+use crate::table::IndirectTable;
 use crate::words::Words;
 
 const LAP: u16 = 1 << 15;
 
 /// A place in a packed ring: index and lap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct RingCursor {
     index: u16,
-    lap: bool,
+    wrap_counter: bool,
 }
 
-impl Place {
+impl RingCursor {
     fn from_bits(bits: u16) -> Self {
-        Self { index: bits & !LAP, lap: bits & LAP != 0 }
+        Self { index: bits & !LAP, wrap_counter: bits & LAP != 0 }
     }
 
     fn to_bits(self) -> u16 {
-        self.index | if self.lap { LAP } else { 0 }
+        self.index | if self.wrap_counter { LAP } else { 0 }
     }
 
     #[inline]
@@ -41,7 +41,7 @@ impl Place {
         self.index += by;
         if self.index >= entries {
             self.index -= entries;
-            self.lap = !self.lap;
+            self.wrap_counter = !self.wrap_counter;
         }
     }
 }
@@ -72,8 +72,8 @@ pub struct PackedDevice {
     entries: u16,
     has_event_index: bool,
     has_tables: bool,
-    next_available: Place,
-    next_used: Place,
+    next_available: RingCursor,
+    next_used: RingCursor,
     /// Buffers taken and not given back, the oldest first.
     taken: VecDeque<Chain>,
     given: Vec<Given>,
@@ -87,21 +87,21 @@ unsafe impl Send for PackedDevice {}
 impl PackedDevice {
     pub(crate) fn new(
         memory: Arc<GuestMemory>,
-        place: &RingPlace,
+        config: &VirtqueueConfig,
         position: RingPosition,
     ) -> Result<Self, RingSetupError> {
-        let entries = place.entries;
+        let entries = config.entries;
         if entries == 0 || entries > MAX_RING_ENTRIES {
             return Err(RingSetupError::Entries(entries.into()));
         }
         let ring_bytes = DESCRIPTOR_BYTES * usize::from(entries);
-        let (ring, ring_guest) = find_part(&memory, "descriptor ring", place.descriptors, ring_bytes, 8)?;
-        let (driver_event, _) = find_part(&memory, "driver's event area", place.driver, 4, 4)?;
-        let (device_event, _) = find_part(&memory, "device's event area", place.device, 4, 4)?;
-        let next_available = Place::from_bits(position.0 as u16);
+        let (ring, ring_guest) = find_part(&memory, "descriptor ring", config.descriptors, ring_bytes, 8)?;
+        let (driver_event, _) = find_part(&memory, "driver's event area", config.driver, 4, 4)?;
+        let (device_event, _) = find_part(&memory, "device's event area", config.device, 4, 4)?;
+        let next_available = RingCursor::from_bits(position.0 as u16);
         // Front ends that do not keep the used half leave it zero; nothing was in use then.
         let used = (position.0 >> 16) as u16;
-        let next_used = if used == 0 { next_available } else { Place::from_bits(used) };
+        let next_used = if used == 0 { next_available } else { RingCursor::from_bits(used) };
         if next_available.index >= entries || next_used.index >= entries {
             return Err(RingSetupError::Entries(position.0));
         }
@@ -112,8 +112,8 @@ impl PackedDevice {
             driver_event,
             device_event,
             entries,
-            has_event_index: place.has_event_index,
-            has_tables: place.has_tables,
+            has_event_index: config.has_event_index,
+            has_tables: config.has_tables,
             next_available,
             next_used,
             taken: VecDeque::with_capacity(entries.into()),
@@ -127,14 +127,14 @@ impl PackedDevice {
         let wrong = RingSetupError::Inflight(index);
         let part = InflightPart::of(inflight, index, self.entries).ok_or(wrong)?;
         if part.is_used() {
-            let (index, lap) = part.packed();
+            let (index, wrap_counter) = part.packed();
             if index >= self.entries {
                 return Err(wrong);
             }
-            self.next_used = Place { index, lap };
+            self.next_used = RingCursor { index, wrap_counter };
             self.next_available = self.next_used;
         }
-        part.note_packed(self.next_used.index, self.next_used.lap);
+        part.note_packed(self.next_used.index, self.next_used.wrap_counter);
         self.inflight = Some(part);
         Ok(())
     }
@@ -144,13 +144,14 @@ impl PackedDevice {
         RingPosition(u32::from(self.next_available.to_bits()) | used << 16)
     }
 
-    /// The descriptor at `place` if the driver made it available in this lap.
+    /// The descriptor at `cursor` if the driver made it available in this lap.
     #[inline]
-    fn available_at(&self, place: Place) -> Option<Descriptor> {
-        let offset = DESCRIPTOR_BYTES * usize::from(place.index);
+    fn available_at(&self, cursor: RingCursor) -> Option<Descriptor> {
+        let offset = DESCRIPTOR_BYTES * usize::from(cursor.index);
         let second = self.ring.word64(offset + 8).load(Ordering::Acquire);
         let flags = (second >> 48) as u16;
-        if (flags & DESC_AVAIL != 0) != place.lap || (flags & DESC_USED != 0) == place.lap {
+        if (flags & DESC_AVAIL != 0) != cursor.wrap_counter || (flags & DESC_USED != 0) == cursor.wrap_counter
+        {
             return None;
         }
         Some(Descriptor::from_packed(self.ring.word64(offset).load(Ordering::Relaxed), second))
@@ -163,23 +164,23 @@ impl PackedDevice {
 
     /// Descriptors available, `most` at most: as many buffers, where none takes several.
     pub(crate) fn available(&mut self, most: u16) -> u16 {
-        let mut place = self.next_available;
+        let mut cursor = self.next_available;
         let mut count = 0;
-        while count < most.min(self.entries) && self.available_at(place).is_some() {
+        while count < most.min(self.entries) && self.available_at(cursor).is_some() {
             count += 1;
-            place.advance(1, self.entries);
+            cursor.advance(1, self.entries);
         }
         count
     }
 
     #[inline]
-    pub(crate) fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
+    pub(crate) fn take_singles(&mut self, access: BufferAccess, segments: &mut [SgEntry]) -> usize {
         let mut taken = 0;
-        for place in places {
+        for segment in segments {
             let Some(descriptor) = self.available_at(self.next_available) else { break };
             let piece = descriptor.sole_piece(&self.memory, &mut self.last_region, access);
             let Some(piece) = piece else { break };
-            *place = piece;
+            *segment = piece;
             self.note_taken(Chain { id: descriptor.last, entries: 1 });
             taken += 1;
         }
@@ -192,9 +193,13 @@ impl PackedDevice {
         self.taken.push_back(chain);
     }
 
-    pub(crate) fn take(&mut self, access: Access, segments: &mut Vec<Segment>) -> Result<bool, RingFault> {
+    pub(crate) fn take(
+        &mut self,
+        access: BufferAccess,
+        segments: &mut Vec<SgEntry>,
+    ) -> Result<bool, RingFault> {
         let Some(mut descriptor) = self.available_at(self.next_available) else { return Ok(false) };
-        let mut place = self.next_available;
+        let mut cursor = self.next_available;
         let mut taken = 1;
         let mut pieces = Pieces::new(&self.memory, access, segments);
         if descriptor.flags & DESC_INDIRECT != 0 {
@@ -208,10 +213,10 @@ impl PackedDevice {
                 if taken == self.entries {
                     return Err(RingFault::Endless);
                 }
-                place.advance(1, self.entries);
+                cursor.advance(1, self.entries);
                 // The driver shows the first descriptor of a chain last, so the others are there; their flags need not
                 // be checked, but they are.
-                descriptor = self.available_at(place).ok_or(RingFault::NoSuchDescriptor(place.index))?;
+                descriptor = self.available_at(cursor).ok_or(RingFault::NoSuchDescriptor(cursor.index))?;
                 if descriptor.flags & DESC_INDIRECT != 0 {
                     return Err(RingFault::Table(descriptor.bytes));
                 }
@@ -228,7 +233,7 @@ impl PackedDevice {
         if !self.has_tables {
             return Err(RingFault::Table(descriptor.bytes));
         }
-        let table = Table::at(&self.memory, descriptor)?;
+        let table = IndirectTable::at(&self.memory, descriptor)?;
         for index in 0..table.count() {
             let (first, second) = table.words(index)?;
             let descriptor = Descriptor::from_packed(first, second);
@@ -245,12 +250,12 @@ impl PackedDevice {
     pub(crate) fn put_back(&mut self, buffers: u16) {
         let kept = self.taken.len().saturating_sub(buffers.into());
         for chain in self.taken.drain(kept..) {
-            let place = &mut self.next_available;
-            if place.index < chain.entries {
-                place.index += self.entries;
-                place.lap = !place.lap;
+            let cursor = &mut self.next_available;
+            if cursor.index < chain.entries {
+                cursor.index += self.entries;
+                cursor.wrap_counter = !cursor.wrap_counter;
             }
-            place.index -= chain.entries;
+            cursor.index -= chain.entries;
         }
     }
 
@@ -278,13 +283,13 @@ impl PackedDevice {
         let first = self.next_used;
         let mut shown_last = None;
         for (turn, given) in self.given.iter().enumerate() {
-            let place = self.next_used;
+            let cursor = self.next_used;
             let mut flags = if given.written != 0 { DESC_WRITE } else { 0 };
-            if place.lap {
+            if cursor.wrap_counter {
                 flags |= DESC_AVAIL | DESC_USED;
             }
             let word = u64::from(given.written) | u64::from(given.chain.id) << 32 | u64::from(flags) << 48;
-            let second = self.ring.word64(DESCRIPTOR_BYTES * usize::from(place.index) + 8);
+            let second = self.ring.word64(DESCRIPTOR_BYTES * usize::from(cursor.index) + 8);
             // The driver reads them in order: when it sees the first it may find all.
             match turn {
                 0 => shown_last = Some((second, word)),
@@ -297,22 +302,22 @@ impl PackedDevice {
         }
         self.given.clear();
         if let Some(inflight) = &self.inflight {
-            inflight.note_packed(self.next_used.index, self.next_used.lap);
+            inflight.note_packed(self.next_used.index, self.next_used.wrap_counter);
         }
         log(self.ring_guest, (DESCRIPTOR_BYTES * usize::from(self.entries)) as u32);
         fence(Ordering::SeqCst);
         // Both halves at once, or the event may not belong to the flags.
-        let wish = self.driver_event.word32(0).load(Ordering::Relaxed);
-        let (event, flags) = (Place::from_bits(wish as u16), (wish >> 16) as u16 & 3);
+        let event_bits = self.driver_event.word32(0).load(Ordering::Relaxed);
+        let (event, flags) = (RingCursor::from_bits(event_bits as u16), (event_bits >> 16) as u16 & 3);
         match flags {
             EVENT_ENABLE => true,
             EVENT_AT_DESCRIPTOR if self.has_event_index => {
                 let mut offset = event.index;
-                if event.lap != self.next_used.lap {
+                if event.wrap_counter != self.next_used.wrap_counter {
                     offset = offset.wrapping_sub(self.entries);
                 }
                 let now = self.next_used.index;
-                let before = if first.lap == self.next_used.lap {
+                let before = if first.wrap_counter == self.next_used.wrap_counter {
                     first.index
                 } else {
                     first.index.wrapping_sub(self.entries)

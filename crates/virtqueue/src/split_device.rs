@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use crate::chain::{Access, Descriptor, Pieces, Segment};
-use crate::device_ring::{RingPlace, RingPosition};
+use crate::chain::{BufferAccess, Descriptor, Pieces, SgEntry};
+use crate::device_ring::{RingPosition, VirtqueueConfig};
 use crate::fault::{RingFault, RingSetupError};
 use crate::guest_memory::{GuestMemory, LastRegion};
 use crate::inflight::{Inflight, InflightPart};
@@ -13,7 +13,7 @@ use crate::layout::{
     AVAIL_NO_INTERRUPT, DESC_INDIRECT, DESC_NEXT, DESCRIPTOR_BYTES, MAX_RING_ENTRIES, USED_NO_NOTIFY,
     avail_ring_bytes, passes_event, used_ring_bytes,
 };
-use crate::table::Table;
+use crate::table::IndirectTable;
 use crate::words::Words;
 
 const RING_INDEX: usize = 2;
@@ -64,11 +64,11 @@ impl Parts {
     /// The head of the chain in available entry `index`, which is also noted in the used entry: with no byte written,
     /// if the device reads the buffer. Of others [`Self::note_written`] notes the bytes.
     #[inline]
-    fn take_head(&self, index: u16, access: Access) -> u16 {
+    fn take_head(&self, index: u16, access: BufferAccess) -> u16 {
         let head = self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed);
         let used = RING_ENTRIES + USED_ENTRY_BYTES * self.mask(index);
         self.used.word32(used).store(head.into(), Ordering::Relaxed);
-        if access == Access::Read {
+        if access == BufferAccess::Read {
             self.used.word32(used + 4).store(0, Ordering::Relaxed);
         }
         head
@@ -98,7 +98,7 @@ pub(crate) fn find_part(
     bytes: usize,
     alignment: usize,
 ) -> Result<(Words, u64), RingSetupError> {
-    let wrong = RingSetupError::Place { part, address };
+    let wrong = RingSetupError::PartAddress { part, address };
     let (start, guest) = memory.at_user(address, bytes).ok_or(wrong)?;
     // Words are read as a whole, so where they lie here counts; every mapping begins on a page.
     if !(start.as_ptr() as usize).is_multiple_of(alignment) {
@@ -109,16 +109,16 @@ pub(crate) fn find_part(
 }
 
 impl SplitDevice {
-    pub(crate) fn new(memory: Arc<GuestMemory>, place: &RingPlace) -> Result<Self, RingSetupError> {
-        let entries = place.entries;
+    pub(crate) fn new(memory: Arc<GuestMemory>, config: &VirtqueueConfig) -> Result<Self, RingSetupError> {
+        let entries = config.entries;
         if !entries.is_power_of_two() || entries > MAX_RING_ENTRIES {
             return Err(RingSetupError::Entries(entries.into()));
         }
         let table_bytes = DESCRIPTOR_BYTES * usize::from(entries);
-        let (descriptors, _) = find_part(&memory, "descriptor table", place.descriptors, table_bytes, 8)?;
+        let (descriptors, _) = find_part(&memory, "descriptor table", config.descriptors, table_bytes, 8)?;
         let (available, _) =
-            find_part(&memory, "available ring", place.driver, avail_ring_bytes(entries), 2)?;
-        let (used, used_guest) = find_part(&memory, "used ring", place.device, used_ring_bytes(entries), 4)?;
+            find_part(&memory, "available ring", config.driver, avail_ring_bytes(entries), 2)?;
+        let (used, used_guest) = find_part(&memory, "used ring", config.device, used_ring_bytes(entries), 4)?;
         // All that is taken is given back in order, so the next entry to take is the one after the entry used last. A
         // front end that reconnects to a new back end may report another value: DPDK's reports 0.
         let next_used = used.word16(RING_INDEX).load(Ordering::Relaxed);
@@ -127,8 +127,8 @@ impl SplitDevice {
             memory,
             parts: Parts { descriptors, available, used, entries },
             used_guest,
-            has_event_index: place.has_event_index,
-            has_tables: place.has_tables,
+            has_event_index: config.has_event_index,
+            has_tables: config.has_tables,
             next_available,
             known_available: next_available,
             next_used,
@@ -180,21 +180,21 @@ impl SplitDevice {
     }
 
     #[inline(always)]
-    pub(crate) fn take_singles(&mut self, access: Access, places: &mut [Segment]) -> usize {
+    pub(crate) fn take_singles(&mut self, access: BufferAccess, segments: &mut [SgEntry]) -> usize {
         let known = self.known_available.wrapping_sub(self.next_available);
         // A wrong index is found again, and reported, when the rest is taken.
-        let available = if usize::from(known) < places.len() { self.refresh().unwrap_or(0) } else { known };
+        let available = if usize::from(known) < segments.len() { self.refresh().unwrap_or(0) } else { known };
         // A copy: as far as the compiler knows, what is written below could be the fields themselves.
         let parts = self.parts;
         let mut next = self.next_available;
-        for (place, _) in places.iter_mut().zip(0..available) {
+        for (segment, _) in segments.iter_mut().zip(0..available) {
             let head = parts.take_head(next, access);
             if head >= parts.entries {
                 break;
             }
             let piece = parts.descriptor(head).sole_piece(&self.memory, &mut self.last_region, access);
             let Some(piece) = piece else { break };
-            *place = piece;
+            *segment = piece;
             next = next.wrapping_add(1);
         }
         let taken = next.wrapping_sub(self.next_available);
@@ -202,7 +202,11 @@ impl SplitDevice {
         usize::from(taken)
     }
 
-    pub(crate) fn take(&mut self, access: Access, segments: &mut Vec<Segment>) -> Result<bool, RingFault> {
+    pub(crate) fn take(
+        &mut self,
+        access: BufferAccess,
+        segments: &mut Vec<SgEntry>,
+    ) -> Result<bool, RingFault> {
         if !self.has_available()? {
             return Ok(false);
         }
@@ -234,7 +238,7 @@ impl SplitDevice {
         if !self.has_tables {
             return Err(RingFault::Table(descriptor.bytes));
         }
-        let table = Table::at(&self.memory, descriptor)?;
+        let table = IndirectTable::at(&self.memory, descriptor)?;
         let (mut first, mut second) = table.words(0)?;
         for _ in 0..table.count() {
             let descriptor = Descriptor::from_split(first, second);

@@ -12,18 +12,18 @@ use crate::words::read_u64;
 
 /// A table, mapped as a whole in the memory that it was found in.
 #[derive(Debug)]
-pub(crate) struct Table<'memory> {
+pub(crate) struct IndirectTable<'memory> {
     memory: PhantomData<&'memory GuestMemory>,
     start: NonNull<u8>,
     count: u16,
 }
 
-impl<'memory> Table<'memory> {
+impl<'memory> IndirectTable<'memory> {
     /// The table to which `descriptor` points.
     ///
     /// # Errors
-    /// [`RingFault::Table`] where no table is that long, or something follows it; [`RingFault::NoMemory`] where it does
-    /// not lie together in `memory`.
+    /// [`RingFault::Table`] where no table is that long, or something follows it; [`RingFault::NoMemory`] where
+    /// it does not lie together in `memory`.
     pub(crate) fn at(memory: &'memory GuestMemory, descriptor: Descriptor) -> Result<Self, RingFault> {
         let Descriptor { address, bytes, flags, .. } = descriptor;
         let count = u16::try_from(bytes / DESCRIPTOR_BYTES as u32).unwrap_or(u16::MAX);

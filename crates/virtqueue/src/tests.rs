@@ -6,10 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
-use crate::chain::{Access, MAX_CHAIN_BYTES, MAX_SEGMENTS, Segment};
-use crate::device_ring::{DeviceRing, RingPlace, RingPosition};
+use crate::chain::{BufferAccess, MAX_CHAIN_BYTES, MAX_SEGMENTS, SgEntry};
+use crate::device_ring::{DeviceRing, RingPosition, VirtqueueConfig};
 use crate::fault::{RingFault, RingSetupError};
-use crate::guest_memory::{GuestMemory, GuestMemoryError, GuestRegion, RegionPlace};
+use crate::guest_memory::{GuestMemory, GuestMemoryError, GuestRegion, RegionLayout};
 use crate::inflight::{Inflight, InflightLayout};
 use crate::layout::*;
 
@@ -31,8 +31,8 @@ struct Guest {
 }
 
 fn region(file: &OwnedFd, guest: u64, file_offset: u64, bytes: u64) -> Arc<GuestRegion> {
-    let place = RegionPlace { guest, user: USER + guest - GUEST, bytes, file_offset };
-    Arc::new(GuestRegion::map(place, file.as_fd()).unwrap())
+    let layout = RegionLayout { guest, user: USER + guest - GUEST, bytes, file_offset };
+    Arc::new(GuestRegion::map(layout, file.as_fd()).unwrap())
 }
 
 impl Guest {
@@ -69,8 +69,8 @@ impl Guest {
         self.write(table + 16 * index, &descriptor);
     }
 
-    fn place(entries: u16, is_packed: bool) -> RingPlace {
-        RingPlace {
+    fn config(entries: u16, is_packed: bool) -> VirtqueueConfig {
+        VirtqueueConfig {
             entries,
             descriptors: USER + DESCRIPTORS,
             driver: USER + DRIVER,
@@ -81,8 +81,8 @@ impl Guest {
         }
     }
 
-    fn ring(&self, place: &RingPlace, position: u32) -> DeviceRing {
-        DeviceRing::new(Arc::clone(&self.memory), place, RingPosition(position)).unwrap()
+    fn ring(&self, config: &VirtqueueConfig, position: u32) -> DeviceRing {
+        DeviceRing::new(Arc::clone(&self.memory), config, RingPosition(position)).unwrap()
     }
 
     /// Makes chains available in a split ring.
@@ -96,7 +96,7 @@ impl Guest {
 }
 
 /// Places of segments, from the first buffer, and their lengths.
-fn shape(segments: &[Segment]) -> Vec<(u64, u32)> {
+fn shape(segments: &[SgEntry]) -> Vec<(u64, u32)> {
     segments.iter().map(|segment| (segment.guest - GUEST - BUFFERS, segment.bytes)).collect()
 }
 
@@ -112,18 +112,18 @@ fn split_rings_give_and_take_back_chains_and_tables() {
     guest.describe(DESCRIPTORS, 7, TABLE - BUFFERS, 48, DESC_INDIRECT, 0);
     guest.set_word(DEVICE + 2, 65534);
     guest.set_word(DRIVER + 2, 65534);
-    let mut ring = guest.ring(&Guest::place(8, false), 65534);
+    let mut ring = guest.ring(&Guest::config(8, false), 65534);
     let mut segments = Vec::new();
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(false));
+    assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(false));
     guest.offer(8, 65534, &[5, 7]);
     assert_eq!(ring.available(9), Ok(2));
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+    assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
+    assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
     assert_eq!(shape(&segments), [(0, 12), (100, 60), (200, 12), (300, 1500)]);
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(false));
+    assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(false));
     // Taken back and taken again is as if nothing had been.
     ring.put_back(1);
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+    assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
     assert_eq!(shape(&segments)[2..], [(200, 12), (300, 1500), (200, 12), (300, 1500)]);
     ring.give_back(77);
     ring.give_back_read(1);
@@ -139,46 +139,46 @@ fn split_rings_give_and_take_back_chains_and_tables() {
 fn packed_rings_give_and_take_back_chains_on_each_lap() {
     let guest = Guest::new();
     let entries = 5;
-    let mut ring = guest.ring(&Guest::place(entries, true), 0x8000);
-    let (mut index, mut lap) = (0u64, true);
+    let mut ring = guest.ring(&Guest::config(entries, true), 0x8000);
+    let (mut index, mut wrap_counter) = (0u64, true);
     for round in 0..20u16 {
-        let available = if lap { DESC_AVAIL } else { DESC_USED };
+        let available = if wrap_counter { DESC_AVAIL } else { DESC_USED };
         let (first, second) = (index, (index + 1) % u64::from(entries));
-        let second_available = if (second == 0) ^ lap { DESC_AVAIL } else { DESC_USED };
+        let second_available = if (second == 0) ^ wrap_counter { DESC_AVAIL } else { DESC_USED };
         guest.describe(DESCRIPTORS, second, 100, 60, round, second_available);
         guest.describe(DESCRIPTORS, first, 0, 12, 99, available | DESC_NEXT);
         let mut segments = Vec::new();
         assert_eq!(ring.has_available(), Ok(true));
-        assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+        assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
         assert_eq!(shape(&segments), [(0, 12), (100, 60)]);
         ring.put_back(1);
-        assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+        assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
         assert_eq!(shape(&segments)[2..], [(0, 12), (100, 60)]);
-        assert_eq!(ring.take(Access::Read, &mut segments), Ok(false));
+        assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(false));
         ring.give_back_read(1);
         assert!(ring.publish(no_log));
         // The last descriptor's id, where the chain began, in the flags of this lap.
-        let used = if lap { DESC_AVAIL | DESC_USED } else { 0 };
+        let used = if wrap_counter { DESC_AVAIL | DESC_USED } else { 0 };
         assert_eq!((guest.word(16 * first + 12), guest.word(16 * first + 14)), (round, used));
         index += 2;
         if index >= u64::from(entries) {
-            (index, lap) = (index - u64::from(entries), !lap);
+            (index, wrap_counter) = (index - u64::from(entries), !wrap_counter);
         }
-        let place = index as u32 | u32::from(lap) << 15;
-        assert_eq!(ring.position(), RingPosition(place | place << 16));
+        let position = index as u32 | u32::from(wrap_counter) << 15;
+        assert_eq!(ring.position(), RingPosition(position | position << 16));
     }
 }
 
 #[test]
 fn several_buffers_of_a_packed_ring_are_published_together() {
     let guest = Guest::new();
-    let mut ring = guest.ring(&Guest::place(4, true), 0x8000);
+    let mut ring = guest.ring(&Guest::config(4, true), 0x8000);
     for index in 0..3 {
         guest.describe(DESCRIPTORS, index, 100 * index, 50, index as u16, DESC_AVAIL | DESC_WRITE);
     }
     assert_eq!(ring.available(9), Ok(3));
     let mut segments = Vec::new();
-    assert!((0..3).all(|_| ring.take(Access::Write, &mut segments).unwrap()));
+    assert!((0..3).all(|_| ring.take(BufferAccess::Write, &mut segments).unwrap()));
     ring.give_back_all(0..3);
     assert!((0..3).all(|index| guest.word(16 * index + 14) & DESC_USED == 0));
     ring.publish(no_log);
@@ -196,14 +196,14 @@ fn buffers_of_one_piece_are_taken_up_to_the_first_of_another_kind() {
             guest.describe(DESCRIPTORS, index.into(), 100 * u64::from(index), 60, third, fourth);
         }
         guest.offer(8, 0, &[0, 1, 2, 3]);
-        let mut ring = guest.ring(&Guest::place(8, is_packed), if is_packed { 0x8000 } else { 0 });
-        let mut places = [Segment::EMPTY; 8];
-        assert_eq!(ring.take_singles(Access::Read, &mut places), 0, "they are for writing");
-        assert_eq!(ring.take_singles(Access::Write, &mut places), 3);
-        assert_eq!(shape(&places[..3]), [(0, 60), (100, 60), (200, 60)]);
+        let mut ring = guest.ring(&Guest::config(8, is_packed), if is_packed { 0x8000 } else { 0 });
+        let mut segments = [SgEntry::EMPTY; 8];
+        assert_eq!(ring.take_singles(BufferAccess::Read, &mut segments), 0, "they are for writing");
+        assert_eq!(ring.take_singles(BufferAccess::Write, &mut segments), 3);
+        assert_eq!(shape(&segments[..3]), [(0, 60), (100, 60), (200, 60)]);
         ring.put_back(2);
-        assert_eq!(ring.take_singles(Access::Write, &mut places[..1]), 1);
-        assert_eq!(shape(&places[..1]), [(100, 60)]);
+        assert_eq!(ring.take_singles(BufferAccess::Write, &mut segments[..1]), 1);
+        assert_eq!(shape(&segments[..1]), [(100, 60)]);
         ring.give_back_all([50, 60].into_iter());
         ring.publish(no_log);
         if is_packed {
@@ -213,8 +213,8 @@ fn buffers_of_one_piece_are_taken_up_to_the_first_of_another_kind() {
             assert_eq!(guest.word(DEVICE + 2), 2);
             assert_eq!(guest.read::<16>(DEVICE + 4), [0, 0, 0, 0, 50, 0, 0, 0, 1, 0, 0, 0, 60, 0, 0, 0]);
         }
-        assert_eq!(ring.take_singles(Access::Write, &mut places), 1);
-        assert_eq!(shape(&places[..1]), [(200, 60)]);
+        assert_eq!(ring.take_singles(BufferAccess::Write, &mut segments), 1);
+        assert_eq!(shape(&segments[..1]), [(200, 60)]);
     }
 }
 
@@ -222,12 +222,12 @@ fn buffers_of_one_piece_are_taken_up_to_the_first_of_another_kind() {
 fn the_driver_is_woken_only_on_request() {
     let guest = Guest::new();
     let use_one = |ring: &mut DeviceRing| {
-        assert!(ring.take(Access::Read, &mut Vec::new()).unwrap());
+        assert!(ring.take(BufferAccess::Read, &mut Vec::new()).unwrap());
         ring.give_back_read(1);
         ring.publish(no_log)
     };
     guest.describe(DESCRIPTORS, 0, 0, 60, 0, 0);
-    let mut ring = guest.ring(&Guest::place(8, false), 0);
+    let mut ring = guest.ring(&Guest::config(8, false), 0);
     guest.offer(8, 0, &[0; 6]);
     assert!(use_one(&mut ring));
     guest.set_word(DRIVER, AVAIL_NO_INTERRUPT);
@@ -237,8 +237,8 @@ fn the_driver_is_woken_only_on_request() {
     ring.wake_me(true);
     assert_eq!(guest.word(DEVICE), 0);
 
-    let place = RingPlace { has_event_index: true, ..Guest::place(8, false) };
-    let mut ring = guest.ring(&place, 2);
+    let config = VirtqueueConfig { has_event_index: true, ..Guest::config(8, false) };
+    let mut ring = guest.ring(&config, 2);
     // The event of the driver stands behind its ring: at the fourth entry.
     guest.set_word(DRIVER + 4 + 2 * 8, 3);
     assert!(!use_one(&mut ring));
@@ -252,11 +252,11 @@ fn the_driver_is_woken_only_on_request() {
         guest.describe(DESCRIPTORS, index, 0, 60, 0, DESC_AVAIL);
     }
     let use_one = |ring: &mut DeviceRing| {
-        assert!(ring.take(Access::Read, &mut Vec::new()).unwrap());
+        assert!(ring.take(BufferAccess::Read, &mut Vec::new()).unwrap());
         ring.give_back_read(1);
         ring.publish(no_log)
     };
-    let mut ring = guest.ring(&RingPlace { has_event_index: true, ..Guest::place(8, true) }, 0x8000);
+    let mut ring = guest.ring(&VirtqueueConfig { has_event_index: true, ..Guest::config(8, true) }, 0x8000);
     guest.set_word(DRIVER + 2, EVENT_DISABLE);
     assert!(!use_one(&mut ring));
     guest.set_word(DRIVER, 2 | 1 << 15);
@@ -271,49 +271,49 @@ fn the_driver_is_woken_only_on_request() {
 
 #[test]
 fn each_broken_rule_has_its_own_fault() {
-    let take = |guest: &Guest, access| guest.ring(&Guest::place(4, false), 0).take(access, &mut Vec::new());
+    let take = |guest: &Guest, access| guest.ring(&Guest::config(4, false), 0).take(access, &mut Vec::new());
     let guest = Guest::new();
     guest.set_word(DRIVER + 2, 5);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::AvailableIndex));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::AvailableIndex));
     guest.offer(4, 0, &[4]);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::NoSuchDescriptor(4)));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::NoSuchDescriptor(4)));
     guest.offer(4, 0, &[1]);
     guest.describe(DESCRIPTORS, 1, 0, 60, DESC_NEXT, 2);
     guest.describe(DESCRIPTORS, 2, 0, 60, DESC_NEXT, 1);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::Endless));
-    assert_eq!(take(&guest, Access::Write), Err(RingFault::Direction));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::Endless));
+    assert_eq!(take(&guest, BufferAccess::Write), Err(RingFault::Direction));
     guest.describe(DESCRIPTORS, 2, 0, 60, DESC_NEXT, 9);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::NoSuchDescriptor(9)));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::NoSuchDescriptor(9)));
     guest.describe(DESCRIPTORS, 1, BYTES, 60, 0, 0);
     let outside = RingFault::NoMemory { address: GUEST + BUFFERS + BYTES, bytes: 60 };
-    assert_eq!(take(&guest, Access::Read), Err(outside));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(outside));
     guest.describe(DESCRIPTORS, 1, BYTES - BUFFERS - 10, 60, 0, 0);
-    assert!(matches!(take(&guest, Access::Read), Err(RingFault::NoMemory { .. })));
+    assert!(matches!(take(&guest, BufferAccess::Read), Err(RingFault::NoMemory { .. })));
     guest.describe(DESCRIPTORS, 1, 0, u32::MAX, 0, 0);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::TooLong));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::TooLong));
     // Tables: of an odd size, with something behind them, in a table, and where they were not agreed.
     let table = |bytes, flags| guest.describe(DESCRIPTORS, 1, TABLE - BUFFERS, bytes, flags, 0);
     table(40, DESC_INDIRECT);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::Table(40)));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::Table(40)));
     table(32, DESC_INDIRECT | DESC_NEXT);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::Table(32)));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::Table(32)));
     guest.describe(TABLE, 0, 0, 16, DESC_INDIRECT, 0);
     table(32, DESC_INDIRECT);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::Table(16)));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::Table(16)));
     guest.describe(TABLE, 0, 0, 60, DESC_NEXT, 0);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::Endless));
-    let plain = RingPlace { has_tables: false, ..Guest::place(4, false) };
-    let refused = guest.ring(&plain, 0).take(Access::Read, &mut Vec::new());
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::Endless));
+    let plain = VirtqueueConfig { has_tables: false, ..Guest::config(4, false) };
+    let refused = guest.ring(&plain, 0).take(BufferAccess::Read, &mut Vec::new());
     assert_eq!(refused, Err(RingFault::Table(32)));
     // More pieces than a frame has.
     for index in 0..200 {
         guest.describe(TABLE, index, 0, 1, DESC_NEXT, index as u16 + 1);
     }
     table(16 * 200, DESC_INDIRECT);
-    assert_eq!(take(&guest, Access::Read), Err(RingFault::TooManyPieces));
+    assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::TooManyPieces));
 
     let packed =
-        |guest: &Guest| guest.ring(&Guest::place(4, true), 0x8000).take(Access::Read, &mut Vec::new());
+        |guest: &Guest| guest.ring(&Guest::config(4, true), 0x8000).take(BufferAccess::Read, &mut Vec::new());
     let guest = Guest::new();
     for index in 0..4 {
         guest.describe(DESCRIPTORS, index, 0, 10, 0, DESC_AVAIL | DESC_NEXT);
@@ -329,8 +329,8 @@ fn pieces_and_bytes_of_a_table_count_towards_its_chain() {
     let guest = Guest::new();
     let take = || {
         let mut segments = Vec::new();
-        let mut ring = guest.ring(&Guest::place(128, false), 0);
-        ring.take(Access::Read, &mut segments).map(|_| segments.len())
+        let mut ring = guest.ring(&Guest::config(128, false), 0);
+        ring.take(BufferAccess::Read, &mut segments).map(|_| segments.len())
     };
     // `direct` descriptors in the ring, then a table of `inner`, each with the given number of bytes.
     let offer = |(direct, direct_bytes): (u16, u32), (inner, inner_bytes): (u16, u32)| {
@@ -358,22 +358,22 @@ fn pieces_and_bytes_of_a_table_count_towards_its_chain() {
 #[test]
 fn rings_that_do_not_fit_are_refused() {
     let guest = Guest::new();
-    let set_up = |change: fn(&mut RingPlace)| {
-        let mut place = Guest::place(8, false);
-        change(&mut place);
-        DeviceRing::new(Arc::clone(&guest.memory), &place, RingPosition(0)).map(|_| ())
+    let set_up = |change: fn(&mut VirtqueueConfig)| {
+        let mut config = Guest::config(8, false);
+        change(&mut config);
+        DeviceRing::new(Arc::clone(&guest.memory), &config, RingPosition(0)).map(|_| ())
     };
-    assert_eq!(set_up(|place| place.entries = 12), Err(RingSetupError::Entries(12)));
-    assert_eq!(set_up(|place| place.entries = 0), Err(RingSetupError::Entries(0)));
+    assert_eq!(set_up(|config| config.entries = 12), Err(RingSetupError::Entries(12)));
+    assert_eq!(set_up(|config| config.entries = 0), Err(RingSetupError::Entries(0)));
     for change in [
-        |place: &mut RingPlace| place.descriptors = USER + BYTES - 8 * 16 + 1,
-        |place: &mut RingPlace| place.driver = USER + DRIVER + 1,
-        |place: &mut RingPlace| place.device = USER - 1,
-        |place: &mut RingPlace| place.device = u64::MAX,
+        |config: &mut VirtqueueConfig| config.descriptors = USER + BYTES - 8 * 16 + 1,
+        |config: &mut VirtqueueConfig| config.driver = USER + DRIVER + 1,
+        |config: &mut VirtqueueConfig| config.device = USER - 1,
+        |config: &mut VirtqueueConfig| config.device = u64::MAX,
     ] {
-        assert!(matches!(set_up(change), Err(RingSetupError::Place { .. })));
+        assert!(matches!(set_up(change), Err(RingSetupError::PartAddress { .. })));
     }
-    let packed = DeviceRing::new(Arc::clone(&guest.memory), &Guest::place(8, true), RingPosition(9));
+    let packed = DeviceRing::new(Arc::clone(&guest.memory), &Guest::config(8, true), RingPosition(9));
     assert_eq!(packed.err(), Some(RingSetupError::Entries(9)));
 }
 
@@ -394,10 +394,10 @@ fn a_buffer_over_two_regions_has_two_pieces() {
     guest.write(BYTES / 2 + DESCRIPTORS, &(GUEST + BYTES / 2 - 10).to_le_bytes());
     guest.write(BYTES / 2 + DESCRIPTORS + 8, &60u32.to_le_bytes());
     guest.set_word(BYTES / 2 + DRIVER + 2, 1);
-    let mut ring = DeviceRing::new(memory, &Guest::place(8, false), RingPosition(0)).unwrap();
-    assert_eq!(ring.take_singles(Access::Read, &mut [Segment::EMPTY]), 0, "it has two pieces");
+    let mut ring = DeviceRing::new(memory, &Guest::config(8, false), RingPosition(0)).unwrap();
+    assert_eq!(ring.take_singles(BufferAccess::Read, &mut [SgEntry::EMPTY]), 0, "it has two pieces");
     let mut segments = Vec::new();
-    assert_eq!(ring.take(Access::Read, &mut segments), Ok(true));
+    assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
     let pieces: Vec<_> = segments.iter().map(|piece| (piece.guest - GUEST, piece.bytes)).collect();
     assert_eq!(pieces, [(BYTES / 2 - 10, 10), (BYTES / 2, 50)]);
 }
@@ -406,7 +406,7 @@ fn a_buffer_over_two_regions_has_two_pieces() {
 fn the_next_back_end_finds_buffers_in_flight() {
     for is_packed in [false, true] {
         let guest = Guest::new();
-        let place = Guest::place(4, is_packed);
+        let config = Guest::config(4, is_packed);
         let layout = InflightLayout { rings: 2, entries: 4, is_packed };
         let (inflight, kept) = Inflight::create(layout).unwrap();
         let (inflight, start) = (Arc::new(inflight), if is_packed { 0x8000 } else { 0 });
@@ -416,22 +416,22 @@ fn the_next_back_end_finds_buffers_in_flight() {
             guest.describe(DESCRIPTORS, index.into(), 100 * u64::from(index), 60, third, fourth);
         }
         guest.offer(4, 0, &[0, 1, 2]);
-        let mut ring = guest.ring(&place, start);
+        let mut ring = guest.ring(&config, start);
         ring.track(&inflight, 1).unwrap();
         assert_eq!(ring.track(&inflight, 2), Err(RingSetupError::Inflight(2)));
         let take = |ring: &mut DeviceRing| {
             let mut segments = Vec::new();
-            ring.take(Access::Read, &mut segments).unwrap().then(|| shape(&segments)[0].0)
+            ring.take(BufferAccess::Read, &mut segments).unwrap().then(|| shape(&segments)[0].0)
         };
         assert_eq!((take(&mut ring), take(&mut ring)), (Some(0), Some(100)));
         ring.give_back_read(1);
         ring.publish(no_log);
         // It ends here; the front end may have any position.
         let inflight = Arc::new(Inflight::map(layout, kept.as_fd(), 0).unwrap());
-        let mut next = guest.ring(&place, start | 3);
+        let mut next = guest.ring(&config, start | 3);
         next.track(&inflight, 1).unwrap();
-        let places: Vec<u64> = std::iter::from_fn(|| take(&mut next)).collect();
-        assert_eq!(places, [100, 200]);
+        let addresses: Vec<u64> = std::iter::from_fn(|| take(&mut next)).collect();
+        assert_eq!(addresses, [100, 200]);
     }
 }
 
@@ -460,11 +460,11 @@ proptest! {
         guest.write(DESCRIPTORS, &bytes(&descriptors));
         guest.write(TABLE, &bytes(&table));
         guest.write(DRIVER, &driver.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
-        let mut ring = guest.ring(&Guest::place(8, is_packed), if is_packed { 0x8000 } else { 0 });
-        let access = if write { Access::Write } else { Access::Read };
+        let mut ring = guest.ring(&Guest::config(8, is_packed), if is_packed { 0x8000 } else { 0 });
+        let access = if write { BufferAccess::Write } else { BufferAccess::Read };
         let mut taken = 0;
         loop {
-            let mut singles = [Segment::EMPTY; 3];
+            let mut singles = [SgEntry::EMPTY; 3];
             let count = ring.take_singles(access, &mut singles);
             ring.give_back_all((0..count).map(|_| 1));
             let mut segments = Vec::from(&singles[..count]);

@@ -104,7 +104,7 @@ mod tests {
 
         #[test]
         fn folding_adds_all_carries(sum in prop_oneof![any::<u64>(), 0..0x4_0000u64]) {
-            let words: u64 = (0..4).map(|place| sum >> (16 * place) & 0xffff).sum();
+            let words: u64 = (0..4).map(|index| sum >> (16 * index) & 0xffff).sum();
             let once = (words & 0xffff) + (words >> 16);
             prop_assert_eq!(u64::from(fold(sum)), (once & 0xffff) + (once >> 16));
             prop_assert_eq!(fold(sum_halves(sum)), fold(sum));

@@ -58,7 +58,7 @@ impl Tags {
 
 /// A frame's Ethernet header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ethernet {
+pub struct EthernetHeader {
     /// Where the control information of the outermost VLAN tag is; `None` without a tag. A tag that is cut off, or
     /// that no type follows, is none.
     pub tag: Option<usize>,
@@ -68,7 +68,7 @@ pub struct Ethernet {
     pub ether_type: u16,
 }
 
-impl Ethernet {
+impl EthernetHeader {
     /// Reads the header at the start of `bytes`; `None` where it is cut off.
     #[inline]
     #[must_use]
@@ -105,7 +105,7 @@ pub enum IpVersion {
 
 /// Whether an IP packet is a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fragment {
+pub enum IpFragment {
     /// It is none.
     No,
     /// The first one of its packet, with the header of the protocol above IP.
@@ -128,7 +128,7 @@ pub struct Ip {
     /// Where the data of this protocol begin: perhaps behind the bytes.
     pub payload_at: usize,
     /// Whether the packet is a fragment.
-    pub fragment: Fragment,
+    pub fragment: IpFragment,
 }
 
 impl Ip {
@@ -136,14 +136,14 @@ impl Ip {
     /// or length make no sense.
     #[inline]
     #[must_use]
-    pub fn read(bytes: &[u8], ethernet: &Ethernet) -> Option<Self> {
+    pub fn read(bytes: &[u8], ethernet: &EthernetHeader) -> Option<Self> {
         Self::read_with(bytes, ethernet, |_| {})
     }
 
     /// The same, and calls `see` with the protocol number of each extension header of IPv6 in its order. ESP and
     /// [`ip_protocol::NO_NEXT`] count as extension headers for `see`, but are the packet's protocol.
     #[inline]
-    pub fn read_with(bytes: &[u8], ethernet: &Ethernet, see: impl FnMut(u8)) -> Option<Self> {
+    pub fn read_with(bytes: &[u8], ethernet: &EthernetHeader, see: impl FnMut(u8)) -> Option<Self> {
         match ethernet.ether_type {
             ether_type::IPV4 => Self::read_ipv4(bytes, ethernet.end()),
             ether_type::IPV6 => Self::read_ipv6(bytes, ethernet.end(), see),
@@ -185,11 +185,11 @@ impl Ip {
         if header[0] >> 4 != 4 || header_bytes < IPV4_BYTES {
             return None;
         }
-        let place = u16::from_be_bytes([header[6], header[7]]);
+        let offset_field = u16::from_be_bytes([header[6], header[7]]);
         let fragment = match () {
-            () if place & IPV4_FRAGMENT == 0 => Fragment::No,
-            () if place & IPV4_FRAGMENT_OFFSET == 0 => Fragment::First,
-            () => Fragment::Later,
+            () if offset_field & IPV4_FRAGMENT == 0 => IpFragment::No,
+            () if offset_field & IPV4_FRAGMENT_OFFSET == 0 => IpFragment::First,
+            () => IpFragment::Later,
         };
         Some(Self {
             version: IpVersion::Four,
@@ -213,7 +213,7 @@ impl Ip {
             end: at + IPV6_BYTES + usize::from(u16::from_be_bytes([header[4], header[5]])),
             protocol: header[6],
             payload_at: at + IPV6_BYTES,
-            fragment: Fragment::No,
+            fragment: IpFragment::No,
         };
         for _ in 0..MAX_EXTENSIONS {
             if !ip.pass_extension(bytes, &mut see) {
@@ -241,7 +241,7 @@ impl Ip {
         let bytes = match kind {
             FRAGMENT => {
                 let is_first = u16::from_be_bytes([high, low]) & IPV6_FRAGMENT_OFFSET == 0;
-                self.fragment = if is_first { Fragment::First } else { Fragment::Later };
+                self.fragment = if is_first { IpFragment::First } else { IpFragment::Later };
                 8
             }
             // RFC 4302 counts in units of four bytes, and leaves out two.
@@ -249,7 +249,7 @@ impl Ip {
             _ => (usize::from(length) + 1) * 8,
         };
         (self.protocol, self.payload_at) = (next, self.payload_at + bytes);
-        self.fragment != Fragment::Later
+        self.fragment != IpFragment::Later
     }
 }
 

@@ -5,11 +5,11 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
-use crate::failure::Failure;
+use crate::failure::CallError;
 
 /// `enum sze2_dir`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum Sze2Dir {
     /// `SZE2_DIR_RX`.
     Receive,
     /// `SZE2_DIR_TX`.
@@ -18,17 +18,17 @@ pub enum Direction {
     Both,
 }
 
-impl Direction {
+impl Sze2Dir {
     /// From its number.
     ///
     /// # Errors
     /// The number is invalid.
-    pub fn from_number(number: c_int) -> Result<Self, Failure> {
+    pub fn from_number(number: c_int) -> Result<Self, CallError> {
         match number {
             0 => Ok(Self::Receive),
             1 => Ok(Self::Transmit),
             2 => Ok(Self::Both),
-            other => Err(Failure::invalid(format!("direction {other}: choose SZE2_DIR_RX, _TX or _ALL"))),
+            other => Err(CallError::invalid(format!("direction {other}: choose SZE2_DIR_RX, _TX or _ALL"))),
         }
     }
 }
@@ -58,7 +58,7 @@ impl LockedArea {
 /// `struct szecard_frame`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Frame {
+pub struct SzecardFrame {
     /// The frame.
     pub data: *mut u8,
     /// The card's metadata.
@@ -75,7 +75,7 @@ pub const MAX_ADDRESSES: usize = 32;
 /// `struct szecard_info`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Info {
+pub struct SzecardInfo {
     /// Name, NUL-terminated, cut where it is too long.
     pub name: [c_char; 64],
     /// Buffer of each receive channel, bytes.
@@ -93,7 +93,7 @@ pub struct Info {
 /// `struct szecard_ibuf`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Ibuf {
+pub struct SzecardIbuf {
     /// 0 where it lets nothing in.
     pub enabled: c_uint,
     /// `SZECARD_CHECK_*`.
@@ -147,7 +147,7 @@ pub struct ObufCounters {
 /// `struct szecard_channel`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Channel {
+pub struct SzecardChannel {
     /// Put in or taken out by the card.
     pub frames: u64,
     /// Their bytes.
@@ -170,9 +170,9 @@ pub const MAX_CHANNELS: usize = 32;
 /// `struct szecard_status`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Status {
+pub struct SzecardStatus {
     /// The input buffer.
-    pub ibuf: Ibuf,
+    pub ibuf: SzecardIbuf,
     /// 0 where the output buffer lets nothing out.
     pub obuf_enabled: c_uint,
     /// Counters of the input buffer.
@@ -180,9 +180,9 @@ pub struct Status {
     /// Counters of the output buffer.
     pub obuf_counters: ObufCounters,
     /// Receive channels.
-    pub receive: [Channel; MAX_CHANNELS],
+    pub receive: [SzecardChannel; MAX_CHANNELS],
     /// Transmit channels.
-    pub transmit: [Channel; MAX_CHANNELS],
+    pub transmit: [SzecardChannel; MAX_CHANNELS],
 }
 
 /// `struct szecard_handle_counters`.
@@ -204,20 +204,20 @@ const _: () = {
     assert!(offset_of!(LockedArea, len) == 8);
     assert!(offset_of!(LockedArea, area) == 12);
     assert!(offset_of!(LockedArea, next) == 16);
-    assert!(size_of::<Frame>() == 24);
-    assert!(offset_of!(Frame, length) == 16);
-    assert!(size_of::<Info>() == 96);
-    assert!(offset_of!(Info, receive_buffer) == 64);
-    assert!(offset_of!(Info, receive_channels) == 80);
-    assert!(offset_of!(Info, address) == 84);
-    assert!(size_of::<Ibuf>() == 212);
-    assert!(offset_of!(Ibuf, addresses) == 20);
+    assert!(size_of::<SzecardFrame>() == 24);
+    assert!(offset_of!(SzecardFrame, length) == 16);
+    assert!(size_of::<SzecardInfo>() == 96);
+    assert!(offset_of!(SzecardInfo, receive_buffer) == 64);
+    assert!(offset_of!(SzecardInfo, receive_channels) == 80);
+    assert!(offset_of!(SzecardInfo, address) == 84);
+    assert!(size_of::<SzecardIbuf>() == 212);
+    assert!(offset_of!(SzecardIbuf, addresses) == 20);
     assert!(size_of::<IbufCounters>() == 72);
     assert!(size_of::<ObufCounters>() == 24);
-    assert!(size_of::<Channel>() == 48);
-    assert!(offset_of!(Status, obuf_enabled) == 212);
-    assert!(offset_of!(Status, ibuf_counters) == 216);
-    assert!(offset_of!(Status, receive) == 312);
-    assert!(size_of::<Status>() == 312 + 64 * 48);
+    assert!(size_of::<SzecardChannel>() == 48);
+    assert!(offset_of!(SzecardStatus, obuf_enabled) == 212);
+    assert!(offset_of!(SzecardStatus, ibuf_counters) == 216);
+    assert!(offset_of!(SzecardStatus, receive) == 312);
+    assert!(size_of::<SzecardStatus>() == 312 + 64 * 48);
     assert!(size_of::<HandleCounters>() == 32);
 };

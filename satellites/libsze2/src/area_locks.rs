@@ -6,8 +6,8 @@ use ringroad_sze2::client::channels_of;
 use ringroad_sze2::segment::align;
 
 use crate::abi::LockedArea;
-use crate::failure::{Failure, NOT_NOW};
-use crate::handle::{AreaLock, Handle};
+use crate::failure::{CallError, NOT_NOW};
+use crate::handle::{AreaLock, SzeHandle};
 use crate::reading::locked;
 use crate::writing::busy;
 
@@ -38,20 +38,20 @@ impl AreaLock {
     }
 
     /// Ends it; channel and bytes that were held.
-    fn end(&mut self, lock: *const LockedArea) -> Result<(u16, usize), Failure> {
+    fn end(&mut self, lock: *const LockedArea) -> Result<(u16, usize), CallError> {
         if !ptr::eq(lock, &raw const self.areas[0]) {
-            return Err(Failure::invalid("the lock is not one of this handle"));
+            return Err(CallError::invalid("the lock is not one of this handle"));
         }
-        self.held.take().ok_or_else(|| Failure::invalid("nothing is locked"))
+        self.held.take().ok_or_else(|| CallError::invalid("nothing is locked"))
     }
 }
 
-impl Handle {
+impl SzeHandle {
     /// Locks all data of one of `channels`, each in its turn.
     ///
     /// # Errors
     /// There are no data, or some are locked already, or a buffer is out of order.
-    pub fn lock_received(&mut self, channels: u32) -> Result<*const LockedArea, Failure> {
+    pub fn lock_received(&mut self, channels: u32) -> Result<*const LockedArea, CallError> {
         if let Some((channel, _)) = self.receive_lock.held {
             return Err(locked(channel));
         }
@@ -65,7 +65,7 @@ impl Handle {
             }
             self.end_reading(channel);
             let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
-            let bytes = match reader.look() {
+            let bytes = match reader.available() {
                 Ok(0) => continue,
                 Ok(bytes) => bytes,
                 Err(fault) => return Err(self.stop_reading(channel, fault)),
@@ -82,7 +82,7 @@ impl Handle {
     ///
     /// # Errors
     /// They are not locked.
-    pub fn unlock_received(&mut self, lock: *const LockedArea) -> Result<(), Failure> {
+    pub fn unlock_received(&mut self, lock: *const LockedArea) -> Result<(), CallError> {
         let (channel, bytes) = self.receive_lock.end(lock)?;
         let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
         reader.skip(bytes);
@@ -95,9 +95,9 @@ impl Handle {
     ///
     /// # Errors
     /// There is no room, or some is locked already.
-    pub fn lock_transmit(&mut self, bytes: u32, channel: u16) -> Result<*const LockedArea, Failure> {
+    pub fn lock_transmit(&mut self, bytes: u32, channel: u16) -> Result<*const LockedArea, CallError> {
         if bytes == 0 {
-            return Err(Failure::invalid("no room is requested: the size is 0"));
+            return Err(CallError::invalid("no room is requested: the size is 0"));
         }
         if let Some((held, _)) = self.transmit_lock.held {
             return Err(busy(held));
@@ -121,12 +121,12 @@ impl Handle {
     ///
     /// # Errors
     /// It is not locked, or is not so long; then it stays locked.
-    pub fn unlock_transmit(&mut self, lock: *const LockedArea, bytes: u32) -> Result<(), Failure> {
+    pub fn unlock_transmit(&mut self, lock: *const LockedArea, bytes: u32) -> Result<(), CallError> {
         let bytes = bytes as usize;
         if let Some((_, room)) = self.transmit_lock.held
             && (bytes > room || align(bytes) != bytes)
         {
-            return Err(Failure::invalid(format!("{bytes} bytes: choose a multiple of 8, {room} at most")));
+            return Err(CallError::invalid(format!("{bytes} bytes: choose a multiple of 8, {room} at most")));
         }
         let (channel, _) = self.transmit_lock.end(lock)?;
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };

@@ -26,12 +26,12 @@ const MAX_TIMEOUT_MS: i32 = 120_000;
 pub fn read() {
     static READ: Once = Once::new();
     READ.call_once(|| {
-        for (name, place) in
+        for (name, target) in
             [("SZE2_RX_POLL_TIMEOUT", &SZE2_RX_POLL_TIMEOUT), ("SZE2_TX_POLL_TIMEOUT", &SZE2_TX_POLL_TIMEOUT)]
         {
             let Some(text) = std::env::var_os(name) else { continue };
             match text.to_str().and_then(timeout_ms) {
-                Some(timeout) => place.store(timeout, Ordering::Relaxed),
+                Some(timeout) => target.store(timeout, Ordering::Relaxed),
                 None => eprintln!(
                     "libsze2: {name}={}: choose -1 to {MAX_TIMEOUT_MS} milliseconds; it is left out",
                     text.display()

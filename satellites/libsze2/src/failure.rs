@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 
-pub use ringroad_c_face::Failure;
+pub use ringroad_c_face::CallError;
 use ringroad_c_face::contained;
 use ringroad_sze2::client::CardError;
 use ringroad_sze2::memory::MemoryError;
 use ringroad_sze2::message::MessageError;
 
 /// There is nothing now, which is not a failure: the last error message stays.
-pub const NOT_NOW: Failure = Failure::silent(libc::EAGAIN);
+pub const NOT_NOW: CallError = CallError::silent(libc::EAGAIN);
 
 thread_local! {
     /// The sentence of this thread's last failure.
@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Translates a failure of the card for the program.
-pub fn of_card(error: CardError) -> Failure {
+pub fn of_card(error: CardError) -> CallError {
     let errno = match &error {
         CardError::NotThere { source, .. } | CardError::Wait(source) | CardError::NoWaking(source) => {
             source.raw_os_error().unwrap_or(libc::ENOENT)
@@ -34,18 +34,18 @@ pub fn of_card(error: CardError) -> Failure {
         CardError::NotSubscribed(_) => libc::EINVAL,
         _ => libc::EPROTO,
     };
-    Failure::new(errno, error.to_string())
+    CallError::new(errno, error.to_string())
 }
 
 /// The result of `call`. On failure the error is stored for the thread, and the result is `otherwise` of its errno.
 #[inline]
-pub fn answer<T>(otherwise: impl FnOnce(c_int) -> T, call: impl FnOnce() -> Result<T, Failure>) -> T {
+pub fn answer<T>(otherwise: impl FnOnce(c_int) -> T, call: impl FnOnce() -> Result<T, CallError>) -> T {
     contained("libsze2", call).unwrap_or_else(|failure| otherwise(store(failure)))
 }
 
 /// Stores the failure for the thread; its errno.
 #[cold]
-fn store(failure: Failure) -> c_int {
+fn store(failure: CallError) -> c_int {
     let errno = failure.errno;
     if let Some(message) = failure.tell() {
         // A thread that ends has no place for it any more.
@@ -55,12 +55,12 @@ fn store(failure: Failure) -> c_int {
 }
 
 /// As [`answer`], of a function that returns 0 or an errno.
-pub fn errno_of(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+pub fn errno_of(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     answer(|errno| errno, || call().map(|()| 0))
 }
 
 /// As [`answer`], of a function that returns 0 or -1.
-pub fn status_of(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+pub fn status_of(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     answer(|_| -1, || call().map(|()| 0))
 }
 
@@ -88,6 +88,6 @@ mod tests {
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EIO));
         // SAFETY: it is a C string of this thread's, and no other call is made meanwhile.
         assert!(unsafe { CStr::from_ptr(last_message()) }.to_str().unwrap().contains("defect"));
-        assert_eq!(errno_of(|| Err(Failure::null("x"))), libc::EINVAL);
+        assert_eq!(errno_of(|| Err(CallError::null("x"))), libc::EINVAL);
     }
 }

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringroad_sze2::ChannelState;
-use ringroad_sze2::client::{Card, CardError, Wanted};
-use ringroad_sze2::fault::Fault;
+use ringroad_sze2::client::{CardClient, CardError, Wanted};
+use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::reader::SegmentReader;
 use ringroad_sze2::segment::align;
 use ringroad_sze2::writer::SegmentWriter;
 
-use crate::abi::{Direction, HandleCounters, LockedArea, MAX_CHANNELS};
-use crate::failure::{Failure, NOT_NOW, of_card};
+use crate::abi::{HandleCounters, LockedArea, MAX_CHANNELS, Sze2Dir};
+use crate::failure::{CallError, NOT_NOW, of_card};
 
 /// Room that `szedata_poll` waits for: any segment fits.
 const ANY_SEGMENT_BYTES: usize = align(u16::MAX as usize);
 
 /// Selects the segments that `szedata_read_next` skips, from their metadata.
-pub type Filter = unsafe extern "C" fn(u16, *mut u8) -> c_int;
+pub type SegmentFilter = unsafe extern "C" fn(u16, *mut u8) -> c_int;
 
 /// A locked part of a channel's buffer, as at most two pieces. Its address is what a program has, so it stays in its
 /// box.
@@ -40,9 +40,9 @@ impl AreaLock {
 
 /// A handle.
 #[derive(Debug)]
-pub struct Handle {
+pub struct SzeHandle {
     /// `None` in one without a card, which can only make and read segments.
-    card: Option<Card>,
+    card: Option<CardClient>,
     /// Receive channels whose buffers are not as they must be: nothing is read from them any more.
     pub faulty: u32,
     /// The counters of this handle.
@@ -56,7 +56,7 @@ pub struct Handle {
     /// Bytes that it read there and has not reported to the card.
     pub read_bytes: u64,
     /// Which segments it skips.
-    pub filter: Option<Filter>,
+    pub filter: Option<SegmentFilter>,
     /// Channel from which `szedata_rx_lock_data` took last.
     pub locked_last: u16,
     /// Frames taken without a copy and not given back, by channel.
@@ -69,7 +69,7 @@ pub struct Handle {
     pub prepared: Vec<u8>,
 }
 
-impl Handle {
+impl SzeHandle {
     /// Without a card.
     #[must_use]
     pub fn dummy() -> Self {
@@ -94,9 +94,9 @@ impl Handle {
     ///
     /// # Errors
     /// It is not there, or refuses.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
+    pub fn open(path: &Path) -> Result<Self, CallError> {
         let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        let card = Card::open(path, program.trim_end()).map_err(of_card)?;
+        let card = CardClient::open(path, program.trim_end()).map_err(of_card)?;
         Ok(Self { card: Some(card), ..Self::dummy() })
     }
 
@@ -105,7 +105,7 @@ impl Handle {
     /// # Errors
     /// There is no card.
     #[inline]
-    pub fn card(&mut self) -> Result<&mut Card, Failure> {
+    pub fn card(&mut self) -> Result<&mut CardClient, CallError> {
         self.card.as_mut().ok_or_else(no_card)
     }
 
@@ -113,9 +113,9 @@ impl Handle {
     ///
     /// # Errors
     /// No channel is named, or the card fails.
-    pub fn subscribe(&mut self, receive: u32, transmit: u32) -> Result<(u32, u32), Failure> {
+    pub fn subscribe(&mut self, receive: u32, transmit: u32) -> Result<(u32, u32), CallError> {
         if receive == 0 && transmit == 0 {
-            return Err(Failure::invalid("no channel is named: both masks are 0"));
+            return Err(CallError::invalid("no channel is named: both masks are 0"));
         }
         self.card()?.subscribe(receive, transmit).map_err(of_card)
     }
@@ -124,12 +124,12 @@ impl Handle {
     ///
     /// # Errors
     /// There is no card.
-    pub fn channels(&mut self, direction: Direction) -> Result<u16, Failure> {
+    pub fn channels(&mut self, direction: Sze2Dir) -> Result<u16, CallError> {
         let info = self.card()?.info();
         Ok(match direction {
-            Direction::Receive => info.receive_channels,
-            Direction::Transmit => info.transmit_channels,
-            Direction::Both => info.receive_channels.saturating_add(info.transmit_channels),
+            Sze2Dir::Receive => info.receive_channels,
+            Sze2Dir::Transmit => info.transmit_channels,
+            Sze2Dir::Both => info.receive_channels.saturating_add(info.transmit_channels),
         })
     }
 
@@ -137,12 +137,12 @@ impl Handle {
     ///
     /// # Errors
     /// No receive channel is subscribed, or none is in order.
-    pub fn readable(&mut self) -> Result<u32, Failure> {
+    pub fn readable(&mut self) -> Result<u32, CallError> {
         let faulty = self.faulty;
         let (subscribed, _) = self.card()?.subscribed();
         match subscribed & !faulty {
-            0 if subscribed == 0 => Err(Failure::invalid("no receive channel is subscribed")),
-            0 => Err(Failure::new(libc::EBADMSG, "the buffers of all receive channels are out of order")),
+            0 if subscribed == 0 => Err(CallError::invalid("no receive channel is subscribed")),
+            0 => Err(CallError::new(libc::EBADMSG, "the buffers of all receive channels are out of order")),
             channels => Ok(channels),
         }
     }
@@ -158,9 +158,9 @@ impl Handle {
 
     /// Why a channel has no reading end.
     #[cold]
-    pub fn no_reader(&self, channel: u16) -> Failure {
+    pub fn no_reader(&self, channel: u16) -> CallError {
         if self.is_faulty(channel) {
-            return Failure::new(
+            return CallError::new(
                 libc::EBADMSG,
                 format!("the buffer of receive channel {channel} is out of order"),
             );
@@ -181,14 +181,14 @@ impl Handle {
 
     /// Why a channel has no writing end.
     #[cold]
-    pub fn no_writer(&self, channel: u16) -> Failure {
+    pub fn no_writer(&self, channel: u16) -> CallError {
         self.not_subscribed("transmit", channel)
     }
 
-    fn not_subscribed(&self, direction: &str, channel: u16) -> Failure {
+    fn not_subscribed(&self, direction: &str, channel: u16) -> CallError {
         match self.card {
             None => no_card(),
-            Some(_) => Failure::invalid(format!("{direction} channel {channel} is not subscribed")),
+            Some(_) => CallError::invalid(format!("{direction} channel {channel} is not subscribed")),
         }
     }
 
@@ -196,25 +196,25 @@ impl Handle {
     ///
     /// # Errors
     /// It is not subscribed.
-    pub fn memory(&mut self, direction: Direction, channel: u16) -> Result<Arc<ChannelMemory>, Failure> {
+    pub fn memory(&mut self, direction: Sze2Dir, channel: u16) -> Result<Arc<ChannelMemory>, CallError> {
         match direction {
-            Direction::Receive => match self.reader(channel) {
+            Sze2Dir::Receive => match self.reader(channel) {
                 Some(reader) => Ok(Arc::clone(reader.memory())),
                 None => Err(self.no_reader(channel)),
             },
-            Direction::Transmit => match self.writer(channel) {
+            Sze2Dir::Transmit => match self.writer(channel) {
                 Some(writer) => Ok(Arc::clone(writer.memory())),
                 None => Err(self.no_writer(channel)),
             },
-            Direction::Both => {
-                Err(Failure::invalid("a channel is of one direction: SZE2_DIR_RX or SZE2_DIR_TX"))
+            Sze2Dir::Both => {
+                Err(CallError::invalid("a channel is of one direction: SZE2_DIR_RX or SZE2_DIR_TX"))
             }
         }
     }
 
     /// Counts a receive buffer that is out of order, and reads no more from it.
     #[cold]
-    pub fn stop_reading(&mut self, channel: u16, fault: Fault) -> Failure {
+    pub fn stop_reading(&mut self, channel: u16, fault: ChannelFault) -> CallError {
         self.faulty |= 1_u32.checked_shl(channel.into()).unwrap_or(0);
         self.counters.faults += 1;
         of_card(CardError::Fault { channel, fault })
@@ -222,17 +222,17 @@ impl Handle {
 
     /// Why a transmit channel has no room: the card may have stopped it.
     #[cold]
-    pub fn no_room(&mut self, channel: u16) -> Failure {
+    pub fn no_room(&mut self, channel: u16) -> CallError {
         match self.card.as_ref().and_then(|card| card.transmit_state(channel)) {
             Some(ChannelState::Faulty) => of_card(CardError::Stopped(channel)),
-            Some(ChannelState::Gone) => Failure::new(libc::ENODEV, "the card has gone"),
+            Some(ChannelState::Gone) => CallError::new(libc::ENODEV, "the card has gone"),
             _ => NOT_NOW,
         }
     }
 
     /// A transmit buffer whose other side broke a rule.
     #[cold]
-    pub fn transmit_fault(&mut self, channel: u16, fault: Fault) -> Failure {
+    pub fn transmit_fault(&mut self, channel: u16, fault: ChannelFault) -> CallError {
         self.counters.faults += 1;
         of_card(CardError::Fault { channel, fault })
     }
@@ -247,11 +247,11 @@ impl Handle {
         receive: bool,
         transmit: bool,
         timeout: Option<Duration>,
-    ) -> Result<(bool, bool), Failure> {
+    ) -> Result<(bool, bool), CallError> {
         let receive = if receive { self.readable()? } else { 0 };
         let transmit = if transmit { self.card()?.subscribed().1 } else { 0 };
         if receive == 0 && transmit == 0 {
-            return Err(Failure::invalid(
+            return Err(CallError::invalid(
                 "there is nothing to wait for: no channel of that direction is subscribed",
             ));
         }
@@ -259,10 +259,12 @@ impl Handle {
         match self.card()?.wait(&wanted, timeout) {
             Ok((data, room)) => Ok((data != 0, room != 0)),
             // Of a receive channel, or of the transmit channel of the same number: another check shows which.
-            Err(CardError::Fault { channel, fault }) => match self.reader(channel).map(SegmentReader::look) {
-                Some(Err(_)) => Err(self.stop_reading(channel, fault)),
-                _ => Err(self.transmit_fault(channel, fault)),
-            },
+            Err(CardError::Fault { channel, fault }) => {
+                match self.reader(channel).map(SegmentReader::available) {
+                    Some(Err(_)) => Err(self.stop_reading(channel, fault)),
+                    _ => Err(self.transmit_fault(channel, fault)),
+                }
+            }
             Err(error) => Err(of_card(error)),
         }
     }
@@ -278,8 +280,8 @@ impl Handle {
 }
 
 #[cold]
-fn no_card() -> Failure {
-    Failure::new(libc::ENODEV, "the handle was opened without a card")
+fn no_card() -> CallError {
+    CallError::new(libc::ENODEV, "the handle was opened without a card")
 }
 
 /// `timeout` in milliseconds, where negative is for ever.

@@ -3,14 +3,14 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
-use ringroad_sze2::fault::Fault;
+use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::reader::SegmentReader;
-use ringroad_sze2::segments::SegmentPlace;
+use ringroad_sze2::segments::SegmentRef;
 
-use crate::abi::{Frame, MAX_CHANNELS};
+use crate::abi::{MAX_CHANNELS, SzecardFrame};
 use crate::environment::SZE2_RX_POLL_TIMEOUT;
-use crate::failure::{Failure, NOT_NOW};
-use crate::handle::{Handle, timeout_of};
+use crate::failure::{CallError, NOT_NOW};
+use crate::handle::{SzeHandle, timeout_of};
 
 /// A segment as `szedata_read_next` gives it: from its header to the end of its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +30,12 @@ pub struct Metadata {
     pub length: u16,
 }
 
-impl Handle {
+impl SzeHandle {
     /// The next segment of any receive channel; waits for it for `SZE2_RX_POLL_TIMEOUT`.
     ///
     /// # Errors
     /// None came, or a buffer is out of order.
-    pub fn read_next(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, Failure> {
+    pub fn read_next(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, CallError> {
         let now = self.read_next_noblock(&skips);
         if now != Err(NOT_NOW) {
             return now;
@@ -48,7 +48,7 @@ impl Handle {
     ///
     /// # Errors
     /// There is no segment, or a buffer is out of order.
-    pub fn read_next_noblock(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, Failure> {
+    pub fn read_next_noblock(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, CallError> {
         if let Some((channel, _)) = self.receive_lock.held {
             return Err(locked(channel));
         }
@@ -75,7 +75,7 @@ impl Handle {
         &mut self,
         channel: u16,
         skips: &impl Fn(Metadata) -> bool,
-    ) -> Result<Option<SegmentText>, Fault> {
+    ) -> Result<Option<SegmentText>, ChannelFault> {
         let Ok(card) = self.card() else { return Ok(None) };
         let Some(reader) = card.reader(channel) else { return Ok(None) };
         reader.release_all();
@@ -133,7 +133,11 @@ impl Handle {
     /// # Errors
     /// The channel is not subscribed, locked, or out of order and has no frame left before that place.
     #[inline]
-    pub fn take(&mut self, channel: u16, frames: &mut [MaybeUninit<Frame>]) -> Result<usize, Failure> {
+    pub fn take(
+        &mut self,
+        channel: u16,
+        frames: &mut [MaybeUninit<SzecardFrame>],
+    ) -> Result<usize, CallError> {
         if self.receive_lock.held.is_some_and(|(held, _)| held == channel) {
             return Err(locked(channel));
         }
@@ -164,7 +168,7 @@ impl Handle {
     /// # Errors
     /// The channel is not subscribed, or out of order.
     #[inline]
-    pub fn give_back(&mut self, channel: u16, count: u32) -> Result<(), Failure> {
+    pub fn give_back(&mut self, channel: u16, count: u32) -> Result<(), CallError> {
         let taken = self.taken_of(channel);
         let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
         if count >= taken {
@@ -175,15 +179,15 @@ impl Handle {
         // A card does not wait for room: it drops.
         let _ = reader.publish();
         self.counters.received -= u64::from(taken.saturating_sub(count));
-        if let Some(place) = self.taken.get_mut(usize::from(channel)) {
-            *place = 0;
+        if let Some(target) = self.taken.get_mut(usize::from(channel)) {
+            *target = 0;
         }
         Ok(())
     }
 }
 
 /// Reads `count` segments again and gives them back.
-fn pass(reader: &mut SegmentReader, count: u32) -> Result<(), Fault> {
+fn pass(reader: &mut SegmentReader, count: u32) -> Result<(), ChannelFault> {
     reader.rewind();
     for _ in 0..count {
         reader.take()?;
@@ -193,9 +197,9 @@ fn pass(reader: &mut SegmentReader, count: u32) -> Result<(), Fault> {
 }
 
 #[inline]
-fn frame_of(segment: &SegmentPlace<'_>) -> Frame {
+fn frame_of(segment: &SegmentRef<'_>) -> SzecardFrame {
     let (frame, metadata) = (segment.frame(), segment.metadata());
-    Frame {
+    SzecardFrame {
         data: frame.as_ptr(),
         metadata: metadata.as_ptr(),
         length: frame.len() as u32,
@@ -205,6 +209,6 @@ fn frame_of(segment: &SegmentPlace<'_>) -> Frame {
 
 /// Data of the channel are locked.
 #[cold]
-pub fn locked(channel: u16) -> Failure {
-    Failure::new(libc::EBUSY, format!("data of receive channel {channel} are locked"))
+pub fn locked(channel: u16) -> CallError {
+    CallError::new(libc::EBUSY, format!("data of receive channel {channel} are locked"))
 }

@@ -7,14 +7,14 @@ use std::mem::MaybeUninit;
 use std::slice;
 
 use ringroad_sze2::card::settings::{AddressCheck, IbufSettings};
-use ringroad_sze2::message::{CardStatus, ChannelStatus, Request};
+use ringroad_sze2::message::{CardRequest, CardStatus, ChannelStatus};
 
 use crate::abi::{
-    Channel, Frame, HandleCounters, Ibuf, IbufCounters, Info, MAX_ADDRESSES, MAX_CHANNELS, ObufCounters,
-    Status,
+    HandleCounters, IbufCounters, MAX_ADDRESSES, MAX_CHANNELS, ObufCounters, SzecardChannel, SzecardFrame,
+    SzecardIbuf, SzecardInfo, SzecardStatus,
 };
-use crate::failure::{Failure, answer, last_message, of_card, status_of};
-use crate::handle::Handle;
+use crate::failure::{CallError, answer, last_message, of_card, status_of};
+use crate::handle::SzeHandle;
 use crate::szedata::{handle, put};
 
 /// `szecard_error`.
@@ -29,20 +29,21 @@ pub extern "C" fn szecard_error() -> *const c_char {
 /// `sze` is NULL or a handle, `frames` has room for `count`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szecard_take(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     channel: c_uint,
-    frames: *mut Frame,
+    frames: *mut SzecardFrame,
     count: c_uint,
 ) -> c_int {
     answer(
         |_| -1,
         || {
             if frames.is_null() {
-                return Err(Failure::null("the array of frames"));
+                return Err(CallError::null("the array of frames"));
             }
             let count = count.min(i32::MAX as c_uint) as usize;
             // SAFETY: not NULL, and so room for `count`, of which nothing is read.
-            let frames = unsafe { slice::from_raw_parts_mut(frames.cast::<MaybeUninit<Frame>>(), count) };
+            let frames =
+                unsafe { slice::from_raw_parts_mut(frames.cast::<MaybeUninit<SzecardFrame>>(), count) };
             // SAFETY: as the caller promises.
             Ok(unsafe { handle(sze) }?.take(number(channel)?, frames)? as c_int)
         },
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn szecard_take(
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_give_back(sze: *mut Handle, channel: c_uint, count: c_uint) -> c_int {
+pub unsafe extern "C" fn szecard_give_back(sze: *mut SzeHandle, channel: c_uint, count: c_uint) -> c_int {
     // SAFETY: as the caller promises.
     status_of(|| unsafe { handle(sze) }?.give_back(number(channel)?, count))
 }
@@ -62,28 +63,29 @@ pub unsafe extern "C" fn szecard_give_back(sze: *mut Handle, channel: c_uint, co
 /// `szecard_reserve`.
 ///
 /// # Safety
-/// `sze` is NULL or a handle, `lengths` and `places` have `count` members.
+/// `sze` is NULL or a handle, `lengths` and `segments` have `count` members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szecard_reserve(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     channel: c_uint,
     lengths: *const u32,
-    places: *mut *mut u8,
+    segments: *mut *mut u8,
     count: c_uint,
 ) -> c_int {
     answer(
         |errno| if errno == libc::EAGAIN { 0 } else { -1 },
         || {
-            if lengths.is_null() || places.is_null() {
-                return Err(Failure::null("an array"));
+            if lengths.is_null() || segments.is_null() {
+                return Err(CallError::null("an array"));
             }
             let count = count.min(i32::MAX as c_uint) as usize;
             // SAFETY: not NULL, and so `count` lengths.
             let lengths = unsafe { slice::from_raw_parts(lengths, count) };
             // SAFETY: not NULL, and so room for `count`, of which nothing is read.
-            let places = unsafe { slice::from_raw_parts_mut(places.cast::<MaybeUninit<*mut u8>>(), count) };
+            let segments =
+                unsafe { slice::from_raw_parts_mut(segments.cast::<MaybeUninit<*mut u8>>(), count) };
             // SAFETY: as the caller promises.
-            Ok(unsafe { handle(sze) }?.reserve(number(channel)?, lengths, places)? as c_int)
+            Ok(unsafe { handle(sze) }?.reserve(number(channel)?, lengths, segments)? as c_int)
         },
     )
 }
@@ -93,7 +95,7 @@ pub unsafe extern "C" fn szecard_reserve(
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_commit(sze: *mut Handle, channel: c_uint) -> c_int {
+pub unsafe extern "C" fn szecard_commit(sze: *mut SzeHandle, channel: c_uint) -> c_int {
     // SAFETY: as the caller promises.
     status_of(|| unsafe { handle(sze) }?.commit(number(channel)?))
 }
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn szecard_commit(sze: *mut Handle, channel: c_uint) -> c_
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_flush(sze: *mut Handle) -> c_int {
+pub unsafe extern "C" fn szecard_flush(sze: *mut SzeHandle) -> c_int {
     status_of(|| {
         // SAFETY: as the caller promises.
         unsafe { handle(sze) }?.flush();
@@ -116,17 +118,17 @@ pub unsafe extern "C" fn szecard_flush(sze: *mut Handle) -> c_int {
 /// # Safety
 /// `sze` is NULL or a handle, `info` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_get_info(sze: *mut Handle, info: *mut Info) -> c_int {
+pub unsafe extern "C" fn szecard_get_info(sze: *mut SzeHandle, info: *mut SzecardInfo) -> c_int {
     status_of(|| {
         // SAFETY: as the caller promises.
         let handle = unsafe { handle(sze) }?;
         let card = handle.card()?.info();
         let mut name: [c_char; 64] = [0; 64];
         let characters = card.name.bytes().take_while(|&byte| byte != 0);
-        for (place, character) in name[..63].iter_mut().zip(characters) {
-            *place = character as c_char;
+        for (target, character) in name[..63].iter_mut().zip(characters) {
+            *target = character as c_char;
         }
-        let info_of = Info {
+        let info_of = SzecardInfo {
             name,
             receive_buffer: card.receive_buffer_bytes,
             transmit_buffer: card.transmit_buffer_bytes,
@@ -144,7 +146,7 @@ pub unsafe extern "C" fn szecard_get_info(sze: *mut Handle, info: *mut Info) -> 
 /// # Safety
 /// `sze` is NULL or a handle, `status` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_get_status(sze: *mut Handle, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn szecard_get_status(sze: *mut SzeHandle, status: *mut SzecardStatus) -> c_int {
     status_of(|| {
         // SAFETY: as the caller promises.
         let handle = unsafe { handle(sze) }?;
@@ -159,13 +161,13 @@ pub unsafe extern "C" fn szecard_get_status(sze: *mut Handle, status: *mut Statu
 /// # Safety
 /// `sze` is NULL or a handle, `ibuf` is NULL or may be read.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_set_ibuf(sze: *mut Handle, ibuf: *const Ibuf) -> c_int {
+pub unsafe extern "C" fn szecard_set_ibuf(sze: *mut SzeHandle, ibuf: *const SzecardIbuf) -> c_int {
     status_of(|| {
         // SAFETY: as the caller promises.
-        let ibuf = unsafe { ibuf.as_ref() }.ok_or_else(|| Failure::null("the settings"))?;
+        let ibuf = unsafe { ibuf.as_ref() }.ok_or_else(|| CallError::null("the settings"))?;
         let settings = settings_of(ibuf)?;
         // SAFETY: as the caller promises.
-        unsafe { handle(sze) }?.card()?.set(&Request::SetIbuf { ibuf: settings }).map_err(of_card)
+        unsafe { handle(sze) }?.card()?.set(&CardRequest::SetIbuf { ibuf: settings }).map_err(of_card)
     })
 }
 
@@ -174,8 +176,8 @@ pub unsafe extern "C" fn szecard_set_ibuf(sze: *mut Handle, ibuf: *const Ibuf) -
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_set_obuf(sze: *mut Handle, enabled: c_int) -> c_int {
-    let request = Request::SetObuf { enabled: enabled != 0 };
+pub unsafe extern "C" fn szecard_set_obuf(sze: *mut SzeHandle, enabled: c_int) -> c_int {
+    let request = CardRequest::SetObuf { enabled: enabled != 0 };
     // SAFETY: as the caller promises.
     status_of(|| unsafe { handle(sze) }?.card()?.set(&request).map_err(of_card))
 }
@@ -185,9 +187,9 @@ pub unsafe extern "C" fn szecard_set_obuf(sze: *mut Handle, enabled: c_int) -> c
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szecard_clear_counters(sze: *mut Handle) -> c_int {
+pub unsafe extern "C" fn szecard_clear_counters(sze: *mut SzeHandle) -> c_int {
     // SAFETY: as the caller promises.
-    status_of(|| unsafe { handle(sze) }?.card()?.set(&Request::ClearCounters).map_err(of_card))
+    status_of(|| unsafe { handle(sze) }?.card()?.set(&CardRequest::ClearCounters).map_err(of_card))
 }
 
 /// `szecard_get_handle_counters`.
@@ -196,7 +198,7 @@ pub unsafe extern "C" fn szecard_clear_counters(sze: *mut Handle) -> c_int {
 /// `sze` is NULL or a handle, `counters` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szecard_get_handle_counters(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     counters: *mut HandleCounters,
 ) -> c_int {
     status_of(|| {
@@ -207,19 +209,19 @@ pub unsafe extern "C" fn szecard_get_handle_counters(
     })
 }
 
-fn number(channel: c_uint) -> Result<u16, Failure> {
+fn number(channel: c_uint) -> Result<u16, CallError> {
     match u16::try_from(channel) {
         Ok(channel) if usize::from(channel) < MAX_CHANNELS => Ok(channel),
-        _ => Err(Failure::invalid(format!("channel {channel}: there are {MAX_CHANNELS} at most"))),
+        _ => Err(CallError::invalid(format!("channel {channel}: there are {MAX_CHANNELS} at most"))),
     }
 }
 
-fn settings_of(ibuf: &Ibuf) -> Result<IbufSettings, Failure> {
+fn settings_of(ibuf: &SzecardIbuf) -> Result<IbufSettings, CallError> {
     let address_check = AddressCheck::ALL.get(ibuf.address_check as usize).ok_or_else(|| {
-        Failure::invalid(format!("address check {}: choose SZECARD_CHECK_*", ibuf.address_check))
+        CallError::invalid(format!("address check {}: choose SZECARD_CHECK_*", ibuf.address_check))
     })?;
     let addresses = ibuf.addresses.get(..ibuf.nr_addresses as usize).ok_or_else(|| {
-        Failure::invalid(format!("{} addresses: {MAX_ADDRESSES} is the most", ibuf.nr_addresses))
+        CallError::invalid(format!("{} addresses: {MAX_ADDRESSES} is the most", ibuf.nr_addresses))
     })?;
     let settings = IbufSettings {
         enabled: ibuf.enabled != 0,
@@ -228,19 +230,19 @@ fn settings_of(ibuf: &Ibuf) -> Result<IbufSettings, Failure> {
         min_frame_bytes: ibuf.min_length,
         max_frame_bytes: ibuf.max_length,
     };
-    settings.check().map_err(Failure::invalid)?;
+    settings.check().map_err(CallError::invalid)?;
     Ok(settings)
 }
 
-fn status_of_card(card: &CardStatus) -> Status {
+fn status_of_card(card: &CardStatus) -> SzecardStatus {
     let (ibuf, input, output) = (&card.ibuf, &card.ibuf_counters, &card.obuf_counters);
     let mut addresses = [[0; 6]; MAX_ADDRESSES];
-    for (place, address) in addresses.iter_mut().zip(&ibuf.addresses) {
-        *place = *address;
+    for (target, address) in addresses.iter_mut().zip(&ibuf.addresses) {
+        *target = *address;
     }
     let check = AddressCheck::ALL.iter().position(|check| *check == ibuf.address_check);
-    Status {
-        ibuf: Ibuf {
+    SzecardStatus {
+        ibuf: SzecardIbuf {
             enabled: ibuf.enabled.into(),
             address_check: check.unwrap_or_default() as c_uint,
             min_length: ibuf.min_frame_bytes,
@@ -266,10 +268,10 @@ fn status_of_card(card: &CardStatus) -> Status {
     }
 }
 
-fn channels_of_card(channels: &[ChannelStatus]) -> [Channel; MAX_CHANNELS] {
-    let mut all = [Channel::default(); MAX_CHANNELS];
-    for (place, channel) in all.iter_mut().zip(channels) {
-        *place = Channel {
+fn channels_of_card(channels: &[ChannelStatus]) -> [SzecardChannel; MAX_CHANNELS] {
+    let mut all = [SzecardChannel::default(); MAX_CHANNELS];
+    for (target, channel) in all.iter_mut().zip(channels) {
+        *target = SzecardChannel {
             frames: channel.counters.frames,
             bytes: channel.counters.bytes,
             overflow: channel.counters.overflow,

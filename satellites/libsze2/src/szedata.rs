@@ -7,12 +7,12 @@ use std::path::Path;
 use std::ptr;
 use std::slice;
 
-use ringroad_sze2::segment::{HEADER_BYTES, Header};
+use ringroad_sze2::segment::{HEADER_BYTES, SegmentHeader};
 
-use crate::abi::{Direction, LockedArea};
+use crate::abi::{LockedArea, Sze2Dir};
 use crate::environment;
-use crate::failure::{Failure, answer, errno_of, of_card, status_of};
-use crate::handle::{Filter, Handle, timeout_of};
+use crate::failure::{CallError, answer, errno_of, of_card, status_of};
+use crate::handle::{SegmentFilter, SzeHandle, timeout_of};
 use crate::reading::{Metadata, SegmentText};
 
 /// Of get_mempolicy(2): which node, not which policy. The libc crate does not have them.
@@ -24,21 +24,21 @@ const MPOL_F_ADDR: usize = 2;
 ///
 /// # Safety
 /// `sze` is NULL or a handle that was not closed, and no other thread uses it.
-pub unsafe fn handle<'handle>(sze: *mut Handle) -> Result<&'handle mut Handle, Failure> {
+pub unsafe fn handle<'handle>(sze: *mut SzeHandle) -> Result<&'handle mut SzeHandle, CallError> {
     // SAFETY: not NULL, and so a handle that this library made, for this call alone.
-    unsafe { sze.as_mut() }.ok_or_else(|| Failure::null("the handle"))
+    unsafe { sze.as_mut() }.ok_or_else(|| CallError::null("the handle"))
 }
 
 /// Writes `value` where C wants it.
 ///
 /// # Safety
-/// `place` is NULL or may be written.
-pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure> {
-    if place.is_null() {
-        return Err(Failure::null(what));
+/// `target` is NULL or may be written.
+pub unsafe fn put<T>(target: *mut T, value: T, what: &str) -> Result<(), CallError> {
+    if target.is_null() {
+        return Err(CallError::null(what));
     }
     // SAFETY: not NULL, and so the caller's own, as the header requires.
-    unsafe { place.write(value) };
+    unsafe { target.write(value) };
     Ok(())
 }
 
@@ -46,17 +46,17 @@ pub unsafe fn put<T>(place: *mut T, value: T, what: &str) -> Result<(), Failure>
 ///
 /// # Safety
 /// `start` is NULL or has `len` bytes.
-unsafe fn bytes<'call>(start: *const u8, len: c_uint, what: &str) -> Result<&'call [u8], Failure> {
+unsafe fn bytes<'call>(start: *const u8, len: c_uint, what: &str) -> Result<&'call [u8], CallError> {
     match (start.is_null(), len) {
         (_, 0) => Ok(&[]),
-        (true, _) => Err(Failure::null(what)),
+        (true, _) => Err(CallError::null(what)),
         // SAFETY: not NULL, and so `len` bytes of the caller's, which do not change during the call.
         (false, len) => Ok(unsafe { slice::from_raw_parts(start, len as usize) }),
     }
 }
 
 /// 0, 1 where there is no room yet (`errno` is `EAGAIN`), or -1.
-fn sent(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+fn sent(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     answer(|errno| if errno == libc::EAGAIN { 1 } else { -1 }, || call().map(|()| 0))
 }
 
@@ -65,17 +65,17 @@ fn sent(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
 /// # Safety
 /// `node` is NULL or a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_open(node: *const c_char) -> *mut Handle {
+pub unsafe extern "C" fn szedata_open(node: *const c_char) -> *mut SzeHandle {
     answer(
         |_| ptr::null_mut(),
         || {
             if node.is_null() {
-                return Err(Failure::null("the node"));
+                return Err(CallError::null("the node"));
             }
             // SAFETY: not NULL, and so a C string.
             let node = unsafe { CStr::from_ptr(node) };
             environment::read();
-            let handle = Handle::open(Path::new(OsStr::from_bytes(node.to_bytes())))?;
+            let handle = SzeHandle::open(Path::new(OsStr::from_bytes(node.to_bytes())))?;
             Ok(Box::into_raw(Box::new(handle)))
         },
     )
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn szedata_open(node: *const c_char) -> *mut Handle {
 
 /// `szedata_open_dummy`.
 #[unsafe(no_mangle)]
-pub extern "C" fn szedata_open_dummy() -> *mut Handle {
-    answer(|_| ptr::null_mut(), || Ok(Box::into_raw(Box::new(Handle::dummy()))))
+pub extern "C" fn szedata_open_dummy() -> *mut SzeHandle {
+    answer(|_| ptr::null_mut(), || Ok(Box::into_raw(Box::new(SzeHandle::dummy()))))
 }
 
 /// `szedata_close`.
@@ -92,7 +92,7 @@ pub extern "C" fn szedata_open_dummy() -> *mut Handle {
 /// # Safety
 /// `sze` is NULL or a handle that was not closed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_close(sze: *mut Handle) {
+pub unsafe extern "C" fn szedata_close(sze: *mut SzeHandle) {
     status_of(|| {
         if !sze.is_null() {
             // SAFETY: not NULL, and so made by `Box::into_raw` and closed for the first time.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn szedata_close(sze: *mut Handle) {
 /// # Safety
 /// As of `szedata_close`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_close_dummy(sze: *mut Handle) {
+pub unsafe extern "C" fn szedata_close_dummy(sze: *mut SzeHandle) {
     // SAFETY: as the caller promises.
     unsafe { szedata_close(sze) }
 }
@@ -117,14 +117,14 @@ pub unsafe extern "C" fn szedata_close_dummy(sze: *mut Handle) {
 /// # Safety
 /// `sze` is NULL or a handle, `rx` and `tx` are NULL or may be read and written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_subscribe3(sze: *mut Handle, rx: *mut u32, tx: *mut u32) -> c_int {
+pub unsafe extern "C" fn szedata_subscribe3(sze: *mut SzeHandle, rx: *mut u32, tx: *mut u32) -> c_int {
     errno_of(|| {
         // SAFETY: as the caller promises.
         let handle = unsafe { handle(sze) }?;
         // SAFETY: as the caller promises.
-        let rx = unsafe { rx.as_mut() }.ok_or_else(|| Failure::null("the mask of receive channels"))?;
+        let rx = unsafe { rx.as_mut() }.ok_or_else(|| CallError::null("the mask of receive channels"))?;
         // SAFETY: as the caller promises.
-        let tx = unsafe { tx.as_mut() }.ok_or_else(|| Failure::null("the mask of transmit channels"))?;
+        let tx = unsafe { tx.as_mut() }.ok_or_else(|| CallError::null("the mask of transmit channels"))?;
         (*rx, *tx) = handle.subscribe(*rx, *tx)?;
         Ok(())
     })
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn szedata_subscribe3(sze: *mut Handle, rx: *mut u32, tx: 
 /// As of `szedata_subscribe3`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_subscribe(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     rx: *mut u32,
     tx: *mut u32,
     _rx_poll_thresh: c_uint,
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn szedata_subscribe(
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_start(sze: *mut Handle) -> c_int {
+pub unsafe extern "C" fn szedata_start(sze: *mut SzeHandle) -> c_int {
     // SAFETY: as the caller promises.
     errno_of(|| unsafe { handle(sze) }?.card()?.start().map_err(of_card))
 }
@@ -161,13 +161,13 @@ pub unsafe extern "C" fn szedata_start(sze: *mut Handle) -> c_int {
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_ifaces_available(sze: *mut Handle, direction: c_int) -> c_int {
+pub unsafe extern "C" fn szedata_ifaces_available(sze: *mut SzeHandle, direction: c_int) -> c_int {
     answer(
         |_| -1,
         || {
             // SAFETY: as the caller promises.
             let handle = unsafe { handle(sze) }?;
-            Ok(handle.channels(Direction::from_number(direction)?)?.into())
+            Ok(handle.channels(Sze2Dir::from_number(direction)?)?.into())
         },
     )
 }
@@ -177,17 +177,17 @@ pub unsafe extern "C" fn szedata_ifaces_available(sze: *mut Handle, direction: c
 /// # Safety
 /// `sze` is NULL or a handle, `events` is NULL or may be read and written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_poll(sze: *mut Handle, events: *mut c_short, timeout: c_int) -> c_int {
+pub unsafe extern "C" fn szedata_poll(sze: *mut SzeHandle, events: *mut c_short, timeout: c_int) -> c_int {
     answer(
         |_| -1,
         || {
             // SAFETY: as the caller promises.
             let handle = unsafe { handle(sze) }?;
             // SAFETY: as the caller promises.
-            let events = unsafe { events.as_mut() }.ok_or_else(|| Failure::null("events"))?;
+            let events = unsafe { events.as_mut() }.ok_or_else(|| CallError::null("events"))?;
             let wanted = |event| *events & event != 0;
             if *events & !(libc::POLLIN | libc::POLLOUT) != 0 {
-                return Err(Failure::invalid(format!(
+                return Err(CallError::invalid(format!(
                     "events {events:#x}: choose of SZEDATA_POLLRX and _POLLTX"
                 )));
             }
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn szedata_poll(sze: *mut Handle, events: *mut c_short, ti
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_rx_lock_data(sze: *mut Handle, areas: u32) -> *const LockedArea {
+pub unsafe extern "C" fn szedata_rx_lock_data(sze: *mut SzeHandle, areas: u32) -> *const LockedArea {
     // SAFETY: as the caller promises.
     answer(|_| ptr::null(), || unsafe { handle(sze) }?.lock_received(areas))
 }
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn szedata_rx_lock_data(sze: *mut Handle, areas: u32) -> *
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_rx_unlock_data(sze: *mut Handle, lock: *const LockedArea) -> c_int {
+pub unsafe extern "C" fn szedata_rx_unlock_data(sze: *mut SzeHandle, lock: *const LockedArea) -> c_int {
     // SAFETY: as the caller promises; `lock` is only compared.
     errno_of(|| unsafe { handle(sze) }?.unlock_received(lock))
 }
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn szedata_rx_unlock_data(sze: *mut Handle, lock: *const L
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_tx_lock_data(sze: *mut Handle, size: u32, area: u8) -> *const LockedArea {
+pub unsafe extern "C" fn szedata_tx_lock_data(sze: *mut SzeHandle, size: u32, area: u8) -> *const LockedArea {
     // SAFETY: as the caller promises.
     answer(|_| ptr::null(), || unsafe { handle(sze) }?.lock_transmit(size, area.into()))
 }
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn szedata_tx_lock_data(sze: *mut Handle, size: u32, area:
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_tx_unlock_data(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     lock: *const LockedArea,
     size: u32,
 ) -> c_int {
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn szedata_tx_unlock_data(
 }
 
 /// Calls the handle's filter, if it has one.
-fn skips(filter: Option<Filter>) -> impl Fn(Metadata) -> bool {
+fn skips(filter: Option<SegmentFilter>) -> impl Fn(Metadata) -> bool {
     // SAFETY: the program's function is made for metadata, which lie in the buffer during the call.
     move |metadata| filter.is_some_and(|filter| unsafe { filter(metadata.length, metadata.start) } != 0)
 }
@@ -256,9 +256,9 @@ fn skips(filter: Option<Filter>) -> impl Fn(Metadata) -> bool {
 /// # Safety
 /// As of [`put`].
 unsafe fn segment(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     len: *mut c_uint,
-    read: impl FnOnce(&mut Handle) -> Result<SegmentText, Failure>,
+    read: impl FnOnce(&mut SzeHandle) -> Result<SegmentText, CallError>,
 ) -> *mut u8 {
     answer(
         |_| ptr::null_mut(),
@@ -279,7 +279,7 @@ unsafe fn segment(
 /// # Safety
 /// `sze` is NULL or a handle, `len` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_read_next(sze: *mut Handle, len: *mut c_uint) -> *mut u8 {
+pub unsafe extern "C" fn szedata_read_next(sze: *mut SzeHandle, len: *mut c_uint) -> *mut u8 {
     // SAFETY: as the caller promises.
     unsafe { segment(sze, len, |handle| handle.read_next(skips(handle.filter))) }
 }
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn szedata_read_next(sze: *mut Handle, len: *mut c_uint) -
 /// # Safety
 /// `sze` is NULL or a handle, `len` is NULL or may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_read_next_noblock(sze: *mut Handle, len: *mut c_uint) -> *mut u8 {
+pub unsafe extern "C" fn szedata_read_next_noblock(sze: *mut SzeHandle, len: *mut c_uint) -> *mut u8 {
     // SAFETY: as the caller promises.
     unsafe { segment(sze, len, |handle| handle.read_next_noblock(skips(handle.filter))) }
 }
@@ -299,11 +299,11 @@ pub unsafe extern "C" fn szedata_read_next_noblock(sze: *mut Handle, len: *mut c
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_set_filter(sze: *mut Handle, filter: Option<Filter>) -> c_int {
+pub unsafe extern "C" fn szedata_set_filter(sze: *mut SzeHandle, filter: Option<SegmentFilter>) -> c_int {
     status_of(|| {
         // SAFETY: as the caller promises.
         let handle = unsafe { handle(sze) }?;
-        handle.filter = Some(filter.ok_or_else(|| Failure::null("the filter"))?);
+        handle.filter = Some(filter.ok_or_else(|| CallError::null("the filter"))?);
         Ok(())
     })
 }
@@ -324,13 +324,14 @@ pub unsafe extern "C" fn szedata_decode_packet(
         |_| 0,
         || {
             if contents.is_null() {
-                return Err(Failure::null("the segment"));
+                return Err(CallError::null("the segment"));
             }
             // SAFETY: not NULL, and so a segment, which has a header.
             let header =
-                Header::from_bytes(unsafe { contents.cast::<[u8; HEADER_BYTES]>().read_unaligned() });
-            let layout =
-                header.layout(usize::MAX).map_err(|error| Failure::new(libc::EBADMSG, error.to_string()))?;
+                SegmentHeader::from_bytes(unsafe { contents.cast::<[u8; HEADER_BYTES]>().read_unaligned() });
+            let layout = header
+                .layout(usize::MAX)
+                .map_err(|error| CallError::new(libc::EBADMSG, error.to_string()))?;
             // SAFETY: as the caller promises.
             unsafe { put(data, contents.wrapping_add(layout.frame_offset), "data") }?;
             // SAFETY: as the caller promises.
@@ -350,7 +351,7 @@ pub unsafe extern "C" fn szedata_decode_packet(
 /// `sze` is NULL or a handle, the data have the stated length, `len` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_prepare_packet(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     hw_data: *const u8,
     hw_data_len: c_uint,
     sw_data: *const u8,
@@ -381,14 +382,16 @@ pub unsafe extern "C" fn szedata_prepare_packet(
 /// `sze` is NULL or a handle, `data` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_try_write_next(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     data: *const u8,
     len: c_uint,
     iface: u16,
 ) -> c_int {
     let sent = sent(|| {
         if !len.is_multiple_of(8) {
-            return Err(Failure::invalid(format!("{len} bytes of segments: whole ones are a multiple of 8")));
+            return Err(CallError::invalid(format!(
+                "{len} bytes of segments: whole ones are a multiple of 8"
+            )));
         }
         // SAFETY: as the caller promises.
         let data = unsafe { bytes(data, len, "the data") }?;
@@ -403,10 +406,10 @@ pub unsafe extern "C" fn szedata_try_write_next(
 /// # Safety
 /// `sze` is NULL or a handle, the data have the stated length.
 unsafe fn write(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     (hw_data, hw_data_len): (*const u8, c_uint),
     (sw_data, sw_data_len): (*const u8, c_uint),
-    write: impl FnOnce(&mut Handle, &[u8], &[u8]) -> Result<(), Failure>,
+    write: impl FnOnce(&mut SzeHandle, &[u8], &[u8]) -> Result<(), CallError>,
 ) -> c_int {
     sent(|| {
         // SAFETY: as the caller promises.
@@ -424,14 +427,15 @@ unsafe fn write(
 /// `sze` is NULL or a handle, the data have the stated length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_prepare_and_try_write_next(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     hw_data: *const u8,
     hw_data_len: c_uint,
     sw_data: *const u8,
     sw_data_len: c_uint,
     iface: u16,
 ) -> c_int {
-    let now = |handle: &mut Handle, metadata: &[u8], frame: &[u8]| handle.write_frame(metadata, frame, iface);
+    let now =
+        |handle: &mut SzeHandle, metadata: &[u8], frame: &[u8]| handle.write_frame(metadata, frame, iface);
     // SAFETY: as the caller promises.
     unsafe { write(sze, (hw_data, hw_data_len), (sw_data, sw_data_len), now) }
 }
@@ -442,7 +446,7 @@ pub unsafe extern "C" fn szedata_prepare_and_try_write_next(
 /// `sze` is NULL or a handle, the data have the stated length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_burst_write_next(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     hw_data: *const u8,
     hw_data_len: c_uint,
     sw_data: *const u8,
@@ -450,7 +454,7 @@ pub unsafe extern "C" fn szedata_burst_write_next(
     iface: u16,
 ) -> c_int {
     let later =
-        |handle: &mut Handle, metadata: &[u8], frame: &[u8]| handle.collect_frame(metadata, frame, iface);
+        |handle: &mut SzeHandle, metadata: &[u8], frame: &[u8]| handle.collect_frame(metadata, frame, iface);
     // SAFETY: as the caller promises.
     unsafe { write(sze, (hw_data, hw_data_len), (sw_data, sw_data_len), later) }
 }
@@ -461,7 +465,7 @@ pub unsafe extern "C" fn szedata_burst_write_next(
 /// `sze` is NULL or a handle, `size` is NULL or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_get_area_size(
-    sze: *mut Handle,
+    sze: *mut SzeHandle,
     space: u8,
     area: u8,
     size: *mut u32,
@@ -469,18 +473,18 @@ pub unsafe extern "C" fn szedata_get_area_size(
     errno_of(|| {
         // SAFETY: as the caller promises.
         let handle = unsafe { handle(sze) }?;
-        let direction = Direction::from_number(space.into())?;
+        let direction = Sze2Dir::from_number(space.into())?;
         if u16::from(area) >= handle.channels(direction)? {
-            return Err(Failure::invalid(format!("there is no channel {area}")));
+            return Err(CallError::invalid(format!("there is no channel {area}")));
         }
         let info = handle.card()?.info();
         let bytes = match direction {
-            Direction::Receive => info.receive_buffer_bytes,
-            Direction::Transmit => info.transmit_buffer_bytes,
-            Direction::Both => return Err(Failure::invalid("a channel is of one direction")),
+            Sze2Dir::Receive => info.receive_buffer_bytes,
+            Sze2Dir::Transmit => info.transmit_buffer_bytes,
+            Sze2Dir::Both => return Err(CallError::invalid("a channel is of one direction")),
         };
         let bytes = u32::try_from(bytes).map_err(|_| {
-            Failure::new(libc::EOVERFLOW, format!("a buffer of {bytes} bytes does not fit in 32 bits"))
+            CallError::new(libc::EOVERFLOW, format!("a buffer of {bytes} bytes does not fit in 32 bits"))
         })?;
         // SAFETY: as the caller promises.
         unsafe { put(size, bytes, "the size") }
@@ -492,15 +496,19 @@ pub unsafe extern "C" fn szedata_get_area_size(
 /// # Safety
 /// `sze` is NULL or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn szedata_get_area_numa_node(sze: *mut Handle, direction: c_int, area: u32) -> c_int {
+pub unsafe extern "C" fn szedata_get_area_numa_node(
+    sze: *mut SzeHandle,
+    direction: c_int,
+    area: u32,
+) -> c_int {
     answer(
         |_| -1,
         || {
             // SAFETY: as the caller promises.
             let handle = unsafe { handle(sze) }?;
             let channel =
-                u16::try_from(area).map_err(|_| Failure::invalid(format!("there is no channel {area}")))?;
-            let memory = handle.memory(Direction::from_number(direction)?, channel)?;
+                u16::try_from(area).map_err(|_| CallError::invalid(format!("there is no channel {area}")))?;
+            let memory = handle.memory(Sze2Dir::from_number(direction)?, channel)?;
             let address: *mut c_void = memory.data(0, 8).as_ptr().cast();
             let mut node: c_int = -1;
             let none = ptr::null_mut::<c_void>();
@@ -514,7 +522,7 @@ pub unsafe extern "C" fn szedata_get_area_numa_node(sze: *mut Handle, direction:
                 _ => {
                     let error = std::io::Error::last_os_error();
                     let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    Err(Failure::new(errno, format!("which NUMA node the buffer is on: {error}")))
+                    Err(CallError::new(errno, format!("which NUMA node the buffer is on: {error}")))
                 }
             }
         },

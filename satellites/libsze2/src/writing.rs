@@ -4,18 +4,18 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
 use ringroad_sze2::client::channels_of;
-use ringroad_sze2::segment::{ALIGNMENT, Header, append, parse};
+use ringroad_sze2::segment::{ALIGNMENT, SegmentHeader, append, parse};
 
 use crate::environment::SZE2_BURST_WRITE_SIZE;
-use crate::failure::{Failure, NOT_NOW};
-use crate::handle::Handle;
+use crate::failure::{CallError, NOT_NOW};
+use crate::handle::SzeHandle;
 
-impl Handle {
+impl SzeHandle {
     /// Makes a segment; it stays until the next is made.
     ///
     /// # Errors
     /// It would be too long.
-    pub fn prepare(&mut self, metadata: &[u8], frame: &[u8]) -> Result<&mut [u8], Failure> {
+    pub fn prepare(&mut self, metadata: &[u8], frame: &[u8]) -> Result<&mut [u8], CallError> {
         self.prepared.clear();
         if !append(&mut self.prepared, metadata, frame) {
             return Err(too_long(metadata.len(), frame.len()));
@@ -27,10 +27,10 @@ impl Handle {
     ///
     /// # Errors
     /// There is no room for all of them, now or ever, or they are invalid.
-    pub fn write_segments(&mut self, data: &[u8], channel: u16) -> Result<(), Failure> {
+    pub fn write_segments(&mut self, data: &[u8], channel: u16) -> Result<(), CallError> {
         self.check_unlocked(channel)?;
         let (mut rest, mut segments) = (data, 0);
-        while parse(&mut rest).map_err(|error| Failure::invalid(error.to_string()))?.is_some() {
+        while parse(&mut rest).map_err(|error| CallError::invalid(error.to_string()))?.is_some() {
             segments += 1;
         }
         self.flush_channel(channel);
@@ -39,7 +39,7 @@ impl Handle {
         if data.len() > most {
             let message =
                 format!("{} bytes at once: the buffer of transmit channel {channel} has {most}", data.len());
-            return Err(Failure::new(libc::EMSGSIZE, message));
+            return Err(CallError::new(libc::EMSGSIZE, message));
         }
         let position = writer.position();
         match writer.skip(data.len()) {
@@ -56,7 +56,7 @@ impl Handle {
     ///
     /// # Errors
     /// There is no room, now or ever.
-    pub fn write_frame(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<(), Failure> {
+    pub fn write_frame(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<(), CallError> {
         self.put(metadata, frame, channel)?;
         self.flush_channel(channel);
         self.card()?.publish_transmitted(channel);
@@ -68,7 +68,7 @@ impl Handle {
     ///
     /// # Errors
     /// There is no room, now or ever.
-    pub fn collect_frame(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<(), Failure> {
+    pub fn collect_frame(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<(), CallError> {
         let put = self.put(metadata, frame, channel);
         if put == Err(NOT_NOW) {
             self.flush_channel(channel);
@@ -83,14 +83,14 @@ impl Handle {
     }
 
     /// A segment in the buffer, not shown yet; its bytes.
-    fn put(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<usize, Failure> {
+    fn put(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<usize, CallError> {
         self.check_unlocked(channel)?;
-        let Some(header) = Header::new(metadata.len(), frame.len()) else {
+        let Some(header) = SegmentHeader::new(metadata.len(), frame.len()) else {
             return Err(too_long(metadata.len(), frame.len()));
         };
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
         match writer.reserve(metadata, frame.len()) {
-            Ok(Some(mut place)) => place.write(frame),
+            Ok(Some(mut target)) => target.write(frame),
             Ok(None) => return Err(self.no_room(channel)),
             Err(fault) => return Err(self.transmit_fault(channel, fault)),
         };
@@ -113,7 +113,7 @@ impl Handle {
         channels_of(u32::MAX).for_each(|channel| self.flush_channel(channel));
     }
 
-    /// Begins segments for frames of these lengths, as many as there is room for, and puts into `places` where to
+    /// Begins segments for frames of these lengths, as many as there is room for, and puts into `segments` where to
     /// write each frame before they are committed. Returns their number.
     ///
     /// # Errors
@@ -123,14 +123,14 @@ impl Handle {
         &mut self,
         channel: u16,
         lengths: &[u32],
-        places: &mut [MaybeUninit<*mut u8>],
-    ) -> Result<usize, Failure> {
+        segments: &mut [MaybeUninit<*mut u8>],
+    ) -> Result<usize, CallError> {
         self.check_lock(channel)?;
         // Collected segments lie before, and are whole.
         self.flush_channel(channel);
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
-        match (writer.reserve_burst(lengths, places, |frame| frame.as_ptr()), lengths.first()) {
-            (Ok(0), Some(&length)) if Header::new(0, length as usize).is_none() => {
+        match (writer.reserve_burst(lengths, segments, |frame| frame.as_ptr()), lengths.first()) {
+            (Ok(0), Some(&length)) if SegmentHeader::new(0, length as usize).is_none() => {
                 Err(too_long(0, length as usize))
             }
             (Ok(0), Some(_)) => Err(self.no_room(channel)),
@@ -149,7 +149,7 @@ impl Handle {
     /// # Errors
     /// The channel is not subscribed.
     #[inline]
-    pub fn commit(&mut self, channel: u16) -> Result<(), Failure> {
+    pub fn commit(&mut self, channel: u16) -> Result<(), CallError> {
         if self.writer(channel).is_none() {
             return Err(self.no_writer(channel));
         }
@@ -160,13 +160,13 @@ impl Handle {
         Ok(())
     }
 
-    fn check_unlocked(&self, channel: u16) -> Result<(), Failure> {
+    fn check_unlocked(&self, channel: u16) -> Result<(), CallError> {
         self.check_lock(channel)?;
         self.check_unreserved(channel)
     }
 
     #[inline]
-    fn check_lock(&self, channel: u16) -> Result<(), Failure> {
+    fn check_lock(&self, channel: u16) -> Result<(), CallError> {
         match self.transmit_lock.held {
             Some((held, _)) if held == channel => Err(busy(channel)),
             _ => Ok(()),
@@ -174,7 +174,7 @@ impl Handle {
     }
 
     /// Reserved segments must be committed before anything else is written behind them: they are not filled yet.
-    pub fn check_unreserved(&self, channel: u16) -> Result<(), Failure> {
+    pub fn check_unreserved(&self, channel: u16) -> Result<(), CallError> {
         match self.reserved.get(usize::from(channel)) {
             Some(&count) if count > 0 => Err(busy(channel)),
             _ => Ok(()),
@@ -184,14 +184,14 @@ impl Handle {
 
 /// Room of the channel is locked or reserved.
 #[cold]
-pub fn busy(channel: u16) -> Failure {
-    Failure::new(libc::EBUSY, format!("room of transmit channel {channel} is locked or reserved"))
+pub fn busy(channel: u16) -> CallError {
+    CallError::new(libc::EBUSY, format!("room of transmit channel {channel} is locked or reserved"))
 }
 
 #[cold]
-fn too_long(metadata_bytes: usize, frame_bytes: usize) -> Failure {
+fn too_long(metadata_bytes: usize, frame_bytes: usize) -> CallError {
     let message = format!(
         "a frame of {frame_bytes} bytes with {metadata_bytes} bytes of metadata: a segment has 65535 at most"
     );
-    Failure::new(libc::EMSGSIZE, message)
+    CallError::new(libc::EMSGSIZE, message)
 }

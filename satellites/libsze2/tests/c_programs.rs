@@ -106,7 +106,7 @@ fn the_examples_send_and_count() {
 
 /// Waits until a program has started receive channel 0.
 fn await_subscriber(path: &Path) {
-    let card = ringroad_sze2::client::Card::open(path, "test").unwrap();
+    let card = ringroad_sze2::client::CardClient::open(path, "test").unwrap();
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !card.status().unwrap().receive[0].running {
         assert!(std::time::Instant::now() < end, "no program subscribes");

@@ -11,11 +11,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::control_page::ChannelState;
-use crate::fault::Fault;
+use crate::fault::ChannelFault;
 use crate::memory::{ChannelMemory, MemoryError};
-use crate::message::{CardInfo, CardStatus, MessageError, PROTOCOL_VERSION, Reply, Request, receive, send};
+use crate::message::{
+    CardInfo, CardReply, CardRequest, CardStatus, MessageError, PROTOCOL_VERSION, receive, send,
+};
 use crate::reader::SegmentReader;
-use crate::writer::{SegmentWriter, Side};
+use crate::writer::{ChannelSide, SegmentWriter};
 
 /// How long a card may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,7 +50,7 @@ pub enum CardError {
     Fault {
         /// Which channel.
         channel: u16,
-        fault: Fault,
+        fault: ChannelFault,
     },
     /// The program wrote something else than segments to a transmit channel: the card takes nothing more from it.
     #[error("the card has stopped transmit channel {0}: the program wrote something else than segments")]
@@ -85,7 +87,7 @@ struct Transmit {
 
 /// A card, as seen by a program.
 #[derive(Debug)]
-pub struct Card {
+pub struct CardClient {
     path: PathBuf,
     socket: OwnedFd,
     info: CardInfo,
@@ -96,7 +98,7 @@ pub struct Card {
     sleeper: Sleeper,
 }
 
-impl Card {
+impl CardClient {
     /// Connects to the card at `path`, under the name `program`.
     ///
     /// # Errors
@@ -110,10 +112,10 @@ impl Card {
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(not_there)?;
         rustix::net::connect(&socket, &address).map_err(not_there)?;
-        let hello = Request::Hello { version: PROTOCOL_VERSION, program: program.to_owned() };
+        let hello = CardRequest::Hello { version: PROTOCOL_VERSION, program: program.to_owned() };
         let (reply, descriptors) = ask(path, &socket, &hello)?;
         let unexpected = || CardError::Unexpected(path.to_owned());
-        let Reply::Hello { info } = reply else { return Err(unexpected()) };
+        let CardReply::Hello { info } = reply else { return Err(unexpected()) };
         let event = descriptors.into_iter().next().ok_or_else(unexpected)?;
         let none = |channels: u16| usize::from(channels.min(crate::card::settings::MAX_CHANNELS));
         Ok(Self {
@@ -133,7 +135,7 @@ impl Card {
         &self.info
     }
 
-    fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), CardError> {
+    fn ask(&self, request: &CardRequest) -> Result<(CardReply, Vec<OwnedFd>), CardError> {
         ask(&self.path, &self.socket, request)
     }
 
@@ -144,19 +146,19 @@ impl Card {
     /// [`CardError`].
     pub fn subscribe(&mut self, receive: u32, transmit: u32) -> Result<(u32, u32), CardError> {
         let unexpected = || CardError::Unexpected(self.path.clone());
-        let (reply, descriptors) = self.ask(&Request::Subscribe { receive, transmit })?;
-        let Reply::Subscribed { receive, transmit } = reply else { return Err(unexpected()) };
+        let (reply, descriptors) = self.ask(&CardRequest::Subscribe { receive, transmit })?;
+        let CardReply::Subscribed { receive, transmit } = reply else { return Err(unexpected()) };
         let mut descriptors = descriptors.into_iter();
         for channel in channels_of(receive) {
             let memory = map(descriptors.next().ok_or_else(unexpected)?)?;
-            let place = self.receive.get_mut(usize::from(channel)).ok_or_else(unexpected)?;
-            *place = Some(SegmentReader::new(memory, Side::Program));
+            let target = self.receive.get_mut(usize::from(channel)).ok_or_else(unexpected)?;
+            *target = Some(SegmentReader::new(memory, ChannelSide::Program));
         }
         for channel in channels_of(transmit) {
             let memory = map(descriptors.next().ok_or_else(unexpected)?)?;
             let kick = descriptors.next().ok_or_else(unexpected)?;
-            let place = self.transmit.get_mut(usize::from(channel)).ok_or_else(unexpected)?;
-            *place = Some(Transmit { writer: SegmentWriter::new(memory, Side::Program), kick });
+            let target = self.transmit.get_mut(usize::from(channel)).ok_or_else(unexpected)?;
+            *target = Some(Transmit { writer: SegmentWriter::new(memory, ChannelSide::Program), kick });
         }
         Ok((receive, transmit))
     }
@@ -166,7 +168,7 @@ impl Card {
     /// # Errors
     /// [`CardError`].
     pub fn start(&mut self) -> Result<(), CardError> {
-        self.set(&Request::Start)
+        self.set(&CardRequest::Start)
     }
 
     /// Ends that, and all subscriptions, after published segments have been transmitted.
@@ -174,7 +176,7 @@ impl Card {
     /// # Errors
     /// [`CardError`].
     pub fn stop(&mut self) -> Result<(), CardError> {
-        self.set(&Request::Stop)?;
+        self.set(&CardRequest::Stop)?;
         self.receive.fill_with(|| None);
         self.transmit.fill_with(|| None);
         Ok(())
@@ -249,7 +251,7 @@ impl Card {
         let (mut receive, mut transmit) = (0, 0);
         for channel in channels_of(wanted.receive) {
             if let Some(reader) = self.reader(channel)
-                && reader.look().map_err(|fault| CardError::Fault { channel, fault })? > 0
+                && reader.available().map_err(|fault| CardError::Fault { channel, fault })? > 0
             {
                 receive |= 1 << channel;
             }
@@ -351,19 +353,19 @@ impl Card {
     /// # Errors
     /// [`CardError`].
     pub fn status(&self) -> Result<CardStatus, CardError> {
-        match self.ask(&Request::Status)?.0 {
-            Reply::Status { status } => Ok(*status),
+        match self.ask(&CardRequest::Status)?.0 {
+            CardReply::Status { status } => Ok(*status),
             _ => Err(CardError::Unexpected(self.path.clone())),
         }
     }
 
-    /// Sets something of the card, or its counters to zero: any request that is answered by [`Reply::Done`].
+    /// Sets something of the card, or its counters to zero: any request that is answered by [`CardReply::Done`].
     ///
     /// # Errors
     /// [`CardError`].
-    pub fn set(&self, request: &Request) -> Result<(), CardError> {
+    pub fn set(&self, request: &CardRequest) -> Result<(), CardError> {
         match self.ask(request)?.0 {
-            Reply::Done => Ok(()),
+            CardReply::Done => Ok(()),
             _ => Err(CardError::Unexpected(self.path.clone())),
         }
     }
@@ -380,11 +382,11 @@ pub fn channels_of(mask: u32) -> impl Iterator<Item = u16> {
     (0..32).filter(move |channel| mask >> channel & 1 == 1)
 }
 
-fn ask(path: &Path, socket: &OwnedFd, request: &Request) -> Result<(Reply, Vec<OwnedFd>), CardError> {
+fn ask(path: &Path, socket: &OwnedFd, request: &CardRequest) -> Result<(CardReply, Vec<OwnedFd>), CardError> {
     let failed = |source| CardError::Message { path: path.to_owned(), source };
     send(socket.as_fd(), request, &[], PATIENCE).map_err(failed)?;
     match receive(socket.as_fd(), PATIENCE).map_err(failed)? {
-        (Reply::Refused { reason }, _) => Err(CardError::Refused(reason)),
+        (CardReply::Refused { reason }, _) => Err(CardError::Refused(reason)),
         answer => Ok(answer),
     }
 }

@@ -20,41 +20,41 @@ const MAX_WORDS: usize = 1 << 17;
 
 /// One word of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Descriptor {
+pub enum DescriptorWord {
     /// A data block.
-    Data(Block),
+    Data(PageRun),
     /// Where the next word is.
     Next(u64),
 }
 
 /// A run of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
+pub struct PageRun {
     /// Where it begins, a multiple of [`PAGE_BYTES`].
     pub address: u64,
     /// Its length, 1 to [`MAX_BLOCK_PAGES`] pages, in bytes.
     pub bytes: u64,
 }
 
-impl Descriptor {
+impl DescriptorWord {
     /// From a word. Each is one or the other.
     #[must_use]
     pub fn from_word(word: u64) -> Self {
         if word & 1 == 1 {
             return Self::Next(word & !1);
         }
-        Self::Data(Block {
+        Self::Data(PageRun {
             address: word & !(PAGE_BYTES - 1),
             bytes: ((word >> 1 & (MAX_BLOCK_PAGES - 1)) + 1) * PAGE_BYTES,
         })
     }
 
-    /// The word; bits that it has no room for are lost, so blocks must be as [`Block`] describes.
+    /// The word; bits that it has no room for are lost, so blocks must be as [`PageRun`] describes.
     #[must_use]
     pub fn to_word(self) -> u64 {
         match self {
             Self::Next(address) => address | 1,
-            Self::Data(Block { address, bytes }) => {
+            Self::Data(PageRun { address, bytes }) => {
                 let pages_less_one = (bytes / PAGE_BYTES).wrapping_sub(1) & (MAX_BLOCK_PAGES - 1);
                 address & !(PAGE_BYTES - 1) | pages_less_one << 1
             }
@@ -64,9 +64,9 @@ impl Descriptor {
 
 /// The words for a cycle of `blocks`, of which the first will be at `address`.
 #[must_use]
-pub fn cycle(blocks: &[Block], address: u64) -> Vec<u64> {
-    let data = blocks.iter().map(|&block| Descriptor::Data(block).to_word());
-    data.chain([Descriptor::Next(address).to_word()]).collect()
+pub fn cycle(blocks: &[PageRun], address: u64) -> Vec<u64> {
+    let data = blocks.iter().map(|&block| DescriptorWord::Data(block).to_word());
+    data.chain([DescriptorWord::Next(address).to_word()]).collect()
 }
 
 /// An array that describes no buffer.
@@ -89,9 +89,9 @@ pub enum WalkError {
 ///
 /// # Errors
 /// [`WalkError`].
-pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<Block>, WalkError> {
+pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<PageRun>, WalkError> {
     // Address of each data word, and its block.
-    let mut read: Vec<(u64, Block)> = Vec::new();
+    let mut read: Vec<(u64, PageRun)> = Vec::new();
     let (mut at, mut words) = (start, 0);
     loop {
         words += 1;
@@ -99,12 +99,12 @@ pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<Bloc
             return Err(WalkError::Endless(start));
         }
         let word = word_at(at).filter(|_| at.is_multiple_of(WORD_BYTES)).ok_or(WalkError::Outside(at))?;
-        match Descriptor::from_word(word) {
-            Descriptor::Data(block) => {
+        match DescriptorWord::from_word(word) {
+            DescriptorWord::Data(block) => {
                 read.push((at, block));
                 at = at.wrapping_add(WORD_BYTES);
             }
-            Descriptor::Next(next) => {
+            DescriptorWord::Next(next) => {
                 // A cycle closes only where a pointer leads back.
                 if let Some(first) = read.iter().position(|&(address, _)| address == next) {
                     return whole(&read, first);
@@ -116,8 +116,8 @@ pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<Bloc
 }
 
 /// The buffer of which `read` are the words, those before `first` read once.
-fn whole(read: &[(u64, Block)], first: usize) -> Result<Vec<Block>, WalkError> {
-    let blocks: Vec<Block> = read.iter().map(|&(_, block)| block).collect();
+fn whole(read: &[(u64, PageRun)], first: usize) -> Result<Vec<PageRun>, WalkError> {
+    let blocks: Vec<PageRun> = read.iter().map(|&(_, block)| block).collect();
     let (lead, cycle) = blocks.split_at(first);
     if !cycle.ends_with(lead) {
         return Err(WalkError::Lead(first));
@@ -132,24 +132,24 @@ mod tests {
 
     use super::*;
 
-    fn block(page: u64, pages: u64) -> Block {
-        Block { address: page * PAGE_BYTES, bytes: pages * PAGE_BYTES }
+    fn block(page: u64, pages: u64) -> PageRun {
+        PageRun { address: page * PAGE_BYTES, bytes: pages * PAGE_BYTES }
     }
 
-    fn walk_words(words: &[u64], start: u64) -> Result<Vec<Block>, WalkError> {
+    fn walk_words(words: &[u64], start: u64) -> Result<Vec<PageRun>, WalkError> {
         walk(start, |address| words.get((address / WORD_BYTES) as usize).copied())
     }
 
     #[test]
     fn words_follow_the_published_format() {
         for (descriptor, word) in [
-            (Descriptor::Data(block(0x12345, 1)), 0x1234_5000),
-            (Descriptor::Data(block(1, 1024)), 0x1000 | 1023 << 1),
-            (Descriptor::Data(block(0, 2048)), 2047 << 1),
-            (Descriptor::Next(0xABC8), 0xABC9),
+            (DescriptorWord::Data(block(0x12345, 1)), 0x1234_5000),
+            (DescriptorWord::Data(block(1, 1024)), 0x1000 | 1023 << 1),
+            (DescriptorWord::Data(block(0, 2048)), 2047 << 1),
+            (DescriptorWord::Next(0xABC8), 0xABC9),
         ] {
             assert_eq!(descriptor.to_word(), word);
-            assert_eq!(Descriptor::from_word(word), descriptor);
+            assert_eq!(DescriptorWord::from_word(word), descriptor);
         }
     }
 
@@ -163,11 +163,12 @@ mod tests {
     fn words_read_once_give_the_start_of_the_buffer() {
         let blocks = [block(1, 1), block(2, 1), block(3, 1)];
         // Two words, then the cycle at word 3.
-        let mut words = vec![Descriptor::Data(blocks[1]).to_word(), Descriptor::Data(blocks[2]).to_word()];
-        words.push(Descriptor::Next(24).to_word());
+        let mut words =
+            vec![DescriptorWord::Data(blocks[1]).to_word(), DescriptorWord::Data(blocks[2]).to_word()];
+        words.push(DescriptorWord::Next(24).to_word());
         words.extend(cycle(&blocks, 24));
         assert_eq!(walk_words(&words, 0), Ok(vec![blocks[1], blocks[2], blocks[0]]));
-        words[0] = Descriptor::Data(block(9, 1)).to_word();
+        words[0] = DescriptorWord::Data(block(9, 1)).to_word();
         assert_eq!(walk_words(&words, 0), Err(WalkError::Lead(2)));
     }
 
@@ -182,7 +183,7 @@ mod tests {
     proptest! {
         #[test]
         fn descriptors_round_trip_through_words(word: u64) {
-            prop_assert_eq!(Descriptor::from_word(word).to_word(), word);
+            prop_assert_eq!(DescriptorWord::from_word(word).to_word(), word);
         }
 
         #[test]

@@ -5,7 +5,7 @@ use crate::segment::SegmentError;
 /// A broken rule. The buffer is stopped from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ChannelFault {
     /// A pointer that lies where it cannot.
     #[error(
         "the other side's pointer is {pointer:#x}, and may be from {from:#x} to {to:#x} of a buffer of {size:#x} bytes, in steps of 8"

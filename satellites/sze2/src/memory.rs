@@ -15,7 +15,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::control_page::{CONTROL_PAGE_BYTES, ChannelState, ControlPage, Line, MAGIC, VERSION};
-use crate::descriptors::{Block, MAX_BLOCK_PAGES, PAGE_BYTES, WORD_BYTES, WalkError, cycle, walk};
+use crate::descriptors::{MAX_BLOCK_PAGES, PAGE_BYTES, PageRun, WORD_BYTES, WalkError, cycle, walk};
 use crate::segment::ALIGNMENT;
 use crate::segments::Segments;
 
@@ -70,14 +70,14 @@ pub enum MemoryError {
 #[derive(Debug)]
 pub struct ChannelMemory {
     file: OwnedFd,
-    control: Mapping,
-    data: Mapping,
+    control: MirroredMapping,
+    data: MirroredMapping,
     buffer_bytes: u64,
 }
 
 /// Addresses of our own; unmapped with the value.
 #[derive(Debug)]
-struct Mapping {
+struct MirroredMapping {
     start: NonNull<u8>,
     bytes: usize,
     /// From the first byte mapped to the first used.
@@ -88,11 +88,11 @@ struct Mapping {
 
 // SAFETY: the addresses belong to the value until drop; every access through it is atomic or a raw copy of foreign
 // bytes.
-unsafe impl Send for Mapping {}
+unsafe impl Send for MirroredMapping {}
 // SAFETY: as above; shared access is what the mapping is for.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for MirroredMapping {}
 
-impl Drop for Mapping {
+impl Drop for MirroredMapping {
     fn drop(&mut self) {
         self.guard = None;
         // SAFETY: the addresses are the value's own, and nothing borrows from it any more.
@@ -148,20 +148,20 @@ impl ChannelMemory {
         rustix::fs::ftruncate(&file, bytes).map_err(failed("sizing", bytes))?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&file, seals).map_err(failed("sealing", bytes))?;
-        let control = map_head(&file, data_offset)?;
+        let control = map_control_page(&file, data_offset)?;
         let page = control_page(&control);
         page.version.store(VERSION, Ordering::Relaxed);
         page.data_offset.store(data_offset as u32, Ordering::Relaxed);
         page.buffer_bytes.store(buffer_bytes, Ordering::Relaxed);
         page.descriptors.store(CONTROL_PAGE_BYTES, Ordering::Relaxed);
-        let blocks: Vec<Block> = (0..blocks)
-            .map(|number| Block { address: data_offset + number * block_bytes, bytes: block_bytes })
+        let blocks: Vec<PageRun> = (0..blocks)
+            .map(|number| PageRun { address: data_offset + number * block_bytes, bytes: block_bytes })
             .collect();
         for (at, word) in
             (CONTROL_PAGE_BYTES..).step_by(WORD_BYTES as usize).zip(cycle(&blocks, CONTROL_PAGE_BYTES))
         {
-            if let Some(mut place) = part(&control, at, WORD_BYTES) {
-                place.write(&word.to_le_bytes());
+            if let Some(mut target) = part(&control, at, WORD_BYTES) {
+                target.write(&word.to_le_bytes());
             }
         }
         page.magic.store(MAGIC, Ordering::Release);
@@ -186,7 +186,7 @@ impl ChannelMemory {
             return Err(MemoryError::NotAChannel("it is too short"));
         }
         let (data_offset, buffer_bytes, descriptors) = {
-            let first = map_head(&file, page_bytes)?;
+            let first = map_control_page(&file, page_bytes)?;
             let page = control_page(&first);
             let names = (page.magic.load(Ordering::Acquire), page.version.load(Ordering::Relaxed));
             if names != (MAGIC, VERSION) {
@@ -198,7 +198,7 @@ impl ChannelMemory {
         if !data_offset.is_multiple_of(page_bytes) || data_offset < page_bytes || data_offset > has {
             return Err(MemoryError::NotAChannel("its data begin where they cannot"));
         }
-        let control = map_head(&file, data_offset)?;
+        let control = map_control_page(&file, data_offset)?;
         let blocks = walk(descriptors, |at| {
             let mut word = [0; WORD_BYTES as usize];
             part(&control, at, WORD_BYTES)?.read(&mut word);
@@ -304,7 +304,7 @@ impl AsFd for ChannelMemory {
 }
 
 /// Maps what lies before the data.
-fn map_head(file: &OwnedFd, bytes: u64) -> Result<Mapping, MemoryError> {
+fn map_control_page(file: &OwnedFd, bytes: u64) -> Result<MirroredMapping, MemoryError> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that exists.
     let start = unsafe {
@@ -314,9 +314,9 @@ fn map_head(file: &OwnedFd, bytes: u64) -> Result<Mapping, MemoryError> {
     mapping(start.cast(), bytes as usize, 0)
 }
 
-fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<Mapping, MemoryError> {
+fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<MirroredMapping, MemoryError> {
     let start = NonNull::new(start).ok_or(failed("mapping", bytes as u64)(rustix::io::Errno::NOMEM))?;
-    let mut mapping = Mapping { start, bytes, skip, guard: None };
+    let mut mapping = MirroredMapping { start, bytes, skip, guard: None };
     // No seal keeps the other side from punching holes into huge pages.
     // SAFETY: the addresses are the value's own, only ever shared bytes lie there, and `drop` takes the guard off
     // before it unmaps.
@@ -328,7 +328,7 @@ fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<Mapping, MemoryE
 }
 
 /// Maps `blocks` one behind the other, and all of them once more behind that.
-fn map_blocks(file: &OwnedFd, blocks: &[Block], buffer_bytes: u64) -> Result<Mapping, MemoryError> {
+fn map_blocks(file: &OwnedFd, blocks: &[PageRun], buffer_bytes: u64) -> Result<MirroredMapping, MemoryError> {
     let bytes = 2 * buffer_bytes as usize;
     // Room to begin on a border of large pages.
     let reserved = bytes + HUGE_PAGE_BYTES as usize;
@@ -350,7 +350,7 @@ fn map_blocks(file: &OwnedFd, blocks: &[Block], buffer_bytes: u64) -> Result<Map
         // twice.
         let at = unsafe { whole.start.add(offset) };
         // SAFETY: the range replaced is our own, reserved above, and not in use yet.
-        let placed = unsafe {
+        let mapped = unsafe {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             rustix::mm::mmap(
                 at.as_ptr().cast(),
@@ -361,28 +361,28 @@ fn map_blocks(file: &OwnedFd, blocks: &[Block], buffer_bytes: u64) -> Result<Map
                 run.address,
             )
         };
-        placed.map_err(failed("mapping", bytes as u64))?;
+        mapped.map_err(failed("mapping", bytes as u64))?;
         offset += run.bytes as usize;
     }
     Ok(whole)
 }
 
 /// `blocks`, those that follow each other in the file as one.
-fn runs(blocks: &[Block]) -> impl Iterator<Item = Block> {
+fn runs(blocks: &[PageRun]) -> impl Iterator<Item = PageRun> {
     blocks.chunk_by(|one, next| one.address + one.bytes == next.address).filter_map(|run| {
         let first = run.first()?;
-        Some(Block { address: first.address, bytes: run.iter().map(|block| block.bytes).sum() })
+        Some(PageRun { address: first.address, bytes: run.iter().map(|block| block.bytes).sum() })
     })
 }
 
-fn control_page(mapping: &Mapping) -> &ControlPage {
+fn control_page(mapping: &MirroredMapping) -> &ControlPage {
     // SAFETY: at least a page is mapped, on a page boundary, for the lifetime of the borrow; all fields are atomic, and
     // every bit pattern is valid.
     unsafe { mapping.start.cast::<ControlPage>().as_ref() }
 }
 
 /// `bytes` bytes at `offset` of what lies before the data.
-fn part(mapping: &Mapping, offset: u64, bytes: u64) -> Option<SharedBytes<'_>> {
+fn part(mapping: &MirroredMapping, offset: u64, bytes: u64) -> Option<SharedBytes<'_>> {
     if offset.checked_add(bytes)? > mapping.bytes as u64 {
         return None;
     }
@@ -423,9 +423,9 @@ mod tests {
         let card = ChannelMemory::create(SMALL).unwrap();
         let first = u64::from(card.control().data_offset.load(Ordering::Relaxed));
         let pages = MIN_BUFFER_BYTES / PAGE_BYTES;
-        let blocks: Vec<Block> = (0..pages)
+        let blocks: Vec<PageRun> = (0..pages)
             .rev()
-            .map(|page| Block { address: first + page * PAGE_BYTES, bytes: PAGE_BYTES })
+            .map(|page| PageRun { address: first + page * PAGE_BYTES, bytes: PAGE_BYTES })
             .collect();
         for (number, word) in cycle(&blocks, CONTROL_PAGE_BYTES).into_iter().enumerate() {
             let at = CONTROL_PAGE_BYTES + number as u64 * WORD_BYTES;

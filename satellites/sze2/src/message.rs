@@ -1,8 +1,8 @@
 //! The messages between a program and the card over the card's socket.
 //!
 //! Each message is one packet (`SOCK_SEQPACKET`) of JSON. The program sends a request, the card a reply, one after the
-//! other. With the reply to [`Request::Hello`] comes an eventfd with which the card wakes the program; with
-//! [`Reply::Subscribed`] come, for each receive channel in the order of their numbers, its memory, then for each
+//! other. With the reply to [`CardRequest::Hello`] comes an eventfd with which the card wakes the program; with
+//! [`CardReply::Subscribed`] come, for each receive channel in the order of their numbers, its memory, then for each
 //! transmit channel its memory and an eventfd with which the program wakes the card.
 
 use std::io;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
-use crate::card::distribution::Distribution;
+use crate::card::distribution::ChannelDistribution;
 use crate::card::settings::IbufSettings;
 
 /// Version of these messages and of a channel's memory.
@@ -30,7 +30,7 @@ const MAX_PROGRAM_CHARS: usize = 64;
 /// A program's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
+pub enum CardRequest {
     /// First of all.
     Hello {
         /// [`PROTOCOL_VERSION`].
@@ -64,7 +64,7 @@ pub enum Request {
     /// Sets how frames are spread.
     SetDistribution {
         /// How.
-        distribution: Distribution,
+        distribution: ChannelDistribution,
     },
     /// Sets the filter.
     SetFilter {
@@ -78,10 +78,10 @@ pub enum Request {
 /// The card's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Reply {
-    /// To [`Request::Hello`].
+pub enum CardReply {
+    /// To [`CardRequest::Hello`].
     Hello { info: CardInfo },
-    /// To [`Request::Subscribe`]: the newly subscribed channels.
+    /// To [`CardRequest::Subscribe`]: the newly subscribed channels.
     Subscribed {
         /// Mask of receive channels.
         receive: u32,
@@ -90,7 +90,7 @@ pub enum Reply {
     },
     /// Done.
     Done,
-    /// To [`Request::Status`].
+    /// To [`CardRequest::Status`].
     Status {
         /// All of it.
         status: Box<CardStatus>,
@@ -133,7 +133,7 @@ pub struct CardStatus {
     /// What it has counted.
     pub obuf_counters: ObufCounters,
     /// How frames are spread.
-    pub distribution: Distribution,
+    pub distribution: ChannelDistribution,
     /// The filter's rules.
     pub filter: String,
     /// Whether each frame's metadata has its arrival time.

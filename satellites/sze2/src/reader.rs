@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use ringroad_ring::wakeup::{Kicker, publish_fence};
 
-use crate::fault::Fault;
+use crate::fault::ChannelFault;
 use crate::memory::ChannelMemory;
 use crate::segment::{ALIGNMENT, Kind};
-use crate::segments::SegmentPlace;
-use crate::writer::{Side, checked};
+use crate::segments::SegmentRef;
+use crate::writer::{ChannelSide, checked};
 
 /// The reading side. Segments are read where they lie, and their room is given back in order.
 #[derive(Debug)]
 pub struct SegmentReader {
     memory: Arc<ChannelMemory>,
-    side: Side,
+    side: ChannelSide,
     /// Where the next segment begins.
     at: u64,
     /// The first byte not given back.
@@ -33,7 +33,7 @@ pub struct SegmentReader {
 impl SegmentReader {
     /// Reads from the start of a buffer that is as it was made.
     #[must_use]
-    pub fn new(memory: Arc<ChannelMemory>, side: Side) -> Self {
+    pub fn new(memory: Arc<ChannelMemory>, side: ChannelSide) -> Self {
         Self {
             memory,
             side,
@@ -68,9 +68,9 @@ impl SegmentReader {
     /// Bytes of data not read yet; reads the other side's pointer first.
     ///
     /// # Errors
-    /// [`Fault::Pointer`].
+    /// [`ChannelFault::Pointer`].
     #[inline]
-    pub fn look(&mut self) -> Result<usize, Fault> {
+    pub fn available(&mut self) -> Result<usize, ChannelFault> {
         let pointer = self.side.lines(&self.memory).1.pointer.load(Ordering::Acquire);
         let size = self.memory.buffer_bytes();
         // A writer leaves 8 bytes free before what was not given back.
@@ -88,14 +88,14 @@ impl SegmentReader {
     /// The next segment; reads the other side's pointer if none is known.
     ///
     /// # Errors
-    /// [`Fault`]; the reader stays where it is.
-    pub fn take(&mut self) -> Result<Option<SegmentPlace<'_>>, Fault> {
-        if self.at == self.end && self.look()? == 0 {
+    /// [`ChannelFault`]; the reader stays where it is.
+    pub fn take(&mut self) -> Result<Option<SegmentRef<'_>>, ChannelFault> {
+        if self.at == self.end && self.available()? == 0 {
             return Ok(None);
         }
         let at = self.at;
         let mut known = self.memory.segments(at, self.end);
-        let segment = known.next().transpose().map_err(|error| Fault::Segment { at, error })?;
+        let segment = known.next().transpose().map_err(|error| ChannelFault::Segment { at, error })?;
         self.at = self.before_end(known.bytes());
         if let Some(segment) = &segment {
             self.kind = segment.kind();
@@ -103,54 +103,54 @@ impl SegmentReader {
         Ok(segment)
     }
 
-    /// Takes segments, as many as there are and `places` has room for, and puts there the result of `describe` for
+    /// Takes segments, as many as there are and `segments` has room for, and puts there the result of `describe` for
     /// each. Reads the other side's pointer if none is known. Returns how many there were.
     ///
     /// # Errors
-    /// [`Fault`], if there were none before it: otherwise it is reported once those before it were taken.
+    /// [`ChannelFault`], if there were none before it: otherwise it is reported once those before it were taken.
     #[inline(always)]
     pub fn take_burst<T>(
         &mut self,
-        places: &mut [MaybeUninit<T>],
-        describe: impl Fn(&SegmentPlace<'_>) -> T,
-    ) -> Result<usize, Fault> {
-        let taken = self.take_alike(places, 0, &describe);
-        if taken == places.len() {
+        segments: &mut [MaybeUninit<T>],
+        describe: impl Fn(&SegmentRef<'_>) -> T,
+    ) -> Result<usize, ChannelFault> {
+        let taken = self.take_alike(segments, 0, &describe);
+        if taken == segments.len() {
             return Ok(taken);
         }
-        self.take_rest(places, taken, describe)
+        self.take_rest(segments, taken, describe)
     }
 
-    /// As [`Self::take_burst`], after `places` have been filled up to number `taken`: the next segment is the last
+    /// As [`Self::take_burst`], after `segments` have been filled up to number `taken`: the next segment is the last
     /// known one, or not like those before, or not known yet.
     #[inline(never)]
     fn take_rest<T>(
         &mut self,
-        places: &mut [MaybeUninit<T>],
+        segments: &mut [MaybeUninit<T>],
         mut taken: usize,
-        describe: impl Fn(&SegmentPlace<'_>) -> T,
-    ) -> Result<usize, Fault> {
-        while let Some(place) = places.get_mut(taken) {
+        describe: impl Fn(&SegmentRef<'_>) -> T,
+    ) -> Result<usize, ChannelFault> {
+        while let Some(target) = segments.get_mut(taken) {
             match self.take() {
-                Ok(Some(segment)) => place.write(describe(&segment)),
+                Ok(Some(segment)) => target.write(describe(&segment)),
                 Err(fault) if taken == 0 => return Err(fault),
                 _ => break,
             };
-            taken = self.take_alike(places, taken + 1, &describe);
+            taken = self.take_alike(segments, taken + 1, &describe);
         }
         Ok(taken)
     }
 
-    /// Takes segments like the one before: all known ones except the last. Returns how far `places` are filled.
+    /// Takes segments like the one before: all known ones except the last. Returns how far `segments` are filled.
     #[inline(always)]
     fn take_alike<T>(
         &mut self,
-        places: &mut [MaybeUninit<T>],
+        segments: &mut [MaybeUninit<T>],
         taken: usize,
-        describe: impl Fn(&SegmentPlace<'_>) -> T,
+        describe: impl Fn(&SegmentRef<'_>) -> T,
     ) -> usize {
         let mut known = self.memory.segments(self.at, self.end);
-        let taken = known.describe_alike(self.kind, places, taken, describe);
+        let taken = known.describe_alike(self.kind, segments, taken, describe);
         self.at = self.before_end(known.bytes());
         taken
     }
@@ -228,7 +228,10 @@ mod tests {
         let geometry = ChannelGeometry { buffer_bytes: MIN_BUFFER_BYTES, block_bytes: PAGE_BYTES };
         let card = ChannelMemory::create(geometry).unwrap();
         let program = ChannelMemory::open(card.as_fd().try_clone_to_owned().unwrap()).unwrap();
-        (SegmentWriter::new(Arc::new(card), Side::Card), SegmentReader::new(Arc::new(program), Side::Program))
+        (
+            SegmentWriter::new(Arc::new(card), ChannelSide::Card),
+            SegmentReader::new(Arc::new(program), ChannelSide::Program),
+        )
     }
 
     fn bytes_of(bytes: &SharedBytes<'_>) -> Vec<u8> {
@@ -241,7 +244,7 @@ mod tests {
         writer
             .reserve(metadata, frame.len())
             .unwrap()
-            .is_some_and(|mut place| place.write(frame) == frame.len())
+            .is_some_and(|mut segment| segment.write(frame) == frame.len())
     }
 
     #[test]
@@ -288,7 +291,7 @@ mod tests {
         assert!(!writer.publish());
         let taken = |reader: &mut SegmentReader, most| {
             let frames = std::cell::RefCell::new(Vec::new());
-            let describe = |segment: &SegmentPlace<'_>| {
+            let describe = |segment: &SegmentRef<'_>| {
                 let (frame, bytes) = (segment.frame(), bytes_of(&segment.frame()));
                 frames.borrow_mut().push((frame.as_ptr(), bytes.first().copied(), bytes.len()));
             };
@@ -308,15 +311,18 @@ mod tests {
         // The fourth claims to be longer than all available data.
         writer.memory().data(start + 3 * 1008, 2).write(&u16::MAX.to_le_bytes());
         let memory = Arc::clone(reader.memory());
-        let place = |number: u8| {
+        let expected = |number: u8| {
             let at = start + 1008 * u64::from(number - 1) + 8;
             (memory.data(at, 0).as_ptr(), Some(number), 1000)
         };
-        assert_eq!(taken(&mut reader, 1), Ok(vec![place(1)]));
-        assert_eq!(taken(&mut reader, 8), Ok(vec![place(2), place(3)]));
+        assert_eq!(taken(&mut reader, 1), Ok(vec![expected(1)]));
+        assert_eq!(taken(&mut reader, 8), Ok(vec![expected(2), expected(3)]));
         let at = (start + 3 * 1008) % MIN_BUFFER_BYTES;
         let error = SegmentError::Cut { segment_bytes: u16::MAX, there_bytes: 1008 };
-        assert_eq!((taken(&mut reader, 8), reader.position()), (Err(Fault::Segment { at, error }), at));
+        assert_eq!(
+            (taken(&mut reader, 8), reader.position()),
+            (Err(ChannelFault::Segment { at, error }), at)
+        );
     }
 
     #[test]
@@ -338,17 +344,17 @@ mod tests {
         let line = &memory.control().hardware;
         for pointer in [4, MIN_BUFFER_BYTES, u64::MAX] {
             line.pointer.store(pointer, Ordering::Release);
-            assert!(matches!(reader.look(), Err(Fault::Pointer { .. })), "{pointer}");
+            assert!(matches!(reader.available(), Err(ChannelFault::Pointer { .. })), "{pointer}");
         }
         // Before the end that it published.
         line.pointer.store(72, Ordering::Release);
-        assert_eq!(reader.look(), Ok(72));
+        assert_eq!(reader.available(), Ok(72));
         line.pointer.store(64, Ordering::Release);
-        assert!(matches!(reader.look(), Err(Fault::Pointer { .. })));
+        assert!(matches!(reader.available(), Err(ChannelFault::Pointer { .. })));
         line.pointer.store(72, Ordering::Release);
         writer.memory().data(0, 4).write(&[73, 0, 0, 0]);
         let error = SegmentError::Cut { segment_bytes: 73, there_bytes: 72 };
-        assert_eq!(reader.take().unwrap_err(), Fault::Segment { at: 0, error });
+        assert_eq!(reader.take().unwrap_err(), ChannelFault::Segment { at: 0, error });
         assert_eq!(reader.position(), 0);
     }
 
@@ -361,7 +367,7 @@ mod tests {
         let line = &memory.control().software;
         for pointer in [80, 7, MIN_BUFFER_BYTES] {
             line.pointer.store(pointer, Ordering::Release);
-            assert!(matches!(writer.room(usize::MAX), Err(Fault::Pointer { .. })), "{pointer}");
+            assert!(matches!(writer.room(usize::MAX), Err(ChannelFault::Pointer { .. })), "{pointer}");
         }
         line.pointer.store(72, Ordering::Release);
         assert!(writer.is_drained().unwrap());
@@ -375,7 +381,7 @@ mod tests {
         assert!(writer.publish());
         assert!(write(&mut writer, &[], &[1; 60]));
         assert!(!writer.publish());
-        assert_eq!(reader.look().unwrap(), 144);
+        assert_eq!(reader.available().unwrap(), 144);
     }
 
     proptest! {
@@ -395,15 +401,15 @@ mod tests {
             }
             for (lengths, taken) in rounds {
                 let frame = vec![lengths.len() as u8; 1 << 16];
-                let fill = |mut place: SharedBytes<'_>| place.write(&frame);
+                let fill = |mut segment: SharedBytes<'_>| segment.write(&frame);
                 let mut count = 0;
                 while let Some(&length) = lengths.get(count)
                     && single.reserve(&[], length as usize).unwrap().map(fill).is_some()
                 {
                     count += 1;
                 }
-                let mut places = vec![MaybeUninit::uninit(); lengths.len()];
-                prop_assert_eq!(bursts.reserve_burst(&lengths, &mut places, fill), Ok(count));
+                let mut segments = vec![MaybeUninit::uninit(); lengths.len()];
+                prop_assert_eq!(bursts.reserve_burst(&lengths, &mut segments, fill), Ok(count));
                 prop_assert_eq!(bursts.position(), single.position());
                 for (writer, reader) in [(&mut single, &mut single_reader), (&mut bursts, &mut bursts_reader)] {
                     let _ = writer.publish();
@@ -422,8 +428,8 @@ mod tests {
             rounds in proptest::collection::vec((0usize..14, 0usize..2000, 1usize..60, 1usize..40), 1..60)
         ) {
             let (mut writer, mut bursts) = channel();
-            let mut single = SegmentReader::new(Arc::clone(bursts.memory()), Side::Program);
-            let describe = |segment: &SegmentPlace<'_>| {
+            let mut single = SegmentReader::new(Arc::clone(bursts.memory()), ChannelSide::Program);
+            let describe = |segment: &SegmentRef<'_>| {
                 let (frame, metadata) = (segment.frame(), segment.metadata());
                 (frame.as_ptr() as usize, frame.len(), metadata.as_ptr() as usize, metadata.len())
             };
@@ -435,7 +441,7 @@ mod tests {
                 let _ = writer.publish();
                 loop {
                     let burst = std::cell::RefCell::new(Vec::new());
-                    let note = |segment: &SegmentPlace<'_>| burst.borrow_mut().push(describe(segment));
+                    let note = |segment: &SegmentRef<'_>| burst.borrow_mut().push(describe(segment));
                     let count = bursts.take_burst(&mut vec![MaybeUninit::uninit(); most], note).unwrap();
                     let mut taken = Vec::new();
                     while taken.len() < most && let Some(segment) = single.take().unwrap() {

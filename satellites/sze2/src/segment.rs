@@ -27,7 +27,7 @@ pub const fn align(bytes: usize) -> usize {
 
 /// The two lengths at the start of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
+pub struct SegmentHeader {
     /// Header, metadata, padding before the frame and frame, bytes.
     pub segment_bytes: u16,
     /// Metadata, bytes.
@@ -36,7 +36,7 @@ pub struct Header {
 
 /// Where the parts of a checked segment lie, in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct SegmentLayout {
     /// Metadata, which begins at [`HEADER_BYTES`].
     pub metadata_bytes: u16,
     /// Where the frame begins, a multiple of 8.
@@ -77,7 +77,7 @@ pub enum SegmentError {
     },
 }
 
-impl Header {
+impl SegmentHeader {
     /// Of a frame with metadata; `None` where they are longer than a segment can be.
     #[inline]
     #[must_use]
@@ -114,7 +114,7 @@ impl Header {
     /// # Errors
     /// [`SegmentError`], where the lengths contradict each other or the end of the data.
     #[inline]
-    pub fn layout(self, there_bytes: usize) -> Result<Layout, SegmentError> {
+    pub fn layout(self, there_bytes: usize) -> Result<SegmentLayout, SegmentError> {
         let Self { segment_bytes, metadata_bytes } = self;
         let length = usize::from(segment_bytes);
         // 8 at least, so that a segment shorter than its own header has no frame either.
@@ -129,7 +129,7 @@ impl Header {
         if occupied_bytes > there_bytes {
             return Err(SegmentError::Cut { segment_bytes, there_bytes });
         }
-        Ok(Layout { metadata_bytes, frame_offset, frame_bytes, occupied_bytes })
+        Ok(SegmentLayout { metadata_bytes, frame_offset, frame_bytes, occupied_bytes })
     }
 }
 
@@ -149,8 +149,8 @@ impl Kind {
 
     /// The kind of a checked segment.
     #[inline]
-    pub(crate) fn of(segment: &Layout) -> Self {
-        let Layout { metadata_bytes, frame_offset, .. } = *segment;
+    pub(crate) fn of(segment: &SegmentLayout) -> Self {
+        let SegmentLayout { metadata_bytes, frame_offset, .. } = *segment;
         let empty = usize::from(metadata_bytes) << 16 | frame_offset;
         Self { empty, most_frame_bytes: usize::from(u16::MAX) - frame_offset, frame_offset }
     }
@@ -158,12 +158,12 @@ impl Kind {
     /// Where the parts of a segment of this kind lie, and, not checked, its end; `None` where it is of another kind, or
     /// none.
     #[inline]
-    pub(crate) fn layout(self, header: Header) -> Option<Layout> {
+    pub(crate) fn layout(self, header: SegmentHeader) -> Option<SegmentLayout> {
         let Self { empty, most_frame_bytes, frame_offset } = self;
         let header = usize::from(header.metadata_bytes) << 16 | usize::from(header.segment_bytes);
         // With other metadata, or an end before the frame, this is beyond any length.
         let frame_bytes = header.wrapping_sub(empty);
-        (frame_bytes <= most_frame_bytes).then(|| Layout {
+        (frame_bytes <= most_frame_bytes).then(|| SegmentLayout {
             metadata_bytes: (empty >> 16) as u16,
             frame_offset,
             frame_bytes,
@@ -191,7 +191,7 @@ pub fn parse<'data>(data: &mut &'data [u8]) -> Result<Option<Segment<'data>>, Se
             there_bytes => Err(SegmentError::Cut { segment_bytes: HEADER_BYTES as u16, there_bytes }),
         };
     };
-    let layout = Header::from_bytes(*header).layout(data.len())?;
+    let layout = SegmentHeader::from_bytes(*header).layout(data.len())?;
     let (segment, rest) = data.split_at(layout.occupied_bytes);
     let metadata = &segment[HEADER_BYTES..HEADER_BYTES + usize::from(layout.metadata_bytes)];
     let frame = &segment[layout.frame_offset..layout.frame_offset + layout.frame_bytes];
@@ -202,7 +202,7 @@ pub fn parse<'data>(data: &mut &'data [u8]) -> Result<Option<Segment<'data>>, Se
 /// Appends a segment to `data`, padded with zeros; `false`, and nothing, where it would be too long.
 #[must_use]
 pub fn append(data: &mut Vec<u8>, metadata: &[u8], frame: &[u8]) -> bool {
-    let Some(header) = Header::new(metadata.len(), frame.len()) else { return false };
+    let Some(header) = SegmentHeader::new(metadata.len(), frame.len()) else { return false };
     let start = data.len();
     data.extend(header.to_bytes());
     data.extend(metadata);
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn lengths_follow_the_published_format() {
         for (frame, segment, occupied) in [(60, 68, 72), (1514, 1522, 1528), (9000, 9008, 9008)] {
-            let header = Header::new(0, frame).unwrap();
+            let header = SegmentHeader::new(0, frame).unwrap();
             assert_eq!(usize::from(header.segment_bytes), segment);
             let layout = header.layout(usize::MAX).unwrap();
             assert_eq!(
@@ -229,10 +229,10 @@ mod tests {
                 (8, frame, occupied)
             );
         }
-        assert_eq!(Header::new(12, 60).unwrap().layout(80).unwrap().frame_offset, 16);
-        assert!(Header::new(0, MAX_FRAME_BYTES).is_some());
-        assert!(Header::new(0, MAX_FRAME_BYTES + 1).is_none());
-        assert!(Header::new(usize::MAX, 1).is_none());
+        assert_eq!(SegmentHeader::new(12, 60).unwrap().layout(80).unwrap().frame_offset, 16);
+        assert!(SegmentHeader::new(0, MAX_FRAME_BYTES).is_some());
+        assert!(SegmentHeader::new(0, MAX_FRAME_BYTES + 1).is_none());
+        assert!(SegmentHeader::new(usize::MAX, 1).is_none());
     }
 
     #[test]
@@ -246,8 +246,9 @@ mod tests {
 
     #[test]
     fn each_invalid_segment_has_its_own_error() {
-        let check =
-            |segment_bytes, metadata_bytes, there| Header { segment_bytes, metadata_bytes }.layout(there);
+        let check = |segment_bytes, metadata_bytes, there| {
+            SegmentHeader { segment_bytes, metadata_bytes }.layout(there)
+        };
         assert_eq!(check(0, 0, 64), Err(SegmentError::Short { segment_bytes: 0 }));
         assert_eq!(check(7, 0, 64), Err(SegmentError::Short { segment_bytes: 7 }));
         // Its metadata fit, the padding behind them does not: libsze2 takes that for a frame of negative length.
@@ -283,9 +284,9 @@ mod tests {
         fn a_kind_lays_out_its_segments_and_no_others(
             kind_metadata in 0u16..9, metadata_bytes in 0u16..9, segment in any::<u16>(), random in any::<[u8; 4]>()
         ) {
-            let kind = Kind::of(&Header::new(kind_metadata.into(), 0).unwrap().layout(64).unwrap());
-            let around = [segment % 40, segment].map(|segment_bytes| Header { segment_bytes, metadata_bytes });
-            for header in around.into_iter().chain([Header::from_bytes(random)]) {
+            let kind = Kind::of(&SegmentHeader::new(kind_metadata.into(), 0).unwrap().layout(64).unwrap());
+            let around = [segment % 40, segment].map(|segment_bytes| SegmentHeader { segment_bytes, metadata_bytes });
+            for header in around.into_iter().chain([SegmentHeader::from_bytes(random)]) {
                 let layout = header.layout(usize::MAX).ok();
                 let own = layout.filter(|layout| layout.metadata_bytes == kind_metadata);
                 prop_assert_eq!(kind.layout(header), own);

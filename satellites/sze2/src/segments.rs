@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use ringroad_ring::shared::{SharedBytes, prefetch_read};
 
 use crate::memory::ChannelMemory;
-use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, Kind, Layout, SegmentError, align};
+use crate::segment::{ALIGNMENT, HEADER_BYTES, Kind, SegmentError, SegmentHeader, SegmentLayout, align};
 
 /// How far ahead of the segment that is read the next ones are fetched into the cache, bytes: each one's place is known
 /// from the one before, so the processor cannot look ahead by itself.
@@ -29,9 +29,9 @@ pub(crate) struct Segments<'memory> {
 
 /// A segment where it lies, checked.
 #[derive(Debug)]
-pub struct SegmentPlace<'memory> {
+pub struct SegmentRef<'memory> {
     start: NonNull<u8>,
-    layout: Layout,
+    layout: SegmentLayout,
     memory: PhantomData<&'memory ChannelMemory>,
 }
 
@@ -56,28 +56,28 @@ impl<'memory> Segments<'memory> {
         self.end.addr().get() - self.next.addr().get()
     }
 
-    /// Steps over segments of this kind, and puts what `describe` makes of each into `places`, from number `first` on.
-    /// The last segment of the data or of the buffer is left. Returns how far `places` are filled.
+    /// Steps over segments of this kind, and puts what `describe` makes of each into `segments`, from number `first`
+    /// on. The last segment of the data or of the buffer is left. Returns how far `segments` are filled.
     #[inline(always)]
     pub(crate) fn describe_alike<T>(
         &mut self,
         kind: Kind,
-        places: &mut [MaybeUninit<T>],
+        segments: &mut [MaybeUninit<T>],
         first: usize,
-        describe: impl Fn(&SegmentPlace<'memory>) -> T,
+        describe: impl Fn(&SegmentRef<'memory>) -> T,
     ) -> usize {
         let mut filled = first;
         if self.next >= self.stop {
             return filled;
         }
-        while let Some(place) = places.get_mut(filled) {
+        while let Some(segment) = segments.get_mut(filled) {
             let Some(layout) = kind.layout(self.header()) else { break };
             // As `occupied_bytes`, but the sum in front of the frame is needed anyway.
             let frame = self.next.addr().get() + layout.frame_offset;
             if frame + align(layout.frame_bytes) >= self.stop.addr().get() {
                 break;
             }
-            place.write(describe(&self.step(layout)));
+            segment.write(describe(&self.step(layout)));
             filled += 1;
         }
         filled
@@ -85,18 +85,18 @@ impl<'memory> Segments<'memory> {
 
     /// The header of the next segment, of which there is one.
     #[inline(always)]
-    fn header(&self) -> Header {
+    fn header(&self) -> SegmentHeader {
         prefetch_read(self.next.as_ptr().wrapping_add(PREFETCH_BYTES));
         // SAFETY: before the end of the data, all of which are mapped; on a border of 8. Even if another process writes
         // the header, an atomic load is one value.
         let header = unsafe { self.next.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
-        Header::from_bytes(header.to_ne_bytes())
+        SegmentHeader::from_bytes(header.to_ne_bytes())
     }
 
     /// The next segment, checked to end where the data do, or before.
     #[inline(always)]
-    fn step(&mut self, layout: Layout) -> SegmentPlace<'memory> {
-        let segment = SegmentPlace { start: self.next, layout, memory: PhantomData };
+    fn step(&mut self, layout: SegmentLayout) -> SegmentRef<'memory> {
+        let segment = SegmentRef { start: self.next, layout, memory: PhantomData };
         // SAFETY: as checked.
         self.next = unsafe { self.next.add(layout.occupied_bytes) };
         segment
@@ -104,7 +104,7 @@ impl<'memory> Segments<'memory> {
 }
 
 impl<'memory> Iterator for Segments<'memory> {
-    type Item = Result<SegmentPlace<'memory>, SegmentError>;
+    type Item = Result<SegmentRef<'memory>, SegmentError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -115,7 +115,7 @@ impl<'memory> Iterator for Segments<'memory> {
     }
 }
 
-impl<'memory> SegmentPlace<'memory> {
+impl<'memory> SegmentRef<'memory> {
     /// The frame.
     #[inline]
     #[must_use]
@@ -187,7 +187,7 @@ impl<'memory> SegmentRoom<'memory> {
     /// now or ever.
     #[inline(always)]
     pub(crate) fn begin(&mut self, frame_bytes: usize) -> Option<SharedBytes<'memory>> {
-        let header = Header::new(0, frame_bytes)?;
+        let header = SegmentHeader::new(0, frame_bytes)?;
         let occupied = header.occupied_bytes();
         let start = self.next;
         if start.addr().get() + occupied > self.end.addr().get() {

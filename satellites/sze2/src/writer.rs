@@ -8,20 +8,20 @@ use ringroad_ring::shared::SharedBytes;
 use ringroad_ring::wakeup::{Kicker, publish_fence};
 
 use crate::control_page::Line;
-use crate::fault::Fault;
+use crate::fault::ChannelFault;
 use crate::memory::ChannelMemory;
-use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, align};
+use crate::segment::{ALIGNMENT, HEADER_BYTES, SegmentHeader, align};
 use crate::segments::SegmentRoom;
 
 /// Which of the two sides one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum ChannelSide {
     /// The card.
     Card,
     Program,
 }
 
-impl Side {
+impl ChannelSide {
     /// This side's line and the other side's.
     #[inline]
     pub(crate) fn lines(self, memory: &ChannelMemory) -> (&Line, &Line) {
@@ -35,19 +35,19 @@ impl Side {
 
 /// Checks a pointer of the other side's, which may only have moved on from `from` up to `to`.
 #[inline]
-pub(crate) fn checked(pointer: u64, from: u64, to: u64, size: u64) -> Result<u64, Fault> {
+pub(crate) fn checked(pointer: u64, from: u64, to: u64, size: u64) -> Result<u64, ChannelFault> {
     let mask = size - 1;
     let is_possible = pointer < size
         && pointer.is_multiple_of(ALIGNMENT as u64)
         && (pointer.wrapping_sub(from) & mask) <= (to.wrapping_sub(from) & mask);
-    if is_possible { Ok(pointer) } else { Err(Fault::Pointer { pointer, from, to, size }) }
+    if is_possible { Ok(pointer) } else { Err(ChannelFault::Pointer { pointer, from, to, size }) }
 }
 
 /// The writing side. [`SegmentWriter::publish`] shows its segments to the other side.
 #[derive(Debug)]
 pub struct SegmentWriter {
     memory: Arc<ChannelMemory>,
-    side: Side,
+    side: ChannelSide,
     /// Where the next segment begins.
     at: u64,
     /// Up to where the other side may read.
@@ -60,7 +60,7 @@ pub struct SegmentWriter {
 impl SegmentWriter {
     /// Writes from the start of a buffer that is as it was made.
     #[must_use]
-    pub fn new(memory: Arc<ChannelMemory>, side: Side) -> Self {
+    pub fn new(memory: Arc<ChannelMemory>, side: ChannelSide) -> Self {
         Self { memory, side, at: 0, published: 0, start: 0, kicker: Kicker::default() }
     }
 
@@ -89,9 +89,9 @@ impl SegmentWriter {
     /// Bytes free, a multiple of 8; reads the other side's pointer if fewer than `wanted` are known.
     ///
     /// # Errors
-    /// [`Fault::Pointer`].
+    /// [`ChannelFault::Pointer`].
     #[inline]
-    pub fn room(&mut self, wanted: usize) -> Result<usize, Fault> {
+    pub fn room(&mut self, wanted: usize) -> Result<usize, ChannelFault> {
         if self.free_bytes() < wanted {
             let pointer = self.side.lines(&self.memory).1.pointer.load(Ordering::Acquire);
             self.start = checked(pointer, self.start, self.published, self.memory.buffer_bytes())?;
@@ -103,10 +103,14 @@ impl SegmentWriter {
     /// `None` where there is no room. A frame longer than a segment can hold never has room.
     ///
     /// # Errors
-    /// [`Fault::Pointer`].
+    /// [`ChannelFault::Pointer`].
     #[inline]
-    pub fn reserve(&mut self, metadata: &[u8], frame_bytes: usize) -> Result<Option<SharedBytes<'_>>, Fault> {
-        let Some(header) = Header::new(metadata.len(), frame_bytes) else { return Ok(None) };
+    pub fn reserve(
+        &mut self,
+        metadata: &[u8],
+        frame_bytes: usize,
+    ) -> Result<Option<SharedBytes<'_>>, ChannelFault> {
+        let Some(header) = SegmentHeader::new(metadata.len(), frame_bytes) else { return Ok(None) };
         let occupied = header.occupied_bytes();
         if self.room(occupied)? < occupied {
             return Ok(None);
@@ -128,23 +132,23 @@ impl SegmentWriter {
     }
 
     /// Begins segments without metadata for frames of these lengths, as many as there are places and room for. Puts
-    /// into `places` the result of `describe` for each frame, which must be filled before it is published. Returns
+    /// into `segments` the result of `describe` for each frame, which must be filled before it is published. Returns
     /// their number.
     ///
     /// # Errors
-    /// [`Fault::Pointer`], where there was no room before it.
+    /// [`ChannelFault::Pointer`], where there was no room before it.
     #[inline(always)]
     pub fn reserve_burst<T>(
         &mut self,
         lengths: &[u32],
-        places: &mut [MaybeUninit<T>],
+        segments: &mut [MaybeUninit<T>],
         describe: impl Fn(SharedBytes<'_>) -> T,
-    ) -> Result<usize, Fault> {
-        let reserved = self.reserve_known(lengths, places, 0, &describe);
+    ) -> Result<usize, ChannelFault> {
+        let reserved = self.reserve_known(lengths, segments, 0, &describe);
         if reserved == lengths.len() {
             return Ok(reserved);
         }
-        self.reserve_rest(lengths, places, reserved, describe)
+        self.reserve_rest(lengths, segments, reserved, describe)
     }
 
     /// As [`Self::reserve_burst`], from number `reserved` on, for which no room is known of, or which is too long.
@@ -152,37 +156,37 @@ impl SegmentWriter {
     fn reserve_rest<T>(
         &mut self,
         lengths: &[u32],
-        places: &mut [MaybeUninit<T>],
+        segments: &mut [MaybeUninit<T>],
         mut reserved: usize,
         describe: impl Fn(SharedBytes<'_>) -> T,
-    ) -> Result<usize, Fault> {
-        while let (Some(place), Some(&length)) = (places.get_mut(reserved), lengths.get(reserved)) {
+    ) -> Result<usize, ChannelFault> {
+        while let (Some(segment), Some(&length)) = (segments.get_mut(reserved), lengths.get(reserved)) {
             match self.reserve(&[], length as usize) {
-                Ok(Some(frame)) => place.write(describe(frame)),
+                Ok(Some(frame)) => segment.write(describe(frame)),
                 Err(fault) if reserved == 0 => return Err(fault),
                 _ => break,
             };
-            reserved = self.reserve_known(lengths, places, reserved + 1, &describe);
+            reserved = self.reserve_known(lengths, segments, reserved + 1, &describe);
         }
         Ok(reserved)
     }
 
-    /// As [`Self::reserve_burst`], from number `reserved` on, in the room that is known of. Returns how far `places`
+    /// As [`Self::reserve_burst`], from number `reserved` on, in the room that is known of. Returns how far `segments`
     /// are filled.
     #[inline(always)]
     fn reserve_known<T>(
         &mut self,
         lengths: &[u32],
-        places: &mut [MaybeUninit<T>],
+        segments: &mut [MaybeUninit<T>],
         mut reserved: usize,
         describe: impl Fn(SharedBytes<'_>) -> T,
     ) -> usize {
         let known_bytes = self.free_bytes();
         let mut room = SegmentRoom::new(self.memory.data(self.at, known_bytes));
-        let free = places.get_mut(reserved..).unwrap_or_default();
-        for (place, &length) in free.iter_mut().zip(lengths.get(reserved..).unwrap_or_default()) {
+        let free = segments.get_mut(reserved..).unwrap_or_default();
+        for (segment, &length) in free.iter_mut().zip(lengths.get(reserved..).unwrap_or_default()) {
             let Some(frame) = room.begin(length as usize) else { break };
-            place.write(describe(frame));
+            segment.write(describe(frame));
             reserved += 1;
         }
         let used = (known_bytes - room.bytes()) as u64;
@@ -193,9 +197,9 @@ impl SegmentWriter {
     /// Moves on by `bytes` bytes that were written as whole segments by hand.
     ///
     /// # Errors
-    /// [`Fault::Pointer`]; nothing is moved then. `Ok(false)`, also with nothing moved: fewer bytes are free, or
+    /// [`ChannelFault::Pointer`]; nothing is moved then. `Ok(false)`, also with nothing moved: fewer bytes are free, or
     /// `bytes` is not a multiple of 8.
-    pub fn skip(&mut self, bytes: usize) -> Result<bool, Fault> {
+    pub fn skip(&mut self, bytes: usize) -> Result<bool, ChannelFault> {
         if !bytes.is_multiple_of(ALIGNMENT) || self.room(bytes)? < bytes {
             return Ok(false);
         }
@@ -226,9 +230,9 @@ impl SegmentWriter {
     /// Whether everything published was given back.
     ///
     /// # Errors
-    /// [`Fault::Pointer`].
+    /// [`ChannelFault::Pointer`].
     #[cfg(test)]
-    pub(crate) fn is_drained(&mut self) -> Result<bool, Fault> {
+    pub(crate) fn is_drained(&mut self) -> Result<bool, ChannelFault> {
         self.room(usize::MAX)?;
         Ok(self.start == self.published)
     }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 
 use ringroad::HugePages;
 use ringroad::control::Connection;
-use ringroad::control::message::{OpenedPort, PortWish, Reply, Request};
+use ringroad::control::message::{OpenedPort, PortProperties, Reply, Request};
 
 /// SplitMix64: a seed makes an attack repeatable.
 struct Random(u64);
@@ -30,8 +30,9 @@ impl Random {
 
 fn open(connection: &mut Connection, port: &str) -> Option<(OpenedPort, Vec<OwnedFd>)> {
     // The kernel writes no file of huge pages.
-    let wish = PortWish { slots: Some(64), huge_pages: HugePages::Never, ..PortWish::default() };
-    match connection.request(&Request::Open { name: port.to_owned(), wish }).ok()? {
+    let properties =
+        PortProperties { slots: Some(64), huge_pages: HugePages::Never, ..PortProperties::default() };
+    match connection.request(&Request::Open { name: port.to_owned(), properties }).ok()? {
         (Reply::Opened(opened), descriptors) => Some((opened, descriptors)),
         _ => None,
     }
@@ -95,8 +96,10 @@ fn main() {
             1 => {
                 // Requests without waiting for the answers, then silence.
                 let Ok(mut connection) = Connection::connect(socket) else { continue };
-                let _ = connection
-                    .request(&Request::Open { name: "vale0:\u{7}".into(), wish: PortWish::default() });
+                let _ = connection.request(&Request::Open {
+                    name: "vale0:\u{7}".into(),
+                    properties: PortProperties::default(),
+                });
                 let _ = connection.request(&Request::Status);
             }
             _ => {

@@ -5,7 +5,7 @@
 //! holds them until standard input ends.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ringroad::control::message::{PortWish, Reply, Request};
+use ringroad::control::message::{PortProperties, Reply, Request};
 use ringroad::control::netmap::{NetmapReply, NetmapRequest, PortSizes};
 use ringroad::control::{Connection, ControlError};
 use ringroad_tests::netmap_register::register_all_rings;
@@ -29,7 +29,8 @@ fn bind(socket: &str, name: &str) -> (Connection, Result<String, String>) {
 fn open(socket: &str, name: &str) -> (Connection, Result<String, String>) {
     let mut connection = Connection::connect(socket).unwrap();
     connection.hello("netmap_user").unwrap();
-    let answer = connection.request(&Request::Open { name: name.to_owned(), wish: PortWish::default() });
+    let answer =
+        connection.request(&Request::Open { name: name.to_owned(), properties: PortProperties::default() });
     let printed = match answer {
         Ok((Reply::Opened(_), _)) => Ok("open".to_owned()),
         Err(ControlError::Refused(refusal)) => Err(format!("{:?}: {}", refusal.kind, refusal.message)),

@@ -1,8 +1,8 @@
 //! A learning switch alone, between ports without rings or bytes.
 
-use crate::paths::Turn;
+use crate::paths::ProgramTurn;
 use crate::replay::replay;
-use crate::site::{Site, frame};
+use crate::testbed::{Testbed, frame};
 use crate::{Failure, counted};
 
 /// Ports that frames go to.
@@ -11,8 +11,8 @@ const RECEIVERS: u8 = 4;
 const NOBODY: u8 = 99;
 
 /// A switch whose first port sends bursts to the stations `to` in turn.
-fn set_up(burst: u32, to: &[u8]) -> Result<Turn, Failure> {
-    let mut site = Site::new();
+fn set_up(burst: u32, to: &[u8]) -> Result<ProgramTurn, Failure> {
+    let mut site = Testbed::new();
     for station in 1..=RECEIVERS {
         // Its one frame lets the switch learn its port.
         site.attach(&format!("to{station}"), replay(&[frame(station, 0)], 1, 1))?;
@@ -27,14 +27,14 @@ fn set_up(burst: u32, to: &[u8]) -> Result<Turn, Failure> {
     }))
 }
 
-pub(crate) fn to_one(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn to_one(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, &[1])
 }
 
-pub(crate) fn to_four(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn to_four(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, &[1, 2, 3, 4])
 }
 
-pub(crate) fn flood(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn flood(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, &[NOBODY])
 }

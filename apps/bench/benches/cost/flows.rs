@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use ringroad_flow_tables::control_frame::port_number;
-use ringroad_flow_tables::decider::FlowDecider;
-use ringroad_flow_tables::state::{FlowState, Limits};
-use ringroad_flow_tables::tables::PortState;
+use ringroad_flow_tables::forwarding_plane::FlowPlane;
+use ringroad_flow_tables::state::{FlowState, TableLimits};
+use ringroad_flow_tables::tables::TablePort;
 use ringroad_openflow::action::Action;
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{FlowMod, PortConfig};
-use ringroad_openflow::oxm::{Field, FieldMatch, FieldValue, Match, VLAN_PRESENT};
+use ringroad_openflow::oxm::{FieldMatch, FieldValue, Match, OxmField, VLAN_PRESENT};
 use ringroad_port::clock::Clock;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 
 use crate::acl::{self, Masked};
-use crate::paths::Turn;
+use crate::paths::ProgramTurn;
 use crate::replay::replay;
-use crate::site::{Site, frame};
+use crate::testbed::{Testbed, frame};
 use crate::{Failure, counted};
 
 /// The port that frames go to, as the first of the switch.
@@ -33,12 +33,12 @@ const VLAN: u16 = 100;
 /// An entry: its table, priority, match and instructions.
 type Entry = (u8, u16, Vec<FieldMatch>, Instructions);
 
-fn exact(field: Field, value: u128) -> FieldMatch {
+fn exact(field: OxmField, value: u128) -> FieldMatch {
     FieldMatch::exact(field, value)
 }
 
 fn in_port() -> FieldMatch {
-    exact(Field::InPort, port_number(FROM).0.into())
+    exact(OxmField::InPort, port_number(FROM).0.into())
 }
 
 fn output() -> Action {
@@ -55,10 +55,10 @@ fn goto(table: u8, actions: Vec<Action>) -> Instructions {
 }
 
 /// A switch with these entries, whose one port sends bursts of the frames in turn, all to the other.
-fn set_up(burst: u32, entries: Vec<Entry>, frames: Vec<Vec<u8>>) -> Result<Turn, Failure> {
-    let (mut state, needs) = FlowState::new(1, Limits::default());
+fn set_up(burst: u32, entries: Vec<Entry>, frames: Vec<Vec<u8>>) -> Result<ProgramTurn, Failure> {
+    let (mut state, needs) = FlowState::new(1, TableLimits::default());
     for port in [TO, FROM] {
-        let known = PortState { config: PortConfig::default(), is_live: true };
+        let known = TablePort { config: PortConfig::default(), is_live: true };
         state.set_port(port_number(port), Some(known));
     }
     for (table, priority, fields, instructions) in entries {
@@ -68,11 +68,11 @@ fn set_up(burst: u32, entries: Vec<Entry>, frames: Vec<Vec<u8>>) -> Result<Turn,
     }
     state.publish();
     let needs = needs.into_iter().next().ok_or("the tables have a worker")?;
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     site.attach("to", replay(&[], 0, 0))?;
     site.attach("from", replay(&frames, burst, u64::MAX))?;
-    site.set_decider(Box::new(move |switch, _| {
-        Box::new(FlowDecider::new(needs.clone(), Arc::clone(&switch), CONTROLLERS, Clock::manual()))
+    site.set_forwarding_plane(Box::new(move |switch, _| {
+        Box::new(FlowPlane::new(needs.clone(), Arc::clone(&switch), CONTROLLERS, Clock::manual()))
     }))?;
     Ok(Box::new(move |moved| {
         let _ = &state;
@@ -82,7 +82,7 @@ fn set_up(burst: u32, entries: Vec<Entry>, frames: Vec<Vec<u8>>) -> Result<Turn,
     }))
 }
 
-pub(crate) fn one(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn one(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, vec![(0, 1, vec![in_port()], apply(vec![output()]))], vec![frame(1, 2)])
 }
 
@@ -104,17 +104,17 @@ fn ports(flow: u32) -> (u16, u16) {
     (1000u16.wrapping_add(flow as u16), 2000u16.wrapping_add((flow / 7) as u16))
 }
 
-pub(crate) fn thousand(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn thousand(burst: u32) -> Result<ProgramTurn, Failure> {
     let entry = |flow: u32| {
         let (from, to) = addresses(flow);
         let (from_port, to_port) = ports(flow);
         let fields = vec![
-            exact(Field::EthType, IPV4),
-            exact(Field::IpProto, UDP),
-            exact(Field::Ipv4Src, from.into()),
-            exact(Field::Ipv4Dst, to.into()),
-            exact(Field::UdpSrc, from_port.into()),
-            exact(Field::UdpDst, to_port.into()),
+            exact(OxmField::EthType, IPV4),
+            exact(OxmField::IpProto, UDP),
+            exact(OxmField::Ipv4Src, from.into()),
+            exact(OxmField::Ipv4Dst, to.into()),
+            exact(OxmField::UdpSrc, from_port.into()),
+            exact(OxmField::UdpDst, to_port.into()),
         ];
         (0, 1, fields, apply(vec![output()]))
     };
@@ -122,7 +122,7 @@ pub(crate) fn thousand(burst: u32) -> Result<Turn, Failure> {
 }
 
 /// Each fiftieth flow is alone with its addresses and masks: the longer these are, the higher is the priority.
-pub(crate) fn twenty_shapes(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn twenty_shapes(burst: u32) -> Result<ProgramTurn, Failure> {
     let entry = |flow: u32| {
         let shape = flow % 20;
         let prefix = |address: u128, short: u32| {
@@ -133,9 +133,9 @@ pub(crate) fn twenty_shapes(burst: u32) -> Result<Turn, Failure> {
         let (from, from_mask) = prefix(0x0a00_0000 + (u128::from(flow) << 8), shape % 5);
         let (to, to_mask) = prefix(0xc612_0000 + (u128::from(flow) << 4), shape / 5);
         let fields = vec![
-            exact(Field::EthType, IPV4),
-            FieldMatch { field: Field::Ipv4Src, value: from, mask: from_mask },
-            FieldMatch { field: Field::Ipv4Dst, value: to, mask: to_mask },
+            exact(OxmField::EthType, IPV4),
+            FieldMatch { field: OxmField::Ipv4Src, value: from, mask: from_mask },
+            FieldMatch { field: OxmField::Ipv4Dst, value: to, mask: to_mask },
         ];
         (0, 100 - shape as u16, fields, apply(vec![output()]))
     };
@@ -153,19 +153,21 @@ pub(crate) fn twenty_shapes(burst: u32) -> Result<Turn, Failure> {
 const ACL_ENTRIES: usize = 10_000;
 
 /// A frame for each entry that UDP can match, in no order; an earlier one may take it.
-pub(crate) fn access_list(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn access_list(burst: u32) -> Result<ProgramTurn, Failure> {
     let (rules, mut draw) = acl::entries(ACL_ENTRIES, 1);
-    let masked = |field: Field, Masked { value, mask }: Masked| {
+    let masked = |field: OxmField, Masked { value, mask }: Masked| {
         (mask != 0).then(|| FieldMatch { field, value: value.into(), mask: mask.into() })
     };
     let entry = |rule: &acl::AclEntry| {
         let [source, target] = rule.addresses;
-        let mut fields = vec![exact(Field::EthType, IPV4)];
-        fields.extend((rule.proto != 0).then(|| exact(Field::IpProto, rule.proto.into())));
-        fields.extend([masked(Field::Ipv4Src, source), masked(Field::Ipv4Dst, target)].into_iter().flatten());
+        let mut fields = vec![exact(OxmField::EthType, IPV4)];
+        fields.extend((rule.proto != 0).then(|| exact(OxmField::IpProto, rule.proto.into())));
+        fields.extend(
+            [masked(OxmField::Ipv4Src, source), masked(OxmField::Ipv4Dst, target)].into_iter().flatten(),
+        );
         let [from, to] = match rule.proto {
-            6 => [Field::TcpSrc, Field::TcpDst],
-            _ => [Field::UdpSrc, Field::UdpDst],
+            6 => [OxmField::TcpSrc, OxmField::TcpDst],
+            _ => [OxmField::UdpSrc, OxmField::UdpDst],
         };
         let [source, target] = rule.ports;
         fields.extend([masked(from, source), masked(to, target)].into_iter().flatten());
@@ -195,39 +197,39 @@ fn station(number: u8) -> u128 {
 }
 
 fn vlan() -> FieldMatch {
-    exact(Field::VlanVid, VLAN_PRESENT | u128::from(VLAN))
+    exact(OxmField::VlanVid, VLAN_PRESENT | u128::from(VLAN))
 }
 
 /// Faucet's tables: rules of ports, VLANs, sources, destinations, and flooding.
 fn tables(enter: Instructions, arriving: Vec<FieldMatch>, leave: Vec<Action>) -> Vec<Entry> {
     let drop = Instructions::default;
-    let ssh = vec![exact(Field::EthType, IPV4), exact(Field::IpProto, 6), exact(Field::TcpDst, 22)];
+    let ssh = vec![exact(OxmField::EthType, IPV4), exact(OxmField::IpProto, 6), exact(OxmField::TcpDst, 22)];
     let mut entries = vec![
         (0, 20, [vec![in_port()], ssh].concat(), drop()),
         (0, 10, vec![in_port()], goto(1, vec![])),
         (0, 0, vec![], drop()),
         (1, 4096, [vec![in_port()], arriving].concat(), enter),
         (1, 0, vec![], drop()),
-        (2, 20490, vec![exact(Field::EthType, 0x9000)], drop()),
-        (2, 20480, vec![exact(Field::EthSrc, 0xffff_ffff_ffff)], drop()),
+        (2, 20490, vec![exact(OxmField::EthType, 0x9000)], drop()),
+        (2, 20480, vec![exact(OxmField::EthSrc, 0xffff_ffff_ffff)], drop()),
         (2, 0, vec![], goto(3, vec![])),
         (3, 0, vec![], goto(4, vec![])),
         (4, 8192, vec![vlan()], apply(leave.clone())),
         (4, 0, vec![], drop()),
     ];
     for number in 0..STATIONS {
-        let from = exact(Field::EthSrc, station(number));
+        let from = exact(OxmField::EthSrc, station(number));
         entries.push((2, 8191, vec![in_port(), vlan(), from], goto(3, vec![])));
         // Every second destination is known.
         if number % 2 == 0 {
-            let to = exact(Field::EthDst, station(100 + number));
+            let to = exact(OxmField::EthDst, station(100 + number));
             entries.push((3, 8192, vec![vlan(), to], apply(leave.clone())));
         }
     }
     entries
 }
 
-pub(crate) fn pipeline(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn pipeline(burst: u32) -> Result<ProgramTurn, Failure> {
     let tagged = |number: u8| {
         let mut frame = frame(number, 100 + number);
         frame.splice(12..12, [0x81, 0, 0, VLAN as u8]);
@@ -237,9 +239,9 @@ pub(crate) fn pipeline(burst: u32) -> Result<Turn, Failure> {
     set_up(burst, entries, (0..STATIONS).map(tagged).collect())
 }
 
-pub(crate) fn tags(burst: u32) -> Result<Turn, Failure> {
-    let vid = FieldValue { field: Field::VlanVid, value: VLAN_PRESENT | u128::from(VLAN) };
+pub(crate) fn tags(burst: u32) -> Result<ProgramTurn, Failure> {
+    let vid = FieldValue { field: OxmField::VlanVid, value: VLAN_PRESENT | u128::from(VLAN) };
     let enter = goto(2, vec![Action::PushVlan(0x8100), Action::SetField(vid)]);
-    let entries = tables(enter, vec![exact(Field::VlanVid, 0)], vec![Action::PopVlan, output()]);
+    let entries = tables(enter, vec![exact(OxmField::VlanVid, 0)], vec![Action::PopVlan, output()]);
     set_up(burst, entries, (0..STATIONS).map(|number| frame(number, 100 + number)).collect())
 }

@@ -2,27 +2,30 @@
 //! machines than on others, and would be counted too.
 
 use ringroad::Embedded;
-use ringroad_bench::worker::{self, Role};
-use ringroad_generator::{Clock, SessionOptions, Threads};
+use ringroad_bench::worker::{self, WorkerRole};
+use ringroad_generator::{SessionClock, SessionOptions, Threads};
 
-use crate::paths::Turn;
+use crate::paths::ProgramTurn;
 use crate::{Failure, counted, workers};
 
 /// The only load of the plan.
 const LOAD: usize = 0;
 
-pub(crate) fn unsigned(burst: u32) -> Result<Turn, Failure> {
-    set_up(Role::GenerateUnsigned, burst)
+pub(crate) fn unsigned(burst: u32) -> Result<ProgramTurn, Failure> {
+    set_up(WorkerRole::GenerateUnsigned, burst)
 }
 
-pub(crate) fn signed(burst: u32) -> Result<Turn, Failure> {
-    set_up(Role::Generate, burst)
+pub(crate) fn signed(burst: u32) -> Result<ProgramTurn, Failure> {
+    set_up(WorkerRole::Generate, burst)
 }
 
-fn set_up(role: Role, burst: u32) -> Result<Turn, Failure> {
+fn set_up(role: WorkerRole, burst: u32) -> Result<ProgramTurn, Failure> {
     let port = Embedded::new().open("null:size=60,no-rx=1")?;
-    let session =
-        SessionOptions { clock: Clock::manual(1), threads: Threads::Caller, ..SessionOptions::default() };
+    let session = SessionOptions {
+        clock: SessionClock::manual(1),
+        threads: Threads::Caller,
+        ..SessionOptions::default()
+    };
     let mut session = worker::generator_session(&workers::options(role, &[], burst), port, session)?;
     session.start();
     Ok(Box::new(move |moved| {

@@ -5,8 +5,8 @@ use ringroad::{Embedded, OpenError, Port};
 use ringroad_bench::veth::Lab;
 use ringroad_netdev::in_namespace;
 
-use crate::paths::Turn;
-use crate::site::{frame, receive, send};
+use crate::paths::ProgramTurn;
+use crate::testbed::{frame, receive, send};
 use crate::{Failure, counted};
 
 const NEAR: &str = "bench0";
@@ -17,7 +17,7 @@ fn open(lab: &Lab, name: &str) -> Result<Port, Failure> {
     Ok(in_namespace(&lab.namespace(), || -> Result<Port, OpenError> { Embedded::new().open(name) })??)
 }
 
-fn tx(name: &str, burst: u32) -> Result<Turn, Failure> {
+fn tx(name: &str, burst: u32) -> Result<ProgramTurn, Failure> {
     let lab = Lab::create(&[[NEAR, FAR]])?;
     let mut port = open(&lab, name)?;
     let frame = frame(1, 2);
@@ -28,7 +28,7 @@ fn tx(name: &str, burst: u32) -> Result<Turn, Failure> {
     }))
 }
 
-fn rx(name: &str, burst: u32) -> Result<Turn, Failure> {
+fn rx(name: &str, burst: u32) -> Result<ProgramTurn, Failure> {
     let lab = Lab::create(&[[NEAR, FAR]])?;
     let mut port = open(&lab, name)?;
     let mut source = open(&lab, &format!("packet:{NEAR}"))?;
@@ -41,19 +41,19 @@ fn rx(name: &str, burst: u32) -> Result<Turn, Failure> {
     }))
 }
 
-pub(crate) fn xdp_tx(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn xdp_tx(burst: u32) -> Result<ProgramTurn, Failure> {
     tx("xdp:bench0", burst)
 }
 
-pub(crate) fn xdp_rx(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn xdp_rx(burst: u32) -> Result<ProgramTurn, Failure> {
     rx("xdp:bench1", burst)
 }
 
-pub(crate) fn packet_tx(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn packet_tx(burst: u32) -> Result<ProgramTurn, Failure> {
     tx("packet:bench0", burst)
 }
 
 /// Frame by frame: else the kernel hands over a block when it is full or a time has passed, which would be counted too.
-pub(crate) fn packet_rx(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn packet_rx(burst: u32) -> Result<ProgramTurn, Failure> {
     rx("packet:bench1@immediate=1", burst)
 }

@@ -11,8 +11,8 @@ mod generator;
 mod interface;
 mod paths;
 mod replay;
-mod site;
 mod switch;
+mod testbed;
 mod vhost_user;
 mod workers;
 
@@ -24,8 +24,8 @@ use std::thread;
 
 use clap::{Parser, Subcommand};
 use ringroad_bench::cost::budgets::Budgets;
-use ringroad_bench::cost::callgrind::Counts;
-use ringroad_bench::cost::report::{Report, Row, Skipped};
+use ringroad_bench::cost::callgrind::CallgrindCounts;
+use ringroad_bench::cost::report::{CostReport, CostRow, Skipped};
 
 use paths::{Formula, PATHS, Program, Run};
 
@@ -126,7 +126,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
         return Err(format!("{}: {}", file.display(), no_such("path", unknown)).into());
     }
     let mut counter = Counter::new()?;
-    let mut report = Report::default();
+    let mut report = CostReport::default();
     let wanted = |name: &str| arguments.path.is_empty() || arguments.path.iter().any(|path| path == name);
     for path in PATHS.iter().filter(|path| wanted(path.name)) {
         if let Some(why) = path.formula.programs().find_map(|program| program.need.missing()) {
@@ -137,7 +137,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
         if arguments.accept {
             budgets.accept(path.name, counts.total());
         }
-        report.paths.push(Row::new(path.name, path.about, counts, budgets.of(path.name)));
+        report.paths.push(CostRow::new(path.name, path.about, counts, budgets.of(path.name)));
     }
     if arguments.accept {
         budgets.write(&file)?;
@@ -153,7 +153,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
 struct Counter {
     /// Output file of callgrind.
     folder: PathBuf,
-    known: BTreeMap<(&'static str, u32), Counts>,
+    known: BTreeMap<(&'static str, u32), CallgrindCounts>,
 }
 
 impl Counter {
@@ -163,8 +163,8 @@ impl Counter {
         Ok(Self { folder, known: BTreeMap::new() })
     }
 
-    fn evaluate(&mut self, formula: &'static Formula) -> Result<Counts, Failure> {
-        let beyond = |counter: &mut Self, ours, native, burst| -> Result<Counts, Failure> {
+    fn evaluate(&mut self, formula: &'static Formula) -> Result<CallgrindCounts, Failure> {
+        let beyond = |counter: &mut Self, ours, native, burst| -> Result<CallgrindCounts, Failure> {
             Ok(counter.per_frame(ours, burst)?.plus(-1.0, &counter.per_frame(native, burst)?))
         };
         match formula {
@@ -185,7 +185,7 @@ impl Counter {
     }
 
     /// Cost of a frame, from two runs side by side.
-    fn per_frame(&mut self, program: &'static Program, burst: u32) -> Result<Counts, Failure> {
+    fn per_frame(&mut self, program: &'static Program, burst: u32) -> Result<CallgrindCounts, Failure> {
         let key = (program.name, burst);
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());

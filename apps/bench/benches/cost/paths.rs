@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ringroad_bench::cost::callgrind::{self, Counts};
+use ringroad_bench::cost::callgrind::{self, CallgrindCounts};
 
-use crate::site::{Card, CardRole};
+use crate::testbed::{Card, CardRole};
 use crate::{COUNTED, Failure, decision, flows, generator, interface, switch, vhost_user, workers};
 
 /// Frames of a burst.
@@ -19,7 +19,7 @@ const NETMAP_OBJECT: &str = "libringroad_preload_netmap.so";
 const OF_CARD: &str = "dpdk-szedata2/cost-card";
 
 /// A turn of a program: moves a burst, and adds its frames to those moved.
-pub(crate) type Turn = Box<dyn FnMut(&mut u64) -> Result<(), Failure>>;
+pub(crate) type ProgramTurn = Box<dyn FnMut(&mut u64) -> Result<(), Failure>>;
 
 /// Runs under valgrind.
 pub(crate) struct Program {
@@ -33,7 +33,7 @@ pub(crate) struct Program {
 /// Kinds of programs.
 pub(crate) enum Run {
     /// This process, after the function has prepared it to move bursts of the given number of frames.
-    Here(fn(u32) -> Result<Turn, Failure>),
+    Here(fn(u32) -> Result<ProgramTurn, Failure>),
     /// [`OF_CARD`], with a card that does this.
     OfCard(CardRole),
 }
@@ -77,7 +77,12 @@ impl Need {
 
 impl Program {
     /// Counts it over `frames` frames; callgrind writes into `file`.
-    pub(crate) fn count(&self, burst: u32, frames: u64, file: &Path) -> Result<(u64, Counts), Failure> {
+    pub(crate) fn count(
+        &self,
+        burst: u32,
+        frames: u64,
+        file: &Path,
+    ) -> Result<(u64, CallgrindCounts), Failure> {
         let folder = tempfile::Builder::new().prefix("rr-").tempdir()?;
         let environment = self.need.environment(folder.path())?;
         let [burst, frames] = [burst.to_string(), frames.to_string()];
@@ -144,7 +149,7 @@ pub(crate) struct PathOf {
 const fn frame(
     name: &'static str,
     need: Need,
-    set_up: fn(u32) -> Result<Turn, Failure>,
+    set_up: fn(u32) -> Result<ProgramTurn, Failure>,
     about: &'static str,
 ) -> PathOf {
     PathOf {

@@ -1,12 +1,12 @@
 //! The datapath between programs' rings and behind them, without the programs' work.
 
-use crate::paths::Turn;
-use crate::site::{Site, frame};
+use crate::paths::ProgramTurn;
+use crate::testbed::{Testbed, frame};
 use crate::{Failure, counted};
 
 /// Takes from one ring, learns, looks up, copies once, publishes in another ring.
-pub(crate) fn shm(burst: u32) -> Result<Turn, Failure> {
-    let mut site = Site::new();
+pub(crate) fn shm(burst: u32) -> Result<ProgramTurn, Failure> {
+    let mut site = Testbed::new();
     let (mut a, mut b) = (site.attach_program("a")?, site.attach_program("b")?);
     // So that the switch knows the receiver's port.
     b.send(&frame(2, 1), 1)?;
@@ -21,8 +21,8 @@ pub(crate) fn shm(burst: u32) -> Result<Turn, Failure> {
 }
 
 /// Takes from a device, copies once, publishes in a ring.
-pub(crate) fn wire(burst: u32) -> Result<Turn, Failure> {
-    let mut site = Site::new();
+pub(crate) fn wire(burst: u32) -> Result<ProgramTurn, Failure> {
+    let mut site = Testbed::new();
     let mut program = site.wire_device("null:size=60")?;
     Ok(Box::new(move |moved| {
         counted(|| site.step());

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use ringroad::{Embedded, Port};
 use ringroad_datapath::fabric::QueueParts;
-use ringroad_drivers::device::Role;
+use ringroad_drivers::device::DeviceRole;
 use ringroad_drivers::peer::watch::PeerWatch;
 
-use crate::paths::Turn;
-use crate::site::{Site, frame, receive, send};
+use crate::paths::ProgramTurn;
+use crate::testbed::{Testbed, frame, receive, send};
 use crate::{Failure, counted};
 
 /// Time in which a guest and its port find each other.
@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A port of the switch and the guest at its other side.
 fn attach(
-    site: &mut Site,
+    site: &mut Testbed,
     port: &str,
     folder: &tempfile::TempDir,
 ) -> Result<(Port, Arc<PeerWatch>), Failure> {
     let socket = folder.path().join(port);
-    let mut device = site.device(&format!("vhost-user:{}", socket.display()), Role::SwitchPort)?;
+    let mut device = site.device(&format!("vhost-user:{}", socket.display()), DeviceRole::SwitchPort)?;
     let watch = device.peer.take().ok_or("a vhost-user port has a peer")?;
     for queue in device.queues {
         site.attach(port, QueueParts::new(queue))?;
@@ -33,9 +33,9 @@ fn attach(
     Ok((guest, watch))
 }
 
-pub(crate) fn switch(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn switch(burst: u32) -> Result<ProgramTurn, Failure> {
     let folder = tempfile::Builder::new().prefix("rr-").tempdir()?;
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let (mut a, watch_a) = attach(&mut site, "a", &folder)?;
     let (mut b, watch_b) = attach(&mut site, "b", &folder)?;
     let began = Instant::now();

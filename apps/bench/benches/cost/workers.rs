@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use ringroad::{Embedded, OpenError, Port};
-use ringroad_bench::worker::{self, NetmapCalls, Role, Tally, WorkerOptions};
+use ringroad_bench::worker::{self, NetmapCalls, WorkerCounts, WorkerOptions, WorkerRole};
 
-use crate::paths::Turn;
-use crate::site::{fill, frame, take};
+use crate::paths::ProgramTurn;
+use crate::testbed::{fill, frame, take};
 use crate::{Failure, counted};
 
 /// Length of a frame, FCS included.
@@ -17,7 +17,7 @@ const FRAME_BYTES: u32 = 64;
 const PIPE: [&str; 2] = ["cost{1", "cost}1"];
 
 /// Arguments of a worker of this role.
-pub(crate) fn options(role: Role, ports: &[&str], burst: u32) -> WorkerOptions {
+pub(crate) fn options(role: WorkerRole, ports: &[&str], burst: u32) -> WorkerOptions {
     WorkerOptions {
         role,
         ports: ports.iter().map(|&port| port.into()).collect(),
@@ -29,13 +29,13 @@ pub(crate) fn options(role: Role, ports: &[&str], burst: u32) -> WorkerOptions {
 }
 
 fn turns(
-    role: Role,
+    role: WorkerRole,
     ports: [&str; 2],
     burst: u32,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
-) -> Result<Turn, Failure> {
+) -> Result<ProgramTurn, Failure> {
     let (mut role, _) = worker::turns(&options(role, &ports, burst), open)?;
-    let mut tally = Tally::default();
+    let mut tally = WorkerCounts::default();
     Ok(Box::new(move |moved| {
         counted(|| role.turn(&mut tally))?;
         *moved = tally.directions_frames.iter().sum();
@@ -47,29 +47,29 @@ fn turns(
 }
 
 /// Each null port has a region of its own: the program copies.
-pub(crate) fn null_copy(burst: u32) -> Result<Turn, Failure> {
-    turns(Role::Null, ["null:size=60", "null:size=60"], burst, &|name| Port::open(name))
+pub(crate) fn null_copy(burst: u32) -> Result<ProgramTurn, Failure> {
+    turns(WorkerRole::Null, ["null:size=60", "null:size=60"], burst, &|name| Port::open(name))
 }
 
 /// Both have one region: the program exchanges buffers.
-pub(crate) fn null_swap(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn null_swap(burst: u32) -> Result<ProgramTurn, Failure> {
     let datapath = Embedded::new();
     let ports = ["null:size=60", "null:size=60@share=null:size=60"];
-    turns(Role::Forward, ports, burst, &|name| datapath.open(name))
+    turns(WorkerRole::Forward, ports, burst, &|name| datapath.open(name))
 }
 
-pub(crate) fn pipe(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn pipe(burst: u32) -> Result<ProgramTurn, Failure> {
     let datapath = Embedded::new();
-    turns(Role::OneWay, PIPE, burst, &|name| datapath.open(name))
+    turns(WorkerRole::OneWay, PIPE, burst, &|name| datapath.open(name))
 }
 
 /// A netmap program on a pipe.
-pub(crate) fn netmap_syncs(burst: u32) -> Result<Turn, Failure> {
-    turns(Role::NetmapOneWay(NetmapCalls::Sync), PIPE, burst, &|name| Port::open(name))
+pub(crate) fn netmap_syncs(burst: u32) -> Result<ProgramTurn, Failure> {
+    turns(WorkerRole::NetmapOneWay(NetmapCalls::Sync), PIPE, burst, &|name| Port::open(name))
 }
 
 /// The calls of a native program on such a pipe, without its work on the frames.
-pub(crate) fn native_syncs(burst: u32) -> Result<Turn, Failure> {
+pub(crate) fn native_syncs(burst: u32) -> Result<ProgramTurn, Failure> {
     let [from, to] = PIPE;
     let (mut from, mut to) = (Port::open(from)?, Port::open(to)?);
     let frame = frame(1, 2);

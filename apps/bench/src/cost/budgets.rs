@@ -20,7 +20,7 @@ const HEAD: &str = "\
 /// Cost limits of a path, instructions per frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Budget {
+pub struct CostBudget {
     /// The future cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Budget {
 /// Result of comparing a count with its guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum BudgetVerdict {
     /// As it was.
     Kept,
     /// Far enough below the guard that the guard should be lowered.
@@ -43,22 +43,22 @@ pub enum Verdict {
     Unguarded,
 }
 
-impl Budget {
+impl CostBudget {
     /// Judges a count.
     #[must_use]
-    pub fn judge(&self, count: f64) -> Verdict {
+    pub fn evaluate(&self, count: f64) -> BudgetVerdict {
         match self.guard {
-            None => Verdict::Unguarded,
-            Some(guard) if count > guard * (1.0 + TOLERANCE) => Verdict::Exceeded,
-            Some(guard) if count < guard * (1.0 - TOLERANCE) => Verdict::Improved,
-            Some(_) => Verdict::Kept,
+            None => BudgetVerdict::Unguarded,
+            Some(guard) if count > guard * (1.0 + TOLERANCE) => BudgetVerdict::Exceeded,
+            Some(guard) if count < guard * (1.0 - TOLERANCE) => BudgetVerdict::Improved,
+            Some(_) => BudgetVerdict::Kept,
         }
     }
 }
 
 /// The budgets of all paths.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Budgets(pub BTreeMap<String, Budget>);
+pub struct Budgets(pub BTreeMap<String, CostBudget>);
 
 impl Budgets {
     /// Reads the file.
@@ -86,7 +86,7 @@ impl Budgets {
 
     /// The budget of a path; empty for a new one.
     #[must_use]
-    pub fn of(&self, path: &str) -> Budget {
+    pub fn of(&self, path: &str) -> CostBudget {
         self.0.get(path).copied().unwrap_or_default()
     }
 
@@ -102,26 +102,32 @@ mod tests {
 
     #[test]
     fn a_count_is_judged_at_5_percent_to_either_side() {
-        let budget = Budget { goal: Some(1.0), guard: Some(100.0) };
-        let judged = [94.9, 95.1, 100.0, 104.9, 105.1].map(|count| budget.judge(count));
+        let budget = CostBudget { goal: Some(1.0), guard: Some(100.0) };
+        let judged = [94.9, 95.1, 100.0, 104.9, 105.1].map(|count| budget.evaluate(count));
         assert_eq!(
             judged,
-            [Verdict::Improved, Verdict::Kept, Verdict::Kept, Verdict::Kept, Verdict::Exceeded]
+            [
+                BudgetVerdict::Improved,
+                BudgetVerdict::Kept,
+                BudgetVerdict::Kept,
+                BudgetVerdict::Kept,
+                BudgetVerdict::Exceeded
+            ]
         );
-        assert_eq!(Budget::default().judge(1.0), Verdict::Unguarded);
+        assert_eq!(CostBudget::default().evaluate(1.0), BudgetVerdict::Unguarded);
     }
 
     #[test]
     fn the_file_is_read_as_it_was_written() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut budgets = Budgets::default();
-        budgets.0.insert("null-copy".into(), Budget { goal: Some(170.0), guard: None });
+        budgets.0.insert("null-copy".into(), CostBudget { goal: Some(170.0), guard: None });
         budgets.accept("null-copy", 400.04);
         budgets.accept("wire", 10.0);
         budgets.write(file.path()).unwrap();
         assert_eq!(Budgets::read(file.path()).unwrap(), budgets);
-        assert_eq!(budgets.of("null-copy"), Budget { goal: Some(170.0), guard: Some(400.0) });
-        assert_eq!(budgets.of("unheard-of"), Budget::default());
+        assert_eq!(budgets.of("null-copy"), CostBudget { goal: Some(170.0), guard: Some(400.0) });
+        assert_eq!(budgets.of("unheard-of"), CostBudget::default());
     }
 
     #[test]

@@ -11,12 +11,12 @@ const STD: &str = "std";
 
 /// Counts of callgrind.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
+pub struct CallgrindCounts {
     /// Instructions by part: a crate, or a library without line information.
     pub parts: BTreeMap<String, f64>,
 }
 
-impl Counts {
+impl CallgrindCounts {
     /// Instructions in all.
     #[must_use]
     pub fn total(&self) -> f64 {
@@ -103,7 +103,7 @@ pub fn count(
     environment: &[(String, String)],
     counted: &str,
     file: &Path,
-) -> Result<(u64, Counts), CostError> {
+) -> Result<(u64, CallgrindCounts), CostError> {
     let name = words.join(" ");
     let output = Command::new("valgrind")
         .args(["--quiet", "--tool=callgrind", "--compress-strings=no", "--compress-pos=no"])
@@ -125,7 +125,7 @@ pub fn count(
     let frames = frames.ok_or_else(|| wrong("it did not print how many frames it has moved"))?;
     let text =
         std::fs::read_to_string(file).map_err(|source| CostError::File { path: file.to_owned(), source })?;
-    let counts = Counts::parse(&text);
+    let counts = CallgrindCounts::parse(&text);
     if counts.total() == 0.0 {
         return Err(wrong(&format!("callgrind did not see the function {counted}; build with line tables")));
     }
@@ -170,7 +170,7 @@ totals: 1033
 
     #[test]
     fn each_instruction_counts_once_for_the_part_it_was_written_in() {
-        let counts = Counts::parse(FILE);
+        let counts = CallgrindCounts::parse(FILE);
         let expected = [("bench", 6.0), ("libc", 1000.0), ("ring", 7.0), ("std", 20.0)];
         assert_eq!(counts.parts, expected.map(|(part, count)| (part.to_owned(), count)).into());
         assert_eq!(counts.total(), 1033.0);
@@ -178,7 +178,7 @@ totals: 1033
 
     #[test]
     fn the_difference_is_taken_part_by_part() {
-        let counts = Counts::parse(FILE);
+        let counts = CallgrindCounts::parse(FILE);
         let half = counts.plus(-0.5, &counts);
         assert_eq!((half.total(), half.parts["ring"]), (516.5, 3.5));
         assert_eq!(counts.times(0.1).parts["libc"], 100.0);

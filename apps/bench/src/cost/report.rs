@@ -7,15 +7,15 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
-use super::budgets::{Budget, TOLERANCE, Verdict};
-use super::callgrind::Counts;
+use super::budgets::{BudgetVerdict, CostBudget, TOLERANCE};
+use super::callgrind::CallgrindCounts;
 
 /// Parts that the table names; the rest is one more.
 const NAMED_PARTS: usize = 5;
 
 /// A path and its count.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct CostRow {
     /// Its name in the file of budgets.
     pub path: &'static str,
     /// Description.
@@ -23,9 +23,9 @@ pub struct Row {
     /// Instructions per frame, or per call if so defined for the path.
     pub instructions: f64,
     #[serde(flatten)]
-    pub budget: Budget,
+    pub budget: CostBudget,
     /// Result of the count.
-    pub verdict: Verdict,
+    pub verdict: BudgetVerdict,
     /// Instructions by part.
     pub parts: BTreeMap<String, f64>,
 }
@@ -40,17 +40,17 @@ pub struct Skipped {
 
 /// All paths.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
-    pub paths: Vec<Row>,
+pub struct CostReport {
+    pub paths: Vec<CostRow>,
     pub skipped: Vec<Skipped>,
 }
 
-impl Row {
+impl CostRow {
     /// A path that costs `counts` beside its `budget`.
     #[must_use]
-    pub fn new(path: &'static str, about: &'static str, counts: Counts, budget: Budget) -> Self {
+    pub fn new(path: &'static str, about: &'static str, counts: CallgrindCounts, budget: CostBudget) -> Self {
         let instructions = counts.total();
-        let verdict = budget.judge(instructions);
+        let verdict = budget.evaluate(instructions);
         Self { path, about, instructions, budget, verdict, parts: counts.parts }
     }
 
@@ -69,11 +69,11 @@ impl Row {
     }
 }
 
-impl Report {
+impl CostReport {
     /// Whether every path that was counted has a guard, and costs no more than it allows.
     #[must_use]
     pub fn is_kept(&self) -> bool {
-        self.paths.iter().all(|row| matches!(row.verdict, Verdict::Kept | Verdict::Improved))
+        self.paths.iter().all(|row| matches!(row.verdict, BudgetVerdict::Kept | BudgetVerdict::Improved))
     }
 
     /// The table, and below it the actions to take.
@@ -84,7 +84,7 @@ impl Report {
         table.set_header(["path", "instructions per frame", "guard", "goal", "share of the parts"]);
         let number = |count: Option<f64>| count.map_or_else(|| "-".into(), |count| format!("{count:.1}"));
         for row in &self.paths {
-            let Budget { goal, guard } = row.budget;
+            let CostBudget { goal, guard } = row.budget;
             let counts = [Some(row.instructions), guard, goal].map(number);
             table.add_row([row.path.to_owned()].into_iter().chain(counts).chain([row.shares()]));
         }
@@ -99,17 +99,17 @@ impl Report {
         for row in &self.paths {
             let (path, count, guard) = (row.path, row.instructions, row.budget.guard.unwrap_or_default());
             let _ = match row.verdict {
-                Verdict::Kept => Ok(()),
-                Verdict::Exceeded => writeln!(
+                BudgetVerdict::Kept => Ok(()),
+                BudgetVerdict::Exceeded => writeln!(
                     text,
                     "{path}: {count:.1} instructions are more than {percent} % above the guard of {guard:.1}"
                 ),
-                Verdict::Improved => writeln!(
+                BudgetVerdict::Improved => writeln!(
                     text,
                     "{path}: {count:.1} instructions are more than {percent} % below the guard of {guard:.1}: lower it \
                      with make cost COST_ARGS='--accept {path}'"
                 ),
-                Verdict::Unguarded => {
+                BudgetVerdict::Unguarded => {
                     writeln!(text, "{path}: no guard yet: set it with make cost COST_ARGS='--accept {path}'")
                 }
             };
@@ -122,14 +122,14 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn row(count: f64, guard: Option<f64>) -> Row {
+    fn row(count: f64, guard: Option<f64>) -> CostRow {
         let parts = BTreeMap::from([("ring".to_owned(), count * 0.75), ("std".to_owned(), count * 0.25)]);
-        Row::new("null-copy", "a path", Counts { parts }, Budget { goal: Some(50.0), guard })
+        CostRow::new("null-copy", "a path", CallgrindCounts { parts }, CostBudget { goal: Some(50.0), guard })
     }
 
     #[test]
     fn a_path_above_its_guard_is_named() {
-        let report = Report { paths: vec![row(106.0, Some(100.0))], skipped: Vec::new() };
+        let report = CostReport { paths: vec![row(106.0, Some(100.0))], skipped: Vec::new() };
         assert!(!report.is_kept());
         let table = report.to_table();
         assert!(table.contains("ring 75 %, std 25 %"), "{table}");
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_improvement_requests_a_lower_guard_and_is_not_a_failure() {
-        let report = Report { paths: vec![row(90.0, Some(100.0))], skipped: Vec::new() };
+        let report = CostReport { paths: vec![row(90.0, Some(100.0))], skipped: Vec::new() };
         assert!(report.is_kept());
         let table = report.to_table();
         assert!(table.contains("lower it with make cost COST_ARGS='--accept null-copy'"), "{table}");
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_path_without_a_guard_is_a_failure_with_advice_to_set_one() {
-        let report = Report { paths: vec![row(90.0, None)], skipped: Vec::new() };
+        let report = CostReport { paths: vec![row(90.0, None)], skipped: Vec::new() };
         assert!(!report.is_kept());
         let table = report.to_table();
         assert!(table.contains("null-copy: no guard yet: set it with make cost"), "{table}");

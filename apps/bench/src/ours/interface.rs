@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::{LIMIT, Programs, Signing, WorkerProcess};
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
-use crate::plan::{Flow, Mechanism};
+use crate::plan::{InterfaceWork, Mechanism};
 use crate::process::BenchProcess;
 use crate::reading::Reading;
 use crate::stop::StopFlag;
-use crate::veth::{InterfaceProgram, Running, Task};
-use crate::worker::{COUNT, GO, Role, WorkerLine, WorkerOptions};
+use crate::veth::{InterfaceProgram, RunningProgram, Task};
+use crate::worker::{COUNT, GO, WorkerLine, WorkerOptions, WorkerRole};
 
 /// Ringroad as it is on interfaces.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ fn ports(task: &Task<'_>) -> Vec<String> {
     let port = |interface: &&str| match task.mechanism {
         Mechanism::Xdp | Mechanism::Pcap => format!("xdp:{interface}"),
         // A forwarder does not wait for a block of frames.
-        Mechanism::Packet if task.flow == Flow::Io => format!("packet:{interface}@immediate=1"),
+        Mechanism::Packet if task.flow == InterfaceWork::Io => format!("packet:{interface}@immediate=1"),
         Mechanism::Packet => format!("packet:{interface}"),
     };
     let mut ports: Vec<String> = task.interfaces.iter().map(port).collect();
@@ -56,13 +56,13 @@ impl InterfaceProgram for RingroadInterface {
         self.signing.map_or("Ringroad", Signing::name)
     }
 
-    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError> {
         let options = WorkerOptions {
             role: match task.flow {
-                Flow::Tx => Role::Send,
-                Flow::Gen => self.signing.unwrap_or(Signing::Signed).role(),
-                Flow::Rx => Role::Receive,
-                Flow::Io => Role::Forward,
+                InterfaceWork::Tx => WorkerRole::Send,
+                InterfaceWork::Gen => self.signing.unwrap_or(Signing::Signed).role(),
+                InterfaceWork::Rx => WorkerRole::Receive,
+                InterfaceWork::Io => WorkerRole::Forward,
             },
             ports: ports(task),
             frame_bytes: task.point.frame_bytes,
@@ -77,20 +77,22 @@ impl InterfaceProgram for RingroadInterface {
         Ok(Box::new(started.worker))
     }
 
-    fn facts(&self, flow: Flow) -> ContestantFacts {
+    fn facts(&self, flow: InterfaceWork) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             version: Some(concat!("Ringroad ", env!("CARGO_PKG_VERSION")).into()),
             commands: self.command.clone().into_iter().collect(),
             memory: self.mode.clone().unwrap_or_else(|| "not measured".into()),
             work_per_frame: match flow {
-                Flow::Gen => self.signing.map_or("", Signing::work_per_frame),
-                Flow::Tx => {
+                InterfaceWork::Gen => self.signing.map_or("", Signing::work_per_frame),
+                InterfaceWork::Tx => {
                     "42 header bytes written into the slot, payload left as it was; copied by the kernel, over AF_PACKET into its \
                      ring as well"
                 }
-                Flow::Rx => "copied by the kernel, over AF_PACKET out of its ring as well; dropped unread",
-                Flow::Io => {
+                InterfaceWork::Rx => {
+                    "copied by the kernel, over AF_PACKET out of its ring as well; dropped unread"
+                }
+                InterfaceWork::Io => {
                     "copied by the kernel twice, in and out; the buffer changes hands, over AF_PACKET it is copied out of one ring \
                      and into the other"
                 }
@@ -104,7 +106,7 @@ impl InterfaceProgram for RingroadInterface {
     }
 }
 
-impl Running for WorkerProcess {
+impl RunningProgram for WorkerProcess {
     fn begin(&mut self) -> Result<(), BenchError> {
         self.process.tell(GO)
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::{Programs, WorkerProcess, start_daemon};
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
-use crate::plan::Flow;
+use crate::plan::InterfaceWork;
 use crate::process::{BenchProcess, ThreadTimes};
 use crate::reading::Reading;
 use crate::stop::StopFlag;
-use crate::veth::{InterfaceProgram, Running, Task};
-use crate::worker::{Role, WorkerOptions};
+use crate::veth::{InterfaceProgram, RunningProgram, Task};
+use crate::worker::{WorkerOptions, WorkerRole};
 
 /// The object that `ringroad run` puts before such a program's libraries.
 pub(super) const OBJECT: &str = "libringroad_preload_pcap.so";
@@ -38,14 +38,14 @@ impl InterfaceProgram for LibpcapProgram {
         if self.object.is_some() { "Ringroad (libpcap program)" } else { "libpcap" }
     }
 
-    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError> {
         self.commands.clear();
         let interface = task.interfaces.first().copied().unwrap_or_default();
         let (device, daemon) = match self.object {
             Some(_) => {
                 let namespace = task.lab.namespace();
                 // If frames come from the second processor, it has no capacity for a third thread.
-                let cpu = (task.flow == Flow::Rx).then_some(task.cpu);
+                let cpu = (task.flow == InterfaceWork::Rx).then_some(task.cpu);
                 let daemon = start_daemon(&self.programs, &namespace, task.folder, cpu, task.stop)?;
                 self.commands.push(daemon.command);
                 (format!("xdp:{interface}"), Some((daemon.process, cpu.is_some())))
@@ -53,7 +53,7 @@ impl InterfaceProgram for LibpcapProgram {
             None => (interface.to_owned(), None),
         };
         let options = WorkerOptions {
-            role: if task.flow == Flow::Tx { Role::PcapSend } else { Role::PcapReceive },
+            role: if task.flow == InterfaceWork::Tx { WorkerRole::PcapSend } else { WorkerRole::PcapReceive },
             ports: vec![device],
             frame_bytes: task.point.frame_bytes,
             burst_frames: task.point.burst_frames,
@@ -69,7 +69,7 @@ impl InterfaceProgram for LibpcapProgram {
         Ok(Box::new(RunningLibpcap { worker: started.worker, daemon }))
     }
 
-    fn facts(&self, flow: Flow) -> ContestantFacts {
+    fn facts(&self, flow: InterfaceWork) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             version: None,
@@ -81,7 +81,7 @@ impl InterfaceProgram for LibpcapProgram {
                 None => "a ring of 2 MiB, libpcap's default".into(),
             },
             work_per_frame: match flow {
-                Flow::Tx => "one frame handed to pcap_inject over and over",
+                InterfaceWork::Tx => "one frame handed to pcap_inject over and over",
                 _ => "a callback of pcap_dispatch counts it, unread",
             },
             counting: "",
@@ -100,7 +100,7 @@ struct RunningLibpcap {
     daemon: Option<(BenchProcess, bool)>,
 }
 
-impl Running for RunningLibpcap {
+impl RunningProgram for RunningLibpcap {
     fn begin(&mut self) -> Result<(), BenchError> {
         self.worker.begin()
     }

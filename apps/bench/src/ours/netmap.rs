@@ -7,7 +7,7 @@ use super::{Programs, Ringroad, preloaded_object};
 use crate::contestant::CorePair;
 use crate::peers::Absent;
 use crate::plan::FramePath;
-use crate::runner::Roster;
+use crate::runner::Contestants;
 use crate::stop::StopFlag;
 use crate::worker::NetmapCalls;
 
@@ -32,13 +32,13 @@ impl NetmapProgram {
 }
 
 /// Enters netmap programs as Ringroad's contestants, and the native workers as their peers.
-pub(super) fn enter(roster: &mut Roster, programs: &Programs, cores: CorePair, stop: &StopFlag) {
+pub(super) fn enter(contestants: &mut Contestants, programs: &Programs, cores: CorePair, stop: &StopFlag) {
     let Some(object) = preloaded_object(&programs.worker, OBJECT) else {
-        roster.absent.push(absent(&programs.worker));
+        contestants.absent.push(absent(&programs.worker));
         return;
     };
     for path in FramePath::NETMAP {
-        let field = roster.field_mut(path);
+        let field = contestants.field_mut(path);
         for calls in [NetmapCalls::Sync, NetmapCalls::Poll] {
             let program = NetmapProgram { calls, object: object.clone() };
             let ours = Ringroad::as_netmap_program(path, program, programs.clone(), cores, stop);

@@ -19,8 +19,8 @@ use serde::Serialize;
 use crate::contestant::{Contestant, CorePair};
 use crate::error::BenchError;
 use crate::ours::{Programs, enter_libpcap, interface_program};
-use crate::plan::{Flow, FramePath, Mechanism};
-use crate::runner::Roster;
+use crate::plan::{FramePath, InterfaceWork, Mechanism};
+use crate::runner::Contestants;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, VethContestant};
 use tcpdump::Tcpdump;
@@ -37,19 +37,24 @@ pub struct Absent {
     pub reason: String,
 }
 
-/// Enters every peer that is installed into the roster, and records the others there as absent.
+/// Enters every peer that is installed into the list of contestants, and records the others there as absent.
 ///
 /// On interfaces all are fed by Ringroad's sender; without `programs` they take no part there. Two-core paths need
 /// `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
-pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: CorePair, stop: &StopFlag) {
+pub fn enter_installed(
+    contestants: &mut Contestants,
+    programs: Option<&Programs>,
+    cores: CorePair,
+    stop: &StopFlag,
+) {
     if let Some(programs) = programs {
-        enter_libpcap(roster, programs, None, cores, stop);
+        enter_libpcap(contestants, programs, None, cores, stop);
     }
     let mut enter_on_veth = |mechanism, flow, program: Box<dyn InterfaceProgram>| {
         if let Some(programs) = programs {
             let source = interface_program(programs);
             let peer = VethContestant::new(mechanism, flow, program, source, cores, stop);
-            roster.field_mut(FramePath::Veth(mechanism, flow)).peers.push(Box::new(peer));
+            contestants.field_mut(FramePath::Veth(mechanism, flow)).peers.push(Box::new(peer));
         }
     };
     let mut absent = Vec::new();
@@ -57,15 +62,15 @@ pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: 
         absent.push(Absent { name: name.into(), reason: reason(error) });
     };
     match Tcpdump::find() {
-        Ok(tcpdump) => enter_on_veth(Mechanism::Packet, Flow::Rx, Box::new(tcpdump)),
+        Ok(tcpdump) => enter_on_veth(Mechanism::Packet, InterfaceWork::Rx, Box::new(tcpdump)),
         Err(error) => note("libpcap (tcpdump)", &error),
     }
     match Trafgen::find() {
-        Ok(trafgen) => enter_on_veth(Mechanism::Packet, Flow::Gen, Box::new(trafgen)),
+        Ok(trafgen) => enter_on_veth(Mechanism::Packet, InterfaceWork::Gen, Box::new(trafgen)),
         Err(error) => note("trafgen", &error),
     }
     match Tcpreplay::find() {
-        Ok(tcpreplay) => enter_on_veth(Mechanism::Packet, Flow::Gen, Box::new(tcpreplay)),
+        Ok(tcpreplay) => enter_on_veth(Mechanism::Packet, InterfaceWork::Gen, Box::new(tcpreplay)),
         Err(error) => note("tcpreplay", &error),
     }
     match Installation::find(stop) {
@@ -79,16 +84,16 @@ pub fn enter_installed(roster: &mut Roster, programs: Option<&Programs>, cores: 
             for mechanism in [Mechanism::Xdp, Mechanism::Packet] {
                 for generator in [Generator::TxOnly, Generator::FlowGen] {
                     let program = TestpmdInterface::generating(mechanism, generator, &installation);
-                    enter_on_veth(mechanism, Flow::Gen, Box::new(program));
+                    enter_on_veth(mechanism, InterfaceWork::Gen, Box::new(program));
                 }
             }
             for (path, peer) in testpmd_peers(&installation, cores) {
-                roster.field_mut(path).peers.push(peer);
+                contestants.field_mut(path).peers.push(peer);
             }
         }
         Err(error) => note("DPDK testpmd (null, memif, vhost-user, switch, AF_XDP, AF_PACKET)", &error),
     }
-    roster.absent.append(&mut absent);
+    contestants.absent.append(&mut absent);
 }
 
 fn testpmd_peers(installation: &Rc<Installation>, cores: CorePair) -> Vec<(FramePath, Box<dyn Contestant>)> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::foreign;
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
-use crate::plan::Flow;
+use crate::plan::InterfaceWork;
 use crate::process::BenchProcess;
 use crate::reading::Reading;
 use crate::stop::StopFlag;
-use crate::veth::{InterfaceProgram, Running, Task};
+use crate::veth::{InterfaceProgram, RunningProgram, Task};
 
 /// Time limit to open the interface, or to answer.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ impl InterfaceProgram for Tcpdump {
         "libpcap (tcpdump)"
     }
 
-    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError> {
         let interface = task.interfaces.first().copied().unwrap_or_default();
         let words = ["tcpdump", "-i", interface, "-n", "-w", "/dev/null"];
         let (mut process, command) = foreign::start(task, &words)?;
@@ -47,7 +47,7 @@ impl InterfaceProgram for Tcpdump {
         Ok(Box::new(RunningTcpdump(process)))
     }
 
-    fn facts(&self, _flow: Flow) -> ContestantFacts {
+    fn facts(&self, _flow: InterfaceWork) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             version: self.version.clone(),
@@ -65,7 +65,7 @@ impl InterfaceProgram for Tcpdump {
 
 struct RunningTcpdump(BenchProcess);
 
-impl Running for RunningTcpdump {
+impl RunningProgram for RunningTcpdump {
     fn process(&mut self) -> &mut BenchProcess {
         &mut self.0
     }

@@ -7,9 +7,9 @@ use ringroad_capture::{CaptureFormat, CaptureWriter};
 use super::foreign;
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
-use crate::plan::Flow;
+use crate::plan::InterfaceWork;
 use crate::process::BenchProcess;
-use crate::veth::{InterfaceProgram, Running, Task};
+use crate::veth::{InterfaceProgram, RunningProgram, Task};
 use crate::worker::template;
 
 /// Frames of the capture: enough that beginning it anew does not count.
@@ -38,7 +38,7 @@ impl InterfaceProgram for Tcpreplay {
         "tcpreplay"
     }
 
-    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError> {
         let file = task.folder.join("frames.pcap");
         let frame = template(1, 2, task.point.slot_bytes());
         let mut capture = CaptureWriter::create(&file, CaptureFormat::Pcap, 0)?;
@@ -63,7 +63,7 @@ impl InterfaceProgram for Tcpreplay {
         Ok(Box::new(RunningTcpreplay(process)))
     }
 
-    fn facts(&self, _flow: Flow) -> ContestantFacts {
+    fn facts(&self, _flow: InterfaceWork) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             version: self.version.clone(),
@@ -81,7 +81,7 @@ impl InterfaceProgram for Tcpreplay {
 
 struct RunningTcpreplay(BenchProcess);
 
-impl Running for RunningTcpreplay {
+impl RunningProgram for RunningTcpreplay {
     fn process(&mut self) -> &mut BenchProcess {
         &mut self.0
     }

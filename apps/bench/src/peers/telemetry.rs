@@ -31,7 +31,7 @@ struct Greeting {
 }
 
 #[derive(Deserialize)]
-struct PortStats {
+struct EthdevStats {
     ipackets: u64,
     opackets: u64,
 }
@@ -116,7 +116,7 @@ fn parse_greeting(text: &[u8]) -> Option<String> {
 }
 
 fn parse_stats(text: &[u8], counter: PortCounter) -> Option<u64> {
-    let answer: HashMap<String, PortStats> = serde_json::from_slice(text).ok()?;
+    let answer: HashMap<String, EthdevStats> = serde_json::from_slice(text).ok()?;
     answer.get("/ethdev/stats").map(|stats| match counter {
         PortCounter::Received => stats.ipackets,
         PortCounter::Sent => stats.opackets,

@@ -8,11 +8,11 @@ use super::testpmd::{Generator, Installation, Launch, Testpmd};
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
 use crate::hugepages::HugepageReserve;
-use crate::plan::{Flow, Mechanism};
+use crate::plan::{InterfaceWork, Mechanism};
 use crate::process::BenchProcess;
 use crate::reading::Reading;
 use crate::stop::StopFlag;
-use crate::veth::{InterfaceProgram, Running, Task};
+use crate::veth::{InterfaceProgram, RunningProgram, Task};
 
 /// testpmd as its users would start it on interfaces.
 #[derive(Debug)]
@@ -59,12 +59,14 @@ impl InterfaceProgram for TestpmdInterface {
         }
     }
 
-    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError> {
         let pages = self.installation.lend_memory()?;
         let mode = match task.flow {
-            Flow::Tx | Flow::Gen => self.generator.unwrap_or(Generator::TxOnly).mode(task.point),
-            Flow::Rx => vec!["--forward-mode=rxonly".into()],
-            Flow::Io => vec!["--forward-mode=io".into()],
+            InterfaceWork::Tx | InterfaceWork::Gen => {
+                self.generator.unwrap_or(Generator::TxOnly).mode(task.point)
+            }
+            InterfaceWork::Rx => vec!["--forward-mode=rxonly".into()],
+            InterfaceWork::Io => vec!["--forward-mode=io".into()],
         };
         let devices = task.interfaces.iter().enumerate();
         let launch = Launch {
@@ -83,26 +85,26 @@ impl InterfaceProgram for TestpmdInterface {
         Ok(Box::new(RunningTestpmd { testpmd, _pages: pages }))
     }
 
-    fn facts(&self, flow: Flow) -> ContestantFacts {
+    fn facts(&self, flow: InterfaceWork) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             commands: self.command.clone().into_iter().collect(),
             work_per_frame: match (self.mechanism, flow) {
-                (_, Flow::Gen) => self.generator.map_or("", Generator::work_per_frame),
-                (Mechanism::Xdp, Flow::Tx) => {
+                (_, InterfaceWork::Gen) => self.generator.map_or("", Generator::work_per_frame),
+                (Mechanism::Xdp, InterfaceWork::Tx) => {
                     "buffer allocated, 42 header bytes written, payload left as it was; copied by the kernel"
                 }
-                (Mechanism::Packet | Mechanism::Pcap, Flow::Tx) => {
+                (Mechanism::Packet | Mechanism::Pcap, InterfaceWork::Tx) => {
                     "buffer allocated, 42 header bytes written, payload left as it was; copied into the ring, and by the kernel"
                 }
-                (Mechanism::Xdp, Flow::Rx) => "copied by the kernel; freed unread",
-                (Mechanism::Packet | Mechanism::Pcap, Flow::Rx) => {
+                (Mechanism::Xdp, InterfaceWork::Rx) => "copied by the kernel; freed unread",
+                (Mechanism::Packet | Mechanism::Pcap, InterfaceWork::Rx) => {
                     "copied by the kernel, and out of the ring; freed unread"
                 }
-                (Mechanism::Xdp, Flow::Io) => {
+                (Mechanism::Xdp, InterfaceWork::Io) => {
                     "copied by the kernel twice, in and out; the buffer changes hands"
                 }
-                (Mechanism::Packet | Mechanism::Pcap, Flow::Io) => {
+                (Mechanism::Packet | Mechanism::Pcap, InterfaceWork::Io) => {
                     "copied by the kernel, out of the ring, into the other ring, and by the kernel"
                 }
             },
@@ -122,7 +124,7 @@ struct RunningTestpmd {
     _pages: Option<HugepageReserve>,
 }
 
-impl Running for RunningTestpmd {
+impl RunningProgram for RunningTestpmd {
     fn process(&mut self) -> &mut BenchProcess {
         &mut self.testpmd.process
     }

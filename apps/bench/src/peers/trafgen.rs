@@ -7,9 +7,9 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::foreign;
 use crate::contestant::ContestantFacts;
 use crate::error::BenchError;
-use crate::plan::Flow;
+use crate::plan::InterfaceWork;
 use crate::process::BenchProcess;
-use crate::veth::{InterfaceProgram, Running, Task};
+use crate::veth::{InterfaceProgram, RunningProgram, Task};
 use crate::worker::template;
 
 /// Time limit to read the description and open the interface.
@@ -41,7 +41,7 @@ impl InterfaceProgram for Trafgen {
         "trafgen"
     }
 
-    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn Running>, BenchError> {
+    fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError> {
         let file = task.folder.join("frame.trafgen");
         std::fs::write(&file, description(&template(1, 2, task.point.slot_bytes())))
             .map_err(BenchError::TemporaryDirectory)?;
@@ -66,7 +66,7 @@ impl InterfaceProgram for Trafgen {
         Ok(Box::new(RunningTrafgen(process)))
     }
 
-    fn facts(&self, _flow: Flow) -> ContestantFacts {
+    fn facts(&self, _flow: InterfaceWork) -> ContestantFacts {
         ContestantFacts {
             name: self.name().into(),
             version: self.version.clone(),
@@ -84,7 +84,7 @@ impl InterfaceProgram for Trafgen {
 
 struct RunningTrafgen(BenchProcess);
 
-impl Running for RunningTrafgen {
+impl RunningProgram for RunningTrafgen {
     fn process(&mut self) -> &mut BenchProcess {
         &mut self.0
     }

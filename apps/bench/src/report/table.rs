@@ -5,9 +5,9 @@ use std::fmt::Write;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
-use super::{Absolute, CONVENTIONS, Comparison, PointReport, Report};
+use super::{Absolute, BenchReport, CONVENTIONS, Comparison, PointReport};
 use crate::plan::FramePath;
-use crate::ratio::Summary;
+use crate::ratio::ValueSummary;
 
 /// Share of waiting for a CPU from which a figure is marked as disturbed.
 const DISTURBED: f64 = 0.03;
@@ -15,7 +15,7 @@ const DISTURBED: f64 = 0.03;
 /// Text for a missing figure.
 const NONE: &str = "-";
 
-pub(super) fn render(report: &Report, width: Option<u16>) -> String {
+pub(super) fn render(report: &BenchReport, width: Option<u16>) -> String {
     let mut text = String::new();
     let (floor, paths): (Vec<&PointReport>, Vec<&PointReport>) =
         report.points.iter().partition(|point| point.point.path == FramePath::Null);
@@ -209,7 +209,7 @@ fn ratio_of(report: &PointReport, ours: Option<&str>, absolute: &Absolute) -> St
     ratio.map_or_else(|| NONE.into(), |ratio| range(&ratio.summary, 1.0))
 }
 
-fn notes(report: &Report, text: &mut String) {
+fn notes(report: &BenchReport, text: &mut String) {
     for absent in &report.absent {
         let _ = writeln!(text, "Not compared: {}: {}", absent.name, absent.reason);
     }
@@ -285,7 +285,7 @@ fn gbps(absolute: &Absolute) -> String {
 }
 
 /// "median (min-max)", scaled.
-fn range(summary: &Summary, scale: f64) -> String {
+fn range(summary: &ValueSummary, scale: f64) -> String {
     format!("{:.2} ({:.2}-{:.2})", summary.median * scale, summary.min * scale, summary.max * scale)
 }
 

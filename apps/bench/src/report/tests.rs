@@ -2,20 +2,22 @@ use std::time::Duration;
 
 use super::*;
 use crate::contestant::Sample;
-use crate::plan::{Flow, Mechanism};
-use crate::runner::{Outcome, PointResult};
+use crate::plan::{InterfaceWork, Mechanism};
+use crate::runner::{ContestantOutcome, PointResult};
 
-fn series(contestant: &str, ours: bool, rates_fps: &[Option<u64>]) -> Series {
+fn series(contestant: &str, ours: bool, rates_fps: &[Option<u64>]) -> PointSeries {
     let outcome = |rate: &Option<u64>| match rate {
-        Some(rate) => Outcome::Valid(Sample::of_directions(&[(rate / 2, 1.0), (rate / 2, 1.0)], 0.0)),
-        None => Outcome::Invalid { reason: "the peer fell over".into() },
+        Some(rate) => {
+            ContestantOutcome::Valid(Sample::of_directions(&[(rate / 2, 1.0), (rate / 2, 1.0)], 0.0))
+        }
+        None => ContestantOutcome::Invalid { reason: "the peer fell over".into() },
     };
-    Series { contestant: contestant.into(), ours, outcomes: rates_fps.iter().map(outcome).collect() }
+    PointSeries { contestant: contestant.into(), ours, outcomes: rates_fps.iter().map(outcome).collect() }
 }
 
-fn report(path: FramePath, series: Vec<Series>) -> Report {
+fn report(path: FramePath, series: Vec<PointSeries>) -> BenchReport {
     let point = Point { path, frame_bytes: 64, burst_frames: 32 };
-    let plan = Plan {
+    let plan = BenchPlan {
         points: vec![point],
         rounds: 3,
         sample: Duration::from_millis(500),
@@ -23,10 +25,10 @@ fn report(path: FramePath, series: Vec<Series>) -> Report {
     };
     let result = RunResult { points: vec![PointResult { point, series }], stopped: false };
     let machine = MachineFacts { tsc_hz: Some(2e9), ..MachineFacts::default() };
-    Report::new(machine, None, CorePair { first: 0, second: 1 }, plan, &Roster::new(), result)
+    BenchReport::new(machine, None, CorePair { first: 0, second: 1 }, plan, &Contestants::new(), result)
 }
 
-fn compared() -> Report {
+fn compared() -> BenchReport {
     let ours = series("Ringroad", true, &[Some(30_000_000), Some(20_000_000), Some(40_000_000)]);
     let peer = series("DPDK memif", false, &[Some(10_000_000), None, Some(20_000_000)]);
     report(FramePath::Pipe, vec![ours, peer])
@@ -66,7 +68,7 @@ fn a_peer_that_never_worked_has_no_ratio_and_no_rate() {
 fn a_figure_that_other_programs_disturbed_is_named() {
     let mut series = series("DPDK memif", false, &[Some(1_000_000); 3]);
     for (outcome, wait) in series.outcomes.iter_mut().zip([0.0, 0.25, 0.5]) {
-        if let Outcome::Valid(sample) = outcome {
+        if let ContestantOutcome::Valid(sample) = outcome {
             sample.cpu_wait = Some(wait);
         }
     }
@@ -92,7 +94,7 @@ fn generators_have_a_ratio_for_each_mode_of_ringroads_generator() {
         series("Ringroad, unsigned", true, &[Some(3_000_000); 3]),
         series("trafgen", false, &[Some(1_000_000); 3]),
     ];
-    let report = report(FramePath::Veth(Mechanism::Packet, Flow::Gen), series);
+    let report = report(FramePath::Veth(Mechanism::Packet, InterfaceWork::Gen), series);
     let table = report.to_table(Some(250));
     assert!(
         table.contains("ratio of Ringroad, signed") && table.contains("ratio of Ringroad, unsigned"),

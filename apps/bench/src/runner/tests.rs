@@ -38,8 +38,8 @@ impl Contestant for Scripted {
 }
 
 struct Bench {
-    plan: Plan,
-    roster: Roster,
+    plan: BenchPlan,
+    contestants: Contestants,
     log: Rc<RefCell<Vec<&'static str>>>,
 }
 
@@ -50,21 +50,21 @@ impl Bench {
             Box::new(Scripted { name, rates, turns: 0, log: Rc::clone(&log), stops: None })
                 as Box<dyn Contestant>
         };
-        let mut roster = Roster::new();
-        let field = roster.field_mut(FramePath::Pipe);
+        let mut contestants = Contestants::new();
+        let field = contestants.field_mut(FramePath::Pipe);
         field.ours = vec![scripted("ours", ours)];
         field.peers.push(scripted("peer", peer));
-        let plan = Plan {
+        let plan = BenchPlan {
             points: vec![Point { path: FramePath::Pipe, frame_bytes: 64, burst_frames: 32 }],
             rounds: 4,
             sample: Duration::from_secs(1),
             warm_up: Duration::from_secs(1),
         };
-        Self { plan, roster, log }
+        Self { plan, contestants, log }
     }
 
     fn run(&mut self) -> RunResult {
-        run(&self.plan, &mut self.roster, &StopFlag::new(), &mut |_| {})
+        run(&self.plan, &mut self.contestants, &StopFlag::new(), &mut |_| {})
     }
 }
 
@@ -114,14 +114,14 @@ fn a_contestant_with_an_implausible_sample_is_run_again() {
 fn a_stop_in_mid_round_keeps_the_rounds_before_it() {
     let mut bench = Bench::new(vec![Some(10.0)], vec![Some(5.0)]);
     let stop = StopFlag::new();
-    bench.roster.field_mut(FramePath::Pipe).peers[0] = Box::new(Scripted {
+    bench.contestants.field_mut(FramePath::Pipe).peers[0] = Box::new(Scripted {
         name: "peer",
         rates: vec![Some(5.0)],
         turns: 0,
         log: Rc::clone(&bench.log),
         stops: Some(stop.clone()),
     });
-    let result = run(&bench.plan, &mut bench.roster, &stop, &mut |_| {});
+    let result = run(&bench.plan, &mut bench.contestants, &stop, &mut |_| {});
     assert!(result.stopped);
     // Warm-up, round 0, and in round 1 (backwards) the peer stops before Ringroad's turn.
     assert_eq!(result.points[0].series[0].rates_fps(), [Some(10.0)]);
@@ -141,5 +141,5 @@ fn a_path_without_contestants_is_reported_empty_rather_than_left_out() {
 fn the_estimate_counts_every_contestant_in_every_round_and_the_warm_up() {
     let bench = Bench::new(vec![Some(1.0)], vec![Some(1.0)]);
     // 2 contestants, 4 rounds and a warm-up of 1 s each with the default overhead of 0.5 s.
-    assert_eq!(bench.roster.estimate(&bench.plan), Duration::from_secs(15));
+    assert_eq!(bench.contestants.estimate(&bench.plan), Duration::from_secs(15));
 }

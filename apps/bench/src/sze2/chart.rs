@@ -7,8 +7,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::Driver;
-use super::plan::{Mode, Sze2Point};
-use super::report::{Row, Sze2Report};
+use super::plan::{ForwardMode, Sze2Point};
+use super::report::{Sze2Report, Sze2Row};
 
 /// Size of one chart, pixels.
 const CHART: (u32, u32) = (760, 340);
@@ -50,9 +50,9 @@ pub fn draw(report: &Sze2Report, path: &Path) -> Result<(), ChartError> {
 }
 
 /// Rows that differ in nothing but the size.
-fn groups(rows: &[Row]) -> Vec<Vec<&Row>> {
-    let mut groups: Vec<Vec<&Row>> = Vec::new();
-    let kind = |row: &Row| (row.point.mode, row.point.burst_frames, row.point.queues);
+fn groups(rows: &[Sze2Row]) -> Vec<Vec<&Sze2Row>> {
+    let mut groups: Vec<Vec<&Sze2Row>> = Vec::new();
+    let kind = |row: &Sze2Row| (row.point.mode, row.point.burst_frames, row.point.queues);
     for row in rows {
         match groups.iter_mut().find(|group| group.first().is_some_and(|first| kind(first) == kind(row))) {
             Some(group) => group.push(row),
@@ -64,12 +64,12 @@ fn groups(rows: &[Row]) -> Vec<Vec<&Row>> {
 
 type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
-fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Row]) -> Result<(), Failed<'a>> {
+fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Sze2Row]) -> Result<(), Failed<'a>> {
     let Some(Sze2Point { mode, burst_frames, queues, .. }) = group.first().map(|row| row.point) else {
         return Ok(());
     };
     let cycles =
-        |row: &Row, driver: usize| row.drivers.get(driver)?.cycles_per_frame.map(|cycles| cycles.median);
+        |row: &Sze2Row, driver: usize| row.drivers.get(driver)?.cycles_per_frame.map(|cycles| cycles.median);
     let all = group.iter().flat_map(|row| {
         let published = row.drivers.iter().filter_map(|driver| driver.published_cycles);
         (0..Driver::ALL.len()).filter_map(|driver| cycles(row, driver)).chain(published)
@@ -81,9 +81,9 @@ fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Row]) -> 
         .x_label_area_size(30)
         .y_label_area_size(56)
         .build_cartesian_2d(0.0..group.len() as f64, 0.0..most)?;
-    let size_at = |place: &f64| {
+    let size_at = |column: &f64| {
         // A label in the middle of each group of bars.
-        let row = (place.fract() == 0.5).then(|| group.get(*place as usize)).flatten();
+        let row = (column.fract() == 0.5).then(|| group.get(*column as usize)).flatten();
         row.map_or_else(String::new, |row| row.point.frame_bytes.to_string())
     };
     chart
@@ -97,8 +97,8 @@ fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Row]) -> 
         .draw()?;
     let width = 0.8 / Driver::ALL.len() as f64;
     for (number, (driver, colour)) in Driver::ALL.iter().zip(COLOURS).enumerate() {
-        let bars = group.iter().enumerate().filter_map(|(place, row)| {
-            let left = place as f64 + 0.1 + number as f64 * width;
+        let bars = group.iter().enumerate().filter_map(|(column, row)| {
+            let left = column as f64 + 0.1 + number as f64 * width;
             Some(Rectangle::new([(left, 0.0), (left + width * 0.92, cycles(row, number)?)], colour.filled()))
         });
         chart
@@ -106,10 +106,10 @@ fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Row]) -> 
             .label(driver.name())
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled()));
     }
-    let published = group.iter().enumerate().flat_map(|(place, row)| {
+    let published = group.iter().enumerate().flat_map(|(column, row)| {
         let marks = row.drivers.iter().enumerate();
         marks.filter_map(move |(number, driver)| {
-            let left = place as f64 + 0.1 + number as f64 * width;
+            let left = column as f64 + 0.1 + number as f64 * width;
             let cycles = driver.published_cycles?;
             Some(PathElement::new([(left, cycles), (left + width * 0.92, cycles)], BLACK.stroke_width(2)))
         })
@@ -125,6 +125,6 @@ fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Row]) -> 
         .draw()
 }
 
-fn title(mode: Mode, burst_frames: u32, queues: u16) -> String {
+fn title(mode: ForwardMode, burst_frames: u32, queues: u16) -> String {
     format!("{}, burst {burst_frames}, {queues} queue(s)", mode.name())
 }

@@ -23,7 +23,7 @@ pub mod plan;
 pub mod report;
 pub mod turn;
 
-pub use plan::{Mode, Sze2Plan, Sze2Point};
+pub use plan::{ForwardMode, Sze2Plan, Sze2Point};
 pub use report::Sze2Report;
 
 /// A selectable driver.
@@ -64,7 +64,7 @@ impl Driver {
 }
 
 /// Environment of a turn.
-pub(crate) struct Ground<'a> {
+pub(crate) struct TurnEnvironment<'a> {
     installation: &'a Installation,
     /// `ringroad`, which makes the card.
     program: &'a Path,
@@ -110,7 +110,7 @@ impl Sze2Session {
     #[must_use]
     pub fn run(self, progress: &mut dyn FnMut(&str)) -> Sze2Report {
         let (machine, steal) = (MachineFacts::gather(), StealClock::start());
-        let ground = Ground {
+        let ground = TurnEnvironment {
             installation: &self.installation,
             program: &self.program,
             plugin: &self.plugin,

@@ -9,7 +9,7 @@ use crate::plan::FRAME_SIZES_BYTES;
 /// testpmd's work on frames (its `--forward-mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum ForwardMode {
     /// Receives and drops.
     RxOnly,
     /// Makes and sends.
@@ -18,7 +18,7 @@ pub enum Mode {
     Io,
 }
 
-impl Mode {
+impl ForwardMode {
     /// All, in the order of the published tables.
     pub const ALL: [Self; 3] = [Self::RxOnly, Self::TxOnly, Self::Io];
 
@@ -37,7 +37,7 @@ impl Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sze2Point {
     /// The work on frames.
-    pub mode: Mode,
+    pub mode: ForwardMode,
     /// Frame size in bytes, FCS included.
     pub frame_bytes: u32,
     /// Frames at a time.
@@ -61,12 +61,12 @@ impl Sze2Point {
             return (None, None);
         }
         match (self.mode, self.frame_bytes) {
-            (Mode::RxOnly, 64) => (Some(52.0), Some(42.0)),
-            (Mode::RxOnly, 1518) => (Some(533.0), Some(70.0)),
-            (Mode::TxOnly, 64) => (Some(52.0), None),
-            (Mode::TxOnly, 1518) => (Some(562.0), Some(262.0)),
-            (Mode::Io, 64) => (Some(109.0), Some(94.0)),
-            (Mode::Io, 1518) => (Some(1165.0), Some(435.0)),
+            (ForwardMode::RxOnly, 64) => (Some(52.0), Some(42.0)),
+            (ForwardMode::RxOnly, 1518) => (Some(533.0), Some(70.0)),
+            (ForwardMode::TxOnly, 64) => (Some(52.0), None),
+            (ForwardMode::TxOnly, 1518) => (Some(562.0), Some(262.0)),
+            (ForwardMode::Io, 64) => (Some(109.0), Some(94.0)),
+            (ForwardMode::Io, 1518) => (Some(1165.0), Some(435.0)),
             _ => (None, None),
         }
     }
@@ -76,7 +76,7 @@ impl Sze2Point {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sze2Plan {
     /// testpmd's mode.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<ForwardMode>,
     /// Frame sizes, FCS included.
     pub sizes_bytes: Vec<u32>,
     /// Frames at a time.
@@ -93,7 +93,7 @@ pub struct Sze2Plan {
 impl Default for Sze2Plan {
     fn default() -> Self {
         Self {
-            modes: Mode::ALL.to_vec(),
+            modes: ForwardMode::ALL.to_vec(),
             sizes_bytes: vec![64, 1518],
             bursts_frames: vec![128],
             queues: vec![1],
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn line_rates_are_the_published_ones() {
         for (frame_bytes, fps) in [(64, 148_809_523.0), (512, 23_496_240.0), (1518, 8_127_438.0)] {
-            let point = Sze2Point { mode: Mode::RxOnly, frame_bytes, burst_frames: 32, queues: 1 };
+            let point = Sze2Point { mode: ForwardMode::RxOnly, frame_bytes, burst_frames: 32, queues: 1 };
             assert!((point.line_rate_fps() - fps).abs() < 1.0, "{frame_bytes}");
             assert_eq!(point.published_cycles(), (None, None));
         }
@@ -148,7 +148,10 @@ mod tests {
     fn a_full_plan_has_every_row_once() {
         let points = Sze2Plan::full().points();
         assert_eq!(points.len(), 3 * 2 * 2 * 7);
-        assert_eq!(points[0], Sze2Point { mode: Mode::RxOnly, frame_bytes: 64, burst_frames: 32, queues: 1 });
+        assert_eq!(
+            points[0],
+            Sze2Point { mode: ForwardMode::RxOnly, frame_bytes: 64, burst_frames: 32, queues: 1 }
+        );
         assert!(points.iter().enumerate().all(|(number, point)| !points[..number].contains(point)));
     }
 }

@@ -5,17 +5,17 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 
 use super::Driver;
-use super::plan::{Mode, Sze2Plan, Sze2Point};
+use super::plan::{ForwardMode, Sze2Plan, Sze2Point};
 use super::turn::TurnOutcome;
 use crate::contestant::{CPU_WAIT_LIMIT, CorePair};
 use crate::facts::MachineFacts;
-use crate::ratio::Summary;
+use crate::ratio::ValueSummary;
 
 /// Schema of the JSON.
 pub const SCHEMA: &str = "ringroad-bench-sze2/1";
 /// Cycles for a frame of 64 bytes with the copy, one queue, bursts of 128: the published card's value, which is the
 /// goal, and half of it the next goal.
-const GOALS: [(Mode, f64); 2] = [(Mode::RxOnly, 52.0), (Mode::Io, 109.0)];
+const GOALS: [(ForwardMode, f64); 2] = [(ForwardMode::RxOnly, 52.0), (ForwardMode::Io, 109.0)];
 
 /// A driver at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,9 +26,9 @@ pub struct DriverAtPoint {
     /// Its name in tables.
     pub name: &'static str,
     /// Frames per second.
-    pub frames_per_s: Option<Summary>,
+    pub frames_per_s: Option<ValueSummary>,
     /// Cycles for a frame.
-    pub cycles_per_frame: Option<Summary>,
+    pub cycles_per_frame: Option<ValueSummary>,
     /// Share of 100 Gbit/s line rate, percent, by the median.
     pub line_rate_percent: Option<f64>,
     /// Cycles that were published for it on the card.
@@ -43,7 +43,7 @@ pub struct DriverAtPoint {
 
 /// All drivers at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct Sze2Row {
     /// The point.
     #[serde(flatten)]
     pub point: Sze2Point,
@@ -55,13 +55,13 @@ pub struct Row {
 
 /// Rows that fill.
 #[derive(Clone, Debug)]
-pub(super) struct Rows(Vec<Row>);
+pub(super) struct Rows(Vec<Sze2Row>);
 
 /// Whether a goal was reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Goal {
     /// The measured values.
-    pub mode: Mode,
+    pub mode: ForwardMode,
     /// Cycles for a frame to reach.
     pub cycles: f64,
     /// Cycles that it took, by the median.
@@ -90,7 +90,7 @@ pub struct Sze2Report {
     /// The goals.
     pub goals: Vec<Goal>,
     /// The points.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Sze2Row>,
 }
 
 /// A point in words.
@@ -111,7 +111,7 @@ pub(super) fn in_a_line(outcome: &Result<TurnOutcome, String>) -> String {
 
 impl Rows {
     pub(super) fn new(points: &[Sze2Point]) -> Self {
-        let row = |point: &Sze2Point| Row {
+        let row = |point: &Sze2Point| Sze2Row {
             point: *point,
             line_rate_fps: point.line_rate_fps(),
             drivers: Driver::ALL.iter().map(|&driver| DriverAtPoint::new(driver, point)).collect(),
@@ -121,10 +121,10 @@ impl Rows {
 
     pub(super) fn add(&mut self, point: usize, driver: Driver, outcome: Result<TurnOutcome, String>) {
         let row = self.0.get_mut(point);
-        let place = row.and_then(|row| row.drivers.iter_mut().find(|place| place.driver == driver));
-        match (place, outcome) {
-            (Some(place), Ok(turn)) => place.turns.push(turn),
-            (Some(place), Err(reason)) => place.failures.push(reason),
+        let entry = row.and_then(|row| row.drivers.iter_mut().find(|entry| entry.driver == driver));
+        match (entry, outcome) {
+            (Some(entry), Ok(turn)) => entry.turns.push(turn),
+            (Some(entry), Err(reason)) => entry.failures.push(reason),
             (None, _) => {}
         }
     }
@@ -152,10 +152,11 @@ impl DriverAtPoint {
     }
 
     fn summarise(&mut self, line_rate_fps: f64) {
-        self.frames_per_s = Summary::of(self.turns.iter().map(|turn| turn.frames_per_s));
-        self.cycles_per_frame = Summary::of(self.turns.iter().map(|turn| turn.cycles_per_frame));
+        self.frames_per_s = ValueSummary::of(self.turns.iter().map(|turn| turn.frames_per_s));
+        self.cycles_per_frame = ValueSummary::of(self.turns.iter().map(|turn| turn.cycles_per_frame));
         self.line_rate_percent = self.frames_per_s.map(|fps| fps.median / line_rate_fps * 100.0);
-        self.cpu_wait = Summary::of(self.turns.iter().filter_map(|turn| turn.cpu_wait)).map(|wait| wait.max);
+        self.cpu_wait =
+            ValueSummary::of(self.turns.iter().filter_map(|turn| turn.cpu_wait)).map(|wait| wait.max);
     }
 }
 
@@ -207,7 +208,7 @@ impl Sze2Report {
         text
     }
 
-    fn table(&self, mode: Mode) -> Table {
+    fn table(&self, mode: ForwardMode) -> Table {
         let mut table = Table::new();
         table.load_style(ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header([
@@ -257,15 +258,15 @@ fn percent(value: Option<f64>) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-fn heading(mode: Mode) -> &'static str {
+fn heading(mode: ForwardMode) -> &'static str {
     match mode {
-        Mode::RxOnly => "rxonly: received and dropped",
-        Mode::TxOnly => "txonly: made and sent",
-        Mode::Io => "io: received and sent back",
+        ForwardMode::RxOnly => "rxonly: received and dropped",
+        ForwardMode::TxOnly => "txonly: made and sent",
+        ForwardMode::Io => "io: received and sent back",
     }
 }
 
-fn goal(rows: &[Row], mode: Mode, cycles: f64) -> Goal {
+fn goal(rows: &[Sze2Row], mode: ForwardMode, cycles: f64) -> Goal {
     let is_decisive =
         |point: &Sze2Point| *point == Sze2Point { mode, frame_bytes: 64, burst_frames: 128, queues: 1 };
     let row = rows.iter().find(|row| is_decisive(&row.point));

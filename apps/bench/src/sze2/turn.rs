@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use ringroad_netdev::Namespace;
 use serde::Serialize;
 
-use super::plan::{Mode, Sze2Point};
-use super::{Driver, Ground};
+use super::plan::{ForwardMode, Sze2Point};
+use super::{Driver, TurnEnvironment};
 use crate::error::BenchError;
 use crate::peers::testpmd::{Launch, Testpmd};
 use crate::plan::FCS_BYTES;
@@ -42,7 +42,7 @@ pub(super) fn measure(
     driver: Driver,
     point: &Sze2Point,
     interval: Duration,
-    ground: &Ground<'_>,
+    ground: &TurnEnvironment<'_>,
 ) -> Result<TurnOutcome, BenchError> {
     let _pages = ground.installation.lend_memory()?;
     let folder = socket_folder()?;
@@ -61,8 +61,8 @@ pub(super) fn measure(
         Testpmd::start(ground.installation, &Namespace::Current, &launch, folder.path())?;
     commands.push(command);
     let count = |testpmd: &mut Testpmd| match point.mode {
-        Mode::TxOnly => testpmd.sent(1),
-        Mode::RxOnly | Mode::Io => testpmd.received(1),
+        ForwardMode::TxOnly => testpmd.sent(1),
+        ForwardMode::RxOnly | ForwardMode::Io => testpmd.received(1),
     };
     let began = Instant::now();
     while count(&mut testpmd)? == 0 {
@@ -92,9 +92,9 @@ pub(super) fn measure(
 fn start_card(
     path: &Path,
     point: &Sze2Point,
-    ground: &Ground<'_>,
+    ground: &TurnEnvironment<'_>,
 ) -> Result<(BenchProcess, String), BenchError> {
-    let no_rx = if point.mode == Mode::TxOnly { ",no-rx=1" } else { "" };
+    let no_rx = if point.mode == ForwardMode::TxOnly { ",no-rx=1" } else { "" };
     let mut device = OsString::from("sze2:");
     device.push(path);
     device.push(format!("@channels={}", point.queues));
@@ -115,7 +115,7 @@ fn start_card(
     Ok((process, command_line(program, &arguments)))
 }
 
-fn launch(driver: Driver, point: &Sze2Point, card: &Path, ground: &Ground<'_>) -> Launch {
+fn launch(driver: Driver, point: &Sze2Point, card: &Path, ground: &TurnEnvironment<'_>) -> Launch {
     let bytes = point.frame_bytes - FCS_BYTES;
     let (plugin, device) = match driver {
         Driver::Szedata2 { copy } => {
@@ -133,7 +133,7 @@ fn launch(driver: Driver, point: &Sze2Point, card: &Path, ground: &Ground<'_>) -
         "--port-topology=chained".to_owned(),
         "--record-core-cycles".to_owned(),
     ];
-    if point.mode == Mode::TxOnly {
+    if point.mode == ForwardMode::TxOnly {
         mode.push(format!("--txpkts={bytes}"));
     }
     Launch {

@@ -4,12 +4,12 @@ use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use ringroad::Port;
-use ringroad_generator::{Load, Plan, PlannedPort, Session, SessionOptions};
+use ringroad_generator::{Load, PlannedPort, SessionOptions, TestPlan, TestSession};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::frame_size_mix::FrameSizeMix;
 use ringroad_traffic::line_rate::FrameSize;
 
-use super::{COUNT, Measured, Role, SETTLE, WorkerError, WorkerLine, WorkerOptions, say};
+use super::{BenchWorkerError, COUNT, Measured, SETTLE, WorkerLine, WorkerOptions, WorkerRole, say};
 use crate::cycles;
 
 /// The only load of the plan.
@@ -18,28 +18,32 @@ const LOAD: usize = 0;
 /// A session that is ready to send from `port`: one flow of Ethernet, IPv4 and UDP, with the bursts of `options`.
 ///
 /// # Errors
-/// [`WorkerError`] if the frame size is invalid, or the session cannot be made with the settings `session`.
-pub fn session(options: &WorkerOptions, port: Port, session: SessionOptions) -> Result<Session, WorkerError> {
+/// [`BenchWorkerError`] if the frame size is invalid, or the session cannot be made with the settings `session`.
+pub fn session(
+    options: &WorkerOptions,
+    port: Port,
+    session: SessionOptions,
+) -> Result<TestSession, BenchWorkerError> {
     let name = port.info().name.clone();
     let stream = StreamDefinition {
         size: Some(FrameSizeMix::Fixed(FrameSize::new(options.frame_bytes)?)),
-        signature: options.role == Role::Generate,
+        signature: options.role == WorkerRole::Generate,
         ..StreamDefinition::default()
     };
     let plan =
-        Plan { loads: vec![Load::new(&name, &[], vec![stream])], ports: vec![PlannedPort::new(&name)] };
+        TestPlan { loads: vec![Load::new(&name, &[], vec![stream])], ports: vec![PlannedPort::new(&name)] };
     let session = SessionOptions { burst: options.burst_frames, ..session };
-    Ok(Session::over(plan, vec![port], &session)?)
+    Ok(TestSession::over(plan, vec![port], &session)?)
 }
 
 /// Sends until `input` ends, and reports once the `interval` is over, if it has any length. Unlike other roles the
 /// session has a thread of its own.
 pub(super) fn run(
-    mut session: Session,
+    mut session: TestSession,
     interval: Duration,
     input: impl BufRead,
     output: &mut impl Write,
-) -> Result<(), WorkerError> {
+) -> Result<(), BenchWorkerError> {
     session.start();
     if !interval.is_zero() {
         say(output, &WorkerLine::Measured(measure(&session, interval)))?;
@@ -57,12 +61,12 @@ pub(super) fn run(
 }
 
 /// Counts the frames handed over within the interval, once the flow has settled.
-fn measure(session: &Session, interval: Duration) -> Measured {
-    let look = || (Instant::now(), cycles::ticks(), session.sent(LOAD).frames);
+fn measure(session: &TestSession, interval: Duration) -> Measured {
+    let sample = || (Instant::now(), cycles::ticks(), session.sent(LOAD).frames);
     std::thread::sleep(SETTLE);
-    let (began, first_ticks, before) = look();
+    let (began, first_ticks, before) = sample();
     std::thread::sleep(interval);
-    let (ended, last_ticks, after) = look();
+    let (ended, last_ticks, after) = sample();
     let frames = after - before;
     let ticks = last_ticks.zip(first_ticks).map(|(last, first)| last.wrapping_sub(first));
     Measured {

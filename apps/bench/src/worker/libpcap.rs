@@ -12,8 +12,8 @@ use libc::{c_char, c_int, c_void};
 use ringroad::PortError;
 
 use super::frame::template;
-use super::meter::Tally;
-use super::roles::Turn;
+use super::meter::WorkerCounts;
+use super::roles::RoleStep;
 
 /// Debian's name of libpcap.
 const LIBRARY: &CStr = c"libpcap.so.0.8";
@@ -32,12 +32,12 @@ type Callback = unsafe extern "C" fn(*mut u8, *const c_void, *const u8);
 type Inject = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 
 /// An open device.
-struct Device {
+struct LivePcap {
     handle: NonNull<c_void>,
     library: NonNull<c_void>,
 }
 
-impl Device {
+impl LivePcap {
     fn open(name: &str) -> Result<Self, String> {
         // SAFETY: a name with a NUL at its end.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
@@ -62,22 +62,22 @@ fn function(library: NonNull<c_void>, name: &CStr) -> Result<*mut c_void, String
 
 /// Sends frames, each with a call of its own.
 pub(super) struct Injector {
-    device: Device,
+    device: LivePcap,
     inject: Inject,
     frame: Vec<u8>,
 }
 
 impl Injector {
     pub(super) fn open(name: &str, slot_bytes: u32) -> Result<Self, String> {
-        let device = Device::open(name)?;
+        let device = LivePcap::open(name)?;
         // SAFETY: libpcap's function of that name has this type.
         let inject: Inject = unsafe { std::mem::transmute(function(device.library, c"pcap_inject")?) };
         Ok(Self { device, inject, frame: template(1, 2, slot_bytes) })
     }
 }
 
-impl Turn for Injector {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for Injector {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         let [sent, _] = &mut tally.directions_frames;
         for _ in 0..FRAMES_PER_TURN {
             let (bytes, len) = (self.frame.as_ptr().cast(), self.frame.len());
@@ -92,13 +92,13 @@ impl Turn for Injector {
 
 /// Counts received frames.
 pub(super) struct Capturer {
-    device: Device,
+    device: LivePcap,
     dispatch: Dispatch,
 }
 
 impl Capturer {
     pub(super) fn open(name: &str) -> Result<Self, String> {
-        let device = Device::open(name)?;
+        let device = LivePcap::open(name)?;
         // SAFETY: libpcap's function of that name has this type.
         let dispatch: Dispatch = unsafe { std::mem::transmute(function(device.library, c"pcap_dispatch")?) };
         Ok(Self { device, dispatch })
@@ -112,8 +112,8 @@ unsafe extern "C" fn count(count: *mut u8, _header: *const c_void, _frame: *cons
     unsafe { *count += 1 };
 }
 
-impl Turn for Capturer {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for Capturer {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         let [received, _] = &mut tally.directions_frames;
         let counter: *mut u64 = received;
         // SAFETY: an open device, and a callback with the counter that it wants.

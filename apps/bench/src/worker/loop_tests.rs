@@ -4,19 +4,19 @@ use std::io::{BufReader, PipeReader, PipeWriter, pipe};
 use std::thread::{JoinHandle, spawn};
 
 use ringroad::{Embedded, EmbeddedThread, Interest};
-use ringroad_traffic::signature::{FormSet, Reading, read_signature};
+use ringroad_traffic::signature::{FormSet, SignatureReading, read_signature};
 
 use super::*;
 
 /// A worker on a thread, with the bench's ends of the pipes.
 struct Worker {
-    thread: JoinHandle<Result<(), WorkerError>>,
+    thread: JoinHandle<Result<(), BenchWorkerError>>,
     input: PipeWriter,
     output: std::io::Lines<BufReader<PipeReader>>,
 }
 
 impl Worker {
-    fn start(role: Role, ports: &[&str], datapath: &Embedded) -> Self {
+    fn start(role: WorkerRole, ports: &[&str], datapath: &Embedded) -> Self {
         let (input_reader, input) = pipe().unwrap();
         let (output, mut output_writer) = pipe().unwrap();
         let options = WorkerOptions {
@@ -65,7 +65,7 @@ impl Worker {
     }
 
     /// Ends the worker as the bench does: by the end of its input.
-    fn end(self) -> Result<(), WorkerError> {
+    fn end(self) -> Result<(), BenchWorkerError> {
         drop(self.input);
         self.thread.join().unwrap()
     }
@@ -74,8 +74,8 @@ impl Worker {
 #[test]
 fn a_source_and_a_sink_carry_every_frame_in_order_over_a_pipe() {
     let datapath = Embedded::new();
-    let mut sink = Worker::start(Role::Sink, &["x}1"], &datapath).ready();
-    let mut source = Worker::start(Role::Source, &["x{1"], &datapath).ready();
+    let mut sink = Worker::start(WorkerRole::Sink, &["x}1"], &datapath).ready();
+    let mut source = Worker::start(WorkerRole::Source, &["x{1"], &datapath).ready();
     source.go();
     sink.go();
     let measured = sink.measured();
@@ -90,7 +90,7 @@ fn a_source_and_a_sink_carry_every_frame_in_order_over_a_pipe() {
 #[test]
 fn the_loop_counts_frames_out_of_both_ports_of_a_switch() {
     let datapath = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
-    let mut worker = Worker::start(Role::Loop, &["vale0:a", "vale0:b"], &datapath).ready();
+    let mut worker = Worker::start(WorkerRole::Loop, &["vale0:a", "vale0:b"], &datapath).ready();
     worker.go();
     let measured = worker.measured();
     assert_eq!(measured.directions_frames.len(), 2);
@@ -101,7 +101,7 @@ fn the_loop_counts_frames_out_of_both_ports_of_a_switch() {
 #[test]
 fn one_way_counts_frames_from_the_second_port_of_a_switch() {
     let datapath = Embedded::on_thread(&EmbeddedThread::default()).unwrap();
-    let mut worker = Worker::start(Role::OneWay, &["vale0:a", "vale0:b"], &datapath).ready();
+    let mut worker = Worker::start(WorkerRole::OneWay, &["vale0:a", "vale0:b"], &datapath).ready();
     worker.go();
     let measured = worker.measured();
     assert!(measured.frames > 0, "{measured:?}");
@@ -114,17 +114,18 @@ fn a_netmap_program_without_a_device_reports_the_failed_call() {
     // Too long for a request, should a device be there.
     let name = "x".repeat(64);
     for calls in [NetmapCalls::Sync, NetmapCalls::Poll] {
-        let mut worker = Worker::start(Role::NetmapSink(calls), &[&name], &Embedded::new());
+        let mut worker = Worker::start(WorkerRole::NetmapSink(calls), &[&name], &Embedded::new());
         let line = worker.line();
         let told = |error: &String| error.contains("as a netmap program") && error.contains(&name);
         assert!(matches!(&line, WorkerLine::Failed { error } if told(error)), "{line:?}");
-        assert!(matches!(worker.end(), Err(WorkerError::Netmap { .. })));
+        assert!(matches!(worker.end(), Err(BenchWorkerError::Netmap { .. })));
     }
 }
 
 #[test]
 fn the_null_forwarder_counts_both_ways() {
-    let mut worker = Worker::start(Role::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
+    let mut worker =
+        Worker::start(WorkerRole::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
     worker.go();
     let measured = worker.measured();
     assert!(measured.directions_frames.iter().all(|frames| *frames > 0), "{measured:?}");
@@ -133,7 +134,7 @@ fn the_null_forwarder_counts_both_ways() {
 
 #[test]
 fn generators_report_their_interval_and_their_sent_frames_until_the_end() {
-    for role in [Role::Generate, Role::GenerateUnsigned] {
+    for role in [WorkerRole::Generate, WorkerRole::GenerateUnsigned] {
         let mut worker = Worker::start(role, &["null:size=60,no-rx=1"], &Embedded::new()).ready();
         worker.go();
         let measured = worker.measured();
@@ -146,7 +147,7 @@ fn generators_report_their_interval_and_their_sent_frames_until_the_end() {
 
 #[test]
 fn a_generated_frame_has_a_signature_if_configured_and_the_configured_length() {
-    for (role, signed) in [(Role::Generate, true), (Role::GenerateUnsigned, false)] {
+    for (role, signed) in [(WorkerRole::Generate, true), (WorkerRole::GenerateUnsigned, false)] {
         let datapath = Embedded::new();
         let mut far = datapath.open("bench}1").unwrap();
         let mut worker = Worker::start(role, &["bench{1"], &datapath).ready();
@@ -158,27 +159,27 @@ fn a_generated_frame_has_a_signature_if_configured_and_the_configured_length() {
         let length = far.rx().frame(0).read(&mut frame);
         assert_eq!(length, 60, "{role}");
         let reading = read_signature(&frame[..length], FormSet::ALL);
-        assert_eq!(matches!(reading, Reading::Intact(_)), signed, "{role}: {reading:?}");
+        assert_eq!(matches!(reading, SignatureReading::Intact(_)), signed, "{role}: {reading:?}");
         worker.end().unwrap();
     }
 }
 
 #[test]
 fn a_port_that_cannot_be_opened_is_reported_on_the_output() {
-    let mut worker = Worker::start(Role::Sink, &["no such port"], &Embedded::new());
+    let mut worker = Worker::start(WorkerRole::Sink, &["no such port"], &Embedded::new());
     let line = worker.line();
     assert!(matches!(&line, WorkerLine::Failed { error } if error.contains("no such port")), "{line:?}");
-    assert!(matches!(worker.end(), Err(WorkerError::Open { .. })));
+    assert!(matches!(worker.end(), Err(BenchWorkerError::Open { .. })));
 }
 
 #[test]
 fn a_role_with_the_wrong_number_of_ports_reports_how_many_it_needs() {
-    let worker = Worker::start(Role::Loop, &["null:size=60"], &Embedded::new());
-    assert!(matches!(worker.end(), Err(WorkerError::Ports { needed: 2, given: 1, .. })));
+    let worker = Worker::start(WorkerRole::Loop, &["null:size=60"], &Embedded::new());
+    assert!(matches!(worker.end(), Err(BenchWorkerError::Ports { needed: 2, given: 1, .. })));
 }
 
 #[test]
 fn a_worker_whose_bench_ends_before_the_start_ends() {
-    let worker = Worker::start(Role::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
-    assert!(matches!(worker.end(), Err(WorkerError::BenchGone)));
+    let worker = Worker::start(WorkerRole::Null, &["null:size=60", "null:size=60"], &Embedded::new()).ready();
+    assert!(matches!(worker.end(), Err(BenchWorkerError::BenchGone)));
 }

@@ -9,11 +9,11 @@ use super::{Measured, SETTLE};
 use crate::cycles;
 
 /// Turns of a worker's loop between two readings of the clock, which costs as much as a small burst.
-const TURNS_PER_LOOK: u32 = 256;
+const TURNS_PER_CHECK: u32 = 256;
 
 /// The bench's commands to a running worker, from the thread that reads them.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
+pub(super) struct WorkerCommands {
     /// Print how many frames it has received so far.
     pub count: AtomicBool,
     /// To end.
@@ -22,7 +22,7 @@ pub(super) struct Orders {
 
 /// A worker's counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct WorkerCounts {
     /// Frames by direction.
     pub directions_frames: [u64; 2],
     /// Frames missing or out of order.
@@ -39,18 +39,18 @@ enum Phase {
     Counting {
         since: Instant,
         ticks: Option<u64>,
-        start: Tally,
+        start: WorkerCounts,
     },
     Done,
 }
 
 /// The clock of a worker's loop.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct LoopClock {
     interval: Duration,
     directions: usize,
     settle: Duration,
-    orders: Arc<Orders>,
+    orders: Arc<WorkerCommands>,
     phase: Phase,
     turns: u32,
 }
@@ -68,31 +68,31 @@ pub(super) enum Next {
     End,
 }
 
-impl Meter {
+impl LoopClock {
     /// A meter for a role that counts in the first `directions` entries of its tally.
-    pub(super) fn new(interval: Duration, directions: usize, orders: Arc<Orders>) -> Self {
+    pub(super) fn new(interval: Duration, directions: usize, orders: Arc<WorkerCommands>) -> Self {
         Self { interval, directions, settle: SETTLE, orders, phase: Phase::Silent, turns: 0 }
     }
 
     /// To be called once per turn.
     #[inline]
-    pub(super) fn turn(&mut self, tally: &Tally) -> Next {
+    pub(super) fn turn(&mut self, tally: &WorkerCounts) -> Next {
         self.turns = self.turns.wrapping_add(1);
         if self.orders.count.load(Ordering::Relaxed) {
             self.orders.count.store(false, Ordering::Relaxed);
             return Next::SoFar(tally.directions_frames.iter().sum());
         }
-        if self.turns.is_multiple_of(TURNS_PER_LOOK) { self.look(tally) } else { Next::GoOn }
+        if self.turns.is_multiple_of(TURNS_PER_CHECK) { self.check(tally) } else { Next::GoOn }
     }
 
     #[cold]
-    fn look(&mut self, tally: &Tally) -> Next {
+    fn check(&mut self, tally: &WorkerCounts) -> Next {
         if self.orders.end.load(Ordering::Relaxed) {
             return Next::End;
         }
         let now = Instant::now();
         match self.phase {
-            Phase::Silent if *tally != Tally::default() => {
+            Phase::Silent if *tally != WorkerCounts::default() => {
                 self.phase = Phase::Settling { until: now + self.settle };
             }
             Phase::Settling { until } if now >= until => {
@@ -108,7 +108,13 @@ impl Meter {
         Next::GoOn
     }
 
-    fn measured(&self, start: &Tally, end: &Tally, elapsed: Duration, ticks: Option<u64>) -> Measured {
+    fn measured(
+        &self,
+        start: &WorkerCounts,
+        end: &WorkerCounts,
+        elapsed: Duration,
+        ticks: Option<u64>,
+    ) -> Measured {
         let directions_frames: Vec<u64> = end
             .directions_frames
             .iter()
@@ -131,25 +137,25 @@ impl Meter {
 mod tests {
     use super::*;
 
-    fn meter() -> Meter {
-        Meter { settle: Duration::ZERO, ..Meter::new(Duration::ZERO, 1, Arc::default()) }
+    fn meter() -> LoopClock {
+        LoopClock { settle: Duration::ZERO, ..LoopClock::new(Duration::ZERO, 1, Arc::default()) }
     }
 
-    fn tally(frames: u64) -> Tally {
-        Tally { directions_frames: [frames, 0], lost_or_reordered_frames: 0 }
+    fn tally(frames: u64) -> WorkerCounts {
+        WorkerCounts { directions_frames: [frames, 0], lost_or_reordered_frames: 0 }
     }
 
     #[test]
     fn nothing_counts_before_the_first_frame_and_the_settling() {
         let mut meter = meter();
         for _ in 0..10 {
-            assert!(matches!(meter.look(&tally(0)), Next::GoOn));
+            assert!(matches!(meter.check(&tally(0)), Next::GoOn));
         }
-        assert!(matches!(meter.look(&tally(5)), Next::GoOn), "settling begins");
-        assert!(matches!(meter.look(&tally(10)), Next::GoOn), "counting begins");
-        let Next::Report(measured) = meter.look(&tally(17)) else { panic!("no report") };
+        assert!(matches!(meter.check(&tally(5)), Next::GoOn), "settling begins");
+        assert!(matches!(meter.check(&tally(10)), Next::GoOn), "counting begins");
+        let Next::Report(measured) = meter.check(&tally(17)) else { panic!("no report") };
         assert_eq!((measured.frames, measured.directions_frames), (7, vec![7]));
-        assert!(matches!(meter.look(&tally(99)), Next::GoOn), "one report only");
+        assert!(matches!(meter.check(&tally(99)), Next::GoOn), "one report only");
     }
 
     #[test]
@@ -157,14 +163,14 @@ mod tests {
         let mut meter = meter();
         meter.orders.end.store(true, Ordering::Relaxed);
         let turns = (1..).find(|_| matches!(meter.turn(&tally(1)), Next::End));
-        assert_eq!(turns, Some(TURNS_PER_LOOK));
+        assert_eq!(turns, Some(TURNS_PER_CHECK));
     }
 
     #[test]
     fn a_requested_count_is_reported_once_and_at_the_next_turn() {
         let mut meter = meter();
         meter.orders.count.store(true, Ordering::Relaxed);
-        let tally = Tally { directions_frames: [3, 4], lost_or_reordered_frames: 1 };
+        let tally = WorkerCounts { directions_frames: [3, 4], lost_or_reordered_frames: 1 };
         assert!(matches!(meter.turn(&tally), Next::SoFar(7)));
         assert!(matches!(meter.turn(&tally), Next::GoOn));
     }

@@ -5,11 +5,11 @@ mod device;
 
 use ringroad::{PortError, prefetch_read, prefetch_write};
 
-use super::WorkerError;
+use super::BenchWorkerError;
 use super::frame::{set_sequence, template};
-use super::meter::Tally;
-use super::roles::{GATHER_SPINS, Gaps, Turn};
-use device::{Device, poll};
+use super::meter::WorkerCounts;
+use super::roles::{GATHER_SPINS, Gaps, RoleStep};
+use device::{BoundDevice, poll};
 
 /// How the program requests syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +20,17 @@ pub enum NetmapCalls {
     Poll,
 }
 
-fn open(name: &str) -> Result<Device, WorkerError> {
-    Device::open(name).map_err(|(call, source)| WorkerError::Netmap { name: name.into(), call, source })
+fn open(name: &str) -> Result<BoundDevice, BenchWorkerError> {
+    BoundDevice::open(name).map_err(|(call, source)| BenchWorkerError::Netmap {
+        name: name.into(),
+        call,
+        source,
+    })
 }
 
 /// Writes whole frames, numbered, in whole bursts.
 pub(super) struct NetmapSource {
-    device: Device,
+    device: BoundDevice,
     calls: NetmapCalls,
     frame: Vec<u8>,
     burst_frames: u32,
@@ -39,7 +43,7 @@ impl NetmapSource {
         calls: NetmapCalls,
         slot_bytes: u32,
         burst_frames: u32,
-    ) -> Result<Self, WorkerError> {
+    ) -> Result<Self, BenchWorkerError> {
         let frame = template(1, 2, slot_bytes);
         Ok(Self { device: open(name)?, calls, frame, burst_frames, next: 0 })
     }
@@ -66,8 +70,8 @@ impl NetmapSource {
     }
 }
 
-impl Turn for NetmapSource {
-    fn turn(&mut self, _: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for NetmapSource {
+    fn turn(&mut self, _: &mut WorkerCounts) -> Result<(), PortError> {
         match self.calls {
             NetmapCalls::Sync => {
                 self.fill();
@@ -84,7 +88,7 @@ impl Turn for NetmapSource {
 
 /// Reads every byte of received frames and checks for gaps in the numbers.
 pub(super) struct NetmapSink {
-    device: Device,
+    device: BoundDevice,
     calls: NetmapCalls,
     frame: Vec<u8>,
     burst_frames: u32,
@@ -97,7 +101,7 @@ impl NetmapSink {
         calls: NetmapCalls,
         slot_bytes: u32,
         burst_frames: u32,
-    ) -> Result<Self, WorkerError> {
+    ) -> Result<Self, BenchWorkerError> {
         let frame = template(2, 1, slot_bytes);
         Ok(Self { device: open(name)?, calls, frame, burst_frames, gaps: Gaps::default() })
     }
@@ -115,7 +119,7 @@ impl NetmapSink {
     }
 
     /// Reads a burst, or the available frames, and releases it.
-    fn take(&mut self, tally: &mut Tally) {
+    fn take(&mut self, tally: &mut WorkerCounts) {
         let ring = &mut self.device.rx;
         let arrived = ring.space().min(self.burst_frames);
         let mut slot = ring.head();
@@ -126,7 +130,7 @@ impl NetmapSink {
         let mut slot = ring.head();
         for _ in 0..arrived {
             let length = ring.read(slot, &mut self.frame);
-            self.gaps.look_at(self.frame.get(..length).unwrap_or_default(), tally);
+            self.gaps.check(self.frame.get(..length).unwrap_or_default(), tally);
             slot = ring.next(slot);
         }
         ring.give(slot);
@@ -135,8 +139,8 @@ impl NetmapSink {
     }
 }
 
-impl Turn for NetmapSink {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for NetmapSink {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         match self.calls {
             NetmapCalls::Sync => self.gather()?,
             NetmapCalls::Poll => poll([self.device.awaited(libc::POLLIN)])?,
@@ -158,7 +162,7 @@ impl NetmapOneWay {
         calls: NetmapCalls,
         slot_bytes: u32,
         burst_frames: u32,
-    ) -> Result<Self, WorkerError> {
+    ) -> Result<Self, BenchWorkerError> {
         let source = NetmapSource::open(from, calls, slot_bytes, burst_frames)?;
         let mut sink = NetmapSink::open(to, calls, slot_bytes, burst_frames)?;
         // So that the switch knows the receiver's port.
@@ -171,8 +175,8 @@ impl NetmapOneWay {
     }
 }
 
-impl Turn for NetmapOneWay {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for NetmapOneWay {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         match self.source.calls {
             NetmapCalls::Sync => {
                 self.source.turn(tally)?;

@@ -3,15 +3,15 @@
 use ringroad::{Port, PortError};
 
 use super::frame::{HEADER_BYTES, sequence, set_sequence, template};
-use super::meter::Tally;
+use super::meter::WorkerCounts;
 
 /// One turn of a role; the loop around it is [`super::run`]'s.
-pub trait Turn {
+pub trait RoleStep {
     /// Does one burst in each of the role's directions and counts the received frames.
     ///
     /// # Errors
     /// The port has stopped working.
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError>;
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError>;
 }
 
 /// Writes whole frames, numbered, and sends them as fast as the ring takes bursts.
@@ -28,8 +28,8 @@ impl Source {
     }
 }
 
-impl Turn for Source {
-    fn turn(&mut self, _: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for Source {
+    fn turn(&mut self, _: &mut WorkerCounts) -> Result<(), PortError> {
         let tx = self.port.tx();
         // Whole bursts only: handing over the few slots that were just returned would make both sides wait for each
         // other's cache lines all the time.
@@ -61,7 +61,7 @@ pub(super) struct Gaps {
 impl Gaps {
     /// Counts the frames missing before a frame, or that it is out of order.
     #[inline]
-    pub(super) fn look_at(&mut self, frame: &[u8], tally: &mut Tally) {
+    pub(super) fn check(&mut self, frame: &[u8], tally: &mut WorkerCounts) {
         // Every byte counts as read.
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         let number = sequence(frame).unwrap_or_default();
@@ -87,8 +87,8 @@ impl Sink {
     }
 }
 
-impl Turn for Sink {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for Sink {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         let rx = self.port.rx();
         rx.sync()?;
         if rx.available() < self.burst_frames {
@@ -102,7 +102,7 @@ impl Turn for Sink {
         let (frame, mut gaps) = (self.frame.as_mut_slice(), self.gaps);
         let arrived = rx.pop_each(self.burst_frames, |_, bytes| {
             let length = bytes.read(frame);
-            gaps.look_at(frame.get(..length).unwrap_or_default(), tally);
+            gaps.check(frame.get(..length).unwrap_or_default(), tally);
             true
         });
         self.gaps = gaps;
@@ -131,8 +131,8 @@ impl OneWay {
     }
 }
 
-impl Turn for OneWay {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for OneWay {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         self.source.turn(tally)?;
         self.sink.turn(tally)
     }
@@ -191,8 +191,8 @@ impl SwitchLoop {
     }
 }
 
-impl Turn for SwitchLoop {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for SwitchLoop {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         for (station, received) in self.ends.iter_mut().zip(&mut tally.directions_frames) {
             *received += station.receive(self.burst_frames)?;
             station.send(self.burst_frames)?;
@@ -210,8 +210,8 @@ impl Sender {
     }
 }
 
-impl Turn for Sender {
-    fn turn(&mut self, _: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for Sender {
+    fn turn(&mut self, _: &mut WorkerCounts) -> Result<(), PortError> {
         self.0.send(self.1)
     }
 }
@@ -225,8 +225,8 @@ impl Receiver {
     }
 }
 
-impl Turn for Receiver {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for Receiver {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         let [received, _] = &mut tally.directions_frames;
         *received += self.0.receive(self.1)?;
         Ok(())
@@ -245,8 +245,8 @@ impl Forwarder {
     }
 }
 
-impl Turn for Forwarder {
-    fn turn(&mut self, tally: &mut Tally) -> Result<(), PortError> {
+impl RoleStep for Forwarder {
+    fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         let [a, b] = &mut self.ports;
         a.queue().sync()?;
         b.queue().sync()?;

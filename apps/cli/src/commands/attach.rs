@@ -4,7 +4,7 @@ use clap::Args;
 use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::{Reply, Request};
 
-use crate::arguments::{Global, PortSizes};
+use crate::arguments::{Global, PortSizeArgs};
 use crate::commands::MainVerb;
 use crate::commands::config::save;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ use crate::port_argument::PortArgument;
 /// names need a driver, such as `ringroad attach vale0:in --driver pcap:FILE`, or --for-program. The command starts the
 /// daemon if none runs.
 #[derive(Debug, Args)]
-pub(crate) struct Attach {
+pub(crate) struct AttachArgs {
     /// Name of the port, such as vale0:a
     #[arg(value_name = "PORT")]
     name: String,
@@ -39,10 +39,10 @@ pub(crate) struct Attach {
     #[arg(long)]
     save: bool,
     #[command(flatten)]
-    sizes: PortSizes,
+    sizes: PortSizeArgs,
 }
 
-impl MainVerb for Attach {
+impl MainVerb for AttachArgs {
     const EXAMPLES: &str = "\
 # An interface and its host stack on a switch: the host stays connected
 ringroad attach vale0:eth0 --host
@@ -58,7 +58,8 @@ ringroad attach vale0:app@vlan=10 --for-program";
         let own = self.name.split('@').next().and_then(|base| base.split_once(':')).map(|(_, port)| port);
         let device = self.driver.as_deref().or(own.filter(|_| self.sizes.names_a_device()));
         let driver = device.map(|device| self.sizes.device(device));
-        let port = PortSpec { driver, wish: self.sizes.wish(), ..PortSpec::for_program(&self.name) };
+        let port =
+            PortSpec { driver, properties: self.sizes.properties(), ..PortSpec::for_program(&self.name) };
         let (for_program, host, take) = (self.for_program, self.host, self.take);
         let request = Request::Attach { port, for_program, host, take };
         let ports = match global.connect()?.request(&request)?.0 {

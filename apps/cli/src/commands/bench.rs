@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ringroad_bench::worker::{self, Role, WorkerOptions};
-use ringroad_bench::{Flow, FramePath, Mechanism, Plan, Profile, Progress, Session, StopFlag};
+use ringroad_bench::worker::{self, WorkerOptions, WorkerRole};
+use ringroad_bench::{
+    BenchPlan, BenchSession, FramePath, InterfaceWork, Mechanism, Profile, RunEvent, StopFlag,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::arguments::Global;
@@ -27,9 +29,9 @@ use crate::output::Output;
 /// dpdk-dev, tcpdump, netsniff-ng and tcpreplay.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Bench {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    comparison: Option<Comparison>,
+    comparison: Option<OtherComparison>,
     /// The points that decide, in about ten minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
@@ -49,7 +51,7 @@ pub(crate) struct Bench {
 
 /// A comparison of another kind.
 #[derive(Debug, Subcommand)]
-enum Comparison {
+enum OtherComparison {
     /// Compare DPDK's drivers over a capture card
     Sze2(sze2::BenchSze2),
 }
@@ -95,8 +97,8 @@ impl Path {
             Self::VethXdp => veth(Mechanism::Xdp),
             Self::VethPacket => veth(Mechanism::Packet),
             Self::Gen => FramePath::GEN.to_vec(),
-            Self::GenXdp => vec![FramePath::Veth(Mechanism::Xdp, Flow::Gen)],
-            Self::GenPacket => vec![FramePath::Veth(Mechanism::Packet, Flow::Gen)],
+            Self::GenXdp => vec![FramePath::Veth(Mechanism::Xdp, InterfaceWork::Gen)],
+            Self::GenPacket => vec![FramePath::Veth(Mechanism::Packet, InterfaceWork::Gen)],
             Self::GenNull => vec![FramePath::GenNull],
             Self::Pcap => FramePath::PCAP.to_vec(),
             Self::Netmap => FramePath::NETMAP.to_vec(),
@@ -106,25 +108,25 @@ impl Path {
     }
 }
 
-impl MainVerb for Bench {
+impl MainVerb for BenchArgs {
     const EXAMPLES: &str = "\
 ringroad bench
 ringroad bench --path pipe --json";
 
     fn run(&self, _: &Global, output: &Output) -> Result<(), Failure> {
-        if let Some(Comparison::Sze2(sze2)) = &self.comparison {
+        if let Some(OtherComparison::Sze2(sze2)) = &self.comparison {
             return sze2.run(output);
         }
         let profile = if self.full { Profile::Full } else { Profile::Quick };
         let paths: Vec<FramePath> = self.path.iter().flat_map(|path| path.frame_paths()).collect();
-        let mut plan = Plan::of(profile).only(&paths);
+        let mut plan = BenchPlan::of(profile).only(&paths);
         if let Some(rounds) = self.rounds {
             plan.rounds = rounds;
         }
         let stop = stop_by_signal()?;
         let program = std::env::current_exe()
             .map_err(|error| Failure::new(format!("finding this program: {error}"), ""))?;
-        let session = Session::prepare(plan, Some(&program), &stop)
+        let session = BenchSession::prepare(plan, Some(&program), &stop)
             .map_err(|error| Failure::new(error.to_string(), ""))?;
         output.note(&format!(
             "{} points of {} rounds: about {} s",
@@ -133,7 +135,7 @@ ringroad bench --path pipe --json";
             session.estimate().as_secs()
         ));
         let report = session.run(&mut |progress| {
-            if matches!(progress, Progress::Point { .. }) || output.is_watched() {
+            if matches!(progress, RunEvent::Point { .. }) || output.is_watched() {
                 output.note(&progress.to_string());
             }
         });
@@ -168,7 +170,7 @@ fn write_report(
 /// A worker of the bench, started by it
 #[derive(Debug, Args)]
 #[command(hide = true)]
-pub(crate) struct BenchWorker {
+pub(crate) struct BenchWorkerArgs {
     role: String,
     #[arg(long)]
     port: Vec<String>,
@@ -182,11 +184,11 @@ pub(crate) struct BenchWorker {
     seconds: f64,
 }
 
-impl MainVerb for BenchWorker {
+impl MainVerb for BenchWorkerArgs {
     const EXAMPLES: &str = "";
 
     fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {
-        let role: Role =
+        let role: WorkerRole =
             self.role.parse().map_err(|error: worker::UnknownRole| Failure::usage(error.to_string(), ""))?;
         let interval = Duration::try_from_secs_f64(self.seconds)
             .map_err(|error| Failure::usage(format!("--seconds {}: {error}", self.seconds), ""))?;

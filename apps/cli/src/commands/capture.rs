@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringroad_capture::{FileLimits, Filter};
+use ringroad_capture::{CaptureFilter, FileLimits};
 
-use super::recv::{Purpose, Reception};
+use super::recv::{Purpose, ReceiveArgs};
 use crate::arguments::{Global, count, seconds};
 use crate::commands::MainVerb;
 use crate::failure::Failure;
@@ -24,9 +24,9 @@ use crate::output::Output;
 ///
 /// For a live view: ringroad capture vale0:tap -w - | tcpdump -nr -
 #[derive(Debug, Args)]
-pub(crate) struct Capture {
+pub(crate) struct CaptureArgs {
     #[command(flatten)]
-    reception: Reception,
+    reception: ReceiveArgs,
     /// Only frames that pass this filter, in tcpdump's language: pcap-filter(7). --count counts them alone
     #[arg(value_name = "FILTER", help_heading = None::<&str>)]
     filter: Vec<String>,
@@ -53,7 +53,7 @@ pub(crate) struct Capture {
     files: Option<u32>,
 }
 
-impl MainVerb for Capture {
+impl MainVerb for CaptureArgs {
     const EXAMPLES: &str = "\
 # Look on at an interface: the host keeps its traffic
 ringroad capture packet:eth0 -w - | tcpdump -nr -
@@ -78,7 +78,7 @@ ringroad capture vale0:look -w dns.pcap --file-size 100MB --files 10 udp port 53
         }
         let filter = match &self.filter[..] {
             [] => None,
-            words => Some(Filter::compile(&words.join(" "))?),
+            words => Some(CaptureFilter::compile(&words.join(" "))?),
         };
         let purpose = Purpose { filter, file_limits, snaplen_bytes: self.snaplen, ..Purpose::default() };
         self.reception.run(global, output, Some(&self.write), purpose)

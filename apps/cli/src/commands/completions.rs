@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// The script calls ringroad itself for the words, so it also offers the ports and switches of the running daemon.
 #[derive(Debug, Args)]
 #[command(hide = true)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// Shell
     shell: Shell,
 }
@@ -38,7 +38,7 @@ enum Shell {
     Zsh,
 }
 
-impl MainVerb for Completions {
+impl MainVerb for CompletionsArgs {
     const EXAMPLES: &str = "";
 
     fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {

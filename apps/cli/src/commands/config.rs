@@ -17,7 +17,7 @@ use crate::output::Output;
 ///
 /// See docs/daemon.md.
 #[derive(Debug, Args)]
-pub(crate) struct Config {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -69,7 +69,7 @@ struct Checked {
     valid: bool,
 }
 
-impl MainVerb for Config {
+impl MainVerb for ConfigArgs {
     const EXAMPLES: &str = "\
 # Keep what was attached in the daemon's configuration
 ringroad config save

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use ringroad_attachment::veth_pair::{Outside, VethPair, outside};
+use ringroad_attachment::veth_pair::{DaemonNamespace, VethPair, outside};
 use ringroad_guest::GuestKind;
 use ringroad_guest::process::end_with_caller;
 use ringroad_netdev::link_change::{add_address, set_mac, set_up};
@@ -36,7 +36,7 @@ const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// Exit status: the command's.
 #[derive(Debug, Args)]
-pub(crate) struct Container {
+pub(crate) struct ContainerArgs {
     /// Name of the container
     #[arg(value_name = "NAME")]
     name: String,
@@ -86,7 +86,7 @@ struct StartedContainer {
     address: Option<String>,
 }
 
-impl MainVerb for Container {
+impl MainVerb for ContainerArgs {
     const EXAMPLES: &str = "\
 # A shell in a network namespace of its own
 ringroad container blue --port vale0:blue --address 10.0.0.3/24
@@ -103,7 +103,7 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
         };
         let interface =
             self.interface.as_deref().unwrap_or(if self.netns.is_some() { "rr0" } else { "eth0" });
-        namespaces::look(&namespace, interface)?;
+        namespaces::check(&namespace, interface)?;
         let mode = match self.via {
             Some(Via::Tap) => self.join_by_tap(&mut guest, &namespace, interface)?,
             Some(Via::Veth) => self.join_by_veth(&mut guest, &namespace, interface)?,
@@ -162,7 +162,7 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
     }
 }
 
-impl Container {
+impl ContainerArgs {
     fn make_namespace(&self, guest: &mut Guest) -> Result<Namespace, Failure> {
         let namespace = Namespace::Named(self.name.clone());
         if namespace.path().exists() {
@@ -215,7 +215,7 @@ impl Container {
         namespace: &Namespace,
         interface: &str,
     ) -> Result<String, Failure> {
-        let Outside { namespace: outside, process } = outside(guest.daemon())?;
+        let DaemonNamespace { namespace: outside, process } = outside(guest.daemon())?;
         let names = (1..=NAMESAKES_MAX).map(|number| name_after(namespace, number));
         let pair = VethPair::make(&outside, namespace, interface, names)?;
         guest.note(|record| record.interface = Some(pair.outer.clone()))?;

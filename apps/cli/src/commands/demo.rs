@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::arguments::Global;
 use crate::commands::MainVerb;
-use crate::commands::demo::stations::{Expectation, Plan};
+use crate::commands::demo::stations::{Expectation, StationPlan};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::grouped;
@@ -29,7 +29,7 @@ use crate::output::rates::grouped;
 /// The other two have announced half of the capture's stations each, so the switch knows where every frame belongs. The
 /// recording of each program is compared with the capture, the conservation sum is made, and rates are shown.
 #[derive(Debug, Args)]
-pub(crate) struct Demo {
+pub(crate) struct DemoArgs {
     /// Ethernet capture with stations that talk to each other [default: one of eight stations, part of this program]
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
@@ -69,7 +69,7 @@ struct Speed {
     frames_per_second: f64,
 }
 
-impl MainVerb for Demo {
+impl MainVerb for DemoArgs {
     const EXAMPLES: &str = "ringroad demo --capture capture.pcap";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -89,7 +89,7 @@ impl MainVerb for Demo {
     }
 }
 
-impl Demo {
+impl DemoArgs {
     fn run_in(&self, folder: &Path, output: &Output) -> Result<DemoReport, Failure> {
         let shipped = folder.join("stations.pcap");
         let capture = match &self.capture {
@@ -103,7 +103,7 @@ impl Demo {
         };
         let socket = folder.join("demo.sock");
         let global = Global { socket: Some(socket.clone()), ..Global::default() };
-        let plan = Plan::read(capture)?;
+        let plan = StationPlan::read(capture)?;
         ringroad::start_daemon(&socket, &["--on-demand"])?;
         let daemon = DaemonGuard(global.clone());
         let mut programs = Vec::new();
@@ -159,7 +159,7 @@ impl Demo {
 
 /// Sends the capture with its timing scaled to `duration`. The stations are on other ports of the switch, so the frames
 /// are marked not to be learned here.
-fn replay(plan: &Plan, capture: &Path, source: &mut Port, duration: Duration) -> Result<u64, Failure> {
+fn replay(plan: &StationPlan, capture: &Path, source: &mut Port, duration: Duration) -> Result<u64, Failure> {
     let mut reader = CaptureReader::open(capture)?;
     let scale = duration.as_secs_f64() / plan.seconds().max(1e-9);
     let begin = Instant::now();

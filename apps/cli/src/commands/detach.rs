@@ -11,7 +11,7 @@ use crate::output::Output;
 
 /// Remove an attached port
 #[derive(Debug, Args)]
-pub(crate) struct Detach {
+pub(crate) struct DetachArgs {
     /// Name of the port as it was attached
     #[arg(value_name = "PORT")]
     name: String,
@@ -23,7 +23,7 @@ pub(crate) struct Detach {
     save: bool,
 }
 
-impl MainVerb for Detach {
+impl MainVerb for DetachArgs {
     const EXAMPLES: &str = "ringroad detach vale0:eth0";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {

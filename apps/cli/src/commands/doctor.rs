@@ -16,7 +16,7 @@ use crate::output::Output;
 ///
 /// "fail" stops Ringroad from working here and makes the exit status 1; "warn" costs speed or a feature.
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {}
+pub(crate) struct DoctorArgs {}
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -58,7 +58,7 @@ struct Diagnosis {
     checks: Vec<Check>,
 }
 
-impl MainVerb for Doctor {
+impl MainVerb for DoctorArgs {
     const EXAMPLES: &str = "ringroad doctor";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {

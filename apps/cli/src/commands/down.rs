@@ -17,9 +17,9 @@ const LONGEST_END_S: i64 = 10;
 
 /// Stop the daemon, and with it all switches and ports
 #[derive(Debug, Args)]
-pub(crate) struct Down {}
+pub(crate) struct DownArgs {}
 
-impl MainVerb for Down {
+impl MainVerb for DownArgs {
     const EXAMPLES: &str = "ringroad down";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use clap::Args;
 use ringroad_control::message::FrameToExplain;
 use ringroad_control::{Reply, Request};
 use ringroad_flow_tables::sample_frame::sample_frame;
-use ringroad_openflow::oxm::Field;
+use ringroad_openflow::oxm::OxmField;
 use ringroad_openflow::text::Headers;
 use ringroad_traffic::header::HexBytes;
 
@@ -30,7 +30,7 @@ const START: usize = 256;
 /// The frame is given by its headers, in the syntax of flows; unset fields are zero, and nw_ttl= and mpls_ttl= set the
 /// TTLs. It can also be given whole, by --hex or --pcap.
 #[derive(Debug, Args)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArgs {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
@@ -51,7 +51,7 @@ pub(crate) struct Explain {
     number: u64,
 }
 
-impl MainVerb for Explain {
+impl MainVerb for ExplainArgs {
     const EXAMPLES: &str = "\
 ringroad explain vale0 in_port=1,dl_src=02:00:00:00:00:01,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
 # The second frame of a capture, as if it came in by port a
@@ -66,7 +66,7 @@ ringroad explain vale0 --pcap frames.pcap --number 1 --in-port a";
     }
 }
 
-impl Explain {
+impl ExplainArgs {
     fn frame(&self) -> Result<FrameToExplain, Failure> {
         let whole = match (&self.hex, &self.pcap) {
             (Some(HexBytes(bytes)), _) => Some(bytes.clone()),
@@ -79,7 +79,7 @@ impl Explain {
             port.strip_prefix(&self.switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
         });
         let from =
-            in_port.or_else(|| value(Field::InPort).map(|port| port.to_string())).ok_or_else(|| {
+            in_port.or_else(|| value(OxmField::InPort).map(|port| port.to_string())).ok_or_else(|| {
                 Failure::usage(
                     "at which port does the frame arrive?",
                     "add in_port=1 to its headers, or --in-port PORT",
@@ -98,8 +98,8 @@ impl Explain {
             from,
             frame_bytes: Some(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),
             start: HexBytes(bytes.get(..START).unwrap_or(&bytes).to_vec()).to_string(),
-            metadata: number(Field::Metadata),
-            tunnel_id: number(Field::TunnelId),
+            metadata: number(OxmField::Metadata),
+            tunnel_id: number(OxmField::TunnelId),
         })
     }
 }

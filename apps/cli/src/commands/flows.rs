@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use ringroad_openflow::message::{FlowCommand, FlowMod, FlowStats};
 use ringroad_openflow::oxm::Match;
-use ringroad_openflow::text::Flow;
+use ringroad_openflow::text::FlowText;
 use serde::{Serialize, Serializer};
 
 use crate::arguments::Global;
@@ -22,7 +22,7 @@ use crate::output::Output;
 ///
 /// Flows are in the syntax of ovs-ofctl, which works with the switch, too. See docs/openflow.md.
 #[derive(Debug, Args)]
-pub(crate) struct Flows {
+pub(crate) struct FlowsArgs {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -116,7 +116,7 @@ struct Difference {
     only_in_file: Vec<String>,
 }
 
-impl MainVerb for Flows {
+impl MainVerb for FlowsArgs {
     const EXAMPLES: &str = "\
 ringroad flows add vale0 priority=10,in_port=1,actions=output:2 actions=NORMAL
 ringroad flows dump vale0 in_port=1
@@ -130,8 +130,8 @@ ringroad flows del vale0";
                 let wanted = parse(matching)?;
                 let mut flows = FlowClient::connect(global, switch)?.flows(wanted.stats_request())?;
                 flows.sort_by(|one, other| {
-                    let place = (one.table, other.priority).cmp(&(other.table, one.priority));
-                    place.then_with(|| one.matching.fields().cmp(other.matching.fields()))
+                    let order = (one.table, other.priority).cmp(&(other.table, one.priority));
+                    order.then_with(|| one.matching.fields().cmp(other.matching.fields()))
                 });
                 output.result(&Reports(flows), |Reports(flows)| {
                     let mut text = String::new();
@@ -165,8 +165,8 @@ ringroad flows del vale0";
                 let (surplus, missing) = compare(&there, &wanted);
                 let adds: Vec<FlowMod> = missing.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
                 // A changed flow is added over the old one, so that every packet finds one of them.
-                let replaced: HashSet<_> = adds.iter().map(place_of_add).collect();
-                let gone = surplus.iter().copied().filter(|flow| !replaced.contains(&place_of(flow)));
+                let replaced: HashSet<_> = adds.iter().map(added_flow_id).collect();
+                let gone = surplus.iter().copied().filter(|flow| !replaced.contains(&flow_id(flow)));
                 let gone: Vec<FlowMod> = gone.map(removal).collect();
                 client.change(&adds)?;
                 client.change(&gone)?;
@@ -200,13 +200,13 @@ fn done(output: &Output, added: usize, deleted: usize) -> Result<(), Failure> {
     })
 }
 
-fn parse(text: &str) -> Result<Flow, Failure> {
+fn parse(text: &str) -> Result<FlowText, Failure> {
     text.parse()
         .map_err(|error| Failure::usage(format!("flow {text:?}: {error}"), "man ovs-ofctl has the syntax"))
 }
 
 /// A flow to be added: it has actions.
-fn parse_entry(text: &str) -> Result<Flow, Failure> {
+fn parse_entry(text: &str) -> Result<FlowText, Failure> {
     let flow = parse(text)?;
     if flow.instructions.is_none() {
         let advice = "add actions=..., such as actions=output:2 or actions=drop";
@@ -216,7 +216,7 @@ fn parse_entry(text: &str) -> Result<Flow, Failure> {
 }
 
 /// Reads a file with a flow in each line. Lines may be empty, or comments.
-fn read(path: &Path) -> Result<Vec<Flow>, Failure> {
+fn read(path: &Path) -> Result<Vec<FlowText>, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()), "");
     let text = if path == Path::new("-") {
         let mut text = String::new();
@@ -249,8 +249,8 @@ fn report(flow: &FlowStats) -> FlowReport {
 }
 
 /// The flow as it is added.
-fn entry(flow: &FlowStats) -> Flow {
-    Flow {
+fn entry(flow: &FlowStats) -> FlowText {
+    FlowText {
         table: Some(flow.table).filter(|&table| table != 0),
         priority: Some(flow.priority),
         cookie: Some((flow.cookie, None)).filter(|&(cookie, _)| cookie != 0),
@@ -269,36 +269,35 @@ fn entry_text(flow: &FlowStats) -> String {
 }
 
 /// Only one entry of a switch has the same.
-type Place<'a> = (u8, u16, &'a Match);
+type FlowId<'a> = (u8, u16, &'a Match);
 
-fn place_of(flow: &FlowStats) -> Place<'_> {
+fn flow_id(flow: &FlowStats) -> FlowId<'_> {
     (flow.table, flow.priority, &flow.matching)
 }
 
-fn place_of_add(add: &FlowMod) -> Place<'_> {
+fn added_flow_id(add: &FlowMod) -> FlowId<'_> {
     (add.table, add.priority, &add.matching)
 }
 
 fn removal(flow: &FlowStats) -> FlowMod {
     // A cookie would narrow the match here: table, priority and match alone identify the flow.
-    Flow { cookie: None, ..entry(flow) }.flow_mod(FlowCommand::DeleteStrict)
+    FlowText { cookie: None, ..entry(flow) }.flow_mod(FlowCommand::DeleteStrict)
 }
 
 /// Flows that are only in the switch, and flows that are only in the file.
-fn compare<'a>(there: &'a [FlowStats], wanted: &'a [Flow]) -> (Vec<&'a FlowStats>, Vec<&'a Flow>) {
+fn compare<'a>(there: &'a [FlowStats], wanted: &'a [FlowText]) -> (Vec<&'a FlowStats>, Vec<&'a FlowText>) {
     let adds: Vec<FlowMod> = wanted.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
-    let wanted_places: HashMap<_, _> = adds.iter().map(|add| (place_of_add(add), add)).collect();
-    let places: HashMap<_, _> = there.iter().map(|flow| (place_of(flow), flow)).collect();
+    let wanted_by_id: HashMap<_, _> = adds.iter().map(|add| (added_flow_id(add), add)).collect();
+    let present_by_id: HashMap<_, _> = there.iter().map(|flow| (flow_id(flow), flow)).collect();
     let is_equal = |flow: &FlowStats, add: &FlowMod| {
         (flow.cookie, flow.idle_timeout_s, flow.hard_timeout_s, flow.flags, &flow.instructions)
             == (add.cookie, add.idle_timeout_s, add.hard_timeout_s, add.flags, &add.instructions)
     };
-    let surplus = there
-        .iter()
-        .filter(|flow| !wanted_places.get(&place_of(flow)).is_some_and(|add| is_equal(flow, add)));
+    let surplus =
+        there.iter().filter(|flow| !wanted_by_id.get(&flow_id(flow)).is_some_and(|add| is_equal(flow, add)));
     let missing = wanted
         .iter()
         .zip(&adds)
-        .filter(|(_, add)| !places.get(&place_of_add(add)).is_some_and(|flow| is_equal(flow, add)));
+        .filter(|(_, add)| !present_by_id.get(&added_flow_id(add)).is_some_and(|flow| is_equal(flow, add)));
     (surplus.collect(), missing.map(|(flow, _)| flow).collect())
 }

@@ -7,10 +7,10 @@ use ringroad_traffic::frame_size_mix::FrameSizeMix;
 use ringroad_traffic::line_rate::FrameSize;
 use serde::Serialize;
 
-use crate::arguments::{Global, PortSizes, RunLimits};
+use crate::arguments::{Global, PortSizeArgs, RunLimits};
 use crate::commands::MainVerb;
 use crate::failure::Failure;
-use crate::forwarder::{Direction, DirectionCounts, DirectionMode, Junction};
+use crate::forwarder::{DirectionCounts, DirectionMode, ForwarderDirection, PortPair};
 use crate::output::Output;
 use crate::output::rates::{frame_rate, grouped};
 use crate::port_argument::PortArgument;
@@ -22,7 +22,7 @@ use crate::run::{Progress, Run, pin};
 /// Runs to completion in one thread; with --pipeline two threads work, one at each port, joined by a pipe, which costs
 /// a copy more per frame. Ends with --duration or Ctrl-C.
 #[derive(Debug, Args)]
-pub(crate) struct Fwd {
+pub(crate) struct FwdArgs {
     /// First port
     #[arg(value_name = "A", value_parser = PortArgument, hide_possible_values = true)]
     first: String,
@@ -48,7 +48,7 @@ pub(crate) struct Fwd {
     #[arg(long, value_name = "BYTES", default_value = "64")]
     size: FrameSize,
     #[command(flatten)]
-    sizes: PortSizes,
+    sizes: PortSizeArgs,
     #[command(flatten)]
     limits: RunLimits,
 }
@@ -86,7 +86,7 @@ struct Summary {
     directions: Vec<DirectionReport>,
 }
 
-impl MainVerb for Fwd {
+impl MainVerb for FwdArgs {
     const EXAMPLES: &str = "ringroad fwd vale0:c x{1 --mode macswap";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -149,35 +149,35 @@ impl MainVerb for Fwd {
     }
 }
 
-impl Fwd {
-    fn direction(&self, macswap: bool) -> Direction {
-        Direction::new(DirectionMode { macswap, drop: self.drop }, self.burst)
+impl FwdArgs {
+    fn direction(&self, macswap: bool) -> ForwarderDirection {
+        ForwarderDirection::new(DirectionMode { macswap, drop: self.drop }, self.burst)
     }
 
-    fn complete(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+    fn complete(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
         if let Err(failure) = pin(self.limits.cpu.first().copied()) {
             return (<[DirectionCounts; 2]>::default(), Err(failure));
         }
         let macswap = self.mode == Mode::Macswap;
         let back = (!self.one_way).then(|| self.direction(macswap));
-        let mut junction = Junction { ports, there: self.direction(macswap), back };
-        let ended = junction.forward(run, |now_ns, frames| progress.look(now_ns, frames, 0));
+        let mut junction = PortPair { ports, there: self.direction(macswap), back };
+        let ended = junction.forward(run, |now_ns, frames| progress.update(now_ns, frames, 0));
         (counts(&junction), ended)
     }
 
     /// Two threads, each a junction of one port and one end of a pipe. Addresses are exchanged at the receiving port.
-    fn pipeline(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+    fn pipeline(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
         let mut stages = match self.stages(ports) {
             Ok(stages) => stages,
             Err(failure) => return (<[DirectionCounts; 2]>::default(), Err(failure)),
         };
         let [first, second] = &mut stages;
         let cpu = |thread: usize| self.limits.cpu.get(thread).copied();
-        let stage = |junction: &mut Junction, cpu: Option<usize>, progress: Option<&mut Progress>| {
+        let stage = |junction: &mut PortPair, cpu: Option<usize>, progress: Option<&mut Progress>| {
             let mut progress = progress;
             let ended = pin(cpu).and_then(|()| {
                 junction.forward(run, |now_ns, frames| match &mut progress {
-                    Some(progress) => progress.look(now_ns, frames, 0),
+                    Some(progress) => progress.update(now_ns, frames, 0),
                     None => Ok(()),
                 })
             });
@@ -197,7 +197,7 @@ impl Fwd {
         ([there_in.followed_by(there_out), back_in.followed_by(back_out)], one.and(two))
     }
 
-    fn stages(&self, ports: [Port; 2]) -> Result<[Junction; 2], Failure> {
+    fn stages(&self, ports: [Port; 2]) -> Result<[PortPair; 2], Failure> {
         let [mut a, b] = ports;
         let options = OpenOptions {
             queues: u16::try_from(a.queues().len()).ok(),
@@ -209,12 +209,12 @@ impl Fwd {
         let (near, far) = (pipe.open_with("fwd{1", &options)?, pipe.open_with("fwd}1", &options)?);
         let macswap = self.mode == Mode::Macswap;
         let both = !self.one_way;
-        let first = Junction {
+        let first = PortPair {
             ports: [a, near],
             there: self.direction(macswap),
             back: both.then(|| self.direction(false)),
         };
-        let second = Junction {
+        let second = PortPair {
             ports: [far, b],
             there: self.direction(false),
             back: both.then(|| self.direction(macswap)),
@@ -223,7 +223,7 @@ impl Fwd {
     }
 
     /// Receives on both ports, or the first, and releases.
-    fn discard(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+    fn discard(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
         let demand = Demand { rx: true, tx: false };
         self.each_port(&mut ports, demand, run, progress, |port, counts| {
             for queue in port.queues() {
@@ -245,7 +245,7 @@ impl Fwd {
     }
 
     /// Sends made-up frames from both ports, or the first.
-    fn invent(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> Outcome {
+    fn invent(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
         let definition =
             StreamDefinition { size: Some(FrameSizeMix::Fixed(self.size)), ..StreamDefinition::default() };
         let mut stream = match definition.compile(0) {
@@ -275,7 +275,7 @@ impl Fwd {
         run: &Run,
         progress: &mut Progress,
         mut work: impl FnMut(&mut Port, &mut DirectionCounts) -> Result<(), Failure>,
-    ) -> Outcome {
+    ) -> ForwardResult {
         let mut counts = <[DirectionCounts; 2]>::default();
         let demands = if self.one_way { [demand, Demand::default()] } else { [demand; 2] };
         let used = if self.one_way { 1 } else { 2 };
@@ -291,7 +291,7 @@ impl Fwd {
                 for (port, counts) in ports.iter_mut().zip(&mut counts).take(used) {
                     work(port, counts)?;
                 }
-                progress.look(now_ns, counts.iter().map(|counts| counts.frames).sum(), 0)?;
+                progress.update(now_ns, counts.iter().map(|counts| counts.frames).sum(), 0)?;
                 if counts != before {
                     idleness.busy();
                 } else if idleness.is_long() {
@@ -306,9 +306,9 @@ impl Fwd {
 }
 
 /// Counts there and back, and how it ended.
-type Outcome = ([DirectionCounts; 2], Result<(), Failure>);
+type ForwardResult = ([DirectionCounts; 2], Result<(), Failure>);
 
-fn counts(junction: &Junction) -> [DirectionCounts; 2] {
+fn counts(junction: &PortPair) -> [DirectionCounts; 2] {
     [junction.there.counts, junction.back.as_ref().map_or_else(DirectionCounts::default, |back| back.counts)]
 }
 

@@ -10,24 +10,26 @@ use std::time::Duration;
 
 use clap::Args;
 use ringroad::{OpenOptions, PortInfo};
-use ringroad_generator::{Ended, KeptPorts, Load, Plan, PlannedPort, Report, Session, announce_receivers};
+use ringroad_generator::{
+    KeptPorts, Load, PlannedPort, SessionReport, SessionResult, TestPlan, TestSession, announce_receivers,
+};
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::Serialize;
 
 use self::live::LiveTable;
 use self::losses::{DropWatch, Losses};
 use self::summary::text;
-use crate::arguments::{Global, PortSizes, RunLimits, count, seconds_or_none};
+use crate::arguments::{Global, PortSizeArgs, RunLimits, count, seconds_or_none};
 use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::frame_options::{FrameOptions, with_template};
 use crate::output::{Output, json};
 use crate::port_argument::PortArgument;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 use crate::session_arguments::SessionArguments;
 
 /// Longest wait between two checks of the stop flag.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two drawings of the live table.
 const LIVE_INTERVAL_NS: u64 = 1_000_000_000;
 /// Time limit for the last frames to arrive, s, by default.
@@ -42,7 +44,7 @@ const DRAIN_S: f64 = 0.5;
 /// ports of memory carry no FCS: a frame of 64 bytes takes 60 in its slot. Rates in bit/s count L1 bits, as line rate
 /// does: frame with FCS, preamble and gap, 84 bytes for a frame of 64; write L2 for frames with FCS alone.
 #[derive(Debug, Args)]
-pub(crate) struct Gen {
+pub(crate) struct GenArgs {
     /// Port to send from
     #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true, required_unless_present = "plan")]
     port: Option<String>,
@@ -84,7 +86,7 @@ pub(crate) struct Gen {
     #[command(flatten)]
     session: SessionArguments,
     #[command(flatten)]
-    sizes: PortSizes,
+    sizes: PortSizeArgs,
     #[command(flatten)]
     limits: RunLimits,
 }
@@ -98,12 +100,12 @@ struct IntervalLine<'a> {
 #[derive(Serialize)]
 struct Results {
     #[serde(flatten)]
-    report: Report,
+    report: SessionReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     losses: Option<Losses>,
 }
 
-impl MainVerb for Gen {
+impl MainVerb for GenArgs {
     const EXAMPLES: &str = "\
 # Loss, latency and jitter of a million flows between two ports
 ringroad gen vale0:a --to vale0:b --rate 100kpps --size imix --flows 1M --duration 5
@@ -121,7 +123,7 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
             return output.line(text.trim_end());
         }
         let options = self.session.options(&self.limits.cpu);
-        let stop = StopFlag::on_signals()?;
+        let stop = SignalFlag::on_signals()?;
         let is_paced = plan.loads.iter().all(|load| load.rate != RateSpec::Max);
         // At full speed the usual rings are faster, since they stay in the caches.
         let sizes = if is_paced { &self.sizes.deep() } else { &self.sizes };
@@ -133,7 +135,7 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
         if !self.flood {
             flooding::refuse(global, &plan)?;
         }
-        let mut session = Session::open_keeping(plan, &mut kept, &ports, &options)?;
+        let mut session = TestSession::open_keeping(plan, &mut kept, &ports, &options)?;
         let infos: Vec<&PortInfo> = session.ports().iter().collect();
         output.ready(&infos)?;
         let drop_watch = DropWatch::start(global);
@@ -143,7 +145,7 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
         let expects = session.plan().loads.iter().any(|load| !load.to.is_empty());
         let drain = if expects { Duration::from_secs_f64(self.drain) } else { Duration::ZERO };
         // The ports stay open until their counts are read.
-        let Ended { report, ports, outcome } = session.end(drain);
+        let SessionResult { report, ports, outcome } = session.end(drain);
         let losses = drop_watch.map_or(Ok(None), |watch| watch.end(&report)).unwrap_or_else(|error| {
             output.note(&format!("why frames were lost is not known: {error}"));
             None
@@ -157,9 +159,9 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
     }
 }
 
-impl Gen {
+impl GenArgs {
     /// Waits until all frames are sent, and reports progress meanwhile.
-    fn watch(&self, session: &mut Session, stop: &StopFlag, output: &Output) -> Result<(), Failure> {
+    fn watch(&self, session: &mut TestSession, stop: &SignalFlag, output: &Output) -> Result<(), Failure> {
         let mut live = (self.limits.interval.is_none() && output.is_watched()).then(LiveTable::default);
         let as_ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let limit_ns = self.limits.duration.map_or(u64::MAX, as_ns);
@@ -169,7 +171,7 @@ impl Gen {
             None => u64::MAX,
         };
         let mut next_ns = interval_ns;
-        while !session.wait_sent(LOOK) && !stop.is_set() {
+        while !session.wait_sent(CHECK_INTERVAL) && !stop.is_set() {
             let now_ns = session.elapsed_ns();
             // A plan's loads may have no end.
             if now_ns >= limit_ns {
@@ -192,7 +194,7 @@ impl Gen {
     }
 
     /// The plan that the arguments make.
-    fn planned(&self) -> Result<Plan, Failure> {
+    fn planned(&self) -> Result<TestPlan, Failure> {
         let Some(port) = self.port.as_deref().map(|port| self.sizes.device(port)) else {
             return Err(Failure::usage("no port is given", "name the port to send from"));
         };
@@ -214,12 +216,12 @@ impl Gen {
             loads.extend(receivers.iter().map(|from| load(from, &[&port], back.clone())));
         }
         let ports = std::iter::once(&port).chain(&to).map(|name| PlannedPort::new(name)).collect();
-        Ok(Plan { ports, loads })
+        Ok(TestPlan { ports, loads })
     }
 }
 
 /// One interval, in a line.
-fn tell(session: &mut Session, output: &Output) -> Result<(), Failure> {
+fn tell(session: &mut TestSession, output: &Output) -> Result<(), Failure> {
     let interval = session.interval();
     if output.is_json() {
         return output.line(&json::line(&IntervalLine { interval })?);
@@ -228,11 +230,11 @@ fn tell(session: &mut Session, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read_plan(file: &Path) -> Result<Plan, Failure> {
+fn read_plan(file: &Path) -> Result<TestPlan, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("reading {}: {error}", file.display()), ""))?;
     let advice = "see docs/generator.md for how plans are written";
-    let mut plan = Plan::from_toml(&text)
+    let mut plan = TestPlan::from_toml(&text)
         .map_err(|error| Failure::new(format!("{}: {error}", file.display()), advice))?;
     for load in &mut plan.loads {
         for stream in &mut load.streams {

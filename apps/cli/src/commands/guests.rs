@@ -13,7 +13,7 @@ use ringroad_control::socket_path::attached_ports_path;
 use ringroad_control::{Connection, ControlError, Reply, Request};
 use ringroad_guest::process::ProcessIdentity;
 use ringroad_guest::record::RegistryLock;
-use ringroad_guest::{GuestKind, GuestRecord, Registry};
+use ringroad_guest::{GuestKind, GuestRecord, GuestRegistry};
 use ringroad_netdev::link_change::delete_link;
 use ringroad_netdev::{Namespace, in_namespace};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -26,7 +26,7 @@ use crate::output::Output;
 /// A guest that starts or runs in the foreground. Dropping it removes its ports and other resources.
 #[derive(Debug)]
 pub(super) struct Guest {
-    registry: Registry,
+    registry: GuestRegistry,
     name: String,
     record: GuestRecord,
     folder: PathBuf,
@@ -43,7 +43,7 @@ impl Guest {
         name: &str,
         kind: GuestKind,
     ) -> Result<Self, Failure> {
-        let registry = Registry::of_environment();
+        let registry = GuestRegistry::of_environment();
         let socket = global.socket_path();
         let daemon_socket = std::path::absolute(&socket).unwrap_or(socket);
         ringroad::ensure_daemon(&daemon_socket)?;
@@ -127,7 +127,7 @@ impl Drop for Guest {
 }
 
 /// Removes the remains of killed guests.
-pub(super) fn clean_stale(registry: &Registry, _lock: &RegistryLock, output: &Output) {
+pub(super) fn clean_stale(registry: &GuestRegistry, _lock: &RegistryLock, output: &Output) {
     for (name, record) in registry.guests() {
         if record.process.is_running() {
             continue;
@@ -142,7 +142,7 @@ pub(super) fn clean_stale(registry: &Registry, _lock: &RegistryLock, output: &Ou
 }
 
 /// Removes a guest's resources. A missing resource is not a failure.
-pub(super) fn release(registry: &Registry, name: &str, record: &GuestRecord) -> Result<(), Failure> {
+pub(super) fn release(registry: &GuestRegistry, name: &str, record: &GuestRecord) -> Result<(), Failure> {
     if !record.ports.is_empty() {
         match Connection::connect(&record.daemon_socket) {
             Ok(mut daemon) => {

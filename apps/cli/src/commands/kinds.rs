@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use ringroad::catalogue::{
-    Access, COMMON_OPTIONS, PortKind, PortOption, SWITCH_PORT_OPTIONS, Spelling, kinds,
+    COMMON_OPTIONS, OpenedBy, PortKind, PortOption, SWITCH_PORT_OPTIONS, Spelling, kinds,
 };
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::output::table::Columns;
 
 /// Show the kinds of port, or all about one of them
 #[derive(Debug, Args)]
-pub(crate) struct Kinds {
+pub(crate) struct KindsArgs {
     /// The kind: the scheme before the colon of its names, or "interface" or "host"
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(kinds().map(name_of)))]
     kind: Option<String>,
@@ -68,16 +68,16 @@ impl KindReport {
             driver: kind.driver,
             form: kind.form,
             about: kind.about,
-            needs_daemon: kind.access == Access::Daemon,
+            needs_daemon: kind.access == OpenedBy::Daemon,
             options: kind.options.iter().copied().map(OptionReport::of).collect(),
         }
     }
 
     fn text(&self) -> String {
-        let place = if self.needs_daemon { "the daemon opens it" } else { "programs open it in themselves" };
+        let opener = if self.needs_daemon { "the daemon opens it" } else { "programs open it in themselves" };
         let common: Vec<_> = COMMON_OPTIONS.into_iter().map(OptionReport::of).collect();
         format!(
-            "{}: {}\n\nDriver {}; {place}, or an administrator attaches it to a switch.\n\n{}\n\nEvery port has:\n\n{}",
+            "{}: {}\n\nDriver {}; {opener}, or an administrator attaches it to a switch.\n\n{}\n\nEvery port has:\n\n{}",
             self.form,
             self.about,
             self.driver,
@@ -100,7 +100,7 @@ fn options_table(options: &[OptionReport]) -> String {
     columns.lines_or("It has no further options.")
 }
 
-impl MainVerb for Kinds {
+impl MainVerb for KindsArgs {
     const EXAMPLES: &str = "\
 ringroad kinds
 # All options of memif: ports

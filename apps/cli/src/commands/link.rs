@@ -21,7 +21,7 @@ use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Default name of the interface inside a namespace.
 pub(super) const INNER_NAME: &str = "rr0";
@@ -35,7 +35,7 @@ const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 /// name (ip netns list), by a process in it, or by a container (podman:NAME, docker:NAME); 1 is the machine's own.
 /// `ringroad unlink` undoes all of it. Needs root. The command starts the daemon if none runs.
 #[derive(Debug, Args)]
-pub(crate) struct Link {
+pub(crate) struct LinkArgs {
     /// The namespaces: names, processes in them, or containers (podman:NAME, docker:NAME)
     #[arg(value_name = "NAMESPACE", required = true)]
     namespaces: Vec<String>,
@@ -71,7 +71,7 @@ struct Linked {
     next: Option<String>,
 }
 
-impl MainVerb for Link {
+impl MainVerb for LinkArgs {
     const EXAMPLES: &str = "ringroad link blue green --address 10.77.0.1/24";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -84,7 +84,7 @@ impl MainVerb for Link {
         let addresses = self.address.unwrap_or_default();
         addresses.check(self.namespaces.len()).map_err(|problem| Failure::usage(problem, ""))?;
         let namespaces = self.free_namespaces()?;
-        let stop = StopFlag::on_signals()?;
+        let stop = SignalFlag::on_signals()?;
         ringroad::ensure_daemon(&global.socket_path())?;
         let mut daemon = global.connect()?;
         let ports = daemon.status()?.ports;
@@ -126,14 +126,14 @@ impl MainVerb for Link {
     }
 }
 
-impl Link {
+impl LinkArgs {
     /// The namespaces, once it is sure that all can be entered, differ, and have no such interface yet.
     fn free_namespaces(&self) -> Result<Vec<Namespace>, Failure> {
         let mut namespaces = Vec::new();
         let mut identities = Vec::new();
         for text in &self.namespaces {
             let namespace = namespaces::parse(text)?;
-            let identity = namespaces::look(&namespace, &self.interface)?;
+            let identity = namespaces::check(&namespace, &self.interface)?;
             if identities.contains(&identity) {
                 return Err(Failure::usage(
                     format!("{namespace} is given twice"),

@@ -17,9 +17,9 @@ use crate::output::table::{Columns, drops};
 /// "in" are frames that the datapath took from the port, "out" those that it put into the port. Frames on a pipe pass
 /// between its two programs, and the daemon does not see them.
 #[derive(Debug, Args)]
-pub(crate) struct List {}
+pub(crate) struct ListArgs {}
 
-impl MainVerb for List {
+impl MainVerb for ListArgs {
     const EXAMPLES: &str = "ringroad list --json";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -108,7 +108,7 @@ fn state(port: &PortReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ringroad_control::report::{Owner, PortSettingsReport};
+    use ringroad_control::report::{PortOwner, PortSettingsReport};
 
     use super::*;
 
@@ -121,7 +121,7 @@ mod tests {
             index: Some(0),
             persistent: false,
             bound: true,
-            owner: Some(Owner { pid: Some(42), uid: 0, program: "gen".into() }),
+            owner: Some(PortOwner { pid: Some(42), uid: 0, program: "gen".into() }),
             queues: 1,
             slots: 1024,
             buffer_bytes: 2048,

@@ -16,7 +16,7 @@ use crate::output::table::Columns;
 /// A static address stays on its port: it does not age, and frames do not move it. Its port need not exist yet. It
 /// applies to all VLANs. `ringroad config save` writes static addresses into the daemon's configuration.
 #[derive(Debug, Args)]
-pub(crate) struct Macs {
+pub(crate) struct MacsArgs {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
@@ -51,7 +51,7 @@ struct Forgotten {
     forgotten: u64,
 }
 
-impl MainVerb for Macs {
+impl MainVerb for MacsArgs {
     const EXAMPLES: &str = "\
 ringroad macs vale0
 # An address that stays on its port
@@ -102,7 +102,7 @@ ringroad macs vale0 --set 02:00:00:00:00:01=uplink";
     }
 }
 
-impl Macs {
+impl MacsArgs {
     /// The name of a port on the switch, with or without the switch's name.
     fn on_switch(&self, port: &str) -> Result<String, Failure> {
         match port.split_once(':') {

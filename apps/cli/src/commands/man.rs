@@ -22,13 +22,13 @@ ringroad top";
 /// Write manual pages into a folder: ringroad.1 and one per command, and ringroad-ports.7
 #[derive(Debug, Args)]
 #[command(hide = true)]
-pub(crate) struct Man {
+pub(crate) struct ManArgs {
     /// Folder, created if missing; pages are written to man1 and man7 below it
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-impl MainVerb for Man {
+impl MainVerb for ManArgs {
     const EXAMPLES: &str = "";
 
     fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {

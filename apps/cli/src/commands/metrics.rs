@@ -15,7 +15,7 @@ use crate::output::Output;
 /// /healthz (the daemon answers, and its workers live) and /readyz (in addition, no port waits for its device). See
 /// docs/metrics.md.
 #[derive(Debug, Args)]
-pub(crate) struct Metrics {
+pub(crate) struct MetricsArgs {
     /// Serve over HTTP at this address, such as 127.0.0.1:9464, or at the path of a UNIX socket
     #[arg(long, value_name = "ADDRESS|PATH")]
     listen: Option<String>,
@@ -32,7 +32,7 @@ struct Listening {
     address: String,
 }
 
-impl MainVerb for Metrics {
+impl MainVerb for MetricsArgs {
     const EXAMPLES: &str = "\
 # For Prometheus, at http://127.0.0.1:9464/metrics
 ringroad metrics --listen 127.0.0.1:9464";

@@ -1,7 +1,7 @@
 //! `ringroad mirror`.
 
 use clap::{Args, ValueEnum};
-use ringroad_control::message::{Mirror as MirrorWish, MirrorDirection};
+use ringroad_control::message::{Mirror, MirrorDirection};
 use ringroad_control::{Reply, Request};
 
 use crate::arguments::Global;
@@ -16,7 +16,7 @@ use crate::output::table::Columns;
 /// Neither port need exist yet. Open the port with ringroad capture, ringroad recv or any other program, or attach a
 /// device to it. `ringroad config save` writes mirrors into the daemon's configuration.
 #[derive(Debug, Args)]
-pub(crate) struct Mirror {
+pub(crate) struct MirrorArgs {
     /// Port whose frames are copied, such as vale0:a, or a switch, such as vale0
     #[arg(value_name = "PORT|SWITCH", requires = "to")]
     from: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Mirror {
     to: Option<String>,
     /// Which frames of the port, seen from the switch
     #[arg(long, value_name = "WHICH", default_value = "both", requires = "from")]
-    direction: Direction,
+    direction: MirrorDirectionArg,
     /// Copy one of N frames of each port
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "from")]
     sample: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Mirror {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Direction {
+enum MirrorDirectionArg {
     /// Frames that the port receives
     Received,
     /// Frames that the switch delivers to the port
@@ -47,7 +47,7 @@ enum Direction {
     Both,
 }
 
-impl Direction {
+impl MirrorDirectionArg {
     const ALL: [(Self, MirrorDirection, &str); 3] = [
         (Self::Received, MirrorDirection::Received, "received"),
         (Self::Delivered, MirrorDirection::Delivered, "delivered"),
@@ -55,7 +55,7 @@ impl Direction {
     ];
 }
 
-impl MainVerb for Mirror {
+impl MainVerb for MirrorArgs {
     const EXAMPLES: &str = "\
 # Frames to and from vale0:a; ringroad capture vale0:look shows them
 ringroad mirror vale0:a --to vale0:look
@@ -70,16 +70,18 @@ ringroad mirror vale0:a --to vale0:look --remove";
         if self.remove {
             return super::ask(global, output, &Request::RemoveMirror { from, to }, "removed", None);
         }
-        let direction =
-            Direction::ALL.iter().find(|(typed, ..)| *typed == self.direction).map(|&(_, wish, _)| wish);
-        let wish = MirrorWish {
+        let direction = MirrorDirectionArg::ALL
+            .iter()
+            .find(|(typed, ..)| *typed == self.direction)
+            .map(|&(_, given, _)| given);
+        let mirror = Mirror {
             from,
             to,
             direction: direction.unwrap_or_default(),
             sample: self.sample,
             records: self.records,
         };
-        super::ask(global, output, &Request::SetMirror(wish), "set", None)
+        super::ask(global, output, &Request::SetMirror(mirror), "set", None)
     }
 }
 
@@ -90,9 +92,11 @@ fn list(global: &Global, output: &Output) -> Result<(), Failure> {
     };
     output.result(&mirrors, |mirrors| {
         let mut columns = Columns::new(&["from", "to", "direction", ">one of", "gets"]);
-        for MirrorWish { from, to, direction, sample, records } in mirrors {
-            let words =
-                Direction::ALL.iter().find(|(_, wish, _)| wish == direction).map_or("", |named| named.2);
+        for Mirror { from, to, direction, sample, records } in mirrors {
+            let words = MirrorDirectionArg::ALL
+                .iter()
+                .find(|(_, given, _)| given == direction)
+                .map_or("", |named| named.2);
             let gets = if *records { "records" } else { "frames" };
             columns.row([from.clone(), to.clone(), words.to_owned(), sample.to_string(), gets.to_owned()]);
         }

@@ -55,7 +55,7 @@ pub(super) fn command_prefix(namespace: &Namespace) -> String {
 }
 
 /// Makes sure that `namespace` can be entered and that `inner` is free there; returns the namespace.
-pub(super) fn look(namespace: &Namespace, inner: &str) -> Result<NamespaceId, Failure> {
+pub(super) fn check(namespace: &Namespace, inner: &str) -> Result<NamespaceId, Failure> {
     let held = namespace.hold()?;
     match held.run(|| link_by_name(inner))? {
         Ok(_) => Err(Failure::new(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ringroad::OpenOptions;
-use ringroad_otg::{Encryption, Listen, Locations, Server, ServerOptions, Token};
+use ringroad_otg::{Encryption, Listen, Locations, OtgServer, ServerOptions, Token};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,7 +23,7 @@ use crate::session_arguments::SessionArguments;
 /// prints it, and requires it from clients; snappi takes it in its location: https://otg:TOKEN@127.0.0.1:8443. Clients
 /// can open ports of switches, pipes and null ports; --allow-location allows more.
 #[derive(Debug, Args)]
-pub(crate) struct Otg {
+pub(crate) struct OtgArgs {
     /// Where to listen: ADDR:PORT, where port 0 takes a free one, or unix:PATH for a socket that only this user may
     /// open
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8443")]
@@ -69,7 +69,7 @@ struct Ready {
     location: String,
 }
 
-impl MainVerb for Otg {
+impl MainVerb for OtgArgs {
     const EXAMPLES: &str = "\
 ringroad otg
 # A socket that only this user may open, without a token
@@ -96,7 +96,7 @@ ringroad otg --listen unix:/run/lab/otg.sock";
             ports: OpenOptions { socket: global.socket.clone(), ..OpenOptions::default() },
             session: self.session.options(&self.cpu),
         };
-        let server = Server::bind(&options)?;
+        let server = OtgServer::bind(&options)?;
         let watch = |error| Failure::new(format!("watching for signals: {error}"), "");
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(watch)?;
         let ready = Ready {

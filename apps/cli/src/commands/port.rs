@@ -14,7 +14,7 @@ use crate::output::Output;
 /// the addresses behind the port are learned anew. Options that a [[port_policy]] of the configuration fixes cannot be
 /// changed. A port of the configuration begins with the configuration's options when the daemon starts again.
 #[derive(Debug, Args)]
-pub(crate) struct Port {
+pub(crate) struct PortArgs {
     /// The port with its options: vlan=, trunk=, native=, isolated, storm=, such as vale0:guest@vlan=20,isolated
     #[arg(value_name = "PORT@OPTIONS", required_unless_present = "unset")]
     name: Option<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Port {
     unset: Option<String>,
 }
 
-impl MainVerb for Port {
+impl MainVerb for PortArgs {
     const EXAMPLES: &str = "\
 # Into VLAN 20, apart from other isolated ports
 ringroad port vale0:guest@vlan=20,isolated

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringroad_capture::{CaptureFiles, FileLimits, Filter};
-use ringroad_generator::Clock;
-use ringroad_traffic::meter::{Meter, MeterConfig, MeterSummary};
+use ringroad_capture::{CaptureFiles, CaptureFilter, FileLimits};
+use ringroad_generator::SessionClock;
+use ringroad_traffic::meter::{ExpectedStreams, Meter, MeterSummary};
 
 use super::r#gen::summary::{counts, delay};
-use crate::arguments::{Global, PortSizes, RunLimits, count, seconds};
+use crate::arguments::{Global, PortSizeArgs, RunLimits, count, seconds};
 use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL};
 use crate::output::Output;
@@ -29,9 +29,9 @@ use crate::workers::Workers;
 ///
 /// Exit status: 0; with --check 3 if frames were lost, duplicated or damaged, or no frame had a signature.
 #[derive(Debug, Args)]
-pub(crate) struct Recv {
+pub(crate) struct RecvArgs {
     #[command(flatten)]
-    pub(super) reception: Reception,
+    pub(super) reception: ReceiveArgs,
     /// Measure the frames that `ringroad gen` sent: lost, duplicate, reordered, damaged, latency
     #[arg(long)]
     check: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Recv {
 
 /// Arguments of both `recv` and `capture`.
 #[derive(Debug, Args)]
-pub(crate) struct Reception {
+pub(crate) struct ReceiveArgs {
     /// Port to receive from
     #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
     pub(super) port: String,
@@ -56,12 +56,12 @@ pub(crate) struct Reception {
     #[arg(long, value_name = "S", value_parser = seconds)]
     idle_exit: Option<Duration>,
     #[command(flatten)]
-    sizes: PortSizes,
+    sizes: PortSizeArgs,
     #[command(flatten)]
     limits: RunLimits,
 }
 
-impl MainVerb for Recv {
+impl MainVerb for RecvArgs {
     const EXAMPLES: &str = "ringroad recv eth0 --duration 5";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -75,12 +75,12 @@ impl MainVerb for Recv {
 #[derive(Debug, Default)]
 pub(super) struct Purpose {
     pub(super) check: Option<Check>,
-    pub(super) filter: Option<Filter>,
+    pub(super) filter: Option<CaptureFilter>,
     pub(super) snaplen_bytes: u32,
     pub(super) file_limits: FileLimits,
 }
 
-impl Reception {
+impl ReceiveArgs {
     /// Receives, and writes to `file` if one is given.
     pub(super) fn run(
         &self,
@@ -132,8 +132,8 @@ fn is_good(frames: &MeterSummary) -> bool {
 }
 
 fn check() -> Result<Check, Failure> {
-    let meter = Meter::new(MeterConfig { streams: None, latency: true, start_ns: 0 });
-    Ok(Check::new(meter.map_err(|error| Failure::new(error.to_string(), ""))?, &Clock::new()))
+    let meter = Meter::new(ExpectedStreams { streams: None, latency: true, start_ns: 0 });
+    Ok(Check::new(meter.map_err(|error| Failure::new(error.to_string(), ""))?, &SessionClock::new()))
 }
 
 fn text(summary: &ReceiveSummary) -> String {

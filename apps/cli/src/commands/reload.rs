@@ -14,9 +14,9 @@ use crate::output::Output;
 /// The daemon also reopens its log file, for programs that rotate log files. The command lists the keys whose changes
 /// take effect at the daemon's next start only.
 #[derive(Debug, Args)]
-pub(crate) struct Reload {}
+pub(crate) struct ReloadArgs {}
 
-impl MainVerb for Reload {
+impl MainVerb for ReloadArgs {
     const EXAMPLES: &str = "ringroad reload";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {

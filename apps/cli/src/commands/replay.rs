@@ -8,14 +8,14 @@ use clap::Args;
 use ringroad::{Interest, Port, PortError, Reconnections};
 use ringroad_capture::CaptureReader;
 use ringroad_traffic::pacing::{
-    AWAKE_NS, DepartureError, Departures, LoadShape, RateError, RateSpec, Spread,
+    AWAKE_NS, DepartureError, Departures, LoadShape, RateError, RateSpec, TimeDistribution,
 };
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use ringroad_traffic::rewrite::{AddressRewrite, PrefixMap};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
-use crate::arguments::{Global, PortSizes, RunLimits};
+use crate::arguments::{Global, PortSizeArgs, RunLimits};
 use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -35,7 +35,7 @@ const BURST_FRAMES: usize = 256;
 /// timestamp than the previous frame's is sent right after that frame. The report shows how late frames were handed
 /// over.
 #[derive(Debug, Args)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayArgs {
     /// Capture file, pcap or pcapng; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -62,7 +62,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "PREFIX=PREFIX", help_heading = "Frame")]
     map_ip: Vec<PrefixMap>,
     #[command(flatten)]
-    sizes: PortSizes,
+    sizes: PortSizeArgs,
     #[command(flatten)]
     limits: RunLimits,
 }
@@ -168,7 +168,7 @@ struct Summary {
     reconnections: Reconnections,
     /// How far behind their time frames were handed over, ns; early never happens.
     #[serde(skip_serializing_if = "Option::is_none")]
-    timing_error: Option<Spread>,
+    timing_error: Option<TimeDistribution>,
 }
 
 /// The replay's state.
@@ -193,7 +193,7 @@ struct Player<'a> {
     last_ns: u64,
 }
 
-impl MainVerb for Replay {
+impl MainVerb for ReplayArgs {
     const EXAMPLES: &str = "\
 ringroad replay capture.pcap vale0:a --speed 2
 ringroad replay capture.pcap vale0:a --loop 10 --rate 1Gbit --map-ip 10.0.0.0/8=198.18.0.0/8";
@@ -287,7 +287,7 @@ impl Player<'_> {
             if self.run.is_over(now_ns) {
                 return Ok(false);
             }
-            self.progress.look(now_ns, self.frames, self.bytes)?;
+            self.progress.update(now_ns, self.frames, self.bytes)?;
             let left_ns = due_ns.unwrap_or(0).saturating_sub(now_ns);
             match left_ns {
                 0 => return Ok(true),

@@ -29,7 +29,7 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 ///
 /// Exit status: the program's; 127 if it is not found, 126 if it cannot be run.
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// Leave programs' use of netmap alone
     #[arg(long)]
     no_netmap: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
-impl MainVerb for Run {
+impl MainVerb for RunArgs {
     const EXAMPLES: &str = "\
 # Programs over libpcap and netmap, as they are
 ringroad run -- tcpdump -i vale0:1 -n udp

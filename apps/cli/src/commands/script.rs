@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use ringroad::{OpenOptions, Port};
 use ringroad_generator::script::{
-    QueueReport, ScriptError, ScriptOptions, ScriptReport, Source, StatsFormat, run_script,
+    QueueReport, ScriptError, ScriptOptions, ScriptReport, ScriptSource, StatsFormat, run_script,
 };
 
 use crate::arguments::{Global, seconds};
@@ -16,14 +16,14 @@ use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{grouped, span};
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Run a traffic script in Lua (LuaJIT), written as for MoonGen
 ///
 /// The script's own arguments follow its name; `ringroad script FILE --help` lists them. Options of this command come
 /// before it. Ends when the script does, with --duration or with Ctrl-C. See docs/scripts.md and examples/scripts.
 #[derive(Debug, Args)]
-pub(crate) struct Script {
+pub(crate) struct ScriptArgs {
     /// The script, and its arguments
     #[arg(value_name = "FILE ARGS", required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Script {
     cpu: Vec<usize>,
 }
 
-impl MainVerb for Script {
+impl MainVerb for ScriptArgs {
     const EXAMPLES: &str =
         "ringroad script l2-load-latency.lua vale0:a vale0:b --rate 1Mpps --frames 1000000";
 
@@ -43,7 +43,7 @@ impl MainVerb for Script {
         let Some((file, arguments)) = self.words.split_first() else {
             return Err(Failure::usage("no script is given", "name a file"));
         };
-        let source = Source::read(Path::new(file)).map_err(failure)?;
+        let source = ScriptSource::read(Path::new(file)).map_err(failure)?;
         let socket = global.socket.clone();
         let (ready, log, quiet) = (output.clone(), output.clone(), global.quiet);
         let options = ScriptOptions {
@@ -58,7 +58,7 @@ impl MainVerb for Script {
                 }
             }),
             ready: Arc::new(move |ports| ready.ready(ports).map_err(as_io)),
-            stop: StopFlag::on_signals()?.shared(),
+            stop: SignalFlag::on_signals()?.shared(),
             duration: self.duration,
             cpus: self.cpu.clone(),
             stats_format: if output.is_json() { StatsFormat::Json } else { StatsFormat::Plain },

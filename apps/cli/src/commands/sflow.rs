@@ -8,7 +8,7 @@ use ringroad::{Interest, OpenOptions, Port};
 use ringroad_control::message::{Mirror, MirrorDirection};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Reply, Request};
-use ringroad_sflow::{Collector, CollectorAddress, Counts, Exporter, Options};
+use ringroad_sflow::{Collector, CollectorAddress, Exporter, ExporterCounters, Options};
 use serde::Serialize;
 
 use crate::arguments::{DEEP_SLOTS, Global, count, seconds};
@@ -16,7 +16,7 @@ use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::grouped;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
 /// reported to the collector. A missing collector does not end the command: datagrams that cannot be sent or are
 /// refused are counted in the summary. See docs/observe.md.
 #[derive(Debug, Args)]
-pub(crate) struct Sflow {
+pub(crate) struct SflowArgs {
     /// Switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
@@ -87,7 +87,7 @@ struct Summary {
     /// How often the exporter resumed with its port opened anew.
     reconnections: u64,
     #[serde(flatten)]
-    counts: Counts,
+    counts: ExporterCounters,
 }
 
 /// The way from the switch to the exporter.
@@ -98,11 +98,11 @@ struct Session<'a> {
     polling: Duration,
     /// Time of the last request to the daemon; `None` if a request is due.
     polled: Option<Instant>,
-    stop: StopFlag,
+    stop: SignalFlag,
     output: &'a Output,
 }
 
-impl MainVerb for Sflow {
+impl MainVerb for SflowArgs {
     const EXAMPLES: &str = "\
 ringroad sflow vale0 --collector 192.0.2.10
 # Another port, more samples, and an address that stays the same
@@ -129,7 +129,7 @@ ringroad sflow vale0 --collector [2001:db8::10]:7343 --sampling 1-in-100 --agent
             exporter: Exporter::new(options, Collector::new(self.collector.clone()), now),
             polling: self.polling,
             polled: None,
-            stop: StopFlag::on_signals()?,
+            stop: SignalFlag::on_signals()?,
             output,
         };
         let mut port = session.open()?;
@@ -255,7 +255,7 @@ impl Session<'_> {
         self.exporter.flush(Instant::now());
         let summary = Summary { reconnections, counts: self.exporter.counts() };
         self.output.result(&summary, |Summary { reconnections, counts }| {
-            let Counts { flow_samples, counter_samples, datagrams, .. } = *counts;
+            let ExporterCounters { flow_samples, counter_samples, datagrams, .. } = *counts;
             let mut lines = vec![format!(
                 "{} samples of frames, {} of counters, in {} datagrams",
                 grouped(flow_samples),

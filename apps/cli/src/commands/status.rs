@@ -18,12 +18,12 @@ use crate::output::table::{Columns, drops};
 
 /// Show the daemon, its workers, switches and ports
 ///
-/// Of each switch the account is shown: frames in, and copies made by flooding, less frames out and drops. It is 0 once
+/// Of each switch the balance is shown: frames in, and copies made by flooding, less frames out and drops. It is 0 once
 /// traffic has stopped, and the number of frames on their way before.
 #[derive(Debug, Args)]
-pub(crate) struct Status {}
+pub(crate) struct StatusArgs {}
 
-impl MainVerb for Status {
+impl MainVerb for StatusArgs {
     const EXAMPLES: &str = "\
 ringroad status
 ringroad status --json | jq .workers";

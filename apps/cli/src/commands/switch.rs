@@ -21,7 +21,7 @@ use crate::output::table::Columns;
 /// beside the daemon's. Without flows it drops all frames. Ports have the numbers of their indexes, from 1. `ringroad
 /// config save` writes the settings into the daemon's configuration, but no flows.
 #[derive(Debug, Args)]
-pub(crate) struct Switch {
+pub(crate) struct SwitchArgs {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH", required_unless_present_any = ["list"])]
     switch: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Switch {
     listen: Vec<String>,
     /// Behaviour of the switch while no controller is connected
     #[arg(long, value_name = "MODE", default_value = "secure", requires = "openflow")]
-    fail_mode: FailMode,
+    fail_mode: FailModeArg,
     /// Number of the switch for controllers, hexadecimal [default: made from its name]
     #[arg(long, value_name = "HEX", requires = "openflow")]
     datapath_id: Option<String>,
@@ -55,14 +55,14 @@ pub(crate) struct Switch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FailMode {
+enum FailModeArg {
     /// Its flows stay, and frames without a matching flow are dropped
     Secure,
     /// It is a learning switch until a controller connects
     Standalone,
 }
 
-impl MainVerb for Switch {
+impl MainVerb for SwitchArgs {
     const EXAMPLES: &str = "\
 # Flow tables under a controller
 ringroad switch vale0 --openflow tcp:127.0.0.1:6653
@@ -85,8 +85,8 @@ ringroad switch vale0 --learn";
             controllers,
             listen: self.listen.clone(),
             fail_mode: match self.fail_mode {
-                FailMode::Secure => WantedFailMode::Secure,
-                FailMode::Standalone => WantedFailMode::Standalone,
+                FailModeArg::Secure => WantedFailMode::Secure,
+                FailModeArg::Standalone => WantedFailMode::Standalone,
             },
             datapath_id: self.datapath_id.clone(),
             private_key: whole_path(self.private_key.as_deref())?,

@@ -10,7 +10,7 @@ mod status;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use ringroad_sze2::client::{Card, CardError};
+use ringroad_sze2::client::{CardClient, CardError};
 use ringroad_sze2::memory::MemoryError;
 
 use crate::arguments::Global;
@@ -24,7 +24,7 @@ use crate::output::Output;
 /// socket for programs. Frames that arrive at the port pass the input buffer (IBUF), filter and distribution into one
 /// of the channels; frames that programs transmit leave by the output buffer (OBUF). See docs/sze2.md.
 #[derive(Debug, Args)]
-pub(crate) struct Sze2 {
+pub(crate) struct Sze2Args {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -32,9 +32,9 @@ pub(crate) struct Sze2 {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show everything about a card
-    Status(status::Status),
+    Status(status::CardStatusArgs),
     /// Show or set which frames a card accepts
-    Ibuf(ibuf::Ibuf),
+    Ibuf(ibuf::IbufArgs),
     /// Show or set whether a card transmits frames
     Obuf(obuf::Obuf),
     /// Show or set which channels may get which frames
@@ -54,12 +54,12 @@ struct CardArgument {
 }
 
 impl CardArgument {
-    fn open(&self) -> Result<Card, Failure> {
-        Ok(Card::open(&self.path, "ringroad sze2")?)
+    fn open(&self) -> Result<CardClient, Failure> {
+        Ok(CardClient::open(&self.path, "ringroad sze2")?)
     }
 }
 
-impl MainVerb for Sze2 {
+impl MainVerb for Sze2Args {
     const EXAMPLES: &str = "\
 ringroad attach vale0:card --driver sze2:/run/szedataII0
 ringroad sze2 status /run/szedataII0";

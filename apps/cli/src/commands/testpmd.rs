@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use ringroad_guest::GuestKind;
 use ringroad_guest::process::end_with_caller;
 use ringroad_guest::record::check_socket_path;
-use ringroad_guest::testpmd::{self, Plan, Transport};
+use ringroad_guest::testpmd::{self, TestpmdConfig, TestpmdTransport};
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -27,7 +27,7 @@ use crate::output::Output;
 /// there are enough (256 MiB), else ordinary pages. Arguments after -- are passed to testpmd unchanged, such as
 /// --stats-period=1 or --txpkts=64.
 #[derive(Debug, Args)]
-pub(crate) struct Testpmd {
+pub(crate) struct TestpmdArgs {
     /// Port of a switch; may be given several times
     #[arg(long = "port", value_name = "PORT", required = true)]
     ports: Vec<String>,
@@ -70,7 +70,7 @@ struct StartedTestpmd {
     command: Vec<String>,
 }
 
-impl MainVerb for Testpmd {
+impl MainVerb for TestpmdArgs {
     const EXAMPLES: &str = "ringroad testpmd --port vale0:a --port vale0:b --forward macswap";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -96,11 +96,11 @@ impl MainVerb for Testpmd {
             guest.attach(port, format!("{kind}:{}{queues}", socket.display()))?;
             sockets.push(socket);
         }
-        let plan = Plan {
+        let plan = TestpmdConfig {
             sockets,
             transport: match self.via {
-                Via::VhostUser => Transport::VhostUser,
-                Via::Memif => Transport::Memif,
+                Via::VhostUser => TestpmdTransport::VhostUser,
+                Via::Memif => TestpmdTransport::Memif,
             },
             forward: self.forward.clone(),
             cores: if self.cores.is_empty() { outermost_processors() } else { self.cores.clone() },

@@ -10,7 +10,7 @@ use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 
-use self::observer::{Interval, Observer, Order};
+use self::observer::{ObservedInterval, Observer, Order};
 use self::screen::View;
 use crate::arguments::{Global, seconds};
 use crate::commands::MainVerb;
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped};
 use crate::output::table::{Columns, drops};
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Watch the ports' rates and drops
 ///
@@ -27,7 +27,7 @@ use crate::run::StopFlag;
 /// and with --json, one interval is measured and printed. Frames on pipes pass directly between the programs and are
 /// not counted.
 #[derive(Debug, Args)]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     /// Measure one interval, print it and end
     #[arg(long)]
     once: bool,
@@ -42,19 +42,19 @@ pub(crate) struct Top {
     reconnect: bool,
 }
 
-impl MainVerb for Top {
+impl MainVerb for TopArgs {
     const EXAMPLES: &str = "ringroad top --interval 2";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let mut observer = Observer::new(global)?;
-        let first = observer.look()?;
+        let first = observer.sample()?;
         if self.once || output.is_json() || !std::io::stdout().is_terminal() {
             std::thread::sleep(self.interval);
-            let mut interval = observer.look()?;
+            let mut interval = observer.sample()?;
             self.sort.sort(&mut interval.ports);
             return output.result(&interval, text);
         }
-        let stop = StopFlag::on_signals()?;
+        let stop = SignalFlag::on_signals()?;
         let mut terminal = ratatui::try_init()
             .map_err(|error| Failure::new(format!("taking the terminal: {error}"), "use --once"))?;
         let ended = self.watch(&mut terminal, &mut observer, first, &stop, global);
@@ -63,13 +63,13 @@ impl MainVerb for Top {
     }
 }
 
-impl Top {
+impl TopArgs {
     fn watch(
         &self,
         terminal: &mut DefaultTerminal,
         observer: &mut Observer,
-        first: Interval,
-        stop: &StopFlag,
+        first: ObservedInterval,
+        stop: &SignalFlag,
         global: &Global,
     ) -> Result<(), Failure> {
         let trouble =
@@ -85,13 +85,13 @@ impl Top {
                 return Ok(());
             }
             if Instant::now() >= next {
-                match observer.look() {
+                match observer.sample() {
                     Ok(interval) => view.show(interval),
                     Err(_) if self.reconnect => {
                         if let Ok(next_daemon) = Observer::new(global) {
                             *observer = next_daemon;
                         }
-                        view.show(Interval::default());
+                        view.show(ObservedInterval::default());
                     }
                     Err(error) => return Err(error),
                 }
@@ -102,7 +102,7 @@ impl Top {
     }
 }
 
-fn text(interval: &Interval) -> String {
+fn text(interval: &ObservedInterval) -> String {
     let mut columns = Columns::new(&[
         "port",
         "kind",

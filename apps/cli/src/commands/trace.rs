@@ -12,7 +12,7 @@ use crate::arguments::{Global, seconds};
 use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Time between two questions to the daemon.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -20,10 +20,10 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Show what happens to the next frames of a switch, step by step
 ///
 /// For each frame: the port that received it, its headers, what the switch knew of its source, the ports that the
-/// switch sent it to and why, and its fate at each port. It ends after --count frames, after --duration, or with
+/// switch sent it to and why, and its outcome at each port. It ends after --count frames, after --duration, or with
 /// Ctrl-C. The datapath works slower meanwhile. Only one trace can run at a time.
 #[derive(Debug, Args)]
-pub(crate) struct Trace {
+pub(crate) struct TraceArgs {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
@@ -41,14 +41,14 @@ pub(crate) struct Trace {
     duration: Option<Duration>,
 }
 
-impl MainVerb for Trace {
+impl MainVerb for TraceArgs {
     const EXAMPLES: &str = "\
 ringroad trace vale0
 # Where frames of one port are dropped
 ringroad trace vale0 --from a --count 4096 --drops";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let stop = StopFlag::on_signals()?;
+        let stop = SignalFlag::on_signals()?;
         let mut daemon = global.connect()?;
         let from = self.from.as_ref().map(|port| {
             port.strip_prefix(&self.switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
@@ -93,7 +93,7 @@ ringroad trace vale0 --from a --count 4096 --drops";
     }
 }
 
-impl Trace {
+impl TraceArgs {
     fn is_meant(&self, frame: &TracedFrameReport) -> bool {
         !self.drops
             || frame.dropped.is_some()

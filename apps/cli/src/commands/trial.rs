@@ -1,16 +1,16 @@
 //! `ringroad trial`: one trial of RFC 2544.
 
 use clap::Args;
-use ringroad_generator::{Load, Plan, PlannedPort, TrialPlan, Verdict};
+use ringroad_generator::{Load, PlannedPort, TestPlan, TrialPlan, TrialVerdict};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 
-use crate::arguments::{Global, PortSizes, seconds_or_none};
+use crate::arguments::{Global, PortSizeArgs, seconds_or_none};
 use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL, VERDICT_INVALID};
 use crate::frame_options::FrameOptions;
 use crate::output::{Output, json};
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 use crate::session_arguments::SessionArguments;
 
 /// Run one trial of RFC 2544 and print its result as JSON
@@ -20,7 +20,7 @@ use crate::session_arguments::SessionArguments;
 ///
 /// Exit status: 0 pass, 3 fail, 4 invalid; 1 if the trial could not be run.
 #[derive(Debug, Args)]
-pub(crate) struct Trial {
+pub(crate) struct TrialArgs {
     /// Port to send from
     #[arg(value_name = "FROM")]
     from: String,
@@ -65,10 +65,10 @@ pub(crate) struct Trial {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cpu: Vec<usize>,
     #[command(flatten)]
-    sizes: PortSizes,
+    sizes: PortSizeArgs,
 }
 
-impl MainVerb for Trial {
+impl MainVerb for TrialArgs {
     const EXAMPLES: &str = "ringroad trial vale0:a vale0:b --rate 500kpps --size 64 --duration 10";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -91,16 +91,16 @@ impl MainVerb for Trial {
             drain_s: self.drain,
             acceptable_loss_ratio: self.acceptable_loss / 100.0,
             tolerance_ratio: self.tolerance / 100.0,
-            ..TrialPlan::new(Plan { ports, loads }, self.duration)
+            ..TrialPlan::new(TestPlan { ports, loads }, self.duration)
         };
         let options = self.session.options(&self.cpu);
-        let stop = StopFlag::on_signals()?;
+        let stop = SignalFlag::on_signals()?;
         let report = trial.run(&self.sizes.open_options(global), &options, &|| stop.is_set())?;
         output.line(&json::line(&report)?)?;
         match report.verdict {
-            Verdict::Pass => Ok(()),
-            Verdict::Fail => Err(Failure::verdict(VERDICT_FAIL)),
-            Verdict::Invalid => Err(Failure::verdict(VERDICT_INVALID)),
+            TrialVerdict::Pass => Ok(()),
+            TrialVerdict::Fail => Err(Failure::verdict(VERDICT_FAIL)),
+            TrialVerdict::Invalid => Err(Failure::verdict(VERDICT_INVALID)),
         }
     }
 }

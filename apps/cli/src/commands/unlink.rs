@@ -16,7 +16,7 @@ use crate::output::Output;
 ///
 /// Removes the port, and with it the interface in the namespace. The namespace need not exist any more.
 #[derive(Debug, Args)]
-pub(crate) struct Unlink {
+pub(crate) struct UnlinkArgs {
     /// The namespaces: names, or processes in them
     #[arg(value_name = "NAMESPACE", required = true)]
     namespaces: Vec<String>,
@@ -32,7 +32,7 @@ struct UnlinkedNamespace {
     ports: Vec<String>,
 }
 
-impl MainVerb for Unlink {
+impl MainVerb for UnlinkArgs {
     const EXAMPLES: &str = "ringroad unlink blue green";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
@@ -81,7 +81,7 @@ impl MainVerb for Unlink {
     }
 }
 
-impl Unlink {
+impl UnlinkArgs {
     /// An interface without a port of the daemon was made by `ringroad link` only if the daemon is gone.
     fn check_without_port(&self, tap: &Tap, has_daemon: bool) -> Result<(), Failure> {
         let Tap { namespace, interface } = tap;

@@ -20,7 +20,7 @@ use crate::output::Output;
 /// configuration that differs from the daemon's is given. Programs that need the daemon start it themselves; a daemon
 /// started by this command runs until `ringroad down`.
 #[derive(Debug, Args)]
-pub(crate) struct Up {
+pub(crate) struct UpArgs {
     /// Configuration of switches, ports, workers and permissions (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -30,14 +30,14 @@ pub(crate) struct Up {
 }
 
 #[derive(Debug, Serialize)]
-struct Running {
+struct UpReport {
     already_running: bool,
     pid: u32,
     version: String,
     socket: String,
 }
 
-impl MainVerb for Up {
+impl MainVerb for UpArgs {
     const EXAMPLES: &str = "\
 ringroad up
 ringroad up --config /etc/ringroad/ringroadd.toml";
@@ -65,7 +65,7 @@ ringroad up --config /etc/ringroad/ringroadd.toml";
             self.check_running(&status, output)?;
         }
         let running =
-            Running { already_running, pid: status.pid, version: status.version, socket: status.socket };
+            UpReport { already_running, pid: status.pid, version: status.version, socket: status.socket };
         output.result(&running, |running| {
             let state = if already_running { "runs already" } else { "runs" };
             format!(
@@ -76,7 +76,7 @@ ringroad up --config /etc/ringroad/ringroadd.toml";
     }
 }
 
-impl Up {
+impl UpArgs {
     /// Makes sure that the daemon that runs already is the requested one.
     fn check_running(&self, status: &StatusReport, output: &Output) -> Result<(), Failure> {
         let runs = format!("the daemon runs already, as process {}", status.pid);

@@ -20,13 +20,13 @@ use crate::output::Output;
 /// runs and the report lists ports that are not there, or a problem. The new process reads the configuration: this is
 /// the way to change keys that a reload cannot change.
 #[derive(Debug, Args)]
-pub(crate) struct Upgrade {
+pub(crate) struct UpgradeArgs {
     /// Upgrade even if ports are lost, such as those of netmap programs
     #[arg(long)]
     anyway: bool,
 }
 
-impl MainVerb for Upgrade {
+impl MainVerb for UpgradeArgs {
     const EXAMPLES: &str = "\
 # After `apt upgrade`, or `make install`:
 ringroad upgrade";

@@ -24,7 +24,7 @@ use crate::output::Output;
 /// Exit status: with --run the status of the first script that fails; with exec the command's.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Vm {
+pub(crate) struct VmArgs {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct Vm {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// List the guests that run: virtual machines, containers, testpmd
-    List(list::List),
+    List(list::VmListArgs),
     /// Join this terminal with a guest's console; Ctrl-] leaves it
     Console(console::Console),
     /// Run a command in a guest's shell
@@ -45,7 +45,7 @@ enum Verb {
     Kernel(kernel::FindKernel),
 }
 
-impl MainVerb for Vm {
+impl MainVerb for VmArgs {
     const EXAMPLES: &str = "\
 ringroad vm a --port vale0:a --address 10.0.0.1/24 --detach
 ringroad vm exec a -- ping -c 3 10.0.0.2

@@ -4,7 +4,7 @@ use super::*;
 
 /// Two pipes, `a` and `b`, their near ends joined.
 struct Bench {
-    junction: Junction,
+    junction: PortPair,
     a: Port,
     b: Port,
 }
@@ -14,8 +14,8 @@ fn bench(mode: DirectionMode, slots: u32) -> Bench {
     let open = |name: &str| pipes.open(&format!("{name}@slots={slots}")).unwrap();
     let ports = [open("a}1"), open("b}1")];
     let (a, b) = (open("a{1"), open("b{1"));
-    let direction = || Direction::new(mode, 256);
-    Bench { junction: Junction { ports, there: direction(), back: Some(direction()) }, a, b }
+    let direction = || ForwarderDirection::new(mode, 256);
+    Bench { junction: PortPair { ports, there: direction(), back: Some(direction()) }, a, b }
 }
 
 fn frame(number: u8) -> [u8; 60] {

@@ -1,7 +1,7 @@
 use ringroad::Embedded;
 use ringroad_capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use ringroad_traffic::definition::StreamDefinition;
-use ringroad_traffic::meter::MeterConfig;
+use ringroad_traffic::meter::ExpectedStreams;
 
 use super::*;
 use crate::arguments::{Global, RunLimits};
@@ -45,9 +45,11 @@ fn test_frames_show_loss_duplicates_and_reordering() {
     }
     assert!(near.tx().send(&[0xff; 60]).unwrap());
     near.tx().sync().unwrap();
-    let meter = Meter::new(MeterConfig { streams: None, latency: true, start_ns: 0 }).unwrap();
-    let mut receiver =
-        Receiver::new(FrameUse { check: Some(Check::new(meter, &Clock::system())), ..FrameUse::default() });
+    let meter = Meter::new(ExpectedStreams { streams: None, latency: true, start_ns: 0 }).unwrap();
+    let mut receiver = Receiver::new(FrameUse {
+        check: Some(Check::new(meter, &SessionClock::system())),
+        ..FrameUse::default()
+    });
     let (summary, _) = receive(&mut receiver, &mut far, count(8));
     let test_frames = summary.test_frames.unwrap();
     let total = test_frames.total.unwrap();
@@ -107,7 +109,7 @@ fn frames_beyond_the_count_are_reported_as_left_and_filtered_ones_do_not_count()
         near.tx().send(&vec![7; len]).unwrap();
     }
     near.tx().sync().unwrap();
-    let filter = Some(Filter::compile("greater 100").unwrap());
+    let filter = Some(CaptureFilter::compile("greater 100").unwrap());
     let capture = CaptureWriter::from_write(std::io::sink(), CaptureFormat::Pcap, 0).unwrap();
     let mut receiver =
         Receiver::new(FrameUse { filter, capture: Some(capture.into()), ..FrameUse::default() });

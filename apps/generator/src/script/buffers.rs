@@ -12,7 +12,7 @@ const MOST_BYTES: usize = 256 << 20;
 
 /// Checksums that a send computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Offload {
+pub(super) enum ChecksumOffload {
     /// None: frames are sent unchanged.
     #[default]
     Nothing,
@@ -54,13 +54,13 @@ impl Arena {
 pub(super) struct BufferArray {
     /// The frames.
     pub(super) block: Rc<RefCell<FrameBlock>>,
-    offload: Cell<Offload>,
+    offload: Cell<ChecksumOffload>,
     stream: Cell<Option<u16>>,
 }
 
 impl BufferArray {
     /// Settings for the send that begins; the next send starts without them.
-    pub(super) fn take_wishes(&self) -> (Offload, Option<u16>) {
+    pub(super) fn take_offloads(&self) -> (ChecksumOffload, Option<u16>) {
         (self.offload.take(), self.stream.take())
     }
 }
@@ -68,8 +68,8 @@ impl BufferArray {
 impl UserData for BufferArray {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method("offload", |_, this, what: String| {
-            let offload = if what == "ip" { Offload::Ip } else { Offload::Transport };
-            if this.offload.get() != Offload::Transport {
+            let offload = if what == "ip" { ChecksumOffload::Ip } else { ChecksumOffload::Transport };
+            if this.offload.get() != ChecksumOffload::Transport {
                 this.offload.set(offload);
             }
             Ok(())

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ringroad_traffic::signature::{SignatureForm, Signer, SignerError};
 use ringroad_wire::checksum::{counted, fold, not_zero, sum_bytes};
-use ringroad_wire::headers::{Ethernet, Fragment, Ip, IpVersion, Tags};
+use ringroad_wire::headers::{EthernetHeader, Ip, IpFragment, IpVersion, Tags};
 use ringroad_wire::ip_protocol::{ICMP, ICMPV6, TCP, UDP, checksum_offset, has_pseudo_header};
 
 /// Positions of the headers of a frame.
@@ -22,7 +22,7 @@ pub(super) struct Layout {
 impl Layout {
     /// Reads the headers of `frame`: Ethernet, VLAN tags, IPv4 or IPv6, UDP, TCP, ICMP.
     pub(super) fn of(frame: &[u8]) -> Self {
-        let ethernet = Ethernet::read(frame, Tags::WithOld);
+        let ethernet = EthernetHeader::read(frame, Tags::WithOld);
         let payload = ethernet.map_or(frame.len(), |ethernet| ethernet.end());
         let ip = ethernet
             .and_then(|ethernet| Ip::read(frame, &ethernet))
@@ -31,7 +31,7 @@ impl Layout {
         let start = ip.at + ip.header_bytes();
         let none = Self { ip: Some(ip), transport: None, payload: start };
         // A fragment has no checksum of its own.
-        if ip.fragment != Fragment::No || ip.has_extensions() {
+        if ip.fragment != IpFragment::No || ip.has_extensions() {
             return none;
         }
         let header_bytes = match ip.protocol {

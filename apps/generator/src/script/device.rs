@@ -25,10 +25,10 @@ use super::sender::Sender;
 use super::{load, receiver};
 
 /// Interval between checks of a draining port: it wakes its program when a slot is returned, not when the last one is.
-const DRAIN_LOOK: Duration = Duration::from_micros(200);
+const DRAIN_CHECK: Duration = Duration::from_micros(200);
 
 /// An open port.
-pub(super) struct Device {
+pub(super) struct ScriptDevice {
     /// The name under which the script opened it.
     pub(super) name: String,
     info: PortInfo,
@@ -97,7 +97,7 @@ impl DeviceQueue {
     }
 }
 
-impl Device {
+impl ScriptDevice {
     fn new(name: &str, port: Port, run: &Run, tx_queues: u16, rx_queues: u16) -> mlua::Result<Self> {
         let info = port.info().clone();
         let mut queues = Vec::new();
@@ -170,7 +170,7 @@ impl Device {
                 if left == 0 || u128::from(now_ns - progress_ns) >= run.options.drain.as_nanos() {
                     break;
                 }
-                std::thread::sleep(DRAIN_LOOK);
+                std::thread::sleep(DRAIN_CHECK);
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Device {
         self.queues.iter().flat_map(|queue| queue.sender().sequences().to_vec()).collect()
     }
 
-    /// The account, with what this run `sent` of each stream.
+    /// The counters, with what this run `sent` of each stream.
     pub(super) fn report(&self, sent: &HashMap<u16, u64>) -> DeviceReport {
         let queues = self.queues.iter().enumerate().map(|(number, queue)| {
             let ((sent_frames, sent_bytes), (received_frames, received_bytes)) =
@@ -222,14 +222,14 @@ impl Device {
         (frames, bytes + frames * u64::from(FCS_BYTES))
     }
 
-    fn queue(self: &Arc<Self>, side: Side, number: i64) -> mlua::Result<QueueRef> {
+    fn queue(self: &Arc<Self>, side: QueueDirection, number: i64) -> mlua::Result<ScriptQueue> {
         let count = match side {
-            Side::Tx => self.tx_queues,
-            Side::Rx => self.rx_queues,
+            QueueDirection::Tx => self.tx_queues,
+            QueueDirection::Rx => self.rx_queues,
         };
         let index = usize::try_from(number).ok().filter(|index| *index < usize::from(count));
         match index.and_then(|index| self.queues.get(index)) {
-            Some(queue) => Ok(QueueRef {
+            Some(queue) => Ok(ScriptQueue {
                 device: Arc::clone(self),
                 queue: Arc::clone(queue),
                 side,
@@ -266,7 +266,7 @@ fn address_of(info: &PortInfo) -> Mac {
 }
 
 /// A device in a Lua state.
-pub(super) struct DeviceRef(pub(super) Arc<Device>);
+pub(super) struct DeviceRef(pub(super) Arc<ScriptDevice>);
 
 impl UserData for DeviceRef {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
@@ -274,8 +274,8 @@ impl UserData for DeviceRef {
     }
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
-        methods.add_method("getTxQueue", |_, this, number: i64| this.0.queue(Side::Tx, number));
-        methods.add_method("getRxQueue", |_, this, number: i64| this.0.queue(Side::Rx, number));
+        methods.add_method("getTxQueue", |_, this, number: i64| this.0.queue(QueueDirection::Tx, number));
+        methods.add_method("getRxQueue", |_, this, number: i64| this.0.queue(QueueDirection::Rx, number));
         methods.add_method("getTxStats", |_, this, ()| Ok(this.0.total(|queue| &queue.sent)));
         methods.add_method("getRxStats", |_, this, ()| Ok(this.0.total(|queue| &queue.received)));
         methods.add_method("getMacString", |_, this, ()| Ok(this.0.mac.to_string()));
@@ -293,12 +293,12 @@ fn number_of(mac: Mac) -> f64 {
 
 /// Which ring of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum QueueDirection {
     Tx,
     Rx,
 }
 
-impl Side {
+impl QueueDirection {
     fn word(self) -> &'static str {
         match self {
             Self::Tx => "tx",
@@ -309,32 +309,32 @@ impl Side {
 
 /// One side of a queue in a Lua state.
 #[derive(Clone)]
-pub(super) struct QueueRef {
-    device: Arc<Device>,
+pub(super) struct ScriptQueue {
+    device: Arc<ScriptDevice>,
     pub(super) queue: Arc<DeviceQueue>,
-    side: Side,
+    side: QueueDirection,
     number: u16,
 }
 
-impl std::fmt::Debug for QueueRef {
+impl std::fmt::Debug for ScriptQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.side.word(), self.queue.label)
     }
 }
 
-impl std::fmt::Debug for Device {
+impl std::fmt::Debug for ScriptDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl QueueRef {
+impl ScriptQueue {
     /// Refuses functions of the other side.
-    fn expect(&self, side: Side, what: &str) -> mlua::Result<()> {
+    fn expect(&self, side: QueueDirection, what: &str) -> mlua::Result<()> {
         if self.side == side {
             return Ok(());
         }
-        let get = if side == Side::Tx { "getTxQueue" } else { "getRxQueue" };
+        let get = if side == QueueDirection::Tx { "getTxQueue" } else { "getRxQueue" };
         Err(mlua::Error::runtime(format!(
             "{what}: this is the {} side of {}: use dev:{get}({})",
             self.side.word(),
@@ -356,7 +356,7 @@ pub(super) fn buffer_array(bufs: &Table, what: &str) -> mlua::Result<(UserDataRe
     Ok((array, size.min(count)))
 }
 
-impl UserData for QueueRef {
+impl UserData for ScriptQueue {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
         fields.add_field_method_get("dev", |_, this| Ok(DeviceRef(Arc::clone(&this.device))));
         fields.add_field_method_get("name", |_, this| Ok(this.queue.label.clone()));
@@ -366,22 +366,22 @@ impl UserData for QueueRef {
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method("send", |lua, this, bufs: Table| {
-            this.expect(Side::Tx, "send")?;
+            this.expect(QueueDirection::Tx, "send")?;
             let (array, size) = buffer_array(&bufs, "send")?;
             this.queue.sender().send(&this.queue, &array, size, &context(lua)?.run)
         });
         methods.add_method("sendN", |lua, this, (bufs, count): (Table, usize)| {
-            this.expect(Side::Tx, "sendN")?;
+            this.expect(QueueDirection::Tx, "sendN")?;
             let (array, _) = buffer_array(&bufs, "sendN")?;
             let count = count.min(array.block.borrow().count());
             this.queue.sender().send(&this.queue, &array, count, &context(lua)?.run)
         });
         methods.add_method("setRate", |_, this, (rate, shape): (Value, Value)| {
-            this.expect(Side::Tx, "setRate")?;
+            this.expect(QueueDirection::Tx, "setRate")?;
             this.queue.sender().set_load(load::of_mbit(&rate, &shape)?)
         });
         methods.add_method("setRateMpps", |_, this, (rate, shape): (Value, Value)| {
-            this.expect(Side::Tx, "setRateMpps")?;
+            this.expect(QueueDirection::Tx, "setRateMpps")?;
             this.queue.sender().set_load(load::of_mpps(&rate, &shape)?)
         });
         methods.add_method("getOffered", |lua, this, ()| {
@@ -393,18 +393,18 @@ impl UserData for QueueRef {
             Ok(table)
         });
         methods.add_method("recv", |lua, this, bufs: Table| {
-            this.expect(Side::Rx, "recv")?;
+            this.expect(QueueDirection::Rx, "recv")?;
             let (array, _) = buffer_array(&bufs, "recv")?;
             receiver::receive(&this.queue, &array, None, &*context(lua)?)
         });
         methods.add_method("tryRecv", |lua, this, (bufs, wait_us): (Table, Option<f64>)| {
-            this.expect(Side::Rx, "tryRecv")?;
+            this.expect(QueueDirection::Rx, "tryRecv")?;
             let (array, _) = buffer_array(&bufs, "tryRecv")?;
             let limit_ns = wait_us.map_or(u64::MAX, |us| (us.max(0.0) * 1e3) as u64);
             receiver::receive(&this.queue, &array, Some(limit_ns), &*context(lua)?)
         });
         methods.add_method("meter", |lua, this, streams: Option<Vec<u16>>| {
-            this.expect(Side::Rx, "meter")?;
+            this.expect(QueueDirection::Rx, "meter")?;
             MeterRef::attach(&this.queue, streams, context(lua)?.now_ns())
         });
         methods.add_method("getMacString", |_, this, ()| Ok(this.device.mac.to_string()));

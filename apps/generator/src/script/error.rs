@@ -52,7 +52,7 @@ fn words(error: &mlua::Error) -> (String, String) {
     match error {
         mlua::Error::SyntaxError { message, .. } => (message.clone(), String::new()),
         mlua::Error::RuntimeError(text) => match text.split_once("\nstack traceback:\n") {
-            Some((message, traceback)) => placed(message, cleaned(traceback)),
+            Some((message, traceback)) => with_location(message, cleaned(traceback)),
             None => (text.clone(), String::new()),
         },
         mlua::Error::CallbackError { traceback, cause } => {
@@ -60,8 +60,10 @@ fn words(error: &mlua::Error) -> (String, String) {
             let traceback =
                 cleaned(traceback.trim_start_matches("stack traceback:").trim_start_matches('\n'));
             let traceback = if inner.is_empty() { traceback } else { inner };
-            match place(&traceback) {
-                Some(place) if !message.starts_with(place) => (format!("{place} {message}"), traceback),
+            match location(&traceback) {
+                Some(location) if !message.starts_with(location) => {
+                    (format!("{location} {message}"), traceback)
+                }
                 _ => (message, traceback),
             }
         }
@@ -72,10 +74,10 @@ fn words(error: &mlua::Error) -> (String, String) {
 }
 
 /// The message; for errors in the prelude, with the place in the script that called it.
-fn placed(message: &str, traceback: String) -> (String, String) {
+fn with_location(message: &str, traceback: String) -> (String, String) {
     let rest = message.strip_prefix("ringroad/").and_then(|rest| rest.splitn(3, ':').nth(2));
-    match (rest, place(&traceback)) {
-        (Some(rest), Some(place)) => (format!("{place}{rest}"), traceback),
+    match (rest, location(&traceback)) {
+        (Some(rest), Some(location)) => (format!("{location}{rest}"), traceback),
         _ => (message.to_owned(), traceback),
     }
 }
@@ -90,7 +92,7 @@ fn cleaned(traceback: &str) -> String {
 }
 
 /// `file:line:` of the innermost call of a traceback.
-fn place(traceback: &str) -> Option<&str> {
+fn location(traceback: &str) -> Option<&str> {
     let line = traceback.lines().next()?.trim_start();
     let end = line.find(": in ")?;
     line.get(..=end)

@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use mlua::{Lua, Table, UserData, UserDataMethods, Value};
-use ringroad_traffic::meter::{Digest, Meter, MeterConfig, MeterSummary, StreamSummary};
+use ringroad_traffic::meter::{Digest, ExpectedStreams, Meter, MeterSummary, StreamSummary};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -36,7 +36,7 @@ impl MeterRef {
         now_ns: u64,
     ) -> mlua::Result<Self> {
         // The task that sends may have begun before the one that receives: frames of a previous run do not exist.
-        let mut meter = Meter::new(MeterConfig { streams, latency: true, start_ns: 0 })
+        let mut meter = Meter::new(ExpectedStreams { streams, latency: true, start_ns: 0 })
             .map_err(|error| mlua::Error::runtime(format!("meter: {error}")))?;
         // Intervals begin here.
         meter.interval(now_ns);

@@ -4,7 +4,7 @@ use ringroad_traffic::meter::MeterSummary;
 use ringroad_traffic::pacing::{DepartureErrorReport, OfferedLoad};
 use serde::Serialize;
 
-/// The account of a run.
+/// The counters of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ScriptReport {
     /// From the start of the script to the end of its last task, s.
@@ -13,7 +13,7 @@ pub struct ScriptReport {
     pub devices: Vec<DeviceReport>,
 }
 
-/// The account of a port.
+/// The counters of a port.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct DeviceReport {
     /// The name under which the script opened it.
@@ -24,7 +24,7 @@ pub struct DeviceReport {
     pub queues: Vec<QueueReport>,
 }
 
-/// The account of a queue. Bytes are without FCS.
+/// The counters of a queue. Bytes are without FCS.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct QueueReport {
     /// Its number.

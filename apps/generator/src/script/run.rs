@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::device::Device;
+use super::device::ScriptDevice;
 use super::error::ScriptError;
 use super::transfer::Transfer;
-use super::{ScriptOptions, Source};
-use crate::clock::Clock;
+use super::{ScriptOptions, ScriptSource};
+use crate::clock::SessionClock;
 
 /// Longest sleep between two checks of the flag that ends the run: a signal handler can set it, but cannot wake
 /// threads.
@@ -19,16 +19,16 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// One run of a script.
 pub(super) struct Run {
-    pub(super) script: Source,
+    pub(super) script: ScriptSource,
     pub(super) arguments: Vec<String>,
     pub(super) options: ScriptOptions,
-    pub(super) clock: Clock,
+    pub(super) clock: SessionClock,
     pub(super) stop: Arc<AtomicBool>,
     /// When the end was first seen, ns of the clock; 0 before.
     stopped_ns: AtomicU64,
     time_limit: Mutex<TimeLimit>,
     time_limit_changed: Condvar,
-    devices: Mutex<Vec<Arc<Device>>>,
+    devices: Mutex<Vec<Arc<ScriptDevice>>>,
     tasks: Mutex<Tasks>,
     task_ended: Condvar,
     first_error: Mutex<Option<ScriptError>>,
@@ -62,8 +62,8 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
-    pub(super) fn new(script: Source, arguments: Vec<String>, options: ScriptOptions) -> Self {
-        let clock = Clock::new();
+    pub(super) fn new(script: ScriptSource, arguments: Vec<String>, options: ScriptOptions) -> Self {
+        let clock = SessionClock::new();
         let end_ns = options.duration.map(|duration| {
             clock.reader().now_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
         });
@@ -170,7 +170,7 @@ impl Run {
     }
 
     /// The devices so far.
-    pub(super) fn devices(&self) -> MutexGuard<'_, Vec<Arc<Device>>> {
+    pub(super) fn devices(&self) -> MutexGuard<'_, Vec<Arc<ScriptDevice>>> {
         lock(&self.devices)
     }
 

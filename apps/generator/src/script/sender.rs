@@ -11,7 +11,7 @@ use ringroad_traffic::pacing::{
     DEFAULT_CATCH_UP_FRAMES, DepartureError, DepartureErrorReport, Departures, OfferedLoad,
 };
 
-use super::buffers::{BufferArray, Offload};
+use super::buffers::{BufferArray, ChecksumOffload};
 use super::checksum::Layout;
 use super::device::DeviceQueue;
 use super::load::Load;
@@ -28,7 +28,7 @@ const SPINS: u32 = 64;
 /// Shortest frame that a port takes: an Ethernet header.
 const SHORTEST: usize = 14;
 
-/// The tx side of a queue: its load and its account.
+/// The tx side of a queue: its load and its counters.
 pub(super) struct Sender {
     clock: ClockReader,
     load: Load,
@@ -97,7 +97,7 @@ impl Sender {
         count: usize,
         run: &Run,
     ) -> mlua::Result<u32> {
-        let (offload, stream) = array.take_wishes();
+        let (offload, stream) = array.take_offloads();
         let stream = match stream {
             Some(stream) => Some(self.sequence_of(stream, queue, run)?),
             None => None,
@@ -111,7 +111,7 @@ impl Sender {
             let departures = Departures::new(rate, shape, mean_bytes, 1.0, DEFAULT_CATCH_UP_FRAMES, now_ns);
             self.departures = Some(departures.map_err(|error| mlua::Error::runtime(error.to_string()))?);
         }
-        let mut batch = Batch { block: &mut block, count, offload, stream, next: 0, bytes: 0 };
+        let mut batch = TxBurst { block: &mut block, count, offload, stream, next: 0, bytes: 0 };
         let sent = self.send_batch(queue, &mut batch, run);
         let (frames, bytes) = (batch.next as u64, batch.bytes);
         queue.sent.add(frames, bytes);
@@ -129,7 +129,12 @@ impl Sender {
         Ok(self.sequences.len() - 1)
     }
 
-    fn send_batch(&mut self, queue: &DeviceQueue, batch: &mut Batch<'_>, run: &Run) -> Result<(), SendError> {
+    fn send_batch(
+        &mut self,
+        queue: &DeviceQueue,
+        batch: &mut TxBurst<'_>,
+        run: &Run,
+    ) -> Result<(), SendError> {
         let mut turns = 0;
         while batch.next < batch.count && !run.is_over() {
             let before = batch.next;
@@ -171,7 +176,7 @@ impl Sender {
     }
 
     /// Puts frames into slots until one is not due, the ring is full, or a batch must be handed over.
-    fn fill(&mut self, tx: &mut TxRing, batch: &mut Batch<'_>) -> Result<Step, SendError> {
+    fn fill(&mut self, tx: &mut TxRing, batch: &mut TxBurst<'_>) -> Result<Step, SendError> {
         let paced = self.departures.is_some();
         let mut filled = 0;
         while batch.next < batch.count {
@@ -213,8 +218,14 @@ impl Sender {
 
     /// Signature and checksums of frame `index`.
     #[inline]
-    fn finish(&self, batch: &mut Batch<'_>, index: usize, len: usize, now_ns: u64) -> Result<(), SendError> {
-        if batch.offload == Offload::Nothing && batch.stream.is_none() {
+    fn finish(
+        &self,
+        batch: &mut TxBurst<'_>,
+        index: usize,
+        len: usize,
+        now_ns: u64,
+    ) -> Result<(), SendError> {
+        if batch.offload == ChecksumOffload::Nothing && batch.stream.is_none() {
             return Ok(());
         }
         let frame = batch.block.frame_mut(index, len);
@@ -229,18 +240,18 @@ impl Sender {
                 return Err(SendError::Frame { index, why });
             }
         }
-        if batch.offload != Offload::Nothing {
-            layout.write_checksums(frame, batch.offload == Offload::Transport);
+        if batch.offload != ChecksumOffload::Nothing {
+            layout.write_checksums(frame, batch.offload == ChecksumOffload::Transport);
         }
         Ok(())
     }
 }
 
 /// Frames on their way into a ring.
-struct Batch<'a> {
+struct TxBurst<'a> {
     block: &'a mut FrameBlock,
     count: usize,
-    offload: Offload,
+    offload: ChecksumOffload,
     /// Index of its number.
     stream: Option<usize>,
     /// The first frame that is not in a slot.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
 
-use super::Source;
+use super::ScriptSource;
 use super::context::{Context, context};
-use super::device::{Device, DeviceRef};
+use super::device::{DeviceRef, ScriptDevice};
 use super::histogram::HistogramRef;
 use super::memory::{flag_address, flag_reader, new_state};
 use super::run::{LONGEST_WAIT, Run};
@@ -73,7 +73,7 @@ fn classes(lua: &Lua, loaded: &Table) -> mlua::Result<Table> {
 }
 
 /// Modules are found beside the script; each task has random numbers of its own, the same in each run.
-fn set_up_globals(lua: &Lua, script: &Source, seed: u32) -> mlua::Result<()> {
+fn set_up_globals(lua: &Lua, script: &ScriptSource, seed: u32) -> mlua::Result<()> {
     let globals = lua.globals();
     if let Some(folder) = &script.folder {
         let package: Table = globals.get("package")?;
@@ -147,7 +147,7 @@ fn native(lua: &Lua, run: &Arc<Run>) -> mlua::Result<Table> {
     function(
         "open_device",
         lua.create_function(|lua, (name, tx, rx): (String, u16, u16)| {
-            Device::open(&context(lua)?.run, &name, tx, rx).map(DeviceRef)
+            ScriptDevice::open(&context(lua)?.run, &name, tx, rx).map(DeviceRef)
         })?,
     )?;
     function("ready", lua.create_function(|lua, ()| context(lua)?.run.announce())?)?;

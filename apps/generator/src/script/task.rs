@@ -43,7 +43,7 @@ pub(super) fn start_task(
     run.announce()?;
     let number = run.add_task();
     let cpu = cpu.or_else(|| run.options.cpus.get(number).copied());
-    let ended = Ended { run: Arc::clone(&run), number, task: name.clone() };
+    let ended = EndMark { run: Arc::clone(&run), number, task: name.clone() };
     let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
         let run = &ended.run;
         match run_task(run, &ended.task, number, cpu, arguments) {
@@ -58,13 +58,13 @@ pub(super) fn start_task(
 }
 
 /// Marks a task as ended, however its thread ends.
-struct Ended {
+struct EndMark {
     run: Arc<Run>,
     number: usize,
     task: String,
 }
 
-impl Drop for Ended {
+impl Drop for EndMark {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.run.fail(ScriptError::in_task(

@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use ringroad::{Embedded, Interest};
-use ringroad_traffic::signature::{FormSet, Reading, SignatureForm, read_signature};
+use ringroad_traffic::signature::{FormSet, SignatureForm, SignatureReading, read_signature};
 
 use super::*;
 
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn try_run(&self, source: &str, arguments: &[&str]) -> Result<Option<ScriptReport>, ScriptError> {
-        let script = Source { name: "test.lua".into(), source: prepared(source), folder: None };
+        let script = ScriptSource { name: "test.lua".into(), source: prepared(source), folder: None };
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         run_script(script, &arguments, self.options.clone())
     }
@@ -165,13 +165,13 @@ fn checksums_and_lengths_are_right_in_every_stack() {
         assert_eq!(received.len(), 3, "{getter}");
         for frame in received {
             assert_eq!(frame.len(), size, "{getter}");
-            judge(&frame, getter);
+            evaluate(&frame, getter);
         }
     }
 }
 
 /// Lengths and checksums of a frame, by etherparse.
-fn judge(frame: &[u8], what: &str) {
+fn evaluate(frame: &[u8], what: &str) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap_or_else(|error| panic!("{what}: {error}"));
     let transport = packet.transport.as_ref().unwrap_or_else(|| panic!("{what}: {packet:?}"));
     match packet.net.as_ref().unwrap() {
@@ -226,8 +226,8 @@ fn signatures_precede_checksums_and_are_numbered_per_stream() {
         );
         assert_eq!(received.len(), 60);
         for (frame, number) in received.iter().zip(0u64..) {
-            judge(frame, "signed");
-            let Reading::Intact(signature) = read_signature(frame, FormSet::ALL) else {
+            evaluate(frame, "signed");
+            let SignatureReading::Intact(signature) = read_signature(frame, FormSet::ALL) else {
                 panic!("frame {number}")
             };
             assert_eq!((signature.form, signature.stream, signature.sequence_low), (form, 5, number));

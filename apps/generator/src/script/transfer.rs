@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use mlua::{AnyUserData, Lua, Table, Value};
 
-use super::device::{Device, DeviceRef, QueueRef};
+use super::device::{DeviceRef, ScriptDevice, ScriptQueue};
 use super::histogram::{HistogramRef, Values};
 
 /// Tables within tables, at most; more is a table that contains itself.
@@ -23,8 +23,8 @@ pub(super) enum Transfer {
     Table(Vec<(Transfer, Transfer)>),
     /// An object of the prelude: its class, and its packed form.
     Object(String, Box<Transfer>),
-    Device(Arc<Device>),
-    Queue(QueueRef),
+    Device(Arc<ScriptDevice>),
+    Queue(ScriptQueue),
     Histogram(Arc<Mutex<Values>>),
 }
 
@@ -85,7 +85,7 @@ impl Transfer {
         if let Ok(device) = data.borrow::<DeviceRef>() {
             return Some(Self::Device(Arc::clone(&device.0)));
         }
-        if let Ok(queue) = data.borrow::<QueueRef>() {
+        if let Ok(queue) = data.borrow::<ScriptQueue>() {
             return Some(Self::Queue(queue.clone()));
         }
         data.borrow::<HistogramRef>().ok().map(|histogram| Self::Histogram(Arc::clone(histogram.values())))

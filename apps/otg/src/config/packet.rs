@@ -10,7 +10,7 @@ use crate::document::Node;
 
 /// Headers and modifiers as a stream definition writes them.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Packet {
+pub(crate) struct PacketTemplate {
     pub(crate) headers: Vec<Value>,
     pub(crate) modifiers: Vec<Value>,
 }
@@ -20,8 +20,8 @@ const PATTERNS_OR_AUTO: &[&str] = &["value", "values", "auto", "increment", "dec
 const VALUE_OR_AUTO: &[&str] = &["value", "auto"];
 
 /// Reads a list of headers; an empty or missing list means an Ethernet header.
-pub(crate) fn packet(node: &Node<'_>) -> Packet {
-    let mut packet = Packet::default();
+pub(crate) fn packet(node: &Node<'_>) -> PacketTemplate {
+    let mut packet = PacketTemplate::default();
     let mut items = node.items();
     if items.is_empty() {
         items.push(node.get("ethernet"));
@@ -34,15 +34,15 @@ pub(crate) fn packet(node: &Node<'_>) -> Packet {
     packet
 }
 
-impl Packet {
+impl PacketTemplate {
     fn push(&mut self, choice: &'static str, node: &Node<'_>) {
         if choice == "custom" {
             self.headers.push(json!({"raw": custom(node)}));
             return;
         }
         let earlier = self.headers.iter().filter(|header| header.get(choice).is_some()).count();
-        let place = if earlier == 0 { choice.to_owned() } else { format!("{choice}[{earlier}]") };
-        let mut header = Reading { place, values: Map::new(), modifiers: &mut self.modifiers };
+        let path = if earlier == 0 { choice.to_owned() } else { format!("{choice}[{earlier}]") };
+        let mut header = Reading { path, values: Map::new(), modifiers: &mut self.modifiers };
         let fields = HEADERS.iter().find(|known| known.name == choice).map_or(&[][..], |known| known.fields);
         let mut names: Vec<&str> = fields.iter().map(|field| field.name).collect();
         match choice {
@@ -75,7 +75,7 @@ impl Packet {
 /// One header being read.
 struct Reading<'a> {
     /// How modifiers name it: `ipv4`, `ipv4[1]`.
-    place: String,
+    path: String,
     values: Map<String, Value>,
     modifiers: &'a mut Vec<Value>,
 }
@@ -118,7 +118,7 @@ impl Reading<'_> {
         }
         // In a modifier a bit is an ordinary number.
         let kind = if field.kind == Kind::Bit { Kind::Number(1) } else { field.kind };
-        let field = format!("{}.{}", self.place, field.to);
+        let field = format!("{}.{}", self.path, field.to);
         let count = |Counter { step, count, .. }: Counter| json!({"step": step as u64, "count": count});
         self.modifiers.extend(match pattern {
             Pattern::Auto | Pattern::Value(_) => None,

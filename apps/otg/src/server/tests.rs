@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::crowd::MAX_CONNECTIONS;
+use crate::connection_limit::MAX_CONNECTIONS;
 use crate::requests::MAX_REQUEST_BYTES;
 
 /// Options of a server over plain HTTP on a free port of loopback.
@@ -25,23 +25,23 @@ fn options(token: Option<&Token>) -> ServerOptions {
 }
 
 /// A server in a thread of its own, stopped even when a test fails.
-struct Running {
+struct RunningServer {
     listen: Listen,
     authorization: String,
     stopper: Stopper,
-    thread: Option<JoinHandle<Result<(), ServerError>>>,
+    thread: Option<JoinHandle<Result<(), OtgServerError>>>,
 }
 
-impl Running {
+impl RunningServer {
     fn start() -> Self {
         let token = Token::random().unwrap();
-        let server = Server::bind(&options(Some(&token))).unwrap();
+        let server = OtgServer::bind(&options(Some(&token))).unwrap();
         assert_eq!(server.url(None), format!("http://{}", server.listen()));
         assert_eq!(server.url(Some(&token)), format!("http://otg:{}@{}", token.text(), server.listen()));
         Self::run(server, Some(&token))
     }
 
-    fn run(server: Server, token: Option<&Token>) -> Self {
+    fn run(server: OtgServer, token: Option<&Token>) -> Self {
         let authorization =
             token.map(|token| format!("authorization: Bearer {}\r\n", token.text())).unwrap_or_default();
         let (listen, stopper) = (server.listen().clone(), server.stopper());
@@ -63,7 +63,7 @@ impl Running {
     }
 
     /// The status of the answer to a request without the token.
-    fn ask_as_stranger(&self, headers: &str, body: &str) -> u16 {
+    fn ask_without_token(&self, headers: &str, body: &str) -> u16 {
         exchange(self.connect(), &format!("POST /config HTTP/1.1\r\n{headers}"), body).0
     }
 }
@@ -80,7 +80,7 @@ fn exchange(mut stream: impl Read + Write, head: &str, body: &str) -> (u16, Valu
     (status, serde_json::from_str(body).unwrap())
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.stopper.stop();
         let ended = self.thread.take().unwrap().join();
@@ -94,7 +94,7 @@ const JSON: &str = "application/json";
 
 #[test]
 fn unknown_requests_get_the_models_error_object() {
-    let server = Running::start();
+    let server = RunningServer::start();
     let long = format!("\"{}\"", "x".repeat(MAX_REQUEST_BYTES));
     for (method, path, kind, body, status, words) in [
         (
@@ -133,7 +133,7 @@ fn unknown_requests_get_the_models_error_object() {
 
 #[test]
 fn a_server_without_a_configuration_has_an_empty_one() {
-    let server = Running::start();
+    let server = RunningServer::start();
     assert_eq!(server.ask("GET", "/config", JSON, ""), (200, json!({})));
     let (status, version) = server.ask("GET", "/capabilities/version", JSON, "");
     assert_eq!((status, &version["app_version"]), (200, &env!("CARGO_PKG_VERSION").into()));
@@ -145,9 +145,9 @@ fn a_server_without_a_configuration_has_an_empty_one() {
 
 #[test]
 fn a_taken_address_is_named() {
-    let server = Running::start();
+    let server = RunningServer::start();
     let taken = ServerOptions { listen: server.listen.clone(), ..options(None) };
-    let error = Server::bind(&taken).unwrap_err().to_string();
+    let error = OtgServer::bind(&taken).unwrap_err().to_string();
     assert!(error.starts_with(&format!("listening on {}", server.listen)), "{error}");
 }
 
@@ -161,7 +161,7 @@ fn writing_to(file: &Path) -> Value {
 
 #[test]
 fn requests_without_the_token_are_refused_first() {
-    let server = Running::start();
+    let server = RunningServer::start();
     assert_eq!(
         server.ask("POST", "/config", JSON, r#"{"ports": [{"name": "q", "location": "null:"}]}"#).0,
         200
@@ -173,22 +173,22 @@ fn requests_without_the_token_are_refused_first() {
         "host: localhost\r\n".to_owned(),
     ] {
         for body in ["{}", "{", "x"] {
-            assert_eq!(server.ask_as_stranger(&headers, body), 401, "{headers}");
+            assert_eq!(server.ask_without_token(&headers, body), 401, "{headers}");
         }
     }
     let authorization = &server.authorization;
-    assert_eq!(server.ask_as_stranger(&format!("host: evil.example\r\n{authorization}"), "{}"), 421);
+    assert_eq!(server.ask_without_token(&format!("host: evil.example\r\n{authorization}"), "{}"), 421);
     let origin = "origin: https://evil.example\r\n";
-    assert_eq!(server.ask_as_stranger(&format!("{json}{origin}{authorization}"), "{}"), 403);
+    assert_eq!(server.ask_without_token(&format!("{json}{origin}{authorization}"), "{}"), 403);
     // The owner's configuration is still applied.
     assert_eq!(server.ask("GET", "/config", JSON, "").1["ports"][0]["name"], "q");
 }
 
 #[test]
 fn a_refused_sender_of_a_long_body_gets_one_answer() {
-    let server = Running::start();
+    let server = RunningServer::start();
     let body = "x".repeat(200_000);
-    assert_eq!(server.ask_as_stranger("host: localhost\r\n", &body), 401);
+    assert_eq!(server.ask_without_token("host: localhost\r\n", &body), 401);
     let mut stream = server.connect();
     write!(stream, "GET /config HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -201,21 +201,21 @@ fn a_refused_sender_of_a_long_body_gets_one_answer() {
 
 #[test]
 fn held_connections_without_token_keep_no_client_out() {
-    let server = Running::start();
+    let server = RunningServer::start();
     let mut known = server.connect();
     write!(known, "GET /config HTTP/1.1\r\nhost: localhost\r\n{}\r\n", server.authorization).unwrap();
     let mut status = [0; 12];
     known.read_exact(&mut status).unwrap();
     assert_eq!(&status, b"HTTP/1.1 200");
 
-    let mut strangers: Vec<TcpStream> = (0..2 * MAX_CONNECTIONS).map(|_| server.connect()).collect();
-    for stranger in &mut strangers {
+    let mut unauthenticated: Vec<TcpStream> = (0..2 * MAX_CONNECTIONS).map(|_| server.connect()).collect();
+    for connection in &mut unauthenticated {
         // The first of them are out by now.
-        let _ = stranger.write_all(b"POST /config HTTP/1.1\r\n");
+        let _ = connection.write_all(b"POST /config HTTP/1.1\r\n");
     }
     assert_eq!(server.ask("GET", "/config", JSON, "").0, 200);
     // The oldest of them was closed, and the authorised client was not.
-    match strangers[0].read(&mut status) {
+    match unauthenticated[0].read(&mut status) {
         Ok(0) => {}
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
         other => panic!("{other:?}"),
@@ -233,7 +233,7 @@ fn held_connections_without_token_keep_no_client_out() {
 
 #[test]
 fn garbage_ends_its_connection() {
-    let server = Running::start();
+    let server = RunningServer::start();
     for nonsense in [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
         [&b"GET / HTTP/1.1\r\nhost: "[..], &b"x".repeat(100_000)].concat(),
@@ -258,7 +258,7 @@ fn files_are_opened_only_if_the_command_line_allows_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("f.pcap");
     std::fs::write(&file, "root's").unwrap();
-    let server = Running::start();
+    let server = RunningServer::start();
     let (status, answer) = server.ask("POST", "/config", JSON, &writing_to(&file).to_string());
     let told = answer["errors"][0].as_str().unwrap();
     assert!(
@@ -271,7 +271,8 @@ fn files_are_opened_only_if_the_command_line_allows_it() {
 
     let pattern = format!("pcap:out={}/*.pcap", folder.path().display());
     let locations = Locations::allowing(&[pattern]).unwrap();
-    let server = Running::run(Server::bind(&ServerOptions { locations, ..options(None) }).unwrap(), None);
+    let server =
+        RunningServer::run(OtgServer::bind(&ServerOptions { locations, ..options(None) }).unwrap(), None);
     assert_eq!(server.ask("POST", "/config", JSON, &writing_to(&file).to_string()).0, 200);
     assert_ne!(std::fs::read(&file).unwrap(), b"root's");
 }
@@ -281,9 +282,9 @@ fn the_socket_is_private_and_removed_with_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("otg.sock");
     let listen: Listen = format!("unix:{}", path.display()).parse().unwrap();
-    let server = Server::bind(&ServerOptions { listen: listen.clone(), ..options(None) }).unwrap();
+    let server = OtgServer::bind(&ServerOptions { listen: listen.clone(), ..options(None) }).unwrap();
     assert_eq!(server.url(None), listen.to_string());
-    let running = Running::run(server, None);
+    let running = RunningServer::run(server, None);
     assert_eq!(std::fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let head = "GET /config HTTP/1.1\r\nhost: otg\r\n";
     assert_eq!(exchange(UnixStream::connect(&path).unwrap(), head, ""), (200, json!({})));
@@ -295,7 +296,7 @@ fn the_socket_is_private_and_removed_with_the_server() {
 fn a_public_address_requires_a_token() {
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let open = ServerOptions { listen: listen.parse().unwrap(), ..options(None) };
-        assert!(matches!(Server::bind(&open), Err(ServerError::Exposed(_))), "{listen}");
+        assert!(matches!(OtgServer::bind(&open), Err(OtgServerError::Exposed(_))), "{listen}");
     }
     assert!("localhost".parse::<Listen>().is_err() && "unix:".parse::<Listen>().is_err());
 }

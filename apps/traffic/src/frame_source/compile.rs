@@ -13,7 +13,7 @@ use crate::signature::{SignatureForm, Signer};
 use ringroad_wire::checksum::{counted, sum_bytes};
 
 /// A definition's frame, its sizes and its varying parts.
-struct Blueprint {
+struct FrameTemplate {
     layout: Layout,
     /// The longest frame; varying and computed bytes are 0.
     pristine: Vec<u8>,
@@ -65,7 +65,7 @@ impl FrameSource {
             payload_sums.push(before + sum_bytes(&[*byte], at));
         }
         let mut blueprint =
-            Blueprint { layout, pristine, varied, checksums, signed, constant_from, payload_sums };
+            FrameTemplate { layout, pristine, varied, checksums, signed, constant_from, payload_sums };
         let plans: Result<Box<[SizePlan]>, _> = sizes.iter().map(|size| blueprint.plan(*size)).collect();
         let plans = plans?;
         if let [only] = &*plans {
@@ -231,7 +231,7 @@ impl Coverage {
     }
 }
 
-impl Blueprint {
+impl FrameTemplate {
     fn plan(&self, size: FrameSize) -> Result<SizePlan, StreamError> {
         let slot_bytes = size.slot_bytes();
         let signer = self.signed.map(|wire_stream| self.signer(slot_bytes, wire_stream)).transpose()?;
@@ -300,7 +300,7 @@ impl Blueprint {
         let modifiers = self.varied.iter().map(|varied| {
             let counts: Result<Vec<bool>, _> = live.iter().map(|coverage| coverage.counts(varied)).collect();
             Ok(Modifier {
-                place: varied.place,
+                field: varied.field,
                 progress: varied.progress.clone(),
                 counts_in: counting(counts?),
             })

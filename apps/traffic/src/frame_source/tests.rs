@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use self::judge::judge;
 use super::*;
 use crate::definition::{StreamDefinition, StreamList};
-use crate::signature::{Reading, SignatureForm, read_signature};
+use crate::signature::{SignatureForm, SignatureReading, read_signature};
 
 /// The streams of a TOML text.
 fn streams(text: &str) -> Vec<StreamDefinition> {
@@ -30,7 +30,9 @@ fn a_stream_without_any_field_makes_signed_64_byte_udp_frames() {
         let judged = judge(&frame);
         assert_eq!(judged.headers, ["ethernet", "ipv4", "udp"]);
         assert_eq!(judged.payload.len(), 18);
-        let Reading::Intact(signature) = read_signature(&frame, FormSet::ALL) else { panic!("not signed") };
+        let SignatureReading::Intact(signature) = read_signature(&frame, FormSet::ALL) else {
+            panic!("not signed")
+        };
         assert_eq!((signature.form, signature.stream), (SignatureForm::Compact, 1));
         assert_eq!((signature.sequence_low, signature.timestamp_low), (sequence, 1000 + sequence));
     }
@@ -136,7 +138,7 @@ fn a_template_is_sent_unchanged_but_for_modifiers() {
     let mut signed = source(&format!("frame = '{frame}'"));
     let made = signed.next_frame(7);
     judge(made);
-    assert!(matches!(read_signature(made, FormSet::ALL), Reading::Intact(_)));
+    assert!(matches!(read_signature(made, FormSet::ALL), SignatureReading::Intact(_)));
 }
 
 #[test]

@@ -228,10 +228,10 @@ pub(crate) fn get_bits(bytes: &[u8], bit: usize, bits: usize) -> u128 {
 
 /// Writes the low `bits` bits of `value` from `bit` on.
 pub(crate) fn set_bits(bytes: &mut [u8], bit: usize, bits: usize, value: u128) {
-    for (place, bit) in (bit..bit + bits).rev().enumerate() {
+    for (index, bit) in (bit..bit + bits).rev().enumerate() {
         if let Some(byte) = bytes.get_mut(bit / 8) {
             let mask = 1 << (7 - bit % 8);
-            *byte = if value >> place & 1 == 1 { *byte | mask } else { *byte & !mask };
+            *byte = if value >> index & 1 == 1 { *byte | mask } else { *byte & !mask };
         }
     }
 }

@@ -91,7 +91,7 @@ impl FromStr for TcpFlags {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bits = text.chars().try_fold(0, |bits, letter| {
-            Self::LETTERS.find(letter.to_ascii_uppercase()).map(|place| bits | 1 << place)
+            Self::LETTERS.find(letter.to_ascii_uppercase()).map(|index| bits | 1 << index)
         });
         bits.map(Self).ok_or_else(|| TcpFlagsError { text: text.to_owned() })
     }
@@ -99,7 +99,7 @@ impl FromStr for TcpFlags {
 
 impl fmt::Display for TcpFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = Self::LETTERS.chars().enumerate().filter(|(place, _)| self.0 >> place & 1 == 1);
+        let set = Self::LETTERS.chars().enumerate().filter(|(index, _)| self.0 >> index & 1 == 1);
         set.map(|(_, letter)| letter).try_for_each(|letter| write!(f, "{letter}"))
     }
 }

@@ -51,10 +51,10 @@ impl Histogram {
         let mut passed = 0;
         for (block, counts) in self.blocks.iter().enumerate() {
             let Some(counts) = counts else { continue };
-            for (place, count) in counts.iter().enumerate() {
+            for (bucket, count) in counts.iter().enumerate() {
                 passed += count;
                 while found < N && ranks[found] <= passed {
-                    values[found] = highest_at(block, place);
+                    values[found] = highest_at(block, bucket);
                     found += 1;
                 }
             }
@@ -74,9 +74,9 @@ fn shift(block: usize) -> usize {
     block.saturating_sub(1)
 }
 
-fn highest_at(block: usize, place: usize) -> u64 {
+fn highest_at(block: usize, bucket: usize) -> u64 {
     let first = if block == 0 { 0 } else { BLOCK_VALUES };
-    (((first + place + 1) as u64) << shift(block)) - 1
+    (((first + bucket + 1) as u64) << shift(block)) - 1
 }
 
 #[cfg(test)]

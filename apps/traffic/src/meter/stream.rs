@@ -5,7 +5,7 @@ use super::distribution::Distribution;
 use super::interval::IntervalCounts;
 use super::reordering::ReorderingTracker;
 use super::report::StreamReport;
-use crate::sequence::{Arrival, SequenceTracker};
+use crate::sequence::{ArrivalOrder, SequenceTracker};
 use crate::signature::Signature;
 
 #[derive(Debug, Clone)]
@@ -38,9 +38,9 @@ impl StreamMeter {
         let number = signature.sequence(self.sequence.expected());
         self.bytes += u64::from(len);
         match self.sequence.record(number) {
-            Arrival::InOrder { skipped } => self.reordering.record_in_order(number, skipped, arrival_ns),
-            Arrival::Reordered => self.reordering.record_reordered(number, arrival_ns),
-            Arrival::Duplicate | Arrival::Stale => return,
+            ArrivalOrder::InOrder { skipped } => self.reordering.record_in_order(number, skipped, arrival_ns),
+            ArrivalOrder::Reordered => self.reordering.record_reordered(number, arrival_ns),
+            ArrivalOrder::Duplicate | ArrivalOrder::Stale => return,
         }
         if latency && let Some(departure_ns) = signature.timestamp_ns(arrival_ns) {
             self.delay.record(number, arrival_ns.wrapping_sub(departure_ns).cast_signed());

@@ -8,7 +8,7 @@ use crate::signature::{Signature, SignatureForm, Signer};
 const HEADER_BYTES: usize = 42;
 
 fn meter(streams: Option<Vec<u16>>) -> Meter {
-    Meter::new(MeterConfig { streams, latency: true, start_ns: 0 }).unwrap()
+    Meter::new(ExpectedStreams { streams, latency: true, start_ns: 0 }).unwrap()
 }
 
 fn frame(form: SignatureForm, stream: u16, number: u64, departure_ns: u64) -> Vec<u8> {
@@ -94,7 +94,7 @@ fn frames_before_a_forgotten_gap_have_unknown_extent() {
 fn foreign_frames_are_counted_by_cause() {
     let mut meter = meter(Some(vec![7, 3]));
     let frame = |stream| digest(SignatureForm::Compact, stream, 0, 0, 0);
-    let corrupted = |stream| Digest { reading: Reading::Corrupted { stream }, ..frame(0) };
+    let corrupted = |stream| Digest { reading: SignatureReading::Corrupted { stream }, ..frame(0) };
     let foreign = Digest::new(&[0; 77], FormSet::ALL, 0);
     meter.record(&[frame(3), frame(8), corrupted(7), corrupted(8), corrupted(60_000), foreign]);
     let summary = meter.report().summary();
@@ -112,7 +112,7 @@ fn foreign_frames_are_counted_by_cause() {
         summary.streams.iter().map(|s| (s.wire_streams[0], s.received, s.corrupted)).collect();
     assert_eq!(counts, [(7, 0, 1), (3, 1, 0)]);
     assert_eq!(summary.streams[0].loss_ratio, None);
-    let error = Meter::new(MeterConfig { streams: Some(vec![1, 2, 1]), latency: false, start_ns: 0 });
+    let error = Meter::new(ExpectedStreams { streams: Some(vec![1, 2, 1]), latency: false, start_ns: 0 });
     assert_eq!(error.unwrap_err(), MeterConfigError::RepeatedStream(1));
 }
 
@@ -191,7 +191,7 @@ fn impossible_latencies_are_counted_separately() {
     assert_eq!((latency.count, latency.min, latency.saturated), (3, 1, 1));
     assert_eq!((delay.negative, delay.lowest_negative_ns), (2, i64::MIN));
 
-    let mut unmeasured = Meter::new(MeterConfig { streams: None, latency: false, start_ns: 0 }).unwrap();
+    let mut unmeasured = Meter::new(ExpectedStreams { streams: None, latency: false, start_ns: 0 }).unwrap();
     unmeasured.record(&[digest(SignatureForm::Full, 0, 0, 0, 500)]);
     assert_eq!(unmeasured.report().streams[0].summary().delay.latency_ns, None);
 }
@@ -262,9 +262,9 @@ fn intervals_add_up() {
     assert_eq!((latency.count, latency.mean), (4, 40.0), "the whole is not only the last interval");
 }
 
-/// Fate of a frame.
+/// Outcome of a frame.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
+enum FrameOutcome {
     Passed,
     Lost,
     Corrupted,
@@ -273,15 +273,15 @@ enum Fate {
     Late(usize),
 }
 
-fn fates() -> impl Strategy<Value = Vec<(u16, Fate, u64)>> {
-    let fate = prop_oneof![
-        12 => Just(Fate::Passed),
-        1 => Just(Fate::Lost),
-        1 => Just(Fate::Corrupted),
-        1 => Just(Fate::Twice),
-        2 => (1..40_usize).prop_map(Fate::Late),
+fn outcomes() -> impl Strategy<Value = Vec<(u16, FrameOutcome, u64)>> {
+    let outcome = prop_oneof![
+        12 => Just(FrameOutcome::Passed),
+        1 => Just(FrameOutcome::Lost),
+        1 => Just(FrameOutcome::Corrupted),
+        1 => Just(FrameOutcome::Twice),
+        2 => (1..40_usize).prop_map(FrameOutcome::Late),
     ];
-    prop::collection::vec((0..3_u16, fate, 0..1_000_000_u64), 1..300)
+    prop::collection::vec((0..3_u16, outcome, 0..1_000_000_u64), 1..300)
 }
 
 /// The definitions, word by word, applied to the numbers that arrived for the first time and their times.
@@ -315,22 +315,22 @@ fn extremes_of(summary: Option<DistributionSummary>) -> Option<(u64, u64, u64, u
 proptest! {
     #[test]
     fn known_impairments_are_found_exactly(
-        fates in fates(), batch in 1..50_usize, form in prop::sample::select(&SignatureForm::ALL[..2]),
+        outcomes in outcomes(), batch in 1..50_usize, form in prop::sample::select(&SignatureForm::ALL[..2]),
     ) {
         // Arrivals, in order: place, stream, number, departure, latency, and whether it is whole.
         let mut arrivals = Vec::new();
         let mut sent = [0; 3];
-        for (place, &(stream, fate, latency_ns)) in fates.iter().enumerate() {
+        for (position, &(stream, outcome, latency_ns)) in outcomes.iter().enumerate() {
             let number = sent[usize::from(stream)];
             sent[usize::from(stream)] += 1;
-            let departure_ns = place as u64 * 1000;
-            let frame = (place, stream, number, departure_ns, latency_ns, true);
-            match fate {
-                Fate::Passed => arrivals.push(frame),
-                Fate::Lost => {}
-                Fate::Corrupted => arrivals.push((frame.0, stream, number, departure_ns, latency_ns, false)),
-                Fate::Twice => arrivals.extend([frame, frame]),
-                Fate::Late(places) => arrivals.push((place + places, stream, number, departure_ns, latency_ns, true)),
+            let departure_ns = position as u64 * 1000;
+            let frame = (position, stream, number, departure_ns, latency_ns, true);
+            match outcome {
+                FrameOutcome::Passed => arrivals.push(frame),
+                FrameOutcome::Lost => {}
+                FrameOutcome::Corrupted => arrivals.push((frame.0, stream, number, departure_ns, latency_ns, false)),
+                FrameOutcome::Twice => arrivals.extend([frame, frame]),
+                FrameOutcome::Late(distance) => arrivals.push((position + distance, stream, number, departure_ns, latency_ns, true)),
             }
         }
         arrivals.sort_by_key(|arrival| arrival.0);
@@ -341,15 +341,15 @@ proptest! {
         let mut duplicates = [0; 3];
         let mut corrupted = [0; 3];
         let mut digests = Vec::new();
-        for (place, stream, number, departure_ns, latency_ns, whole) in arrivals {
+        for (position, stream, number, departure_ns, latency_ns, whole) in arrivals {
             let index = usize::from(stream);
             // Arrivals in order of time; the latency follows from that.
-            let arrival_ns = place as u64 * 1_000_000 + latency_ns;
+            let arrival_ns = position as u64 * 1_000_000 + latency_ns;
             let mut frame = frame(form, stream, number, departure_ns);
             let signature = &mut frame[HEADER_BYTES..];
             // Everywhere but in the stream's number, which decides where it is counted.
-            let place_of_damage = [0, 8, signature.len() - 1][place % 3];
-            signature[place_of_damage] ^= if whole { 0 } else { 0x40 };
+            let damaged_byte = [0, 8, signature.len() - 1][position % 3];
+            signature[damaged_byte] ^= if whole { 0 } else { 0x40 };
             digests.push(Digest::new(&frame, FormSet::ALL, arrival_ns));
             if !whole {
                 corrupted[index] += 1;
@@ -421,11 +421,11 @@ proptest! {
         fields in prop::collection::vec((0..4_u16, any::<u64>(), any::<u64>(), any::<u64>(), 0..4_usize), 0..60),
     ) {
         let mut meter = meter(None);
-        for (place, &(stream, sequence_low, timestamp_low, arrival_ns, form)) in fields.iter().enumerate() {
+        for (index, &(stream, sequence_low, timestamp_low, arrival_ns, form)) in fields.iter().enumerate() {
             let form = SignatureForm::ALL[form];
-            let reading = Reading::Intact(Signature { form, stream, sequence_low, timestamp_low });
+            let reading = SignatureReading::Intact(Signature { form, stream, sequence_low, timestamp_low });
             meter.record(&[Digest { reading, len: 60, arrival_ns }]);
-            if place % 16 == 0 {
+            if index % 16 == 0 {
                 meter.interval(arrival_ns);
             }
         }
@@ -443,14 +443,14 @@ fn frames_of_an_earlier_run_are_counted_separately() {
         signer.sign(sequence, timestamp_ns, &mut frame[32..]);
         Digest::new(&frame, FormSet::ALL, 10_000)
     };
-    let config = MeterConfig { streams: Some(vec![3]), latency: true, start_ns: 5000 };
+    let config = ExpectedStreams { streams: Some(vec![3]), latency: true, start_ns: 5000 };
     let mut meter = Meter::new(config.clone()).unwrap();
     meter.record(&[digest(17, 4999), digest(0, 5000), digest(1, 6000)]);
     let report = meter.report();
     assert_eq!((report.port.frames, report.port.earlier_frames), (3, 1));
     assert_eq!((report.streams[0].summary().received, report.streams[0].summary().lost), (2, 0));
     // A meter that accepts streams as they appear has no start time.
-    let mut meter = Meter::new(MeterConfig { streams: None, ..config }).unwrap();
+    let mut meter = Meter::new(ExpectedStreams { streams: None, ..config }).unwrap();
     meter.record(&[digest(17, 4999)]);
     assert_eq!(meter.report().port.earlier_frames, 0);
 }

@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::progress::MAX_COUNT;
 use super::{
-    Draws, MAX_FLOWS, MAX_LIST, ModifierDefinition, Place, Progress, Progression, Steps, Value, Values,
+    BitField, Draws, MAX_FLOWS, MAX_LIST, ModifierDefinition, ModifierValue, Progress, Progression,
+    SteppedValues, Values,
 };
 use crate::definition::{Problem, StreamError};
 use crate::header::{FieldKind, HeaderKind, Layout, Span, TcpFlags, get_bits};
@@ -31,7 +32,7 @@ pub(crate) struct Varied {
     pub(crate) bit: usize,
     /// Length in bits.
     pub(crate) bits: usize,
-    pub(crate) place: Place,
+    pub(crate) field: BitField,
     pub(crate) progress: Progress,
 }
 
@@ -167,11 +168,11 @@ impl FrameMap<'_> {
 
     fn varied(&self, by: String, field: Field, progress: Progress) -> Result<Varied, Problem> {
         let Field { bit, bits, .. } = field;
-        let place = Place::new(bit, bits, self.shortest).ok_or_else(|| Problem::OutOfRange {
+        let bit_field = BitField::new(bit, bits, self.shortest).ok_or_else(|| Problem::OutOfRange {
             given: format!("byte {}", (bit + bits).div_ceil(8)),
             allowed: format!("bytes within the shortest frame, which has {} without FCS", self.shortest),
         })?;
-        Ok(Varied { by, bit, bits, place, progress })
+        Ok(Varied { by, bit, bits, field: bit_field, progress })
     }
 
     /// The part of the frame that `name` names.
@@ -265,7 +266,7 @@ impl FrameMap<'_> {
 
     /// The values and how many they are until they repeat.
     fn values(&self, progression: &Progression, field: Field) -> Result<(Values, u64), StreamError> {
-        let parsed = |value: &Value, path: String| self.parse(value, field, path);
+        let parsed = |value: &ModifierValue, path: String| self.parse(value, field, path);
         match progression {
             Progression::Increment(steps) => {
                 self.steps(steps, field, true).map_err(|error| error.within("increment"))
@@ -274,13 +275,13 @@ impl FrameMap<'_> {
                 self.steps(steps, field, false).map_err(|error| error.within("decrement"))
             }
             Progression::Random(Draws { seed, low, high }) => {
-                let bound = |value: &Option<Value>, name, otherwise| {
+                let bound = |value: &Option<ModifierValue>, name, otherwise| {
                     value.as_ref().map_or(Ok(otherwise), |value| parsed(value, format!("random.{name}")))
                 };
                 let low = bound(low, "low", 0)?;
                 let highest = bound(high, "high", field.highest())?;
                 if low > highest {
-                    let given = high.as_ref().map_or_else(|| highest.to_string(), Value::to_string);
+                    let given = high.as_ref().map_or_else(|| highest.to_string(), ModifierValue::to_string);
                     return Err(StreamError::out_of_range("random.high", given, "no less than random.low"));
                 }
                 let span = (highest - low).wrapping_add(1);
@@ -301,8 +302,13 @@ impl FrameMap<'_> {
         }
     }
 
-    fn steps(&self, steps: &Steps, field: Field, upwards: bool) -> Result<(Values, u64), StreamError> {
-        let Steps { count, step, start } = steps;
+    fn steps(
+        &self,
+        steps: &SteppedValues,
+        field: Field,
+        upwards: bool,
+    ) -> Result<(Values, u64), StreamError> {
+        let SteppedValues { count, step, start } = steps;
         let start = match start {
             Some(start) => self.parse(start, field, "start".to_owned())?,
             None => self.value_of(field),
@@ -318,10 +324,10 @@ impl FrameMap<'_> {
         Ok((Values::Linear { start, step, shift: 0, mask: u64::MAX }, *count))
     }
 
-    fn parse(&self, value: &Value, field: Field, path: String) -> Result<u64, StreamError> {
+    fn parse(&self, value: &ModifierValue, field: Field, path: String) -> Result<u64, StreamError> {
         let (number, expected) = match value {
-            Value::Number(number) => (Some(*number), ""),
-            Value::Text(text) => match field.kind {
+            ModifierValue::Number(number) => (Some(*number), ""),
+            ModifierValue::Text(text) => match field.kind {
                 FieldKind::Mac => {
                     let number = text.parse::<Mac>().ok().map(Mac::number);
                     (number, "an Ethernet address like 02:00:00:00:00:01")
@@ -347,13 +353,13 @@ impl FrameMap<'_> {
             },
         };
         let number = match value {
-            Value::Text(text) => number.or_else(|| match text.strip_prefix("0x") {
+            ModifierValue::Text(text) => number.or_else(|| match text.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16).ok(),
                 // Half an address is not a number.
                 None if field.kind == FieldKind::Number => text.parse().ok(),
                 None => None,
             }),
-            Value::Number(_) => number,
+            ModifierValue::Number(_) => number,
         };
         match number {
             Some(number) if number <= field.highest() => Ok(number),

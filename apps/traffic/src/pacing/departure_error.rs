@@ -23,7 +23,7 @@ pub struct DepartureError {
 
 /// A distribution of times, ns: three significant digits.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Spread {
+pub struct TimeDistribution {
     /// Mean, ns.
     pub mean_ns: f64,
     /// Median, ns.
@@ -40,9 +40,9 @@ pub struct DepartureErrorReport {
     /// Frames that the figures are of.
     pub frames: u64,
     /// How long after their time frames left.
-    pub lateness: Spread,
+    pub lateness: TimeDistribution,
     /// How far the times between departures were from those meant, whichever way.
-    pub inter_departure: Spread,
+    pub inter_departure: TimeDistribution,
 }
 
 impl DepartureError {
@@ -83,13 +83,13 @@ impl DepartureError {
     pub fn report(&self) -> DepartureErrorReport {
         DepartureErrorReport {
             frames: self.lateness.len(),
-            lateness: Spread::of(&self.lateness),
-            inter_departure: Spread::of(&self.inter_departure),
+            lateness: TimeDistribution::of(&self.lateness),
+            inter_departure: TimeDistribution::of(&self.inter_departure),
         }
     }
 }
 
-impl Spread {
+impl TimeDistribution {
     /// The figures of a histogram in ns.
     #[must_use]
     pub fn of(histogram: &Histogram<u64>) -> Self {
@@ -126,6 +126,6 @@ mod tests {
         error.record(0.0, 0.0);
         error.pause();
         error.record(10.0, 1_000_010.0);
-        assert_eq!(error.report().inter_departure, Spread::default());
+        assert_eq!(error.report().inter_departure, TimeDistribution::default());
     }
 }

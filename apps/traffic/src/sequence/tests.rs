@@ -9,11 +9,11 @@ fn counts(mut tracker: SequenceTracker, numbers: impl IntoIterator<Item = u64>) 
     for number in numbers {
         let expected = tracker.expected();
         match tracker.record(number) {
-            Arrival::InOrder { .. } if told.received == 0 => {}
-            Arrival::InOrder { skipped } => assert_eq!(number, expected + skipped),
-            Arrival::Reordered => told.reordered += 1,
-            Arrival::Duplicate => told.duplicates += 1,
-            Arrival::Stale => told.stale += 1,
+            ArrivalOrder::InOrder { .. } if told.received == 0 => {}
+            ArrivalOrder::InOrder { skipped } => assert_eq!(number, expected + skipped),
+            ArrivalOrder::Reordered => told.reordered += 1,
+            ArrivalOrder::Duplicate => told.duplicates += 1,
+            ArrivalOrder::Stale => told.stale += 1,
         }
         told.received += 1;
     }
@@ -69,10 +69,10 @@ fn a_late_number_is_reordered_within_the_window_and_stale_below_it() {
 fn a_jump_over_the_window_forgets_earlier_numbers() {
     // Both jumps end so that number 0's place in the window is taken by a number that has not arrived.
     for blocks in [1024, 2048] {
-        let place = blocks * BLOCK_FRAMES;
+        let distance = blocks * BLOCK_FRAMES;
         let expected =
-            SequenceCounts { received: 3, lost: place + 2, reordered: 1, ..SequenceCounts::default() };
-        assert_eq!(counts(SequenceTracker::new(), [0, place + 4, place]), expected, "{blocks} blocks");
+            SequenceCounts { received: 3, lost: distance + 2, reordered: 1, ..SequenceCounts::default() };
+        assert_eq!(counts(SequenceTracker::new(), [0, distance + 4, distance]), expected, "{blocks} blocks");
     }
 }
 

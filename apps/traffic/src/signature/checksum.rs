@@ -84,7 +84,7 @@ fn append_words_portable<const N: usize>(crc: u32, head: u32, tail: [u64; N]) ->
 #[inline]
 pub fn crc16(number: u64) -> u16 {
     let bytes = number.to_le_bytes();
-    (0..bytes.len()).fold(0, |crc, place| crc ^ CRC16_TABLES[place][usize::from(bytes[place])])
+    (0..bytes.len()).fold(0, |crc, index| crc ^ CRC16_TABLES[index][usize::from(bytes[index])])
 }
 
 /// For every position of a byte in a number, counted from the last, the byte's contribution to the checksum.
@@ -93,20 +93,20 @@ static CRC16_TABLES: [[u16; 256]; 8] = crc16_tables();
 const fn crc16_tables() -> [[u16; 256]; 8] {
     const POLYNOMIAL: u16 = 0x1021;
     let mut tables = [[0; 256]; 8];
-    let mut place = 0;
-    while place < 8 {
+    let mut index = 0;
+    while index < 8 {
         let mut byte = 0;
         while byte < 256 {
-            let mut crc = if place == 0 { (byte as u16) << 8 } else { tables[place - 1][byte] };
+            let mut crc = if index == 0 { (byte as u16) << 8 } else { tables[index - 1][byte] };
             let mut bit = 0;
             while bit < 8 {
                 crc = (crc << 1) ^ ((crc >> 15) * POLYNOMIAL);
                 bit += 1;
             }
-            tables[place][byte] = crc;
+            tables[index][byte] = crc;
             byte += 1;
         }
-        place += 1;
+        index += 1;
     }
     tables
 }

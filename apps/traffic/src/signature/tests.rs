@@ -68,7 +68,7 @@ fn every_flipped_bit_of_signature_and_covered_bytes_is_corruption() {
                 let mut frame = intact.clone();
                 frame[bit / 8] ^= 1 << (bit % 8);
                 assert!(
-                    matches!(read_signature(&frame, forms), Reading::Corrupted { .. }),
+                    matches!(read_signature(&frame, forms), SignatureReading::Corrupted { .. }),
                     "{form:?} bit {bit}"
                 );
             }
@@ -80,7 +80,11 @@ fn every_flipped_bit_of_signature_and_covered_bytes_is_corruption() {
 fn frames_of_one_repeated_byte_are_foreign() {
     for byte in 0..=255 {
         for len in 0..100 {
-            assert_eq!(read_signature(&vec![byte; len], FormSet::ALL), Reading::Foreign, "{byte} {len}");
+            assert_eq!(
+                read_signature(&vec![byte; len], FormSet::ALL),
+                SignatureReading::Foreign,
+                "{byte} {len}"
+            );
         }
     }
 }
@@ -90,7 +94,7 @@ fn bytes_behind_the_signature_make_it_foreign() {
     for form in SignatureForm::ALL {
         let mut frame = frame(form, 1, 2, 3, &[0; 42], &[]);
         frame.push(0);
-        assert_eq!(read_signature(&frame, FormSet::ALL), Reading::Foreign);
+        assert_eq!(read_signature(&frame, FormSet::ALL), SignatureReading::Foreign);
     }
 }
 
@@ -101,8 +105,13 @@ fn a_payload_like_a_compact_magic_does_not_make_shorter_forms_corrupted() {
         let magic_at = front.len() + form.bytes() - SignatureForm::Compact.bytes();
         front[magic_at..magic_at + 2].copy_from_slice(&COMPACT_MAGIC.to_be_bytes());
         let frame = frame(form, 1, 2, 3, &front, &[]);
-        assert!(matches!(read_signature(&frame, FormSet::ALL), Reading::Intact(read) if read.form == form));
-        assert_eq!(read_signature(&frame, only(SignatureForm::Compact)), Reading::Corrupted { stream: 0 });
+        assert!(
+            matches!(read_signature(&frame, FormSet::ALL), SignatureReading::Intact(read) if read.form == form)
+        );
+        assert_eq!(
+            read_signature(&frame, only(SignatureForm::Compact)),
+            SignatureReading::Corrupted { stream: 0 }
+        );
     }
 }
 
@@ -148,7 +157,7 @@ proptest! {
     ) {
         let stream = stream & form.max_stream();
         let frame = frame(form, stream, sequence, time_ns, &front, &payload);
-        let Reading::Intact(read) = read_signature(&frame, only(form)) else {
+        let SignatureReading::Intact(read) = read_signature(&frame, only(form)) else {
             return Err(TestCaseError::fail("not intact"));
         };
         prop_assert_eq!((read.form, read.stream), (form, stream));
@@ -161,9 +170,9 @@ proptest! {
 
     #[test]
     fn all_readers_agree_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-        if read_signature(&bytes, FormSet::ALL) == Reading::Foreign {
+        if read_signature(&bytes, FormSet::ALL) == SignatureReading::Foreign {
             for form in SignatureForm::ALL {
-                prop_assert_eq!(read_signature(&bytes, only(form)), Reading::Foreign);
+                prop_assert_eq!(read_signature(&bytes, only(form)), SignatureReading::Foreign);
             }
         }
     }

@@ -2,7 +2,7 @@ use super::*;
 use crate::definition::StreamDefinition;
 use crate::frame_size_mix::FrameSizeMix;
 use crate::line_rate::FrameSize;
-use crate::signature::{FormSet, Reading, read_signature};
+use crate::signature::{FormSet, SignatureReading, read_signature};
 
 fn mix(streams: &[(u32, u32)]) -> StreamMix {
     let sources = streams.iter().enumerate().map(|(number, (bytes, weight))| {
@@ -21,7 +21,9 @@ fn streams_have_their_shares_and_their_own_sequence() {
         let next = mix.next_size();
         let (frame, stream) = mix.next_frame(0);
         assert_eq!(frame.len(), next);
-        let Reading::Intact(signature) = read_signature(frame, FormSet::ALL) else { panic!("not signed") };
+        let SignatureReading::Intact(signature) = read_signature(frame, FormSet::ALL) else {
+            panic!("not signed")
+        };
         assert_eq!((usize::from(signature.stream), signature.sequence_low), (stream, sent[stream]));
         sent[stream] += 1;
         for (sent, weight) in sent.iter().zip([7, 4, 1]) {

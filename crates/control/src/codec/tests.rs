@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::PortWish;
+use crate::message::PortProperties;
 
 const LIMIT: usize = 300;
 
@@ -63,15 +63,16 @@ fn a_refused_length_ends_the_stream() {
 #[test]
 fn a_length_allocates_no_memory_before_its_bytes_come() {
     let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
-    let head = u32::try_from(MAX_REPLY_BYTES).unwrap().to_le_bytes();
-    assert_eq!(decoder.take_frame(&mut &head[..]), Ok(None));
+    let prefix = u32::try_from(MAX_REPLY_BYTES).unwrap().to_le_bytes();
+    assert_eq!(decoder.take_frame(&mut &prefix[..]), Ok(None));
     assert!(decoder.is_within_frame());
     assert_eq!(decoder.held_bytes(), 0);
 }
 
 #[test]
 fn a_request_over_the_limit_is_not_encoded() {
-    let request = Request::Open { name: "x".repeat(MAX_REQUEST_BYTES), wish: PortWish::default() };
+    let request =
+        Request::Open { name: "x".repeat(MAX_REQUEST_BYTES), properties: PortProperties::default() };
     assert!(matches!(encode_request(&request), Err(EncodeError::TooLong { .. })));
 }
 
@@ -95,10 +96,10 @@ fn a_refusal_quotes_little_and_no_control_character() {
 }
 
 #[test]
-fn each_field_of_a_wish_may_be_omitted() {
+fn each_property_may_be_omitted() {
     let request = decode_request(br#"{"open":{"name":"vale0:a","wish":{"slots":64}}}"#).unwrap();
-    let wish = PortWish { slots: Some(64), ..PortWish::default() };
-    assert_eq!(request, Request::Open { name: "vale0:a".to_owned(), wish });
+    let properties = PortProperties { slots: Some(64), ..PortProperties::default() };
+    assert_eq!(request, Request::Open { name: "vale0:a".to_owned(), properties });
 }
 
 proptest! {
@@ -131,9 +132,9 @@ proptest! {
     fn any_open_request_round_trips(
         name: String, queues: Option<u16>, slots: Option<u32>, extra_buffers: u32, tx: bool, rx: bool,
     ) {
-        let wish = PortWish { queues, slots, extra_buffers, tx, rx, ..PortWish::default() };
-        let request = Request::Open { name, wish };
+        let properties = PortProperties { queues, slots, extra_buffers, tx, rx, ..PortProperties::default() };
+        let request = Request::Open { name, properties };
         let encoded = encode_request(&request).unwrap();
-        prop_assert_eq!(decode_request(&encoded[HEAD_BYTES..]), Ok(request));
+        prop_assert_eq!(decode_request(&encoded[PREFIX_BYTES..]), Ok(request));
     }
 }

@@ -16,7 +16,7 @@ fn descriptors_arrive_in_order_and_close_on_exec() {
 
     let mut descriptors = Vec::new();
     let received = receive(&to, &mut [0; 1], &mut descriptors).unwrap();
-    assert_eq!(received, Received { bytes: 1, descriptors_lost: false });
+    assert_eq!(received, ReceivedMessage { bytes: 1, descriptors_lost: false });
     assert_eq!(descriptors.len(), MAX_DESCRIPTORS);
     for (size, descriptor) in descriptors.iter().enumerate() {
         assert!(fcntl_getfd(descriptor).unwrap().contains(FdFlags::CLOEXEC));
@@ -29,7 +29,7 @@ fn the_kernel_reports_descriptors_dropped_for_lack_of_room() {
     let (from, to) = UnixStream::pair().unwrap();
     send(&from, b"x", &[from.as_fd()]).unwrap();
     let received = receive_bytes(&to, &mut [0; 8]).unwrap();
-    assert_eq!(received, Received { bytes: 1, descriptors_lost: true });
+    assert_eq!(received, ReceivedMessage { bytes: 1, descriptors_lost: true });
 }
 
 #[test]

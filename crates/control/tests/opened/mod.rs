@@ -1,7 +1,7 @@
 //! The daemon's reply to a program that opens a port.
 
 use ringroad_control::Reply;
-use ringroad_control::message::{OpenedPort, PortKind};
+use ringroad_control::message::{OpenedPort, PortBackend};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 
 /// A port of `queue_count` queues, with `mode` as its words for people.
@@ -9,7 +9,7 @@ pub fn opened(queue_count: u16, mode: &str) -> Reply {
     let rings = |first: u32| (0..u32::from(queue_count)).map(|queue| 2 * queue + first).collect();
     Reply::Opened(OpenedPort {
         name: "vale0:a".to_owned(),
-        kind: PortKind::SwitchPort,
+        kind: PortBackend::SwitchPort,
         mode: mode.to_owned(),
         driver: None,
         notes: Vec::new(),

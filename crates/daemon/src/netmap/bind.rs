@@ -2,20 +2,20 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use ringroad_control::netmap::{Bound, BoundRing, NetmapReply, Offsets, Pools, Register, RingService};
-use ringroad_port_table::entry::SwitchPlace;
+use ringroad_control::netmap::{Bound, NetmapReply, Offsets, Pools, Register, RingBinding, RingService};
+use ringroad_port_table::entry::SwitchPortName;
 use ringroad_ring::geometry::MAX_EXTRA_BUFFERS;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::ring_view::{lay_out_interface, list_extra_buffers};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 
-use super::failure::{Failure, fail};
-use super::find::Wish;
+use super::failure::{NetmapFailure, fail};
+use super::find::PortSettingsRequest;
 use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
 use super::service::Service;
-use super::{Answer, Asker, Binding, Netmap};
+use super::{Binding, Netmap, NetmapAnswer, Requester};
 use crate::ports::Ports;
 use crate::quotas::Demand;
 
@@ -44,10 +44,10 @@ impl Netmap {
     pub(crate) fn register(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         device: u64,
         mut register: Register,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<NetmapAnswer, NetmapFailure> {
         if self.devices.get(&device).is_none_or(|entry| entry.binding.is_some()) {
             return Err(fail(Errno::BUSY, "the device is bound already"));
         }
@@ -57,7 +57,7 @@ impl Netmap {
         if register.flags & flag::ZCOPY_MON != 0 {
             register.flags |= flag::MONITOR_TX | flag::MONITOR_RX;
         }
-        let wish = Wish {
+        let request = PortSettingsRequest {
             sizes: register.sizes,
             mem_id: register.mem_id,
             extra_buffers: register.extra_buffers,
@@ -66,16 +66,16 @@ impl Netmap {
         // Unknown ids are refused for every port.
         let _named = match register.mem_id {
             0 => None,
-            id => Some(self.known_memory(ports, asker, id)?),
+            id => Some(self.known_memory(ports, requester, id)?),
         };
         let key = if register.mode == mode::NULL {
-            self.make_null(ports, asker, device, &wish)?
+            self.make_null(ports, requester, device, &request)?
         } else if register.flags & (flag::MONITOR_TX | flag::MONITOR_RX) != 0 {
-            self.make_monitor(ports, asker, device, &register)?
+            self.make_monitor(ports, requester, device, &register)?
         } else {
-            self.find(ports, asker, &register.name, &wish)?
+            self.find(ports, requester, &register.name, &request)?
         };
-        let bound = self.bind(ports, asker, device, &key, &register).and_then(|()| self.describe(device));
+        let bound = self.bind(ports, requester, device, &key, &register).and_then(|()| self.describe(device));
         if bound.is_err() {
             // It is undone completely, at any stage.
             match self.devices.get_mut(&device).and_then(|entry| entry.binding.take()) {
@@ -89,19 +89,22 @@ impl Netmap {
     fn make_null(
         &mut self,
         ports: &Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         device: u64,
-        wish: &Wish,
-    ) -> Result<PortKey, Failure> {
-        if wish.mem_id == 0 {
+        request: &PortSettingsRequest,
+    ) -> Result<PortKey, NetmapFailure> {
+        if request.mem_id == 0 {
             return Err(fail(Errno::INVAL, "a null port needs a memory id"));
         }
-        let memory = self.memory.named(wish.mem_id, &ports.quotas.memory_payer(asker.client))?;
+        let memory = self.memory.named(request.mem_id, &ports.quotas.memory_payer(requester.client))?;
         let key = PortKey::Null { device };
-        let mut sizes = wish.sizes;
+        let mut sizes = request.sizes;
         (sizes.host_tx_rings, sizes.host_rx_rings) = (0, 0);
-        let holding = ports.quotas.hold(asker.client, Demand::of_port(1))?;
-        self.insert(key.clone(), NetmapPort::new("null", Kind::Null, asker.client, memory, sizes, holding))?;
+        let holding = ports.quotas.hold(requester.client, Demand::of_port(1))?;
+        self.insert(
+            key.clone(),
+            NetmapPort::new("null", Kind::Null, requester.client, memory, sizes, holding),
+        )?;
         Ok(key)
     }
 
@@ -109,15 +112,15 @@ impl Netmap {
     fn bind(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         device: u64,
         key: &PortKey,
         register: &Register,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), NetmapFailure> {
         let gone = || fail(Errno::NXIO, "the port vanished");
         {
             let port = self.ports.get(key).ok_or_else(gone)?;
-            self.check_memory(asker, &port.memory)?;
+            self.check_memory(requester, &port.memory)?;
             if port.joins.is_some() {
                 return Err(fail(Errno::BUSY, format!("{key} joins two switches")));
             }
@@ -133,13 +136,13 @@ impl Netmap {
         let port = self.ports.get_mut(key).ok_or_else(gone)?;
         let rings = select_rings(port, register)?;
         let exclusive = register.flags & flag::EXCLUSIVE != 0;
-        let in_use = rings.iter().filter_map(|&place| port.rings.get(place));
+        let in_use = rings.iter().filter_map(|&index| port.rings.get(index));
         if in_use.clone().any(|ring| ring.exclusive || exclusive && ring.users > 0) {
             return Err(fail(Errno::BUSY, format!("rings of {key} are in exclusive use, or in use at all")));
         }
         let (interface, granted) = lay_out_binding(port, &rings, register.extra_buffers)?;
-        for &place in &rings {
-            if let Some(ring) = port.rings.get_mut(place) {
+        for &index in &rings {
+            if let Some(ring) = port.rings.get_mut(index) {
                 ring.users += 1;
                 ring.exclusive |= exclusive;
             }
@@ -162,7 +165,7 @@ impl Netmap {
                 .map(|external| Pools { memory_bytes: external.pools.memory_bytes, ..port.memory.pools() }),
         };
         let bound = Bound { rings: self.bound_rings(key, &rings), ..bound };
-        let client = asker.client.clone();
+        let client = requester.client.clone();
         let binding = Binding { port: key.clone(), client, interface, rings, exclusive, bound };
         // From here on it is the binding's end that takes everything back.
         self.devices.get_mut(&device).ok_or_else(gone)?.binding = Some(binding);
@@ -170,8 +173,8 @@ impl Netmap {
         port.show_users()?;
         match &port.kind {
             Kind::Ephemeral { switch, port: name } if port.is_unserved() => {
-                let place = SwitchPlace { switch, port: name };
-                Self::enter_on_switch(ports, asker, port, place, port.queue_parts()?)?;
+                let switch_port = SwitchPortName { switch, port: name };
+                Self::enter_on_switch(ports, requester, port, switch_port, port.queue_parts()?)?;
                 port.service = Service::Switch;
             }
             _ => port.serve(ports.table.fabric_mut())?,
@@ -180,7 +183,7 @@ impl Netmap {
     }
 
     /// Lays out the rings of a port that comes into use.
-    fn activate(&mut self, key: &PortKey, offsets: Option<Offsets>) -> Result<(), Failure> {
+    fn activate(&mut self, key: &PortKey, offsets: Option<Offsets>) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         check_offsets(port, offsets.as_ref())?;
         let counts = port.sizes;
@@ -220,9 +223,9 @@ impl Netmap {
         }
     }
 
-    fn bound_rings(&self, key: &PortKey, places: &[usize]) -> Vec<BoundRing> {
+    fn bound_rings(&self, key: &PortKey, indexes: &[usize]) -> Vec<RingBinding> {
         let Some(port) = self.ports.get(key) else { return Vec::new() };
-        let rings = places.iter().filter_map(|&place| port.rings.get(place));
+        let rings = indexes.iter().filter_map(|&index| port.rings.get(index));
         rings
             .map(|ring| {
                 let service = match &port.kind {
@@ -241,7 +244,7 @@ impl Netmap {
                     Kind::Null => RingService::Nobody { fails: false },
                     _ => RingService::Datapath,
                 };
-                BoundRing {
+                RingBinding {
                     direction: ring.direction,
                     index: ring.index,
                     object: ring.object,
@@ -255,7 +258,7 @@ impl Netmap {
     }
 
     /// The rings of a bound device, with its descriptors.
-    pub(crate) fn describe(&self, device: u64) -> Result<Answer, Failure> {
+    pub(crate) fn describe(&self, device: u64) -> Result<NetmapAnswer, NetmapFailure> {
         let unbound = || fail(Errno::NXIO, "the device is not bound");
         let binding =
             self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
@@ -274,15 +277,20 @@ impl Netmap {
         }
         let rings = self.bound_rings(&binding.port, &binding.rings);
         let bound = Bound { event_pairs: events.len() as u16, rings, ..binding.bound.clone() };
-        Ok(Answer { reply: NetmapReply::Bound(Box::new(bound)), descriptors })
+        Ok(NetmapAnswer { reply: NetmapReply::Bound(Box::new(bound)), descriptors })
     }
 
     /// Releases the rings of a device.
-    pub(super) fn unbind(&mut self, device: u64, binding: Binding, ports: &mut Ports) -> Result<(), Failure> {
+    pub(super) fn unbind(
+        &mut self,
+        device: u64,
+        binding: Binding,
+        ports: &mut Ports,
+    ) -> Result<(), NetmapFailure> {
         let key = binding.port;
         let Some(port) = self.ports.get_mut(&key) else { return Ok(()) };
-        for &place in &binding.rings {
-            if let Some(ring) = port.rings.get_mut(place) {
+        for &index in &binding.rings {
+            if let Some(ring) = port.rings.get_mut(index) {
                 ring.users -= 1;
                 ring.exclusive &= !binding.exclusive;
             }
@@ -309,7 +317,7 @@ impl Netmap {
 
 impl NetmapPort {
     /// Reports the number of users of each ring to the datapath and the programs.
-    pub(crate) fn show_users(&self) -> Result<(), Failure> {
+    pub(crate) fn show_users(&self) -> Result<(), NetmapFailure> {
         for ring in &self.rings {
             self.view(ring)?.control().datapath.users.store(ring.users, Ordering::Relaxed);
             if ring.direction == Direction::Rx
@@ -323,12 +331,12 @@ impl NetmapPort {
     }
 }
 
-pub(crate) fn duplicate(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
+pub(crate) fn duplicate(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd, NetmapFailure> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, 0).map_err(|errno| fail(errno, "sharing a descriptor"))
 }
 
 /// Places in the port's list of rings that a request selects.
-fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, Failure> {
+fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, NetmapFailure> {
     let invalid = |message: String| Err(fail(Errno::INVAL, message));
     let sizes = &port.sizes;
     let id = register.ring_id;
@@ -369,11 +377,15 @@ fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, Fa
         });
         direction && number && if ring.host { host } else { own }
     };
-    Ok(port.rings.iter().enumerate().filter(|(_, ring)| selects(ring)).map(|(place, _)| place).collect())
+    Ok(port.rings.iter().enumerate().filter(|(_, ring)| selects(ring)).map(|(index, _)| index).collect())
 }
 
 /// An interface object for a binding, with as many extra buffers as there are; returns its number and theirs.
-fn lay_out_binding(port: &NetmapPort, rings: &[usize], extra_buffers: u32) -> Result<(u32, u32), Failure> {
+fn lay_out_binding(
+    port: &NetmapPort,
+    rings: &[usize],
+    extra_buffers: u32,
+) -> Result<(u32, u32), NetmapFailure> {
     let region = port.memory.home.region();
     let counts = port.counts();
     let mut table = Vec::new();
@@ -386,7 +398,7 @@ fn lay_out_binding(port: &NetmapPort, rings: &[usize], extra_buffers: u32) -> Re
         let of_kind: Vec<_> = (0..)
             .zip(&port.rings)
             .filter(|(_, ring)| ring.direction == direction && ring.host == host)
-            .map(|(place, ring)| rings.contains(&place).then_some(ring.object))
+            .map(|(index, ring)| rings.contains(&index).then_some(ring.object))
             .collect();
         let missing = (count as usize).saturating_sub(of_kind.len());
         table.extend(of_kind);
@@ -411,7 +423,7 @@ fn lay_out_binding(port: &NetmapPort, rings: &[usize], extra_buffers: u32) -> Re
 }
 
 /// Whether a port supports offsets.
-fn check_offsets(port: &NetmapPort, offsets: Option<&Offsets>) -> Result<(), Failure> {
+fn check_offsets(port: &NetmapPort, offsets: Option<&Offsets>) -> Result<(), NetmapFailure> {
     let Some(offsets) = offsets else { return Ok(()) };
     if matches!(port.kind, Kind::Monitor { zero_copy: true, .. }) {
         return Err(fail(Errno::OPNOTSUPP, "a zero-copy monitor has the offsets of its port"));

@@ -12,17 +12,17 @@ use crate::refusal::Refusal;
 
 /// Why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct NetmapFailure {
     pub(crate) errno: Errno,
     pub(crate) message: String,
 }
 
 /// Makes a failure.
-pub(crate) fn fail(errno: Errno, message: impl Into<String>) -> Failure {
-    Failure { errno, message: message.into() }
+pub(crate) fn fail(errno: Errno, message: impl Into<String>) -> NetmapFailure {
+    NetmapFailure { errno, message: message.into() }
 }
 
-impl From<RegionError> for Failure {
+impl From<RegionError> for NetmapFailure {
     fn from(error: RegionError) -> Self {
         match error {
             RegionError::Limit { bytes, source } => refuse_memory(bytes, source).into(),
@@ -31,13 +31,13 @@ impl From<RegionError> for Failure {
     }
 }
 
-impl From<GeometryError> for Failure {
+impl From<GeometryError> for NetmapFailure {
     fn from(error: GeometryError) -> Self {
         fail(Errno::NOMEM, error.to_string())
     }
 }
 
-impl From<FabricError> for Failure {
+impl From<FabricError> for NetmapFailure {
     fn from(error: FabricError) -> Self {
         let errno = match error {
             FabricError::SwitchFull(_) | FabricError::TooManySwitches => Errno::NOMEM,
@@ -50,7 +50,7 @@ impl From<FabricError> for Failure {
     }
 }
 
-impl From<DeviceError> for Failure {
+impl From<DeviceError> for NetmapFailure {
     fn from(error: DeviceError) -> Self {
         let errno = match &error {
             DeviceError::Netdev(error) if error.is_no_interface() => Errno::NXIO,
@@ -61,7 +61,7 @@ impl From<DeviceError> for Failure {
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for NetmapFailure {
     fn from(refusal: Refusal) -> Self {
         let errno = match refusal.kind {
             ErrorKind::NoSuchPort => Errno::NXIO,

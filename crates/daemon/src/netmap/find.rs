@@ -10,29 +10,29 @@ use ringroad_drivers::shm::PortShape;
 use ringroad_netdev::link::link_by_name;
 use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port::port_settings::PortSettings;
-use ringroad_port_table::entry::SwitchPlace;
+use ringroad_port_table::entry::SwitchPortName;
 use ringroad_port_table::opening::Opener;
 use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
 use ringroad_ring::region::HugePages;
 use rustix::io::Errno;
 
-use super::failure::{Failure, fail};
+use super::failure::{NetmapFailure, fail};
 use super::memory::{MemoryRegion, global_geometry, private_geometry};
 use super::name::{Base, Name, PipeEnd, PortKey};
 use super::port::{Kind, NetmapPort};
-use super::{Asker, Netmap};
+use super::{Netmap, Requester};
 use crate::claims::holder_of;
+use crate::namespace_scope::NamespaceScope;
 use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
 use crate::quotas::{Demand, Holding};
-use crate::whereabouts::Whereabouts;
 
 /// Most rings of a direction of a pipe.
 const MAX_PIPE_RINGS: u16 = 256;
 
 /// The properties of a port if it is created.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wish {
+pub(crate) struct PortSettingsRequest {
     pub(crate) sizes: PortSizes,
     pub(crate) mem_id: u16,
     pub(crate) extra_buffers: u32,
@@ -40,17 +40,17 @@ pub(crate) struct Wish {
 }
 
 /// Sizes within what a port of `default` slots can have.
-pub(crate) fn clamp_sizes(wish: &PortSizes, default_slots: [u32; 2], most_rings: u16) -> PortSizes {
-    let slots = |wished: u32, default: u32| match wished {
+pub(crate) fn clamp_sizes(request: &PortSizes, default_slots: [u32; 2], most_rings: u16) -> PortSizes {
+    let slots = |requested: u32, default: u32| match requested {
         0 => default,
-        wished => wished.clamp(2, *SLOTS_RANGE.end()),
+        requested => requested.clamp(2, *SLOTS_RANGE.end()),
     };
-    let rings = |wished: u16| wished.clamp(1, most_rings);
+    let rings = |requested: u16| requested.clamp(1, most_rings);
     PortSizes {
-        tx_slots: slots(wish.tx_slots, default_slots[0]),
-        rx_slots: slots(wish.rx_slots, default_slots[1]),
-        tx_rings: rings(wish.tx_rings),
-        rx_rings: rings(wish.rx_rings),
+        tx_slots: slots(request.tx_slots, default_slots[0]),
+        rx_slots: slots(request.rx_slots, default_slots[1]),
+        tx_rings: rings(request.tx_rings),
+        rx_rings: rings(request.rx_rings),
         host_tx_rings: 0,
         host_rx_rings: 0,
     }
@@ -62,46 +62,46 @@ impl Netmap {
     pub(crate) fn find(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         text: &str,
-        wish: &Wish,
-    ) -> Result<PortKey, Failure> {
+        request: &PortSettingsRequest,
+    ) -> Result<PortKey, NetmapFailure> {
         let Name { base, pipe } = Name::parse(text)?;
-        let (key, netns) = self.key_of(asker, &base);
+        let (key, netns) = self.key_of(requester, &base);
         let Some(end) = pipe else {
-            self.find_base(ports, asker, &key, netns, wish)?;
+            self.find_base(ports, requester, &key, netns, request)?;
             return Ok(key);
         };
-        let parent_wish = Wish { sizes: PortSizes::default(), ..wish.clone() };
+        let parent_request = PortSettingsRequest { sizes: PortSizes::default(), ..request.clone() };
         match &key {
             PortKey::Persistent(name) if !self.ports.contains_key(&key) => {
-                self.make_automatic(ports, asker, &key, name, &parent_wish)?;
+                self.make_automatic(ports, requester, &key, name, &parent_request)?;
             }
-            _ => self.find_base(ports, asker, &key, netns, &parent_wish)?,
+            _ => self.find_base(ports, requester, &key, netns, &parent_request)?,
         }
-        let found = self.find_pipe(ports, asker, &key, &end, wish);
+        let found = self.find_pipe(ports, requester, &key, &end, request);
         if found.is_err() {
             self.reap(&key, ports)?;
         }
         found
     }
 
-    /// The key of a port that exists and that the asker may have; nothing is made.
-    pub(crate) fn known(&self, asker: Asker<'_>, text: &str) -> Result<PortKey, Failure> {
+    /// The key of a port that exists and that the requester may have; nothing is made.
+    pub(crate) fn known(&self, requester: Requester<'_>, text: &str) -> Result<PortKey, NetmapFailure> {
         let Name { base, pipe } = Name::parse(text)?;
-        let (mut key, _) = self.key_of(asker, &base);
+        let (mut key, _) = self.key_of(requester, &base);
         if let Some(end) = pipe {
             key = end.of(&key);
         }
-        match self.is_there(asker, &key)? {
+        match self.is_there(requester, &key)? {
             true => Ok(key),
             false => Err(fail(Errno::NXIO, format!("there is no port {text:?}"))),
         }
     }
 
-    /// Under which key the asker's name for a port is kept, whether there is such a port or not, and where an interface
-    /// is looked for.
-    fn key_of(&self, asker: Asker<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
+    /// Under which key the requester's name for a port is kept, whether there is such a port or not, and where an
+    /// interface is looked for.
+    fn key_of(&self, requester: Requester<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
         match base {
             Base::Switch { switch, port } => {
                 let key = self.persistent_on(switch, port);
@@ -109,7 +109,7 @@ impl Netmap {
             }
             Base::Plain(name) => {
                 let persistent = (PortKey::Persistent(name.clone()), None);
-                let Ok(netns) = asker.place.home() else { return persistent };
+                let Ok(netns) = requester.scope.home() else { return persistent };
                 // A port cannot take the name of an interface.
                 let key = interface_key(name, &netns);
                 match self.ports.contains_key(&key) || has_interface(&netns, name) {
@@ -120,10 +120,10 @@ impl Netmap {
         }
     }
 
-    /// Whether there is a port of that key; a failure where there is one that the asker may not have.
-    fn is_there(&self, asker: Asker<'_>, key: &PortKey) -> Result<bool, Failure> {
+    /// Whether there is a port of that key; a failure where there is one that the requester may not have.
+    fn is_there(&self, requester: Requester<'_>, key: &PortKey) -> Result<bool, NetmapFailure> {
         match self.ports.get(key) {
-            Some(port) => asker.check_taken(key, port).map(|()| true),
+            Some(port) => requester.check_taken(key, port).map(|()| true),
             None => Ok(false),
         }
     }
@@ -139,18 +139,20 @@ impl Netmap {
     fn find_base(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         key: &PortKey,
         netns: Option<HeldNamespace>,
-        wish: &Wish,
-    ) -> Result<(), Failure> {
-        if self.is_there(asker, key)? {
+        request: &PortSettingsRequest,
+    ) -> Result<(), NetmapFailure> {
+        if self.is_there(requester, key)? {
             return Ok(());
         }
         match key {
-            PortKey::Switch { switch, port } => self.make_on_switch(ports, asker, key, switch, port, wish),
+            PortKey::Switch { switch, port } => {
+                self.make_on_switch(ports, requester, key, switch, port, request)
+            }
             PortKey::Interface { interface, .. } => {
-                self.make_interface(ports, asker, key, interface, netns, wish)
+                self.make_interface(ports, requester, key, interface, netns, request)
             }
             _ => Err(fail(Errno::NXIO, format!("there is no port or interface {key}"))),
         }
@@ -159,13 +161,13 @@ impl Netmap {
     fn make_on_switch(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         key: &PortKey,
         switch: &str,
         port: &str,
-        wish: &Wish,
-    ) -> Result<(), Failure> {
-        asker.check_free(key, false)?;
+        request: &PortSettingsRequest,
+    ) -> Result<(), NetmapFailure> {
+        requester.check_free(key, false)?;
         if ports.table.occupant(&key.to_string()).is_some() {
             return Err(fail(
                 Errno::BUSY,
@@ -175,30 +177,31 @@ impl Netmap {
         let persistent = self.ports.get(&PortKey::Persistent(port.to_owned()));
         let is_persistent =
             persistent.is_some_and(|port| matches!(port.kind, Kind::Persistent { automatic: false, .. }));
-        if is_persistent || interface_exists(port, asker.place) {
+        if is_persistent || interface_exists(port, requester.scope) {
             return Err(fail(Errno::INVAL, format!("{port} is an interface: attach it to {switch}")));
         }
-        let sizes = clamp_sizes(&wish.sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
-        ports.check_switch(switch, asker.client)?;
-        let holding = ports.quotas.hold(asker.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
-        let memory = self.memory_for(ports, asker, wish, &sizes)?;
+        let sizes = clamp_sizes(&request.sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
+        ports.check_switch(switch, requester.client)?;
+        let holding =
+            ports.quotas.hold(requester.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
+        let memory = self.memory_for(ports, requester, request, &sizes)?;
         let kind = Kind::Ephemeral { switch: switch.to_owned(), port: port.to_owned() };
         self.insert(
             key.clone(),
-            NetmapPort::new(&key.to_string(), kind, asker.client, memory, sizes, holding),
+            NetmapPort::new(&key.to_string(), kind, requester.client, memory, sizes, holding),
         )
     }
 
     fn make_interface(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         key: &PortKey,
         plain: &str,
         netns: Option<HeldNamespace>,
-        wish: &Wish,
-    ) -> Result<(), Failure> {
-        asker.check_free(key, true)?;
+        request: &PortSettingsRequest,
+    ) -> Result<(), NetmapFailure> {
+        requester.check_free(key, true)?;
         let unknown = || fail(Errno::NXIO, format!("{plain} vanished"));
         let netns = netns.ok_or_else(unknown)?;
         let name: PortName = plain.parse().map_err(|error| fail(Errno::NXIO, format!("{plain}: {error}")))?;
@@ -207,52 +210,53 @@ impl Netmap {
             return Err(fail(Errno::BUSY, format!("{holder} has {plain}")));
         }
         let queues = plan.queues;
-        let host = |wished: u16| wished.clamp(1, MAX_QUEUES);
+        let host = |requested: u16| requested.clamp(1, MAX_QUEUES);
         let sizes = PortSizes {
             tx_slots: DEFAULT_SLOTS,
             rx_slots: DEFAULT_SLOTS,
             tx_rings: queues,
             rx_rings: queues,
-            host_tx_rings: host(wish.sizes.host_tx_rings),
-            host_rx_rings: host(wish.sizes.host_rx_rings),
+            host_tx_rings: host(request.sizes.host_tx_rings),
+            host_rx_rings: host(request.sizes.host_rx_rings),
         };
         let taken = sizes.tx_rings + sizes.host_tx_rings.max(sizes.host_rx_rings);
-        let holding = ports.quotas.hold(asker.client, Demand::of_device(taken))?;
-        let payer = ports.quotas.memory_payer(asker.client);
-        let memory = match (&wish.external_memory, wish.mem_id) {
+        let holding = ports.quotas.hold(requester.client, Demand::of_device(taken))?;
+        let payer = ports.quotas.memory_payer(requester.client);
+        let memory = match (&request.external_memory, request.mem_id) {
             // A user with access to this interface has no access to the others by it.
-            (None, 0) if asker.permissions.is_shared(asker.client.peer, &key.to_string()) => {
+            (None, 0) if requester.permissions.is_shared(requester.client.peer, &key.to_string()) => {
                 self.memory.private(&payer, global_geometry())?
             }
             (None, 0) => self.memory.global(&payer)?,
-            _ => self.memory_for(ports, asker, wish, &sizes)?,
+            _ => self.memory_for(ports, requester, request, &sizes)?,
         };
         let kind = Kind::Interface { interface: plain.to_owned(), netns };
-        self.insert(key.clone(), NetmapPort::new(plain, kind, asker.client, memory, sizes, holding))
+        self.insert(key.clone(), NetmapPort::new(plain, kind, requester.client, memory, sizes, holding))
     }
 
     /// Finds or makes an end of a pipe, and its other end with it.
     fn find_pipe(
         &mut self,
         ports: &Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         parent: &PortKey,
         end: &PipeEnd,
-        wish: &Wish,
-    ) -> Result<PortKey, Failure> {
+        request: &PortSettingsRequest,
+    ) -> Result<PortKey, NetmapFailure> {
         let own = end.of(parent);
-        if self.is_there(asker, &own)? {
+        if self.is_there(requester, &own)? {
             return Ok(own);
         }
         let vanished = || fail(Errno::NXIO, format!("{parent} vanished"));
         let peer = own.other_end().ok_or_else(vanished)?;
-        asker.check_free(&own, false)?;
+        requester.check_free(&own, false)?;
         // Each end has a pair of eventfds.
-        let holding = ports.quotas.hold(asker.client, Demand { pipes: 1, queues: 2, ..Demand::default() })?;
+        let holding =
+            ports.quotas.hold(requester.client, Demand { pipes: 1, queues: 2, ..Demand::default() })?;
         let parent_port = self.ports.get(parent).ok_or_else(vanished)?;
         let memory = Arc::clone(&parent_port.memory);
         let defaults = [parent_port.sizes.tx_slots, parent_port.sizes.rx_slots];
-        let sizes = clamp_sizes(&wish.sizes, defaults, MAX_PIPE_RINGS);
+        let sizes = clamp_sizes(&request.sizes, defaults, MAX_PIPE_RINGS);
         let mirrored = PortSizes {
             tx_slots: sizes.rx_slots,
             rx_slots: sizes.tx_slots,
@@ -267,7 +271,7 @@ impl Netmap {
         ] {
             let kind = Kind::Pipe { parent: parent.clone(), peer: peer.clone(), master };
             let memory = Arc::clone(&memory);
-            let port = NetmapPort::new(&key.to_string(), kind, asker.client, memory, sizes, holding);
+            let port = NetmapPort::new(&key.to_string(), kind, requester.client, memory, sizes, holding);
             self.insert(key.clone(), port)?;
         }
         self.ports.get_mut(parent).ok_or_else(vanished)?.pipes += 1;
@@ -278,47 +282,47 @@ impl Netmap {
     fn make_automatic(
         &mut self,
         ports: &Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         key: &PortKey,
         name: &str,
-        wish: &Wish,
-    ) -> Result<(), Failure> {
+        request: &PortSettingsRequest,
+    ) -> Result<(), NetmapFailure> {
         check_plain_name(name).map_err(|problem| fail(Errno::INVAL, problem))?;
-        asker.check_free(key, false)?;
+        requester.check_free(key, false)?;
         let sizes = clamp_sizes(&PortSizes::default(), [DEFAULT_SLOTS; 2], MAX_QUEUES);
-        let memory = self.memory_for(ports, asker, wish, &sizes)?;
+        let memory = self.memory_for(ports, requester, request, &sizes)?;
         let kind = Kind::Persistent { automatic: true, switch: None };
-        let holding = ports.quotas.hold(asker.client, Demand::of_port(1))?;
-        self.insert(key.clone(), NetmapPort::new(name, kind, asker.client, memory, sizes, holding))
+        let holding = ports.quotas.hold(requester.client, Demand::of_port(1))?;
+        self.insert(key.clone(), NetmapPort::new(name, kind, requester.client, memory, sizes, holding))
     }
 
     /// The region for a new port.
     pub(crate) fn memory_for(
         &mut self,
         ports: &Ports,
-        asker: Asker<'_>,
-        wish: &Wish,
+        requester: Requester<'_>,
+        request: &PortSettingsRequest,
         sizes: &PortSizes,
-    ) -> Result<Arc<MemoryRegion>, Failure> {
-        let payer = ports.quotas.memory_payer(asker.client);
-        if let Some(external) = &wish.external_memory {
+    ) -> Result<Arc<MemoryRegion>, NetmapFailure> {
+        let payer = ports.quotas.memory_payer(requester.client);
+        if let Some(external) = &request.external_memory {
             return self.memory.external(&payer, external);
         }
-        if wish.mem_id != 0 {
-            return self.memory.named(wish.mem_id, &payer);
+        if request.mem_id != 0 {
+            return self.memory.named(request.mem_id, &payer);
         }
-        let geometry = private_geometry(sizes, wish.extra_buffers.min(MAX_EXTRA_BUFFERS))?;
+        let geometry = private_geometry(sizes, request.extra_buffers.min(MAX_EXTRA_BUFFERS))?;
         self.memory.private(&payer, geometry)
     }
 
     /// Puts a port on a switch; returns its index there.
     pub(crate) fn enter_on_switch(
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         port: &NetmapPort,
-        place: SwitchPlace<'_>,
+        switch_port: SwitchPortName<'_>,
         queues: Vec<QueueParts>,
-    ) -> Result<u32, Failure> {
+    ) -> Result<u32, NetmapFailure> {
         let shape = PortShape {
             queues: port.queues(),
             slots: port.sizes.tx_slots.max(port.sizes.rx_slots),
@@ -328,15 +332,15 @@ impl Netmap {
         };
         // No connection in particular: several devices may be bound to it. The netmap port has what it takes of its
         // maker's share.
-        let anybody = Client { id: ClientId::MAX, ..asker.client.clone() };
+        let anybody = Client { id: ClientId::MAX, ..requester.client.clone() };
         let opener = Opener { share: port.share(), ..anybody.opener(Holding::default()) };
-        let settings = ports.rules.settings(&place.to_string(), &PortSettings::default());
-        Ok(ports.table.attach_netmap(place, (shape, settings), opener, queues)?.index.into())
+        let settings = ports.rules.settings(&switch_port.to_string(), &PortSettings::default());
+        Ok(ports.table.attach_netmap(switch_port, (shape, settings), opener, queues)?.index.into())
     }
 
     /// Stops serving a port that is not bound, and removes it unless it is persistent; also its parent, if the parent
     /// existed only for it.
-    pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
+    pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if !port.bound.is_empty() {
             return Ok(());
@@ -371,7 +375,7 @@ impl Netmap {
     }
 
     /// Takes the rings of an unbound port out of the datapath and gives them back.
-    fn retire(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), Failure> {
+    fn retire(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), NetmapFailure> {
         let Some(mut port) = self.ports.remove(key) else { return Ok(()) };
         let ended = port.end_service(&mut ports.table);
         port.take_back();
@@ -394,6 +398,6 @@ fn has_interface(netns: &HeldNamespace, name: &str) -> bool {
 }
 
 /// Whether the requesting process's namespace has an interface of that name.
-pub(crate) fn interface_exists(name: &str, place: Whereabouts<'_>) -> bool {
-    place.home().is_ok_and(|netns| has_interface(&netns, name))
+pub(crate) fn interface_exists(name: &str, scope: NamespaceScope<'_>) -> bool {
+    scope.home().is_ok_and(|netns| has_interface(&netns, name))
 }

@@ -11,13 +11,13 @@ use ringroad_ring::geometry::{
     BUFFER_BYTES_RANGE, MAX_BUFFERS, MAX_RINGS, NETMAP_BUFFER_BYTES, RegionGeometry, ring_object_bytes,
 };
 use ringroad_ring::layout::FIRST_BUFFER;
-use ringroad_ring::ledger::Payer;
+use ringroad_ring::ledger::ChargedUser;
 use ringroad_ring::liveness;
 use ringroad_ring::ring_view::RingView;
-use ringroad_ring::shared_lock::{Hold, HolderNumber};
+use ringroad_ring::shared_lock::{HolderNumber, LockHold};
 use rustix::io::Errno;
 
-use super::failure::{Failure, fail};
+use super::failure::{NetmapFailure, fail};
 
 /// Memory id of the region of all interfaces.
 pub(crate) const GLOBAL: u16 = 1;
@@ -45,7 +45,10 @@ pub(crate) fn global_geometry() -> RegionGeometry {
 }
 
 /// The geometry of a region for one port, with its pipes, monitors and extra buffers.
-pub(crate) fn private_geometry(sizes: &PortSizes, extra_buffers: u32) -> Result<RegionGeometry, Failure> {
+pub(crate) fn private_geometry(
+    sizes: &PortSizes,
+    extra_buffers: u32,
+) -> Result<RegionGeometry, NetmapFailure> {
     let (tx, rx) = (u32::from(sizes.tx_rings) + 1, u32::from(sizes.rx_rings) + 1);
     let longest = sizes.tx_slots.max(sizes.rx_slots).max(1);
     // Each pipe has two rings of each direction, of which those that receive have buffers of their own.
@@ -64,16 +67,16 @@ pub(crate) fn private_geometry(sizes: &PortSizes, extra_buffers: u32) -> Result<
 }
 
 /// The geometry of a region in a program's own memory; what is left over becomes buffers.
-pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeometry, Failure> {
-    let wished = |pool: Pool, (least, bytes): (u32, u32)| {
+pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeometry, NetmapFailure> {
+    let requested = |pool: Pool, (least, bytes): (u32, u32)| {
         let or = |value, default| if value == 0 { default } else { value };
         (or(pool.objects, least), or(pool.object_bytes, bytes))
     };
     let [interfaces, rings, buffers] = LEAST_POOLS;
     let pools = &external.pools;
-    let (interfaces, interface_bytes) = wished(pools.interfaces, interfaces);
-    let (rings, ring_bytes) = wished(pools.rings, rings);
-    let (buffers, buffer_bytes) = wished(pools.buffers, buffers);
+    let (interfaces, interface_bytes) = requested(pools.interfaces, interfaces);
+    let (rings, ring_bytes) = requested(pools.rings, rings);
+    let (buffers, buffer_bytes) = requested(pools.buffers, buffers);
     let wrong = |what: &str| Err(fail(Errno::INVAL, format!("external memory: {what} out of range")));
     if !(56..=4096).contains(&interface_bytes) || !(2..=1024).contains(&interfaces) {
         return wrong("interfaces");
@@ -125,16 +128,16 @@ pub(crate) struct MemoryRegion {
     /// The program's memory that it replaces.
     external: Option<[u64; 3]>,
     /// Rings without a user, into which programs may still put frames.
-    leaving: Mutex<Vec<Leaving>>,
+    leaving: Mutex<Vec<ReturningRings>>,
 }
 
 /// Rings on their way back to the region.
 #[derive(Debug)]
-struct Leaving {
+struct ReturningRings {
     /// Ring objects, and where they are.
     rings: Vec<(u32, RingView)>,
     /// The syncs under way at rings that filled `rings`.
-    filled_by: Vec<(RingView, Hold)>,
+    filled_by: Vec<(RingView, LockHold)>,
 }
 
 impl MemoryRegion {
@@ -146,7 +149,7 @@ impl MemoryRegion {
             Some((view, hold))
         };
         let filled_by = filled_from.into_iter().filter_map(under_way).collect();
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(Leaving { rings, filled_by });
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).push(ReturningRings { rings, filled_by });
         self.take_back_left();
     }
 
@@ -237,7 +240,7 @@ impl Default for Memory {
 impl Memory {
     /// The region that a program names, not 0. `payer`, here and below: the user who makes the request, to whom a new
     /// region is charged.
-    pub(crate) fn named(&mut self, id: u16, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
+    pub(crate) fn named(&mut self, id: u16, payer: &ChargedUser) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         if id == GLOBAL {
             return self.global(payer);
         }
@@ -249,7 +252,7 @@ impl Memory {
     }
 
     /// The region of all interfaces that the user has open. Each user has one, so no user can take it from another.
-    pub(crate) fn global(&mut self, payer: &Payer) -> Result<Arc<MemoryRegion>, Failure> {
+    pub(crate) fn global(&mut self, payer: &ChargedUser) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         if let Some(region) = self.globals.get(&payer.user()).and_then(Weak::upgrade) {
             return Ok(region);
         }
@@ -259,9 +262,9 @@ impl Memory {
     /// A new region.
     pub(crate) fn private(
         &mut self,
-        payer: &Payer,
+        payer: &ChargedUser,
         geometry: RegionGeometry,
-    ) -> Result<Arc<MemoryRegion>, Failure> {
+    ) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         let id = self.free_id()?;
         self.make(id, payer, geometry, None)
     }
@@ -269,9 +272,9 @@ impl Memory {
     /// The region that replaces a program's memory.
     pub(crate) fn external(
         &mut self,
-        payer: &Payer,
+        payer: &ChargedUser,
         external: &ExternalMemory,
-    ) -> Result<Arc<MemoryRegion>, Failure> {
+    ) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         let known = self.regions.values().filter_map(Weak::upgrade);
         if let Some(region) = known.into_iter().find(|region| region.stands_for(external.identity)) {
             return match region.uid == payer.user() {
@@ -287,10 +290,10 @@ impl Memory {
     fn make(
         &mut self,
         id: u16,
-        payer: &Payer,
+        payer: &ChargedUser,
         geometry: RegionGeometry,
         external: Option<[u64; 3]>,
-    ) -> Result<Arc<MemoryRegion>, Failure> {
+    ) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         let home = ShmRegion::of_geometry(geometry, Some(payer))?;
         let region =
             Arc::new(MemoryRegion { id, home, uid: payer.user(), external, leaving: Mutex::default() });
@@ -307,7 +310,7 @@ impl Memory {
     }
 
     /// An id that no living region has, as long after its last use as can be.
-    fn free_id(&mut self) -> Result<u16, Failure> {
+    fn free_id(&mut self) -> Result<u16, NetmapFailure> {
         self.regions.retain(|_, region| region.strong_count() > 0);
         for _ in 0..u16::MAX {
             let id = self.next;
@@ -322,7 +325,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use ringroad_ring::ledger::{Ledger, Limits};
+    use ringroad_ring::ledger::{Ledger, LedgerLimits};
 
     use super::*;
 
@@ -383,21 +386,21 @@ mod tests {
     }
 
     fn ledger() -> Arc<Ledger> {
-        Ledger::new(Limits { total: 256 << 20, user: 256 << 20, reserve: 0 })
+        Ledger::new(LedgerLimits { total: 256 << 20, user: 256 << 20, reserve: 0 })
     }
 
     #[test]
     fn a_ring_is_taken_back_when_no_program_is_filling_it() {
         use ringroad_ring::layout::Direction;
         use ringroad_ring::liveness::prove;
-        use ringroad_ring::ring_view::{RingPlan, lay_out_ring};
-        let payer = Payer::new(&ledger(), 0, false);
+        use ringroad_ring::ring_view::{RingInit, lay_out_ring};
+        let payer = ChargedUser::new(&ledger(), 0, false);
         let memory = Memory::default().private(&payer, private_geometry(&sizes(8, 1), 0).unwrap()).unwrap();
         let laid_out = || {
             let mut allocator = memory.home.allocator();
             let object = allocator.take_ring().unwrap();
             let mut buffers = allocator.take_buffers(8).unwrap().into_iter();
-            let plan = RingPlan::new(Direction::Rx, 0, 8);
+            let plan = RingInit::new(Direction::Rx, 0, 8);
             (object, lay_out_ring(memory.home.region(), object, &plan, &mut buffers).unwrap())
         };
         let (filler, monitor) = (laid_out().1, laid_out());
@@ -421,7 +424,7 @@ mod tests {
     fn a_region_goes_with_its_last_port_and_its_id_comes_back_late() {
         let mut memory = Memory::default();
         let ledger = ledger();
-        let [root, other] = [0, 1].map(|user| Payer::new(&ledger, user, false));
+        let [root, other] = [0, 1].map(|user| ChargedUser::new(&ledger, user, false));
         let geometry = private_geometry(&sizes(4, 1), 0).unwrap();
         let first = memory.private(&root, geometry).unwrap();
         assert_eq!(memory.named(first.id, &root).unwrap().id, first.id);
@@ -438,7 +441,7 @@ mod tests {
     fn every_kind_of_region_is_counted_and_refused_beyond_the_limit() {
         let mut memory = Memory::default();
         let ledger = ledger();
-        let payer = Payer::new(&ledger, 1, false);
+        let payer = ChargedUser::new(&ledger, 1, false);
         let external = ExternalMemory {
             identity: [1, 2, 3],
             pools: Pools { memory_bytes: 64 << 20, ..Pools::default() },

@@ -29,11 +29,11 @@ use ringroad_control::report::PortReport;
 use ringroad_datapath::fabric::FabricError;
 use rustix::io::Errno;
 
-use crate::permissions::{Permissions, Standing};
+use crate::namespace_scope::NamespaceScope;
+use crate::permissions::{Permissions, PortAccess};
 use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
-use crate::whereabouts::Whereabouts;
-use failure::{Failure, fail};
+use failure::{NetmapFailure, fail};
 use memory::{GLOBAL, Memory, MemoryRegion};
 use name::PortKey;
 use port::{Kind, NetmapPort};
@@ -74,20 +74,20 @@ pub struct Netmap {
 
 /// An answer and the descriptors that go with it.
 #[derive(Debug)]
-pub struct Answer {
+pub struct NetmapAnswer {
     /// The answer.
     pub reply: NetmapReply,
     /// The descriptors.
     pub descriptors: Vec<OwnedFd>,
 }
 
-impl From<NetmapReply> for Answer {
+impl From<NetmapReply> for NetmapAnswer {
     fn from(reply: NetmapReply) -> Self {
         Self { reply, descriptors: Vec::new() }
     }
 }
 
-impl Answer {
+impl NetmapAnswer {
     /// The refusal of a request that only administrators may send.
     #[must_use]
     pub fn denied() -> Self {
@@ -98,25 +98,25 @@ impl Answer {
 
 /// The user of the request, and the rules.
 #[derive(Debug, Clone, Copy)]
-pub struct Asker<'a> {
+pub struct Requester<'a> {
     /// The connection.
     pub client: &'a Client,
     /// The rules.
     pub permissions: &'a Permissions,
     /// Where its interfaces are.
-    pub place: Whereabouts<'a>,
+    pub scope: NamespaceScope<'a>,
 }
 
-impl Asker<'_> {
-    /// Whether the rules give the asker a port that is not there yet.
-    fn check_free(&self, key: &PortKey, device: bool) -> Result<(), Failure> {
-        Ok(self.permissions.check(self.client.peer, &key.to_string(), Standing::Free { device })?)
+impl Requester<'_> {
+    /// Whether the rules give the requester a port that is not there yet.
+    fn check_free(&self, key: &PortKey, device: bool) -> Result<(), NetmapFailure> {
+        Ok(self.permissions.check(self.client.peer, &key.to_string(), PortAccess::Free { device })?)
     }
 
     /// The same for a port that exists.
-    fn check_taken(&self, key: &PortKey, port: &NetmapPort) -> Result<(), Failure> {
+    fn check_taken(&self, key: &PortKey, port: &NetmapPort) -> Result<(), NetmapFailure> {
         // What hangs on a port has its own maker, and is named with the port.
-        let standing = Standing::Of(port.owner.peer.uid);
+        let standing = PortAccess::Of(port.owner.peer.uid);
         Ok(self.permissions.check(self.client.peer, &key.base().to_string(), standing)?)
     }
 }
@@ -126,8 +126,8 @@ impl Netmap {
     ///
     /// # Errors
     /// No random bytes are available for a secret.
-    pub fn open_device(&mut self, asker: Asker<'_>) -> Result<Badge, Failure> {
-        let client = asker.client;
+    pub fn open_device(&mut self, requester: Requester<'_>) -> Result<Badge, NetmapFailure> {
+        let client = requester.client;
         let mut secret = [0; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| fail(errno, "making a secret"))?;
@@ -147,7 +147,7 @@ impl Netmap {
     ///
     /// # Errors
     /// A worker that is gone, as a failure.
-    pub fn close_device(&mut self, client: ClientId, ports: &mut Ports) -> Result<(), Failure> {
+    pub fn close_device(&mut self, client: ClientId, ports: &mut Ports) -> Result<(), NetmapFailure> {
         let Some(device) = self.devices.remove(&client) else { return Ok(()) };
         match device.binding {
             Some(binding) => {
@@ -210,36 +210,40 @@ impl Netmap {
     }
 
     /// Enters a port that is not there yet.
-    fn insert(&mut self, key: PortKey, port: NetmapPort) -> Result<(), Failure> {
+    fn insert(&mut self, key: PortKey, port: NetmapPort) -> Result<(), NetmapFailure> {
         match self.ports.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert(port);
+            Entry::Vacant(entry) => {
+                entry.insert(port);
                 Ok(())
             }
-            Entry::Occupied(place) => Err(fail(Errno::BUSY, format!("{} is there already", place.key()))),
+            Entry::Occupied(entry) => Err(fail(Errno::BUSY, format!("{} is there already", entry.key()))),
         }
     }
 
-    /// Whether the asker may have a region: with it comes the memory of every port that lies there.
-    fn check_memory(&self, asker: Asker<'_>, memory: &Arc<MemoryRegion>) -> Result<(), Failure> {
-        if memory.uid == asker.client.peer.uid {
+    /// Whether the requester may have a region: with it comes the memory of every port that lies there.
+    fn check_memory(
+        &self,
+        requester: Requester<'_>,
+        memory: &Arc<MemoryRegion>,
+    ) -> Result<(), NetmapFailure> {
+        if memory.uid == requester.client.peer.uid {
             return Ok(());
         }
         let mut in_it = self.ports.iter().filter(|(_, port)| Arc::ptr_eq(&port.memory, memory));
-        in_it.try_for_each(|(key, port)| asker.check_taken(key, port))
+        in_it.try_for_each(|(key, port)| requester.check_taken(key, port))
     }
 
     /// The region of an existing port that the request names.
     fn known_memory(
         &mut self,
         ports: &Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         id: u16,
-    ) -> Result<Arc<MemoryRegion>, Failure> {
+    ) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         let others = self.ports.values().map(|port| &port.memory);
         match others.filter(|memory| memory.id != GLOBAL).find(|memory| memory.id == id) {
-            Some(memory) => self.check_memory(asker, memory).map(|()| Arc::clone(memory)),
-            None => self.memory.named(id, &ports.quotas.memory_payer(asker.client)),
+            Some(memory) => self.check_memory(requester, memory).map(|()| Arc::clone(memory)),
+            None => self.memory.named(id, &ports.quotas.memory_payer(requester.client)),
         }
     }
 
@@ -247,11 +251,11 @@ impl Netmap {
     pub fn answer(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         device: Option<Badge>,
         request: NetmapRequest,
-    ) -> Answer {
-        self.serve(ports, asker, device, request).unwrap_or_else(|failure| {
+    ) -> NetmapAnswer {
+        self.serve(ports, requester, device, request).unwrap_or_else(|failure| {
             NetmapReply::Failed { errno: failure.errno.raw_os_error(), message: failure.message }.into()
         })
     }
@@ -259,14 +263,14 @@ impl Netmap {
     fn serve(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         device: Option<Badge>,
         request: NetmapRequest,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<NetmapAnswer, NetmapFailure> {
         match request {
             NetmapRequest::Register(register) => {
                 let device = self.check_badge(device)?;
-                self.register(ports, asker, device, register)
+                self.register(ports, requester, device, register)
             }
             NetmapRequest::Binding => {
                 let device = self.check_badge(device)?;
@@ -278,12 +282,12 @@ impl Netmap {
                 let device = self.check_badge(device)?;
                 self.monitors_to_fill(device)
             }
-            request => self.serve_portwise(ports, asker, request).map(Answer::from),
+            request => self.serve_portwise(ports, requester, request).map(NetmapAnswer::from),
         }
     }
 
     /// The device whose badge is shown.
-    fn check_badge(&self, badge: Option<Badge>) -> Result<u64, Failure> {
+    fn check_badge(&self, badge: Option<Badge>) -> Result<u64, NetmapFailure> {
         let entry = badge.and_then(|badge| Some((badge, self.devices.get(&badge.device)?)));
         match entry {
             Some((badge, entry)) if entry.badge == badge => Ok(badge.device),

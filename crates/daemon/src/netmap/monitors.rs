@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use ringroad_control::netmap::{MonitorRing, NetmapReply, PortSizes, Register};
-use ringroad_drivers::shm::watch::Onlooker;
+use ringroad_drivers::shm::watch::RingMonitor;
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::MAX_QUEUES;
 use ringroad_ring::layout::Direction;
@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 
 use super::bind::{duplicate, flag};
-use super::failure::{Failure, fail};
+use super::failure::{NetmapFailure, fail};
 use super::find::clamp_sizes;
 use super::name::PortKey;
 use super::port::{Kind, NetmapPort};
-use super::{Answer, Asker, Netmap};
+use super::{Netmap, NetmapAnswer, Requester};
 use crate::ports::Ports;
 use crate::quotas::Demand;
 
@@ -30,12 +30,12 @@ impl Netmap {
     pub(crate) fn make_monitor(
         &mut self,
         ports: &Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         device: u64,
         register: &Register,
-    ) -> Result<PortKey, Failure> {
+    ) -> Result<PortKey, NetmapFailure> {
         let invalid = |message: String| fail(Errno::INVAL, message);
-        let parent = self.known(asker, &register.name).map_err(|failure| match failure.errno {
+        let parent = self.known(requester, &register.name).map_err(|failure| match failure.errno {
             Errno::NXIO => invalid(failure.message),
             _ => failure,
         })?;
@@ -45,9 +45,9 @@ impl Netmap {
             return Err(nobody());
         }
         let rings = port.sizes.tx_rings.max(port.sizes.rx_rings);
-        let wish = PortSizes { tx_rings: 1, rx_rings: rings, ..register.sizes };
+        let request = PortSizes { tx_rings: 1, rx_rings: rings, ..register.sizes };
         let slots = port.sizes.tx_slots.max(port.sizes.rx_slots);
-        let sizes = clamp_sizes(&wish, [slots; 2], MAX_QUEUES.max(rings));
+        let sizes = clamp_sizes(&request, [slots; 2], MAX_QUEUES.max(rings));
         let kind = Kind::Monitor {
             parent: parent.clone(),
             zero_copy: register.flags & flag::ZCOPY_MON != 0,
@@ -55,9 +55,9 @@ impl Netmap {
             rx: register.flags & flag::MONITOR_RX != 0,
         };
         let key = PortKey::Monitor { of: Box::new(parent.clone()), device };
-        let holding = ports.quotas.hold(asker.client, Demand::of_port(1))?;
+        let holding = ports.quotas.hold(requester.client, Demand::of_port(1))?;
         let memory = std::sync::Arc::clone(&port.memory);
-        let monitor = NetmapPort::new(&register.name, kind, asker.client, memory, sizes, holding);
+        let monitor = NetmapPort::new(&register.name, kind, requester.client, memory, sizes, holding);
         self.insert(key.clone(), monitor)?;
         if let Some(port) = self.ports.get_mut(&parent) {
             port.monitors.push(key.clone());
@@ -66,15 +66,15 @@ impl Netmap {
     }
 
     /// The rings of bound monitors of `port`: which of its rings, how, and by which port.
-    fn looks(&self, port: &NetmapPort) -> Vec<(MonitorRing, &NetmapPort)> {
-        let mut looks = Vec::new();
+    fn monitor_rings(&self, port: &NetmapPort) -> Vec<(MonitorRing, &NetmapPort)> {
+        let mut monitor_rings = Vec::new();
         for monitor in port.monitors.iter().filter_map(|key| self.ports.get(key)) {
             let Kind::Monitor { zero_copy, tx, rx, .. } = monitor.kind else { continue };
             for ring in monitor.rings.iter().filter(|ring| ring.direction == Direction::Rx && ring.users > 0)
             {
                 for (direction, wanted) in [(Direction::Tx, tx), (Direction::Rx, rx)] {
-                    if wanted && port.ring(direction, ring.index).is_some_and(|looked_at| !looked_at.host) {
-                        let look = MonitorRing {
+                    if wanted && port.ring(direction, ring.index).is_some_and(|monitored| !monitored.host) {
+                        let monitor_ring = MonitorRing {
                             direction,
                             index: ring.index,
                             object: ring.object,
@@ -82,26 +82,26 @@ impl Netmap {
                             zero_copy,
                             sent: direction == Direction::Tx,
                         };
-                        looks.push((look, monitor));
+                        monitor_rings.push((monitor_ring, monitor));
                     }
                 }
             }
         }
-        looks
+        monitor_rings
     }
 
     /// The monitors that the programs at the device's rings have to fill.
-    pub(crate) fn monitors_to_fill(&self, device: u64) -> Result<Answer, Failure> {
+    pub(crate) fn monitors_to_fill(&self, device: u64) -> Result<NetmapAnswer, NetmapFailure> {
         let unbound = || fail(Errno::NXIO, "the device is not bound");
         let binding =
             self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
         let port = self.ports.get(&binding.port).ok_or_else(unbound)?;
         let mut rings = Vec::new();
         let mut descriptors = Vec::new();
-        let mut add = |look: MonitorRing, monitor: &NetmapPort| -> Result<(), Failure> {
+        let mut add = |monitor_ring: MonitorRing, monitor: &NetmapPort| -> Result<(), NetmapFailure> {
             if let Some(events) = monitor.events.first() {
                 descriptors.push(duplicate(events.notify.as_fd())?);
-                rings.push(look);
+                rings.push(monitor_ring);
             }
             Ok(())
         };
@@ -109,41 +109,43 @@ impl Netmap {
             Kind::Pipe { peer, .. } => self.ports.get(peer),
             _ => None,
         };
-        for (look, monitor) in self.looks(port) {
+        for (monitor_ring, monitor) in self.monitor_rings(port) {
             // The sender of a pipe shows the frames that arrive by it.
-            if look.zero_copy || peer.is_some() && look.direction == Direction::Tx {
-                add(look, monitor)?;
+            if monitor_ring.zero_copy || peer.is_some() && monitor_ring.direction == Direction::Tx {
+                add(monitor_ring, monitor)?;
             }
         }
-        for (look, monitor) in peer.map(|peer| self.looks(peer)).unwrap_or_default() {
-            if !look.zero_copy && look.direction == Direction::Rx {
-                add(MonitorRing { direction: Direction::Tx, ..look }, monitor)?;
+        for (monitor_ring, monitor) in peer.map(|peer| self.monitor_rings(peer)).unwrap_or_default() {
+            if !monitor_ring.zero_copy && monitor_ring.direction == Direction::Rx {
+                add(MonitorRing { direction: Direction::Tx, ..monitor_ring }, monitor)?;
             }
         }
-        Ok(Answer { reply: NetmapReply::Monitors(rings), descriptors })
+        Ok(NetmapAnswer { reply: NetmapReply::Monitors(rings), descriptors })
     }
 
     /// Shows datapath and programs the monitors of a port, or of the port that `key` monitors.
-    pub(crate) fn show_monitors(&self, key: &PortKey, ports: &Ports) -> Result<(), Failure> {
+    pub(crate) fn show_monitors(&self, key: &PortKey, ports: &Ports) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if let Kind::Monitor { parent, .. } = &port.kind {
             return self.show_monitors(parent, ports);
         }
         if port.is_served() {
-            let looks = self.looks(port);
+            let monitor_rings = self.monitor_rings(port);
             for (queue, state) in (0u16..).zip(&port.states) {
-                let mut onlookers = Vec::new();
-                for (look, monitor) in looks.iter().filter(|(look, _)| !look.zero_copy && look.index == queue)
+                let mut monitors = Vec::new();
+                for (monitor_ring, monitor) in monitor_rings
+                    .iter()
+                    .filter(|(monitor_ring, _)| !monitor_ring.zero_copy && monitor_ring.index == queue)
                 {
                     let Some(events) = monitor.events.first() else { continue };
-                    let Some(ring) = monitor.ring(Direction::Rx, look.index) else { continue };
-                    onlookers.push(Onlooker {
-                        direction: look.direction,
+                    let Some(ring) = monitor.ring(Direction::Rx, monitor_ring.index) else { continue };
+                    monitors.push(RingMonitor {
+                        direction: monitor_ring.direction,
                         end: MonitorEnd::new(monitor.view(ring)?),
                         notify: duplicate(events.notify.as_fd())?,
                     });
                 }
-                state.set_onlookers(onlookers);
+                state.set_monitors(monitors);
             }
         }
         let peer = match &port.kind {
@@ -161,7 +163,7 @@ impl Netmap {
     }
 
     /// The last user left a port: its monitors see no more frames, and get a notification.
-    pub(crate) fn end_monitors_of(&mut self, key: &PortKey, ports: &Ports) -> Result<(), Failure> {
+    pub(crate) fn end_monitors_of(&mut self, key: &PortKey, ports: &Ports) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         if port.monitors.is_empty() {
             return Ok(());
@@ -186,7 +188,7 @@ impl Netmap {
         key: &PortKey,
         parent: &PortKey,
         ports: &Ports,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), NetmapFailure> {
         if let Some(port) = self.ports.get_mut(parent) {
             port.monitors.retain(|monitor| monitor != key);
         }

@@ -1,7 +1,7 @@
 //! The meaning of a request's name, and the key of its port.
 //!
 //! Names follow the grammar of [`ringroad_drivers::catalogue::port_name`], as far as netmap has such ports, so every
-//! name that a stranger can choose is printable.
+//! name that an untrusted peer can choose is printable.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use ringroad_drivers::catalogue::port_kind::check_interface_name;
 use ringroad_drivers::catalogue::port_name::{check_pipe_id, split_switch_port};
 use rustix::io::Errno;
 
-use super::failure::{Failure, fail};
+use super::failure::{NetmapFailure, fail};
 
 /// Longest name of a request, bytes (`NETMAP_REQ_IFNAMSIZ` less the NUL).
 const MAX_NAME_BYTES: usize = 63;
@@ -40,7 +40,7 @@ pub(crate) struct PipeEnd {
 
 impl Name {
     /// Reads `text`. Monitors have the names of the monitored ports.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, NetmapFailure> {
         if text.len() > MAX_NAME_BYTES {
             return Err(fail(
                 Errno::INVAL,
@@ -60,7 +60,7 @@ impl Name {
     }
 
     /// The switch and port of a request that is about a switch; EINVAL for any other name.
-    pub(crate) fn of_vale(text: &str) -> Result<(String, String), Failure> {
+    pub(crate) fn of_vale(text: &str) -> Result<(String, String), NetmapFailure> {
         match split_switch_port(text) {
             Ok((switch, port)) => Ok((switch.to_owned(), port.to_owned())),
             Err(problem) => Err(fail(Errno::INVAL, format!("{text:?}: {problem}"))),
@@ -76,7 +76,7 @@ impl PipeEnd {
 }
 
 impl Base {
-    fn parse(text: &str) -> Result<Self, Failure> {
+    fn parse(text: &str) -> Result<Self, NetmapFailure> {
         if text.starts_with("vale") {
             let (switch, port) = Name::of_vale(text)?;
             return Ok(Self::Switch { switch, port });

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ringroad_control::netmap::{Offsets, PortSizes};
-use ringroad_drivers::shm::{QueueEvents, QueueState};
+use ringroad_drivers::shm::{BindingUpdates, QueueEvents};
 use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_ring::cursor::{advance, distance};
 use ringroad_ring::layout::Direction;
-use ringroad_ring::ring_view::{RingPlan, RingView, lay_out_fake_ring, lay_out_ring, listed_extra_buffers};
+use ringroad_ring::ring_view::{RingInit, RingView, lay_out_fake_ring, lay_out_ring, listed_extra_buffers};
 use rustix::io::Errno;
 
-use super::failure::{Failure, fail};
+use super::failure::{NetmapFailure, fail};
 use super::memory::MemoryRegion;
 use super::name::PortKey;
 use super::service::Service;
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Interface { interface: String, netns: HeldNamespace },
     /// One end of a pipe.
     Pipe { parent: PortKey, peer: PortKey, master: bool },
-    /// Onlooker of another port.
+    /// Monitor of another port.
     Monitor { parent: PortKey, zero_copy: bool, tx: bool, rx: bool },
     /// Rings and nothing else.
     Null,
@@ -62,7 +62,7 @@ pub(crate) struct NetmapPort {
     /// One pair per queue, host queues behind the others; one in all for ports that no datapath serves.
     pub(crate) events: Vec<QueueEvents>,
     /// As many as `events`, for ports that a datapath serves.
-    pub(crate) states: Vec<Arc<QueueState>>,
+    pub(crate) states: Vec<Arc<BindingUpdates>>,
     pub(crate) offsets: Option<Offsets>,
     pub(crate) service: Service,
     /// Devices bound to it.
@@ -155,7 +155,7 @@ impl NetmapPort {
     }
 
     /// A view of one of its rings.
-    pub(crate) fn view(&self, ring: &PortRing) -> Result<RingView, Failure> {
+    pub(crate) fn view(&self, ring: &PortRing) -> Result<RingView, NetmapFailure> {
         Ok(RingView::new(self.memory.home.region(), ring.object, ring.slots)?)
     }
 
@@ -180,15 +180,15 @@ impl NetmapPort {
             .collect()
     }
 
-    fn plan(&self, ring: &PortRing) -> RingPlan {
+    fn plan(&self, ring: &PortRing) -> RingInit {
         let (offset_mask, initial_offset) =
             self.offsets.map_or((0, 0), |offsets| (offset_mask(&offsets), offsets.initial));
-        RingPlan { offset_mask, initial_offset, ..RingPlan::new(ring.direction, ring.index, ring.slots) }
+        RingInit { offset_mask, initial_offset, ..RingInit::new(ring.direction, ring.index, ring.slots) }
     }
 
     /// Lays out all rings, each slot with a buffer of its own. `fake`: the rings without a far end; their slots need no
     /// buffers. Nothing is taken where it fails.
-    pub(crate) fn lay_out(&mut self, fake: impl Fn(&PortRing) -> bool) -> Result<(), Failure> {
+    pub(crate) fn lay_out(&mut self, fake: impl Fn(&PortRing) -> bool) -> Result<(), NetmapFailure> {
         let mut rings = self.wanted_rings();
         self.memory.take_back_left();
         let region = self.memory.home.region();
@@ -219,7 +219,7 @@ impl NetmapPort {
     }
 
     /// Lays out the rings of both ends of a pipe, which share their buffers slot by slot.
-    pub(crate) fn lay_out_pipe(ends: [&mut Self; 2]) -> Result<(), Failure> {
+    pub(crate) fn lay_out_pipe(ends: [&mut Self; 2]) -> Result<(), NetmapFailure> {
         let [one, other] = ends;
         // The rx rings have the buffers; each tx ring begins with those of the rx ring that it leads to.
         one.lay_out(|ring| ring.direction == Direction::Tx)?;
@@ -289,12 +289,12 @@ impl NetmapPort {
     }
 
     /// Makes as many pairs of eventfds as it needs, unless it has them.
-    pub(crate) fn make_events(&mut self) -> Result<(), Failure> {
+    pub(crate) fn make_events(&mut self) -> Result<(), NetmapFailure> {
         let count = if self.is_served() { self.queues() + self.host_queues() } else { 1 };
         while self.events.len() < usize::from(count) {
             let pair = QueueEvents::new().map_err(|errno| fail(errno, "making eventfds"))?;
             self.events.push(pair);
-            let state = Arc::<QueueState>::default();
+            let state = Arc::<BindingUpdates>::default();
             state.set_header_bytes(self.header_bytes);
             self.states.push(state);
         }

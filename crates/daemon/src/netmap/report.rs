@@ -2,7 +2,7 @@
 
 use ringroad_control::report::{CounterReport, PortReport};
 use ringroad_datapath::fabric::{Fabric, FabricError, WireId};
-use ringroad_ring::control_block::Filled;
+use ringroad_ring::control_block::FillCounts;
 use ringroad_ring::layout::Direction;
 
 use super::name::PortKey;
@@ -18,13 +18,13 @@ impl NetmapPort {
     }
 
     /// The counts that programs have written into it.
-    fn filled(&self) -> Filled {
+    fn filled(&self) -> FillCounts {
         let rings = self.rings.iter().filter(|ring| ring.direction == Direction::Rx);
         rings.filter_map(|ring| self.view(ring).ok()).map(|view| view.control().datapath.filled.read()).sum()
     }
 
     /// The report of the port, known as `key` and bound by `user`: an interface's own side and the host's each have an
-    /// account. `peer`: the other end, if it is an end of a pipe.
+    /// counters. `peer`: the other end, if it is an end of a pipe.
     pub(crate) fn report(
         &self,
         key: &PortKey,

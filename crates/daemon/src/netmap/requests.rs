@@ -13,13 +13,13 @@ use ringroad_ring::geometry::{DEFAULT_SLOTS, MAX_QUEUES};
 use rustix::io::Errno;
 
 use super::bind::mode;
-use super::failure::{Failure, fail};
-use super::find::{Wish, clamp_sizes, interface_exists};
+use super::failure::{NetmapFailure, fail};
+use super::find::{PortSettingsRequest, clamp_sizes, interface_exists};
 use super::memory::{GLOBAL, global_geometry};
 use super::name::{Name, PortKey};
 use super::port::{Kind, NetmapPort};
 use super::service::Service;
-use super::{Asker, Netmap};
+use super::{Netmap, Requester};
 use crate::attaching::requested;
 use crate::ports::Ports;
 use crate::quotas::Demand;
@@ -31,25 +31,27 @@ impl Netmap {
     pub(crate) fn serve_portwise(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         request: NetmapRequest,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         match request {
             NetmapRequest::PortInfo { name, sizes, mem_id } => {
-                self.port_info(ports, asker, &name, sizes, mem_id)
+                self.port_info(ports, requester, &name, sizes, mem_id)
             }
             NetmapRequest::PoolsInfo { name, mem_id } => {
                 if name.is_empty() {
                     return Err(fail(Errno::NXIO, "no port was named"));
                 }
-                let wish = Wish { mem_id, ..Wish::default() };
-                self.look(ports, asker, &name, &wish, |port| NetmapReply::Pools(port.memory.pools()))
+                let settings = PortSettingsRequest { mem_id, ..PortSettingsRequest::default() };
+                self.inspect(ports, requester, &name, &settings, |port| {
+                    NetmapReply::Pools(port.memory.pools())
+                })
             }
             NetmapRequest::PortHeaderGet { name } => {
-                let key = self.known(asker, &name)?;
+                let key = self.known(requester, &name)?;
                 Ok(NetmapReply::HeaderBytes(self.ports.get(&key).map_or(0, |port| port.header_bytes)))
             }
-            NetmapRequest::PortHeaderSet { name, bytes } => self.set_header(asker, &name, bytes),
+            NetmapRequest::PortHeaderSet { name, bytes } => self.set_header(requester, &name, bytes),
             NetmapRequest::ValeList { name, switch_index, port_index } => {
                 self.list(ports, &name, switch_index, port_index)
             }
@@ -58,15 +60,15 @@ impl Netmap {
                     return Err(fail(Errno::INVAL, "an interface is attached whole"));
                 }
                 if mem_id != 0 {
-                    self.known_memory(ports, asker, mem_id)?;
+                    self.known_memory(ports, requester, mem_id)?;
                 }
-                self.attach(ports, asker, &name, mode == mode::NIC_SW)
+                self.attach(ports, requester, &name, mode == mode::NIC_SW)
             }
             NetmapRequest::ValeDetach { name } => self.detach(ports, &name),
             NetmapRequest::ValeNewInterface { name, sizes, mem_id } => {
-                self.new_interface(ports, asker, &name, sizes, mem_id)
+                self.new_interface(ports, requester, &name, sizes, mem_id)
             }
-            NetmapRequest::ValeDeleteInterface { name } => self.delete_interface(ports, asker, &name),
+            NetmapRequest::ValeDeleteInterface { name } => self.delete_interface(ports, requester, &name),
             NetmapRequest::PollingEnable { name, mode, first_cpu, cpus } => {
                 self.enable_polling(ports, &name, mode, first_cpu, cpus)
             }
@@ -83,18 +85,18 @@ impl Netmap {
     }
 
     /// Inspects the port that REGISTER would find or make.
-    fn look(
+    fn inspect(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         name: &str,
-        wish: &Wish,
+        request: &PortSettingsRequest,
         see: impl FnOnce(&NetmapPort) -> NetmapReply,
-    ) -> Result<NetmapReply, Failure> {
-        if wish.mem_id != 0 {
-            self.known_memory(ports, asker, wish.mem_id)?;
+    ) -> Result<NetmapReply, NetmapFailure> {
+        if request.mem_id != 0 {
+            self.known_memory(ports, requester, request.mem_id)?;
         }
-        let key = self.find(ports, asker, name, wish)?;
+        let key = self.find(ports, requester, name, request)?;
         let seen = self.ports.get(&key).map(see);
         self.reap(&key, ports)?;
         seen.ok_or_else(|| fail(Errno::NXIO, format!("there is no port {name:?}")))
@@ -103,25 +105,30 @@ impl Netmap {
     fn port_info(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         name: &str,
         sizes: PortSizes,
         mem_id: u16,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         if name.is_empty() {
             let mem_id = if mem_id == 0 { GLOBAL } else { mem_id };
             let memory_bytes = match mem_id {
                 GLOBAL => global_geometry().pools_bytes(),
-                _ => self.known_memory(ports, asker, mem_id)?.geometry().pools_bytes(),
+                _ => self.known_memory(ports, requester, mem_id)?.geometry().pools_bytes(),
             };
             return Ok(NetmapReply::PortInfo { memory_bytes, sizes, mem_id });
         }
-        let wish = Wish { sizes, mem_id, ..Wish::default() };
-        self.look(ports, asker, name, &wish, NetmapPort::info)
+        let request = PortSettingsRequest { sizes, mem_id, ..PortSettingsRequest::default() };
+        self.inspect(ports, requester, name, &request, NetmapPort::info)
     }
 
-    fn set_header(&mut self, asker: Asker<'_>, name: &str, bytes: u32) -> Result<NetmapReply, Failure> {
-        let key = self.known(asker, name)?;
+    fn set_header(
+        &mut self,
+        requester: Requester<'_>,
+        name: &str,
+        bytes: u32,
+    ) -> Result<NetmapReply, NetmapFailure> {
+        let key = self.known(requester, name)?;
         let absent = || fail(Errno::NXIO, format!("there is no port {name:?} on a switch"));
         let port = self.ports.get_mut(&key).ok_or_else(absent)?;
         if !matches!(port.kind, Kind::Ephemeral { .. } | Kind::Persistent { .. }) {
@@ -159,7 +166,7 @@ impl Netmap {
         name: &str,
         first_switch: u16,
         first_port: u32,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         self.number_switches(ports);
         if !name.is_empty() {
             let (switch, port) = Name::of_vale(name)?;
@@ -193,17 +200,17 @@ impl Netmap {
     fn attach(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         name: &str,
         host: bool,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
         if ports.table.occupant(&key).is_some() {
             return Err(fail(Errno::BUSY, format!("{key} is attached already")));
         }
-        if interface_exists(&port, asker.place) {
-            if self.known(asker, &port).is_ok() {
+        if interface_exists(&port, requester.scope) {
+            if self.known(requester, &port).is_ok() {
                 return Err(fail(Errno::BUSY, format!("{port} is in use by a program")));
             }
         } else {
@@ -215,13 +222,15 @@ impl Netmap {
             };
             return match on {
                 _ if !bound.is_empty() => Err(fail(Errno::BUSY, format!("{port} is in use by a program"))),
-                Some(first) if joins.is_none() && *first != switch => self.join(ports, asker, &switch, &port),
+                Some(first) if joins.is_none() && *first != switch => {
+                    self.join(ports, requester, &switch, &port)
+                }
                 Some(_) => Err(fail(Errno::BUSY, format!("{port} is on two switches already"))),
-                None => self.attach_own(ports, asker, &switch, &port),
+                None => self.attach_own(ports, requester, &switch, &port),
             };
         }
         // `vale-ctl -a` and `-h` select one of the two.
-        let specs = requested(PortSpec::for_program(&key), false, host, asker.place)?;
+        let specs = requested(PortSpec::for_program(&key), false, host, requester.scope)?;
         ports.attach(specs, true)?;
         let index = ports.table.on_switches().get(&key).map_or(NO_PORT, |port| u32::from(port.index));
         Ok(NetmapReply::PortIndex(index))
@@ -231,16 +240,16 @@ impl Netmap {
     fn attach_own(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         switch: &str,
         name: &str,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else {
             return Err(fail(Errno::NXIO, format!("{name} vanished")));
         };
         port.end_service(&mut ports.table)?;
         let queues = unbound(port.queues());
-        let entered = Self::enter_on_switch(ports, asker, port, port.place_on(switch), queues);
+        let entered = Self::enter_on_switch(ports, requester, port, port.name_on(switch), queues);
         if entered.is_err() {
             port.serve(ports.table.fabric_mut())?;
         } else if let Kind::Persistent { switch: on, .. } = &mut port.kind {
@@ -253,10 +262,10 @@ impl Netmap {
     fn join(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         second: &str,
         name: &str,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else {
             return Err(fail(Errno::NXIO, format!("{name} vanished")));
         };
@@ -264,10 +273,10 @@ impl Netmap {
             return Err(fail(Errno::INVAL, format!("{name} is on no switch")));
         };
         let [one, other] = PatchQueue::pair()?.map(|queue| vec![QueueParts::new(Box::new(queue))]);
-        let place = port.place_on(second);
-        let index = Self::enter_on_switch(ports, asker, port, place, other)?;
+        let switch_port = port.name_on(second);
+        let index = Self::enter_on_switch(ports, requester, port, switch_port, other)?;
         if let Err(error) = ports.table.fabric_mut().replace(&first, name, port.share(), one) {
-            ports.table.detach(&place.to_string())?;
+            ports.table.detach(&switch_port.to_string())?;
             return Err(error.into());
         }
         port.joins = Some(second.to_owned());
@@ -275,17 +284,17 @@ impl Netmap {
     }
 
     /// Undoes [`Self::join`].
-    fn part(&mut self, ports: &mut Ports, second: &str, name: &str) -> Result<(), Failure> {
+    fn part(&mut self, ports: &mut Ports, second: &str, name: &str) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else { return Ok(()) };
         port.joins = None;
-        ports.table.detach(&port.place_on(second).to_string())?;
+        ports.table.detach(&port.name_on(second).to_string())?;
         if let Kind::Persistent { switch: Some(first), .. } = &port.kind {
             ports.table.fabric_mut().replace(first, name, port.share(), unbound(port.queues()))?;
         }
         Ok(())
     }
 
-    fn detach(&mut self, ports: &mut Ports, name: &str) -> Result<NetmapReply, Failure> {
+    fn detach(&mut self, ports: &mut Ports, name: &str) -> Result<NetmapReply, NetmapFailure> {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
         let absent = || fail(Errno::NXIO, format!("there is no port {key}"));
@@ -320,25 +329,26 @@ impl Netmap {
     fn new_interface(
         &mut self,
         ports: &mut Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         name: &str,
         sizes: PortSizes,
         mem_id: u16,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         check_plain_name(name).map_err(|problem| fail(Errno::INVAL, problem))?;
         if name.starts_with("vale") {
             return Err(fail(Errno::INVAL, format!("{name} would be taken for a port of a switch")));
         }
         let key = PortKey::Persistent(name.to_owned());
-        if self.ports.contains_key(&key) || interface_exists(name, asker.place) {
+        if self.ports.contains_key(&key) || interface_exists(name, requester.scope) {
             return Err(fail(Errno::EXIST, format!("{name} exists")));
         }
         let sizes = clamp_sizes(&sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
-        let wish = Wish { mem_id, ..Wish::default() };
-        let memory = self.memory_for(ports, asker, &wish, &sizes)?;
+        let request = PortSettingsRequest { mem_id, ..PortSettingsRequest::default() };
+        let memory = self.memory_for(ports, requester, &request, &sizes)?;
         let kind = Kind::Persistent { automatic: false, switch: None };
-        let holding = ports.quotas.hold(asker.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
-        let port = NetmapPort::new(name, kind, asker.client, memory, sizes, holding);
+        let holding =
+            ports.quotas.hold(requester.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
+        let port = NetmapPort::new(name, kind, requester.client, memory, sizes, holding);
         let reply = port.info();
         self.insert(key, port)?;
         Ok(reply)
@@ -347,12 +357,12 @@ impl Netmap {
     fn delete_interface(
         &mut self,
         ports: &Ports,
-        asker: Asker<'_>,
+        requester: Requester<'_>,
         name: &str,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         let key = PortKey::Persistent(name.to_owned());
         let Some(port) = self.ports.get(&key) else {
-            let exists = interface_exists(name, asker.place) || ports.table.occupant(name).is_some();
+            let exists = interface_exists(name, requester.scope) || ports.table.occupant(name).is_some();
             let errno = if exists { Errno::INVAL } else { Errno::NXIO };
             return Err(fail(errno, format!("{name:?} is not a persistent port")));
         };
@@ -369,7 +379,7 @@ impl Netmap {
     }
 
     /// The attachment that a polling request is about.
-    fn polling_candidate(&self, ports: &Ports, name: &str) -> Result<String, Failure> {
+    fn polling_candidate(&self, ports: &Ports, name: &str) -> Result<String, NetmapFailure> {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
         match ports.table.occupant(&key) {
@@ -386,7 +396,7 @@ impl Netmap {
         mode: u32,
         first_cpu: u32,
         cpus: u32,
-    ) -> Result<NetmapReply, Failure> {
+    ) -> Result<NetmapReply, NetmapFailure> {
         let key = self.polling_candidate(ports, name)?;
         if self.polled.contains_key(&key) {
             return Err(fail(Errno::FAULT, format!("polling is enabled on {key}")));

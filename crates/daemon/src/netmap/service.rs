@@ -6,20 +6,20 @@ use ringroad_datapath::fabric::{Fabric, QueueParts, Share, WireId};
 use ringroad_drivers::catalogue::port_kind::{DeviceName, InterfaceUse};
 use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_drivers::catalogue::{open_device, plan_device, plan_device_in};
-use ringroad_drivers::device::{Device, Role};
+use ringroad_drivers::device::{Device, DeviceRole};
 use ringroad_drivers::shm::{ShmQueue, Watch};
 use ringroad_netdev::namespace::HeldNamespace;
-use ringroad_port_table::entry::SwitchPlace;
+use ringroad_port_table::entry::SwitchPortName;
 use ringroad_port_table::opening::{take_queues, unbound};
 use ringroad_ring::datapath_end::{RxPutEnd, SlotRule, TxTakeEnd};
 use ringroad_ring::layout::Direction;
 use rustix::io::Errno;
 use tracing::info;
 
-use super::failure::{Failure, fail};
+use super::failure::{NetmapFailure, fail};
 use super::port::{Kind, NetmapPort, offset_mask};
 use crate::claims::Claim;
-use crate::port_entries::PortTable;
+use crate::port_entries::DaemonPortTable;
 
 /// What serves a port.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(crate) struct OpenSide {
 
 /// Which part of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum InterfacePart {
     /// Its own queues.
     Nic,
     /// The same, by a mechanism that leaves the host its frames where an XDP program in generic mode would take them.
@@ -54,20 +54,24 @@ pub(crate) enum Side {
 }
 
 /// The name under which the daemon's drivers know an interface.
-pub(crate) fn device_name(interface: &str, side: Side, queues: u16) -> Result<PortName, Failure> {
+pub(crate) fn device_name(
+    interface: &str,
+    side: InterfacePart,
+    queues: u16,
+) -> Result<PortName, NetmapFailure> {
     let spelled = match side {
-        Side::Nic => format!("{interface}@queues={queues}"),
-        Side::NicBesideHost => format!("packet:{interface}@immediate=1,queues={queues}"),
-        Side::Host => format!("{interface}^@queues={queues}"),
+        InterfacePart::Nic => format!("{interface}@queues={queues}"),
+        InterfacePart::NicBesideHost => format!("packet:{interface}@immediate=1,queues={queues}"),
+        InterfacePart::Host => format!("{interface}^@queues={queues}"),
     };
     spelled.parse().map_err(|error| fail(Errno::INVAL, format!("{interface}: {error}")))
 }
 
 impl NetmapPort {
     /// The datapath's side of queue `queue`, host queues behind the others.
-    fn queue(&self, queue: u16) -> Result<QueueParts, Failure> {
-        let place = usize::from(queue);
-        let (Some(events), Some(state)) = (self.events.get(place), self.states.get(place)) else {
+    fn queue(&self, queue: u16) -> Result<QueueParts, NetmapFailure> {
+        let index = usize::from(queue);
+        let (Some(events), Some(state)) = (self.events.get(index), self.states.get(index)) else {
             return Err(fail(Errno::IO, "a queue without eventfds"));
         };
         let of = |direction| {
@@ -105,12 +109,12 @@ impl NetmapPort {
     }
 
     /// Its place on a switch that it is put on by its own name.
-    pub(crate) fn place_on<'a>(&'a self, switch: &'a str) -> SwitchPlace<'a> {
-        SwitchPlace { switch, port: &self.name }
+    pub(crate) fn name_on<'a>(&'a self, switch: &'a str) -> SwitchPortName<'a> {
+        SwitchPortName { switch, port: &self.name }
     }
 
     /// The datapath's side of the queues that are not the host's.
-    pub(crate) fn queue_parts(&self) -> Result<Vec<QueueParts>, Failure> {
+    pub(crate) fn queue_parts(&self) -> Result<Vec<QueueParts>, NetmapFailure> {
         (0..self.queues()).map(|queue| self.queue(queue)).collect()
     }
 
@@ -121,7 +125,7 @@ impl NetmapPort {
 
     /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which
     /// switch. An ephemeral port joins its switch with its first binding, and is unchanged here.
-    pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<(), Failure> {
+    pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<(), NetmapFailure> {
         match self.kind.clone() {
             Kind::Persistent { switch: None, .. } => {
                 if self.is_unserved() {
@@ -149,7 +153,7 @@ impl NetmapPort {
         fabric: &mut Fabric,
         interface: &str,
         netns: &HeldNamespace,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), NetmapFailure> {
         let used = |host| self.rings.iter().any(|ring| ring.host == host && ring.users > 0);
         let (nic_used, host_used) = (used(false), used(true));
         let (mut nic, mut host) = match std::mem::take(&mut self.service) {
@@ -160,14 +164,14 @@ impl NetmapPort {
             nic.as_ref().is_some_and(|nic| nic.device.capabilities.mode.contains("generic"))
         };
         let mut open = || {
-            let name = || device_name(interface, Side::Nic, self.queues());
+            let name = || device_name(interface, InterfacePart::Nic, self.queues());
             nic = self.side(fabric, netns, nic.take(), nic_used, name)?;
             if host_used && is_generic(&nic) {
                 nic = self.side(fabric, netns, nic.take(), false, name)?;
-                let name = || device_name(interface, Side::NicBesideHost, self.queues());
+                let name = || device_name(interface, InterfacePart::NicBesideHost, self.queues());
                 nic = self.side(fabric, netns, nic.take(), nic_used, name)?;
             }
-            let name = || device_name(interface, Side::Host, self.host_queues());
+            let name = || device_name(interface, InterfacePart::Host, self.host_queues());
             host = self.side(fabric, netns, host.take(), host_used, name)?;
             Ok(())
         };
@@ -182,8 +186,8 @@ impl NetmapPort {
         netns: &HeldNamespace,
         side: Option<Box<OpenSide>>,
         used: bool,
-        name: impl FnOnce() -> Result<PortName, Failure>,
-    ) -> Result<Option<Box<OpenSide>>, Failure> {
+        name: impl FnOnce() -> Result<PortName, NetmapFailure>,
+    ) -> Result<Option<Box<OpenSide>>, NetmapFailure> {
         match (side, used) {
             (Some(side), false) => {
                 fabric.unwire(side.wire)?;
@@ -194,7 +198,7 @@ impl NetmapPort {
                 let plan = plan_device_in(Some(netns), &name, None)?;
                 let holder = format!("netmap programs, as {}", self.name);
                 let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
-                let mut device = open_device(&name, plan, Role::Program, Some(&self.memory.home))?;
+                let mut device = open_device(&name, plan, DeviceRole::Program, Some(&self.memory.home))?;
                 if let Some(claim) = claim {
                     claim.give_to(&mut device);
                 }
@@ -220,13 +224,13 @@ impl NetmapPort {
     }
 
     /// Takes the port out of the datapath.
-    pub(crate) fn end_service(&mut self, table: &mut PortTable) -> Result<(), Failure> {
+    pub(crate) fn end_service(&mut self, table: &mut DaemonPortTable) -> Result<(), NetmapFailure> {
         let fabric = table.fabric_mut();
         match std::mem::take(&mut self.service) {
             Service::None => {}
             Service::Switch => match &self.kind {
                 Kind::Ephemeral { switch, port } => {
-                    table.detach(&SwitchPlace { switch, port }.to_string())?;
+                    table.detach(&SwitchPortName { switch, port }.to_string())?;
                 }
                 Kind::Persistent { switch: Some(switch), .. } => {
                     fabric.replace(switch, &self.name, self.share(), unbound(self.queues()))?;
@@ -244,10 +248,10 @@ impl NetmapPort {
     }
 }
 
-fn open_drain(queues: u16) -> Result<Device, Failure> {
+fn open_drain(queues: u16) -> Result<Device, NetmapFailure> {
     let name: PortName = format!("null:no-rx=1@queues={queues}")
         .parse()
         .map_err(|error| fail(Errno::IO, format!("the drain: {error}")))?;
     let plan = plan_device(&name, None)?;
-    Ok(open_device(&name, plan, Role::Program, None)?)
+    Ok(open_device(&name, plan, DeviceRole::Program, None)?)
 }

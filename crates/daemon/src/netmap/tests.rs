@@ -8,24 +8,24 @@ use ringroad_switch::MacTableConfig;
 use super::bind::{flag, mode};
 use super::*;
 use crate::config::Allow;
-use crate::config::Limits;
+use crate::config::LimitsConfig;
 use crate::devices::NamedDevice;
 use crate::quotas::{Holding, Quotas};
 
 const ROOT: u32 = 0;
 const OWNER: u32 = 65_534;
-const STRANGER: u32 = 65_533;
+const OTHER_USER: u32 = 65_533;
 const FRIEND: u32 = 65_532;
 
 /// A daemon's netmap part without the daemon.
-struct Site {
+struct Testbed {
     netmap: Netmap,
     ports: Ports,
     permissions: Permissions,
     devices: u64,
 }
 
-impl Site {
+impl Testbed {
     /// With rules: pattern and user.
     fn new(rules: &[(&str, u32)]) -> Self {
         let rules: Vec<Allow> = rules
@@ -36,7 +36,7 @@ impl Site {
             netmap: Netmap::default(),
             ports: Ports::new(
                 Fabric::stepped(MacTableConfig::new(1)).0,
-                Quotas::new(&Limits::default(), ROOT),
+                Quotas::new(&LimitsConfig::default(), ROOT),
             )
             .unwrap(),
             permissions: Permissions::new(ROOT, &rules),
@@ -50,19 +50,20 @@ impl Site {
         Client { id: self.devices, peer, program: "test".into() }
     }
 
-    fn device(&mut self, uid: u32) -> Result<Badge, Failure> {
+    fn device(&mut self, uid: u32) -> Result<Badge, NetmapFailure> {
         let client = self.client(uid);
-        self.netmap.open_device(Asker {
+        self.netmap.open_device(Requester {
             client: &client,
             permissions: &self.permissions,
-            place: Whereabouts::OWN,
+            scope: NamespaceScope::OWN,
         })
     }
 
     fn ask(&mut self, uid: u32, device: Option<Badge>, request: NetmapRequest) -> Result<NetmapReply, Errno> {
         let client = self.client(uid);
-        let asker = Asker { client: &client, permissions: &self.permissions, place: Whereabouts::OWN };
-        match self.netmap.answer(&mut self.ports, asker, device, request).reply {
+        let requester =
+            Requester { client: &client, permissions: &self.permissions, scope: NamespaceScope::OWN };
+        match self.netmap.answer(&mut self.ports, requester, device, request).reply {
             NetmapReply::Failed { errno, .. } => Err(Errno::from_raw_os_error(errno)),
             reply => Ok(reply),
         }
@@ -106,7 +107,7 @@ fn plain(name: &str) -> Register {
 }
 
 /// Every request that is checked by the port that it names, and its result for `uid`.
-fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, Result<(), Errno>)> {
+fn attempts(site: &mut Testbed, uid: u32, port: &str, mem_id: u16) -> Vec<(String, Result<(), Errno>)> {
     let mut results = Vec::new();
     let flags = [flag::MONITOR_TX, flag::MONITOR_RX, flag::ZCOPY_MON, flag::RX_RINGS_ONLY];
     let mut registers = vec![plain(port), plain(&format!("{port}{{new"))];
@@ -133,12 +134,12 @@ fn attempts(site: &mut Site, uid: u32, port: &str, mem_id: u16) -> Vec<(String, 
 }
 
 #[test]
-fn no_request_gives_a_stranger_anothers_port() {
+fn no_request_gives_a_user_anothers_port() {
     // A user with access to the switch may not share the memory of its ports' users.
-    let mut site = Site::new(&[("vale5:*", OWNER), ("vale5:*", STRANGER)]);
+    let mut site = Testbed::new(&[("vale5:*", OWNER), ("vale5:*", OTHER_USER)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
     let before = site.keys();
-    for (what, result) in attempts(&mut site, STRANGER, "vale5:vic", bound.mem_id) {
+    for (what, result) in attempts(&mut site, OTHER_USER, "vale5:vic", bound.mem_id) {
         assert_eq!(result, Err(Errno::ACCESS), "{what}");
     }
     assert_eq!(site.keys(), before);
@@ -150,7 +151,7 @@ fn no_request_gives_a_stranger_anothers_port() {
 
 #[test]
 fn the_owner_administrators_and_named_users_share_a_port() {
-    let mut site = Site::new(&[("vale5:vic", OWNER), ("vale5:vic", FRIEND)]);
+    let mut site = Testbed::new(&[("vale5:vic", OWNER), ("vale5:vic", FRIEND)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
     for uid in [OWNER, ROOT, FRIEND] {
         let (badge, again) = site.bind(uid, "vale5:vic").unwrap();
@@ -164,13 +165,13 @@ fn the_owner_administrators_and_named_users_share_a_port() {
         let header = NetmapRequest::PortHeaderSet { name: "vale5:vic".into(), bytes: 0 };
         assert_eq!(site.ask(uid, None, header), Ok(NetmapReply::HeaderBytes(0)));
     }
-    assert_eq!(site.bind(STRANGER, "vale5:vic").unwrap_err(), Errno::ACCESS);
+    assert_eq!(site.bind(OTHER_USER, "vale5:vic").unwrap_err(), Errno::ACCESS);
     assert_eq!(site.keys(), ["vale5:vic"]);
 }
 
 #[test]
 fn a_user_named_for_one_port_gets_no_other_port_in_its_memory() {
-    let mut site = Site::new(&[("vale5:vic", FRIEND), ("vale5:vic", OWNER)]);
+    let mut site = Testbed::new(&[("vale5:vic", FRIEND), ("vale5:vic", OWNER)]);
     let (_victim, bound) = site.bind(OWNER, "vale5:vic").unwrap();
     let beside = Register { mem_id: bound.mem_id, ..plain("vale5:beside") };
     let (beside, _) = site.register(OWNER, beside).unwrap();
@@ -181,36 +182,36 @@ fn a_user_named_for_one_port_gets_no_other_port_in_its_memory() {
 
 #[test]
 fn a_pipe_of_a_free_name_belongs_to_its_maker_and_ends_with_its_last_user() {
-    let mut site = Site::new(&[("shared", OWNER), ("shared", FRIEND)]);
+    let mut site = Testbed::new(&[("shared", OWNER), ("shared", FRIEND)]);
     let (one, _) = site.bind(OWNER, "x{1").unwrap();
-    assert_eq!(site.bind(STRANGER, "x}1").unwrap_err(), Errno::ACCESS);
-    assert_eq!(site.bind(STRANGER, "x}2").unwrap_err(), Errno::ACCESS, "x is the owner's");
+    assert_eq!(site.bind(OTHER_USER, "x}1").unwrap_err(), Errno::ACCESS);
+    assert_eq!(site.bind(OTHER_USER, "x}2").unwrap_err(), Errno::ACCESS, "x is the owner's");
     let (other, _) = site.bind(OWNER, "x}1").unwrap();
     site.close(one);
     site.close(other);
     assert_eq!(site.keys(), [""; 0]);
     let (one, _) = site.bind(OWNER, "shared{1").unwrap();
     let (other, _) = site.bind(FRIEND, "shared}1").unwrap();
-    assert_eq!(site.bind(STRANGER, "shared}1").unwrap_err(), Errno::ACCESS);
+    assert_eq!(site.bind(OTHER_USER, "shared}1").unwrap_err(), Errno::ACCESS);
     site.close(one);
     site.close(other);
     assert_eq!(site.keys(), [""; 0]);
 }
 
 #[test]
-fn an_administrator_puts_no_new_port_into_a_strangers_memory() {
-    let mut site = Site::new(&[]);
-    let (_squatter, bound) = site.register(STRANGER, plain("vale1:squat")).unwrap();
-    let wish = Register { mem_id: bound.mem_id, ..plain("vale0:mine") };
-    assert_eq!(site.register(ROOT, wish).unwrap_err(), Errno::ACCESS);
+fn an_administrator_puts_no_new_port_into_an_untrusted_peers_memory() {
+    let mut site = Testbed::new(&[]);
+    let (_squatter, bound) = site.register(OTHER_USER, plain("vale1:squat")).unwrap();
+    let request = Register { mem_id: bound.mem_id, ..plain("vale0:mine") };
+    assert_eq!(site.register(ROOT, request).unwrap_err(), Errno::ACCESS);
     assert_eq!(site.keys(), ["vale1:squat"]);
 }
 
 #[test]
 fn each_user_has_a_memory_1_that_no_other_user_can_take() {
-    let mut site = Site::new(&[]);
+    let mut site = Testbed::new(&[]);
     let memory_1 = |name: &str| Register { mem_id: 1, ..plain(name) };
-    let (_squatter, theirs) = site.register(STRANGER, memory_1("vale1:squat")).unwrap();
+    let (_squatter, theirs) = site.register(OTHER_USER, memory_1("vale1:squat")).unwrap();
     let (_first, own) = site.register(ROOT, memory_1("vale0:a")).unwrap();
     let (_second, same) = site.register(ROOT, memory_1("vale0:b")).unwrap();
     assert_eq!([theirs.mem_id, own.mem_id, same.mem_id], [1, 1, 1]);
@@ -224,7 +225,7 @@ fn each_user_has_a_memory_1_that_no_other_user_can_take() {
 
 #[test]
 fn no_name_of_a_port_is_the_key_of_a_monitor() {
-    let mut site = Site::new(&[]);
+    let mut site = Testbed::new(&[]);
     let (victim, _) = site.bind(OWNER, "vale0:a").unwrap();
     for device in 0..20 {
         assert_eq!(site.bind(OWNER, &format!("vale0:a/{device}")).unwrap_err(), Errno::INVAL);
@@ -256,7 +257,7 @@ fn no_name_of_a_port_is_the_key_of_a_monitor() {
 
 #[test]
 fn a_binding_that_fails_leaves_nothing() {
-    let mut site = Site::new(&[]);
+    let mut site = Testbed::new(&[]);
     let wrong_mode = |name: &str| Register { mode: mode::SW, ..plain(name) };
     let wrong_ring = |name: &str| Register { mode: mode::ONE_NIC, ring_id: 99, ..plain(name) };
     for name in ["vale0:a", "x{1", "x}1", "vale0:a{1"] {
@@ -266,7 +267,7 @@ fn a_binding_that_fails_leaves_nothing() {
         }
     }
     // A pipe that is refused takes its parent, made for it, along.
-    let mut site = Site::new(&[("vale0:a[{]*", FRIEND)]);
+    let mut site = Testbed::new(&[("vale0:a[{]*", FRIEND)]);
     assert_eq!(site.bind(OWNER, "vale0:a{1").unwrap_err(), Errno::ACCESS);
     assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
     assert!(site.ports.is_empty());
@@ -279,10 +280,10 @@ fn a_binding_that_fails_leaves_nothing() {
 
 #[test]
 fn a_port_that_only_its_pipes_hold_has_no_rings_and_is_on_no_switch() {
-    let mut site = Site::new(&[]);
+    let mut site = Testbed::new(&[]);
     let (port, _) = site.bind(OWNER, "vale0:a").unwrap();
     let (pipe, _) = site.bind(OWNER, "vale0:a{1").unwrap();
-    let has_rings = |site: &Site| {
+    let has_rings = |site: &Testbed| {
         let key = PortKey::Switch { switch: "vale0".into(), port: "a".into() };
         !site.netmap.ports[&key].rings.is_empty()
     };
@@ -300,9 +301,9 @@ fn a_port_that_only_its_pipes_hold_has_no_rings_and_is_on_no_switch() {
 
 #[test]
 fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
-    let mut site = Site::new(&[]);
+    let mut site = Testbed::new(&[]);
     let (pipe, _) = site.bind(OWNER, "vale0:a{1").unwrap();
-    let client = site.client(STRANGER);
+    let client = site.client(OTHER_USER);
     let named = NamedDevice { spelled: "vale0:a".into(), name: "vale0:a".parse().unwrap(), netns: None };
     let opened = site.ports.open(&named, &Default::default(), &client);
     opened.unwrap();
@@ -314,7 +315,7 @@ fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
 
 #[test]
 fn ports_on_switches_are_listed_in_order_and_once() {
-    let mut site = Site::new(&[]);
+    let mut site = Testbed::new(&[]);
     let names = ["vale0:a", "vale0:b", "vale00:c", "vale1:a"];
     for name in names {
         site.bind(OWNER, name).unwrap();
@@ -322,7 +323,7 @@ fn ports_on_switches_are_listed_in_order_and_once() {
     let (mut at, mut found) = ((0, 0), Vec::new());
     loop {
         let request = NetmapRequest::ValeList { name: String::new(), switch_index: at.0, port_index: at.1 };
-        match site.ask(STRANGER, None, request) {
+        match site.ask(OTHER_USER, None, request) {
             Ok(NetmapReply::Listed { name, switch_index, port_index }) => {
                 found.push(name);
                 at = (switch_index, port_index + 1);
@@ -338,22 +339,22 @@ fn ports_on_switches_are_listed_in_order_and_once() {
 
 #[test]
 fn reports_name_the_owner_of_each_port() {
-    let mut site = Site::new(&[]);
+    let mut site = Testbed::new(&[]);
     let (_port, _) = site.bind(OWNER, "vale0:a").unwrap();
     site.register(OWNER, Register { flags: flag::MONITOR_RX, ..plain("vale0:a") }).unwrap();
-    site.bind(STRANGER, "x{1").unwrap();
+    site.bind(OTHER_USER, "x{1").unwrap();
     let reports: Vec<_> =
         site.netmap.reports(&site.ports, "").flat_map(|(_, reports)| reports.unwrap()).collect();
     let told: Vec<_> = reports
         .iter()
         .map(|report| (report.kind.as_str(), report.bound, report.owner.as_ref().map(|owner| owner.uid)))
         .collect();
-    let (owner, stranger) = (Some(OWNER), Some(STRANGER));
+    let (owner, other_user) = (Some(OWNER), Some(OTHER_USER));
     for wanted in [
         ("monitor", true, owner),
-        ("pipe", true, stranger),
-        ("pipe", false, stranger),
-        ("netmap", false, stranger),
+        ("pipe", true, other_user),
+        ("pipe", false, other_user),
+        ("netmap", false, other_user),
     ] {
         assert!(told.contains(&wanted), "{wanted:?} in {told:?}");
     }

@@ -6,14 +6,14 @@ use ringroad_control::report::{ControllerReport, FlowTableReport, OpenFlowReport
 use ringroad_flow_tables::tables::TableUse;
 
 use super::settings::parse;
-use super::{FlowSwitches, Running};
+use super::{FlowSwitches, RunningSwitch};
 use crate::ports::Ports;
 
 impl Ports {
     /// The switches with flow tables.
     pub(crate) fn openflow_report(&self) -> Vec<OpenFlowReport> {
         let FlowSwitches { running, waiting, folder, .. } = &self.openflow;
-        let running = running.values().map(Running::report);
+        let running = running.values().map(RunningSwitch::report);
         let waiting = waiting.values().map(|(settings, why)| OpenFlowReport {
             settings: settings.clone(),
             datapath_id: parse(settings)
@@ -41,7 +41,7 @@ impl Ports {
     }
 }
 
-impl Running {
+impl RunningSwitch {
     fn report(&self) -> OpenFlowReport {
         let report = self.service.report();
         let refused = report.refusals.counts.iter().map(|(cause, &count)| (cause.name().to_owned(), count));

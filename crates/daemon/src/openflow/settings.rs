@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use ringroad_control::guarded_file::{self, Purpose};
+use ringroad_control::guarded_file::{self, FilePurpose};
 use ringroad_control::message::{FailMode as WantedFailMode, OpenFlow};
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 use ringroad_openflow_agent::address::{ControllerAddress, ListenAddress, Transport};
@@ -106,7 +106,7 @@ fn read(path: &str) -> Result<Vec<u8>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
     // The administrator's links lead where the administrator wants; a pipe would block all clients.
     let file = Path::new(path).canonicalize().map_err(|error| failed(&error))?;
-    let file = guarded_file::open(&file, Purpose::Read).map_err(|error| failed(&error))?;
+    let file = guarded_file::open(&file, FilePurpose::Read).map_err(|error| failed(&error))?;
     let mut bytes = Vec::new();
     let len = file.take(MAX_PEM_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     match len as u64 > MAX_PEM_BYTES {

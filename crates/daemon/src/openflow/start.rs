@@ -1,4 +1,4 @@
-//! Flow tables come into force: the port for controllers, the sockets, the thread, and the workers' deciders.
+//! Flow tables come into force: the port for controllers, the sockets, the thread, and the workers' forwarding planes.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -10,19 +10,19 @@ use ringroad_control::listening_socket::BoundSocket;
 use ringroad_control::message::{ErrorKind, OpenFlow};
 use ringroad_datapath::fabric::{QueueParts, Share};
 use ringroad_drivers::dgram;
-use ringroad_flow_tables::decider::FlowDecider;
+use ringroad_flow_tables::forwarding_plane::FlowPlane;
 use ringroad_flow_tables::state::WorkerTables;
 use ringroad_openflow_agent::address::{ListenAddress, Transport};
-use ringroad_openflow_agent::agent::{Agent, Identity};
-use ringroad_openflow_agent::service::{Controllers, Listeners, Service};
+use ringroad_openflow_agent::agent::{Agent, SwitchIdentity};
+use ringroad_openflow_agent::service::{Controllers, Listeners, OpenFlowService};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::CounterSnapshot;
-use ringroad_port::plan::Decide;
+use ringroad_port::forwarding_plane::ForwardingPlane;
 use ringroad_switch::LearningSwitch;
 use rustix::net::SocketType;
 
 use super::settings::fail_mode;
-use super::{CONTROLLERS_INDEX, CONTROLLERS_PORT, FlowTables, Running};
+use super::{CONTROLLERS_INDEX, CONTROLLERS_PORT, FlowTables, RunningSwitch};
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
@@ -39,7 +39,7 @@ impl Ports {
         controllers: Controllers,
         listen: &[ListenAddress],
         datapath_id: u64,
-    ) -> Result<Running, Refusal> {
+    ) -> Result<RunningSwitch, Refusal> {
         let name = settings.switch.as_str();
         let failed = |what: String| refuse(ErrorKind::Busy, what, "");
         self.table.fabric().check_unset(name).map_err(fabric_refusal)?;
@@ -66,11 +66,11 @@ impl Ports {
             .and_then(|tables| self.serve(settings, datapath_id, (controllers, listeners), tables))
             .and_then(|(service, needs, clock)| {
                 let seen = needs.last().cloned().ok_or_else(|| failed("there is no worker".to_owned()))?;
-                self.decide_by(name, needs, clock.clone())?;
+                self.forward_by(name, needs, clock.clone())?;
                 Ok((service, seen, clock))
             });
         match begun {
-            Ok((service, seen, clock)) => Ok(Running {
+            Ok((service, seen, clock)) => Ok(RunningSwitch {
                 settings: settings.clone(),
                 datapath_id,
                 service,
@@ -98,10 +98,12 @@ impl Ports {
             let pair = dgram::pair();
             let (queue, packets) =
                 pair.map_err(|error| refuse(ErrorKind::Busy, format!("no descriptor: {error}"), ""))?;
-            let place = (CONTROLLERS_INDEX, CounterSnapshot::default());
+            let index_and_counters = (CONTROLLERS_INDEX, CounterSnapshot::default());
             let queues = vec![QueueParts::new(queue)];
             let fabric = self.table.fabric_mut();
-            fabric.resume((switch, CONTROLLERS_PORT), place, Share::Own, queues).map_err(fabric_refusal)?;
+            fabric
+                .resume((switch, CONTROLLERS_PORT), index_and_counters, Share::Own, queues)
+                .map_err(fabric_refusal)?;
             tables.packets = Some(packets);
         }
         Ok(tables)
@@ -114,41 +116,47 @@ impl Ports {
         datapath_id: u64,
         (controllers, listeners): (Controllers, Listeners),
         tables: FlowTables,
-    ) -> Result<(Service, Vec<WorkerTables>, Clock), Refusal> {
+    ) -> Result<(OpenFlowService, Vec<WorkerTables>, Clock), Refusal> {
         let name = settings.switch.as_str();
         let failed = |what: String| refuse(ErrorKind::Busy, what, "");
-        let FlowTables { state, needs, clock, packets, remains } = tables;
+        let FlowTables { state, needs, clock, packets, agent_state } = tables;
         let learning = self.table.fabric().learning(name);
         let learning = learning.ok_or_else(|| failed(format!("there is no switch {name}")))?;
         let packets = packets.ok_or_else(|| failed("there is no port for controllers".to_owned()))?;
-        let identity = Identity {
+        let identity = SwitchIdentity {
             switch: name.to_owned(),
             datapath_id,
             version: format!("ringroad {}", env!("CARGO_PKG_VERSION")),
         };
         let agent_worker = needs.len().saturating_sub(1);
         let agent = Agent::new(identity, (state, agent_worker), learning, fail_mode(settings.fail_mode));
-        let remains = remains.as_ref().map(|(remains, _)| remains);
-        let service =
-            Service::start(agent, controllers, listeners, packets, remains, ringroad_ring::heap::give_back);
+        let agent_state = agent_state.as_ref().map(|(agent_state, _)| agent_state);
+        let service = OpenFlowService::start(
+            agent,
+            controllers,
+            listeners,
+            packets,
+            agent_state,
+            ringroad_ring::heap::give_back,
+        );
         let service = service.map_err(|error| failed(format!("starting the OpenFlow thread: {error}")))?;
         Ok((service, needs, clock))
     }
 
     /// Makes the workers forward by flow tables.
-    pub(super) fn decide_by(
+    pub(super) fn forward_by(
         &mut self,
         switch: &str,
         needs: Vec<WorkerTables>,
         clock: Clock,
     ) -> Result<(), Refusal> {
-        let make = move |learning: Arc<LearningSwitch>, worker: u8| -> Box<dyn Decide> {
+        let make = move |learning: Arc<LearningSwitch>, worker: u8| -> Box<dyn ForwardingPlane> {
             match needs.get(usize::from(worker)).cloned() {
-                Some(needs) => Box::new(FlowDecider::new(needs, learning, CONTROLLERS_INDEX, clock.clone())),
-                None => learning.decider(),
+                Some(needs) => Box::new(FlowPlane::new(needs, learning, CONTROLLERS_INDEX, clock.clone())),
+                None => learning.forwarding_plane(),
             }
         };
-        self.table.fabric_mut().set_decider(switch, Some(Box::new(make))).map_err(fabric_refusal)
+        self.table.fabric_mut().set_forwarding_plane(switch, Some(Box::new(make))).map_err(fabric_refusal)
     }
 }
 

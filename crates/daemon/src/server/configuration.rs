@@ -99,7 +99,7 @@ impl Server {
             &self.parts.config.openflow,
             &new.openflow,
         ));
-        self.ports_at_look = usize::MAX;
+        self.ports_at_check = usize::MAX;
         let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
         self.watch_waiting_ports();
         self.netmap.forget_detached(&self.parts.ports);

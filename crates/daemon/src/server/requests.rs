@@ -17,9 +17,9 @@ use super::sessions::Session;
 use super::switches::no_such;
 use super::{Server, ServerError, tick_length, told};
 use crate::devices::NamedDevice;
-use crate::netmap::{Answer, Asker};
-use crate::permissions::Standing;
-use crate::whereabouts::Whereabouts;
+use crate::namespace_scope::NamespaceScope;
+use crate::netmap::{NetmapAnswer, Requester};
+use crate::permissions::PortAccess;
 use crate::{attaching, mirrors, status, tracing_report};
 
 /// Most characters of the name that a program gives itself, and of a name that is quoted to people.
@@ -35,13 +35,14 @@ impl Server {
         let result = match (denied, request) {
             // Netmap programs know errors by their numbers.
             (Some(_), Ok(Request::Netmap { .. })) => {
-                send_netmap(session, Answer::denied());
+                send_netmap(session, NetmapAnswer::denied());
                 return Ok(());
             }
             (Some(refusal), _) => Err(refusal),
-            (None, Ok(Request::Open { name, wish })) => {
+            (None, Ok(Request::Open { name, properties })) => {
                 let permitted = self.check_open(session, &name);
-                let opened = permitted.and_then(|name| self.parts.ports.open(&name, &wish, &session.client));
+                let opened =
+                    permitted.and_then(|name| self.parts.ports.open(&name, &properties, &session.client));
                 match opened {
                     Ok(opened) => {
                         self.parts.ports.settle_openflow_ports();
@@ -62,9 +63,9 @@ impl Server {
                 self.end_closed_devices()?;
                 let permissions = Arc::clone(&self.parts.ports.permissions);
                 let administers = permissions.may_administer(session.client.peer);
-                let place = Whereabouts::of(&session.connection, administers);
-                let asker = Asker { client: &session.client, permissions: &permissions, place };
-                let answer = self.netmap.answer(&mut self.parts.ports, asker, device, request);
+                let scope = NamespaceScope::of(&session.connection, administers);
+                let requester = Requester { client: &session.client, permissions: &permissions, scope };
+                let answer = self.netmap.answer(&mut self.parts.ports, requester, device, request);
                 self.parts.ports.settle_openflow_ports();
                 send_netmap(session, answer);
                 return Ok(());
@@ -103,9 +104,9 @@ impl Server {
     /// Makes the connection a netmap device, and leaves the badge in it.
     pub(super) fn open_netmap_device(&mut self, session: &mut Session) {
         let permissions = &self.parts.ports.permissions;
-        let place = Whereabouts::of(&session.connection, permissions.may_administer(session.client.peer));
-        let asker = Asker { client: &session.client, permissions, place };
-        match self.netmap.open_device(asker) {
+        let scope = NamespaceScope::of(&session.connection, permissions.may_administer(session.client.peer));
+        let requester = Requester { client: &session.client, permissions, scope };
+        match self.netmap.open_device(requester) {
             Ok(badge) => {
                 session.connection.send(&Reply::NetmapDevice(badge), &[]);
                 session.connection.send_raw(&badge.to_bytes());
@@ -122,9 +123,9 @@ impl Server {
         let (spelled, name) = (name.to_owned(), parse_name(name)?);
         let permissions = &self.parts.ports.permissions;
         let administers = permissions.may_administer(client.peer);
-        let place = Whereabouts::of(connection, administers);
-        let named = NamedDevice { netns: place.find(&name)?, name, spelled };
-        let standing = Standing::Free { device: is_device(&named.name.base) };
+        let scope = NamespaceScope::of(connection, administers);
+        let named = NamedDevice { netns: scope.find(&name)?, name, spelled };
+        let standing = PortAccess::Free { device: is_device(&named.name.base) };
         permissions.check(client.peer, &named.key(), standing)?;
         // To take an interface from another program is more than to open it.
         if let Some(option) = named.name.options.for_administrators()
@@ -169,7 +170,7 @@ impl Server {
             }
             Request::Status => told(self.status())?.map(Reply::Status),
             Request::List => told(self.list(None))?.map(Reply::List),
-            Request::ListFrom { place } => told(self.list(Some(&place)))?.map(Reply::List),
+            Request::ListFrom { from } => told(self.list(Some(&from)))?.map(Reply::List),
             Request::SetAddress { switch, mac, port } => self.set_address(&switch, mac, port),
             Request::SetMirror(mirror) => self.set_mirror(&mirror)?,
             Request::RemoveMirror { from, to } => {
@@ -211,8 +212,8 @@ impl Server {
             }
             Request::Attach { port, for_program, host, take } => {
                 let administers = self.parts.ports.permissions.may_administer(client.peer);
-                let place = Whereabouts::of(connection, administers);
-                attaching::requested(port, for_program, host, place).and_then(|specs| {
+                let scope = NamespaceScope::of(connection, administers);
+                attaching::requested(port, for_program, host, scope).and_then(|specs| {
                     let attached = self.parts.ports.attach(specs, take)?;
                     for port in &attached {
                         info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
@@ -272,8 +273,8 @@ impl Server {
     }
 
     /// The ports from a place on.
-    pub(super) fn list(&self, place: Option<&str>) -> Result<ListReport, FabricError> {
-        status::list(&self.parts.ports, &self.netmap, place)
+    pub(super) fn list(&self, cursor: Option<&str>) -> Result<ListReport, FabricError> {
+        status::list(&self.parts.ports, &self.netmap, cursor)
     }
 
     pub(super) fn status(&self) -> Result<StatusReport, FabricError> {
@@ -299,7 +300,7 @@ impl Server {
     }
 }
 
-fn send_netmap(session: &mut Session, Answer { reply, descriptors }: Answer) {
+fn send_netmap(session: &mut Session, NetmapAnswer { reply, descriptors }: NetmapAnswer) {
     if let NetmapReply::Failed { errno, message } = &reply {
         let user = session.client.peer.uid;
         debug!(client = %session.client, user, errno, reason = %message, "refused");

@@ -10,7 +10,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use tracing::{debug, error, warn};
 
 use super::{LISTENER, Server, ServerError, survive, system};
-use crate::admission::NoPlace;
+use crate::admission::AdmissionError;
 use crate::port_entries::{Client, ClientId};
 
 /// How long a client may take until its first request, and to complete a request that it has begun.
@@ -70,9 +70,9 @@ impl Server {
         while begin.elapsed() < ACCEPT_TIME {
             match self.parts.listener.accept() {
                 Ok(Some(socket)) => self.welcome(UnixStream::from(socket)),
-                // Nothing waits any more, or one newcomer was gone already.
+                // Nothing waits any more, or one new client was gone already.
                 Ok(None) => return,
-                // With one descriptor less in use the newcomer can be checked, and accepted or rejected.
+                // With one descriptor less in use the new client can be checked, and accepted or rejected.
                 Err(_) if self.spares.pop().is_some() => {}
                 Err(error) => {
                     let socket = self.parts.socket.display();
@@ -110,7 +110,7 @@ impl Server {
         let user = connection.peer().uid;
         let administers = self.parts.ports.permissions.may_administer(connection.peer());
         let entered = match self.spares.len() < SPARE_DESCRIPTORS && !administers {
-            true => Err(NoPlace::Descriptors),
+            true => Err(AdmissionError::Descriptors),
             false => self.admission.enter(user, administers),
         };
         if let Err(reason) = entered {
@@ -151,19 +151,19 @@ impl Server {
 
     fn leave(&mut self, user: u32) {
         if self.admission.leave(user) {
-            self.turns.forget(user);
+            self.requests.forget(user);
         }
     }
 
     /// Gives a turn to the client who is next, if any waits.
     pub(super) fn serve_next(&mut self) -> Result<(), ServerError> {
-        let next = self.turns.take_next();
+        let next = self.requests.take_next();
         // Taken out for the time, so that requests can change everything else.
         let Some(mut session) = next.and_then(|id| self.sessions.remove(&id)) else { return Ok(()) };
         session.waits = false;
         let (begin, user) = (Instant::now(), session.client.peer.uid);
         let end = self.take_turn(&mut session, begin)?;
-        self.turns.charge(user, begin.elapsed());
+        self.requests.charge(user, begin.elapsed());
         match end {
             TurnEnd::Over => self.end_session(session),
             TurnEnd::Device => self.keep_device(session),

@@ -34,11 +34,11 @@ impl Server {
     pub(super) fn set_mirror(&mut self, mirror: &Mirror) -> Result<Result<Reply, ErrorReply>, ServerError> {
         let (switch, named) = match mirrors::parse(mirror) {
             Ok(parsed) => parsed,
-            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadWish, what, ""))),
+            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadProperties, what, ""))),
         };
         let set = told(self.parts.ports.table.fabric_mut().set_mirror(&switch, named))?;
         self.parts.ports.keep_list();
-        self.ports_at_look = usize::MAX;
+        self.ports_at_check = usize::MAX;
         Ok(set.map(|()| {
             info!(from = %mirror.from, to = %mirror.to, sample = mirror.sample, "mirror set");
             Reply::Done
@@ -51,12 +51,12 @@ impl Server {
     ) -> Result<Result<Reply, ErrorReply>, ServerError> {
         let (switch, named) = match mirrors::parse(mirror) {
             Ok(parsed) => parsed,
-            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadWish, what, ""))),
+            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadProperties, what, ""))),
         };
         let fabric = self.parts.ports.table.fabric_mut();
         let removed = told(fabric.remove_mirror(&switch, named.from.as_deref(), &named.to))?;
         self.parts.ports.keep_list();
-        self.ports_at_look = usize::MAX;
+        self.ports_at_check = usize::MAX;
         Ok(removed.and_then(|removed| match removed {
             true => {
                 info!(from = %mirror.from, to = %mirror.to, "mirror removed");
@@ -74,7 +74,7 @@ impl Server {
         let settings = self.parts.ports.set_options(name)?;
         // A port that has settings now must not have frames pass within the kernel.
         shortcuts::follow(&self.parts.ports.table);
-        self.ports_at_look = usize::MAX;
+        self.ports_at_check = usize::MAX;
         info!(port = %name.base, settings = %port_rules::words(&settings), "options changed");
         Ok(Reply::Done)
     }
@@ -82,7 +82,7 @@ impl Server {
     pub(super) fn set_openflow(&mut self, settings: &OpenFlow) -> Result<Reply, ErrorReply> {
         self.parts.ports.set_openflow(settings)?;
         self.parts.ports.keep_list();
-        self.ports_at_look = usize::MAX;
+        self.ports_at_check = usize::MAX;
         self.watch_waiting_ports();
         info!(switch = %settings.switch, controllers = ?settings.controllers, "flow tables decide");
         Ok(Reply::Done)
@@ -91,7 +91,7 @@ impl Server {
     pub(super) fn remove_openflow(&mut self, switch: &str) -> Result<Reply, ErrorReply> {
         self.parts.ports.remove_openflow(switch)?;
         self.parts.ports.keep_list();
-        self.ports_at_look = usize::MAX;
+        self.ports_at_check = usize::MAX;
         info!(%switch, "learned addresses decide");
         Ok(Reply::Done)
     }
@@ -110,7 +110,7 @@ impl Server {
             Err(FabricError::NoSuchPort(_)) => return Ok(Err(no_such(switch, from))),
             started => told(started)?,
         };
-        self.ports_at_look = usize::MAX;
+        self.ports_at_check = usize::MAX;
         Ok(started.map(|()| {
             self.tracer = Some(client);
             Reply::Done
@@ -130,7 +130,7 @@ impl Server {
     pub(super) fn end_trace(&mut self, client: ClientId) -> Result<(), ServerError> {
         if self.tracer.take_if(|tracer| *tracer == client).is_some() {
             survive(self.parts.ports.table.fabric_mut().stop_trace())?;
-            self.ports_at_look = usize::MAX;
+            self.ports_at_check = usize::MAX;
         }
         Ok(())
     }

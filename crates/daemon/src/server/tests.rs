@@ -19,13 +19,13 @@ use super::sessions::TURN_REQUESTS;
 use super::*;
 use crate::listen::listen;
 
-struct Site {
+struct Testbed {
     server: Server,
     _signals: UnixStream,
     folder: tempfile::TempDir,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("r.sock");
@@ -37,7 +37,7 @@ impl Site {
             config: Config::default(),
             config_path: None,
             started: StartedBy::Command,
-            ports: Ports::new(fabric, crate::quotas::Quotas::new(&crate::config::Limits::default(), 0))
+            ports: Ports::new(fabric, crate::quotas::Quotas::new(&crate::config::LimitsConfig::default(), 0))
                 .unwrap(),
             signals,
             log: RunningLog::silent(),
@@ -63,7 +63,7 @@ impl Site {
     /// Runs until the loop would wait.
     fn settle(&mut self) {
         self.turn();
-        while !self.server.turns.is_empty() || self.has_events() {
+        while !self.server.requests.is_empty() || self.has_events() {
             self.turn();
         }
     }
@@ -116,7 +116,7 @@ fn is_answer_to(reply: &Reply, number: usize) -> bool {
 
 #[test]
 fn a_client_that_does_not_read_harms_no_other_and_gets_its_replies_later() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let mut silent = site.connect();
     let request = encode_request(&Request::Status).unwrap();
     let mut asked = 0;
@@ -132,7 +132,7 @@ fn a_client_that_does_not_read_harms_no_other_and_gets_its_replies_later() {
     }
     let session = site.server.sessions.values().next().unwrap();
     assert_eq!(session.interest, EventFlags::OUT | EventFlags::ET, "more requests are not waited for");
-    assert!(!site.has_events() && site.server.turns.is_empty(), "the loop would spin");
+    assert!(!site.has_events() && site.server.requests.is_empty(), "the loop would spin");
 
     let mut other = site.connect();
     other.ask(&Request::List);
@@ -149,7 +149,7 @@ fn a_client_that_does_not_read_harms_no_other_and_gets_its_replies_later() {
 
 #[test]
 fn a_flood_of_requests_is_answered_in_order_between_other_clients() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let (mut flooder, mut bystander) = (site.connect(), site.connect());
     let count = 500;
     let flood: Vec<u8> = (0..count).flat_map(|number| encode_request(&numbered(number)).unwrap()).collect();
@@ -175,7 +175,7 @@ fn a_flood_of_requests_is_answered_in_order_between_other_clients() {
 
 #[test]
 fn a_silent_client_or_half_a_request_ends_the_connection() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let [mut mute, mut half, mut slow, mut good] = [(); 4].map(|()| site.connect());
     half.socket.write_all(&[5]).unwrap();
     slow.ask(&Request::List);
@@ -198,7 +198,7 @@ fn a_silent_client_or_half_a_request_ends_the_connection() {
 
 #[test]
 fn a_client_waiting_for_its_turn_does_not_count_as_silent() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let mut peer = site.connect();
     peer.ask(&Request::List);
     site.server.take_events(Duration::ZERO).unwrap();
@@ -209,19 +209,19 @@ fn a_client_waiting_for_its_turn_does_not_count_as_silent() {
 
 #[test]
 fn a_closed_netmap_device_is_released_before_the_next_device_request() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let mut device = site.connect();
     device.ask(&Request::NetmapOpen);
-    let mut asker = site.connect();
-    asker.ask(&Request::List);
+    let mut requester = site.connect();
+    requester.ask(&Request::List);
     site.settle();
     let device_id = *site.server.sessions.keys().next().unwrap();
     assert!(site.server.netmap.is_device(device_id));
     drop(device);
-    asker.ask(&Request::Netmap { device: None, request: NetmapRequest::Settle });
+    requester.ask(&Request::Netmap { device: None, request: NetmapRequest::Settle });
     // The loop processes the request before it learns of the device's end.
-    let asker_id = *site.server.sessions.keys().next_back().unwrap();
-    site.server.line_up(asker_id);
+    let requester_id = *site.server.sessions.keys().next_back().unwrap();
+    site.server.line_up(requester_id);
     site.server.serve_next().unwrap();
     assert!(!site.server.netmap.is_device(device_id));
     assert_eq!(site.server.sessions.len(), 1);
@@ -229,7 +229,7 @@ fn a_closed_netmap_device_is_released_before_the_next_device_request() {
 
 #[test]
 fn a_write_to_a_netmap_device_closes_it() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let mut device = site.connect();
     device.ask(&Request::NetmapOpen);
     site.settle();
@@ -241,7 +241,7 @@ fn a_write_to_a_netmap_device_closes_it() {
 
 #[test]
 fn a_programs_chosen_name_cannot_control_a_terminal() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let mut peer = site.connect();
     let program = "\u{1b}[2Jprog\u{202e}".to_owned();
     peer.ask(&Request::Hello { protocol: PROTOCOL_VERSION, program });
@@ -293,8 +293,8 @@ fn variant(value: &Value) -> String {
 }
 
 #[test]
-fn a_stranger_is_refused_every_request_but_those_that_change_nothing_or_are_checked_by_name() {
-    const STRANGER: u32 = 4242;
+fn an_unknown_user_is_refused_every_request_but_those_that_change_nothing_or_are_checked_by_name() {
+    const OTHER_USER: u32 = 4242;
     const FOR_ALL: [&str; 18] = [
         "hello",
         "list",
@@ -320,9 +320,9 @@ fn a_stranger_is_refused_every_request_but_those_that_change_nothing_or_are_chec
     let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
     let requests = shortest(&schema["$defs"]["Request"], &schema["$defs"]);
 
-    let mut site = Site::new();
-    let mut stranger = site.connect();
-    site.server.sessions.values_mut().next().unwrap().client.peer.uid = STRANGER;
+    let mut site = Testbed::new();
+    let mut other_user = site.connect();
+    site.server.sessions.values_mut().next().unwrap().client.peer.uid = OTHER_USER;
     let mut for_all = BTreeSet::new();
     for value in requests {
         let request: Request = serde_json::from_value(value.clone()).unwrap();
@@ -330,16 +330,16 @@ fn a_stranger_is_refused_every_request_but_those_that_change_nothing_or_are_chec
             for_all.insert(variant(&value));
             continue;
         };
-        stranger.ask(&request);
+        other_user.ask(&request);
         site.settle();
-        let replies = stranger.replies().unwrap();
+        let replies = other_user.replies().unwrap();
         match (&request, &replies[..]) {
             (Request::Netmap { .. }, [Reply::Netmap(NetmapReply::Failed { errno, .. })]) => {
                 assert_eq!(*errno, Errno::ACCESS.raw_os_error(), "{value}");
             }
             (_, [Reply::Error(refusal)]) => {
                 assert_eq!(refusal.kind, ErrorKind::PermissionDenied, "{value}: {refusal}");
-                assert_eq!(refusal.message, format!("user {STRANGER} may not {what}"));
+                assert_eq!(refusal.message, format!("user {OTHER_USER} may not {what}"));
             }
             (_, replies) => panic!("{value} was answered with {replies:?}"),
         }
@@ -348,7 +348,7 @@ fn a_stranger_is_refused_every_request_but_those_that_change_nothing_or_are_chec
     assert!(!site.server.stopping);
 
     site.server.sessions.values_mut().next().unwrap().client.peer.uid = 0;
-    stranger.ask(&Request::Config);
+    other_user.ask(&Request::Config);
     site.settle();
-    assert!(matches!(stranger.replies().unwrap()[..], [Reply::Config(_)]));
+    assert!(matches!(other_user.replies().unwrap()[..], [Reply::Config(_)]));
 }

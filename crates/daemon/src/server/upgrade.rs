@@ -1,4 +1,4 @@
-//! A server hands over to a new process, and a new process takes over as the server ([`crate::succession`]).
+//! A server hands over to a new process, and a new process takes over as the server ([`crate::upgrade`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
@@ -28,20 +28,22 @@ use crate::port_entries::{Client, ClientId};
 use crate::port_rules::PortRules;
 use crate::ports::Ports;
 use crate::quotas::Quotas;
-use crate::revival::Revival;
+use crate::restore::RestoreFile;
 use crate::service_manager::ServiceManager;
-use crate::succession::arrival::{Clients, Reopenings};
-use crate::succession::departure::Baggage;
-use crate::succession::state::{PortsState, SessionState, State};
-use crate::succession::{Channel, ChannelError, Estate, FORM, Message, STANDSTILL, START_TIME};
+use crate::upgrade::export::SentDescriptors;
+use crate::upgrade::import::{Clients, Reopenings};
+use crate::upgrade::state::{PortsState, SessionState, UpgradeState};
+use crate::upgrade::{
+    ChannelError, FORM, ReceivedDescriptors, STANDSTILL, START_TIME, UpgradeChannel, UpgradeMessage,
+};
 
 /// How long the workers may take to forward what they have received.
-const REST_TIME: Duration = Duration::from_millis(200);
+const QUIESCE_TIME: Duration = Duration::from_millis(200);
 /// How long the old process may take to end. It holds only memory then.
 const END_TIME: Duration = Duration::from_secs(30);
 
 /// What an upgrade of this server ended with: where it succeeds, this process ends.
-type Stays = ErrorReply;
+type UpgradeFailure = ErrorReply;
 
 impl Server {
     /// Replaces this process by a new one, for the client `asking`, and ends this one. Returns only if that fails, with
@@ -89,12 +91,12 @@ impl Server {
         asking: &Session,
         anyway: bool,
         child: &Child,
-        channel: &Channel,
-    ) -> Result<Stays, ServerError> {
+        channel: &UpgradeChannel,
+    ) -> Result<UpgradeFailure, ServerError> {
         let fabric = self.parts.ports.table.fabric();
         let takes_flow_tables = match channel.receive(Instant::now() + START_TIME) {
-            Ok((Message::Ready { form: FORM, takes_flow_tables, .. }, _)) => takes_flow_tables,
-            Ok((Message::Ready { version, .. }, _)) => {
+            Ok((UpgradeMessage::Ready { form: FORM, takes_flow_tables, .. }, _)) => takes_flow_tables,
+            Ok((UpgradeMessage::Ready { version, .. }, _)) => {
                 return Ok(refusal(&format!(
                     "ringroadd {} cannot hand over to ringroadd {version}; restart the daemon instead",
                     env!("CARGO_PKG_VERSION")
@@ -108,23 +110,23 @@ impl Server {
             let (tables, files) = openflow.freeze();
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             let deadline = Instant::now() + START_TIME;
-            if let Err(error) = channel.send(&Message::FlowTables(tables), &files, deadline) {
+            if let Err(error) = channel.send(&UpgradeMessage::FlowTables(tables), &files, deadline) {
                 return Ok(refusal(&error.to_string()));
             }
             match channel.receive(deadline) {
-                Ok((Message::FlowTablesReady, _)) => {}
+                Ok((UpgradeMessage::FlowTablesReady, _)) => {}
                 other => return Ok(answer(other)),
             }
         }
         let stopped_at_ns = monotonic_ns();
         fabric.hold(true)?;
         let deadline = Instant::now() + STANDSTILL;
-        if !fabric.come_to_rest(Instant::now() + REST_TIME)? {
+        if !fabric.quiesce(Instant::now() + QUIESCE_TIME)? {
             return Ok(refusal("the workers did not come to rest; try again"));
         }
         let counts = if takes_flow_tables { openflow.frozen_counts() } else { BTreeMap::new() };
-        let mut baggage = Baggage::default();
-        let listener = baggage.share(&self.parts.listener);
+        let mut sent = SentDescriptors::default();
+        let listener = sent.share(&self.parts.listener);
         let sessions = self.sessions.values().chain([asking]);
         let sessions = sessions.filter(|session| !self.netmap.is_device(session.client.id));
         let sessions = sessions.map(|session| SessionState {
@@ -132,10 +134,10 @@ impl Server {
             program: session.client.program.clone(),
             has_asked: session.has_asked,
             unread: session.connection.unread().unwrap_or_default(),
-            socket: baggage.share(&session.connection),
+            socket: sent.share(&session.connection),
         });
         let sessions = sessions.collect();
-        let state = State {
+        let state = UpgradeState {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.parts.config.clone(),
             started: self.parts.started,
@@ -149,15 +151,12 @@ impl Server {
             anyway,
             stopped_at_ns,
             ports: PortsState {
-                flow_counts: counts
-                    .iter()
-                    .map(|(switch, file)| (switch.clone(), baggage.share(file)))
-                    .collect(),
-                ..self.parts.ports.leave(&mut baggage)?
+                flow_counts: counts.iter().map(|(switch, file)| (switch.clone(), sent.share(file))).collect(),
+                ..self.parts.ports.leave(&mut sent)?
             },
         };
-        let message = Message::State(Box::new(state));
-        if let Err(error) = channel.send(&message, &baggage.descriptors(), deadline) {
+        let message = UpgradeMessage::State(Box::new(state));
+        if let Err(error) = channel.send(&message, &sent.descriptors(), deadline) {
             // Its own message is more specific than the broken socket.
             return Ok(match channel.receive(Instant::now()) {
                 Ok(told) => answer(Ok(told)),
@@ -165,7 +164,7 @@ impl Server {
             });
         }
         match channel.receive(deadline) {
-            Ok((Message::Prepared, _)) => {}
+            Ok((UpgradeMessage::Prepared, _)) => {}
             other => return Ok(answer(other)),
         }
         if let Ok(Some(manager)) = ServiceManager::of_environment()
@@ -173,7 +172,7 @@ impl Server {
         {
             warn!(%error, "notifying the service manager of the new process");
         }
-        if let Err(error) = channel.send(&Message::Go, &[], deadline) {
+        if let Err(error) = channel.send(&UpgradeMessage::Go, &[], deadline) {
             return Ok(refusal(&error.to_string()));
         }
         info!(pid = child.id(), "another process has taken over");
@@ -186,20 +185,21 @@ impl Server {
     ///
     /// # Errors
     /// The reason to report to the other process.
-    pub fn take_over(successor: &Successor, parts: NewParts) -> Result<Self, String> {
+    pub fn take_over(successor: &NewProcess, parts: NewParts) -> Result<Self, String> {
         let NewParts { arguments, socket, config, config_path, fabric, quotas, signals, log } = parts;
         let told = |error: &dyn std::fmt::Display| error.to_string();
         fabric.hold(true).map_err(|error| told(&error))?;
         let mut openflow = FlowSwitches::beside(&socket, &config.limits);
-        let (state, mut estate) = successor.receive_state(&mut openflow, fabric.runners().len())?;
+        let (state, mut descriptors) = successor.receive_state(&mut openflow, fabric.runners().len())?;
         // Its file stays if this process does not take over.
         let listener =
-            ListeningSocket::resume(&socket, estate.take(state.listener)?).map_err(|e| told(&e))?;
+            ListeningSocket::resume(&socket, descriptors.take(state.listener)?).map_err(|e| told(&e))?;
         let listener = ManuallyDrop::new(listener);
         let mut clients = Clients::new();
         let mut sessions = Vec::new();
         for SessionState { id, program, has_asked, unread, socket } in state.sessions {
-            let connection = ServerConnection::resume(estate.take(socket)?, unread).map_err(|e| told(&e))?;
+            let connection =
+                ServerConnection::resume(descriptors.take(socket)?, unread).map_err(|e| told(&e))?;
             let client = Client { id, peer: connection.peer(), program };
             clients.insert(id, client.clone());
             let interest = interest_in(&connection);
@@ -211,7 +211,7 @@ impl Server {
         ports.openflow = openflow;
         ports.permissions = rules(&config);
         ports.rules = PortRules::new(&state.config.port_policy);
-        let mut before = Before {
+        let mut before = PreviousPorts {
             version: state.version,
             stopped_at_ns: state.stopped_at_ns,
             kept: state.ports.kept(),
@@ -219,13 +219,13 @@ impl Server {
             lost: state.ports.lost.clone(),
             configured: state.config.port.iter().map(key_of).collect(),
         };
-        let revival = Revival::resume(&socket, state.ports.waiting.clone(), state.ports.last_number);
-        let reopenings = ports.arrive(state.ports, &mut estate, &clients, revival, &config.port)?;
+        let restore = RestoreFile::resume(&socket, state.ports.waiting.clone(), state.ports.last_number);
+        let reopenings = ports.arrive(state.ports, &mut descriptors, &clients, restore, &config.port)?;
         before.reopened = reopenings.keys();
         let would_lose: BTreeMap<_, _> =
             before.lost.clone().into_iter().chain(reopenings.refused()).collect();
         if !state.anyway && !would_lose.is_empty() {
-            let message = Message::WouldLose(would_lose);
+            let message = UpgradeMessage::WouldLose(would_lose);
             successor.channel.send(&message, &[], Instant::now() + STANDSTILL).map_err(|e| told(&e))?;
             return Err("ports would be lost".to_owned());
         }
@@ -241,9 +241,12 @@ impl Server {
             allow: old.allow,
             ..config
         };
-        successor.channel.send(&Message::Prepared, &[], Instant::now() + STANDSTILL).map_err(|e| told(&e))?;
+        successor
+            .channel
+            .send(&UpgradeMessage::Prepared, &[], Instant::now() + STANDSTILL)
+            .map_err(|e| told(&e))?;
         match successor.channel.receive(Instant::now() + START_TIME) {
-            Ok((Message::Go, _)) => {}
+            Ok((UpgradeMessage::Go, _)) => {}
             other => return Err(unexpected(other)),
         }
         let listener = ManuallyDrop::into_inner(listener);
@@ -265,7 +268,7 @@ impl Server {
     /// Admits a client of the process before.
     fn welcome_again(&mut self, session: Session) -> rustix::io::Result<()> {
         let (id, user) = (session.client.id, session.client.peer.uid);
-        // It was admitted before: a lower limit binds only newcomers.
+        // It was admitted before: a lower limit binds only new clients.
         let _ = self.admission.enter(user, true);
         let data = rustix::event::epoll::EventData::new_u64(id);
         rustix::event::epoll::add(&self.epoll, &session.connection, data, session.interest)?;
@@ -276,7 +279,13 @@ impl Server {
     }
 
     /// Begins to serve, now that the other process touches nothing any more.
-    fn begin(&mut self, successor: &Successor, reopenings: Reopenings, asking: ClientId, before: Before) {
+    fn begin(
+        &mut self,
+        successor: &NewProcess,
+        reopenings: Reopenings,
+        asking: ClientId,
+        before: PreviousPorts,
+    ) {
         let begun = self.parts.ports.table.fabric().hold(false);
         let pause_ns = monotonic_ns().saturating_sub(before.stopped_at_ns);
         let mut problems: Vec<String> = begun.err().map(|error| error.to_string()).into_iter().collect();
@@ -291,7 +300,7 @@ impl Server {
         self.parts.ports.retry_openflow();
         self.parts.ports.follow_openflow();
         let lost = self.parts.ports.open_anew(reopenings);
-        self.parts.ports.revive();
+        self.parts.ports.attach_waiting();
         match self.reload(asking) {
             Ok(Ok(_)) => {}
             Ok(Err(problem)) => problems.push(problem),
@@ -321,7 +330,7 @@ impl Server {
     }
 
     /// Reports which of the ports before are there now.
-    fn upgrade_report(&self, before: Before, pause_ns: u64, problem: String) -> UpgradeReport {
+    fn upgrade_report(&self, before: PreviousPorts, pause_ns: u64, problem: String) -> UpgradeReport {
         let ports = &self.parts.ports;
         let by_key = |(name, reason): (String, String)| (key_of(&PortSpec::for_program(name)), reason);
         let mut waits: BTreeMap<_, _> = ports.waiting_ports().into_iter().map(by_key).collect();
@@ -355,7 +364,7 @@ impl Server {
 }
 
 /// Ports of the process before, and the plan for each.
-struct Before {
+struct PreviousPorts {
     version: String,
     stopped_at_ns: u64,
     /// Names of the ports that are kept.
@@ -386,13 +395,13 @@ pub struct NewParts {
 
 /// A new process that will take over from the one that started it.
 #[derive(Debug)]
-pub struct Successor {
-    channel: Channel,
+pub struct NewProcess {
+    channel: UpgradeChannel,
     /// The other process.
     process: OwnedFd,
 }
 
-impl Successor {
+impl NewProcess {
     /// The process whose standard input is the other process's socket, which `/dev/null` replaces.
     ///
     /// # Errors
@@ -405,12 +414,16 @@ impl Successor {
         let parent =
             rustix::process::getppid().ok_or_else(|| std::io::Error::other("no process before this one"))?;
         let process = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())?;
-        Ok(Self { channel: Channel::new(socket), process })
+        Ok(Self { channel: UpgradeChannel::new(socket), process })
     }
 
     /// The state, after flow tables for `workers` workers, if they come before it.
-    fn receive_state(&self, openflow: &mut FlowSwitches, workers: usize) -> Result<(State, Estate), String> {
-        let ready = Message::Ready {
+    fn receive_state(
+        &self,
+        openflow: &mut FlowSwitches,
+        workers: usize,
+    ) -> Result<(UpgradeState, ReceivedDescriptors), String> {
+        let ready = UpgradeMessage::Ready {
             form: FORM,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             takes_flow_tables: true,
@@ -419,13 +432,15 @@ impl Successor {
         send(ready).map_err(|error| error.to_string())?;
         let receive = || self.channel.receive(Instant::now() + START_TIME);
         let mut received = receive();
-        if let Ok((Message::FlowTables(states), descriptors)) = received {
-            openflow.prepare(states, &mut Estate::new(descriptors), workers)?;
-            send(Message::FlowTablesReady).map_err(|error| error.to_string())?;
+        if let Ok((UpgradeMessage::FlowTables(states), descriptors)) = received {
+            openflow.prepare(states, &mut ReceivedDescriptors::new(descriptors), workers)?;
+            send(UpgradeMessage::FlowTablesReady).map_err(|error| error.to_string())?;
             received = receive();
         }
         match received {
-            Ok((Message::State(state), descriptors)) => Ok((*state, Estate::new(descriptors))),
+            Ok((UpgradeMessage::State(state), descriptors)) => {
+                Ok((*state, ReceivedDescriptors::new(descriptors)))
+            }
             other => Err(unexpected(other)),
         }
     }
@@ -444,7 +459,7 @@ impl Successor {
 
     /// Reports to the other process that this one does not take over.
     pub fn report_failure(&self, reason: &str) {
-        let message = Message::Failed(reason.to_owned());
+        let message = UpgradeMessage::Failed(reason.to_owned());
         // If it is gone as well, there is no process to notify.
         let _ = self.channel.send(&message, &[], Instant::now() + STANDSTILL);
     }
@@ -456,9 +471,9 @@ fn refusal(reason: &str) -> ErrorReply {
 }
 
 /// The refusal that an answer of the other process means.
-fn answer(answer: Result<(Message, Vec<OwnedFd>), ChannelError>) -> ErrorReply {
+fn answer(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> ErrorReply {
     match answer {
-        Ok((Message::WouldLose(ports), _)) => {
+        Ok((UpgradeMessage::WouldLose(ports), _)) => {
             let ports: Vec<_> = ports.iter().map(|(port, why)| format!("{port} ({why})")).collect();
             ErrorReply::new(
                 ErrorKind::Busy,
@@ -471,16 +486,16 @@ fn answer(answer: Result<(Message, Vec<OwnedFd>), ChannelError>) -> ErrorReply {
 }
 
 /// What is wrong with an answer of the other process.
-fn unexpected(answer: Result<(Message, Vec<OwnedFd>), ChannelError>) -> String {
+fn unexpected(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> String {
     match answer {
-        Ok((Message::Failed(reason), _)) => reason,
+        Ok((UpgradeMessage::Failed(reason), _)) => reason,
         Ok(_) => "the other process sent an unexpected message".to_owned(),
         Err(error) => error.to_string(),
     }
 }
 
 /// Starts the program that is installed now where this process's program was.
-fn start_installed(arguments: &[std::ffi::OsString]) -> Result<(Child, Channel), String> {
+fn start_installed(arguments: &[std::ffi::OsString]) -> Result<(Child, UpgradeChannel), String> {
     let running = std::env::current_exe().map_err(|error| format!("finding the program: {error}"))?;
     let program = installed(&running);
     let failed = |error: std::io::Error| format!("{}: {error}", program.display());
@@ -493,7 +508,7 @@ fn start_installed(arguments: &[std::ffi::OsString]) -> Result<(Child, Channel),
     let mut command = Command::new(&program);
     command.arg("--take-over").args(arguments).stdin(Stdio::from(OwnedFd::from(theirs)));
     let child = command.spawn().map_err(failed)?;
-    Ok((child, Channel::new(ours.into())))
+    Ok((child, UpgradeChannel::new(ours.into())))
 }
 
 /// The path of a program that may have been replaced since it was started: the kernel then appends ` (deleted)`.

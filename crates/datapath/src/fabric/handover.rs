@@ -10,19 +10,19 @@ use ringroad_port::port_queue::HandOver;
 use super::{Fabric, FabricError, Runner, Switch, WireId};
 use crate::forwarding::QueueRef;
 
-/// What a queue leaves to another process, and its account.
+/// What a queue leaves to another process, and its counters.
 #[derive(Debug)]
 pub struct QueueLeft {
     /// `None`: the port has to be opened again.
     pub hand_over: Option<HandOver>,
-    pub account: CounterSnapshot,
+    pub counters: CounterSnapshot,
 }
 
 /// What a port of a switch leaves to another process.
 #[derive(Debug)]
 pub struct PortLeft {
     pub queues: Vec<QueueLeft>,
-    /// The account of queues that it had before.
+    /// The counters of queues that it had before.
     pub past: CounterSnapshot,
 }
 
@@ -49,22 +49,22 @@ impl Fabric {
     ///
     /// # Errors
     /// A worker that is gone.
-    pub fn come_to_rest(&self, deadline: Instant) -> Result<bool, FabricError> {
+    pub fn quiesce(&self, deadline: Instant) -> Result<bool, FabricError> {
         let patience = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 10;
         loop {
             let now = Instant::now();
-            let mut at_rest = true;
+            let mut is_quiescent = true;
             for runner in &self.runners {
-                at_rest &= runner.call(move |engine| engine.come_to_rest(now < patience))?;
+                is_quiescent &= runner.call(move |engine| engine.quiesce(now < patience))?;
             }
             // A worker that is at rest gives others nothing, so all are.
-            if at_rest || now >= deadline {
-                return Ok(at_rest);
+            if is_quiescent || now >= deadline {
+                return Ok(is_quiescent);
             }
         }
     }
 
-    /// What the queues of a port leave to another process, and their accounts, queue by queue; and the account of
+    /// What the queues of a port leave to another process, and their counters, queue by queue; and the counters of
     /// queues that it had before.
     ///
     /// # Errors
@@ -96,32 +96,32 @@ impl Fabric {
     ) -> Result<Vec<QueueLeft>, FabricError> {
         let mut left = Vec::with_capacity(queues.len());
         for (queue, counters) in queues.iter().zip(counters) {
-            let place = queue.place;
-            let hand_over = self.runner(queue.worker)?.call(move |engine| engine.hand_over(place))?;
-            let mut account = CounterSnapshot::default();
-            counters.add_to(&mut account);
+            let queue_index = queue.index;
+            let hand_over = self.runner(queue.worker)?.call(move |engine| engine.hand_over(queue_index))?;
+            let mut snapshot = CounterSnapshot::default();
+            counters.add_to(&mut snapshot);
             if hand_over.is_none() {
-                account.give_up_waiting();
+                snapshot.give_up_waiting();
             }
-            left.push(QueueLeft { hand_over, account });
+            left.push(QueueLeft { hand_over, counters: snapshot });
         }
         Ok(left)
     }
 
-    /// The accounts of what is gone: of each switch, and of everything else.
+    /// The counters of what is gone: of each switch, and of everything else.
     #[must_use]
     pub fn departed(&self) -> (BTreeMap<String, CounterSnapshot>, CounterSnapshot) {
         let of_switch = |switch: &Switch| {
-            let mut account = switch.departed.clone();
-            switch.worker_counters.iter().for_each(|counters| counters.add_to(&mut account));
-            account
+            let mut sum = switch.departed.clone();
+            switch.worker_counters.iter().for_each(|counters| counters.add_to(&mut sum));
+            sum
         };
         let mut others = self.departed.clone();
         self.engine_counters.iter().for_each(|counters| counters.add_to(&mut others));
         (self.switches.iter().map(|(name, switch)| (name.clone(), of_switch(switch))).collect(), others)
     }
 
-    /// Adds the accounts of what was gone at another process ([`Self::departed`]). The account of a switch that does
+    /// Adds the counters of what was gone at another process ([`Self::departed`]). The counters of a switch that does
     /// not come back is added to the others.
     pub fn resume_departed(
         &mut self,
@@ -129,10 +129,10 @@ impl Fabric {
         others: CounterSnapshot,
     ) {
         self.departed += others;
-        for (name, account) in of_switches {
+        for (name, counters) in of_switches {
             match self.switches.get_mut(&name) {
-                Some(switch) => switch.departed += account,
-                None => self.departed += account,
+                Some(switch) => switch.departed += counters,
+                None => self.departed += counters,
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Mirrors: ports that get copies of the frames of others.
 
 use ringroad_port::port_index::PortMask;
-use ringroad_switch::Mirror;
+use ringroad_switch::MirrorRule;
 
 use super::{Fabric, FabricError, Switch};
 
@@ -61,7 +61,7 @@ impl Fabric {
     }
 
     /// The mirrors of a switch whose ports are there.
-    pub(super) fn mirrors_in_force(&self, name: &str, switch: &Switch) -> Vec<Mirror> {
+    pub(super) fn mirrors_in_force(&self, name: &str, switch: &Switch) -> Vec<MirrorRule> {
         let index = |port: &String| Some(switch.ports.get(port)?.index);
         let in_force = |mirror: &NamedMirror| {
             let source = match &mirror.from {
@@ -69,7 +69,7 @@ impl Fabric {
                 None => PortMask::all(),
             };
             let masked = |wanted: bool| if wanted { source } else { PortMask::EMPTY };
-            Some(Mirror {
+            Some(MirrorRule {
                 received: masked(mirror.received),
                 delivered: masked(mirror.delivered),
                 to: index(&mirror.to)?,
@@ -80,14 +80,14 @@ impl Fabric {
         self.mirrors.get(name).into_iter().flatten().filter_map(in_force).collect()
     }
 
-    /// Gives each worker the decider that the mirrors of a switch and its ports require.
+    /// Gives each worker the forwarding plane that the mirrors of a switch and its ports require.
     pub(super) fn install_mirrors(&mut self, name: &str) -> Result<(), FabricError> {
         let Some(switch) = self.switches.get(name) else { return Ok(()) };
         let mirrors = self.mirrors_in_force(name, switch);
         if mirrors == switch.mirrors {
             return Ok(());
         }
-        self.install_deciders(name, switch, &mirrors)?;
+        self.install_forwarding_planes(name, switch, &mirrors)?;
         // Nothing is sent to a port that only looks on.
         for mirror in &mirrors {
             switch.learning.table.forget_learned(Some(mirror.to));

@@ -53,7 +53,7 @@ impl Fabric {
         self.switches.get(switch).map_or(Ok(()), |state| state.check_unset(switch))
     }
 
-    /// The decider of a switch with port settings: it explains what it would do with a frame.
+    /// The forwarding plane of a switch with port settings: it explains what it would do with a frame.
     #[must_use]
     pub fn policing(&self, switch: &str) -> Option<Policing> {
         let state = self.switches.get(switch)?;
@@ -79,7 +79,7 @@ impl Fabric {
         if before.map_or(settings.is_unset(), |before| *before.settings() == settings) {
             return Ok(());
         }
-        if switch.make_decider.is_some() && !settings.is_unset() {
+        if switch.make_forwarding_plane.is_some() && !settings.is_unset() {
             return Err(FabricError::HasFlowTables(name.to_owned()));
         }
         let table = &switch.learning.table;
@@ -98,7 +98,7 @@ impl Fabric {
         });
         let has_vlans = switch.has_vlans();
         if let Some(switch) = self.switches.get(name) {
-            self.install_deciders(name, switch, &switch.mirrors)?;
+            self.install_forwarding_planes(name, switch, &switch.mirrors)?;
             // What was learned of the port, or without regard to VLANs, is no longer valid.
             if has_vlans != had_vlans {
                 switch.learning.table.forget_learned(None);

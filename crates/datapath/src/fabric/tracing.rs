@@ -25,7 +25,7 @@ impl Fabric {
             runner.call(move |engine| engine.set_trace(Some(trace)))?;
         }
         let Some(state) = self.switches.get(switch) else { return Ok(()) };
-        self.install_deciders(switch, state, &state.mirrors)
+        self.install_forwarding_planes(switch, state, &state.mirrors)
     }
 
     /// Ends the trace.
@@ -38,7 +38,7 @@ impl Fabric {
             runner.call(|engine| engine.set_trace(None))?;
         }
         match self.switches.get(&switch) {
-            Some(state) => self.install_deciders(&switch, state, &state.mirrors),
+            Some(state) => self.install_forwarding_planes(&switch, state, &state.mirrors),
             None => Ok(()),
         }
     }
@@ -51,11 +51,11 @@ impl Fabric {
         Some((switch, frames, left))
     }
 
-    /// Name of the port of a switch that has the queue at `place` of `worker`, and the queue's number there.
+    /// Name of the port of a switch that has the queue at `queue_index` of `worker`, and the queue's number there.
     #[must_use]
-    pub fn queue_at(&self, switch: &str, worker: u16, place: u32) -> Option<(&str, usize)> {
+    pub fn queue_at(&self, switch: &str, worker: u16, queue_index: u32) -> Option<(&str, usize)> {
         self.switches.get(switch)?.ports.iter().find_map(|(name, port)| {
-            let is_it = |queue: &QueueRef| (queue.worker, queue.place) == (worker, place);
+            let is_it = |queue: &QueueRef| (queue.worker, queue.index) == (worker, queue_index);
             Some((name.as_str(), port.queues.iter().position(is_it)?))
         })
     }

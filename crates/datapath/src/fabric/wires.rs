@@ -37,14 +37,14 @@ impl Fabric {
         let mut counters = Vec::with_capacity(a.len());
         for (a, b) in a.into_iter().zip(b) {
             counters.push([Arc::clone(&a.counters), Arc::clone(&b.counters)]);
-            let (a_ref, _) = self.place(a, Forwarding::Hold, owner)?;
-            let b_place = self.free_place(a_ref.worker);
-            let (a_place, worker) = (a_ref.place, a_ref.worker);
-            let b = EngineQueue::new(b.port, Forwarding::Wire(a_place), b.counters, owner);
-            let b_ref = QueueRef { worker, frame_cost: b.properties().frame_cost, place: b_place };
+            let (a_ref, _) = self.assign(a, Forwarding::Hold, owner)?;
+            let b_index = self.free_queue_index(a_ref.worker);
+            let (a_index, worker) = (a_ref.index, a_ref.worker);
+            let b = EngineQueue::new(b.port, Forwarding::Wire(a_index), b.counters, owner);
+            let b_ref = QueueRef { worker, frame_cost: b.properties().frame_cost, index: b_index };
             self.runner(worker)?.call(move |engine| {
-                engine.insert(b_place, b);
-                engine.set_forwarding(a_place, Forwarding::Wire(b_place));
+                engine.insert(b_index, b);
+                engine.set_forwarding(a_index, Forwarding::Wire(b_index));
             })?;
             refs.extend([a_ref, b_ref]);
         }
@@ -59,13 +59,13 @@ impl Fabric {
     /// A worker that is gone.
     pub fn unwire(&mut self, wire: WireId) -> Result<(), FabricError> {
         if let Some(wire) = self.wires.remove(&wire.0) {
-            let account = self.take_out(&wire.queues)?;
-            self.departed += account;
+            let counters = self.take_out(&wire.queues)?;
+            self.departed += counters;
         }
         Ok(())
     }
 
-    /// The accounts of the ports at the two ends of a wire since they were joined: the first, then the second.
+    /// The counters of the ports at the two ends of a wire since they were joined: the first, then the second.
     #[must_use]
     pub fn wire_counters(&self, wire: WireId) -> Option<[CounterSnapshot; 2]> {
         let mut sums = <[CounterSnapshot; 2]>::default();

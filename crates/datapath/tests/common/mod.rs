@@ -9,7 +9,7 @@ use ringroad_datapath::engine::Engine;
 use ringroad_datapath::fabric::{QueueParts, Share};
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, PortQueue, Program, QueueProperties, Sleep};
+use ringroad_port::port_queue::{Delivery, PortQueue, ProgramQueue, QueueProperties, Sleep};
 
 /// The far side of a port.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub struct Far {
     pub numbers: Mutex<Vec<u32>>,
     pub keeps_numbers: AtomicBool,
     /// How often it was polled for frames.
-    pub looks: AtomicU64,
+    pub polls: AtomicU64,
     /// Announcements of sleep that it got.
     pub told: AtomicU64,
     pub is_closed: AtomicBool,
@@ -97,7 +97,7 @@ impl PortQueue for Near {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        self.far.looks.fetch_add(1, SeqCst);
+        self.far.polls.fetch_add(1, SeqCst);
         if self.lent == 0 {
             self.memory.clear();
         }
@@ -141,7 +141,7 @@ impl PortQueue for Near {
         Some(self)
     }
 
-    fn program(&mut self) -> Option<&mut dyn Program> {
+    fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
         Some(self)
     }
 }
@@ -156,7 +156,7 @@ impl Sleep for Near {
     }
 }
 
-impl Program for Near {
+impl ProgramQueue for Near {
     fn close(&mut self) {
         self.far.is_closed.store(true, SeqCst);
     }

@@ -18,7 +18,7 @@ use super::ring::{
     vlan_tag, word,
 };
 use super::socket;
-use crate::look_pause::LookPause;
+use crate::poll_backoff::PollBackoff;
 
 /// Bytes of a block: the longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes
 /// nothing.
@@ -35,7 +35,7 @@ const MOST_TAKEN: usize = 4096;
 
 /// The pause between two checks: the kernel counts a block's frames in the cache line with its status. A fraction of
 /// the time that a block takes.
-const LOOK_EVERY_NS: u64 = 20_000;
+const POLL_INTERVAL_NS: u64 = 20_000;
 
 /// How far ahead frames are prefetched: the kernel's header and the start of the frame, two lines.
 const FRAMES_AHEAD: u32 = 4;
@@ -67,7 +67,7 @@ pub(super) struct BlockRing {
     /// Frames of the last block that are not taken yet, and where in the block the next one is.
     left: u32,
     next: usize,
-    pause: LookPause,
+    pause: PollBackoff,
 }
 
 impl BlockRing {
@@ -79,7 +79,7 @@ impl BlockRing {
         let budget_bytes = (slots as usize).clamp(1, MAX_SLOTS as usize) * slot_bytes;
         let blocks = (budget_bytes / BLOCK_BYTES).max(FEWEST_BLOCKS);
         let wait_ms = (BRIDGED_MS / blocks).clamp(*WAIT_MS.start(), *WAIT_MS.end());
-        let wish = libc::tpacket_req3 {
+        let config = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: blocks as u32,
             // Without a meaning here, but it has to fit.
@@ -89,7 +89,7 @@ impl BlockRing {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        socket::set(&socket, libc::PACKET_RX_RING, &wish)?;
+        socket::set(&socket, libc::PACKET_RX_RING, &config)?;
         Self::over(socket, BLOCK_BYTES, blocks)
     }
 
@@ -105,7 +105,7 @@ impl BlockRing {
             last: 0,
             left: 0,
             next: 0,
-            pause: LookPause::new(LOOK_EVERY_NS),
+            pause: PollBackoff::new(POLL_INTERVAL_NS),
         })
     }
 
@@ -182,7 +182,7 @@ impl BlockRing {
 
 /// Loads ahead in `block`, of which `left` frames are left behind the one at `next`.
 #[inline]
-fn look_ahead(block: Description<'_>, next: usize, following: usize, left: u32) {
+fn prefetch(block: Description<'_>, next: usize, following: usize, left: u32) {
     if left >= FRAMES_AHEAD {
         // Each header gives the place of the next, so the processor cannot run ahead of the one it waits for. Frames in
         // a row are often of one length.
@@ -242,7 +242,7 @@ impl Ring for BlockRing {
         // After a break in the chain, each promised frame counts as missing.
         let (frame, following) =
             self.frame(block, self.next).unwrap_or((Frame { len: 1, ..Frame::default() }, usize::MAX));
-        look_ahead(self.memory.description(block), self.next, following, self.left - 1);
+        prefetch(self.memory.description(block), self.next, following, self.left - 1);
         self.take_plain(1, following);
         Some(frame)
     }
@@ -260,7 +260,7 @@ impl Ring for BlockRing {
                 return None;
             }
             let following = next + field(0) as usize;
-            look_ahead(block, next, following, left);
+            prefetch(block, next, following, left);
             next = following;
             // SAFETY: as above, with `room` bytes behind the description.
             unsafe { description.plain(&LAYOUT, longest.min(room as u32), following) }

@@ -65,7 +65,7 @@ pub enum TimestampSource {
 
 /// The request for an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PacketWish {
+pub struct PacketConfig {
     /// Its name, for people and for the questions that the kernel takes by name.
     pub interface: String,
     /// Its index in the namespace of the calling thread.
@@ -87,7 +87,7 @@ pub struct PacketWish {
     pub ignore_marked: Option<u32>,
 }
 
-impl PacketWish {
+impl PacketConfig {
     /// One queue of 2048 slots that shows frames at once.
     #[must_use]
     pub fn new(interface: &str, ifindex: u32, mtu: u32) -> Self {
@@ -154,45 +154,45 @@ impl PacketDevice {
     ///
     /// # Errors
     /// [`PacketError`].
-    pub fn open(wish: &PacketWish) -> Result<Self, PacketError> {
-        let interface = || wish.interface.clone();
-        if !(1..=256).contains(&wish.queues) {
-            return Err(PacketError::Queues { interface: interface(), queues: wish.queues });
+    pub fn open(config: &PacketConfig) -> Result<Self, PacketError> {
+        let interface = || config.interface.clone();
+        if !(1..=256).contains(&config.queues) {
+            return Err(PacketError::Queues { interface: interface(), queues: config.queues });
         }
-        if !(1..=ring::MAX_SLOTS).contains(&wish.slots) {
-            return Err(PacketError::Slots { interface: interface(), slots: wish.slots });
+        if !(1..=ring::MAX_SLOTS).contains(&config.slots) {
+            return Err(PacketError::Slots { interface: interface(), slots: config.slots });
         }
-        let failed = |step: &'static str| move |source: Error| failure(wish, step, source);
-        let link = match LinkWatch::open(wish.ifindex) {
+        let failed = |step: &'static str| move |source: Error| failure(config, step, source);
+        let link = match LinkWatch::open(config.ifindex) {
             Ok(link) => Arc::new(link),
             Err(error) if error.is_no_interface() => return Err(PacketError::NoInterface(interface())),
             Err(error) => return Err(error.into()),
         };
-        if !link_by_index(wish.ifindex)?.ethernet {
+        if !link_by_index(config.ifindex)?.ethernet {
             return Err(PacketError::NotEthernet(interface()));
         }
         let mut notes = Vec::new();
 
-        let frame_bytes = wish.mtu as usize + LINK_HEADER_BYTES;
+        let frame_bytes = config.mtu as usize + LINK_HEADER_BYTES;
         let mut receivers = Vec::new();
         let mut group = None;
-        for _ in 0..wish.queues {
+        for _ in 0..config.queues {
             let socket = socket::open().map_err(failed("opening a packet socket"))?;
             // Until all have joined, frames would come twice.
             socket::hear_nothing(&socket).map_err(failed("setting a filter"))?;
-            if wish.timestamps == Some(TimestampSource::Hardware) {
+            if config.timestamps == Some(TimestampSource::Hardware) {
                 socket::use_hardware_time(&socket).map_err(failed("enabling hardware timestamps"))?;
             }
-            let receiver = receiver(wish, socket, frame_bytes).map_err(failed("making the ring"))?;
-            socket::bind(receiver.socket(), wish.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
-            if wish.queues > 1 {
-                let joined = socket::join_fanout(receiver.socket(), group, fanout_number(wish.fanout));
+            let receiver = receiver(config, socket, frame_bytes).map_err(failed("making the ring"))?;
+            socket::bind(receiver.socket(), config.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
+            if config.queues > 1 {
+                let joined = socket::join_fanout(receiver.socket(), group, fanout_number(config.fanout));
                 group = Some(joined.map_err(failed("sharing frames out to queues"))?);
             }
             receivers.push(receiver);
         }
-        if wish.timestamps == Some(TimestampSource::Hardware) {
-            let name = &wish.interface;
+        if config.timestamps == Some(TimestampSource::Hardware) {
+            let name = &config.interface;
             notes.push(match ethtool::stamp_all_frames(name) {
                 Ok(()) => format!("{name}: timestamps by the card's own clock (`phc2sys` keeps it in step)"),
                 Err(error) => format!("{name}: timestamps by the kernel, the card makes none: {error}"),
@@ -201,17 +201,17 @@ impl PacketDevice {
         let ring_bytes: usize = receivers.iter().map(AnyReceiver::ring_bytes).sum();
         let mut queues = Vec::new();
         for receiver in receivers {
-            socket::hear(receiver.socket(), wish.ignore_marked).map_err(failed("setting a filter"))?;
-            let sender = Sender::open(wish.ifindex, wish.mtu as usize + LINK_HEADER_BYTES)
+            socket::hear(receiver.socket(), config.ignore_marked).map_err(failed("setting a filter"))?;
+            let sender = Sender::open(config.ifindex, config.mtu as usize + LINK_HEADER_BYTES)
                 .map_err(failed("opening a packet socket to send"))?;
             let queue = PacketQueue::new(receiver, sender, Arc::clone(&link), interface());
             queues.push(queue.map_err(|errno| failed("watching a packet socket")(errno.into()))?);
         }
-        let version = if wish.immediate { "TPACKET_V2 (immediate)" } else { "TPACKET_V3" };
-        let shared = if wish.queues > 1 { fanout_words(wish.fanout) } else { "" };
+        let version = if config.immediate { "TPACKET_V2 (immediate)" } else { "TPACKET_V3" };
+        let shared = if config.queues > 1 { fanout_words(config.fanout) } else { "" };
         let mode = format!(
             "AF_PACKET, {version}, {} queue(s){shared}, {} KiB of rings",
-            wish.queues,
+            config.queues,
             ring_bytes / 1024
         );
         Ok(Self { queues, mode, notes })
@@ -219,13 +219,13 @@ impl PacketDevice {
 }
 
 /// Gives `socket` the requested ring.
-fn receiver(wish: &PacketWish, socket: OwnedFd, frame_bytes: usize) -> Result<AnyReceiver, Error> {
-    let timestamps = wish.timestamps.is_some();
-    Ok(if wish.immediate {
-        let ring = SlotRing::new(socket, wish.slots, frame_bytes)?;
+fn receiver(config: &PacketConfig, socket: OwnedFd, frame_bytes: usize) -> Result<AnyReceiver, Error> {
+    let timestamps = config.timestamps.is_some();
+    Ok(if config.immediate {
+        let ring = SlotRing::new(socket, config.slots, frame_bytes)?;
         AnyReceiver::Slots(Receiver::new(ring, frame_bytes, timestamps))
     } else {
-        let ring = BlockRing::new(socket, wish.slots, frame_bytes)?;
+        let ring = BlockRing::new(socket, config.slots, frame_bytes)?;
         AnyReceiver::Blocks(Receiver::new(ring, frame_bytes, timestamps))
     })
 }
@@ -249,12 +249,12 @@ fn fanout_words(fanout: Fanout) -> &'static str {
 }
 
 /// What the kernel's refusal of `step` means.
-fn failure(wish: &PacketWish, step: &'static str, source: Error) -> PacketError {
-    let interface = wish.interface.clone();
+fn failure(config: &PacketConfig, step: &'static str, source: Error) -> PacketError {
+    let interface = config.interface.clone();
     match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => PacketError::Privilege(interface),
         Some(libc::ENODEV | libc::ENXIO) => PacketError::NoInterface(interface),
-        Some(libc::ENOMEM) => PacketError::Memory { interface, slots: wish.slots },
+        Some(libc::ENOMEM) => PacketError::Memory { interface, slots: config.slots },
         _ => PacketError::Kernel { interface, step, source },
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use ringroad_netdev::{LinkState, LinkWatch};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, QueueProperties, Sleep, Way};
+use ringroad_port::port_queue::{
+    Backpressure, Delivery, Diagnose, FailedDirection, PortQueue, QueueProperties, Sleep,
+};
 
 use super::blocks::BlockRing;
 use super::receiver::Receiver;
@@ -69,7 +71,7 @@ impl PacketQueue {
 impl PacketQueue {
     /// Looks for the error that an interface leaves when it goes down, also on its way to be deleted: the socket would be
     /// readable until it is taken, and the worker is to know before it sleeps again.
-    fn look_for_end(&mut self) {
+    fn check_error(&mut self) {
         if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.socket()) {
             self.link.refresh();
         }
@@ -141,7 +143,7 @@ impl Sleep for PacketQueue {
 
     fn prepare_sleep(&mut self, sleeping: bool) {
         if sleeping && !self.is_gone() {
-            self.look_for_end();
+            self.check_error();
             self.watch.begin(self.receiver.socket());
         }
     }
@@ -151,7 +153,7 @@ impl Sleep for PacketQueue {
     }
 
     fn drain_wake(&mut self) {
-        self.look_for_end();
+        self.check_error();
     }
 }
 
@@ -167,7 +169,7 @@ impl Backpressure for PacketQueue {
 }
 
 impl Diagnose for PacketQueue {
-    fn failure(&self, _way: Way) -> Option<String> {
+    fn failure(&self, _way: FailedDirection) -> Option<String> {
         self.is_over().then(|| format!("interface {} is gone", self.name))
     }
 
@@ -180,7 +182,7 @@ impl Diagnose for PacketQueue {
     }
 
     fn missed_frames(&mut self) -> u64 {
-        self.look_for_end();
+        self.check_error();
         either!(&mut self.receiver, receiver => receiver.take_missed())
     }
 }

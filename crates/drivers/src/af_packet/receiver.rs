@@ -30,7 +30,7 @@ const ADDRESSES_BYTES: usize = 12;
 
 /// Where a frame lies.
 #[derive(Debug, Clone)]
-enum Place {
+enum FrameLocation {
     Ring(Range<usize>),
     Long(Range<usize>),
 }
@@ -54,7 +54,7 @@ pub(super) struct Receiver<R> {
     /// Later frames that are passed unchanged, and borrowed.
     plain_lent: u32,
     /// The frame taken last, if it is not all cut yet.
-    cutting: Option<(Cut, Place, u64)>,
+    cutting: Option<(Cut, FrameLocation, u64)>,
     headers: Vec<u8>,
     next_header: usize,
     headers_lent: usize,
@@ -106,7 +106,7 @@ impl<R: Ring> Receiver<R> {
 
     /// Whether there is a frame to take.
     pub(super) fn has_waiting(&mut self) -> bool {
-        self.cutting.is_some() || (self.has_place() && self.ring.has_frame())
+        self.cutting.is_some() || (self.has_room() && self.ring.has_frame())
     }
 
     /// Whether there is certainly no frame.
@@ -120,7 +120,7 @@ impl<R: Ring> Receiver<R> {
         self.ring.has_hidden()
     }
 
-    fn has_place(&self) -> bool {
+    fn has_room(&self) -> bool {
         self.lent.len() < self.lent.capacity()
     }
 
@@ -171,15 +171,15 @@ impl<R: Ring> Receiver<R> {
     #[inline(never)]
     fn take_other(&mut self, batch: &mut Batch) -> bool {
         if self.cutting.is_none() {
-            if batch.single_room() == 0 || !self.has_place() {
+            if batch.single_room() == 0 || !self.has_room() {
                 return false;
             }
             let Some(frame) = self.ring.take(self.long_lent < LONG_FRAMES) else { return false };
             let plain_before = std::mem::take(&mut self.plain_lent);
             self.lent.push_back(Lent { plain_before, is_long: frame.is_copied, ..Lent::default() });
-            let place = if frame.is_copied { self.take_long() } else { self.take_whole(&frame) };
-            match place {
-                Some((place, unfinished)) => self.give(batch, &frame, place, unfinished),
+            let location = if frame.is_copied { self.take_long() } else { self.take_whole(&frame) };
+            match location {
+                Some((location, unfinished)) => self.give(batch, &frame, location, unfinished),
                 None => self.lost += 1,
             }
         }
@@ -190,16 +190,16 @@ impl<R: Ring> Receiver<R> {
 
     /// The frame in the ring, unless a part of it is missing.
     #[inline]
-    fn take_whole(&self, frame: &Frame) -> Option<(Place, Unfinished)> {
+    fn take_whole(&self, frame: &Frame) -> Option<(FrameLocation, Unfinished)> {
         if frame.range.len() < frame.len {
             return None;
         }
         let unfinished = Unfinished::from_header(self.ring.memory().offload_header(frame.range.start));
-        Some((Place::Ring(frame.range.clone()), unfinished))
+        Some((FrameLocation::Ring(frame.range.clone()), unfinished))
     }
 
     /// The next long frame of the socket's queue.
-    fn take_long(&mut self) -> Option<(Place, Unfinished)> {
+    fn take_long(&mut self) -> Option<(FrameLocation, Unfinished)> {
         let start = self.next_long * LONG_FRAME_BYTES + VLAN_TAG_BYTES;
         let end = (self.next_long + 1) * LONG_FRAME_BYTES;
         self.next_long = (self.next_long + 1) % LONG_FRAMES;
@@ -211,47 +211,53 @@ impl<R: Ring> Receiver<R> {
             return None;
         }
         let unfinished = Unfinished::from_header(room.get(..VIRTIO_HEADER_BYTES)?);
-        Some((Place::Long(start + VIRTIO_HEADER_BYTES..start + len), unfinished))
+        Some((FrameLocation::Long(start + VIRTIO_HEADER_BYTES..start + len), unfinished))
     }
 
-    fn bytes(&self, place: &Place) -> &[u8] {
-        match place {
-            Place::Ring(range) => self.ring.memory().slice(range.clone()),
-            Place::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
+    fn bytes(&self, location: &FrameLocation) -> &[u8] {
+        match location {
+            FrameLocation::Ring(range) => self.ring.memory().slice(range.clone()),
+            FrameLocation::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
         }
     }
 
-    fn bytes_mut(&mut self, place: &Place) -> &mut [u8] {
-        match place {
-            Place::Ring(range) => self.ring.memory_mut().slice_mut(range.clone()),
-            Place::Long(range) => self.long_frames.get_mut(range.clone()).unwrap_or(&mut []),
+    fn bytes_mut(&mut self, location: &FrameLocation) -> &mut [u8] {
+        match location {
+            FrameLocation::Ring(range) => self.ring.memory_mut().slice_mut(range.clone()),
+            FrameLocation::Long(range) => self.long_frames.get_mut(range.clone()).unwrap_or(&mut []),
         }
     }
 
     #[inline]
-    fn give(&mut self, batch: &mut Batch, frame: &Frame, mut place: Place, mut unfinished: Unfinished) {
+    fn give(
+        &mut self,
+        batch: &mut Batch,
+        frame: &Frame,
+        mut location: FrameLocation,
+        mut unfinished: Unfinished,
+    ) {
         if let Some(tag) = frame.tag {
-            place = self.put_tag(place, tag);
+            location = self.put_tag(location, tag);
             // What cannot be shifted fits no frame, and is refused as that.
             unfinished = unfinished.shifted(VLAN_TAG_BYTES as isize).unwrap_or(unfinished);
         }
         if !unfinished.is_nothing() {
-            if let Some(cut) = Cut::plan(self.bytes(&place), unfinished) {
+            if let Some(cut) = Cut::plan(self.bytes(&location), unfinished) {
                 if let Some(lent) = self.lent.back_mut() {
                     lent.is_cut = true;
                 }
-                self.cutting = Some((cut, place, frame.timestamp_ns));
+                self.cutting = Some((cut, location, frame.timestamp_ns));
                 return;
             }
-            unfinished.complete_checksum(self.bytes_mut(&place));
+            unfinished.complete_checksum(self.bytes_mut(&location));
         }
-        let len = self.bytes(&place).len();
+        let len = self.bytes(&location).len();
         if len == 0 || len > MAX_FRAGMENT_BYTES {
             self.lost += 1;
             return;
         }
         self.longest_bytes = self.longest_bytes.max(len);
-        let bytes = self.bytes(&place);
+        let bytes = self.bytes(&location);
         // SAFETY: the place in the ring or buffer is neither written nor handed back before `release` has counted the
         // fragment back.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
@@ -264,34 +270,38 @@ impl<R: Ring> Receiver<R> {
     }
 
     /// Puts a tag behind the addresses, which move down: there is space before every frame.
-    fn put_tag(&mut self, place: Place, tag: [u8; 4]) -> Place {
-        let place = match place {
-            Place::Ring(range) => Place::Ring(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end),
-            Place::Long(range) => Place::Long(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end),
+    fn put_tag(&mut self, location: FrameLocation, tag: [u8; 4]) -> FrameLocation {
+        let location = match location {
+            FrameLocation::Ring(range) => {
+                FrameLocation::Ring(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end)
+            }
+            FrameLocation::Long(range) => {
+                FrameLocation::Long(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end)
+            }
         };
-        let bytes = self.bytes_mut(&place);
+        let bytes = self.bytes_mut(&location);
         if bytes.len() >= ADDRESSES_BYTES + VLAN_TAG_BYTES {
             bytes.copy_within(VLAN_TAG_BYTES..VLAN_TAG_BYTES + ADDRESSES_BYTES, 0);
             if let Some(field) = bytes.get_mut(ADDRESSES_BYTES..ADDRESSES_BYTES + VLAN_TAG_BYTES) {
                 field.copy_from_slice(&tag);
             }
         }
-        place
+        location
     }
 
     /// Gives segments of the long frame that was taken last, as many as there is room for.
     fn cut(&mut self, batch: &mut Batch) {
-        let Some((mut cut, place, timestamp_ns)) = self.cutting.take() else { return };
+        let Some((mut cut, location, timestamp_ns)) = self.cutting.take() else { return };
         while !cut.is_done() {
             if self.headers_lent == HEADERS || !batch.has_room(2) {
-                self.cutting = Some((cut, place, timestamp_ns));
+                self.cutting = Some((cut, location, timestamp_ns));
                 return;
             }
             let start = self.next_header * HEADER_ROOM_BYTES;
             // Borrowed apart from `headers`, which is written here.
-            let frame = match &place {
-                Place::Ring(range) => self.ring.memory().slice(range.clone()),
-                Place::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
+            let frame = match &location {
+                FrameLocation::Ring(range) => self.ring.memory().slice(range.clone()),
+                FrameLocation::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
             };
             let Some(room) = self.headers.get_mut(start..start + HEADER_ROOM_BYTES) else { break };
             let Some((header_bytes, range)) = cut.next_segment(frame, room) else { break };

@@ -97,12 +97,12 @@ impl Messages {
     fn point_at(&mut self, batch: &Batch, frames: &[u16]) -> &mut [libc::mmsghdr] {
         let all = batch.fragments();
         if batch.is_whole(frames) {
-            for (place, fragment) in self.parts.iter_mut().zip(all) {
-                *place = part(fragment);
+            for (slot, fragment) in self.parts.iter_mut().zip(all) {
+                *slot = part(fragment);
             }
         } else {
-            for (place, &frame) in self.parts.iter_mut().zip(frames) {
-                *place = all.get(usize::from(frame)).map_or(NO_PART, part);
+            for (slot, &frame) in self.parts.iter_mut().zip(frames) {
+                *slot = all.get(usize::from(frame)).map_or(NO_PART, part);
             }
         }
         self.messages.get_mut(..frames.len()).unwrap_or(&mut [])

@@ -40,13 +40,13 @@ impl SlotRing {
         let bytes = (slots as usize).clamp(1, MAX_SLOTS as usize) * slot_bytes;
         let blocks = bytes.div_ceil(BLOCK_BYTES);
         let bytes = blocks * BLOCK_BYTES;
-        let wish = libc::tpacket_req {
+        let config = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: blocks as u32,
             tp_frame_size: slot_bytes as u32,
             tp_frame_nr: (bytes / slot_bytes) as u32,
         };
-        socket::set(&socket, libc::PACKET_RX_RING, &wish)?;
+        socket::set(&socket, libc::PACKET_RX_RING, &config)?;
         Self::over(socket, bytes, slot_bytes)
     }
 
@@ -115,7 +115,7 @@ impl Ring for SlotRing {
 
     #[inline]
     fn plain(&self, longest: u32) -> impl Iterator<Item = PlainFrame<'_>> {
-        const LOOKED_AT: u32 = libc::TP_STATUS_USER | libc::TP_STATUS_COPY | libc::TP_STATUS_VLAN_VALID;
+        const STATUS_BITS: u32 = libc::TP_STATUS_USER | libc::TP_STATUS_COPY | libc::TP_STATUS_VLAN_VALID;
         let Self { ref memory, slot_bytes, next, taken_bytes, .. } = *self;
         let mut slot = memory.description(next);
         // Up to the end of memory. Slots are a power of two long.
@@ -123,7 +123,7 @@ impl Ring for SlotRing {
         let longest = longest.min((slot_bytes - LAYOUT.frame) as u32);
         (0..most).map_while(move |_| {
             // SAFETY: the slots before the end begin with their status.
-            if unsafe { slot.status() } & LOOKED_AT != libc::TP_STATUS_USER {
+            if unsafe { slot.status() } & STATUS_BITS != libc::TP_STATUS_USER {
                 return None;
             }
             // SAFETY: the kernel has handed over the slot, in which so long a frame has room.

@@ -19,7 +19,7 @@ use crate::test_queue::{deliver, forward, receive, receive_now};
 const LOCAL: u16 = 0x88b5;
 
 /// Makes a pair of interfaces by their names, with this MTU, that are up; returns the request for the first.
-type Pair = fn(&str, &str, u32) -> PacketWish;
+type Pair = fn(&str, &str, u32) -> PacketConfig;
 
 /// Runs `test` with a ring of slots and with one of blocks, each in a namespace of its own.
 fn over_each_ring(test: fn(Pair)) {
@@ -27,29 +27,29 @@ fn over_each_ring(test: fn(Pair)) {
     in_own_namespace(move || test(pair_for_blocks));
 }
 
-fn pair_for_blocks(near: &str, far: &str, mtu: u32) -> PacketWish {
-    PacketWish { immediate: false, ..pair(near, far, mtu) }
+fn pair_for_blocks(near: &str, far: &str, mtu: u32) -> PacketConfig {
+    PacketConfig { immediate: false, ..pair(near, far, mtu) }
 }
 
-fn pair(near: &str, far: &str, mtu: u32) -> PacketWish {
+fn pair(near: &str, far: &str, mtu: u32) -> PacketConfig {
     ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
     ip(&format!("link set {far} up"));
     ip(&format!("link set {near} up"));
     wait_running(near);
     wait_running(far);
     let ifindex = link_by_name(near).unwrap().index;
-    PacketWish::new(near, ifindex, mtu)
+    PacketConfig::new(near, ifindex, mtu)
 }
 
-fn open_one(wish: &PacketWish) -> PacketQueue {
-    PacketDevice::open(wish).unwrap().queues.remove(0)
+fn open_one(config: &PacketConfig) -> PacketQueue {
+    PacketDevice::open(config).unwrap().queues.remove(0)
 }
 
 #[test]
 fn frames_pass_both_ways_unchanged_round_a_small_ring() {
     over_each_ring(|pair| {
-        let wish = pair("rrp0", "rrp1", 1500);
-        let mut queue = open_one(&PacketWish { slots: 32, ..wish });
+        let config = pair("rrp0", "rrp1", 1500);
+        let mut queue = open_one(&PacketConfig { slots: 32, ..config });
         let far = RawSocket::open("rrp1", LOCAL);
         for number in 0..100 {
             let frame = test_frame(1, number, 60 + 14 * number as usize);
@@ -109,12 +109,12 @@ fn vlan_tags_are_in_the_frame_again() {
 #[test]
 fn several_queues_share_the_frames_and_no_frame_comes_twice() {
     over_each_ring(|pair| {
-        let wish = pair("rrp0", "rrp1", 1500);
+        let config = pair("rrp0", "rrp1", 1500);
         for fanout in [Fanout::RoundRobin, Fanout::Hash, Fanout::Cpu, Fanout::Queue] {
-            let wish = PacketWish { queues: 2, fanout, ..wish.clone() };
-            let mut device = PacketDevice::open(&wish).unwrap();
+            let config = PacketConfig { queues: 2, fanout, ..config.clone() };
+            let mut device = PacketDevice::open(&config).unwrap();
             // A second device is in its own group, and receives everything too.
-            let mut other = PacketDevice::open(&wish).unwrap();
+            let mut other = PacketDevice::open(&config).unwrap();
             let far = RawSocket::open("rrp1", LOCAL);
             (0..200).for_each(|number| far.send(&test_frame(1, number, 60)));
             for device in [&mut device, &mut other] {
@@ -140,10 +140,10 @@ fn several_queues_share_the_frames_and_no_frame_comes_twice() {
 #[test]
 fn neither_what_the_host_sends_nor_what_is_marked_is_received() {
     over_each_ring(|pair| {
-        let wish = pair("rrp0", "rrp1", 1500);
+        let config = pair("rrp0", "rrp1", 1500);
         for queues in [1, 2] {
-            let wish = PacketWish { queues, ignore_marked: Some(0x5252), ..wish.clone() };
-            let mut device = PacketDevice::open(&wish).unwrap();
+            let config = PacketConfig { queues, ignore_marked: Some(0x5252), ..config.clone() };
+            let mut device = PacketDevice::open(&config).unwrap();
             let (host, far) = (RawSocket::open("rrp0", LOCAL), RawSocket::open("rrp1", LOCAL));
             host.send(&test_frame(1, 1, 60));
             deliver(&mut device.queues[0], &[test_frame(1, 2, 60)], 60);
@@ -164,8 +164,8 @@ fn neither_what_the_host_sends_nor_what_is_marked_is_received() {
 #[test]
 fn a_full_ring_is_counted_and_every_frame_accounted_for() {
     in_own_namespace(|| {
-        let wish = pair("rrp0", "rrp1", 1500);
-        let mut queue = open_one(&PacketWish { slots: 32, ..wish });
+        let config = pair("rrp0", "rrp1", 1500);
+        let mut queue = open_one(&PacketConfig { slots: 32, ..config });
         let far = RawSocket::open("rrp1", LOCAL);
         (0..100).for_each(|number| far.send(&test_frame(1, number, 60)));
         let mut batch = Batch::new();
@@ -191,12 +191,12 @@ fn a_full_ring_is_counted_and_every_frame_accounted_for() {
 #[test]
 fn frames_carry_their_arrival_time_if_requested() {
     over_each_ring(|pair| {
-        let wish = pair("rrp0", "rrp1", 1500);
+        let config = pair("rrp0", "rrp1", 1500);
         let now_ns =
             || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
         for timestamps in [TimestampSource::Kernel, TimestampSource::Hardware] {
             let mut device =
-                PacketDevice::open(&PacketWish { timestamps: Some(timestamps), ..wish.clone() }).unwrap();
+                PacketDevice::open(&PacketConfig { timestamps: Some(timestamps), ..config.clone() }).unwrap();
             // A veth has no clock of its own.
             assert_eq!(device.notes.len(), usize::from(timestamps == TimestampSource::Hardware));
             let before_ns = now_ns();
@@ -241,8 +241,8 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
 #[test]
 fn a_vanished_interface_is_a_fault_and_causes_no_more_wake_ups() {
     over_each_ring(|pair| {
-        let wish = pair("rrp0", "rrp1", 1500);
-        let mut queue = open_one(&wish);
+        let config = pair("rrp0", "rrp1", 1500);
+        let mut queue = open_one(&config);
         ip("link set rrp0 down");
         let descriptor = queue.sleeper().unwrap().wake_descriptor().unwrap();
         let mut ready = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
@@ -264,14 +264,14 @@ fn a_vanished_interface_is_a_fault_and_causes_no_more_wake_ups() {
 #[test]
 fn what_cannot_be_opened_is_refused_with_the_reason() {
     in_own_namespace(|| {
-        let wish = pair("rrp0", "rrp1", 1500);
-        let refused = |wish: PacketWish| PacketDevice::open(&wish).unwrap_err().to_string();
-        assert!(refused(PacketWish { queues: 0, ..wish.clone() }).contains("1 to 256 queues, not 0"));
-        assert!(refused(PacketWish { slots: 0, ..wish.clone() }).contains("1 to 65536 slots, not 0"));
-        assert!(refused(PacketWish { ifindex: 999_999, ..wish.clone() }).contains("no such interface"));
+        let config = pair("rrp0", "rrp1", 1500);
+        let refused = |config: PacketConfig| PacketDevice::open(&config).unwrap_err().to_string();
+        assert!(refused(PacketConfig { queues: 0, ..config.clone() }).contains("1 to 256 queues, not 0"));
+        assert!(refused(PacketConfig { slots: 0, ..config.clone() }).contains("1 to 65536 slots, not 0"));
+        assert!(refused(PacketConfig { ifindex: 999_999, ..config.clone() }).contains("no such interface"));
         ip("tuntap add dev rrt0 mode tun");
         let ifindex = link_by_name("rrt0").unwrap().index;
-        assert!(refused(PacketWish::new("rrt0", ifindex, 1500)).contains("carries no Ethernet"));
+        assert!(refused(PacketConfig::new("rrt0", ifindex, 1500)).contains("carries no Ethernet"));
     });
 }
 
@@ -355,8 +355,8 @@ fn datagrams_with_partial_checksums_arrive() {
 #[test]
 fn a_second_open_receives_the_same_frames() {
     over_each_ring(|pair| {
-        let wish = pair("rrp0", "rrp1", 1500);
-        let (mut one, mut two) = (open_one(&wish), open_one(&wish));
+        let config = pair("rrp0", "rrp1", 1500);
+        let (mut one, mut two) = (open_one(&config), open_one(&config));
         let frame = test_frame(1, 1, 60);
         RawSocket::open("rrp1", LOCAL).send(&frame);
         assert_eq!(receive(&mut one, 1), receive(&mut two, 1));
@@ -366,9 +366,9 @@ fn a_second_open_receives_the_same_frames() {
 #[test]
 fn the_kernel_puts_frames_where_runs_expect_them() {
     fn most_come_in_runs<R: ring::Ring>(ring: fn(OwnedFd, u32, usize) -> std::io::Result<R>) {
-        let wish = pair("rrp0", "rrp1", 1500);
-        let mut ring = ring(socket::open().unwrap(), wish.slots, 1522).unwrap();
-        socket::bind(ring.socket(), wish.ifindex, libc::ETH_P_ALL).unwrap();
+        let config = pair("rrp0", "rrp1", 1500);
+        let mut ring = ring(socket::open().unwrap(), config.slots, 1522).unwrap();
+        socket::bind(ring.socket(), config.ifindex, libc::ETH_P_ALL).unwrap();
         let far = RawSocket::open("rrp1", LOCAL);
         (0..100).for_each(|number| far.send(&test_frame(1, number, 60)));
         let (mut come, mut plain) = (0, 0);

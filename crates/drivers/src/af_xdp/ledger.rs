@@ -6,7 +6,7 @@
 /// Completions may come in another order than frames were sent in, and a hostile program may lend a buffer twice or
 /// one that is ours: nothing here trusts the numbers, and the counts stay right.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct TxBufferTable {
     /// Own buffers that are not in flight; the one that came last goes first, since the cache still holds it.
     free: Vec<u32>,
     /// Own buffers at most: what `free` has room for.
@@ -26,7 +26,7 @@ pub(super) struct Ledger {
     early: u64,
 }
 
-impl Ledger {
+impl TxBufferTable {
     /// A ledger with these own buffers, in a region of `buffers` buffers of 2 to the power of `chunk_shift` bytes, and
     /// with at most `in_flight` on the rings.
     pub(super) fn new(own: Vec<u32>, buffers: u32, chunk_shift: u32, in_flight: u32) -> Self {
@@ -52,7 +52,7 @@ impl Ledger {
     /// The free buffer `ahead` places after the one that comes next, to prefetch it.
     #[inline]
     pub(super) fn peek(&self, ahead: usize) -> Option<u32> {
-        self.free.len().checked_sub(1 + ahead).and_then(|place| self.free.get(place)).copied()
+        self.free.len().checked_sub(1 + ahead).and_then(|index| self.free.get(index)).copied()
     }
 
     /// Takes a free own buffer, for a copy that is sent.
@@ -85,10 +85,10 @@ impl Ledger {
     }
 
     /// Places for the addresses of what is lent next, up to the ring's end; the caller has checked
-    /// [`Ledger::lendable`]. [`Ledger::advance`] puts what was written to the first of them on the ring.
+    /// [`TxBufferTable::lendable`]. [`TxBufferTable::advance`] puts what was written to the first of them on the ring.
     #[inline]
     pub(super) fn run_mut(&mut self) -> &mut [u64] {
-        let first = self.place(self.lent_ever);
+        let first = self.index(self.lent_ever);
         self.lent.get_mut(first..).unwrap_or(&mut [])
     }
 
@@ -98,24 +98,25 @@ impl Ledger {
         self.lent_ever += count as u64;
     }
 
-    /// Puts the buffer at `address` on the ring; its source keeps it. The caller has checked [`Ledger::lendable`].
+    /// Puts the buffer at `address` on the ring; its source keeps it. The caller has checked
+    /// [`TxBufferTable::lendable`].
     pub(super) fn lend(&mut self, address: u64) {
-        if let Some(place) = self.run_mut().first_mut() {
-            *place = address;
+        if let Some(slot) = self.run_mut().first_mut() {
+            *slot = address;
             self.advance(1);
         }
     }
 
     /// Where `lent` holds a buffer.
     #[inline]
-    fn place(&self, number: u64) -> usize {
+    fn index(&self, number: u64) -> usize {
         number as usize & (self.lent.len() - 1)
     }
 
     /// The buffer in flight that was lent first.
     #[inline]
     fn first_lent(&self) -> Option<u32> {
-        let first = self.lent.get(self.place(self.returned)).filter(|_| self.returned != self.lent_ever);
+        let first = self.lent.get(self.index(self.returned)).filter(|_| self.returned != self.lent_ever);
         first.map(|address| (address >> self.chunk_shift) as u32)
     }
 
@@ -128,7 +129,7 @@ impl Ledger {
     /// order. Returns the number.
     #[inline]
     pub(super) fn complete_in_order(&mut self, addresses: &[u64]) -> usize {
-        let first = self.place(self.returned);
+        let first = self.index(self.returned);
         let end = self.lent.len().min(first + (self.lent_ever - self.returned) as usize);
         let oldest = self.lent.get(first..end).unwrap_or(&[]);
         let most = oldest.len().min(addresses.len());
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn lent_buffers_return_in_order_for_any_order_of_completion() {
-        let mut ledger = Ledger::new(vec![2, 3], 10, 0, 8);
+        let mut ledger = TxBufferTable::new(vec![2, 3], 10, 0, 8);
         [5, 6, 7].into_iter().for_each(|buffer| ledger.lend(buffer));
         assert_eq!(ledger.lent(), 3);
         ledger.complete(7);
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn own_buffers_become_free_again() {
-        let mut ledger = Ledger::new(vec![2, 3], 10, 0, 8);
+        let mut ledger = TxBufferTable::new(vec![2, 3], 10, 0, 8);
         assert_eq!(ledger.peek(0), Some(3));
         assert_eq!((ledger.take(), ledger.take(), ledger.take()), (Some(3), Some(2), None));
         ledger.complete(2);
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_buffer_lent_twice_is_counted_twice() {
-        let mut ledger = Ledger::new(vec![2], 10, 0, 8);
+        let mut ledger = TxBufferTable::new(vec![2], 10, 0, 8);
         [5, 5, 6, 5].into_iter().for_each(|buffer| ledger.lend(buffer));
         ledger.complete(5);
         assert_eq!(ledger.returned(), 1);
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn lending_a_buffer_that_is_ours_keeps_the_counts() {
-        let mut ledger = Ledger::new(vec![2], 10, 0, 8);
+        let mut ledger = TxBufferTable::new(vec![2], 10, 0, 8);
         assert_eq!(ledger.take(), Some(2));
         ledger.lend(2);
         ledger.complete(2);
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_buffer_given_in_exchange_becomes_free_and_one_lent_meanwhile_returns() {
-        let mut ledger = Ledger::new(vec![2], 10, 0, 8);
+        let mut ledger = TxBufferTable::new(vec![2], 10, 0, 8);
         ledger.lend(6);
         assert_eq!((ledger.exchange(5), ledger.exchange(7)), (Some(2), None));
         assert!(!ledger.is_lent(5) && ledger.is_lent(6));
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn no_more_is_lent_than_can_be_in_flight() {
-        let mut ledger = Ledger::new(vec![], 10, 0, 8);
+        let mut ledger = TxBufferTable::new(vec![], 10, 0, 8);
         for round in 0..5 {
             [5; 8].into_iter().for_each(|buffer| ledger.lend(buffer));
             assert_eq!(ledger.lendable(), 0);

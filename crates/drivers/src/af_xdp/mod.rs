@@ -22,7 +22,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ringroad_bpf::attached::detach_xdp;
-use ringroad_bpf::link::{Link, XdpMode as Attach};
+use ringroad_bpf::link::{BpfLink, XdpAttachMode as Attach};
 use ringroad_bpf::map::XskMap;
 use ringroad_bpf::program::XdpProgram;
 use ringroad_netdev::LinkWatch;
@@ -36,7 +36,7 @@ use umem::{Umem, uncut_bytes};
 
 /// Which mode of AF_XDP to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum XdpMode {
+pub enum AfXdpMode {
     /// The best that the interface offers: zero-copy, else copy in native mode, else generic.
     #[default]
     Auto,
@@ -57,13 +57,13 @@ pub const DEFAULT_RING_SIZE: u32 = 2048;
 /// Bytes of a frame besides its payload: Ethernet header and one VLAN tag.
 const FRAME_OVERHEAD_BYTES: u32 = 18;
 /// Bytes in front of the longest packet on the wire: Ethernet header and two VLAN tags.
-const WIRE_HEAD_BYTES: usize = 14 + 2 * 4;
+const WIRE_HEADER_BYTES: usize = 14 + 2 * 4;
 /// Bytes besides a frame that a card may write into its buffer: the FCS, and a timestamp in front (igb, igc).
 const CARD_BYTES: usize = 4 + 16;
 
 /// What to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct XdpWish {
+pub struct XdpConfig {
     /// Name of the interface, for messages.
     pub interface: String,
     /// Its index in the network namespace of the calling thread.
@@ -73,7 +73,7 @@ pub struct XdpWish {
     /// How many queues, from the first on.
     pub queues: u16,
     /// Which mode.
-    pub mode: XdpMode,
+    pub mode: AfXdpMode,
     /// Descriptors of each ring: a power of two from 64 to 32768.
     pub ring_size: u32,
     /// Whether the kernel signals when it has to be called.
@@ -88,7 +88,7 @@ pub struct XdpWish {
     pub multi_buffer: bool,
 }
 
-impl XdpWish {
+impl XdpConfig {
     /// Buffers that each queue needs: as many to receive into as to send from.
     #[must_use]
     pub fn buffers_per_queue(&self) -> usize {
@@ -156,15 +156,15 @@ impl Attempt {
     /// long frames are lost. In generic mode frames can be longer than any on the wire: the program runs after the
     /// kernel has joined them. In zero-copy mode a card can cut frames (`may_cut`) that would fit: a driver that takes
     /// frames in several buffers then marks the pieces.
-    fn all(mode: XdpMode, long_frames: bool, may_cut: bool, multi_buffer: bool) -> Vec<Self> {
+    fn all(mode: AfXdpMode, long_frames: bool, may_cut: bool, multi_buffer: bool) -> Vec<Self> {
         let zero_copy = (Attach::Native, true);
         let native = (Attach::Native, false);
         let generic = (Attach::Generic, false);
         let modes = match mode {
-            XdpMode::Auto => vec![zero_copy, native, generic],
-            XdpMode::ZeroCopy => vec![zero_copy],
-            XdpMode::Native => vec![native],
-            XdpMode::Generic => vec![generic],
+            AfXdpMode::Auto => vec![zero_copy, native, generic],
+            AfXdpMode::ZeroCopy => vec![zero_copy],
+            AfXdpMode::Native => vec![native],
+            AfXdpMode::Generic => vec![generic],
         };
         let with = |multi_buffer| {
             let attempt =
@@ -189,15 +189,15 @@ struct Steering {
     multi_buffer: bool,
     map: XskMap,
     /// Held: without it the program is detached.
-    _link: Link,
+    _link: BpfLink,
 }
 
 impl Steering {
-    fn attach(wish: &XdpWish, attempt: Attempt) -> Result<Self, XdpError> {
-        let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
-        let map = XskMap::create(u32::from(wish.queues)).map_err(failed)?;
+    fn attach(config: &XdpConfig, attempt: Attempt) -> Result<Self, XdpError> {
+        let failed = |source| XdpError::Program { interface: config.interface.clone(), source };
+        let map = XskMap::create(u32::from(config.queues)).map_err(failed)?;
         let program = XdpProgram::to_sockets(&map, attempt.multi_buffer).map_err(failed)?;
-        let link = Link::attach_xdp(&program, wish.ifindex, attempt.attach).map_err(failed)?;
+        let link = BpfLink::attach_xdp(&program, config.ifindex, attempt.attach).map_err(failed)?;
         Ok(Self { attach: attempt.attach, multi_buffer: attempt.multi_buffer, map, _link: link })
     }
 
@@ -208,33 +208,33 @@ impl Steering {
 
 impl XdpDevice {
     /// Opens an interface of the calling thread's network namespace. `buffers` are lists of free buffers of `region`,
-    /// one of [`XdpWish::buffers_per_queue`] for each queue: they belong to the device until its queues are dropped.
+    /// one of [`XdpConfig::buffers_per_queue`] for each queue: they belong to the device until its queues are dropped.
     ///
     /// # Errors
     /// [`XdpError`]; where several modes were tried, that of the last.
-    pub fn open(wish: &XdpWish, region: &Arc<Region>, buffers: Vec<Vec<u32>>) -> Result<Self, XdpError> {
+    pub fn open(config: &XdpConfig, region: &Arc<Region>, buffers: Vec<Vec<u32>>) -> Result<Self, XdpError> {
         let umem = Umem::new(region)?;
-        check(wish, &umem, &buffers)?;
-        let long_frames = wish.max_frame_bytes() > umem.capacity();
+        check(config, &umem, &buffers)?;
+        let long_frames = config.max_frame_bytes() > umem.capacity();
         let mut notes = Vec::new();
-        if wish.force {
-            let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
-            detach_xdp(wish.ifindex).map_err(failed)?;
+        if config.force {
+            let failed = |source| XdpError::Program { interface: config.interface.clone(), source };
+            detach_xdp(config.ifindex).map_err(failed)?;
         }
-        let may_cut = wish.may_zero_copy && !wish.is_uncut(&umem);
-        let attempts = Attempt::all(wish.mode, long_frames, may_cut, wish.multi_buffer);
+        let may_cut = config.may_zero_copy && !config.is_uncut(&umem);
+        let attempts = Attempt::all(config.mode, long_frames, may_cut, config.multi_buffer);
         let mut refused: Vec<String> = Vec::new();
         let mut steering = None;
         for (number, attempt) in attempts.iter().enumerate() {
             let opened = match attempt.zero_copy && !attempt.multi_buffer && may_cut {
-                true => Err(may_be_cut(wish, &umem)),
-                false => open_as(wish, &umem, *attempt, &buffers, &mut steering),
+                true => Err(may_be_cut(config, &umem)),
+                false => open_as(config, &umem, *attempt, &buffers, &mut steering),
             };
             match opened {
                 Ok(queues) => {
                     let reasons =
                         if refused.is_empty() { String::new() } else { format!(" ({})", refused.join("; ")) };
-                    if wish.max_frame_bytes() > umem.capacity() && !attempt.multi_buffer {
+                    if config.max_frame_bytes() > umem.capacity() && !attempt.multi_buffer {
                         notes.push(format!(
                             "frames longer than {} bytes are lost: choose buf-size=4096 or an MTU up to {}",
                             umem.capacity(),
@@ -244,7 +244,7 @@ impl XdpDevice {
                     if attempt.attach == Attach::Generic && !attempt.multi_buffer {
                         notes.push(format!(
                             "frames that the kernel or a virtual peer joined are lost: `ethtool -K {} gro off`, at a veth's peer `tso off gso off`",
-                            wish.interface
+                            config.interface
                         ));
                     }
                     let mode = format!("AF_XDP {}{reasons}", attempt.name());
@@ -260,45 +260,45 @@ impl XdpDevice {
                 }
             }
         }
-        Err(XdpError::NoQueues { interface: wish.interface.clone() })
+        Err(XdpError::NoQueues { interface: config.interface.clone() })
     }
 }
 
 /// Largest MTU of which a card cuts no frame in chunks of this size.
 fn most_uncut_mtu(chunk_bytes: u32) -> u32 {
-    uncut_bytes(chunk_bytes).saturating_sub(WIRE_HEAD_BYTES + CARD_BYTES) as u32
+    uncut_bytes(chunk_bytes).saturating_sub(WIRE_HEADER_BYTES + CARD_BYTES) as u32
 }
 
 /// Why the interface is not opened in zero-copy mode without frames in several buffers.
-fn may_be_cut(wish: &XdpWish, umem: &Umem) -> XdpError {
+fn may_be_cut(config: &XdpConfig, umem: &Umem) -> XdpError {
     let best = most_uncut_mtu(ZERO_COPY_CHUNK_BYTES);
-    let remedy = match wish.mtu <= best {
+    let remedy = match config.mtu <= best {
         true => {
             format!("choose buf-size={ZERO_COPY_CHUNK_BYTES} (where a region is shared, for its first port)")
         }
         false => format!("choose an MTU up to {best} with buf-size={ZERO_COPY_CHUNK_BYTES}, or mode=native"),
     };
     XdpError::MayCut {
-        interface: wish.interface.clone(),
+        interface: config.interface.clone(),
         buffer_bytes: umem.chunk_bytes(),
         whole_bytes: uncut_bytes(umem.chunk_bytes()) - CARD_BYTES,
         remedy,
     }
 }
 
-fn check(wish: &XdpWish, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), XdpError> {
-    if !wish.ring_size.is_power_of_two() || !(64..=32768).contains(&wish.ring_size) {
-        return Err(XdpError::RingSize(wish.ring_size));
+fn check(config: &XdpConfig, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), XdpError> {
+    if !config.ring_size.is_power_of_two() || !(64..=32768).contains(&config.ring_size) {
+        return Err(XdpError::RingSize(config.ring_size));
     }
-    if wish.queues == 0 {
-        return Err(XdpError::NoQueues { interface: wish.interface.clone() });
+    if config.queues == 0 {
+        return Err(XdpError::NoQueues { interface: config.interface.clone() });
     }
-    let needed = wish.buffers_per_queue();
-    for queue in 0..wish.queues {
+    let needed = config.buffers_per_queue();
+    for queue in 0..config.queues {
         let list = buffers.get(usize::from(queue)).map_or(&[][..], Vec::as_slice);
         let given = list.iter().filter(|&&buffer| umem.has(buffer)).count();
         if given != needed || list.len() != needed {
-            return Err(XdpError::Buffers { interface: wish.interface.clone(), queue, given, needed });
+            return Err(XdpError::Buffers { interface: config.interface.clone(), queue, given, needed });
         }
     }
     Ok(())
@@ -307,58 +307,58 @@ fn check(wish: &XdpWish, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), XdpErr
 /// Opens all queues in one way. The program left in `steering` by the attempt before stays where it serves this one
 /// too.
 fn open_as(
-    wish: &XdpWish,
+    config: &XdpConfig,
     umem: &Umem,
     attempt: Attempt,
     buffers: &[Vec<u32>],
     steering: &mut Option<Steering>,
 ) -> Result<Vec<XdpQueue>, XdpError> {
-    let failed = |source| XdpError::Program { interface: wish.interface.clone(), source };
+    let failed = |source| XdpError::Program { interface: config.interface.clone(), source };
     let current = match steering.take().filter(|steering| steering.serves(attempt)) {
         Some(current) => current,
-        None => Steering::attach(wish, attempt)?,
+        None => Steering::attach(config, attempt)?,
     };
     let Steering { map, .. } = &*steering.insert(current);
     let binding = Binding {
-        interface: &wish.interface,
-        ifindex: wish.ifindex,
+        interface: &config.interface,
+        ifindex: config.ifindex,
         zero_copy: attempt.zero_copy,
         multi_buffer: attempt.multi_buffer,
-        need_wakeup: wish.need_wakeup,
-        ring_size: wish.ring_size,
-        busy_poll_us: wish.busy_poll_us,
+        need_wakeup: config.need_wakeup,
+        ring_size: config.ring_size,
+        busy_poll_us: config.busy_poll_us,
     };
-    let sockets = (0..wish.queues).map(|queue| XdpSocket::open(umem, queue, &binding));
+    let sockets = (0..config.queues).map(|queue| XdpSocket::open(umem, queue, &binding));
     let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
     for (queue, socket) in (0..).zip(&sockets) {
         map.set(queue, socket.as_fd()).map_err(failed)?;
     }
     let longest_rx_bytes = match (attempt.multi_buffer, attempt.attach) {
         (false, _) => umem.capacity(),
-        (true, Attach::Native) => wish.max_frame_bytes(),
+        (true, Attach::Native) => config.max_frame_bytes(),
         // Received after frames were joined (GRO).
         (true, Attach::Generic) => usize::from(u16::MAX),
     };
     let attachment = Arc::new(Attachment {
-        interface: wish.interface.clone(),
-        ring_size: wish.ring_size,
+        interface: config.interface.clone(),
+        ring_size: config.ring_size,
         zero_copy: attempt.zero_copy,
         multi_buffer: attempt.multi_buffer,
-        busy_poll: wish.busy_poll_us > 0,
-        mtu: wish.mtu as usize,
-        max_frame_bytes: wish.max_frame_bytes(),
+        busy_poll: config.busy_poll_us > 0,
+        mtu: config.mtu as usize,
+        max_frame_bytes: config.max_frame_bytes(),
         longest_rx_bytes,
         full_piece_bytes: match attempt.zero_copy && !attempt.multi_buffer {
             true => uncut_bytes(umem.chunk_bytes()),
             false => usize::MAX,
         },
-        link: LinkWatch::open(wish.ifindex)?,
+        link: LinkWatch::open(config.ifindex)?,
         _steering: steering.take(),
     });
     let queues = (0..).zip(sockets).zip(buffers).map(|((number, socket), list)| {
-        let (rx, tx) = list.split_at(wish.ring_size as usize);
+        let (rx, tx) = list.split_at(config.ring_size as usize);
         XdpQueue::new(socket, umem.clone(), Arc::clone(&attachment), rx, tx.to_vec())
-            .map_err(|errno| XdpError::socket(&wish.interface, number, "watching the socket", errno))
+            .map_err(|errno| XdpError::socket(&config.interface, number, "watching the socket", errno))
     });
     queues.collect()
 }

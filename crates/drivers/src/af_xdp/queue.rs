@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
-use ringroad_port::counters::{Refused, Waiting};
+use ringroad_port::counters::{RefusedFrames, Waiting};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment};
 use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
 use ringroad_port::port_queue::{
-    Backpressure, Delivery, Diagnose, Lend, PortQueue, QueueProperties, Sleep, Way,
+    Backpressure, Delivery, Diagnose, FailedDirection, Lend, PortQueue, QueueProperties, Sleep,
 };
 use ringroad_ring::datapath_end::TakenFragment;
 use ringroad_ring::layout::MAX_FRAGMENTS;
@@ -25,19 +25,19 @@ use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use super::Attachment;
-use super::ledger::Ledger;
+use super::ledger::TxBufferTable;
 use super::socket::XdpSocket;
 use super::umem::Umem;
-use crate::look_pause::LookPause;
 use crate::nic::set_up_again;
+use crate::poll_backoff::PollBackoff;
 use crate::sleep_watch::SleepWatch;
-use transmit::{CardLook, LateRefusals, MAX_TX_DESCRIPTORS, SingleLengths};
+use transmit::{CompletionProgress, LateRefusals, MAX_TX_DESCRIPTORS, SingleLengths};
 
 /// How many frames ahead buffers are prefetched.
 const PREFETCH_FRAMES: usize = 8;
 
 /// The pause between two checks of an empty rx ring. A veth's sender goes 1.2 times as fast as without.
-const LOOK_EVERY_NS: u64 = 1000;
+const POLL_INTERVAL_NS: u64 = 1000;
 
 /// How long a sleeping datapath leaves frames on the tx ring that the driver has not taken.
 const UNTAKEN_POLL: Duration = Duration::from_millis(1);
@@ -56,12 +56,12 @@ pub struct XdpQueue {
     // First, so that the socket is closed before the program is detached: what arrives between goes to the host stack.
     socket: XdpSocket,
     watch: SleepWatch,
-    pause: LookPause,
+    pause: PollBackoff,
     umem: Umem,
     attachment: Arc<Attachment>,
     /// Buffers that are on the fill ring, but not released: those put last.
     held: u32,
-    ledger: Ledger,
+    ledger: TxBufferTable,
     lengths: SingleLengths,
     interface: Interface,
     /// Frames are left on the tx ring that the kernel has to be called for again.
@@ -69,7 +69,7 @@ pub struct XdpQueue {
     /// In zero-copy mode, the calls since the driver last took a frame, and how far it had come.
     fruitless_kicks: u32,
     taken_before: u32,
-    card_look: Cell<Option<CardLook>>,
+    completion_progress: Cell<Option<CompletionProgress>>,
     /// Most bytes of a received frame that needs no closer look.
     plain_bytes: u64,
     /// What comes next is the rest of a frame that was dropped.
@@ -105,16 +105,16 @@ impl XdpQueue {
         let ring_size = attachment.ring_size;
         Ok(Self {
             watch: SleepWatch::new(&socket)?,
-            pause: LookPause::new(LOOK_EVERY_NS),
+            pause: PollBackoff::new(POLL_INTERVAL_NS),
             held: 0,
             // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
-            ledger: Ledger::new(tx, umem.buffers(), umem.chunk_shift(), 2 * ring_size),
+            ledger: TxBufferTable::new(tx, umem.buffers(), umem.chunk_shift(), 2 * ring_size),
             lengths: SingleLengths::new(attachment.max_frame_bytes.min(umem.capacity())),
             interface: Interface::Up,
             unsent: false,
             fruitless_kicks: 0,
             taken_before: 0,
-            card_look: Cell::new(None),
+            completion_progress: Cell::new(None),
             plain_bytes: umem.capacity().min(attachment.full_piece_bytes.saturating_sub(1)) as u64,
             in_dropped_frame: false,
             violation: None,
@@ -280,17 +280,17 @@ impl XdpQueue {
 
     /// Records what is left to do with the frames. Virtual interfaces pass frames on with work that their sender left
     /// to a card, and the kernel passes frames that it joined; AF_XDP has no field for that.
-    fn look_for_open_checksums(&self, batch: &mut Batch) {
-        let mut looked_at = 0;
-        while let Some(frame) = next_unclear(batch, looked_at) {
+    fn mark_open_checksums(&self, batch: &mut Batch) {
+        let mut fragments_read = 0;
+        while let Some(frame) = next_unclear(batch, fragments_read) {
             let mut start = [0; DETECTION_BYTES];
-            let len = batch.head(frame).map_or(0, |head| head.bytes().read(&mut start));
+            let len = batch.first_fragment(frame).map_or(0, |head| head.bytes().read(&mut start));
             let total = batch.frame_bytes(frame);
             let start = start.get(..len).unwrap_or(&[]);
             if let Some(unfinished) = Unfinished::detect(start, total, self.attachment.mtu) {
                 batch.describe_frame(frame, FrameMeta { unfinished, ..FrameMeta::default() });
             }
-            looked_at = frame + 1;
+            fragments_read = frame + 1;
         }
     }
 }
@@ -330,7 +330,7 @@ impl PortQueue for XdpQueue {
                 self.drop_rest(batch);
             }
             self.take_singles(batch);
-            // Checked after the single ones too: the account has no room for a frame more than the batch may have.
+            // Checked after the single ones too: the counters have no room for a frame more than the batch may have.
             if !batch.has_room(MAX_FRAGMENTS) {
                 break;
             }
@@ -349,7 +349,7 @@ impl PortQueue for XdpQueue {
         }
         // Memory of a card that writes to it by itself has only frames as they were on the wire.
         if !self.attachment.zero_copy {
-            self.look_for_open_checksums(batch);
+            self.mark_open_checksums(batch);
         }
     }
 
@@ -505,7 +505,7 @@ impl Lend for XdpQueue {
 }
 
 impl Diagnose for XdpQueue {
-    fn failure(&self, _way: Way) -> Option<String> {
+    fn failure(&self, _way: FailedDirection) -> Option<String> {
         let name = &self.attachment.interface;
         match self.violation {
             Some(violation) => Some(format!("interface {name}: {violation}")),
@@ -515,7 +515,7 @@ impl Diagnose for XdpQueue {
 
     fn fault(&self) -> Option<String> {
         let name = &self.attachment.interface;
-        if let Some(failure) = self.failure(Way::Either) {
+        if let Some(failure) = self.failure(FailedDirection::Either) {
             return Some(failure);
         }
         if let Some(fault) = self.attachment.link.state().fault(name) {
@@ -543,7 +543,7 @@ impl Diagnose for XdpQueue {
         std::mem::take(&mut self.incomplete)
     }
 
-    fn refused(&mut self) -> Refused {
+    fn refused(&mut self) -> RefusedFrames {
         self.refused.take()
     }
 

@@ -157,8 +157,8 @@ impl<T: Copy> ProducerRing<T> {
         while !sources.is_empty() {
             let run = self.run_mut(sources.len() as u32);
             let count = run.len();
-            for (place, source) in run.iter_mut().zip(sources) {
-                *place = entry(source);
+            for (slot, source) in run.iter_mut().zip(sources) {
+                *slot = entry(source);
             }
             self.advance(count as u32);
             sources = sources.get(count..).unwrap_or(&[]);
@@ -173,9 +173,9 @@ impl<T: Copy> ProducerRing<T> {
         loop {
             let rest = sources.get(put..).unwrap_or(&[]);
             let mut count = 0;
-            for (place, source) in self.run_mut(rest.len() as u32).iter_mut().zip(rest) {
+            for (slot, source) in self.run_mut(rest.len() as u32).iter_mut().zip(rest) {
                 let Some(entry) = entry(source) else { break };
-                *place = entry;
+                *slot = entry;
                 count += 1;
             }
             self.advance(count as u32);
@@ -245,12 +245,12 @@ impl<T: Copy> ProducerRing<T> {
     /// The kernel must not read the ring meanwhile: it is one that the kernel only reads in calls of this thread.
     pub(super) unsafe fn change_untaken(&mut self, mut change: impl FnMut(T) -> Option<T>) {
         for ahead in 0..self.untaken() {
-            let place = self.ring.entry(self.consumed.wrapping_add(ahead));
+            let slot = self.ring.entry(self.consumed.wrapping_add(ahead));
             // SAFETY: a mapped entry that was written when it was put.
-            let entry = unsafe { place.read() };
+            let entry = unsafe { slot.read() };
             let Some(changed) = change(entry) else { return };
             // SAFETY: mapped, and the caller vouches that the kernel does not read it now.
-            unsafe { place.write(changed) };
+            unsafe { slot.write(changed) };
         }
     }
 
@@ -308,9 +308,9 @@ impl<T: Copy> ConsumerRing<T> {
         if ahead >= self.available() {
             return None;
         }
-        let place = self.ring.entry(self.taken.wrapping_add(ahead));
+        let entry = self.ring.entry(self.taken.wrapping_add(ahead));
         // SAFETY: a mapped entry that the kernel published and does not write before it is given back.
-        Some(unsafe { place.read() })
+        Some(unsafe { entry.read() })
     }
 
     /// Entries known to be there that follow each other in memory, the next one first: all of them up to the end of the

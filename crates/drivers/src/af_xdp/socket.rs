@@ -118,7 +118,7 @@ impl XdpSocket {
         let _ = rustix::net::recv(&self.descriptor, &mut [0_u8; 0][..], RecvFlags::DONTWAIT);
     }
 
-    /// The kernel's account of this socket.
+    /// The kernel's counters of this socket.
     pub(super) fn statistics(&self) -> Result<XdpStatistics, Errno> {
         sockopt::xdp_statistics(&self.descriptor)
     }

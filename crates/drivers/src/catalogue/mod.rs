@@ -9,9 +9,9 @@ use ringroad_netdev::namespace::{HeldNamespace, Namespace};
 use ringroad_port::port_queue::HandOver;
 use ringroad_ring::eventfd;
 
-use self::port_kind::{Access, Opening, Planning, PortKind, Target};
+use self::port_kind::{NameTarget, OpenContext, OpenedBy, Planning, PortKind};
 use self::port_name::{PortBase, PortName};
-use crate::device::{Device, DeviceError, DevicePlan, Role};
+use crate::device::{Device, DeviceError, DevicePlan, DeviceRole};
 use crate::shm::ShmRegion;
 use crate::{dgram, memif, nic, null, pcap_file, sze2, szedata, vhost_user, virtio_user};
 
@@ -56,7 +56,7 @@ pub fn is_device(base: &PortBase) -> bool {
 /// Whether `base` names a device that a program opens in itself.
 #[must_use]
 pub fn is_own_device(base: &PortBase) -> bool {
-    base.device().is_some_and(|device| device.kind.access == Access::Program)
+    base.device().is_some_and(|device| device.kind.access == OpenedBy::Program)
 }
 
 /// Whether `base` names an interface: a name that means another thing in each network namespace.
@@ -97,7 +97,7 @@ pub fn plan_device_in(
 pub fn open_device(
     name: &PortName,
     plan: DevicePlan,
-    role: Role,
+    role: DeviceRole,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
     take_over_device(name, plan, role, home, Vec::new())
@@ -110,15 +110,22 @@ pub fn open_device(
 pub fn take_over_device(
     name: &PortName,
     plan: DevicePlan,
-    role: Role,
+    role: DeviceRole,
     home: Option<&Arc<ShmRegion>>,
-    left: Vec<HandOver>,
+    inherited: Vec<HandOver>,
 ) -> Result<Device, DeviceError> {
     let device = name.base.device().ok_or_else(|| DeviceError::NotADevice(name.base.to_string()))?;
-    if device.kind.target == Target::Socket {
+    if device.kind.target == NameTarget::Socket {
         eventfd::prepare().map_err(DeviceError::NoWaking)?;
     }
-    (device.kind.open)(Opening { target: &device.target, options: &name.options, plan, role, home, left })
+    (device.kind.open)(OpenContext {
+        target: &device.target,
+        options: &name.options,
+        plan,
+        role,
+        home,
+        inherited,
+    })
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use ringroad_port::port_queue::HandOver;
 
 use super::port_name::PortOptions;
 use super::port_option::PortOption;
-use crate::device::{Device, DeviceError, DevicePlan, Role};
-use crate::pcap_file::CaptureFiles;
+use crate::device::{Device, DeviceError, DevicePlan, DeviceRole};
+use crate::pcap_file::NamedFiles;
 use crate::shm::ShmRegion;
 
 /// Longest name of an interface, bytes (IFNAMSIZ without its NUL, linux/if.h).
@@ -29,15 +29,15 @@ pub struct PortKind {
     /// Its page of the documentation, below `docs/`.
     pub page: Option<&'static str>,
     /// The target of its names.
-    pub target: Target,
+    pub target: NameTarget,
     /// The options that it has beside those of every port.
     pub options: &'static [&'static PortOption],
     /// Which process opens it.
-    pub access: Access,
+    pub access: OpenedBy,
     /// Checks what a port needs.
     pub(crate) plan: fn(&Planning<'_>) -> Result<DevicePlan, DeviceError>,
     /// Opens a port as planned.
-    pub(crate) open: fn(Opening<'_>) -> Result<Device, DeviceError>,
+    pub(crate) open: fn(OpenContext<'_>) -> Result<Device, DeviceError>,
 }
 
 /// The mark of a kind's names.
@@ -53,7 +53,7 @@ pub enum Spelling {
 
 /// The target of a kind's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum NameTarget {
     /// Nothing outside of the program: the kind's own options stand in its place.
     Settings,
     /// Capture files.
@@ -79,7 +79,7 @@ pub enum InterfaceUse {
 
 /// Which process opens the ports of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum OpenedBy {
     /// The program that uses it: it needs no privilege, and is of no use to other programs.
     Program,
     /// The daemon, for permitted users.
@@ -112,15 +112,15 @@ impl Planning<'_> {
 }
 
 /// The input of a driver that opens a port.
-pub(crate) struct Opening<'a> {
+pub(crate) struct OpenContext<'a> {
     pub(crate) target: &'a str,
     pub(crate) options: &'a PortOptions,
     pub(crate) plan: DevicePlan,
-    pub(crate) role: Role,
+    pub(crate) role: DeviceRole,
     /// The region that the device shares with its program or with others.
     pub(crate) home: Option<&'a Arc<ShmRegion>>,
     /// The state that another process leaves of the same port, queue by queue; empty for a new port.
-    pub(crate) left: Vec<HandOver>,
+    pub(crate) inherited: Vec<HandOver>,
 }
 
 impl PortKind {
@@ -159,11 +159,11 @@ impl fmt::Debug for PortKind {
     }
 }
 
-impl Target {
+impl NameTarget {
     /// Checks the target in a name, and returns it in its canonical form.
     pub(crate) fn read(self, text: &str) -> Result<String, String> {
         match self {
-            Self::CaptureFiles => return Ok(CaptureFiles::read(text)?.to_string()),
+            Self::CaptureFiles => return Ok(NamedFiles::read(text)?.to_string()),
             Self::Interface(_) => check_interface_name(text)?,
             Self::NewInterface if !text.is_empty() => check_interface_name(text)?,
             Self::Socket if text.is_empty() => return Err("the path of the socket is missing".into()),
@@ -194,7 +194,7 @@ impl DeviceName {
     #[must_use]
     pub fn interface(&self) -> Option<(&str, InterfaceUse)> {
         match self.kind.target {
-            Target::Interface(of_it) => Some((&self.target, of_it)),
+            NameTarget::Interface(of_it) => Some((&self.target, of_it)),
             _ => None,
         }
     }
@@ -203,12 +203,12 @@ impl DeviceName {
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         match self.kind.target {
-            Target::Socket => vec![self.target.clone().into()],
-            Target::CaptureFiles => {
-                let files = CaptureFiles::read(&self.target).unwrap_or_default();
+            NameTarget::Socket => vec![self.target.clone().into()],
+            NameTarget::CaptureFiles => {
+                let files = NamedFiles::read(&self.target).unwrap_or_default();
                 files.input.into_iter().chain(files.output).collect()
             }
-            Target::Settings | Target::Interface(_) | Target::NewInterface => Vec::new(),
+            NameTarget::Settings | NameTarget::Interface(_) | NameTarget::NewInterface => Vec::new(),
         }
     }
 
@@ -216,11 +216,11 @@ impl DeviceName {
     #[must_use]
     pub fn with_absolute_paths(&self, folder: &Path) -> Self {
         let target = match self.kind.target {
-            Target::Socket => folder.join(&self.target).display().to_string(),
-            Target::CaptureFiles => {
-                CaptureFiles::read(&self.target).unwrap_or_default().map(|path| folder.join(path)).to_string()
+            NameTarget::Socket => folder.join(&self.target).display().to_string(),
+            NameTarget::CaptureFiles => {
+                NamedFiles::read(&self.target).unwrap_or_default().map(|path| folder.join(path)).to_string()
             }
-            Target::Settings | Target::Interface(_) | Target::NewInterface => self.target.clone(),
+            NameTarget::Settings | NameTarget::Interface(_) | NameTarget::NewInterface => self.target.clone(),
         };
         Self { kind: self.kind, target }
     }

@@ -24,7 +24,7 @@ use std::str::FromStr;
 use ringroad_port::port_settings::PortSettings;
 use ringroad_ring::geometry::{BUFFER_BYTES_RANGE, MAX_EXTRA_BUFFERS, MAX_QUEUES, SLOTS_RANGE};
 
-use super::port_kind::{DeviceName, PortKind, Spelling, Target};
+use super::port_kind::{DeviceName, NameTarget, PortKind, Spelling};
 use super::port_option::{OptionValues, PortOption, ValueKind};
 use super::switch_port::{self, SWITCH_PORT_OPTIONS};
 use super::{forms, kinds};
@@ -160,12 +160,12 @@ impl PortName {
             return Err("it holds a NUL byte".into());
         }
         // A file name may hold anything.
-        let takes_options = scheme_of(text).is_none_or(|(kind, _)| kind.target != Target::CaptureFiles);
+        let takes_options = scheme_of(text).is_none_or(|(kind, _)| kind.target != NameTarget::CaptureFiles);
         let (base, options) = match text.split_once('@').filter(|_| takes_options) {
             Some((base, options)) => (parse_base(base).map_err(with_forms)?, Some(options)),
             None => (parse_base(text).map_err(with_forms)?, None),
         };
-        let settings = base.device().filter(|device| device.kind.target == Target::Settings);
+        let settings = base.device().filter(|device| device.kind.target == NameTarget::Settings);
         let settings = settings.map(|device| device.target.as_str());
         let mut all = PortOptions::default();
         for part in settings.into_iter().chain(options).flat_map(|text| text.split('@')) {
@@ -190,7 +190,7 @@ impl PortName {
         if device == absolute {
             return text.to_owned();
         }
-        let options = text.split_once('@').filter(|_| device.kind.target != Target::CaptureFiles);
+        let options = text.split_once('@').filter(|_| device.kind.target != NameTarget::CaptureFiles);
         match options {
             Some((_, options)) => format!("{absolute}@{options}"),
             None => absolute.to_string(),

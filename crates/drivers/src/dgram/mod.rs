@@ -2,19 +2,19 @@
 //! language.
 //!
 //! The port's socket is at the path in its name, and the peer's is beside it, at the same path with the suffix `.peer`.
-//! The peer may come and go: frames for it are dropped as `not_bound` meanwhile. Strangers send datagrams; only their
-//! length matters here, and the mode of the socket's file decides who may send. Frames go to the socket at the peer's
-//! path, so no other user may have write access to that folder.
+//! The peer may come and go: frames for it are dropped as `not_bound` meanwhile. Untrusted peers send datagrams; only
+//! their length matters here, and the mode of the socket's file decides who may send. Frames go to the socket at the
+//! peer's path, so no other user may have write access to that folder.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use ringroad_control::listening_socket::BoundSocket;
-use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::device::{Device, DeviceError};
 use crate::peer::options::{SOCKET_MODE, socket_mode};
 use queue::DatagramQueue;
@@ -30,20 +30,21 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     form: "dgram:SOCKET",
     about: "a program with a UNIX datagram socket at `SOCKET.peer`, each datagram a frame: QEMU's `-netdev dgram`, or a script",
     page: Some("dgram.md"),
-    target: Target::Socket,
+    target: NameTarget::Socket,
     options: &[&SOCKET_MODE],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan: |planning| planning.queues_up_to(1, "dgram"),
     open,
 }];
 
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let path = Path::new(opening.target);
-    let socket = BoundSocket::bind(path, SocketType::DGRAM, socket_mode(&opening.options.device))?;
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let path = Path::new(context.target);
+    let socket = BoundSocket::bind(path, SocketType::DGRAM, socket_mode(&context.options.device))?;
     let peer = peer_of(path);
     let mode = format!("datagrams at {}, to {}", path.display(), peer.display());
     let queue = DatagramQueue::new(socket, peer)?;
-    let capabilities = Capabilities { driver: "dgram", mode, max_frame_bytes: queue::MAX_FRAME_BYTES as u32 };
+    let capabilities =
+        PortCapabilities { driver: "dgram", mode, max_frame_bytes: queue::MAX_FRAME_BYTES as u32 };
     Ok(Device::new(vec![Box::new(queue)], capabilities))
 }
 

@@ -5,7 +5,7 @@ use std::io::{Error, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use ringroad_control::listening_socket::{BoundSocket, ListenError};
+use ringroad_control::listening_socket::{BoundSocket, ListeningSocketError};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
@@ -69,9 +69,9 @@ pub(super) struct DatagramQueue {
 }
 
 impl DatagramQueue {
-    pub(super) fn new(socket: BoundSocket, peer_path: PathBuf) -> Result<Self, ListenError> {
-        let peer =
-            SocketAddrUnix::new(&peer_path).map_err(|_| ListenError::Path { path: peer_path.clone() })?;
+    pub(super) fn new(socket: BoundSocket, peer_path: PathBuf) -> Result<Self, ListeningSocketError> {
+        let peer = SocketAddrUnix::new(&peer_path)
+            .map_err(|_| ListeningSocketError::Path { path: peer_path.clone() })?;
         Ok(Self::with(Socket::Bound(socket), Peer::At(peer, peer_path)))
     }
 

@@ -7,13 +7,13 @@ use ringroad_port::port_queue::{Delivery, PortQueue};
 use crate::device::Device;
 use crate::test_queue::{deliver, open, receive_now};
 
-struct Site {
+struct Testbed {
     _folder: tempfile::TempDir,
     path: PathBuf,
     device: Device,
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
@@ -39,7 +39,7 @@ fn send(queue: &mut dyn PortQueue, frame: &[u8]) -> Delivery {
 
 #[test]
 fn each_datagram_is_a_frame_both_ways() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let peer = site.peer();
     for len in [14, 60, 1514, 9000, 65535] {
         peer.send(&vec![7; len]).unwrap();
@@ -55,7 +55,7 @@ fn each_datagram_is_a_frame_both_ways() {
 
 #[test]
 fn frames_for_an_absent_peer_are_dropped_by_cause_until_it_returns() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     for _ in 0..2 {
         assert_eq!(send(site.queue(), &[1; 60]).dropped.of(DropCause::NotBound), 1);
         let peer = site.peer();
@@ -71,7 +71,7 @@ fn frames_for_an_absent_peer_are_dropped_by_cause_until_it_returns() {
 
 #[test]
 fn a_peer_that_does_not_read_costs_only_its_own_frames() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let _peer = site.peer();
     let frames = vec![vec![1u8; 60]; 200];
     let mut sent = 0;
@@ -90,7 +90,7 @@ fn a_peer_that_does_not_read_costs_only_its_own_frames() {
 
 #[test]
 fn a_datagram_that_no_slot_can_hold_is_counted() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     let peer = site.peer();
     rustix::net::sockopt::set_socket_send_buffer_size(&peer, 1 << 20).unwrap();
     peer.send(&[1; 65536]).unwrap();
@@ -101,10 +101,10 @@ fn a_datagram_that_no_slot_can_hold_is_counted() {
 
 #[test]
 fn the_socket_goes_with_the_port() {
-    let site = Site::new();
+    let site = Testbed::new();
     let path = site.path.clone();
     assert!(path.exists());
-    let Site { _folder: folder, device, .. } = site;
+    let Testbed { _folder: folder, device, .. } = site;
     drop(device);
     assert!(!path.exists());
     drop(folder);

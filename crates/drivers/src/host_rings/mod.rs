@@ -15,21 +15,21 @@
 use std::sync::Arc;
 
 use ringroad_bpf::error::BpfError;
-use ringroad_bpf::link::{Link, TcxSide};
-use ringroad_bpf::program::{Entrance, TcxProgram};
+use ringroad_bpf::link::{BpfLink, TcxSide};
+use ringroad_bpf::program::{RedirectPath, TcxProgram};
 use ringroad_netdev::{LinkWatch, NetdevError, link_change};
 use ringroad_port::port_queue::HandOver;
 
 use crate::device::DriverError;
-use crate::tap::diverted::{self, DivertedQueue, LinkNeed, keep_stack_off};
-use crate::tap::{TapDevice, TapError, TapWish};
+use crate::tap::diverted::{self, LinkNeed, RedirectedQueue, keep_stack_off};
+use crate::tap::{TapConfig, TapDevice, TapError};
 
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
 pub const HOST_MARK: u32 = 0x5252_4f44;
 
 /// The request for an interface's host side.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostRingsWish {
+pub struct HostRingsConfig {
     /// Its name, for people.
     pub interface: String,
     /// Its index in the namespace of the calling thread.
@@ -46,7 +46,7 @@ pub struct HostRingsWish {
 #[derive(Debug)]
 pub struct HostRings {
     /// One per requested queue.
-    pub queues: Vec<DivertedQueue>,
+    pub queues: Vec<RedirectedQueue>,
     /// The mechanism in use, in words for users.
     pub mode: String,
     /// A note for the owner.
@@ -79,13 +79,13 @@ impl DriverError for HostRingsError {
 
 /// The programs in their places: where they go, traffic is the host's again.
 #[derive(Debug)]
-struct Diversion {
-    _from_host: Link,
-    _to_host: Link,
-    _barrier: Link,
+struct HostRedirect {
+    _from_host: BpfLink,
+    _to_host: BpfLink,
+    _barrier: BpfLink,
 }
 
-impl diverted::Diversion for Diversion {}
+impl diverted::Redirect for HostRedirect {}
 
 impl HostRings {
     /// Diverts the host's traffic on the interface to this port, in the network namespace of the calling thread. The
@@ -93,26 +93,26 @@ impl HostRings {
     ///
     /// # Errors
     /// [`HostRingsError`]. The host's traffic is untouched then.
-    pub fn open(wish: &HostRingsWish) -> Result<Self, HostRingsError> {
-        Self::open_or_resume(wish, Vec::new())
+    pub fn open(config: &HostRingsConfig) -> Result<Self, HostRingsError> {
+        Self::open_or_resume(config, Vec::new())
     }
 
     /// The same, with the queues that another process leaves, if there are such.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_or_resume(wish: &HostRingsWish, left: Vec<HandOver>) -> Result<Self, HostRingsError> {
-        let interface = || wish.interface.clone();
+    pub fn open_or_resume(config: &HostRingsConfig, left: Vec<HandOver>) -> Result<Self, HostRingsError> {
+        let interface = || config.interface.clone();
         let bpf = |source| HostRingsError::Bpf { interface: interface(), source };
-        let tap_wish = TapWish {
-            name: tap_name(wish.ifindex),
-            queues: wish.queues,
-            mtu: Some(wish.mtu),
+        let tap_config = TapConfig {
+            name: tap_name(config.ifindex),
+            queues: config.queues,
+            mtu: Some(config.mtu),
             up: false,
-            offloads: wish.offloads,
-            ..TapWish::default()
+            offloads: config.offloads,
+            ..TapConfig::default()
         };
-        let tap = TapDevice::open_or_resume(&tap_wish, left).map_err(|source| match source {
+        let tap = TapDevice::open_or_resume(&tap_config, left).map_err(|source| match source {
             TapError::Busy(_) => HostRingsError::Busy(interface()),
             source => HostRingsError::Tap { interface: interface(), source },
         })?;
@@ -122,23 +122,24 @@ impl HostRings {
         }
         link_change::set_up(&tap.name, true)?;
 
-        let to_host = TcxProgram::redirect(wish.ifindex, Entrance::Ingress, Some(HOST_MARK)).map_err(bpf)?;
-        let from_host = TcxProgram::redirect(tap.ifindex, Entrance::Egress, None).map_err(bpf)?;
+        let to_host =
+            TcxProgram::redirect(config.ifindex, RedirectPath::Ingress, Some(HOST_MARK)).map_err(bpf)?;
+        let from_host = TcxProgram::redirect(tap.ifindex, RedirectPath::Egress, None).map_err(bpf)?;
         // The way out of the host last: from there on its frames are here.
-        let to_host = Link::attach_tcx(&to_host, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let to_host = BpfLink::attach_tcx(&to_host, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
         let barrier = TcxProgram::drop_unless_marked(HOST_MARK).map_err(bpf)?;
-        let barrier = Link::attach_tcx(&barrier, wish.ifindex, TcxSide::Ingress).map_err(bpf)?;
-        let from_host = Link::attach_tcx(&from_host, wish.ifindex, TcxSide::Egress).map_err(bpf)?;
-        let diversion: Arc<dyn diverted::Diversion> =
-            Arc::new(Diversion { _from_host: from_host, _to_host: to_host, _barrier: barrier });
+        let barrier = BpfLink::attach_tcx(&barrier, config.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let from_host = BpfLink::attach_tcx(&from_host, config.ifindex, TcxSide::Egress).map_err(bpf)?;
+        let diversion: Arc<dyn diverted::Redirect> =
+            Arc::new(HostRedirect { _from_host: from_host, _to_host: to_host, _barrier: barrier });
 
-        let mode = format!("host stack of {} through tcx and {}", wish.interface, tap.mode);
-        let link = Arc::new(LinkWatch::open(wish.ifindex)?);
+        let mode = format!("host stack of {} through tcx and {}", config.interface, tap.mode);
+        let link = Arc::new(LinkWatch::open(config.ifindex)?);
         let queues = tap
             .queues
             .into_iter()
             .map(|queue| {
-                DivertedQueue::new(
+                RedirectedQueue::new(
                     Arc::clone(&diversion),
                     queue,
                     (Arc::clone(&link), LinkNeed::Up),

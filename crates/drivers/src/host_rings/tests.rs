@@ -9,7 +9,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
 
 use super::*;
-use crate::af_packet::{PacketDevice, PacketWish};
+use crate::af_packet::{PacketConfig, PacketDevice};
 use crate::test_network::{Host, RawSocket, in_own_namespace, ip, test_frame, until, wait_running};
 use crate::test_queue::{deliver, forward, receive, receive_now};
 
@@ -17,7 +17,7 @@ const IPV4: u16 = 0x0800;
 const LOCAL: u16 = 0x88b5;
 
 /// An interface with an address, 10.9.0.1, and its peer, which is up.
-fn wish() -> HostRingsWish {
+fn config() -> HostRingsConfig {
     ip("link add rrp0 type veth peer name rrp1");
     ip("link set rrp1 up");
     ip("addr add 10.9.0.1/24 dev rrp0");
@@ -25,7 +25,7 @@ fn wish() -> HostRingsWish {
     wait_running("rrp0");
     wait_running("rrp1");
     let ifindex = link_by_name("rrp0").unwrap().index;
-    HostRingsWish { interface: "rrp0".to_owned(), ifindex, mtu: 1500, queues: 1, offloads: false }
+    HostRingsConfig { interface: "rrp0".to_owned(), ifindex, mtu: 1500, queues: 1, offloads: false }
 }
 
 fn has_programs(ifindex: u32) -> bool {
@@ -35,10 +35,10 @@ fn has_programs(ifindex: u32) -> bool {
 #[test]
 fn frames_from_the_host_are_received_whole_and_do_not_leave() {
     in_own_namespace(|| {
-        let wish = wish();
+        let config = config();
         ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev rrp0");
         let far = RawSocket::open("rrp1", IPV4);
-        let mut rings = HostRings::open(&wish).unwrap();
+        let mut rings = HostRings::open(&config).unwrap();
         let socket = UdpSocket::bind("10.9.0.1:7").unwrap();
         socket.send_to(b"to the ring", "10.9.0.2:9").unwrap();
         let frame = receive(&mut rings.queues[0], 1).remove(0);
@@ -54,7 +54,7 @@ fn frames_from_the_host_are_received_whole_and_do_not_leave() {
         assert_eq!(rings.queues[0].diagnosis().unwrap().missed_frames(), 0);
 
         drop(rings);
-        assert!(!has_programs(wish.ifindex));
+        assert!(!has_programs(config.ifindex));
         until(|| !ip("link show").contains("rrh-"));
         socket.send_to(b"to the wire", "10.9.0.2:9").unwrap();
         // The first that comes there is the one sent afterwards.
@@ -65,10 +65,10 @@ fn frames_from_the_host_are_received_whole_and_do_not_leave() {
 #[test]
 fn the_host_receives_delivered_frames_and_packet_sockets_can_ignore_them() {
     in_own_namespace(|| {
-        let wish = wish();
-        let mut rings = HostRings::open(&HostRingsWish { queues: 2, ..wish.clone() }).unwrap();
+        let config = config();
+        let mut rings = HostRings::open(&HostRingsConfig { queues: 2, ..config.clone() }).unwrap();
         assert_eq!(rings.queues.len(), 2);
-        let mut hears = PacketWish::new("rrp0", wish.ifindex, 1500);
+        let mut hears = PacketConfig::new("rrp0", config.ifindex, 1500);
         let mut all = PacketDevice::open(&hears).unwrap().queues.remove(0);
         hears.ignore_marked = Some(HOST_MARK);
         let mut wire = PacketDevice::open(&hears).unwrap().queues.remove(0);
@@ -99,7 +99,7 @@ fn the_host_receives_delivered_frames_and_packet_sockets_can_ignore_them() {
 #[test]
 fn an_interface_down_or_gone_loses_frames_by_cause() {
     in_own_namespace(|| {
-        let mut rings = HostRings::open(&wish()).unwrap();
+        let mut rings = HostRings::open(&config()).unwrap();
         let queue = &mut rings.queues[0];
         let frame = [test_frame(1, 1, 60)];
         assert_eq!((deliver(queue, &frame, 60).frames, queue.diagnosis().unwrap().fault()), (1, None));
@@ -115,15 +115,15 @@ fn an_interface_down_or_gone_loses_frames_by_cause() {
 #[test]
 fn the_host_side_belongs_to_one_program_at_a_time() {
     in_own_namespace(|| {
-        let wish = wish();
-        let rings = HostRings::open(&wish).unwrap();
-        let error = HostRings::open(&wish).unwrap_err();
+        let config = config();
+        let rings = HostRings::open(&config).unwrap();
+        let error = HostRings::open(&config).unwrap_err();
         assert!(matches!(&error, HostRingsError::Busy(name) if name == "rrp0"), "{error}");
-        assert!(has_programs(wish.ifindex));
+        assert!(has_programs(config.ifindex));
         drop(rings);
         until(|| !ip("link show").contains("rrh-"));
-        HostRings::open(&wish).unwrap();
-        let error = HostRings::open(&HostRingsWish { ifindex: 999_999, ..wish.clone() }).unwrap_err();
+        HostRings::open(&config).unwrap();
+        let error = HostRings::open(&HostRingsConfig { ifindex: 999_999, ..config.clone() }).unwrap_err();
         assert!(error.to_string().contains("no interface with index 999999"), "{error}");
         until(|| !ip("link show").contains("rrh-"));
     });
@@ -135,15 +135,17 @@ fn the_host_side_belongs_to_one_program_at_a_time() {
 fn a_host_behind_a_forwarding_program_still_reaches_the_network() {
     const TOTAL_BYTES: usize = 4 << 20;
     in_own_namespace(|| {
-        let wish = wish();
+        let config = config();
         let peer = Host::new();
         peer.take("rrp1", "10.9.0.2/24");
-        let mut rings = HostRings::open(&wish).unwrap();
+        let mut rings = HostRings::open(&config).unwrap();
         // Frames of the wire are kept from the host, except those delivered through the host ring.
         let steal = TcxProgram::drop_unless_marked(HOST_MARK).unwrap();
-        let _stolen = Link::attach_tcx(&steal, wish.ifindex, TcxSide::Ingress).unwrap();
-        let ignoring =
-            PacketWish { ignore_marked: Some(HOST_MARK), ..PacketWish::new("rrp0", wish.ifindex, 1500) };
+        let _stolen = BpfLink::attach_tcx(&steal, config.ifindex, TcxSide::Ingress).unwrap();
+        let ignoring = PacketConfig {
+            ignore_marked: Some(HOST_MARK),
+            ..PacketConfig::new("rrp0", config.ifindex, 1500)
+        };
         let mut wire = PacketDevice::open(&ignoring).unwrap().queues.remove(0);
 
         let (finished, done) = channel::<()>();

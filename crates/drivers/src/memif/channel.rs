@@ -10,7 +10,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 
-use super::message::{MESSAGE_BYTES, Message};
+use super::message::{MESSAGE_BYTES, MemifMessage};
 use crate::peer::socket::StopBell;
 
 /// How long a peer may take for its next message while a connection is being made.
@@ -53,7 +53,7 @@ impl Channel {
     }
 
     /// Takes a message that is there. More than one descriptor with it are closed.
-    pub(super) fn receive(&self) -> Result<(Message, Option<OwnedFd>), End> {
+    pub(super) fn receive(&self) -> Result<(MemifMessage, Option<OwnedFd>), End> {
         let mut bytes = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -68,18 +68,20 @@ impl Channel {
         let received = received.map_err(|_| End::Gone)?;
         match received.bytes {
             0 => Err(End::Gone),
-            MESSAGE_BYTES => Message::parse(&bytes).map(|message| (message, descriptor)).map_err(End::Broken),
+            MESSAGE_BYTES => {
+                MemifMessage::parse(&bytes).map(|message| (message, descriptor)).map_err(End::Broken)
+            }
             other => Err(End::Broken(format!("a message has {other} bytes, not {MESSAGE_BYTES}"))),
         }
     }
 
     /// Waits for the next message while a connection is being made. A disconnect of the peer ends the connection.
-    pub(super) fn next(&self, stop: &StopBell) -> Result<(Message, Option<OwnedFd>), End> {
+    pub(super) fn next(&self, stop: &StopBell) -> Result<(MemifMessage, Option<OwnedFd>), End> {
         match stop.wait([self.as_fd()], Some(PATIENCE)) {
             None => Err(End::Stopped),
             Some([false]) => Err(End::Broken(format!("the peer sent nothing for {} s", PATIENCE.as_secs()))),
             Some([true]) => match self.receive()? {
-                (Message::Disconnect { reason, .. }, _) => Err(End::Disconnected(reason)),
+                (MemifMessage::Disconnect { reason, .. }, _) => Err(End::Disconnected(reason)),
                 other => Ok(other),
             },
         }
@@ -88,13 +90,13 @@ impl Channel {
     /// Waits for the peer's acknowledgement.
     pub(super) fn await_ack(&self, stop: &StopBell) -> Result<(), End> {
         match self.next(stop)? {
-            (Message::Ack, _) => Ok(()),
+            (MemifMessage::Ack, _) => Ok(()),
             (other, _) => Err(unexpected(&other)),
         }
     }
 
     /// Sends a message, with a descriptor or none.
-    pub(super) fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Result<(), End> {
+    pub(super) fn send(&self, message: &MemifMessage, descriptor: Option<BorrowedFd<'_>>) -> Result<(), End> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
@@ -113,7 +115,7 @@ impl Channel {
 
     /// Sends the reason for the end, if the peer still reads.
     pub(super) fn say_goodbye(&self, reason: &str) {
-        let _ = self.send(&Message::Disconnect { code: 0, reason: reason.to_owned() }, None);
+        let _ = self.send(&MemifMessage::Disconnect { code: 0, reason: reason.to_owned() }, None);
     }
 }
 
@@ -124,16 +126,16 @@ impl AsFd for Channel {
 }
 
 /// The error text for an unexpected message.
-pub(super) fn unexpected(message: &Message) -> End {
+pub(super) fn unexpected(message: &MemifMessage) -> End {
     let name = match message {
-        Message::Ack => "ack",
-        Message::Hello(_) => "hello",
-        Message::Init(_) => "init",
-        Message::AddRegion(_) => "add region",
-        Message::AddRing(_) => "add ring",
-        Message::Connect(_) => "connect",
-        Message::Connected(_) => "connected",
-        Message::Disconnect { .. } => "disconnect",
+        MemifMessage::Ack => "ack",
+        MemifMessage::Hello(_) => "hello",
+        MemifMessage::Init(_) => "init",
+        MemifMessage::AddRegion(_) => "add region",
+        MemifMessage::AddRing(_) => "add ring",
+        MemifMessage::Connect(_) => "connect",
+        MemifMessage::Connected(_) => "connected",
+        MemifMessage::Disconnect { .. } => "disconnect",
     };
     End::Broken(format!("message {name} came where it must not"))
 }

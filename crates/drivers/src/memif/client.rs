@@ -7,7 +7,7 @@ use ringroad_ring::eventfd;
 
 use super::channel::{Channel, End, unexpected};
 use super::connection::Made;
-use super::message::{AddRegion, AddRing, Init, MODE_ETHERNET, Message, VERSION};
+use super::message::{AddRegion, AddRing, Init, MODE_ETHERNET, MemifMessage, VERSION};
 use super::own_region::{OwnRegion, RingPlan};
 use super::queue::Rings;
 use super::receive_ring::ReceiveRing;
@@ -16,7 +16,7 @@ use crate::peer::socket::StopBell;
 
 /// A client's request.
 #[derive(Debug, Clone)]
-pub(super) struct Wish {
+pub(super) struct ClientConfig {
     pub(super) id: u32,
     pub(super) secret: Vec<u8>,
     pub(super) queues: u16,
@@ -27,32 +27,32 @@ pub(super) struct Wish {
 }
 
 /// Makes the connection, with as many and as large rings as both want.
-pub(super) fn make(channel: &Channel, wish: &Wish, stop: &StopBell) -> Result<Made, End> {
+pub(super) fn make(channel: &Channel, config: &ClientConfig, stop: &StopBell) -> Result<Made, End> {
     let hello = match channel.next(stop)? {
-        (Message::Hello(hello), _) => hello,
+        (MemifMessage::Hello(hello), _) => hello,
         (other, _) => return Err(unexpected(&other)),
     };
     if !(hello.min_version..=hello.max_version).contains(&VERSION) {
         let (from, to) = (hello.min_version >> 8, hello.max_version >> 8);
         return Err(End::Broken(format!("the server speaks versions {from} to {to} of memif, not 2.0")));
     }
-    let sent = wish.queues.min(hello.max_ring_to_server.saturating_add(1));
-    let received = wish.queues.min(hello.max_ring_to_client.saturating_add(1));
-    let log2_size = wish.log2_ring_size.min(hello.max_log2_ring_size);
-    let plan = RingPlan { rings: sent + received, log2_size, buffer_bytes: wish.buffer_bytes };
+    let sent = config.queues.min(hello.max_ring_to_server.saturating_add(1));
+    let received = config.queues.min(hello.max_ring_to_client.saturating_add(1));
+    let log2_size = config.log2_ring_size.min(hello.max_log2_ring_size);
+    let plan = RingPlan { rings: sent + received, log2_size, buffer_bytes: config.buffer_bytes };
     let region = OwnRegion::new(plan).map_err(End::Broken)?;
 
     let init = Init {
         version: VERSION,
-        id: wish.id,
+        id: config.id,
         mode: MODE_ETHERNET,
-        secret: wish.secret.clone(),
+        secret: config.secret.clone(),
         name: super::program_name(),
     };
-    say(channel, Message::Init(init), None, stop)?;
+    say(channel, MemifMessage::Init(init), None, stop)?;
     let shown = AddRegion { index: 0, bytes: region.bytes() };
-    say(channel, Message::AddRegion(shown), Some(region.file()), stop)?;
-    let mut rings: Vec<Rings> = (0..wish.queues).map(|_| Rings::default()).collect();
+    say(channel, MemifMessage::AddRegion(shown), Some(region.file()), stop)?;
+    let mut rings: Vec<Rings> = (0..config.queues).map(|_| Rings::default()).collect();
     for number in 0..plan.rings {
         let to_server = number < sent;
         let index = if to_server { number } else { number - sent };
@@ -74,11 +74,11 @@ pub(super) fn make(channel: &Channel, wish: &Wish, stop: &StopBell) -> Result<Ma
                 false => rings.receive = Some(ReceiveRing::new(ring, Some(own), event)),
             }
         }
-        say(channel, Message::AddRing(shown), Some(event.as_fd()), stop)?;
+        say(channel, MemifMessage::AddRing(shown), Some(event.as_fd()), stop)?;
     }
-    channel.send(&Message::Connect(wish.interface.clone()), None)?;
+    channel.send(&MemifMessage::Connect(config.interface.clone()), None)?;
     let name = match channel.next(stop)? {
-        (Message::Connected(name), _) => name,
+        (MemifMessage::Connected(name), _) => name,
         (other, _) => return Err(unexpected(&other)),
     };
     // Not before: servers set the rings to zero while they connect.
@@ -93,7 +93,7 @@ pub(super) fn make(channel: &Channel, wish: &Wish, stop: &StopBell) -> Result<Ma
 /// Sends a message that the server acknowledges.
 fn say(
     channel: &Channel,
-    message: Message,
+    message: MemifMessage,
     descriptor: Option<BorrowedFd<'_>>,
     stop: &StopBell,
 ) -> Result<(), End> {

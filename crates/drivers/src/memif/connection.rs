@@ -10,12 +10,12 @@ use ringroad_ring::eventfd;
 use rustix::net::SocketType;
 
 use super::channel::{Channel, End, unexpected};
-use super::client::{self, Wish};
-use super::listener::{Door, already_connected};
-use super::message::Message;
+use super::client::{self, ClientConfig};
+use super::listener::{ClientSlot, already_connected};
+use super::message::MemifMessage;
 use super::queue::{Line, Rings};
 use super::server;
-use crate::peer::handover::Desk;
+use crate::peer::handover::Mailbox;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
@@ -35,7 +35,7 @@ pub(super) struct Made {
 /// The state of a port's thread.
 #[derive(Debug)]
 pub(super) struct Connections {
-    pub(super) queues: Vec<(Desk<Rings>, Arc<WakeSet>)>,
+    pub(super) queues: Vec<(Mailbox<Rings>, Arc<WakeSet>)>,
     pub(super) watch: Arc<PeerWatch>,
     pub(super) line: Arc<Line>,
     pub(super) stop: StopBell,
@@ -43,34 +43,34 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Serves the clients that connect to `door`, until the stop bell rings.
-    pub(super) fn serve(&self, door: &Door, id: u32, interface: &str) {
+    pub(super) fn serve(&self, door: &ClientSlot, id: u32, interface: &str) {
         loop {
-            let Some(newcomer) = door.take() else {
+            let Some(new_client) = door.take() else {
                 if self.stop.wait([self.line.bell().as_fd()], None).is_none() {
                     return;
                 }
                 eventfd::drain(self.line.bell());
                 continue;
             };
-            let made = server::make(&newcomer, self.queues.len() as u16, interface, &self.stop);
+            let made = server::make(&new_client, self.queues.len() as u16, interface, &self.stop);
             let refuse_others = || {
                 if let Some(other) = door.take() {
                     other.channel.say_goodbye(&already_connected(id));
                 }
             };
-            if self.carry(&newcomer.channel, made, refuse_others) == End::Stopped {
+            if self.carry(&new_client.channel, made, refuse_others) == End::Stopped {
                 return;
             }
         }
     }
 
     /// Connects to the server at `path` repeatedly, until the stop bell rings.
-    pub(super) fn visit(&self, path: &Path, wish: &Wish) {
+    pub(super) fn visit(&self, path: &Path, config: &ClientConfig) {
         loop {
             let failed = |error| self.watch.disconnected(Some(error));
             let Some(socket) = self.stop.await_server(path, SocketType::SEQPACKET, failed) else { return };
             let channel = Channel::new(socket);
-            let made = client::make(&channel, wish, &self.stop);
+            let made = client::make(&channel, config, &self.stop);
             if self.carry(&channel, made, || ()) == End::Stopped || self.stop.wait([], Some(RETRY)).is_none()
             {
                 return;
@@ -101,13 +101,13 @@ impl Connections {
         self.line.forget();
         let is_used = |rings: &&Rings| rings.receive.is_some() || rings.transmit.is_some();
         let active = made.rings.iter().filter(is_used).count();
-        for ((desk, wake), rings) in self.queues.iter().zip(made.rings) {
+        for ((mailbox, wake), rings) in self.queues.iter().zip(made.rings) {
             if let Some(receive) = &rings.receive
                 && let Err(error) = wake.add(receive.event())
             {
                 return End::Broken(format!("an eventfd cannot be waited for: {error}"));
             }
-            desk.exchange(Some(rings));
+            mailbox.exchange(Some(rings));
         }
         self.watch.connected();
         self.watch.agreed(made.agreed, active as u16);
@@ -115,7 +115,7 @@ impl Connections {
             match self.stop.wait([channel.as_fd(), self.line.bell().as_fd()], None) {
                 None => return End::Stopped,
                 Some([true, _]) => match channel.receive() {
-                    Ok((Message::Disconnect { reason, .. }, _)) => return End::Disconnected(reason),
+                    Ok((MemifMessage::Disconnect { reason, .. }, _)) => return End::Disconnected(reason),
                     Ok((other, _)) => return unexpected(&other),
                     Err(end) => return end,
                 },
@@ -132,8 +132,8 @@ impl Connections {
 
     /// Takes the rings from the queues. Their memory goes with them.
     fn take_back(&self) {
-        for (desk, wake) in &self.queues {
-            if let Some(receive) = desk.exchange(None).as_ref().and_then(|rings| rings.receive.as_ref()) {
+        for (mailbox, wake) in &self.queues {
+            if let Some(receive) = mailbox.exchange(None).as_ref().and_then(|rings| rings.receive.as_ref()) {
                 wake.remove(receive.event());
             }
         }

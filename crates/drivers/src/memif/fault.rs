@@ -8,7 +8,7 @@ pub(super) enum Fault {
     Index { index: u16, from: u16, to: u16 },
     /// A buffer outside of its region.
     #[error("descriptor {slot}: {bytes} bytes at {offset} of region {region} do not lie in it")]
-    Place { slot: u16, region: u16, offset: u32, bytes: u32 },
+    Buffer { slot: u16, region: u16, offset: u32, bytes: u32 },
     /// A part of a frame longer than its buffer, or than a frame can be.
     #[error("descriptor {slot} holds {bytes} bytes, more than {most}")]
     Length { slot: u16, bytes: u32, most: u32 },

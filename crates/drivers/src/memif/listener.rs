@@ -13,7 +13,7 @@ use rustix::net::SocketType;
 
 use super::MemifError;
 use super::channel::{Channel, End, PATIENCE, unexpected};
-use super::message::{Hello, Init, MODE_ETHERNET, Message, VERSION};
+use super::message::{Init, MODE_ETHERNET, MemifHello, MemifMessage, VERSION};
 use super::queue::Line;
 use crate::device::DeviceError;
 use crate::peer::peer_thread::PeerThread;
@@ -37,7 +37,7 @@ pub(super) struct Limits {
 
 /// A client that wants a port.
 #[derive(Debug)]
-pub(super) struct Newcomer {
+pub(super) struct NewClient {
     pub(super) channel: Channel,
     /// Name of its program.
     pub(super) name: String,
@@ -45,20 +45,20 @@ pub(super) struct Newcomer {
 
 /// Where a port's clients come in.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct ClientSlot {
     limits: Limits,
-    newcomer: Mutex<Option<Newcomer>>,
+    new_client: Mutex<Option<NewClient>>,
     line: Arc<Line>,
 }
 
-impl Door {
+impl ClientSlot {
     pub(super) fn new(limits: Limits, line: Arc<Line>) -> Arc<Self> {
-        Arc::new(Self { limits, newcomer: Mutex::new(None), line })
+        Arc::new(Self { limits, new_client: Mutex::new(None), line })
     }
 
     /// The client that was admitted, if any.
-    pub(super) fn take(&self) -> Option<Newcomer> {
-        lock(&self.newcomer).take()
+    pub(super) fn take(&self) -> Option<NewClient> {
+        lock(&self.new_client).take()
     }
 
     /// Accepts a client that has sent INIT, or returns why not.
@@ -70,12 +70,12 @@ impl Door {
             let what = if init.secret.is_empty() { "needs a secret" } else { "has another secret" };
             return Err((channel, format!("interface {} {what}", init.id)));
         }
-        let mut newcomer = lock(&self.newcomer);
-        if newcomer.is_some() {
+        let mut new_client = lock(&self.new_client);
+        if new_client.is_some() {
             return Err((channel, already_connected(init.id)));
         }
-        *newcomer = Some(Newcomer { channel, name: init.name.clone() });
-        drop(newcomer);
+        *new_client = Some(NewClient { channel, name: init.name.clone() });
+        drop(new_client);
         eventfd::ring_own(self.line.bell());
         Ok(())
     }
@@ -89,7 +89,7 @@ pub(super) fn already_connected(id: u32) -> String {
 #[derive(Debug)]
 struct Listener {
     mode: Option<u32>,
-    doors: Arc<Mutex<BTreeMap<u32, Arc<Door>>>>,
+    doors: Arc<Mutex<BTreeMap<u32, Arc<ClientSlot>>>>,
     /// It hands nothing over.
     _thread: PeerThread<()>,
 }
@@ -103,12 +103,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A port's place at the socket of a path. The socket goes with the last.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SocketRegistration {
     path: PathBuf,
     id: u32,
 }
 
-impl Place {
+impl SocketRegistration {
     /// Registers `door` at the socket of `path`, which is created if needed.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Place {
         path: &Path,
         id: u32,
         mode: Option<u32>,
-        door: Arc<Door>,
+        door: Arc<ClientSlot>,
     ) -> Result<Self, DeviceError> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let mut listeners = lock(&LISTENERS);
@@ -138,7 +138,7 @@ impl Place {
         let stop = StopBell::new().map_err(|error| failed(error.into()))?;
         let doors = Arc::new(Mutex::new(BTreeMap::from([(id, door)])));
         let reception =
-            Reception { socket, doors: Arc::clone(&doors), stop: stop.clone(), unnamed: Vec::new() };
+            ListenerThread { socket, doors: Arc::clone(&doors), stop: stop.clone(), unnamed: Vec::new() };
         let thread =
             PeerThread::start("memif-listen", stop, Vec::new(), move || reception.run()).map_err(failed)?;
         listeners.insert(path.clone(), Listener { mode, doors, _thread: thread });
@@ -146,7 +146,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketRegistration {
     fn drop(&mut self) {
         let mut listeners = lock(&LISTENERS);
         let Some(listener) = listeners.get(&self.path) else { return };
@@ -163,15 +163,15 @@ impl Drop for Place {
 }
 
 /// The thread of a listening socket.
-struct Reception {
+struct ListenerThread {
     socket: ListeningSocket,
-    doors: Arc<Mutex<BTreeMap<u32, Arc<Door>>>>,
+    doors: Arc<Mutex<BTreeMap<u32, Arc<ClientSlot>>>>,
     stop: StopBell,
     /// Clients that got HELLO, and their deadlines for INIT.
     unnamed: Vec<(Channel, Instant)>,
 }
 
-impl Reception {
+impl ListenerThread {
     fn run(mut self) {
         loop {
             let first_due = self.unnamed.iter().map(|(_, due)| *due).min();
@@ -219,7 +219,7 @@ impl Reception {
             return channel.say_goodbye("too many clients wait here");
         }
         let last_ring = queues.saturating_sub(1);
-        let hello = Hello {
+        let hello = MemifHello {
             name: super::program_name(),
             min_version: VERSION,
             max_version: VERSION,
@@ -228,7 +228,7 @@ impl Reception {
             max_ring_to_server: last_ring,
             max_log2_ring_size,
         };
-        if channel.send(&Message::Hello(hello), None).is_ok() {
+        if channel.send(&MemifMessage::Hello(hello), None).is_ok() {
             self.unnamed.push((channel, Instant::now() + PATIENCE));
         }
     }
@@ -236,7 +236,7 @@ impl Reception {
     /// Takes a client's first message, and hands it to the port that it names.
     fn hear(&self, channel: Channel) {
         let init = match channel.receive() {
-            Ok((Message::Init(init), _)) => init,
+            Ok((MemifMessage::Init(init), _)) => init,
             Ok((other, _)) => return refuse(&channel, &unexpected(&other)),
             Err(end) => return refuse(&channel, &end),
         };

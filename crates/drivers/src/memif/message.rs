@@ -27,7 +27,7 @@ const TO_SERVER: u16 = 1;
 
 /// A server's offer to every client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hello {
+pub struct MemifHello {
     /// Name of the program.
     pub name: String,
     /// Oldest version that it speaks.
@@ -87,11 +87,11 @@ pub struct AddRing {
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum MemifMessage {
     /// The last message was understood.
     Ack,
     /// First word of a server.
-    Hello(Hello),
+    Hello(MemifHello),
     /// First word of a client.
     Init(Init),
     /// A client's memory.
@@ -111,7 +111,7 @@ pub enum Message {
     },
 }
 
-impl Message {
+impl MemifMessage {
     /// Reads a message.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Message {
         let body = Body(bytes);
         Ok(match body.u16(0) {
             ACK => Self::Ack,
-            HELLO => Self::Hello(Hello {
+            HELLO => Self::Hello(MemifHello {
                 name: body.text(2, NAME_BYTES),
                 min_version: body.u16(34),
                 max_version: body.u16(36),
@@ -159,8 +159,8 @@ impl Message {
     pub fn to_bytes(&self) -> [u8; MESSAGE_BYTES] {
         let mut bytes = [0; MESSAGE_BYTES];
         let mut put = |at: usize, part: &[u8]| {
-            for (place, byte) in bytes.iter_mut().skip(at).zip(part) {
-                *place = *byte;
+            for (target, byte) in bytes.iter_mut().skip(at).zip(part) {
+                *target = *byte;
             }
         };
         let kind = match self {
@@ -265,11 +265,11 @@ mod tests {
             log2_size: 10,
             private_header_bytes: 0x1112,
         };
-        let bytes = Message::AddRing(ring).to_bytes();
+        let bytes = MemifMessage::AddRing(ring).to_bytes();
         let expected = [5, 0, 1, 0, 2, 1, 3, 0, 0x0D, 0x0C, 0x0B, 0x0A, 10, 0x12, 0x11];
         assert_eq!(bytes[..15], expected);
         let init = Init { version: VERSION, id: 7, mode: 0, secret: b"sesame".to_vec(), name: "me".into() };
-        let bytes = Message::Init(init).to_bytes();
+        let bytes = MemifMessage::Init(init).to_bytes();
         assert_eq!(bytes[..9], [3, 0, 0, 2, 7, 0, 0, 0, 0]);
         assert_eq!((&bytes[9..16], &bytes[33..36]), (&b"sesame\0"[..], &b"me\0"[..]));
     }
@@ -277,9 +277,11 @@ mod tests {
     #[test]
     fn texts_too_long_are_cut_at_a_character() {
         let reason = "é".repeat(60);
-        let bytes = Message::Disconnect { code: 0, reason }.to_bytes();
+        let bytes = MemifMessage::Disconnect { code: 0, reason }.to_bytes();
         assert_eq!(bytes[101], 0);
-        let Ok(Message::Disconnect { reason, .. }) = Message::parse(&bytes) else { panic!("no disconnect") };
+        let Ok(MemifMessage::Disconnect { reason, .. }) = MemifMessage::parse(&bytes) else {
+            panic!("no disconnect")
+        };
         assert_eq!(reason, "é".repeat(47));
     }
 
@@ -292,10 +294,10 @@ mod tests {
             let mut bytes = [0; MESSAGE_BYTES];
             bytes[..2].copy_from_slice(&kind.to_ne_bytes());
             bytes[2..].copy_from_slice(&rest);
-            if let Ok(message) = Message::parse(&bytes) {
-                let again = Message::parse(&message.to_bytes());
+            if let Ok(message) = MemifMessage::parse(&bytes) {
+                let again = MemifMessage::parse(&message.to_bytes());
                 // Replaced characters take more room, so that a text may be cut once.
-                prop_assert_eq!(again.clone(), Message::parse(&again.unwrap().to_bytes()));
+                prop_assert_eq!(again.clone(), MemifMessage::parse(&again.unwrap().to_bytes()));
             } else {
                 prop_assert!(kind == 0 || kind > 8);
             }

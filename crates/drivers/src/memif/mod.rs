@@ -1,9 +1,9 @@
 //! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port, and connect
 //! through a UNIX socket.
 //!
-//! Strangers write the messages of the socket ([`message`]), the regions and eventfds with them, and in shared memory
-//! head, tail, flags and descriptors of rings, and frames. Each value is read once and checked. A peer that breaks a
-//! rule gets the reason, and its connection is closed.
+//! Untrusted peers write the messages of the socket ([`message`]), the regions and eventfds with them, and in shared
+//! memory head, tail, flags and descriptors of rings, and frames. Each value is read once and checked. A peer that
+//! breaks a rule gets the reason, and its connection is closed.
 //!
 //! - `listener`: the sockets of a process, each shared by interfaces of different ids; `channel`: a connection's
 //!   messages;
@@ -31,9 +31,9 @@ mod transmit_ring;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::handover::handover;
@@ -43,9 +43,9 @@ use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
-use client::Wish;
+use client::ClientConfig;
 use connection::Connections;
-use listener::{Door, Limits, Place};
+use listener::{ClientSlot, Limits, SocketRegistration};
 use own_region::RingPlan;
 use queue::{Line, MemifQueue, Rings};
 use ring::MAX_LOG2_SIZE;
@@ -118,19 +118,19 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     form: "memif:SOCKET",
     about: "a program that speaks memif (DPDK's `net_memif`, VPP, libmemif); `buf-size` is of a client's buffers",
     page: Some("memif.md"),
-    target: Target::Socket,
+    target: NameTarget::Socket,
     options: &[&ROLE_SERVER, &SOCKET_MODE, &ID, &SECRET, &RING_SIZE],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan: |planning| planning.queues_up_to(MAX_QUEUES, "memif"),
     open,
 }];
 
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target, options, plan, .. } = opening;
-    let (path, queues, wishes) = (Path::new(target), plan.queues, &options.device);
-    let id = wishes.number(&ID).unwrap_or(0);
-    let secret = wishes.text(&SECRET).unwrap_or_default().as_bytes().to_vec();
-    let log2_ring_size = wishes.number(&RING_SIZE).map(|size: u32| size.ilog2() as u8);
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target, options, plan, .. } = context;
+    let (path, queues, device_options) = (Path::new(target), plan.queues, &options.device);
+    let id = device_options.number(&ID).unwrap_or(0);
+    let secret = device_options.text(&SECRET).unwrap_or_default().as_bytes().to_vec();
+    let log2_ring_size = device_options.number(&RING_SIZE).map(|size: u32| size.ilog2() as u8);
     let interface = format!("ringroad/{id}");
 
     let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
@@ -138,32 +138,37 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let stop = StopBell::new().map_err(|error| failed(error.into()))?;
     let watch = Arc::new(PeerWatch::default());
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
-    let (mut desks, mut closers) = (Vec::new(), Vec::new());
+    let (mut mailboxes, mut closers) = (Vec::new(), Vec::new());
     for number in 0..queues {
         let wake = Arc::new(WakeSet::new().map_err(|error| failed(error.into()))?);
-        let (desk, held) = handover(wake.bell());
+        let (mailbox, held) = handover(wake.bell());
         device_queues.push(Box::new(MemifQueue::new(number, held, Arc::clone(&wake), Arc::clone(&line))));
-        closers.push(desk.closer());
-        desks.push((desk, wake));
+        closers.push(mailbox.closer());
+        mailboxes.push((mailbox, wake));
     }
-    let connections =
-        Connections { queues: desks, watch: Arc::clone(&watch), line: Arc::clone(&line), stop: stop.clone() };
-    let role = role(wishes).unwrap_or(SocketRole::Server);
-    let (thread, place) = match role {
+    let connections = Connections {
+        queues: mailboxes,
+        watch: Arc::clone(&watch),
+        line: Arc::clone(&line),
+        stop: stop.clone(),
+    };
+    let role = role(device_options).unwrap_or(SocketRole::Server);
+    let (thread, registration) = match role {
         SocketRole::Server => {
             let max_log2_ring_size = log2_ring_size.unwrap_or(MAX_LOG2_SIZE);
-            let door = Door::new(Limits { queues, max_log2_ring_size, secret }, line);
-            let place = Place::take(path, id, socket_mode(wishes), Arc::clone(&door))?;
+            let door = ClientSlot::new(Limits { queues, max_log2_ring_size, secret }, line);
+            let registration =
+                SocketRegistration::take(path, id, socket_mode(device_options), Arc::clone(&door))?;
             let run = move || connections.serve(&door, id, &interface);
-            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, Some(place))
+            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, Some(registration))
         }
         SocketRole::Client => {
             let log2_ring_size = log2_ring_size.unwrap_or(DEFAULT_LOG2_RING_SIZE);
             let buffer_bytes = options.buffer_bytes.unwrap_or(DEFAULT_BUFFER_BYTES);
             check_memory(queues, log2_ring_size, buffer_bytes)?;
-            let wish = Wish { id, secret, queues, log2_ring_size, buffer_bytes, interface };
+            let config = ClientConfig { id, secret, queues, log2_ring_size, buffer_bytes, interface };
             let path = path.to_owned();
-            let run = move || connections.visit(&path, &wish);
+            let run = move || connections.visit(&path, &config);
             (PeerThread::start("memif", stop, closers, run).map_err(failed)?, None)
         }
     };
@@ -172,10 +177,10 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
         SocketRole::Client => "client",
     };
     let mode = format!("memif {role}, interface {id} at {}", path.display());
-    let capabilities = Capabilities { driver: "memif", mode, max_frame_bytes: u32::from(u16::MAX) };
+    let capabilities = PortCapabilities { driver: "memif", mode, max_frame_bytes: u32::from(u16::MAX) };
     let mut device = Device::new(device_queues, capabilities);
     device.peer = Some(watch);
-    device.keep = Some(Box::new(MemifPort { _place: place, _thread: thread }));
+    device.keep = Some(Box::new(MemifPort { _registration: registration, _thread: thread }));
     Ok(device)
 }
 
@@ -192,6 +197,6 @@ fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), Mem
 #[derive(Debug)]
 struct MemifPort {
     /// First, no more clients are accepted.
-    _place: Option<Place>,
+    _registration: Option<SocketRegistration>,
     _thread: PeerThread<Rings>,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, Sleep, Way};
+use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, FailedDirection, PortQueue, Sleep};
 use ringroad_ring::eventfd;
 
 use super::fault::Fault;
@@ -280,7 +280,7 @@ impl Backpressure for MemifQueue {
 }
 
 impl Diagnose for MemifQueue {
-    fn failure(&self, _way: Way) -> Option<String> {
+    fn failure(&self, _way: FailedDirection) -> Option<String> {
         self.line.fault()
     }
 

@@ -217,7 +217,7 @@ impl ReceiveRing {
             return Err(Fault::Length { slot, bytes, most });
         }
         let part = self.ring.regions().part(region, offset, bytes as usize);
-        part.ok_or(Fault::Place { slot, region, offset, bytes })
+        part.ok_or(Fault::Buffer { slot, region, offset, bytes })
     }
 
     /// Longest frame that came, bytes.

@@ -141,9 +141,9 @@ impl Ring {
     fn half_word(&self, at: usize) -> &AtomicU16 {
         // SAFETY: `at` is one of the constants above, within the header of a ring that was checked to lie in its
         // region.
-        let place = unsafe { self.start.add(at) };
+        let address = unsafe { self.start.add(at) };
         // SAFETY: as above; even offsets from an aligned start; the region stays mapped while `self` lives.
-        unsafe { place.cast::<AtomicU16>().as_ref() }
+        unsafe { address.cast::<AtomicU16>().as_ref() }
     }
 
     #[inline]
@@ -184,9 +184,9 @@ impl Ring {
     fn words(&self, position: u16) -> &[AtomicU64; 2] {
         let at = HEADER_BYTES + usize::from(position & self.mask) * DESCRIPTOR_BYTES;
         // SAFETY: a masked position is below the number of descriptors, all of which were checked to lie in the region.
-        let place = unsafe { self.start.add(at) };
+        let address = unsafe { self.start.add(at) };
         // SAFETY: as above; multiples of 16 from an aligned start; the region stays mapped while `self` lives.
-        unsafe { place.cast::<[AtomicU64; 2]>().as_ref() }
+        unsafe { address.cast::<[AtomicU64; 2]>().as_ref() }
     }
 
     /// The descriptor at `position`, each field read once.

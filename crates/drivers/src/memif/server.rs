@@ -7,8 +7,8 @@ use ringroad_ring::foreign_memory::ForeignMemory;
 
 use super::channel::{End, unexpected};
 use super::connection::Made;
-use super::listener::{MAX_REGION, Newcomer};
-use super::message::{AddRegion, AddRing, Message};
+use super::listener::{MAX_REGION, NewClient};
+use super::message::{AddRegion, AddRing, MemifMessage};
 use super::queue::Rings;
 use super::receive_ring::ReceiveRing;
 use super::ring::{Regions, Ring};
@@ -24,24 +24,29 @@ struct Shown {
     to_client: Vec<Option<(AddRing, OwnedFd)>>,
 }
 
-/// Makes the connection that `newcomer` requests, with at most `queues` rings each way. `interface` is the name that is
-/// sent to it.
-pub(super) fn make(newcomer: &Newcomer, queues: u16, interface: &str, stop: &StopBell) -> Result<Made, End> {
-    let channel = &newcomer.channel;
+/// Makes the connection that `new_client` requests, with at most `queues` rings each way. `interface` is the name that
+/// is sent to it.
+pub(super) fn make(
+    new_client: &NewClient,
+    queues: u16,
+    interface: &str,
+    stop: &StopBell,
+) -> Result<Made, End> {
+    let channel = &new_client.channel;
     let none = || (0..queues).map(|_| None).collect();
     let mut shown = Shown { regions: Vec::new(), to_server: none(), to_client: none() };
-    channel.send(&Message::Ack, None)?;
+    channel.send(&MemifMessage::Ack, None)?;
     let name = loop {
         match channel.next(stop)? {
-            (Message::AddRegion(region), file) => shown.add_region(region, file)?,
-            (Message::AddRing(ring), event) => shown.add_ring(ring, event)?,
-            (Message::Connect(name), _) => break name,
+            (MemifMessage::AddRegion(region), file) => shown.add_region(region, file)?,
+            (MemifMessage::AddRing(ring), event) => shown.add_ring(ring, event)?,
+            (MemifMessage::Connect(name), _) => break name,
             (other, _) => return Err(unexpected(&other)),
         }
-        channel.send(&Message::Ack, None)?;
+        channel.send(&MemifMessage::Ack, None)?;
     };
-    let made = shown.found(&format!("{}, interface {name}", newcomer.name))?;
-    channel.send(&Message::Connected(interface.to_owned()), None)?;
+    let made = shown.found(&format!("{}, interface {name}", new_client.name))?;
+    channel.send(&MemifMessage::Connected(interface.to_owned()), None)?;
     Ok(made)
 }
 
@@ -65,7 +70,7 @@ impl Shown {
         let rings = if ring.to_server { &mut self.to_server } else { &mut self.to_client };
         let queues = rings.len();
         match rings.get_mut(usize::from(index)) {
-            Some(place @ None) => *place = Some((ring, event)),
+            Some(target @ None) => *target = Some((ring, event)),
             Some(_) => return Err(broken(format!("ring {index} came twice"))),
             None => return Err(broken(format!("ring {index} came where there are {queues} queue(s)"))),
         }

@@ -185,7 +185,7 @@ impl TransmitRing {
         let bytes = wanted.min(capacity as usize);
         let slot = self.ring.slot(position);
         let part = self.ring.regions().part(region, offset, bytes);
-        let part = part.ok_or(Fault::Place { slot, region, offset, bytes: bytes as u32 })?;
+        let part = part.ok_or(Fault::Buffer { slot, region, offset, bytes: bytes as u32 })?;
         Ok((part, capacity))
     }
 

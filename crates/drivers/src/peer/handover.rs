@@ -1,7 +1,8 @@
 //! The handover of a ring's state from a connection's thread to a worker, and back.
 //!
-//! One of the two always owns the state. The thread puts the wanted state on a *desk* and rings. The worker reads
-//! one flag per batch; after a change it exchanges its state for the one on the desk, as soon as no frame is borrowed.
+//! One of the two always owns the state. The thread puts the wanted state on a *mailbox* and rings. The worker reads
+//! one flag per batch; after a change it exchanges its state for the one on the mailbox, as soon as no frame is
+//! borrowed.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use ringroad_ring::eventfd;
 
 /// The thread's side.
 #[derive(Debug)]
-pub(crate) struct Desk<T> {
+pub(crate) struct Mailbox<T> {
     shared: Arc<Shared<T>>,
     /// The bell that a sleeping worker waits for.
     bell: Arc<OwnedFd>,
@@ -26,7 +27,7 @@ pub(crate) struct Held<T> {
 
 #[derive(Debug)]
 struct Shared<T> {
-    /// Whether the worker must check the desk.
+    /// Whether the worker must check the mailbox.
     is_wanted: AtomicBool,
     state: Mutex<State<T>>,
     exchanged: Condvar,
@@ -42,14 +43,14 @@ struct State<T> {
     is_gone: bool,
 }
 
-/// A desk and its other side; `bell` is the eventfd that wakes the worker.
-pub(crate) fn handover<T>(bell: Arc<OwnedFd>) -> (Desk<T>, Held<T>) {
+/// A mailbox and its other side; `bell` is the eventfd that wakes the worker.
+pub(crate) fn handover<T>(bell: Arc<OwnedFd>) -> (Mailbox<T>, Held<T>) {
     let state = Mutex::new(State { wanted: None, back: None, is_gone: false });
     let shared = Arc::new(Shared { is_wanted: AtomicBool::new(false), state, exchanged: Condvar::new() });
-    (Desk { shared: Arc::clone(&shared), bell }, Held { shared, current: None })
+    (Mailbox { shared: Arc::clone(&shared), bell }, Held { shared, current: None })
 }
 
-/// Ends the wait of a thread at its desk, independent of the worker.
+/// Ends the wait of a thread at its mailbox, independent of the worker.
 #[derive(Debug)]
 pub(crate) struct Closer<T>(Arc<Shared<T>>);
 
@@ -68,7 +69,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Desk<T> {
+impl<T> Mailbox<T> {
     /// A handle that ends the thread's wait when its port ends.
     pub(crate) fn closer(&self) -> Closer<T> {
         Closer(Arc::clone(&self.shared))
@@ -153,17 +154,17 @@ mod tests {
     #[test]
     fn the_state_goes_to_the_worker_and_comes_back_as_the_worker_left_it() {
         let bell = Arc::new(eventfd::create().unwrap());
-        let (desk, mut held) = handover::<Vec<u32>>(bell);
+        let (mailbox, mut held) = handover::<Vec<u32>>(bell);
         assert!(held.get().is_none() && !held.is_recalled());
         let (fetched, await_fetched) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            assert_eq!(desk.exchange(Some(vec![1])), None);
-            let back = desk.exchange(Some(vec![7]));
+            assert_eq!(mailbox.exchange(Some(vec![1])), None);
+            let back = mailbox.exchange(Some(vec![7]));
             fetched.send(()).unwrap();
-            assert_eq!(desk.exchange(None), Some(vec![7]));
+            assert_eq!(mailbox.exchange(None), Some(vec![7]));
             // No worker is left: nothing waits.
-            assert_eq!(desk.exchange(Some(vec![9])), None);
-            desk.closer().close();
+            assert_eq!(mailbox.exchange(Some(vec![9])), None);
+            mailbox.closer().close();
             back
         });
         let await_recall = |held: &Held<Vec<u32>>| {

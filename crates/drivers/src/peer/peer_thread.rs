@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use super::handover::Closer;
 use super::socket::StopBell;
 
-/// A thread that ends when this value is dropped: it is stopped, its desks are closed, and it is joined. `T` is the
+/// A thread that ends when this value is dropped: it is stopped, its mailboxes are closed, and it is joined. `T` is the
 /// state of a ring that it hands over.
 #[derive(Debug)]
 pub(crate) struct PeerThread<T> {
@@ -15,7 +15,8 @@ pub(crate) struct PeerThread<T> {
 }
 
 impl<T> PeerThread<T> {
-    /// Starts it. `run` returns when `stop` was rung; the `closers` are those of the desks where it waits for workers.
+    /// Starts it. `run` returns when `stop` was rung; the `closers` are those of the mailboxes where it waits for
+    /// workers.
     ///
     /// # Errors
     /// The kernel has no threads left.
@@ -57,14 +58,14 @@ mod tests {
 
     #[test]
     fn a_thread_ends_with_its_value_in_any_wait() {
-        let (desk, held) = handover::<u32>(Arc::new(eventfd::create().unwrap()));
+        let (mailbox, held) = handover::<u32>(Arc::new(eventfd::create().unwrap()));
         let stop = StopBell::new().unwrap();
         let (steps, step) = mpsc::channel();
-        let closers = vec![desk.closer()];
+        let closers = vec![mailbox.closer()];
         let thread = PeerThread::start("test", stop.clone(), closers, move || {
             steps.send("begun").unwrap();
             // No worker ever answers.
-            desk.exchange(Some(7));
+            mailbox.exchange(Some(7));
             assert_eq!(stop.wait([], None), None);
             steps.send("ended").unwrap();
         })

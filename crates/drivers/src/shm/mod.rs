@@ -19,7 +19,7 @@ use ringroad_ring::region::RegionError;
 
 pub use queue::{ShmQueue, UnboundQueue};
 pub use region::{PortShape, ShmPort, ShmRegion};
-pub use watch::{QueueState, Watch};
+pub use watch::{BindingUpdates, Watch};
 
 /// The two eventfds of a queue. Non-blocking, close-on-exec.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::{
-    Backpressure, Delivery, Diagnose, HandOver, PortQueue, Program, QueueProperties, Sleep,
+    Backpressure, Delivery, Diagnose, HandOver, PortQueue, ProgramQueue, QueueProperties, Sleep,
 };
 use ringroad_ring::datapath_end::{EndPosition, RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
@@ -174,7 +174,7 @@ impl ShmQueue {
 
     /// Stops both rings where the region's pages were taken back: no program shares the pages that are there now.
     #[inline]
-    fn look_at_region(&mut self) {
+    fn check_region(&mut self) {
         if self.can_be_lost.as_ref().is_some_and(|region| region.is_lost()) {
             self.can_be_lost = None;
             self.stop(RingViolation::RegionLost);
@@ -469,7 +469,7 @@ impl PortQueue for ShmQueue {
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        self.look_at_region();
+        self.check_region();
         self.learn_header();
         let header_bytes = self.header_bytes;
         let Some(take) = &mut self.take else { return };
@@ -520,7 +520,7 @@ impl PortQueue for ShmQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        self.look_at_region();
+        self.check_region();
         if !batch.is_unfinished() {
             self.learn_header();
         }
@@ -613,14 +613,14 @@ impl PortQueue for ShmQueue {
         Some(HandOver { numbers, descriptors: Vec::new() })
     }
 
-    fn program(&mut self) -> Option<&mut dyn Program> {
+    fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
         Some(self)
     }
 }
 
 impl Sleep for ShmQueue {
     fn has_waiting(&mut self) -> bool {
-        self.look_at_region();
+        self.check_region();
         let Some(take) = &mut self.take else { return false };
         // An unfinished frame does not count as work: it would keep the datapath from sleeping.
         match take.refresh() {
@@ -681,7 +681,7 @@ impl Diagnose for ShmQueue {
     }
 }
 
-impl Program for ShmQueue {
+impl ProgramQueue for ShmQueue {
     fn close(&mut self) {
         if let Some(take) = &mut self.take
             && !self.is_closed

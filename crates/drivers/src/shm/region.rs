@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringroad_control::message::PortWish;
+use ringroad_control::message::PortProperties;
 use ringroad_port::counters::QueueCounters;
 use ringroad_ring::allocator::{HandedOut, RegionAllocator};
 use ringroad_ring::geometry::{
     DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, MAX_EXTRA_BUFFERS, PortPlacement, RegionGeometry,
 };
-use ringroad_ring::ledger::Payer;
+use ringroad_ring::ledger::ChargedUser;
 use ringroad_ring::region::{HugePages, Region, RegionError};
 use ringroad_ring::ring_view::{RingView, lay_out_port, listed_extra_buffers};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::catalogue::port_name::PortOptions;
 use crate::device::DevicePlan;
 
 /// Ports that a region has room for if there is plenty of memory: other ports may join it later.
-const PLACES: u32 = 4;
+const MAX_PORTS: u32 = 4;
 const FULL: GeometryError = GeometryError::Impossible(
     "the region has no room for another port: close one that shares it, or do not share; \
      it was made with room for one port alone if memory was short then",
@@ -60,13 +60,13 @@ impl PortShape {
 
     /// The values in the name, else the program's, else the defaults.
     #[must_use]
-    pub fn of(options: &PortOptions, wish: &PortWish) -> Self {
+    pub fn of(options: &PortOptions, config: &PortProperties) -> Self {
         Self {
-            queues: options.queues.or(wish.queues).unwrap_or(Self::DEFAULT.queues),
-            slots: options.slots.or(wish.slots).unwrap_or(Self::DEFAULT.slots),
-            buffer_bytes: options.buffer_bytes.or(wish.buffer_bytes).unwrap_or(Self::DEFAULT.buffer_bytes),
-            extra_buffers: options.extra_buffers.unwrap_or(wish.extra_buffers),
-            huge_pages: wish.huge_pages,
+            queues: options.queues.or(config.queues).unwrap_or(Self::DEFAULT.queues),
+            slots: options.slots.or(config.slots).unwrap_or(Self::DEFAULT.slots),
+            buffer_bytes: options.buffer_bytes.or(config.buffer_bytes).unwrap_or(Self::DEFAULT.buffer_bytes),
+            extra_buffers: options.extra_buffers.unwrap_or(config.extra_buffers),
+            huge_pages: config.huge_pages,
             ..Self::DEFAULT
         }
     }
@@ -122,18 +122,18 @@ impl Drop for ShmRegion {
 }
 
 impl ShmRegion {
-    /// Makes a region for ports of this shape: for several where there is plenty of memory, else for one. `payer`
+    /// Makes a region for ports of this shape: for several where there is plenty of memory, else for one. `charged`
     /// reserves all of it; without a payer it is not counted.
     ///
     /// # Errors
     /// [`RegionError`] where a size is out of range or memory is short.
-    pub fn create(shape: PortShape, payer: Option<&Payer>) -> Result<Arc<Self>, RegionError> {
-        let has_plenty = |bytes| payer.is_none_or(|payer| payer.has_plenty(bytes));
-        let geometry = match shape.geometry(PLACES) {
+    pub fn create(shape: PortShape, charged: Option<&ChargedUser>) -> Result<Arc<Self>, RegionError> {
+        let has_plenty = |bytes| charged.is_none_or(|charged| charged.has_plenty(bytes));
+        let geometry = match shape.geometry(MAX_PORTS) {
             Ok(roomy) if has_plenty(roomy.total_bytes()) => roomy,
             _ => shape.geometry(1)?,
         };
-        Self::with(shape, geometry, payer)
+        Self::with(shape, geometry, charged)
     }
 
     /// Makes a region of just this geometry, whose objects are handed out one by one ([`Self::allocator`]). 4 KiB
@@ -141,19 +141,22 @@ impl ShmRegion {
     ///
     /// # Errors
     /// [`RegionError`] where the geometry is not possible or memory is short.
-    pub fn of_geometry(geometry: RegionGeometry, payer: Option<&Payer>) -> Result<Arc<Self>, RegionError> {
+    pub fn of_geometry(
+        geometry: RegionGeometry,
+        charged: Option<&ChargedUser>,
+    ) -> Result<Arc<Self>, RegionError> {
         let (slots, buffer_bytes) = (geometry.max_slots(), geometry.buffer_bytes);
         let huge_pages = HugePages::Never;
         let shape = PortShape { queues: 0, slots, buffer_bytes, huge_pages, ..PortShape::DEFAULT };
-        Self::with(shape, geometry, payer)
+        Self::with(shape, geometry, charged)
     }
 
     fn with(
         shape: PortShape,
         geometry: RegionGeometry,
-        payer: Option<&Payer>,
+        charged: Option<&ChargedUser>,
     ) -> Result<Arc<Self>, RegionError> {
-        let region = Arc::new(Region::create_for(payer, geometry, shape.huge_pages)?);
+        let region = Arc::new(Region::create_for(charged, geometry, shape.huge_pages)?);
         Ok(Arc::new(Self { region, shape, allocator: Mutex::new(RegionAllocator::new(&geometry)) }))
     }
 
@@ -167,9 +170,9 @@ impl ShmRegion {
         geometry: RegionGeometry,
         descriptor: OwnedFd,
         handed_out: &HandedOut,
-        payer: Option<&Payer>,
+        charged: Option<&ChargedUser>,
     ) -> Result<Arc<Self>, RegionError> {
-        let region = Arc::new(Region::inherit(payer, geometry, descriptor)?);
+        let region = Arc::new(Region::inherit(charged, geometry, descriptor)?);
         let allocator = Mutex::new(RegionAllocator::resume(&geometry, handed_out));
         Ok(Arc::new(Self { region, shape, allocator }))
     }
@@ -191,7 +194,7 @@ impl ShmRegion {
         self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shape of each port that is laid out in it ([`Self::place`]).
+    /// The shape of each port that is laid out in it ([`Self::lay_out_next`]).
     #[must_use]
     pub fn shape(&self) -> &PortShape {
         &self.shape
@@ -210,7 +213,7 @@ impl ShmRegion {
     ///
     /// # Errors
     /// [`RegionError`] where the region is full.
-    pub fn place(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
+    pub fn lay_out_next(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
         let PortShape { queues, slots, extra_buffers, .. } = self.shape;
         let events = QueueEvents::of_queues(queues)?;
         let rings = 2 * u32::from(queues);
@@ -272,7 +275,7 @@ impl ShmPort {
     /// # Errors
     /// As [`ShmRegion::create`].
     pub fn create(name: &str, shape: PortShape) -> Result<Self, RegionError> {
-        ShmRegion::create(shape, None)?.place(name)
+        ShmRegion::create(shape, None)?.lay_out_next(name)
     }
 
     /// A port that another process laid out in `home`, with its eventfds.
@@ -343,7 +346,7 @@ impl ShmPort {
 
 #[cfg(test)]
 mod tests {
-    use ringroad_ring::ledger::{Ledger, Limits};
+    use ringroad_ring::ledger::{Ledger, LedgerLimits};
 
     use super::*;
 
@@ -351,18 +354,18 @@ mod tests {
 
     fn ledger(ports: u64) -> Arc<Ledger> {
         let total = ports * SHAPE.geometry(1).unwrap().total_bytes();
-        Ledger::new(Limits { total, user: total, reserve: 0 })
+        Ledger::new(LedgerLimits { total, user: total, reserve: 0 })
     }
 
     #[test]
     fn a_region_has_room_for_others_only_while_memory_is_plentiful() {
         let ledger = ledger(20);
-        let payer = Payer::new(&ledger, 1, false);
-        let roomy = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
-        let _ports: Vec<_> = (0..PLACES).map(|_| roomy.place("p").unwrap()).collect();
-        let tight = ShmRegion::create(SHAPE, Some(&payer)).unwrap();
-        let _port = tight.place("p").unwrap();
-        assert!(tight.place("p").unwrap_err().to_string().contains("no room for another port"));
+        let charged = ChargedUser::new(&ledger, 1, false);
+        let roomy = ShmRegion::create(SHAPE, Some(&charged)).unwrap();
+        let _ports: Vec<_> = (0..MAX_PORTS).map(|_| roomy.lay_out_next("p").unwrap()).collect();
+        let tight = ShmRegion::create(SHAPE, Some(&charged)).unwrap();
+        let _port = tight.lay_out_next("p").unwrap();
+        assert!(tight.lay_out_next("p").unwrap_err().to_string().contains("no room for another port"));
         let counted = [&roomy, &tight].map(|home| home.region().mapped_bytes() as u64);
         assert_eq!(ledger.total(), counted.iter().sum::<u64>());
     }
@@ -370,8 +373,8 @@ mod tests {
     #[test]
     fn released_memory_is_counted_until_the_kernel_has_it_back() {
         let shape = PortShape { buffer_bytes: 65_536, slots: 512, ..SHAPE };
-        let ledger = Ledger::new(Limits { total: 1 << 32, user: 1 << 32, reserve: 0 });
-        let home = ShmRegion::create(shape, Some(&Payer::new(&ledger, 1, false))).unwrap();
+        let ledger = Ledger::new(LedgerLimits { total: 1 << 32, user: 1 << 32, reserve: 0 });
+        let home = ShmRegion::create(shape, Some(&ChargedUser::new(&ledger, 1, false))).unwrap();
         let bytes = home.region().mapped_bytes() as u64;
         assert!(bytes >= LARGE_BYTES && ledger.total() == bytes);
         rustix::fs::fallocate(&**home.region(), rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();

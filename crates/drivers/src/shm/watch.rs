@@ -11,9 +11,9 @@ use ringroad_ring::layout::Direction;
 use ringroad_ring::monitor_end::MonitorEnd;
 use ringroad_ring::ring_view::RingView;
 
-/// An onlooker of one ring.
+/// A monitor of one ring.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct RingMonitor {
     /// Direction of the monitored ring.
     pub direction: Direction,
     /// The filling end of its own ring.
@@ -24,15 +24,15 @@ pub struct Onlooker {
 
 /// News of a port's bindings and monitors for one of its queues. Written by the control thread, read by the worker.
 #[derive(Debug, Default)]
-pub struct QueueState {
+pub struct BindingUpdates {
     rx_users: AtomicU32,
     header_bytes: AtomicU32,
     /// Whether `news` must be read.
     changed: AtomicBool,
-    news: Mutex<Option<Vec<Onlooker>>>,
+    news: Mutex<Option<Vec<RingMonitor>>>,
 }
 
-impl QueueState {
+impl BindingUpdates {
     /// Sets how many bindings use the rx ring.
     pub fn set_rx_users(&self, users: u32) {
         self.rx_users.store(users, Ordering::Relaxed);
@@ -44,24 +44,24 @@ impl QueueState {
     }
 
     /// Replaces the queue's monitors.
-    pub fn set_onlookers(&self, onlookers: Vec<Onlooker>) {
-        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(onlookers);
+    pub fn set_monitors(&self, monitors: Vec<RingMonitor>) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(monitors);
         self.changed.store(true, Ordering::Release);
     }
 }
 
-/// The worker's side of a [`QueueState`].
+/// The worker's side of a [`BindingUpdates`].
 #[derive(Debug)]
 pub struct Watch {
-    state: Arc<QueueState>,
-    onlookers: Vec<Onlooker>,
+    state: Arc<BindingUpdates>,
+    monitors: Vec<RingMonitor>,
 }
 
 impl Watch {
     /// No monitor watches yet.
     #[must_use]
-    pub fn new(state: Arc<QueueState>) -> Self {
-        Self { state, onlookers: Vec::new() }
+    pub fn new(state: Arc<BindingUpdates>) -> Self {
+        Self { state, monitors: Vec::new() }
     }
 
     /// Whether a binding uses the rx ring: without one, frames for it are dropped.
@@ -86,9 +86,9 @@ impl Watch {
         if from == to {
             return;
         }
-        for onlooker in self.onlookers.iter_mut().filter(|onlooker| onlooker.direction == direction) {
-            if onlooker.end.copy(ring, from, to, direction == Direction::Tx) {
-                eventfd::ring(&onlooker.notify);
+        for monitor in self.monitors.iter_mut().filter(|monitor| monitor.direction == direction) {
+            if monitor.end.copy(ring, from, to, direction == Direction::Tx) {
+                eventfd::ring(&monitor.notify);
             }
         }
     }
@@ -97,8 +97,8 @@ impl Watch {
     fn take_news(&mut self) {
         self.state.changed.store(false, Ordering::Relaxed);
         let mut news = self.state.news.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(onlookers) = news.take() {
-            self.onlookers = onlookers;
+        if let Some(monitors) = news.take() {
+            self.monitors = monitors;
         }
     }
 }

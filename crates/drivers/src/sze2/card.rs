@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringroad_sze2::card::counters::{SharedIbufCounters, SharedObufCounters};
-use ringroad_sze2::card::distribution::Distribution;
-use ringroad_sze2::card::filter::Filter;
-use ringroad_sze2::card::settings::{IbufSettings, Settings};
+use ringroad_sze2::card::distribution::ChannelDistribution;
+use ringroad_sze2::card::filter::CardFilter;
+use ringroad_sze2::card::settings::{CardSettings, IbufSettings};
 use ringroad_sze2::memory::ChannelGeometry;
 use ringroad_sze2::message::{CardInfo, CardStatus};
 
@@ -17,7 +17,7 @@ use super::channel::{ReceiveChannel, TransmitChannel};
 pub(super) struct Card {
     pub(super) info: CardInfo,
     pub(super) geometry: ChannelGeometry,
-    settings: Mutex<Arc<Settings>>,
+    settings: Mutex<Arc<CardSettings>>,
     /// Counts the changes of the settings, so that a worker sees without a lock that there was none.
     version: AtomicU64,
     pub(super) ibuf: SharedIbufCounters,
@@ -47,11 +47,11 @@ impl Card {
             transmit_buffer_bytes: geometry.buffer_bytes,
             address,
         };
-        let settings = Settings {
+        let settings = CardSettings {
             ibuf: IbufSettings::new(address),
             obuf_enabled: true,
-            filter: Filter::all(channels),
-            distribution: Distribution::default(),
+            filter: CardFilter::all(channels),
+            distribution: ChannelDistribution::default(),
             timestamps,
         };
         Self {
@@ -67,7 +67,7 @@ impl Card {
     }
 
     /// The settings now.
-    pub(super) fn settings(&self) -> Arc<Settings> {
+    pub(super) fn settings(&self) -> Arc<CardSettings> {
         Arc::clone(&lock(&self.settings))
     }
 
@@ -78,7 +78,7 @@ impl Card {
     }
 
     /// Changes the settings. Batches in progress use the old ones.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Settings)) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut CardSettings)) {
         let mut settings = lock(&self.settings);
         change(Arc::make_mut(&mut settings));
         self.version.fetch_add(1, Ordering::Release);

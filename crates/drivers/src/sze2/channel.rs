@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::counters::{ChannelCounters, SharedChannelCounters};
-use ringroad_sze2::fault::Fault;
+use ringroad_sze2::fault::ChannelFault;
 use ringroad_sze2::memory::ChannelMemory;
 use ringroad_sze2::message::{ChannelStatus, Subscriber};
 use ringroad_sze2::reader::SegmentReader;
@@ -56,7 +56,7 @@ impl Record {
         }
     }
 
-    fn fail(&mut self, fault: Fault) {
+    fn fail(&mut self, fault: ChannelFault) {
         self.fault = Some(fault.to_string());
         self.faults += 1;
     }
@@ -125,7 +125,7 @@ impl ReceiveChannel {
 
     /// The program broke a rule.
     #[cold]
-    pub(super) fn fail(&self, end: &mut ReceiveEnd, fault: Fault) {
+    pub(super) fn fail(&self, end: &mut ReceiveEnd, fault: ChannelFault) {
         end.is_faulty = true;
         end.writer.memory().set_state(ChannelState::Faulty);
         lock(&self.record).fail(fault);
@@ -200,7 +200,7 @@ impl TransmitChannel {
 
     /// The program broke a rule.
     #[cold]
-    pub(super) fn fail(&self, end: &TransmitEnd, fault: Fault) {
+    pub(super) fn fail(&self, end: &TransmitEnd, fault: ChannelFault) {
         end.reader.memory().set_state(ChannelState::Faulty);
         ringroad_ring::eventfd::ring(&*end.event);
         lock(&self.record).fail(fault);

@@ -20,14 +20,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 use ringroad_sze2::card::settings::MAX_CHANNELS;
 use ringroad_sze2::memory::{ChannelGeometry, MemoryError};
 use ringroad_sze2::segment::MAX_FRAME_BYTES;
 use ringroad_wire::mac::Mac;
 use rustix::net::SocketType;
 
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::options::{SOCKET_MODE, socket_mode};
@@ -36,7 +36,7 @@ use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use card::Card;
 use queue::CardQueue;
-use server::Server;
+use server::CardServer;
 
 /// Default number of channels of a direction: as many as the cards of the published measurements have.
 const DEFAULT_CHANNELS: u16 = 8;
@@ -69,34 +69,34 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     form: "sze2:SOCKET",
     about: "an SZE2 capture card in software, which programs open at a UNIX socket",
     page: Some("sze2.md"),
-    target: Target::Socket,
+    target: NameTarget::Socket,
     options: &[&SOCKET_MODE, &CHANNELS, &BUFFER, &BLOCK, &METADATA, &MAC],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan: |planning| planning.any_queues(),
     open,
 }];
 
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target, options, plan, .. } = opening;
-    let (path, queues, wishes) = (Path::new(target), plan.queues, &options.device);
-    let channels = wishes.number(&CHANNELS).unwrap_or(DEFAULT_CHANNELS);
-    let buffer_bytes = wishes.number(&BUFFER).unwrap_or(DEFAULT_BUFFER_BYTES);
-    let block_bytes = wishes.number(&BLOCK).unwrap_or(DEFAULT_BLOCK_BYTES.min(buffer_bytes));
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target, options, plan, .. } = context;
+    let (path, queues, device_options) = (Path::new(target), plan.queues, &options.device);
+    let channels = device_options.number(&CHANNELS).unwrap_or(DEFAULT_CHANNELS);
+    let buffer_bytes = device_options.number(&BUFFER).unwrap_or(DEFAULT_BUFFER_BYTES);
+    let block_bytes = device_options.number(&BLOCK).unwrap_or(DEFAULT_BLOCK_BYTES.min(buffer_bytes));
     let geometry = ChannelGeometry { buffer_bytes, block_bytes };
     geometry.check()?;
     let failed = |source| DeviceError::Connection { name: format!("sze2:{}", path.display()), source };
 
-    let address = wishes.mac(&MAC).map_or_else(|| address_of(path), Mac::octets);
+    let address = device_options.mac(&MAC).map_or_else(|| address_of(path), Mac::octets);
     let card = Card::new(
         path.display().to_string(),
         channels,
         geometry,
         address,
-        wishes.flag(&METADATA).unwrap_or(false),
+        device_options.flag(&METADATA).unwrap_or(false),
     );
     let card = Arc::new(card);
     let stop = StopBell::new().map_err(|error| failed(error.into()))?;
-    let listener = ListeningSocket::bind(path, SocketType::SEQPACKET, socket_mode(wishes))?;
+    let listener = ListeningSocket::bind(path, SocketType::SEQPACKET, socket_mode(device_options))?;
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
     let mut wakes = Vec::new();
     for number in 0..queues {
@@ -104,7 +104,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
         device_queues.push(Box::new(CardQueue::new(Arc::clone(&card), number, queues, Arc::clone(&wake))));
         wakes.push(wake);
     }
-    let server = Server::new(listener, Arc::clone(&card), wakes, stop.clone());
+    let server = CardServer::new(listener, Arc::clone(&card), wakes, stop.clone());
     let thread: PeerThread<()> =
         PeerThread::start("sze2", stop, Vec::new(), move || server.serve()).map_err(failed)?;
     let size = if buffer_bytes < 1 << 20 {
@@ -113,7 +113,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
         format!("{} MiB", buffer_bytes >> 20)
     };
     let mode = format!("SZE2 card at {}, {channels} channel(s) each way, buffers of {size}", path.display());
-    let capabilities = Capabilities { driver: "sze2", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
+    let capabilities = PortCapabilities { driver: "sze2", mode, max_frame_bytes: MAX_FRAME_BYTES as u32 };
     let mut device = Device::new(device_queues, capabilities);
     device.keep = Some(Box::new(thread));
     Ok(device)

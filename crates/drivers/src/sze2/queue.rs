@@ -16,10 +16,10 @@ use ringroad_sze2::card::counters::{ChannelCounters, IbufCounters, ObufCounters}
 use ringroad_sze2::card::flow_key::KEY_BYTES;
 use ringroad_sze2::card::input::Rejection;
 use ringroad_sze2::card::metadata::FrameInfo;
-use ringroad_sze2::card::settings::Settings;
+use ringroad_sze2::card::settings::CardSettings;
 use ringroad_sze2::client::channels_of;
-use ringroad_sze2::fault::Fault;
-use ringroad_sze2::segment::Header;
+use ringroad_sze2::fault::ChannelFault;
+use ringroad_sze2::segment::SegmentHeader;
 
 use super::card::Card;
 use super::channel::{ReceiveEnd, TransmitEnd};
@@ -34,7 +34,7 @@ const REJECTED: u8 = u8::MAX;
 
 /// A transmit channel of this queue.
 #[derive(Debug)]
-struct Lane {
+struct ChannelEnd {
     channel: usize,
     seen_version: u64,
     end: Option<TransmitEnd>,
@@ -46,7 +46,7 @@ struct Lane {
 #[derive(Debug)]
 pub(super) struct CardQueue {
     card: Arc<Card>,
-    settings: Arc<Settings>,
+    settings: Arc<CardSettings>,
     settings_version: u64,
     wake: Arc<WakeSet>,
     sleeper: Sleeper,
@@ -57,7 +57,7 @@ pub(super) struct CardQueue {
     verdicts: Vec<u8>,
     /// Mask of the receive channels whose programs have to be woken.
     to_wake: u32,
-    lanes: Vec<Lane>,
+    lanes: Vec<ChannelEnd>,
     /// Where the next batch begins, so that no lane is served before the others always.
     next_lane: usize,
     /// Lane and bytes of each segment borrowed, in their order.
@@ -70,7 +70,7 @@ impl CardQueue {
     pub(super) fn new(card: Arc<Card>, number: u16, queues: u16, wake: Arc<WakeSet>) -> Self {
         let own = (usize::from(number)..card.transmit.len()).step_by(usize::from(queues.max(1)));
         let lanes = own
-            .map(|channel| Lane { channel, seen_version: 0, end: None, is_faulty: false, borrowed: 0 })
+            .map(|channel| ChannelEnd { channel, seen_version: 0, end: None, is_faulty: false, borrowed: 0 })
             .collect();
         Self {
             settings: card.settings(),
@@ -91,7 +91,7 @@ impl CardQueue {
     }
 
     #[inline]
-    fn look_at_settings(&mut self) {
+    fn check_settings(&mut self) {
         let version = self.card.settings_version();
         if version != self.settings_version {
             (self.settings, self.settings_version) = (self.card.settings(), version);
@@ -107,22 +107,22 @@ impl CardQueue {
         delivery: &mut Delivery,
     ) -> u32 {
         let Self { settings, verdicts, turn, .. } = self;
-        let looks_at = settings.looks_at();
+        let needed_bytes = settings.needed_bytes();
         let mut channels = 0;
         verdicts.clear();
         for &frame in frames {
             let frame = usize::from(frame);
-            let mut head = [0; KEY_BYTES];
-            let known = looks_at.min(batch.frame_bytes(frame));
-            let head = head.get_mut(..known).unwrap_or_default();
+            let mut start = [0; KEY_BYTES];
+            let known = needed_bytes.min(batch.frame_bytes(frame));
+            let start = start.get_mut(..known).unwrap_or_default();
             let mut filled = 0;
             for fragment in batch.frame(frame) {
-                filled += fragment.bytes().read(head.get_mut(filled..).unwrap_or_default());
+                filled += fragment.bytes().read(start.get_mut(filled..).unwrap_or_default());
                 if filled == known {
                     break;
                 }
             }
-            match settings.channel_of(head, batch.frame_bytes(frame), turn) {
+            match settings.channel_of(start, batch.frame_bytes(frame), turn) {
                 Ok(channel) => {
                     channels |= 1 << channel;
                     verdicts.push(channel);
@@ -175,12 +175,12 @@ impl CardQueue {
                 continue;
             }
             match end.writer.reserve(metadata, bytes) {
-                Ok(Some(place)) => {
-                    Gather::new(batch.frame(frame).iter()).fill(place);
+                Ok(Some(segment)) => {
+                    Gather::new(batch.frame(frame).iter()).fill(segment);
                     tally.frames += 1;
                     tally.bytes += bytes as u64;
                 }
-                Ok(None) if Header::new(metadata.len(), bytes).is_none() => {
+                Ok(None) if SegmentHeader::new(metadata.len(), bytes).is_none() => {
                     counters.long += 1;
                     delivery.dropped.add(DropCause::TooLong, 1);
                 }
@@ -209,7 +209,7 @@ impl CardQueue {
 
     /// Takes new ends for the lanes, and releases finished ones.
     #[inline]
-    fn look_at_lanes(&mut self) {
+    fn check_channels(&mut self) {
         for number in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get(number) else { return };
             let Some(channel) = self.card.transmit.get(lane.channel) else { return };
@@ -230,7 +230,7 @@ impl CardQueue {
                 let is_done = end.progress.is_ended()
                     && (lane.is_faulty
                         || !end.progress.is_started()
-                        || end.reader.look().is_ok_and(|there| there == 0));
+                        || end.reader.available().is_ok_and(|there| there == 0));
                 if !is_done || lane.borrowed > 0 {
                     // Must be checked again, while it has ended.
                     lane.seen_version =
@@ -269,13 +269,13 @@ fn cause_of(rejection: Rejection) -> DropCause {
 struct Taken {
     tally: ChannelCounters,
     longest_bytes: usize,
-    fault: Option<Fault>,
+    fault: Option<ChannelFault>,
 }
 
 /// Borrows whole segments of a lane; while the output buffer is switched off they are taken and not sent.
 #[inline]
 fn take_from(
-    lane: &mut Lane,
+    lane: &mut ChannelEnd,
     number: u16,
     is_enabled: bool,
     batch: &mut Batch,
@@ -311,8 +311,8 @@ fn take_from(
 
 impl PortQueue for CardQueue {
     fn receive(&mut self, batch: &mut Batch) {
-        self.look_at_settings();
-        self.look_at_lanes();
+        self.check_settings();
+        self.check_channels();
         let Self { card, lanes, borrowed, settings, .. } = self;
         let count = lanes.len();
         let mut counters = ObufCounters::default();
@@ -356,7 +356,7 @@ impl PortQueue for CardQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        self.look_at_settings();
+        self.check_settings();
         let (mut counters, mut delivery) = (IbufCounters::default(), Delivery::default());
         let channels = self.judge(batch, frames, &mut counters, &mut delivery);
         let info = self.settings.timestamps.then(|| {
@@ -405,10 +405,10 @@ impl PortQueue for CardQueue {
 
 impl Sleep for CardQueue {
     fn has_waiting(&mut self) -> bool {
-        self.look_at_lanes();
+        self.check_channels();
         self.lanes.iter_mut().filter(|lane| !lane.is_faulty).any(|lane| {
             // A pointer that cannot be is found when the segment is taken.
-            lane.end.as_mut().is_some_and(|end| end.reader.look().is_ok_and(|there| there > 0))
+            lane.end.as_mut().is_some_and(|end| end.reader.available().is_ok_and(|there| there > 0))
         })
     }
 
@@ -428,7 +428,7 @@ impl Sleep for CardQueue {
 
     fn drain_wake(&mut self) {
         self.wake.drain();
-        self.look_at_lanes();
+        self.check_channels();
     }
 }
 

@@ -7,12 +7,14 @@ use std::time::Duration;
 use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use ringroad_sze2::ChannelState;
-use ringroad_sze2::card::filter::Filter;
+use ringroad_sze2::card::filter::CardFilter;
 use ringroad_sze2::client::channels_of;
 use ringroad_sze2::memory::ChannelMemory;
-use ringroad_sze2::message::{MessageError, PROTOCOL_VERSION, Reply, Request, Subscriber, receive, send};
+use ringroad_sze2::message::{
+    CardReply, CardRequest, MessageError, PROTOCOL_VERSION, Subscriber, receive, send,
+};
 use ringroad_sze2::reader::SegmentReader;
-use ringroad_sze2::writer::{SegmentWriter, Side};
+use ringroad_sze2::writer::{ChannelSide, SegmentWriter};
 
 use super::card::Card;
 use crate::peer::socket::StopBell;
@@ -20,12 +22,12 @@ use crate::peer::wake_set::WakeSet;
 
 /// Most programs at a card.
 const MAX_SESSIONS: usize = 256;
-/// How long the server pauses when the process has no descriptors left for a newcomer.
+/// How long the server pauses when the process has no descriptors left for a new client.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the socket.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct CardServer {
     listener: ListeningSocket,
     card: Arc<Card>,
     /// One per queue.
@@ -49,9 +51,9 @@ struct Session {
     kicks: Vec<(usize, OwnedFd)>,
 }
 
-type Answer = (Reply, Vec<OwnedFd>);
+type Answer = (CardReply, Vec<OwnedFd>);
 
-impl Server {
+impl CardServer {
     pub(super) fn new(
         listener: ListeningSocket,
         card: Arc<Card>,
@@ -69,7 +71,7 @@ impl Server {
             descriptors.extend(sessions.iter().map(|session| session.socket.as_fd()));
             let Some(ready) = self.stop.wait_for_any(&descriptors, None) else { break };
             let mut ready = ready.into_iter();
-            let has_newcomer = ready.next() == Some(true);
+            let has_new_client = ready.next() == Some(true);
             let mut is_ready = ready;
             sessions.retain_mut(|session| {
                 let stays = is_ready.next() != Some(true) || self.answer(session);
@@ -78,7 +80,7 @@ impl Server {
                 }
                 stays
             });
-            if has_newcomer {
+            if has_new_client {
                 self.welcome(&mut sessions);
             }
         }
@@ -103,7 +105,7 @@ impl Server {
             }
             Ok(Some(socket)) => {
                 let reason = format!("{MAX_SESSIONS} programs are connected, which is all there can be");
-                let _ = send(&socket, &Reply::Refused { reason }, &[], Duration::ZERO);
+                let _ = send(&socket, &CardReply::Refused { reason }, &[], Duration::ZERO);
             }
             Ok(None) => {}
             Err(_) => drop(self.stop.wait([], Some(PAUSE))),
@@ -112,53 +114,55 @@ impl Server {
 
     /// Answers a program's request; `false` if its connection has ended.
     fn answer(&self, session: &mut Session) -> bool {
-        let request = match receive::<Request>(&session.socket, Duration::ZERO) {
+        let request = match receive::<CardRequest>(&session.socket, Duration::ZERO) {
             Ok((request, _)) => request,
             Err(MessageError::Silent(_)) => return true,
             Err(error @ (MessageError::Garbage(_) | MessageError::TooLong(_))) => {
                 let reason = error.to_string();
-                let _ = send(&session.socket, &Reply::Refused { reason }, &[], Duration::ZERO);
+                let _ = send(&session.socket, &CardReply::Refused { reason }, &[], Duration::ZERO);
                 return false;
             }
             Err(_) => return false,
         };
         let (reply, descriptors) =
-            self.done(session, request).unwrap_or_else(|reason| (Reply::Refused { reason }, Vec::new()));
+            self.done(session, request).unwrap_or_else(|reason| (CardReply::Refused { reason }, Vec::new()));
         let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         // One question at a time, so there is room for its answer.
         send(&session.socket, &reply, &descriptors, Duration::ZERO).is_ok()
     }
 
     /// Executes the request, or returns the reason for a refusal.
-    fn done(&self, session: &mut Session, request: Request) -> Result<Answer, String> {
-        if session.event.is_none() && !matches!(request, Request::Hello { .. }) {
+    fn done(&self, session: &mut Session, request: CardRequest) -> Result<Answer, String> {
+        if session.event.is_none() && !matches!(request, CardRequest::Hello { .. }) {
             return Err("hello must come first".to_owned());
         }
         let channels = self.card.info.receive_channels;
         match request {
-            Request::Hello { version, program } => return self.hello(session, version, &program),
-            Request::Subscribe { receive, transmit } => return self.subscribe(session, receive, transmit),
-            Request::Start => self.start(session),
-            Request::Stop => self.end(session),
-            Request::Status => {
-                return Ok((Reply::Status { status: Box::new(self.card.status()) }, Vec::new()));
+            CardRequest::Hello { version, program } => return self.hello(session, version, &program),
+            CardRequest::Subscribe { receive, transmit } => {
+                return self.subscribe(session, receive, transmit);
             }
-            Request::SetIbuf { ibuf } => {
+            CardRequest::Start => self.start(session),
+            CardRequest::Stop => self.end(session),
+            CardRequest::Status => {
+                return Ok((CardReply::Status { status: Box::new(self.card.status()) }, Vec::new()));
+            }
+            CardRequest::SetIbuf { ibuf } => {
                 ibuf.check()?;
                 self.card.change(|settings| settings.ibuf = ibuf);
             }
-            Request::SetObuf { enabled } => self.card.change(|settings| settings.obuf_enabled = enabled),
-            Request::SetDistribution { distribution } => {
+            CardRequest::SetObuf { enabled } => self.card.change(|settings| settings.obuf_enabled = enabled),
+            CardRequest::SetDistribution { distribution } => {
                 self.card.change(|settings| settings.distribution = distribution);
             }
-            Request::SetFilter { rules } => {
-                let filter: Filter = rules.parse().map_err(|error| format!("{error}"))?;
+            CardRequest::SetFilter { rules } => {
+                let filter: CardFilter = rules.parse().map_err(|error| format!("{error}"))?;
                 filter.check(channels)?;
                 self.card.change(|settings| settings.filter = filter);
             }
-            Request::ClearCounters => self.card.clear_counters(),
+            CardRequest::ClearCounters => self.card.clear_counters(),
         }
-        Ok((Reply::Done, Vec::new()))
+        Ok((CardReply::Done, Vec::new()))
     }
 
     fn hello(&self, session: &mut Session, version: u32, program: &str) -> Result<Answer, String> {
@@ -171,7 +175,7 @@ impl Server {
         let copy = copy_of(&event)?;
         session.subscriber.set_program(program);
         session.event = Some(Arc::new(event));
-        Ok((Reply::Hello { info: self.card.info.clone() }, vec![copy]))
+        Ok((CardReply::Hello { info: self.card.info.clone() }, vec![copy]))
     }
 
     fn subscribe(&self, session: &mut Session, receive: u32, transmit: u32) -> Result<Answer, String> {
@@ -185,7 +189,7 @@ impl Server {
             let memory = self.memory(session, &mut descriptors)?;
             channel.subscribe(
                 session.subscriber.clone(),
-                SegmentWriter::new(memory, Side::Card),
+                SegmentWriter::new(memory, ChannelSide::Card),
                 Arc::clone(&event),
             );
             session.receive |= 1 << number;
@@ -199,13 +203,13 @@ impl Server {
             let memory = self.memory(session, &mut descriptors)?;
             descriptors.push(copy_of(&kick)?);
             wake.add(kick.as_fd()).map_err(|error| format!("waiting for an eventfd: {error}"))?;
-            let reader = SegmentReader::new(memory, Side::Card);
+            let reader = SegmentReader::new(memory, ChannelSide::Card);
             channel.subscribe(session.subscriber.clone(), reader, Arc::clone(&event));
             session.kicks.push((queue, kick));
             session.transmit |= 1 << number;
             given.1 |= 1 << number;
         }
-        Ok((Reply::Subscribed { receive: given.0, transmit: given.1 }, descriptors))
+        Ok((CardReply::Subscribed { receive: given.0, transmit: given.1 }, descriptors))
     }
 
     fn memory(

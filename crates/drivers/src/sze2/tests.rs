@@ -10,25 +10,25 @@ use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::Delivery;
 use ringroad_sze2::ChannelState;
-use ringroad_sze2::card::distribution::{Distribution, Spread};
+use ringroad_sze2::card::distribution::{ChannelDistribution, DistributionMode};
 use ringroad_sze2::card::metadata::FrameInfo;
 use ringroad_sze2::card::settings::AddressCheck;
-use ringroad_sze2::client::{Card, CardError, Wanted};
-use ringroad_sze2::message::{CardStatus, MessageError, Request};
+use ringroad_sze2::client::{CardClient, CardError, Wanted};
+use ringroad_sze2::message::{CardRequest, CardStatus, MessageError};
 use tempfile::TempDir;
 
 use crate::catalogue::port_name::PortName;
-use crate::device::{Device, Role};
+use crate::device::{Device, DeviceRole};
 use crate::test_queue::{deliver, open, take, try_open};
 
 /// A card.
-struct Site {
+struct Testbed {
     _folder: TempDir,
     path: PathBuf,
     device: Device,
 }
 
-impl Site {
+impl Testbed {
     fn new(options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("szedataII0");
@@ -36,12 +36,12 @@ impl Site {
         Self { _folder: folder, path, device }
     }
 
-    fn program(&self) -> Card {
-        Card::open(&self.path, "test").unwrap()
+    fn program(&self) -> CardClient {
+        CardClient::open(&self.path, "test").unwrap()
     }
 
     /// A program that has `receive` and `transmit` channels, started.
-    fn started(&self, receive: u32, transmit: u32) -> Card {
+    fn started(&self, receive: u32, transmit: u32) -> CardClient {
         let mut card = self.program();
         assert_eq!(card.subscribe(receive, transmit).unwrap(), (receive, transmit));
         card.start().unwrap();
@@ -68,7 +68,7 @@ fn frame(number: usize, len: usize) -> Vec<u8> {
 }
 
 /// The frames that wait in a channel, which are given back.
-fn received(card: &mut Card, channel: u16) -> Vec<Vec<u8>> {
+fn received(card: &mut CardClient, channel: u16) -> Vec<Vec<u8>> {
     let reader = card.reader(channel).unwrap();
     let mut frames = Vec::new();
     while let Some(segment) = reader.take().unwrap() {
@@ -81,9 +81,9 @@ fn received(card: &mut Card, channel: u16) -> Vec<Vec<u8>> {
     frames
 }
 
-fn transmit(card: &mut Card, channel: u16, frame: &[u8]) {
-    let place = card.writer(channel).unwrap().reserve(&[], frame.len()).unwrap();
-    assert_eq!(place.unwrap().write(frame), frame.len());
+fn transmit(card: &mut CardClient, channel: u16, frame: &[u8]) {
+    let segment = card.writer(channel).unwrap().reserve(&[], frame.len()).unwrap();
+    assert_eq!(segment.unwrap().write(frame), frame.len());
     card.publish_transmitted(channel);
 }
 
@@ -91,7 +91,7 @@ const ONE: &str = "@channels=1,buffer=128K,block=4K";
 
 #[test]
 fn received_frames_lie_in_the_channel_unchanged_over_many_laps() {
-    let mut site = Site::new(ONE);
+    let mut site = Testbed::new(ONE);
     let mut card = site.started(1, 0);
     let lengths = [14, 60, 61, 64, 777, 1500, 1514, 9018, 65527];
     let (mut frames_in, mut bytes_in) = (0, 0);
@@ -118,7 +118,7 @@ fn received_frames_lie_in_the_channel_unchanged_over_many_laps() {
 
 #[test]
 fn frames_beyond_the_channels_room_are_dropped_and_counted() {
-    let mut site = Site::new(ONE);
+    let mut site = Testbed::new(ONE);
     let mut card = site.started(1, 0);
     let frames: Vec<Vec<u8>> = (0..200).map(|number| frame(number, 1514)).collect();
     let delivery = site.come(0, &frames, 65535);
@@ -134,7 +134,7 @@ fn frames_beyond_the_channels_room_are_dropped_and_counted() {
 
 #[test]
 fn frames_for_a_channel_that_is_not_started_are_not_bound() {
-    let mut site = Site::new("@channels=2,buffer=128K,block=4K");
+    let mut site = Testbed::new("@channels=2,buffer=128K,block=4K");
     let frames = [frame(0, 60), frame(1, 60)];
     assert_eq!(site.come(0, &frames, 100).dropped.of(DropCause::NotBound), 2);
     let mut card = site.program();
@@ -152,7 +152,7 @@ fn frames_for_a_channel_that_is_not_started_are_not_bound() {
 
 #[test]
 fn a_channel_belongs_to_one_program_until_it_leaves() {
-    let mut site = Site::new("@channels=4,buffer=128K,block=4K");
+    let mut site = Testbed::new("@channels=4,buffer=128K,block=4K");
     let mut first = site.started(0b0011, 0b0001);
     let mut second = site.program();
     assert_eq!(second.subscribe(0b1111, 0b0011).unwrap(), (0b1100, 0b0010));
@@ -174,7 +174,7 @@ fn a_channel_belongs_to_one_program_until_it_leaves() {
 
 #[test]
 fn frames_that_programs_transmit_reach_the_network_in_order() {
-    let mut site = Site::new("@channels=3,buffer=128K,block=4K,queues=2");
+    let mut site = Testbed::new("@channels=3,buffer=128K,block=4K,queues=2");
     let mut card = site.started(0, 0b111);
     let mut went: [Vec<Vec<u8>>; 2] = [Vec::new(), Vec::new()];
     for number in 0..500 {
@@ -205,7 +205,7 @@ fn frames_that_programs_transmit_reach_the_network_in_order() {
 
 #[test]
 fn a_program_that_breaks_a_rule_is_stopped_alone() {
-    let mut site = Site::new("@channels=2,buffer=128K,block=4K");
+    let mut site = Testbed::new("@channels=2,buffer=128K,block=4K");
     let (mut bad, mut good) = (site.started(0b01, 0b01), site.started(0b10, 0b10));
     transmit(&mut bad, 0, &frame(1, 60));
     // A segment of no bytes, by hand.
@@ -236,57 +236,57 @@ fn a_program_that_breaks_a_rule_is_stopped_alone() {
 
 #[test]
 fn settings_hold_from_the_next_batch_on() {
-    let mut site = Site::new("@channels=2,buffer=128K,block=4K,mac=00:11:17:00:00:05");
+    let mut site = Testbed::new("@channels=2,buffer=128K,block=4K,mac=00:11:17:00:00:05");
     let mut card = site.started(0b11, 0b01);
     let own = [vec![0, 0x11, 0x17, 0, 0, 5], vec![0; 54]].concat();
     let (group, other) = ([vec![1; 6], vec![0; 54]].concat(), [vec![2; 6], vec![0; 54]].concat());
     let all = [own.clone(), group, other];
     let mut ibuf = site.status().ibuf;
     ibuf.address_check = AddressCheck::Listed;
-    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    card.set(&CardRequest::SetIbuf { ibuf: ibuf.clone() }).unwrap();
     let delivery = site.come(0, &all, 100);
     assert_eq!((delivery.frames, delivery.dropped.of(DropCause::Filtered)), (1, 2));
     ibuf.enabled = false;
-    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    card.set(&CardRequest::SetIbuf { ibuf: ibuf.clone() }).unwrap();
     assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::LinkDown), 3);
     (ibuf.enabled, ibuf.address_check, ibuf.max_frame_bytes) = (true, AddressCheck::Promiscuous, 59);
-    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    card.set(&CardRequest::SetIbuf { ibuf: ibuf.clone() }).unwrap();
     assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::TooLong), 3);
     (ibuf.max_frame_bytes, ibuf.min_frame_bytes) = (100, 61);
-    card.set(&Request::SetIbuf { ibuf: ibuf.clone() }).unwrap();
+    card.set(&CardRequest::SetIbuf { ibuf: ibuf.clone() }).unwrap();
     assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::TooShort), 3);
     ibuf.min_frame_bytes = 0;
-    card.set(&Request::SetIbuf { ibuf }).unwrap();
+    card.set(&CardRequest::SetIbuf { ibuf }).unwrap();
     received(&mut card, 0);
     received(&mut card, 1);
-    card.set(&Request::SetFilter { rules: "default allow 1\ndeny if dmac 02:02:02:02:02:02".into() })
+    card.set(&CardRequest::SetFilter { rules: "default allow 1\ndeny if dmac 02:02:02:02:02:02".into() })
         .unwrap();
     assert_eq!(site.come(0, &all, 100).dropped.of(DropCause::Filtered), 1);
     assert_eq!((received(&mut card, 0).len(), received(&mut card, 1).len()), (0, 2));
     let counters = site.status().ibuf_counters;
     assert_eq!((counters.total(), counters.frames, counters.address, counters.denied), (15, 3, 2, 1));
     assert_eq!((counters.disabled, counters.long, counters.short), (3, 3, 3));
-    let hash = Distribution { spread: Spread::Hash, ports: true };
-    card.set(&Request::SetFilter { rules: "default allow 0-1".into() }).unwrap();
-    card.set(&Request::SetDistribution { distribution: hash }).unwrap();
+    let hash = ChannelDistribution { spread: DistributionMode::Hash, ports: true };
+    card.set(&CardRequest::SetFilter { rules: "default allow 0-1".into() }).unwrap();
+    card.set(&CardRequest::SetDistribution { distribution: hash }).unwrap();
     assert_eq!(site.come(0, &vec![own.clone(); 20], 100).frames, 20);
     assert!(received(&mut card, 0).len().is_multiple_of(20));
 
-    card.set(&Request::SetObuf { enabled: false }).unwrap();
+    card.set(&CardRequest::SetObuf { enabled: false }).unwrap();
     transmit(&mut card, 0, &own);
     assert!(site.go(0).is_empty());
-    card.set(&Request::SetObuf { enabled: true }).unwrap();
+    card.set(&CardRequest::SetObuf { enabled: true }).unwrap();
     transmit(&mut card, 0, &own);
     assert_eq!(site.go(0), [own]);
     let status = site.status();
     assert_eq!((status.obuf_counters.frames, status.obuf_counters.disabled), (1, 1));
-    card.set(&Request::ClearCounters).unwrap();
+    card.set(&CardRequest::ClearCounters).unwrap();
     assert_eq!(site.status().ibuf_counters.total(), 0);
 }
 
 #[test]
 fn invalid_settings_are_refused_and_change_nothing() {
-    let site = Site::new(ONE);
+    let site = Testbed::new(ONE);
     let (card, before) = (site.program(), site.status());
     let mut ibuf = before.ibuf.clone();
     ibuf.addresses = vec![[1; 6]];
@@ -294,15 +294,15 @@ fn invalid_settings_are_refused_and_change_nothing() {
         Err(CardError::Refused(reason)) => reason,
         other => panic!("{other:?}"),
     };
-    assert!(refused(Request::SetIbuf { ibuf }).contains("group"));
-    assert!(refused(Request::SetFilter { rules: "default allow 0-1".into() }).contains("channel 1"));
-    assert!(refused(Request::SetFilter { rules: "deny everything".into() }).contains("line 1"));
+    assert!(refused(CardRequest::SetIbuf { ibuf }).contains("group"));
+    assert!(refused(CardRequest::SetFilter { rules: "default allow 0-1".into() }).contains("channel 1"));
+    assert!(refused(CardRequest::SetFilter { rules: "deny everything".into() }).contains("line 1"));
     assert_eq!(site.status(), before);
 }
 
 #[test]
 fn a_sleeping_program_is_woken() {
-    let mut site = Site::new(ONE);
+    let mut site = Testbed::new(ONE);
     let mut card = site.started(1, 1);
     let wanted = Wanted { receive: 1, transmit: 0, transmit_bytes: 0 };
     assert_eq!(card.wait(&wanted, Some(Duration::ZERO)).unwrap(), (0, 0));
@@ -338,7 +338,7 @@ fn a_sleeping_program_is_woken() {
 
 #[test]
 fn the_end_of_a_card_ends_the_wait() {
-    let site = Site::new(ONE);
+    let site = Testbed::new(ONE);
     let mut card = site.started(1, 0);
     let path = site.path.clone();
     let waiting = std::thread::spawn(move || {
@@ -349,12 +349,12 @@ fn the_end_of_a_card_ends_the_wait() {
     let (ended, state) = waiting.join().unwrap();
     assert!(matches!(ended, Err(CardError::Message { source: MessageError::Gone, .. })));
     assert_eq!(state, Some(ChannelState::Gone));
-    assert!(matches!(Card::open(&path, "test"), Err(CardError::NotThere { .. })));
+    assert!(matches!(CardClient::open(&path, "test"), Err(CardError::NotThere { .. })));
 }
 
 #[test]
 fn frames_carry_their_arrival_time() {
-    let mut site = Site::new("@channels=1,buffer=128K,block=4K,metadata=1");
+    let mut site = Testbed::new("@channels=1,buffer=128K,block=4K,metadata=1");
     let mut card = site.started(1, 0);
     assert_eq!(site.come(0, &[frame(1, 60)], 100).frames, 1);
     let segment = card.reader(0).unwrap().take().unwrap().unwrap();
@@ -368,7 +368,7 @@ fn frames_carry_their_arrival_time() {
 
 #[test]
 fn garbage_at_the_socket_is_answered_and_ends_the_connection() {
-    let site = Site::new(ONE);
+    let site = Testbed::new(ONE);
     assert!(UnixStream::connect(&site.path).is_err(), "the socket is for packets");
     let kind = rustix::net::SocketType::SEQPACKET;
     let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).unwrap();
@@ -390,7 +390,7 @@ fn impossible_cards_are_refused() {
     let refusal = |options: &str| {
         let name = format!("sze2:{}{options}", folder.path().join("c").display());
         match name.parse::<PortName>() {
-            Ok(_) => try_open(&name, Role::SwitchPort).unwrap_err().to_string(),
+            Ok(_) => try_open(&name, DeviceRole::SwitchPort).unwrap_err().to_string(),
             Err(error) => error.to_string(),
         }
     };
@@ -401,13 +401,13 @@ fn impossible_cards_are_refused() {
 
 #[test]
 fn a_port_of_the_programs_side_passes_frames_both_ways() {
-    let mut site = Site::new("@channels=2,buffer=128K,block=4K,metadata=1");
+    let mut site = Testbed::new("@channels=2,buffer=128K,block=4K,metadata=1");
     let name = format!("szedata:{}@channel=1", site.path.display());
     let mut port = open(&name);
-    let refused = try_open(&name, Role::Program).unwrap_err();
+    let refused = try_open(&name, DeviceRole::Program).unwrap_err();
     assert!(refused.to_string().contains("channel 1"), "{refused}");
     let queue = &mut port.queues[0];
-    site.program().set(&Request::SetFilter { rules: "default allow 1".into() }).unwrap();
+    site.program().set(&CardRequest::SetFilter { rules: "default allow 1".into() }).unwrap();
     assert_eq!(site.come(0, &[frame(1, 1514), frame(2, 60)], 100).frames, 2);
     let mut batch = Batch::new();
     batch.reset(256);
@@ -447,7 +447,7 @@ proptest! {
     fn nothing_that_a_program_writes_makes_the_card_panic(
         bytes in proptest::collection::vec(any::<u8>(), 8..4000), skip in 1usize..500, rounds in 1usize..5
     ) {
-        let mut site = Site::new(ONE);
+        let mut site = Testbed::new(ONE);
         let mut card = site.started(1, 1);
         for round in 0..rounds {
             let writer = card.writer(0).unwrap();

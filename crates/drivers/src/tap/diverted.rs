@@ -7,26 +7,26 @@ use std::sync::Arc;
 
 use ringroad_netdev::{LinkState, LinkWatch};
 use ringroad_port::batch::Batch;
-use ringroad_port::counters::Traffic;
+use ringroad_port::counters::BypassedFrames;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, Way};
+use ringroad_port::port_queue::{Delivery, Diagnose, FailedDirection, PortQueue};
 
 use super::TapQueue;
 
 /// The programs that lead there and back.
-pub(crate) trait Diversion: Debug + Send + Sync {
+pub(crate) trait Redirect: Debug + Send + Sync {
     /// Frames since the last call that these programs passed on to other ports, or that other ports' programs passed on
     /// to this one.
-    fn take_passed(&self) -> Traffic {
-        Traffic::default()
+    fn take_passed(&self) -> BypassedFrames {
+        BypassedFrames::default()
     }
 }
 
 /// One queue of the TAP, which also watches the interface behind it.
 #[derive(Debug)]
-pub struct DivertedQueue {
+pub struct RedirectedQueue {
     /// Before the TAP, so that the programs are gone before the interface to which they lead.
-    diversion: Arc<dyn Diversion>,
+    diversion: Arc<dyn Redirect>,
     tap: TapQueue,
     link: Arc<LinkWatch>,
     needs: LinkNeed,
@@ -43,9 +43,9 @@ pub(crate) enum LinkNeed {
     Carrier,
 }
 
-impl DivertedQueue {
+impl RedirectedQueue {
     pub(crate) fn new(
-        diversion: Arc<dyn Diversion>,
+        diversion: Arc<dyn Redirect>,
         tap: TapQueue,
         (link, needs): (Arc<LinkWatch>, LinkNeed),
         name: String,
@@ -68,7 +68,7 @@ pub(crate) fn keep_stack_off(tap: &str) -> Result<(), Error> {
     if settings.exists() { std::fs::write(settings.join("disable_ipv6"), "1") } else { Ok(()) }
 }
 
-impl PortQueue for DivertedQueue {
+impl PortQueue for RedirectedQueue {
     fn inner(&mut self) -> Option<&mut dyn PortQueue> {
         Some(&mut self.tap)
     }
@@ -94,8 +94,8 @@ impl PortQueue for DivertedQueue {
     }
 }
 
-impl Diagnose for DivertedQueue {
-    fn failure(&self, way: Way) -> Option<String> {
+impl Diagnose for RedirectedQueue {
+    fn failure(&self, way: FailedDirection) -> Option<String> {
         self.tap.failure(way)
     }
 
@@ -115,7 +115,7 @@ impl Diagnose for DivertedQueue {
         self.tap.violations()
     }
 
-    fn take_passed(&mut self) -> Traffic {
+    fn take_passed(&mut self) -> BypassedFrames {
         self.diversion.take_passed()
     }
 }

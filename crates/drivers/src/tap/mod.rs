@@ -41,7 +41,7 @@ pub const MAX_TAP_QUEUES: u16 = 256;
 
 /// The request for a TAP interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TapWish {
+pub struct TapConfig {
     /// Its name, at most 15 bytes. With `%d` in it, or empty (`tap%d`), the kernel chooses a number.
     pub name: String,
     /// Number of queues, from 1.
@@ -58,7 +58,7 @@ pub struct TapWish {
     pub up: bool,
 }
 
-impl Default for TapWish {
+impl Default for TapConfig {
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -142,8 +142,8 @@ impl TapDevice {
     ///
     /// # Errors
     /// [`TapError`]. Nothing is left behind then.
-    pub fn open(wish: &TapWish) -> Result<Self, TapError> {
-        Self::open_or_resume(wish, Vec::new())
+    pub fn open(config: &TapConfig) -> Result<Self, TapError> {
+        Self::open_or_resume(config, Vec::new())
     }
 
     /// The same; or, where another process leaves its queues
@@ -151,55 +151,55 @@ impl TapDevice {
     ///
     /// # Errors
     /// [`TapError`].
-    pub fn open_or_resume(wish: &TapWish, left: Vec<HandOver>) -> Result<Self, TapError> {
+    pub fn open_or_resume(config: &TapConfig, left: Vec<HandOver>) -> Result<Self, TapError> {
         let descriptors: Vec<OwnedFd> = left.into_iter().flat_map(|queue| queue.descriptors).collect();
         match descriptors.first() {
             Some(first) => {
                 let name = name_of(first).map_err(|source| TapError::Kernel {
-                    name: wish.name.clone(),
+                    name: config.name.clone(),
                     step: "querying its name",
                     source,
                 })?;
-                Self::of_queues(wish, name, descriptors, Vec::new())
+                Self::of_queues(config, name, descriptors, Vec::new())
             }
-            None => Self::make(wish),
+            None => Self::make(config),
         }
     }
 
-    fn make(wish: &TapWish) -> Result<Self, TapError> {
-        if wish.queues == 0 || wish.queues > MAX_TAP_QUEUES {
-            return Err(TapError::Queues(wish.queues));
+    fn make(config: &TapConfig) -> Result<Self, TapError> {
+        if config.queues == 0 || config.queues > MAX_TAP_QUEUES {
+            return Err(TapError::Queues(config.queues));
         }
-        if let Some(mtu) = wish.mtu
+        if let Some(mtu) = config.mtu
             && !(68..=MAX_TAP_MTU).contains(&mtu)
         {
             return Err(TapError::Mtu(mtu));
         }
-        let asked = if wish.name.is_empty() { "tap%d" } else { &wish.name };
+        let asked = if config.name.is_empty() { "tap%d" } else { &config.name };
         // The kernel puts a number in the place of the pattern.
         check_name(&asked.replace("%d", "00"))?;
         let existed = link_by_name(asked).is_ok();
 
-        let (first, name) = attach(asked, wish)?;
+        let (first, name) = attach(asked, config)?;
         let mut descriptors = vec![first];
-        for _ in 1..wish.queues {
-            descriptors.push(attach(&name, wish)?.0);
+        for _ in 1..config.queues {
+            descriptors.push(attach(&name, config)?.0);
         }
-        if let Some(mac) = wish.mac {
+        if let Some(mac) = config.mac {
             link_change::set_mac(&name, mac)?;
         }
-        if let Some(mtu) = wish.mtu {
+        if let Some(mtu) = config.mtu {
             link_change::set_mtu(&name, mtu)?;
         }
         // So that a slot can describe every frame.
-        if wish.offloads {
+        if config.offloads {
             link_change::set_gso_max_bytes(&name, MAX_FRAME_BYTES as u32)?;
         }
-        if wish.up {
+        if config.up {
             link_change::set_up(&name, true)?;
         }
         // Last, so that a failure before it leaves nothing behind.
-        if wish.persistent
+        if config.persistent
             && let Some(descriptor) = descriptors.first()
         {
             let refused =
@@ -211,28 +211,28 @@ impl TapDevice {
         if existed {
             notes.push(format!("{name} existed already and stays when it is closed"));
         }
-        Self::of_queues(wish, name, descriptors, notes)
+        Self::of_queues(config, name, descriptors, notes)
     }
 
     fn of_queues(
-        wish: &TapWish,
+        config: &TapConfig,
         name: String,
         descriptors: Vec<OwnedFd>,
         notes: Vec<String>,
     ) -> Result<Self, TapError> {
         let ifindex = link_by_name(&name)?.index;
         // The kernel counts its drops per interface: the first queue accounts for them.
-        let mut account = Some(LinkProbe::open(ifindex)?);
+        let mut probe = Some(LinkProbe::open(ifindex)?);
         let link = Arc::new(LinkWatch::open(ifindex)?);
         let queues = descriptors
             .into_iter()
             .map(|descriptor| {
-                let link = (Arc::clone(&link), account.take());
-                TapQueue::new(descriptor, name.clone(), wish.offloads, link)
+                let link = (Arc::clone(&link), probe.take());
+                TapQueue::new(descriptor, name.clone(), config.offloads, link)
             })
             .collect::<rustix::io::Result<Vec<TapQueue>>>()
             .map_err(|source| TapError::Kernel { name: name.clone(), step: "watching it", source })?;
-        let offloads = if wish.offloads { ", checksum and TCP segmentation offload" } else { "" };
+        let offloads = if config.offloads { ", checksum and TCP segmentation offload" } else { "" };
         let mode = format!("TAP {name}, {} queue(s){offloads}", queues.len());
         Ok(Self { name, ifindex, queues, mode, notes })
     }
@@ -247,13 +247,13 @@ impl TapDevice {
 }
 
 /// One more queue of interface `name`, which is created if needed; also returns the name in the kernel.
-fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
+fn attach(name: &str, config: &TapConfig) -> Result<(OwnedFd, String), TapError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
         .map_err(|errno| TapError::NoDriver(errno.into()))?;
     let kernel = |step| move |source| TapError::Kernel { name: name.to_owned(), step, source };
     let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-    if wish.queues > 1 {
+    if config.queues > 1 {
         flags |= libc::IFF_MULTI_QUEUE;
     }
     let value = libc::__c_anonymous_ifr_ifru { ifru_flags: flags as libc::c_short };
@@ -264,7 +264,7 @@ fn attach(name: &str, wish: &TapWish) -> Result<(OwnedFd, String), TapError> {
     let bytes = VIRTIO_HEADER_BYTES as libc::c_int;
     tun(&descriptor, libc::TUNSETVNETHDRSZ, (&raw const bytes).expose_provenance())
         .map_err(kernel("setting the length of the virtio-net header"))?;
-    tun(&descriptor, libc::TUNSETOFFLOAD, if wish.offloads { OFFLOADS } else { 0 })
+    tun(&descriptor, libc::TUNSETOFFLOAD, if config.offloads { OFFLOADS } else { 0 })
         .map_err(kernel("setting offloads"))?;
     let given = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
     let name = String::from_utf8(given).unwrap_or_else(|_| name.to_owned());

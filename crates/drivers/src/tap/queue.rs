@@ -10,7 +10,9 @@ use ringroad_port::batch::{Batch, FrameMeta};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{LONGEST_UNFINISHED_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
-use ringroad_port::port_queue::{Delivery, Diagnose, HandOver, PortQueue, QueueProperties, Sleep, Way};
+use ringroad_port::port_queue::{
+    Delivery, Diagnose, FailedDirection, HandOver, PortQueue, QueueProperties, Sleep,
+};
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -45,7 +47,7 @@ pub struct TapQueue {
     borrowed: usize,
     link: Arc<LinkWatch>,
     /// Reads the drops of the whole interface; one queue has it.
-    account: Option<LinkProbe>,
+    probe: Option<LinkProbe>,
     known_drops: u64,
     /// Length of the longest expected frame, bytes: a usual one, until a longer one came.
     longest_bytes: usize,
@@ -62,9 +64,9 @@ impl TapQueue {
         descriptor: OwnedFd,
         name: String,
         offloads: bool,
-        (link, account): (Arc<LinkWatch>, Option<LinkProbe>),
+        (link, probe): (Arc<LinkWatch>, Option<LinkProbe>),
     ) -> rustix::io::Result<Self> {
-        let known_drops = account.as_ref().and_then(drops).unwrap_or(0);
+        let known_drops = probe.as_ref().and_then(drops).unwrap_or(0);
         Ok(Self {
             watch: SleepWatch::new(&descriptor)?,
             descriptor,
@@ -74,7 +76,7 @@ impl TapQueue {
             next: 0,
             borrowed: 0,
             link,
-            account,
+            probe,
             known_drops,
             longest_bytes: USUAL_FRAME_BYTES,
             cut: 0,
@@ -184,7 +186,7 @@ impl TapQueue {
 
 /// Frames that the interface dropped on its way out, since it was made.
 fn drops(link: &LinkProbe) -> Option<u64> {
-    link.look().ok().map(|link| link.statistics.tx_dropped)
+    link.query().ok().map(|link| link.statistics.tx_dropped)
 }
 
 impl PortQueue for TapQueue {
@@ -267,13 +269,13 @@ impl Sleep for TapQueue {
 }
 
 impl Diagnose for TapQueue {
-    fn failure(&self, _way: Way) -> Option<String> {
+    fn failure(&self, _way: FailedDirection) -> Option<String> {
         self.is_gone().then(|| LinkState::Gone.fault(&self.name)).flatten()
     }
 
     fn fault(&self) -> Option<String> {
         let name = &self.name;
-        self.failure(Way::Either)
+        self.failure(FailedDirection::Either)
             .or_else(|| if self.link.is_up() { None } else { self.link.state().fault(name) })
             .or_else(|| {
                 self.refusal.map(|code| format!("writing to {name}: {}", Error::from_raw_os_error(code)))
@@ -286,7 +288,7 @@ impl Diagnose for TapQueue {
 
     fn missed_frames(&mut self) -> u64 {
         let cut = std::mem::take(&mut self.cut);
-        let Some(link) = &self.account else { return cut };
+        let Some(link) = &self.probe else { return cut };
         // An interface that is gone has no count any more.
         let drops = drops(link).unwrap_or(self.known_drops);
         let missed = drops.saturating_sub(self.known_drops);

@@ -11,15 +11,15 @@ use crate::test_queue::{deliver, receive, receive_now};
 
 const LOCAL: u16 = 0x88b5;
 
-fn wish(name: &str) -> TapWish {
-    TapWish { name: name.to_owned(), ..TapWish::default() }
+fn config(name: &str) -> TapConfig {
+    TapConfig { name: name.to_owned(), ..TapConfig::default() }
 }
 
 #[test]
 fn frames_pass_both_ways_unchanged_with_and_without_offloads() {
     for offloads in [false, true] {
         in_own_namespace(move || {
-            let mut tap = TapDevice::open(&TapWish { offloads, ..wish("rrt0") }).unwrap();
+            let mut tap = TapDevice::open(&TapConfig { offloads, ..config("rrt0") }).unwrap();
             assert_eq!(tap.name, "rrt0");
             let host = RawSocket::open("rrt0", LOCAL);
             let queue = &mut tap.queues[0];
@@ -44,7 +44,7 @@ fn frames_pass_both_ways_unchanged_with_and_without_offloads() {
 fn checksums_are_open_both_ways_with_offloads_and_filled_in_without() {
     for offloads in [false, true] {
         in_own_namespace(move || {
-            let mut tap = TapDevice::open(&TapWish { offloads, ..wish("rrt0") }).unwrap();
+            let mut tap = TapDevice::open(&TapConfig { offloads, ..config("rrt0") }).unwrap();
             ip("addr add 10.0.0.1/24 dev rrt0");
             ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev rrt0");
             let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
@@ -59,7 +59,7 @@ fn checksums_are_open_both_ways_with_offloads_and_filled_in_without() {
                 queue.release(batch.frames());
                 if batch.frames() == 1 {
                     let mut bytes = vec![0; batch.frame_bytes(0)];
-                    batch.head(0).unwrap().bytes().read(&mut bytes);
+                    batch.first_fragment(0).unwrap().bytes().read(&mut bytes);
                     if bytes[12..14] == [8, 0] {
                         break (bytes, batch.meta(0));
                     }
@@ -88,7 +88,7 @@ fn frames_of_a_raised_mtu_are_whole_and_the_address_is_set() {
     in_own_namespace(|| {
         let mac = [2, 0, 0, 1, 2, 3];
         let mut tap =
-            TapDevice::open(&TapWish { mtu: Some(9000), mac: Some(mac.into()), ..wish("rrt0") }).unwrap();
+            TapDevice::open(&TapConfig { mtu: Some(9000), mac: Some(mac.into()), ..config("rrt0") }).unwrap();
         let shown = ip("link show rrt0");
         assert!(shown.contains("mtu 9000") && shown.contains("02:00:00:01:02:03"), "{shown}");
         let host = RawSocket::open("rrt0", LOCAL);
@@ -101,7 +101,7 @@ fn frames_of_a_raised_mtu_are_whole_and_the_address_is_set() {
 #[test]
 fn each_frame_of_the_host_reaches_one_queue_and_each_queue_sends() {
     in_own_namespace(|| {
-        let mut tap = TapDevice::open(&TapWish { queues: 3, ..wish("rrt%d") }).unwrap();
+        let mut tap = TapDevice::open(&TapConfig { queues: 3, ..config("rrt%d") }).unwrap();
         assert_eq!((tap.name.as_str(), tap.queues.len()), ("rrt0", 3));
         let host = RawSocket::open(&tap.name, LOCAL);
         for number in 0..90 {
@@ -124,7 +124,7 @@ fn each_frame_of_the_host_reaches_one_queue_and_each_queue_sends() {
 #[test]
 fn an_interface_that_is_down_loses_frames_by_cause_until_it_is_up() {
     in_own_namespace(|| {
-        let mut tap = TapDevice::open(&TapWish { up: false, ..wish("rrt0") }).unwrap();
+        let mut tap = TapDevice::open(&TapConfig { up: false, ..config("rrt0") }).unwrap();
         let queue = &mut tap.queues[0];
         let frame = [test_frame(1, 1, 60)];
         let delivery = deliver(queue, &frame, 2048);
@@ -139,7 +139,7 @@ fn an_interface_that_is_down_loses_frames_by_cause_until_it_is_up() {
 #[test]
 fn a_deleted_interface_is_a_fault_and_wakes_no_worker_again() {
     in_own_namespace(|| {
-        let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
+        let mut tap = TapDevice::open(&config("rrt0")).unwrap();
         let queue = &mut tap.queues[0];
         assert!(
             queue.sleeper().unwrap().wake_descriptor().is_some() && !queue.sleeper().unwrap().has_waiting()
@@ -160,12 +160,12 @@ fn a_deleted_interface_is_a_fault_and_wakes_no_worker_again() {
 #[test]
 fn a_tap_vanishes_with_its_queues_unless_it_is_persistent() {
     in_own_namespace(|| {
-        drop(TapDevice::open(&wish("rrt0")).unwrap());
+        drop(TapDevice::open(&config("rrt0")).unwrap());
         until(|| !ip("link show").contains("rrt0"));
-        let lasting = TapWish { persistent: true, queues: 2, ..wish("rrt1") };
+        let lasting = TapConfig { persistent: true, queues: 2, ..config("rrt1") };
         drop(TapDevice::open(&lasting).unwrap());
         assert!(ip("link show").contains("rrt1"));
-        let tap = TapDevice::open(&TapWish { persistent: false, ..lasting }).unwrap();
+        let tap = TapDevice::open(&TapConfig { persistent: false, ..lasting }).unwrap();
         assert!(tap.notes.iter().any(|note| note.contains("existed already")), "{:?}", tap.notes);
         tap.forget().unwrap();
         drop(tap);
@@ -176,8 +176,8 @@ fn a_tap_vanishes_with_its_queues_unless_it_is_persistent() {
 #[test]
 fn the_kernel_chooses_a_number_for_a_tap_without_a_name() {
     in_own_namespace(|| {
-        let first = TapDevice::open(&wish("")).unwrap();
-        let second = TapDevice::open(&wish("")).unwrap();
+        let first = TapDevice::open(&config("")).unwrap();
+        let second = TapDevice::open(&config("")).unwrap();
         assert_eq!((first.name.as_str(), second.name.as_str()), ("tap0", "tap1"));
     });
 }
@@ -186,18 +186,18 @@ fn the_kernel_chooses_a_number_for_a_tap_without_a_name() {
 fn a_taken_or_impossible_name_is_refused_with_the_reason() {
     in_own_namespace(|| {
         ip("link add rrv0 type veth peer name rrv1");
-        let error = TapDevice::open(&wish("rrv0")).unwrap_err();
+        let error = TapDevice::open(&config("rrv0")).unwrap_err();
         assert!(matches!(&error, TapError::NotTap { kind, .. } if kind == "veth"), "{error}");
-        let _tap = TapDevice::open(&wish("rrt0")).unwrap();
-        let error = TapDevice::open(&wish("rrt0")).unwrap_err();
+        let _tap = TapDevice::open(&config("rrt0")).unwrap();
+        let error = TapDevice::open(&config("rrt0")).unwrap_err();
         assert!(matches!(&error, TapError::Busy(name) if name == "rrt0"), "{error}");
         for name in ["a/b", "sixteen-bytes-xx", "a b"] {
-            let error = TapDevice::open(&wish(name)).unwrap_err().to_string();
+            let error = TapDevice::open(&config(name)).unwrap_err().to_string();
             assert!(error.contains("cannot be an interface's name"), "{error}");
         }
-        let error = TapDevice::open(&TapWish { mtu: Some(65535), ..wish("rrt1") }).unwrap_err();
+        let error = TapDevice::open(&TapConfig { mtu: Some(65535), ..config("rrt1") }).unwrap_err();
         assert!(matches!(error, TapError::Mtu(65535)), "{error}");
-        let error = TapDevice::open(&TapWish { queues: 0, ..wish("rrt1") }).unwrap_err();
+        let error = TapDevice::open(&TapConfig { queues: 0, ..config("rrt1") }).unwrap_err();
         assert!(matches!(error, TapError::Queues(0)), "{error}");
     });
 }
@@ -205,7 +205,7 @@ fn a_taken_or_impossible_name_is_refused_with_the_reason() {
 #[test]
 fn frames_that_the_kernel_drops_for_lack_of_room_are_counted_once() {
     in_own_namespace(|| {
-        let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
+        let mut tap = TapDevice::open(&config("rrt0")).unwrap();
         ip("link set rrt0 txqueuelen 16");
         let host = RawSocket::open("rrt0", LOCAL);
         for number in 0..100 {
@@ -223,7 +223,7 @@ fn frames_that_the_kernel_drops_for_lack_of_room_are_counted_once() {
 #[test]
 fn a_borrowed_frame_stays_as_it_is_while_others_arrive() {
     in_own_namespace(|| {
-        let mut tap = TapDevice::open(&wish("rrt0")).unwrap();
+        let mut tap = TapDevice::open(&config("rrt0")).unwrap();
         let host = RawSocket::open("rrt0", LOCAL);
         for number in 0..300 {
             host.send(&test_frame(1, number, 60));
@@ -237,7 +237,7 @@ fn a_borrowed_frame_stays_as_it_is_while_others_arrive() {
         queue.receive(&mut other);
         assert_eq!(other.frames(), 0, "more is lent than there are buffers");
         let mut bytes = [0; 60];
-        batch.head(0).unwrap().bytes().read(&mut bytes);
+        batch.first_fragment(0).unwrap().bytes().read(&mut bytes);
         assert_eq!(bytes.to_vec(), test_frame(1, 0, 60));
         queue.release(borrowed);
         assert_eq!(receive_now(queue).len(), 300 - borrowed);

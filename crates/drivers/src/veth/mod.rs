@@ -10,20 +10,20 @@ pub mod shortcut;
 use std::sync::Arc;
 
 use ringroad_bpf::error::BpfError;
-use ringroad_bpf::link::{Link, TcxSide};
-use ringroad_bpf::program::{Entrance, TcxProgram};
+use ringroad_bpf::link::{BpfLink, TcxSide};
+use ringroad_bpf::program::{RedirectPath, TcxProgram};
 use ringroad_netdev::{LinkWatch, NetdevError, link_change};
-use ringroad_port::counters::Traffic;
+use ringroad_port::counters::BypassedFrames;
 use ringroad_port::port_queue::HandOver;
 
 use self::shortcut::Shortcut;
 use crate::device::DriverError;
-use crate::tap::diverted::{self, DivertedQueue, LinkNeed, keep_stack_off};
-use crate::tap::{TapDevice, TapError, TapWish};
+use crate::tap::diverted::{self, LinkNeed, RedirectedQueue, keep_stack_off};
+use crate::tap::{TapConfig, TapDevice, TapError};
 
 /// The request for a veth pair's outer end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VethWish {
+pub struct VethConfig {
     /// Its name, for people.
     pub interface: String,
     /// Its index in the namespace of the calling thread.
@@ -40,7 +40,7 @@ pub struct VethWish {
 #[derive(Debug)]
 pub struct VethDevice {
     /// One per requested queue.
-    pub queues: Vec<DivertedQueue>,
+    pub queues: Vec<RedirectedQueue>,
     /// The port's place on the way within the kernel, if the kernel can have one.
     pub shortcut: Option<Arc<Shortcut>>,
     /// The mechanism in use, in words for users.
@@ -78,15 +78,15 @@ impl DriverError for VethError {
 
 /// The programs in their places.
 #[derive(Debug)]
-struct Diversion {
-    _from_pair: Link,
-    _to_pair: Link,
+struct VethRedirect {
+    _from_pair: BpfLink,
+    _to_pair: BpfLink,
     shortcut: Option<Arc<Shortcut>>,
 }
 
-impl diverted::Diversion for Diversion {
-    fn take_passed(&self) -> Traffic {
-        self.shortcut.as_ref().map_or_else(Traffic::default, |shortcut| shortcut.take_passed())
+impl diverted::Redirect for VethRedirect {
+    fn take_passed(&self) -> BypassedFrames {
+        self.shortcut.as_ref().map_or_else(BypassedFrames::default, |shortcut| shortcut.take_passed())
     }
 }
 
@@ -95,26 +95,26 @@ impl VethDevice {
     ///
     /// # Errors
     /// [`VethError`]. The pair is untouched then.
-    pub fn open(wish: &VethWish) -> Result<Self, VethError> {
-        Self::open_or_resume(wish, Vec::new())
+    pub fn open(config: &VethConfig) -> Result<Self, VethError> {
+        Self::open_or_resume(config, Vec::new())
     }
 
     /// The same, with the queues that another process leaves, if there are such.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn open_or_resume(wish: &VethWish, left: Vec<HandOver>) -> Result<Self, VethError> {
-        let interface = || wish.interface.clone();
+    pub fn open_or_resume(config: &VethConfig, left: Vec<HandOver>) -> Result<Self, VethError> {
+        let interface = || config.interface.clone();
         let bpf = |source| VethError::Bpf { interface: interface(), source };
-        let tap_wish = TapWish {
-            name: format!("rrv-{}", wish.ifindex),
-            queues: wish.queues,
-            mtu: Some(wish.mtu),
+        let tap_config = TapConfig {
+            name: format!("rrv-{}", config.ifindex),
+            queues: config.queues,
+            mtu: Some(config.mtu),
             up: false,
-            offloads: wish.offloads,
-            ..TapWish::default()
+            offloads: config.offloads,
+            ..TapConfig::default()
         };
-        let tap = TapDevice::open_or_resume(&tap_wish, left).map_err(|source| match source {
+        let tap = TapDevice::open_or_resume(&tap_config, left).map_err(|source| match source {
             TapError::Busy(_) => VethError::Busy(interface()),
             source => VethError::Tap { interface: interface(), source },
         })?;
@@ -124,32 +124,32 @@ impl VethDevice {
         }
         link_change::set_up(&tap.name, true)?;
 
-        let shortcut = match Shortcut::new(wish.ifindex) {
+        let shortcut = match Shortcut::new(config.ifindex) {
             // Where a frame must be cut or completed, the datapath does it.
-            Ok(shortcut) if wish.offloads => shortcut.map(Arc::new),
+            Ok(shortcut) if config.offloads => shortcut.map(Arc::new),
             Ok(_) => None,
             Err(error) => {
                 notes.push(format!("no frames pass within the kernel: {error}"));
                 None
             }
         };
-        let plain = || TcxProgram::redirect(tap.ifindex, Entrance::Egress, None);
+        let plain = || TcxProgram::redirect(tap.ifindex, RedirectPath::Egress, None);
         let from_pair = shortcut.as_ref().map_or_else(plain, |shortcut| shortcut.program(tap.ifindex));
         let from_pair = from_pair.map_err(bpf)?;
-        let to_pair = TcxProgram::redirect(wish.ifindex, Entrance::Egress, None).map_err(bpf)?;
-        let to_pair = Link::attach_tcx(&to_pair, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
-        let from_pair = Link::attach_tcx(&from_pair, wish.ifindex, TcxSide::Ingress).map_err(bpf)?;
-        let diversion: Arc<dyn diverted::Diversion> =
-            Arc::new(Diversion { _from_pair: from_pair, _to_pair: to_pair, shortcut: shortcut.clone() });
+        let to_pair = TcxProgram::redirect(config.ifindex, RedirectPath::Egress, None).map_err(bpf)?;
+        let to_pair = BpfLink::attach_tcx(&to_pair, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let from_pair = BpfLink::attach_tcx(&from_pair, config.ifindex, TcxSide::Ingress).map_err(bpf)?;
+        let diversion: Arc<dyn diverted::Redirect> =
+            Arc::new(VethRedirect { _from_pair: from_pair, _to_pair: to_pair, shortcut: shortcut.clone() });
 
         let within = if shortcut.is_some() { ", a way within the kernel to ports of this kind" } else { "" };
-        let mode = format!("veth pair of {} through tcx and {}{within}", wish.interface, tap.mode);
-        let link = Arc::new(LinkWatch::open(wish.ifindex)?);
+        let mode = format!("veth pair of {} through tcx and {}{within}", config.interface, tap.mode);
+        let link = Arc::new(LinkWatch::open(config.ifindex)?);
         let queues = tap
             .queues
             .into_iter()
             .map(|queue| {
-                DivertedQueue::new(
+                RedirectedQueue::new(
                     Arc::clone(&diversion),
                     queue,
                     (Arc::clone(&link), LinkNeed::Carrier),

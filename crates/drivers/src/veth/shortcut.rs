@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use ringroad_bpf::error::BpfError;
 use ringroad_bpf::program::TcxProgram;
-use ringroad_bpf::shortcut::{Address, End, GroupCell, MAX_ENDS, Passed, ShortcutTable};
-use ringroad_port::counters::Traffic;
+use ringroad_bpf::shortcut::{GroupCell, MAX_ENDS, Passed, ShortcutEnd, ShortcutKey, ShortcutTable};
+use ringroad_port::counters::BypassedFrames;
 
 /// A MAC address, first octet first.
 pub type Octets = [u8; 6];
@@ -22,8 +22,8 @@ const MOST_ADDRESSES: usize = 1024;
 #[derive(Debug)]
 struct Ends {
     table: ShortcutTable,
-    /// Accounts in use.
-    accounts: Mutex<BTreeSet<u32>>,
+    /// Counters in use.
+    counters: Mutex<BTreeSet<u32>>,
 }
 
 /// A port's place on the way within the kernel. It is on no such way before [`Shortcut::keep_only`].
@@ -32,7 +32,7 @@ pub struct Shortcut {
     ends: &'static Ends,
     group: GroupCell,
     interface: u32,
-    account: u32,
+    counter: u32,
     state: Mutex<State>,
 }
 
@@ -56,7 +56,7 @@ impl Ends {
         if let Some(ends) = ENDS.get() {
             return Ok(ends);
         }
-        let made = Self { table: ShortcutTable::create()?, accounts: Mutex::default() };
+        let made = Self { table: ShortcutTable::create()?, counters: Mutex::default() };
         Ok(ENDS.get_or_init(|| made))
     }
 }
@@ -69,24 +69,24 @@ impl Shortcut {
     pub(super) fn new(interface: u32) -> Result<Option<Self>, BpfError> {
         let ends = Ends::of_process()?;
         let group = GroupCell::create()?;
-        let account = {
-            let mut accounts = lock(&ends.accounts);
-            let Some(account) = (0..MAX_ENDS).find(|account| !accounts.contains(account)) else {
+        let counter = {
+            let mut counters = lock(&ends.counters);
+            let Some(counter) = (0..MAX_ENDS).find(|counter| !counters.contains(counter)) else {
                 return Ok(None);
             };
-            accounts.insert(account);
-            account
+            counters.insert(counter);
+            counter
         };
-        let this = Self { ends, group, interface, account, state: Mutex::default() };
-        // The account continues from that of its last user.
-        let counted = ends.table.passed(account)?;
+        let this = Self { ends, group, interface, counter, state: Mutex::default() };
+        // The counters continue from those of its last user.
+        let counted = ends.table.passed(counter)?;
         lock(&this.state).counted = counted;
         Ok(Some(this))
     }
 
     /// The program for the way into the end; frames that it does not pass on go to the interface `tap`.
     pub(super) fn program(&self, tap: u32) -> Result<TcxProgram, BpfError> {
-        let end = End { interface: self.interface, account: self.account, tap };
+        let end = ShortcutEnd { interface: self.interface, counter: self.counter, tap };
         TcxProgram::shortcut(&self.ends.table, &self.group, end)
     }
 
@@ -107,7 +107,7 @@ impl Shortcut {
         }
         let mut seen = Vec::new();
         for mac in state.addresses.clone() {
-            let at = Address { mac, group };
+            let at = ShortcutKey { mac, group };
             if !addresses.contains(&mac) {
                 self.ends.table.remove(at)?;
                 state.addresses.remove(&mac);
@@ -134,7 +134,7 @@ impl Shortcut {
                 break;
             }
             if !state.addresses.contains(&mac) {
-                if !self.ends.table.set(Address { mac, group }, self.interface, self.account)? {
+                if !self.ends.table.set(ShortcutKey { mac, group }, self.interface, self.counter)? {
                     break;
                 }
                 state.addresses.insert(mac);
@@ -173,17 +173,17 @@ impl Shortcut {
     fn forget(&self, state: &mut State) -> Result<(), BpfError> {
         let group = state.group;
         while let Some(mac) = state.addresses.pop_first() {
-            self.ends.table.remove(Address { mac, group })?;
+            self.ends.table.remove(ShortcutKey { mac, group })?;
         }
         Ok(())
     }
 
     /// Frames that passed since the last call.
-    pub(super) fn take_passed(&self) -> Traffic {
+    pub(super) fn take_passed(&self) -> BypassedFrames {
         let mut state = lock(&self.state);
-        let Ok(now) = self.ends.table.passed(self.account) else { return Traffic::default() };
+        let Ok(now) = self.ends.table.passed(self.counter) else { return BypassedFrames::default() };
         let before = std::mem::replace(&mut state.counted, now);
-        Traffic {
+        BypassedFrames {
             received_frames: now.received_frames.wrapping_sub(before.received_frames),
             received_bytes: now.received_bytes.wrapping_sub(before.received_bytes),
             delivered_frames: now.delivered_frames.wrapping_sub(before.delivered_frames),
@@ -195,6 +195,6 @@ impl Shortcut {
 impl Drop for Shortcut {
     fn drop(&mut self) {
         let _ = self.leave();
-        lock(&self.ends.accounts).remove(&self.account);
+        lock(&self.ends.counters).remove(&self.counter);
     }
 }

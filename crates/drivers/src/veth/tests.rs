@@ -29,10 +29,10 @@ impl Container {
         host.take(&inner, &format!("10.9.0.{number}/24"));
         wait_running(&outer);
         let mac = host.run(move || link_by_name(&inner).unwrap().mac.unwrap());
-        Self { host, mac, device: VethDevice::open(&wish(&outer)).unwrap() }
+        Self { host, mac, device: VethDevice::open(&config(&outer)).unwrap() }
     }
 
-    fn queue(&mut self) -> &mut DivertedQueue {
+    fn queue(&mut self) -> &mut RedirectedQueue {
         &mut self.device.queues[0]
     }
 
@@ -50,14 +50,14 @@ impl Container {
         });
     }
 
-    fn passed(&mut self) -> Traffic {
+    fn passed(&mut self) -> BypassedFrames {
         self.queue().diagnosis().unwrap().take_passed()
     }
 }
 
-fn wish(interface: &str) -> VethWish {
+fn config(interface: &str) -> VethConfig {
     let ifindex = link_by_name(interface).unwrap().index;
-    VethWish { interface: interface.to_owned(), ifindex, mtu: 1500, queues: 1, offloads: true }
+    VethConfig { interface: interface.to_owned(), ifindex, mtu: 1500, queues: 1, offloads: true }
 }
 
 fn set<const N: usize>(addresses: [[u8; 6]; N]) -> BTreeSet<[u8; 6]> {
@@ -103,10 +103,16 @@ fn frames_between_known_addresses_pass_within_the_kernel_and_are_counted() {
         assert_eq!(receiver.recv(&mut text).unwrap(), 5);
         assert_eq!(receive_now(a.queue()), Vec::<Vec<u8>>::new());
         let bytes = 14 + 20 + 8 + 5;
-        let received = Traffic { received_frames: 1, received_bytes: bytes, ..Traffic::default() };
-        let delivered = Traffic { delivered_frames: 1, delivered_bytes: bytes, ..Traffic::default() };
+        let received =
+            BypassedFrames { received_frames: 1, received_bytes: bytes, ..BypassedFrames::default() };
+        let delivered =
+            BypassedFrames { delivered_frames: 1, delivered_bytes: bytes, ..BypassedFrames::default() };
         assert_eq!((a.passed(), b.passed()), (received, delivered));
-        assert_eq!((a.passed(), b.passed()), (Traffic::default(), Traffic::default()), "counted once");
+        assert_eq!(
+            (a.passed(), b.passed()),
+            (BypassedFrames::default(), BypassedFrames::default()),
+            "counted once"
+        );
         assert_eq!(a.shortcut().keep_only(1, &of_a).unwrap(), [a.mac], "it has sent");
         assert_eq!(a.shortcut().keep_only(1, &of_a).unwrap(), Vec::<[u8; 6]>::new());
 
@@ -124,7 +130,7 @@ fn frames_between_known_addresses_pass_within_the_kernel_and_are_counted() {
         b.shortcut().leave().unwrap();
         send("left");
         assert_eq!(receive(a.queue(), 1).len(), 1);
-        assert_eq!(a.passed(), Traffic::default());
+        assert_eq!(a.passed(), BypassedFrames::default());
     });
 }
 
@@ -208,8 +214,8 @@ fn only_ends_of_veth_pairs_are_taken() {
         let refused = plan_device(&"veth:lo".parse().unwrap(), None).unwrap_err();
         assert!(refused.to_string().contains("not an end of a veth pair"), "{refused}");
         ip("link add rro1 type veth peer name rri1");
-        let first = VethDevice::open(&wish("rro1")).unwrap();
-        let second = VethDevice::open(&wish("rro1")).unwrap_err();
+        let first = VethDevice::open(&config("rro1")).unwrap();
+        let second = VethDevice::open(&config("rro1")).unwrap_err();
         assert!(matches!(second, VethError::Busy(_)), "{second}");
         drop(first);
     });

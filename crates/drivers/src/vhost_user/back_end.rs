@@ -9,9 +9,9 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use ringroad_virtqueue::device_ring::{DeviceRing, RingPlace, RingPosition};
+use ringroad_virtqueue::device_ring::{DeviceRing, RingPosition, VirtqueueConfig};
 use ringroad_virtqueue::dirty_log::DirtyLog;
-use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionPlace};
+use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionLayout};
 use ringroad_virtqueue::inflight::{Inflight, InflightLayout};
 use ringroad_virtqueue::layout::{
     MAX_RING_ENTRIES, NET_HEADER_BYTES, SHORT_NET_HEADER_BYTES, features as feature,
@@ -26,11 +26,11 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 
 use super::features::{TAKES_UNFINISHED, describe, offered_protocol};
 use super::vring::{Scratch, Vring};
-use crate::peer::handover::Desk;
+use crate::peer::handover::Mailbox;
 use crate::peer::wake_set::{WakeSet, check_eventfd};
 use crate::peer::watch::PeerWatch;
 
-mod succession;
+mod hand_over;
 
 /// Most regions of memory: as many as QEMU has slots for.
 const MAX_MEMORY_SLOTS: usize = 509;
@@ -75,17 +75,17 @@ struct KnownRegion {
 }
 
 impl KnownRegion {
-    fn map(place: RegionPlace, file: impl Into<OwnedFd>) -> Result<Self> {
+    fn map(layout: RegionLayout, file: impl Into<OwnedFd>) -> Result<Self> {
         let file = file.into();
-        let mapped = GuestRegion::map(place, file.as_fd()).map_err(refuse)?;
+        let mapped = GuestRegion::map(layout, file.as_fd()).map_err(refuse)?;
         Ok(Self { mapped: Arc::new(mapped), file: Some(Arc::new(file)) })
     }
 }
 
 /// Where a ring's state goes to.
 #[derive(Debug)]
-pub(super) struct RingDesk {
-    pub(super) desk: Desk<Vring>,
+pub(super) struct VringMailbox {
+    pub(super) mailbox: Mailbox<Vring>,
     pub(super) wake: Arc<WakeSet>,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct BackEnd {
     inflight: Option<Arc<Inflight>>,
     vrings: Vec<VringSetup>,
     /// In the order of the front end's numbers: receive and transmit queue of each pair.
-    desks: Vec<RingDesk>,
+    mailboxes: Vec<VringMailbox>,
     watch: Arc<PeerWatch>,
 }
 
@@ -111,8 +111,8 @@ fn refuse(why: impl ToString) -> Error {
 }
 
 impl BackEnd {
-    pub(super) fn new(offered: u64, desks: Vec<RingDesk>, watch: Arc<PeerWatch>) -> Self {
-        let vrings = desks.iter().map(|_| VringSetup::default()).collect();
+    pub(super) fn new(offered: u64, mailboxes: Vec<VringMailbox>, watch: Arc<PeerWatch>) -> Self {
+        let vrings = mailboxes.iter().map(|_| VringSetup::default()).collect();
         Self {
             offered,
             features: 0,
@@ -122,7 +122,7 @@ impl BackEnd {
             log: None,
             inflight: None,
             vrings,
-            desks,
+            mailboxes,
             watch,
         }
     }
@@ -152,14 +152,16 @@ impl BackEnd {
 
     /// Takes a ring back from the worker, if it has it.
     fn stop(&mut self, index: usize) {
-        let (Some(setup), Some(desk)) = (self.vrings.get_mut(index), self.desks.get(index)) else { return };
+        let (Some(setup), Some(mailbox)) = (self.vrings.get_mut(index), self.mailboxes.get(index)) else {
+            return;
+        };
         if !std::mem::take(&mut setup.runs) {
             return;
         }
         if let Some(kick) = &setup.kick {
-            desk.wake.remove(kick.as_fd());
+            mailbox.wake.remove(kick.as_fd());
         }
-        if let Some(vring) = desk.desk.exchange(None) {
+        if let Some(vring) = mailbox.mailbox.exchange(None) {
             setup.position = vring.ring.position();
             setup.is_broken |= vring.fault.is_some();
         }
@@ -169,8 +171,8 @@ impl BackEnd {
     fn start(&mut self, index: usize) -> Result<()> {
         let Some(mut vring) = self.prepare(index)? else { return Ok(()) };
         vring.begin();
-        if let Some(desk) = self.desks.get(index) {
-            desk.desk.exchange(Some(vring));
+        if let Some(mailbox) = self.mailboxes.get(index) {
+            mailbox.mailbox.exchange(Some(vring));
         }
         Ok(())
     }
@@ -178,7 +180,7 @@ impl BackEnd {
     /// A ring for the worker if it should run. This changes nothing that the guest sees.
     fn prepare(&mut self, index: usize) -> Result<Option<Vring>> {
         let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
-        let (Some(setup), Some(desk)) = (self.vrings.get_mut(index), self.desks.get(index)) else {
+        let (Some(setup), Some(mailbox)) = (self.vrings.get_mut(index), self.mailboxes.get(index)) else {
             return Ok(None);
         };
         let enabled = setup.is_enabled || features & feature::PROTOCOL_FEATURES == 0;
@@ -187,7 +189,7 @@ impl BackEnd {
             return Ok(None);
         };
         let has = |bits: u64| features & bits == bits;
-        let place = RingPlace {
+        let config = VirtqueueConfig {
             entries: setup.entries,
             descriptors: addresses.descriptors,
             driver: addresses.driver,
@@ -196,7 +198,7 @@ impl BackEnd {
             has_event_index: has(feature::EVENT_IDX),
             has_tables: has(feature::INDIRECT_DESC),
         };
-        let mut ring = DeviceRing::new(Arc::clone(&self.memory), &place, setup.position).map_err(refuse)?;
+        let mut ring = DeviceRing::new(Arc::clone(&self.memory), &config, setup.position).map_err(refuse)?;
         if let Some(inflight) = &self.inflight {
             ring.track(inflight, index as u16).map_err(refuse)?;
         }
@@ -216,7 +218,7 @@ impl BackEnd {
             scratch: Scratch::new(),
         };
         if let Some(kick) = &setup.kick {
-            desk.wake.add(kick.as_fd()).map_err(refuse)?;
+            mailbox.wake.add(kick.as_fd()).map_err(refuse)?;
         }
         setup.runs = true;
         Ok(Some(vring))
@@ -269,8 +271,8 @@ impl BackEnd {
     }
 }
 
-fn place_of(region: &VhostUserMemoryRegion) -> RegionPlace {
-    RegionPlace {
+fn layout_of(region: &VhostUserMemoryRegion) -> RegionLayout {
+    RegionLayout {
         guest: region.guest_phys_addr,
         user: region.user_addr,
         bytes: region.memory_size,
@@ -329,7 +331,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         files: Vec<File>,
         _postcopy: Option<bool>,
     ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
-        let map = |(region, file)| KnownRegion::map(place_of(region), file);
+        let map = |(region, file)| KnownRegion::map(layout_of(region), file);
         self.set_memory(regions.iter().zip(files).map(map).collect::<Result<_>>()?)?;
         Ok(None)
     }
@@ -463,19 +465,19 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
             return Err(refuse(format!("more than {MAX_MEMORY_SLOTS} regions of memory")));
         }
         let mut regions = self.regions.clone();
-        regions.push(KnownRegion::map(place_of(region), file)?);
+        regions.push(KnownRegion::map(layout_of(region), file)?);
         self.set_memory(regions)?;
         Ok(None)
     }
 
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
         // By place alone: the file's offset is not part of what names a region.
-        let gone = place_of(region);
-        let is_gone = |place: RegionPlace| {
-            (place.guest, place.user, place.bytes) == (gone.guest, gone.user, gone.bytes)
+        let gone = layout_of(region);
+        let is_gone = |layout: RegionLayout| {
+            (layout.guest, layout.user, layout.bytes) == (gone.guest, gone.user, gone.bytes)
         };
         let mut regions = self.regions.clone();
-        regions.retain(|region| !is_gone(region.mapped.place()));
+        regions.retain(|region| !is_gone(region.mapped.layout()));
         if regions.len() == self.regions.len() {
             return Err(refuse(format!("there is no region of memory at {:#x}", gone.guest)));
         }

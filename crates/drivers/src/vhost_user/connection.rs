@@ -39,7 +39,7 @@ const NEED_REPLY: u32 = 1 << 3;
 
 /// A port's connection. Ends with the value.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct VhostUserConnection {
     thread: PeerThread<Vring>,
     /// Behind the thread: the socket's file goes after it.
     card: Arc<Card>,
@@ -103,7 +103,7 @@ impl Card {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes no message any more before [`Self::go_on`]. `false`: one is being answered just now.
+    /// Takes no message any more before [`Self::resume_messages`]. `false`: one is being answered just now.
     pub(super) fn pause(&self) -> bool {
         match self.turn.try_lock() {
             Err(TryLockError::WouldBlock) => false,
@@ -129,14 +129,14 @@ impl Card {
             leave(&mut left, self.current().as_ref()).ok()?;
             back_end.leave(&mut left)?;
         }
-        for (place, vring) in rings.into_iter().enumerate() {
-            back_end.leave_ring(2 * queue + place, vring, &mut left)?;
+        for (index, vring) in rings.into_iter().enumerate() {
+            back_end.leave_ring(2 * queue + index, vring, &mut left)?;
         }
         Some(left)
     }
 
     /// No other process has the sockets any more.
-    pub(super) fn go_on(&self) {
+    pub(super) fn resume_messages(&self) {
         self.is_ours.store(true, Ordering::Release);
         eventfd::ring_own(&self.ours);
     }
@@ -152,7 +152,7 @@ impl Drop for Card {
     }
 }
 
-impl Connection {
+impl VhostUserConnection {
     /// Starts the thread. `path` is where it connects to.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for VhostUserConnection {
     fn drop(&mut self) {
         self.thread.stop();
         // After the thread was stopped, so that it accepts no other socket: it may wait for the rest of a message.
@@ -336,8 +336,8 @@ impl Host {
             handler.handle_request().map_err(std::io::Error::other)?;
         }
         // SAFETY: the handler's descriptor, which is open and stays the handler's.
-        let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(handler.as_raw_fd()) });
-        rustix::io::dup3(&socket, &mut place, DupFlags::CLOEXEC)?;
+        let mut descriptor = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(handler.as_raw_fd()) });
+        rustix::io::dup3(&socket, &mut descriptor, DupFlags::CLOEXEC)?;
         Ok(handler)
     }
 

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 use rustix::net::SocketType;
 
-use self::back_end::{BackEnd, RingDesk};
-use self::connection::{Card, Connection};
+use self::back_end::{BackEnd, VringMailbox};
+use self::connection::{Card, VhostUserConnection};
 use self::queue::VhostQueue;
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 use crate::peer::handover::handover;
@@ -50,30 +50,30 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     form: "vhost-user:SOCKET",
     about: "the virtio network card of a guest (QEMU, DPDK's `net_virtio_user`)",
     page: Some("vhost-user.md"),
-    target: Target::Socket,
+    target: NameTarget::Socket,
     options: &[&ROLE_SERVER, &SOCKET_MODE, &OFFLOADS, &PACKED],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan: |planning| planning.any_queues(),
     open,
 }];
 
 /// Opens the port of a guest whose front end is at the target, or will be, with up to as many pairs of queues as are
 /// planned.
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target, options, plan, left, .. } = opening;
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target, options, plan, inherited, .. } = context;
     let (path, options, queues) = (Path::new(target), &options.device, plan.queues);
     let name = format!("vhost-user:{}", path.display());
     let failed = |source: std::io::Error| DeviceError::Connection { name: name.clone(), source };
     let mut pairs = Vec::new();
-    let mut desks = Vec::new();
+    let mut mailboxes = Vec::new();
     let mut closers = Vec::new();
     for _ in 0..queues {
         let wake = Arc::new(WakeSet::new().map_err(|errno| failed(errno.into()))?);
-        let (to_desk, to_guest) = handover(wake.bell());
-        let (from_desk, from_guest) = handover(wake.bell());
-        closers.extend([to_desk.closer(), from_desk.closer()]);
-        desks.push(RingDesk { desk: to_desk, wake: Arc::clone(&wake) });
-        desks.push(RingDesk { desk: from_desk, wake: Arc::clone(&wake) });
+        let (to_mailbox, to_guest) = handover(wake.bell());
+        let (from_mailbox, from_guest) = handover(wake.bell());
+        closers.extend([to_mailbox.closer(), from_mailbox.closer()]);
+        mailboxes.push(VringMailbox { mailbox: to_mailbox, wake: Arc::clone(&wake) });
+        mailboxes.push(VringMailbox { mailbox: from_mailbox, wake: Arc::clone(&wake) });
         pairs.push((wake, [to_guest, from_guest]));
     }
     let offered = features::offered(
@@ -82,9 +82,9 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
         options.flag(&PACKED).unwrap_or(true),
     );
     let watch = Arc::<PeerWatch>::default();
-    let mut back_end = BackEnd::new(offered, desks, Arc::clone(&watch));
+    let mut back_end = BackEnd::new(offered, mailboxes, Arc::clone(&watch));
     let role = role(options).unwrap_or(SocketRole::Server);
-    let mut left: Vec<Inheritance> = left.into_iter().map(Inheritance::from).collect();
+    let mut left: Vec<Inheritance> = inherited.into_iter().map(Inheritance::from).collect();
     let is_shared = !left.is_empty();
     let (listener, current) = match left.first_mut() {
         Some(left) => Card::sockets_of(left, path)?,
@@ -109,13 +109,13 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
         Box::new(VhostQueue::new((&card, number), wake, rings, is_shared))
     };
     let ports = pairs.into_iter().enumerate().map(queue).collect();
-    let connection = Connection::start(path, card, closers, Arc::clone(&watch)).map_err(failed)?;
+    let connection = VhostUserConnection::start(path, card, closers, Arc::clone(&watch)).map_err(failed)?;
     let side = match role {
         SocketRole::Server => "listens at",
         SocketRole::Client => "connects to",
     };
     let mode = format!("{side} {}, {queues} queue(s)", path.display());
-    let capabilities = Capabilities { driver: "vhost_user", mode, max_frame_bytes: MAX_FRAME_BYTES };
+    let capabilities = PortCapabilities { driver: "vhost_user", mode, max_frame_bytes: MAX_FRAME_BYTES };
     let mut device = Device::new(ports, capabilities);
     device.peer = Some(watch);
     device.keep = Some(Box::new(connection));

@@ -7,7 +7,9 @@ use std::sync::{Arc, Weak};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, HandOver, PortQueue, Sleep, Way};
+use ringroad_port::port_queue::{
+    Backpressure, Delivery, Diagnose, FailedDirection, HandOver, PortQueue, Sleep,
+};
 use ringroad_virtqueue::layout::MAX_RING_ENTRIES;
 
 use super::connection::Card;
@@ -133,7 +135,7 @@ impl PortQueue for VhostQueue {
         self.card.upgrade()?.leave(self.number, [self.to_guest.peek(), self.from_guest.peek()])
     }
 
-    fn go_on(&mut self) {
+    fn resume_messages(&mut self) {
         if !std::mem::take(&mut self.is_shared) {
             return;
         }
@@ -143,7 +145,7 @@ impl PortQueue for VhostQueue {
             }
         }
         if let Some(card) = self.card.upgrade() {
-            card.go_on();
+            card.resume_messages();
         }
     }
 
@@ -220,9 +222,9 @@ impl Backpressure for VhostQueue {
 }
 
 impl Diagnose for VhostQueue {
-    fn failure(&self, way: Way) -> Option<String> {
+    fn failure(&self, way: FailedDirection) -> Option<String> {
         let fault = |held: &Held<Vring>| held.peek().and_then(|vring| vring.fault);
-        if let Some(fault) = fault(&self.from_guest).filter(|_| way == Way::Either) {
+        if let Some(fault) = fault(&self.from_guest).filter(|_| way == FailedDirection::Either) {
             return Some(format!("the guest's transmit queue is stopped: {fault}"));
         }
         let fault = fault(&self.to_guest)?;

@@ -36,7 +36,7 @@ fn name(folder: &tempfile::TempDir) -> String {
     format!("vhost-user:{}", folder.path().join("s").display())
 }
 
-struct Site {
+struct Testbed {
     folder: tempfile::TempDir,
     device: Device,
     queue: Box<dyn PortQueue>,
@@ -61,7 +61,7 @@ fn region(file: &OwnedFd, guest: u64, bytes: u64) -> VhostUserMemoryRegionInfo {
     }
 }
 
-fn ring_place(ring: u64, flags: u32) -> VringConfigData {
+fn ring_config(ring: u64, flags: u32) -> VringConfigData {
     let start = USER + ring * RING_BYTES;
     VringConfigData {
         queue_max_size: ENTRIES,
@@ -74,7 +74,7 @@ fn ring_place(ring: u64, flags: u32) -> VringConfigData {
     }
 }
 
-impl Site {
+impl Testbed {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut device = crate::test_queue::open(&name(&folder));
@@ -132,7 +132,7 @@ impl Site {
             for (ring, call) in calls.iter().enumerate() {
                 front.set_vring_num(ring, ENTRIES).unwrap();
                 front.set_vring_base(ring, 0).unwrap();
-                front.set_vring_addr(ring, &ring_place(ring as u64, flags)).unwrap();
+                front.set_vring_addr(ring, &ring_config(ring as u64, flags)).unwrap();
                 front.set_vring_call(ring, call).unwrap();
                 front.set_vring_kick(ring, &EventFd::new(libc::EFD_NONBLOCK).unwrap()).unwrap();
                 front.set_vring_enable(ring, true).unwrap();
@@ -159,8 +159,8 @@ impl Site {
 
     /// Makes buffer `number` available, with `bytes` of it, at its own place or at `address`.
     fn offer(&self, ring: u64, number: u16, bytes: u32, flags: u16, address: Option<u64>) {
-        let place = GUEST + BUFFERS + u64::from(number) * BUFFER_BYTES;
-        let mut descriptor = address.unwrap_or(place).to_le_bytes().to_vec();
+        let usual_address = GUEST + BUFFERS + u64::from(number) * BUFFER_BYTES;
+        let mut descriptor = address.unwrap_or(usual_address).to_le_bytes().to_vec();
         descriptor.extend(bytes.to_le_bytes());
         descriptor.extend([flags, 0].map(u16::to_le_bytes).concat());
         let start = ring * RING_BYTES;
@@ -206,7 +206,7 @@ const MODERN: u64 = VERSION_1 | NET_MRG_RXBUF;
 
 #[test]
 fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     site.send(0, &[0; 12], b"the first frame of the guest");
     site.send(1, &[0; 12], b"and its second one");
     let batch = site.receive();
@@ -239,7 +239,7 @@ fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
 
 #[test]
 fn guests_that_merge_nothing_and_old_ones_have_the_short_header() {
-    let mut site = Site::with_guest(ANY_LAYOUT);
+    let mut site = Testbed::with_guest(ANY_LAYOUT);
     site.offer(RECEIVE, 20, 64, DESC_WRITE, None);
     assert_eq!(site.deliver(&[7; 55]).dropped.of(DropCause::TooLong), 1);
     assert_eq!(site.deliver(&[7; 54]).frames, 1);
@@ -251,14 +251,14 @@ fn guests_that_merge_nothing_and_old_ones_have_the_short_header() {
 #[test]
 fn unfinished_frames_go_only_to_guests_that_accept_them() {
     let unfinished = [1, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0];
-    let mut site = Site::with_guest(MODERN | NET_CSUM);
+    let mut site = Testbed::with_guest(MODERN | NET_CSUM);
     site.send(0, &unfinished, &[1; 60]);
     let batch = site.receive();
     assert!(batch.is_unfinished());
     assert_eq!(batch.meta(0).unfinished.to_header(), unfinished[..10]);
     assert!(!site.queue.takes_unfinished());
     // From a guest that did not agree to the feature, the header is ignored.
-    let mut site = Site::with_guest(MODERN | super::features::TAKES_UNFINISHED);
+    let mut site = Testbed::with_guest(MODERN | super::features::TAKES_UNFINISHED);
     site.send(0, &unfinished, &[1; 60]);
     assert!(!site.receive().has_meta());
     assert!(site.queue.takes_unfinished());
@@ -266,7 +266,7 @@ fn unfinished_frames_go_only_to_guests_that_accept_them() {
 
 #[test]
 fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     let more = memory(1 << 20);
     let address = GUEST + (64 << 20);
     let plugged = region(&more, address, 1 << 20);
@@ -286,7 +286,7 @@ fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
 
 #[test]
 fn rings_are_taken_back_from_the_worker_with_where_they_stand() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     for number in 0..3 {
         site.send(number, &[0; 12], &[1; 60]);
     }
@@ -316,7 +316,7 @@ fn rings_are_taken_back_from_the_worker_with_where_they_stand() {
 
 #[test]
 fn pages_written_are_logged_for_a_guest_that_moves() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     site.connect(MODERN | LOG_ALL);
     let log = memory(4096);
     let area = VhostUserDirtyLogRegion { mmap_size: 4096, mmap_offset: 0, mmap_handle: log.as_raw_fd() };
@@ -334,7 +334,7 @@ fn pages_written_are_logged_for_a_guest_that_moves() {
 
 #[test]
 fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
-    let mut site = Site::new();
+    let mut site = Testbed::new();
     site.connect(MODERN);
     let asked = VhostUserInflight::new(0, 0, 2, ENTRIES);
     let (answer, kept) = site.ask(|front| front.get_inflight_fd(&asked)).unwrap();
@@ -348,9 +348,9 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
     // One is used; the back end ends while the others are in flight, as far as the guest can see.
     site.queue.release(1);
     site.queue.flush();
-    let Site { file, queue, device, .. } = site;
+    let Testbed { file, queue, device, .. } = site;
     drop((queue, device));
-    let mut next = Site { file, ..Site::new() };
+    let mut next = Testbed { file, ..Testbed::new() };
     next.connect(MODERN);
     let kept_fd = kept.as_fd().as_raw_fd();
     next.ask(|front| front.set_inflight_fd(&answer, kept_fd)).unwrap();
@@ -360,7 +360,7 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
 
 #[test]
 fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     site.send(0, &[0; 12], b"by the first process");
     assert_eq!(take(&mut *site.queue), [b"by the first process"]);
     assert!(site.queue.hand_over().is_none());
@@ -368,7 +368,7 @@ fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
     let left = site.queue.hand_over().unwrap();
     // The next process gives up before it takes over: the guest does not notice.
     drop(resume(&name(&site.folder), left));
-    site.queue.go_on();
+    site.queue.resume_messages();
     site.send(1, &[0; 12], b"by the first one again");
     assert_eq!(take(&mut *site.queue), [b"by the first one again"]);
     assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
@@ -380,7 +380,7 @@ fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
     site.device = next;
     assert_eq!(site.device.peer.as_ref().unwrap().status().active_queues, 1);
     site.calls.iter().for_each(|call| drop(call.read()));
-    site.queue.go_on();
+    site.queue.resume_messages();
     // A guest that should have been woken before is woken now.
     assert!(site.calls.iter().all(|call| call.read().is_ok()));
     site.send(2, &[0; 12], b"by the next one");
@@ -395,30 +395,30 @@ fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
     assert_eq!(site.ask(|front| front.get_vring_base(TRANSMIT as usize)).unwrap(), 3);
     let socket = site.folder.path().join("s");
     assert!(socket.exists());
-    let Site { device, folder: _folder, .. } = site;
+    let Testbed { device, folder: _folder, .. } = site;
     drop(device);
     assert!(!socket.exists());
 }
 
 #[test]
 fn a_guest_that_is_about_to_move_or_whose_socket_is_gone_reconnects() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     let asked = VhostUserInflight::new(0, 0, 2, ENTRIES);
     site.ask(|front| front.get_inflight_fd(&asked)).unwrap();
     site.pause();
     assert!(site.queue.hand_over().is_none());
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     std::fs::remove_file(site.folder.path().join("s")).unwrap();
     site.pause();
     assert!(site.queue.hand_over().is_none());
-    site.queue.go_on();
+    site.queue.resume_messages();
     // What cannot be handed over continues here.
     assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
 }
 
 #[test]
 fn memory_that_shrinks_stops_its_guest_alone() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     site.send(0, &[0; 12], &[1; 60]);
     ftruncate(&site.file, 0).unwrap();
     // The first read of any kind finds it gone.
@@ -447,7 +447,7 @@ fn memory_that_shrinks_stops_its_guest_alone() {
 
 #[test]
 fn a_ring_with_a_violation_stops_until_it_is_set_up_again() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     site.offer(TRANSMIT, 0, 60, 0, Some(1));
     assert_eq!(site.receive().frames(), 0);
     assert!(site.queue.diagnosis().unwrap().fault().unwrap().contains("not memory of the guest"));
@@ -464,7 +464,7 @@ fn a_ring_with_a_violation_stops_until_it_is_set_up_again() {
 
 #[test]
 fn a_blocking_full_call_eventfd_of_a_guest_does_not_block_a_worker() {
-    let mut site = Site::with_guest(MODERN);
+    let mut site = Testbed::with_guest(MODERN);
     let call = &site.calls[TRANSMIT as usize];
     call.write(u64::MAX - 1).unwrap();
     // SAFETY: the site keeps the eventfd open.
@@ -478,8 +478,8 @@ fn a_blocking_full_call_eventfd_of_a_guest_does_not_block_a_worker() {
 
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() {
-    let refused = |ask: fn(&mut Site) -> bool, part: &str| {
-        let mut site = Site::new();
+    let refused = |ask: fn(&mut Testbed) -> bool, part: &str| {
+        let mut site = Testbed::new();
         site.connect(MODERN);
         assert!(ask(&mut site), "{part}: not refused");
         let peer = site.device.peer.clone().unwrap();
@@ -508,9 +508,10 @@ fn what_cannot_be_is_refused_with_a_reason() {
     refused(
         |site| {
             site.ask(|front| {
-                let place = VringConfigData { desc_table_addr: USER + MEMORY_BYTES - 16, ..ring_place(0, 0) };
+                let config =
+                    VringConfigData { desc_table_addr: USER + MEMORY_BYTES - 16, ..ring_config(0, 0) };
                 front.set_vring_num(0, ENTRIES).unwrap();
-                front.set_vring_addr(0, &place).unwrap();
+                front.set_vring_addr(0, &config).unwrap();
                 front.set_vring_enable(0, true).unwrap();
                 front.set_vring_kick(0, &EventFd::new(0).unwrap()).is_err()
             })

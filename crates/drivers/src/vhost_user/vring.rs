@@ -13,7 +13,7 @@ use ringroad_port::port_queue::Delivery;
 use ringroad_ring::eventfd;
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 use ringroad_ring::shared::{SharedBytes, prefetch_read};
-use ringroad_virtqueue::chain::{Access, MAX_SEGMENTS, Segment};
+use ringroad_virtqueue::chain::{BufferAccess, MAX_SEGMENTS, SgEntry};
 use ringroad_virtqueue::device_ring::DeviceRing;
 use ringroad_virtqueue::dirty_log::DirtyLog;
 use ringroad_virtqueue::fault::RingFault;
@@ -61,8 +61,8 @@ pub(super) struct Vring {
 #[derive(Debug)]
 pub(super) struct Scratch {
     /// Buffers of one piece each: places for [`BATCH_FRAMES`].
-    singles: Vec<Segment>,
-    segments: Vec<Segment>,
+    singles: Vec<SgEntry>,
+    segments: Vec<SgEntry>,
     /// The end of each taken buffer's pieces.
     ends: Vec<usize>,
     /// Size of each buffer that a frame is merged from, bytes.
@@ -72,7 +72,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new() -> Self {
         Self {
-            singles: vec![Segment::EMPTY; BATCH_FRAMES],
+            singles: vec![SgEntry::EMPTY; BATCH_FRAMES],
             segments: Vec::with_capacity(BATCH_FRAMES + 2 * MAX_SEGMENTS),
             ends: Vec::with_capacity(BATCH_FRAMES),
             merged: Vec::with_capacity(MAX_MERGED),
@@ -82,7 +82,7 @@ impl Scratch {
 
 /// The bytes of a segment.
 #[inline]
-fn bytes_of(segment: &Segment) -> SharedBytes<'_> {
+fn bytes_of(segment: &SgEntry) -> SharedBytes<'_> {
     // SAFETY: the ring keeps the memory that the segment lies in, and this borrow ends before the ring does: rings are
     // released only when nothing is borrowed.
     unsafe { SharedBytes::from_trusted_parts(segment.start, segment.bytes as usize) }
@@ -154,7 +154,7 @@ impl Vring {
         let mut fault = None;
         while ends.len() < room && segments.len() + MAX_SEGMENTS <= BATCH_FRAMES + MAX_FRAGMENTS {
             let before = segments.len();
-            match self.ring.take(Access::Read, segments) {
+            match self.ring.take(BufferAccess::Read, segments) {
                 Ok(true) => {
                     if let Some(first) = segments.get(before) {
                         prefetch_read(first.start.as_ptr());
@@ -245,7 +245,7 @@ impl Vring {
         let mut room = 0;
         let failure = loop {
             let before = segments.len();
-            match self.ring.take(Access::Write, segments) {
+            match self.ring.take(BufferAccess::Write, segments) {
                 Ok(true) => {
                     let bytes: usize = segments
                         .get(before..)
@@ -321,20 +321,20 @@ impl Vring {
 #[inline(never)]
 fn take_singles<'a, const WRITE: bool>(
     ring: &mut DeviceRing,
-    places: &'a mut [Segment],
+    segments: &'a mut [SgEntry],
     most: usize,
-) -> &'a [Segment] {
-    let access = if WRITE { Access::Write } else { Access::Read };
-    let most = most.min(places.len());
-    let taken = ring.take_singles(access, places.get_mut(..most).unwrap_or(&mut []));
-    places.get(..taken).unwrap_or(&[])
+) -> &'a [SgEntry] {
+    let access = if WRITE { BufferAccess::Write } else { BufferAccess::Read };
+    let most = most.min(segments.len());
+    let taken = ring.take_singles(access, segments.get_mut(..most).unwrap_or(&mut []));
+    segments.get(..taken).unwrap_or(&[])
 }
 
 /// Appends frames of one piece each, up to the first that is not as nearly all are. Returns their number.
 #[inline(never)]
 fn push_singles<const HEADER_BYTES: usize>(
     batch: &mut Batch,
-    singles: &[Segment],
+    singles: &[SgEntry],
     reads_offloads: bool,
 ) -> usize {
     batch.push_each(singles, |single| {
@@ -356,7 +356,7 @@ fn put_listed<const HEADER_BYTES: usize>(
     ring: &mut DeviceRing,
     batch: &Batch,
     frames: &[u16],
-    singles: &[Segment],
+    singles: &[SgEntry],
 ) -> (usize, u64) {
     if batch.is_whole(frames) {
         return put_singles::<HEADER_BYTES>(ring, batch.fragments().iter().zip(singles));
@@ -370,7 +370,7 @@ fn put_listed<const HEADER_BYTES: usize>(
 #[inline(never)]
 fn put_singles<'a, const HEADER_BYTES: usize>(
     ring: &mut DeviceRing,
-    frames: impl Iterator<Item = (&'a Fragment, &'a Segment)>,
+    frames: impl Iterator<Item = (&'a Fragment, &'a SgEntry)>,
 ) -> (usize, u64) {
     let header = Unfinished::default().to_long_header(1);
     let header = *header.first_chunk::<HEADER_BYTES>().unwrap_or(&[0; HEADER_BYTES]);
@@ -395,7 +395,7 @@ fn put_singles<'a, const HEADER_BYTES: usize>(
 #[inline]
 fn push_frame(
     batch: &mut Batch,
-    pieces: &[Segment],
+    pieces: &[SgEntry],
     header_bytes: usize,
     reads_offloads: bool,
 ) -> Option<u16> {
@@ -405,7 +405,7 @@ fn push_frame(
     let mut header = [0; NET_HEADER_BYTES];
     let mut read = 0;
     let mut pushed = 0;
-    for (place, piece) in pieces.iter().enumerate() {
+    for (index, piece) in pieces.iter().enumerate() {
         let mut bytes = bytes_of(piece);
         if read < header_bytes {
             let own = bytes.read(header.get_mut(read..header_bytes).unwrap_or(&mut []));
@@ -413,7 +413,7 @@ fn push_frame(
             bytes = bytes.skip(own);
         }
         while !bytes.is_empty() {
-            let is_last = place + 1 == pieces.len() && bytes.len() <= FRAGMENT_BYTES;
+            let is_last = index + 1 == pieces.len() && bytes.len() <= FRAGMENT_BYTES;
             let flags = if is_last { 0 } else { MORE_FRAGMENTS };
             // SAFETY: the ring keeps the memory mapped, and the buffer is not given back to the guest before its
             // release.
@@ -440,7 +440,7 @@ fn push_frame(
 /// Writes a header and a frame into the buffers of a guest, which have room for both.
 #[inline]
 fn write_frame(
-    segments: &[Segment],
+    segments: &[SgEntry],
     fragments: &[Fragment],
     header_bytes: usize,
     unfinished: Unfinished,

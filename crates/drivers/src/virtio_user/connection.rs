@@ -26,7 +26,7 @@ use super::memory::CardMemory;
 use super::queue::QueueRings;
 use super::receive_ring::ReceiveRing;
 use super::send_ring::SendRing;
-use crate::peer::handover::Desk;
+use crate::peer::handover::Mailbox;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
@@ -45,7 +45,7 @@ const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | N
 
 /// How the two come together.
 #[derive(Debug)]
-pub(super) enum Meeting {
+pub(super) enum ConnectResult {
     /// The back end connects to us.
     Listen(ListeningSocket),
     /// It is at this path.
@@ -54,16 +54,16 @@ pub(super) enum Meeting {
 
 /// One queue, as the thread sees it.
 #[derive(Debug)]
-pub(super) struct QueueDesk {
-    pub(super) desk: Desk<QueueRings>,
+pub(super) struct QueueMailbox {
+    pub(super) mailbox: Mailbox<QueueRings>,
     pub(super) wakes: Arc<WakeSet>,
 }
 
 /// The state of the thread.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) meeting: Meeting,
-    pub(super) queues: Vec<QueueDesk>,
+pub(super) struct VirtioUserConnection {
+    pub(super) meeting: ConnectResult,
+    pub(super) queues: Vec<QueueMailbox>,
     pub(super) entries: u16,
     pub(super) offloads: bool,
     pub(super) watch: Arc<PeerWatch>,
@@ -85,7 +85,7 @@ struct RingEvents {
     call: OwnedFd,
 }
 
-impl Connection {
+impl VirtioUserConnection {
     /// Serves until the stop bell is rung.
     pub(super) fn run(mut self) {
         while let Some(socket) = self.meet() {
@@ -105,11 +105,11 @@ impl Connection {
 
     fn meet(&self) -> Option<OwnedFd> {
         match &self.meeting {
-            Meeting::Connect(path) => {
+            ConnectResult::Connect(path) => {
                 let failed = |why| self.watch.disconnected(Some(why));
                 self.stop.await_server(path, SocketType::STREAM, failed)
             }
-            Meeting::Listen(listener) => loop {
+            ConnectResult::Listen(listener) => loop {
                 self.stop.wait([listener.as_fd()], None)?;
                 match listener.accept() {
                     Ok(Some(socket)) => return Some(socket),
@@ -149,7 +149,7 @@ impl Connection {
             for events in events.iter().skip(2 * number).take(2) {
                 queue.wakes.add(events.call.as_fd()).map_err(|error| failed(error.into()))?;
             }
-            queue.desk.exchange(Some(rings));
+            queue.mailbox.exchange(Some(rings));
         }
         let ended = self.stop.wait([stream.as_fd(), self.fault_bell.as_fd()], None);
         if ended.is_none() {
@@ -158,7 +158,7 @@ impl Connection {
         }
         let mut fault = None;
         for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
-            let rings = queue.desk.exchange(None);
+            let rings = queue.mailbox.exchange(None);
             fault = fault.or(rings.and_then(|rings| rings.fault));
             for events in events {
                 queue.wakes.remove(events.call.as_fd());
@@ -207,7 +207,7 @@ impl Connection {
     fn linger(&self, events: &[RingEvents]) {
         let deadline = Instant::now() + LINGER;
         for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
-            let (Some(mut rings), [_, send]) = (queue.desk.left_behind(), events) else { continue };
+            let (Some(mut rings), [_, send]) = (queue.mailbox.left_behind(), events) else { continue };
             if rings.send.publish() {
                 eventfd::ring(&rings.send_kick);
             }

@@ -9,7 +9,7 @@ use super::memory::RingMemory;
 
 /// A rule of virtio that the back end broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RingFault {
+pub(super) enum UsedRingFault {
     #[error("its used index claims {claimed} buffers, and it has {has}")]
     UsedIndex { claimed: u16, has: u16 },
     #[error("it returned descriptor {0}, which it does not have")]
@@ -27,7 +27,7 @@ pub(super) struct DriverRing {
     has_event_indexes: bool,
     /// The content of each place of the available ring. A value that is there already is not written again: buffers
     /// that come back in order leave the ring unchanged, and its lines stay in both caches.
-    placed: Box<[u16]>,
+    available: Box<[u16]>,
     /// Descriptors made available, a counter that wraps around.
     next: u16,
     /// Those that were published to the back end.
@@ -42,8 +42,8 @@ impl DriverRing {
             memory.set_address(index);
         }
         // All zero, as the memory is.
-        let placed = vec![0; usize::from(memory.entries())].into_boxed_slice();
-        let mut this = Self { memory, has_event_indexes, placed, next: 0, published: 0, taken: 0 };
+        let available = vec![0; usize::from(memory.entries())].into_boxed_slice();
+        let mut this = Self { memory, has_event_indexes, available, next: 0, published: 0, taken: 0 };
         this.disarm();
         this
     }
@@ -52,10 +52,10 @@ impl DriverRing {
     /// available than there are entries.
     #[inline]
     pub(super) fn make_available(&mut self, head: u16) {
-        if let Some(placed) = self.placed.get_mut(usize::from(self.memory.place(self.next)))
-            && *placed != head
+        if let Some(available) = self.available.get_mut(usize::from(self.memory.slot_of(self.next)))
+            && *available != head
         {
-            *placed = head;
+            *available = head;
             self.memory.set_available(self.next, head);
         }
         self.next = self.next.wrapping_add(1);
@@ -86,12 +86,12 @@ impl DriverRing {
     /// Descriptors that came back and were not taken yet.
     ///
     /// # Errors
-    /// [`RingFault::UsedIndex`] where those are more than the back end has.
+    /// [`UsedRingFault::UsedIndex`] where those are more than the back end has.
     #[inline]
-    pub(super) fn returned(&self) -> Result<u16, RingFault> {
+    pub(super) fn returned(&self) -> Result<u16, UsedRingFault> {
         let claimed = self.memory.used_index().wrapping_sub(self.taken);
         let has = self.out();
-        if claimed > has { Err(RingFault::UsedIndex { claimed, has }) } else { Ok(claimed) }
+        if claimed > has { Err(UsedRingFault::UsedIndex { claimed, has }) } else { Ok(claimed) }
     }
 
     /// The returned entry `ahead` of the first one not taken.

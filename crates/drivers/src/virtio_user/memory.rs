@@ -180,7 +180,7 @@ impl RingMemory {
 
     /// The place of a running number.
     #[inline]
-    pub(super) fn place(&self, number: u16) -> u16 {
+    pub(super) fn slot_of(&self, number: u16) -> u16 {
         number & self.mask
     }
 
@@ -192,7 +192,7 @@ impl RingMemory {
 
     /// Points descriptor `index` to buffer `index`.
     pub(super) fn set_address(&self, index: u16) {
-        let index = self.place(index);
+        let index = self.slot_of(index);
         let address = self.first_address + u64::from(index) * STRIDE_BYTES as u64;
         self.descriptor(2 * usize::from(index)).store(address.to_le(), Ordering::Relaxed);
     }
@@ -200,7 +200,7 @@ impl RingMemory {
     /// Writes the second word of descriptor `index`.
     #[inline]
     pub(super) fn set_descriptor(&self, index: u16, word: u64) {
-        self.descriptor(2 * usize::from(self.place(index)) + 1).store(word.to_le(), Ordering::Relaxed);
+        self.descriptor(2 * usize::from(self.slot_of(index)) + 1).store(word.to_le(), Ordering::Relaxed);
     }
 
     #[inline]
@@ -224,7 +224,7 @@ impl RingMemory {
     /// Writes descriptor `head` into the available ring.
     #[inline]
     pub(super) fn set_available(&self, number: u16, head: u16) {
-        self.avail_word(2 + usize::from(self.place(number))).store(head.to_le(), Ordering::Relaxed);
+        self.avail_word(2 + usize::from(self.slot_of(number))).store(head.to_le(), Ordering::Relaxed);
     }
 
     /// Publishes all up to `number`.
@@ -275,7 +275,7 @@ impl RingMemory {
     /// Used entry `number`: which descriptor, and how many bytes were written.
     #[inline]
     pub(super) fn used_entry(&self, number: u16) -> (u32, u32) {
-        let offset = 4 + 8 * usize::from(self.place(number));
+        let offset = 4 + 8 * usize::from(self.slot_of(number));
         (self.used_word(offset), self.used_word(offset + 4))
     }
 
@@ -291,7 +291,7 @@ impl RingMemory {
     /// Buffer `index`: [`BUFFER_BYTES`] bytes, the header first.
     #[inline]
     pub(super) fn buffer(&self, index: u16) -> NonNull<u8> {
-        let offset = usize::from(self.place(index)) * STRIDE_BYTES + HEADER_OFFSET;
+        let offset = usize::from(self.slot_of(index)) * STRIDE_BYTES + HEADER_OFFSET;
         // SAFETY: there is a buffer for each entry, and the index was masked.
         unsafe { self.buffers.add(offset) }
     }

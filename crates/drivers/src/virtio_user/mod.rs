@@ -13,11 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::ListeningSocket;
-use ringroad_port::port_queue::{Capabilities, PortQueue};
+use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 use ringroad_ring::eventfd;
 use rustix::net::SocketType;
 
-use crate::catalogue::port_kind::{Access, Opening, PortKind, Spelling, Target};
+use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError, DevicePlan};
 use crate::peer::handover::handover;
@@ -26,7 +26,7 @@ use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
-use connection::{Connection, Meeting, QueueDesk};
+use connection::{ConnectResult, QueueMailbox, VirtioUserConnection};
 use queue::VirtioUserQueue;
 
 mod connection;
@@ -68,17 +68,17 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     about: "a virtio network card without a machine around it, for a vhost-user switch (OVS-DPDK, testpmd, `vhost-user:` ports); \
             needs no daemon. The back end must have as many queues",
     page: None,
-    target: Target::Socket,
+    target: NameTarget::Socket,
     options: &[&ROLE_CLIENT, &SOCKET_MODE, &OFFLOADS, &RING_SIZE, &MAC],
-    access: Access::Program,
+    access: OpenedBy::Program,
     plan: |planning| planning.any_queues(),
     open,
 }];
 
 /// Opens a card for the back end at the target. It connects when the back end is there; before that, and between
 /// connections, it has no room for frames, and frames of a switch are dropped as `not_bound`.
-fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
-    let Opening { target, options, plan: DevicePlan { queues, .. }, .. } = opening;
+fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+    let OpenContext { target, options, plan: DevicePlan { queues, .. }, .. } = context;
     let (path, options) = (Path::new(target), &options.device);
     let failed = |source: std::io::Error| DeviceError::Connection {
         name: format!("virtio-user:{}", path.display()),
@@ -86,27 +86,27 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     };
     let role = role(options).unwrap_or(SocketRole::Client);
     let meeting = match role {
-        SocketRole::Client => Meeting::Connect(path.to_owned()),
+        SocketRole::Client => ConnectResult::Connect(path.to_owned()),
         SocketRole::Server => {
-            Meeting::Listen(ListeningSocket::bind(path, SocketType::STREAM, socket_mode(options))?)
+            ConnectResult::Listen(ListeningSocket::bind(path, SocketType::STREAM, socket_mode(options))?)
         }
     };
     let watch = Arc::new(PeerWatch::default());
     let name: Arc<str> = path.display().to_string().into();
-    let (mut desks, mut closers) = (Vec::new(), Vec::new());
+    let (mut mailboxes, mut closers) = (Vec::new(), Vec::new());
     let mut ports: Vec<Box<dyn PortQueue>> = Vec::new();
     for _ in 0..queues {
         let wakes = Arc::new(WakeSet::new().map_err(|error| failed(error.into()))?);
-        let (desk, held) = handover(wakes.bell());
-        closers.push(desk.closer());
-        desks.push(QueueDesk { desk, wakes: Arc::clone(&wakes) });
+        let (mailbox, held) = handover(wakes.bell());
+        closers.push(mailbox.closer());
+        mailboxes.push(QueueMailbox { mailbox, wakes: Arc::clone(&wakes) });
         ports.push(Box::new(VirtioUserQueue::new(held, wakes, Arc::clone(&watch), Arc::clone(&name))));
     }
     let stop = StopBell::new().map_err(|error| failed(error.into()))?;
     let entries = options.number(&RING_SIZE).unwrap_or(DEFAULT_RING_ENTRIES);
-    let connection = Connection {
+    let connection = VirtioUserConnection {
         meeting,
-        queues: desks,
+        queues: mailboxes,
         entries,
         offloads: options.flag(&OFFLOADS).unwrap_or(false),
         watch: Arc::clone(&watch),
@@ -116,7 +116,7 @@ fn open(opening: Opening<'_>) -> Result<Device, DeviceError> {
     let thread = PeerThread::start("virtio-user", stop, closers, move || connection.run()).map_err(failed)?;
     let side = if role == SocketRole::Server { "server" } else { "client" };
     let address = options.mac(&MAC).map(|mac| format!(", mac {mac}"));
-    let capabilities = Capabilities {
+    let capabilities = PortCapabilities {
         driver: "virtio_user",
         mode: format!(
             "vhost-user front end, {side}, {entries} entries a ring{}",

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, PortQueue, Sleep, Way};
+use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, FailedDirection, PortQueue, Sleep};
 use ringroad_ring::eventfd;
 
-use super::driver_ring::RingFault;
+use super::driver_ring::UsedRingFault;
 use super::receive_ring::ReceiveRing;
 use super::send_ring::SendRing;
 use crate::peer::handover::Held;
@@ -29,14 +29,14 @@ pub(super) struct QueueRings {
     /// Whether it takes frames with open checksums and long ones.
     pub(super) takes_unfinished: bool,
     /// The rule that it broke. Then nothing is done with the rings any more, until the thread takes them back.
-    pub(super) fault: Option<RingFault>,
+    pub(super) fault: Option<UsedRingFault>,
     /// How the thread learns of that.
     pub(super) fault_bell: Arc<OwnedFd>,
 }
 
 impl QueueRings {
     #[cold]
-    fn fail(&mut self, fault: RingFault) {
+    fn fail(&mut self, fault: UsedRingFault) {
         if self.fault.is_none() {
             self.fault = Some(fault);
             eventfd::ring_own(&*self.fault_bell);
@@ -68,7 +68,7 @@ pub(super) struct VirtioUserQueue {
     /// Length of the longest expected frame, bytes: a usual one, until a longer one comes.
     longest_bytes: usize,
     /// The rule that the last back end broke, until the next one connects.
-    last_fault: Option<RingFault>,
+    last_fault: Option<UsedRingFault>,
     is_room_awaited: bool,
     is_room_announced: bool,
 }
@@ -108,7 +108,7 @@ impl VirtioUserQueue {
 impl PortQueue for VirtioUserQueue {
     fn receive(&mut self, batch: &mut Batch) {
         if self.held.is_recalled() {
-            if self.held.get().is_some_and(|rings| !rings.receive.is_at_rest()) {
+            if self.held.get().is_some_and(|rings| !rings.receive.is_quiescent()) {
                 return;
             }
             let fault = self.held.get().and_then(|rings| rings.fault);
@@ -253,7 +253,7 @@ impl Backpressure for VirtioUserQueue {
 }
 
 impl Diagnose for VirtioUserQueue {
-    fn failure(&self, _way: Way) -> Option<String> {
+    fn failure(&self, _way: FailedDirection) -> Option<String> {
         let fault = self.held.peek().and_then(|rings| rings.fault).or(self.last_fault)?;
         Some(format!("the back end at {} broke a rule: {fault}", self.path))
     }

@@ -13,7 +13,7 @@ use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::shared::{SharedBytes, prefetch_read};
 use ringroad_virtqueue::layout::{DESC_WRITE, NET_HEADER_BYTES};
 
-use super::driver_ring::{DriverRing, RingFault};
+use super::driver_ring::{DriverRing, UsedRingFault};
 use super::memory::{BUFFER_BYTES, RingMemory};
 
 /// Entries read ahead, so that their frames are in the cache when they are used.
@@ -73,15 +73,15 @@ impl ReceiveRing {
     /// Whether frames wait.
     ///
     /// # Errors
-    /// [`RingFault`].
+    /// [`UsedRingFault`].
     #[inline]
-    pub(super) fn has_waiting(&self) -> Result<bool, RingFault> {
+    pub(super) fn has_waiting(&self) -> Result<bool, UsedRingFault> {
         Ok(self.ring.returned()? != 0)
     }
 
     /// Whether the datapath reads no buffer.
     #[inline]
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_quiescent(&self) -> bool {
         self.borrowed.is_empty()
     }
 
@@ -111,8 +111,12 @@ impl ReceiveRing {
     /// is the first, and stores its length there: a caller that has made room for shorter frames can make more.
     ///
     /// # Errors
-    /// [`RingFault`]; frames before the wrong one are lent.
-    pub(super) fn receive(&mut self, batch: &mut Batch, longest_bytes: &mut usize) -> Result<(), RingFault> {
+    /// [`UsedRingFault`]; frames before the wrong one are lent.
+    pub(super) fn receive(
+        &mut self,
+        batch: &mut Batch,
+        longest_bytes: &mut usize,
+    ) -> Result<(), UsedRingFault> {
         while batch.has_room(1) {
             let returned = self.ring.returned()?;
             if returned == 0 {
@@ -159,10 +163,10 @@ impl ReceiveRing {
         entry: (u32, u32),
         returned: u16,
         longest_bytes: &mut usize,
-    ) -> Result<u16, RingFault> {
+    ) -> Result<u16, UsedRingFault> {
         let first = self.check(entry)?;
         if usize::from(first.bytes) < NET_HEADER_BYTES {
-            return Err(RingFault::Length(u32::from(first.bytes)));
+            return Err(UsedRingFault::Length(u32::from(first.bytes)));
         }
         let buffer = self.ring.memory.buffer(first.index);
         let mut header = [0; NET_HEADER_BYTES];
@@ -175,7 +179,7 @@ impl ReceiveRing {
             _ => 1,
         };
         if buffers == 0 || usize::from(buffers) > MAX_FRAGMENTS {
-            return Err(RingFault::Buffers(buffers));
+            return Err(UsedRingFault::Buffers(buffers));
         }
         if buffers > returned || !batch.has_room(usize::from(buffers)) {
             return Ok(0);
@@ -186,7 +190,7 @@ impl ReceiveRing {
             self.frame_bytes(buffers)?
         };
         if frame_bytes > usize::from(u16::MAX) {
-            return Err(RingFault::Buffers(buffers));
+            return Err(UsedRingFault::Buffers(buffers));
         }
         if frame_bytes > *longest_bytes {
             *longest_bytes = frame_bytes;
@@ -217,7 +221,7 @@ impl ReceiveRing {
     /// Length of the frame in the next `buffers` entries. Each is read again when its buffer is lent, and then with the
     /// length that is checked then.
     #[cold]
-    fn frame_bytes(&self, buffers: u16) -> Result<usize, RingFault> {
+    fn frame_bytes(&self, buffers: u16) -> Result<usize, UsedRingFault> {
         let mut bytes = 0;
         for number in 0..buffers {
             bytes += usize::from(self.check(self.ring.entry(number))?.bytes);
@@ -227,13 +231,13 @@ impl ReceiveRing {
 
     /// Checks an entry of the used ring that was read.
     #[inline]
-    fn check(&self, (id, len): (u32, u32)) -> Result<Filled, RingFault> {
+    fn check(&self, (id, len): (u32, u32)) -> Result<Filled, UsedRingFault> {
         match self.is_out.get(id as usize) {
             Some(true) => {}
-            _ => return Err(RingFault::NotItsOwn(id)),
+            _ => return Err(UsedRingFault::NotItsOwn(id)),
         }
         if len as usize > BUFFER_BYTES {
-            return Err(RingFault::Length(len));
+            return Err(UsedRingFault::Length(len));
         }
         Ok(Filled { index: id as u16, bytes: len as u16 })
     }

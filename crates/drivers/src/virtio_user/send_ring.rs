@@ -9,7 +9,7 @@ use ringroad_port::offload::{Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::shared::{SharedBytes, prefetch_write};
 use ringroad_virtqueue::layout::{DESC_NEXT, NET_HEADER_BYTES};
 
-use super::driver_ring::{DriverRing, RingFault};
+use super::driver_ring::{DriverRing, UsedRingFault};
 use super::memory::{BUFFER_BYTES, RingMemory};
 
 /// Longest frame sent, bytes.
@@ -63,8 +63,8 @@ impl SendRing {
     /// Requests a wake-up when the back end has no more frames. Returns whether that is so now.
     ///
     /// # Errors
-    /// [`RingFault`].
-    pub(super) fn arm_for_all(&mut self) -> Result<bool, RingFault> {
+    /// [`UsedRingFault`].
+    pub(super) fn arm_for_all(&mut self) -> Result<bool, UsedRingFault> {
         let out = self.ring.out();
         self.ring.arm(out);
         Ok(self.ring.returned()? == out)
@@ -78,8 +78,8 @@ impl SendRing {
     /// Frames of `frame_bytes` bytes that fit now, at least `wanted` if there is enough room.
     ///
     /// # Errors
-    /// [`RingFault`].
-    pub(super) fn room(&mut self, frame_bytes: usize, wanted: usize) -> Result<usize, RingFault> {
+    /// [`UsedRingFault`].
+    pub(super) fn room(&mut self, frame_bytes: usize, wanted: usize) -> Result<usize, UsedRingFault> {
         let buffers = buffers_for(frame_bytes);
         self.make_free(wanted * buffers)?;
         Ok(self.free.len() / buffers)
@@ -89,9 +89,9 @@ impl SendRing {
     /// look moves lines between caches that hold more the longer one waits.
     ///
     /// # Errors
-    /// [`RingFault`].
+    /// [`UsedRingFault`].
     #[inline]
-    pub(super) fn make_free(&mut self, wanted: usize) -> Result<(), RingFault> {
+    pub(super) fn make_free(&mut self, wanted: usize) -> Result<(), UsedRingFault> {
         if self.free.len() >= wanted {
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl SendRing {
             let (id, _) = self.ring.entry(0);
             let length = self.chain.get_mut(id as usize).map_or(0, std::mem::take);
             if length == 0 {
-                return Err(RingFault::NotItsOwn(id));
+                return Err(UsedRingFault::NotItsOwn(id));
             }
             let mut index = id as u16;
             self.free.push_back(index);

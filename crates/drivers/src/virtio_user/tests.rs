@@ -82,9 +82,9 @@ impl BackEnd {
     /// The next head from the available ring.
     pub(super) fn take(&mut self) -> u16 {
         assert!(self.available() > 0);
-        let place = u64::from(self.seen % ENTRIES);
+        let index = u64::from(self.seen % ENTRIES);
         self.seen = self.seen.wrapping_add(1);
-        u16::from_le_bytes(self.read(self.addresses.avail + 4 + 2 * place))
+        u16::from_le_bytes(self.read(self.addresses.avail + 4 + 2 * index))
     }
 
     /// Writes a used entry; seen by the driver after [`Self::publish`].

@@ -14,7 +14,7 @@ impl Packet {
         let offset = at - network_at;
         let change = difference(old, new);
         let header_bytes = match network {
-            Network::Ipv4 => usize::from(self.head.get(network_at).map_or(0, |&first| first & 0xf)) * 4,
+            Network::Ipv4 => usize::from(self.headers.get(network_at).map_or(0, |&first| first & 0xf)) * 4,
             _ => 0,
         };
         if offset < header_bytes {
@@ -69,14 +69,14 @@ impl Packet {
 
     /// The checksum at `at`, as [`ringroad_wire::checksum`] has it.
     fn checksum_at(&self, at: usize) -> Option<u16> {
-        self.head.get(at..)?.first_chunk().map(|&checksum| u16::from_le_bytes(checksum))
+        self.headers.get(at..)?.first_chunk().map(|&checksum| u16::from_le_bytes(checksum))
     }
 
     fn follow_in_sctp(&mut self, at: usize, old: &[u8], new: &[u8]) {
         let Layout { network, network_at, transport: Some(transport), .. } = self.layout else { return };
         let ip_bytes = match network {
-            Network::Ipv4 => u16_at(&self.head, network_at + 2).map(usize::from),
-            _ => u16_at(&self.head, network_at + 4).map(|payload| usize::from(payload) + 40),
+            Network::Ipv4 => u16_at(&self.headers, network_at + 2).map(usize::from),
+            _ => u16_at(&self.headers, network_at + 4).map(|payload| usize::from(payload) + 40),
         };
         // Padding of the frame is not part of the packet.
         let end = ip_bytes.map_or(0, |bytes| network_at + bytes);
@@ -87,10 +87,10 @@ impl Packet {
         }
         let changed = changed.get(..old.len()).unwrap_or(&[]);
         let Some(behind) = end.checked_sub(begin + changed.len()) else { return };
-        let place = transport + 8;
-        if let Some(&stored) = self.head.get(place..).and_then(|rest| rest.first_chunk::<4>()) {
+        let offset = transport + 8;
+        if let Some(&stored) = self.headers.get(offset..).and_then(|rest| rest.first_chunk::<4>()) {
             let checksum = updated_crc32c(u32::from_le_bytes(stored), changed, behind);
-            self.store(place, &checksum.to_le_bytes());
+            self.store(offset, &checksum.to_le_bytes());
         }
     }
 }

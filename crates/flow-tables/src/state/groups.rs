@@ -10,9 +10,9 @@ use ringroad_openflow::message::{Bucket, FlowRemoved, FlowRemovedReason, GroupCo
 use ringroad_openflow::oxm::Match;
 
 use super::{FlowState, actions, uses_group};
-use crate::account;
-use crate::flow::Flow;
-use crate::group::Group;
+use crate::flow::FlowEntry;
+use crate::group::GroupEntry;
+use crate::memory_budget;
 use crate::pipeline::MAX_GROUPS_DEEP;
 use crate::tables::Change;
 
@@ -34,12 +34,12 @@ impl FlowState {
                 if old.is_none() && self.tables.groups.len() >= self.limits.groups {
                     return Err(ErrorCode::GROUP_OUT_OF_GROUPS);
                 }
-                let bytes = account::of_group(&request.buckets);
+                let bytes = memory_budget::of_group(&request.buckets);
                 if !self.charge(bytes) {
                     return Err(ErrorCode::GROUP_OUT_OF_GROUPS);
                 }
                 if let Some(old) = &old {
-                    self.account.give_back(account::of_group(&old.buckets));
+                    self.budget.give_back(memory_budget::of_group(&old.buckets));
                 }
                 let (counter, added_ns) = match &old {
                     Some(old) => {
@@ -50,12 +50,12 @@ impl FlowState {
                 };
                 let bucket_counters = request.buckets.iter().map(|_| self.counter()).collect();
                 let buckets = request.buckets.clone();
-                let group = Group { kind: request.kind, buckets, added_ns, counter, bucket_counters };
+                let group = GroupEntry { kind: request.kind, buckets, added_ns, counter, bucket_counters };
                 self.change(Change::Group(request.group, Some(Arc::new(group))));
                 Ok(Vec::new())
             }
             GroupCommand::Delete if request.group == group_id::ALL => {
-                let users = |flow: &Flow| {
+                let users = |flow: &FlowEntry| {
                     actions(&flow.instructions).any(|action| matches!(action, Action::Group(_)))
                 };
                 let flows = self.with(users);
@@ -66,7 +66,7 @@ impl FlowState {
             }
             GroupCommand::Delete if request.group > group_id::MAX => Err(ErrorCode::GROUP_INVALID),
             GroupCommand::Delete => {
-                let is_used = |group: &Group| {
+                let is_used = |group: &GroupEntry| {
                     group
                         .buckets
                         .iter()
@@ -88,7 +88,7 @@ impl FlowState {
 
     pub(super) fn remove_group(&mut self, number: u32) {
         if let Some(group) = self.tables.groups.get(&number).cloned() {
-            self.account.give_back(account::of_group(&group.buckets));
+            self.budget.give_back(memory_budget::of_group(&group.buckets));
             self.unpublished.push(group.counter);
             self.unpublished.extend(&group.bucket_counters);
             self.change(Change::Group(number, None));

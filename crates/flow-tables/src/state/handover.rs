@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use ringroad_openflow::message::{
-    FlowMod, GroupCommand, GroupMod, MeterCommand, MeterConfig, MeterMod, Request, first_message,
+    ControllerMessage, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterConfig, MeterMod, first_message,
 };
 
 use super::{FlowState, Timed};
-use crate::account;
 use crate::counters::{Count, CounterId};
-use crate::flow::Flow;
-use crate::group::Group;
-use crate::meter::Meter;
+use crate::flow::FlowEntry;
+use crate::group::GroupEntry;
+use crate::memory_budget;
+use crate::meter::MeterEntry;
 use crate::packed_match::PackedMatch;
 use crate::tables::{Change, TABLES};
 
@@ -35,9 +35,9 @@ pub struct Image {
 
 /// An image cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoImage;
+pub struct ImageError;
 
-impl std::fmt::Display for NoImage {
+impl std::fmt::Display for ImageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the image of flow tables is not whole")
     }
@@ -48,7 +48,7 @@ impl FlowState {
     #[must_use]
     pub fn image(&self) -> Image {
         let mut image = Image { bytes: Vec::new(), counters: self.counters_of_tables() };
-        let mut record = |times: [u64; 2], request: &Request| {
+        let mut record = |times: [u64; 2], request: &ControllerMessage| {
             let begin = image.bytes.len();
             times.iter().for_each(|time| image.bytes.extend(time.to_le_bytes()));
             // It came in a message, so it fits into one.
@@ -62,7 +62,7 @@ impl FlowState {
         for meter in self.tables.meters.values() {
             let MeterConfig { flags, meter: number, ref bands } = meter.config;
             let request = MeterMod { command: MeterCommand::Add, flags, meter: number, bands: bands.clone() };
-            if record([meter.added_ns, 0], &Request::MeterMod(request)) {
+            if record([meter.added_ns, 0], &ControllerMessage::MeterMod(request)) {
                 counters.push(meter.counter);
                 counters.extend(meter.bands.iter().map(|band| band.counter));
             }
@@ -70,7 +70,7 @@ impl FlowState {
         for (&number, group) in &self.tables.groups {
             let buckets = group.buckets.clone();
             let request = GroupMod { command: GroupCommand::Add, kind: group.kind, group: number, buckets };
-            if record([group.added_ns, 0], &Request::GroupMod(request)) {
+            if record([group.added_ns, 0], &ControllerMessage::GroupMod(request)) {
                 counters.push(group.counter);
                 counters.extend(&group.bucket_counters);
             }
@@ -85,7 +85,7 @@ impl FlowState {
                 ..FlowMod::add(table, flow.priority, matching, instructions)
             };
             let used_ns = self.timed.get(&flow.counter).map_or(0, |timed| timed.used_ns);
-            if record([flow.added_ns, used_ns], &Request::FlowMod(request)) {
+            if record([flow.added_ns, used_ns], &ControllerMessage::FlowMod(request)) {
                 counters.push(flow.counter);
             }
         }
@@ -112,18 +112,18 @@ impl FlowState {
     /// Fills empty tables from the records of an image, which come from a process of the same user.
     ///
     /// # Errors
-    /// [`NoImage`]; some of it may be in the tables then.
-    pub fn resume(&mut self, records: Vec<u8>) -> Result<Image, NoImage> {
+    /// [`ImageError`]; some of it may be in the tables then.
+    pub fn resume(&mut self, records: Vec<u8>) -> Result<Image, ImageError> {
         let mut image = Image { counters: self.counters_of_tables(), bytes: records };
         let mut rest = image.bytes.as_slice();
         while !rest.is_empty() {
-            let (times, messages) = rest.split_at_checked(TIMES_BYTES).ok_or(NoImage)?;
+            let (times, messages) = rest.split_at_checked(TIMES_BYTES).ok_or(ImageError)?;
             let time = |at: usize| {
                 times.get(at..).and_then(|rest| rest.first_chunk()).copied().map(u64::from_le_bytes)
             };
-            let (added_ns, used_ns) = (time(0).ok_or(NoImage)?, time(8).ok_or(NoImage)?);
-            let message = first_message(messages).ok().flatten().ok_or(NoImage)?;
-            let (_, request) = Request::decode(message).map_err(|_| NoImage)?;
+            let (added_ns, used_ns) = (time(0).ok_or(ImageError)?, time(8).ok_or(ImageError)?);
+            let message = first_message(messages).ok().flatten().ok_or(ImageError)?;
+            let (_, request) = ControllerMessage::decode(message).map_err(|_| ImageError)?;
             rest = messages.get(message.len()..).unwrap_or_default();
             self.resume_one(request, added_ns, used_ns, &mut image.counters)?;
         }
@@ -135,35 +135,35 @@ impl FlowState {
 
     fn resume_one(
         &mut self,
-        request: Request,
+        request: ControllerMessage,
         added_ns: u64,
         used_ns: u64,
         counters: &mut Vec<CounterId>,
-    ) -> Result<(), NoImage> {
+    ) -> Result<(), ImageError> {
         let counter = self.counter();
         counters.push(counter);
         match request {
-            Request::MeterMod(MeterMod { flags, meter, bands, .. }) => {
+            ControllerMessage::MeterMod(MeterMod { flags, meter, bands, .. }) => {
                 let of_bands: Vec<_> = bands.iter().map(|_| self.counter()).collect();
                 counters.extend(&of_bands);
                 let config = MeterConfig { flags, meter, bands };
-                self.account.take(account::of_meter(&config.bands));
-                let resumed = Meter::new(config, added_ns, counter, of_bands);
+                self.budget.take(memory_budget::of_meter(&config.bands));
+                let resumed = MeterEntry::new(config, added_ns, counter, of_bands);
                 self.change(Change::Meter(meter, Some(Arc::new(resumed))));
             }
-            Request::GroupMod(GroupMod { kind, group, buckets, .. }) => {
+            ControllerMessage::GroupMod(GroupMod { kind, group, buckets, .. }) => {
                 let bucket_counters: Vec<_> = buckets.iter().map(|_| self.counter()).collect();
                 counters.extend(&bucket_counters);
-                self.account.take(account::of_group(&buckets));
-                let resumed = Group { kind, buckets, added_ns, counter, bucket_counters };
+                self.budget.take(memory_budget::of_group(&buckets));
+                let resumed = GroupEntry { kind, buckets, added_ns, counter, bucket_counters };
                 self.change(Change::Group(group, Some(Arc::new(resumed))));
             }
-            Request::FlowMod(request) if usize::from(request.table) < TABLES => {
+            ControllerMessage::FlowMod(request) if usize::from(request.table) < TABLES => {
                 // What fitted into the process before fits, whatever this one's settings are.
                 let matching = PackedMatch::from(&request.matching);
                 let bytes = self.bytes_of_new(&request, &matching, true);
-                self.account.take(bytes);
-                let flow = Arc::new(Flow {
+                self.budget.take(bytes);
+                let flow = Arc::new(FlowEntry {
                     priority: request.priority,
                     matching,
                     cookie: request.cookie,
@@ -180,7 +180,7 @@ impl FlowState {
                 }
                 self.put(request.table, flow);
             }
-            _ => return Err(NoImage),
+            _ => return Err(ImageError),
         }
         Ok(())
     }

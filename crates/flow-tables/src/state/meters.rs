@@ -9,8 +9,8 @@ use ringroad_openflow::message::{
 use ringroad_openflow::meter_id;
 
 use super::FlowState;
-use crate::account;
-use crate::meter::Meter;
+use crate::memory_budget;
+use crate::meter::MeterEntry;
 use crate::tables::Change;
 
 impl FlowState {
@@ -39,11 +39,11 @@ impl FlowState {
                 if old.is_none() && self.tables.meters.len() >= self.limits.meters {
                     return Err(ErrorCode::METER_OUT_OF_METERS);
                 }
-                if !self.charge(account::of_meter(&request.bands)) {
+                if !self.charge(memory_budget::of_meter(&request.bands)) {
                     return Err(ErrorCode::METER_OUT_OF_METERS);
                 }
                 if let Some(old) = &old {
-                    self.account.give_back(account::of_meter(&old.config.bands));
+                    self.budget.give_back(memory_budget::of_meter(&old.config.bands));
                 }
                 let (counter, added_ns) = match &old {
                     Some(old) => {
@@ -55,7 +55,7 @@ impl FlowState {
                 let bands: Vec<_> = request.bands.iter().map(|_| self.counter()).collect();
                 let config =
                     MeterConfig { flags: request.flags, meter: request.meter, bands: request.bands.clone() };
-                let meter = Meter::new(config, added_ns, counter, bands);
+                let meter = MeterEntry::new(config, added_ns, counter, bands);
                 self.change(Change::Meter(request.meter, Some(Arc::new(meter))));
                 Ok(Vec::new())
             }
@@ -77,7 +77,7 @@ impl FlowState {
 
     pub(super) fn remove_meter(&mut self, number: u32) {
         if let Some(meter) = self.tables.meters.get(&number).cloned() {
-            self.account.give_back(account::of_meter(&meter.config.bands));
+            self.budget.give_back(memory_budget::of_meter(&meter.config.bands));
             self.unpublished.push(meter.counter);
             self.unpublished.extend(meter.bands.iter().map(|band| band.counter));
             self.change(Change::Meter(number, None));

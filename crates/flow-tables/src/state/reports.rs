@@ -13,14 +13,14 @@ use ringroad_openflow::message::{
 use ringroad_openflow::{group_id, meter_id, table_id};
 
 use super::{Chosen, FlowState, actions, duration};
-use crate::flow::Flow;
-use crate::group::Group;
-use crate::meter::Meter;
+use crate::flow::FlowEntry;
+use crate::group::GroupEntry;
+use crate::meter::MeterEntry;
 use crate::tables::TABLES;
 
 /// Entries that are read and sorted together.
 const PIECE_FLOWS: usize = 4096;
-const MAX_LOOKS: usize = 64 * 1024;
+const MAX_SCANNED: usize = 64 * 1024;
 /// Actions of the entries that are read together, as a list of long ones would take too much memory. One entry may
 /// have more.
 const MOST_ACTIONS: usize = 4096;
@@ -106,18 +106,18 @@ impl FlowState {
 
     fn fill_piece(&self, list: &mut FlowList) {
         let chosen = chosen(&list.request);
-        let mut piece: Vec<&(u8, Arc<Flow>)> = Vec::new();
+        let mut piece: Vec<&(u8, Arc<FlowEntry>)> = Vec::new();
         let rest = self.numbered.get(list.next..).unwrap_or_default();
-        for place in rest.iter().take(MAX_LOOKS) {
+        for entry in rest.iter().take(MAX_SCANNED) {
             if piece.len() == PIECE_FLOWS {
                 break;
             }
             list.next += 1;
-            piece.extend(place.iter().filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow)));
+            piece.extend(entry.iter().filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow)));
         }
         piece.sort_by(|(table, flow), (other_table, other)| {
-            let place = (table, other.priority).cmp(&(other_table, flow.priority));
-            place.then_with(|| flow.matching.fields().cmp(other.matching.fields()))
+            let order = (table, other.priority).cmp(&(other_table, flow.priority));
+            order.then_with(|| flow.matching.fields().cmp(other.matching.fields()))
         });
         list.piece = piece.into_iter().map(|(_, flow)| flow.counter.0).collect::<Vec<_>>().into_iter();
     }
@@ -154,7 +154,7 @@ impl FlowState {
     }
 
     /// The groups of this number, or all, by number.
-    fn groups(&self, number: u32) -> Vec<(u32, &Group)> {
+    fn groups(&self, number: u32) -> Vec<(u32, &GroupEntry)> {
         let groups = self.tables.groups.iter().map(|(&number, group)| (number, &**group));
         let mut groups: Vec<_> =
             groups.filter(|&(one, _)| number == group_id::ALL || one == number).collect();
@@ -217,7 +217,7 @@ impl FlowState {
     ///
     /// # Errors
     /// There is no such meter.
-    fn meters(&self, number: u32) -> Result<Vec<&Meter>, ErrorCode> {
+    fn meters(&self, number: u32) -> Result<Vec<&MeterEntry>, ErrorCode> {
         let meters = self.tables.meters.values().map(|meter| &**meter);
         let mut meters: Vec<_> =
             meters.filter(|meter| number == meter_id::ALL || meter.config.meter == number).collect();

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use ringroad_flow_tables::control_frame::{PacketInHeader, port_index, port_number};
-use ringroad_flow_tables::packet::{HEAD_BYTES, Packet, Unable};
-use ringroad_flow_tables::tables::Fragments;
+use ringroad_flow_tables::packet::{ActionError, HEADER_BYTES, Packet};
+use ringroad_flow_tables::tables::FragmentPolicy;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::PacketInReason;
 use ringroad_openflow::oxm::Match;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::plan::Fate;
+use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::port_index::PortIndex;
 use ringroad_switch::{FrameHeader, LearningSwitch};
 
@@ -29,7 +29,7 @@ pub struct Entry {
 }
 
 /// What becomes of a frame: copies, as ports and bytes, or why there is none.
-pub type Outcome = Result<Vec<(Vec<u8>, Vec<u8>)>, DropCause>;
+pub type OracleOutcome = Result<Vec<(Vec<u8>, Vec<u8>)>, DropCause>;
 
 #[derive(Debug)]
 pub struct Oracle {
@@ -37,7 +37,7 @@ pub struct Oracle {
     /// Lookups of each table, and those that found an entry.
     pub lookups: [(u64, u64); 256],
     pub ports: Vec<PortIndex>,
-    pub fragments: Fragments,
+    pub fragments: FragmentPolicy,
     pub switch: Arc<LearningSwitch>,
     pub controllers: PortIndex,
 }
@@ -54,13 +54,13 @@ struct Walk<'oracle> {
 }
 
 impl Oracle {
-    pub fn receive(&mut self, from: PortIndex, frame: &[u8]) -> Outcome {
+    pub fn receive(&mut self, from: PortIndex, frame: &[u8]) -> OracleOutcome {
         if frame.len() < 14 {
             return Err(DropCause::TooShort);
         }
         let mut packet = Packet::default();
-        packet.load(port_number(from), &frame[..frame.len().min(HEAD_BYTES)], frame.len(), false);
-        if self.fragments == Fragments::Drop && packet.is_fragment() {
+        packet.load(port_number(from), &frame[..frame.len().min(HEADER_BYTES)], frame.len(), false);
+        if self.fragments == FragmentPolicy::Drop && packet.is_fragment() {
             return Err(DropCause::Fragment);
         }
         let mut walk =
@@ -126,8 +126,8 @@ impl Walk<'_> {
         }
         match packet.apply(action) {
             Ok(()) => Ok(()),
-            Err(Unable::TooLong) => Err(DropCause::TooLong),
-            Err(Unable::TtlInvalid) => {
+            Err(ActionError::TooLong) => Err(DropCause::TooLong),
+            Err(ActionError::TtlInvalid) => {
                 self.packet_in(packet, PacketInReason::InvalidTtl, u16::MAX);
                 Err(DropCause::TtlExpired)
             }
@@ -135,7 +135,7 @@ impl Walk<'_> {
     }
 
     fn bytes(&self, packet: &Packet) -> Vec<u8> {
-        let (replaces, head) = packet.changed_head().unwrap_or((0, &[]));
+        let (replaces, head) = packet.changed_headers().unwrap_or((0, &[]));
         [head, &self.frame[replaces..]].concat()
     }
 
@@ -170,8 +170,8 @@ impl Walk<'_> {
                 }
                 let header = FrameHeader::from_bytes(&header, 0);
                 let ports = match self.oracle.switch.forward(header, self.from) {
-                    Fate::Port(port) => vec![port.0],
-                    Fate::Flood => self.all_others(),
+                    Outcome::Port(port) => vec![port.0],
+                    Outcome::Flood => self.all_others(),
                     _ => vec![],
                 };
                 self.copy(packet, ports);

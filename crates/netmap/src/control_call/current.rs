@@ -8,13 +8,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::external_memory;
 use super::option_list::OptionList;
-use super::requests::{self, RegisterOptions, name_field, pools_fields, text, wished_pools};
+use super::requests::{self, RegisterOptions, name_field, pools_fields, requested_pools, text};
 use crate::abi::{
     API_VERSION, AttachBody, CsbOption, DetachBody, EventPair, ExternalMemoryOption, ListBody,
     LoopModeOption, LoopStartBody, NEWEST_API_VERSION, NewInterfaceBody, OffsetsOption, PollingBody,
     PoolsBody, PortHeaderBody, PortInfoBody, RegisterBody, RequestHeader, option_type, request_type,
 };
-use crate::descriptor::{CsbAddresses, Descriptor, LoopError, LoopEvents, LoopPlan};
+use crate::descriptor::{CsbAddresses, LoopError, LoopEvents, LoopPlan, NetmapFile};
 use crate::user_memory::{read, read_bytes, write_bytes};
 
 /// Room for the largest body.
@@ -42,7 +42,7 @@ fn body_bytes(request: u16) -> usize {
 }
 
 /// What NIOCCTRL does with the header at `argument`.
-pub(super) fn control(device: &dyn Descriptor, argument: usize) -> Result<(), Errno> {
+pub(super) fn control(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
     let header: RequestHeader = read(argument)?;
     if !(API_VERSION..=NEWEST_API_VERSION).contains(&u32::from(header.version)) || header.reserved != 0 {
         return Err(Errno::INVAL);
@@ -81,7 +81,7 @@ fn with<T: FromBytes + IntoBytes + Immutable, R>(
 
 /// Carries out the request; returns a name if the header gets one.
 fn perform(
-    device: &dyn Descriptor,
+    device: &dyn NetmapFile,
     header: &RequestHeader,
     body: &mut [u8],
     options: &mut OptionList,
@@ -121,7 +121,7 @@ struct BindingOption {
     /// Errors of the binding that go into this option's status.
     errors: &'static [Errno],
     /// Checks the body without the port, and puts it into what the binding requests.
-    wish: fn(&[u8], &mut RegisterOptions) -> Checked,
+    apply: fn(&[u8], &mut RegisterOptions) -> Checked,
     /// The body that the program gets back after the binding, if it gets one.
     answer: fn(&RegisterOptions, &Bound) -> Option<Vec<u8>>,
 }
@@ -131,8 +131,8 @@ const BINDING_OPTIONS: [BindingOption; 3] = [
     BindingOption {
         option_type: option_type::CSB,
         errors: &[Errno::INVAL, Errno::FAULT],
-        wish: |body, wished| {
-            wished.csb = csb_addresses(body);
+        apply: |body, requested| {
+            requested.csb = csb_addresses(body);
             None
         },
         answer: |_, _| None,
@@ -140,14 +140,14 @@ const BINDING_OPTIONS: [BindingOption; 3] = [
     BindingOption {
         option_type: option_type::EXTMEM,
         errors: &[Errno::INVAL, Errno::NOMEM, Errno::FAULT],
-        wish: |body, wished| {
+        apply: |body, requested| {
             let option = ExternalMemoryOption::read_from_bytes(body).ok()?;
             let memory = external_memory(&option);
-            wished.external_memory = memory.ok().map(|memory| (memory, option.address as usize));
+            requested.external_memory = memory.ok().map(|memory| (memory, option.address as usize));
             Some(memory.map(|_| ()))
         },
-        answer: |wished, bound| {
-            let ((_, address), pools) = wished.external_memory.zip(bound.external_memory)?;
+        answer: |requested, bound| {
+            let ((_, address), pools) = requested.external_memory.zip(bound.external_memory)?;
             let body = ExternalMemoryOption { address: address as u64, pools: pools_fields(&pools) };
             Some(body.as_bytes().to_vec())
         },
@@ -155,9 +155,9 @@ const BINDING_OPTIONS: [BindingOption; 3] = [
     BindingOption {
         option_type: option_type::OFFSETS,
         errors: &[Errno::INVAL, Errno::BUSY, Errno::OPNOTSUPP],
-        wish: |body, wished| {
+        apply: |body, requested| {
             let offsets = offsets(&OffsetsOption::read_from_bytes(body).ok()?);
-            wished.offsets = offsets.ok();
+            requested.offsets = offsets.ok();
             Some(offsets.map(|_| ()))
         },
         answer: |_, _| None,
@@ -165,7 +165,7 @@ const BINDING_OPTIONS: [BindingOption; 3] = [
 ];
 
 fn register(
-    device: &dyn Descriptor,
+    device: &dyn NetmapFile,
     name: String,
     body: &mut RegisterBody,
     options: &mut OptionList,
@@ -177,21 +177,21 @@ fn register(
     if !options.has_only(|given| BINDING_OPTIONS.iter().any(|option| option.option_type == given)) {
         return Err(Errno::OPNOTSUPP);
     }
-    let mut wished = RegisterOptions::default();
+    let mut requested = RegisterOptions::default();
     for option in &BINDING_OPTIONS {
         if let Some(outcome) =
-            options.body(option.option_type).and_then(|body| (option.wish)(body, &mut wished))
+            options.body(option.option_type).and_then(|body| (option.apply)(body, &mut requested))
         {
             options.conclude(option.option_type, outcome);
             outcome?;
         }
     }
-    let bound = requests::register(device, name, body, &wished);
+    let bound = requests::register(device, name, body, &requested);
     for option in &BINDING_OPTIONS {
         match &bound {
             Ok(bound) => {
                 options.conclude(option.option_type, Ok(()));
-                if let Some(body) = (option.answer)(&wished, bound) {
+                if let Some(body) = (option.answer)(&requested, bound) {
                     options.answer(option.option_type, &body);
                 }
             }
@@ -207,7 +207,7 @@ fn external_memory(option: &ExternalMemoryOption) -> Result<ExternalMemory, Errn
         return Err(Errno::INVAL);
     }
     let identity = external_memory::identity(option.address as usize)?;
-    Ok(ExternalMemory { identity, pools: wished_pools(&option.pools) })
+    Ok(ExternalMemory { identity, pools: requested_pools(&option.pools) })
 }
 
 fn offsets(option: &OffsetsOption) -> Result<Offsets, Errno> {
@@ -225,14 +225,14 @@ fn csb_addresses(body: &[u8]) -> Option<CsbAddresses> {
     Some(CsbAddresses { to_provider: option.to_provider as usize, to_program: option.to_program as usize })
 }
 
-fn enable_csb(device: &dyn Descriptor, options: &mut OptionList) -> Result<(), Errno> {
+fn enable_csb(device: &dyn NetmapFile, options: &mut OptionList) -> Result<(), Errno> {
     let addresses = options.body(option_type::CSB).and_then(csb_addresses).ok_or(Errno::INVAL)?;
     let enabled = device.enable_csb(addresses);
     options.conclude(option_type::CSB, enabled);
     enabled
 }
 
-fn start_loop(device: &dyn Descriptor, body: &LoopStartBody, options: &mut OptionList) -> Result<(), Errno> {
+fn start_loop(device: &dyn NetmapFile, body: &LoopStartBody, options: &mut OptionList) -> Result<(), Errno> {
     let (tx_rings, rx_rings) = device.bound_rings().ok_or(Errno::NXIO)?;
     if body.sleep_us > LONGEST_SLEEP_US {
         return Err(Errno::INVAL);

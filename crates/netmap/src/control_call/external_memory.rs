@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 /// One line of `/proc/self/maps`: `start-end perms offset major:minor inode path`.
-struct Mapping {
+struct MapsLine {
     start: usize,
     end: usize,
     shared: bool,
@@ -12,14 +12,14 @@ struct Mapping {
     inode: u64,
 }
 
-fn parse(line: &str) -> Option<Mapping> {
+fn parse(line: &str) -> Option<MapsLine> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
     let permissions = fields.next()?;
     let offset = fields.next()?;
     let (major, minor) = fields.next()?.split_once(':')?;
     let inode = fields.next()?;
-    Some(Mapping {
+    Some(MapsLine {
         start: usize::from_str_radix(start, 16).ok()?,
         end: usize::from_str_radix(end, 16).ok()?,
         shared: permissions.ends_with('s'),

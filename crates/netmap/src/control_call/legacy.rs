@@ -9,7 +9,7 @@ use crate::abi::{
     API_VERSION, AttachBody, DetachBody, LegacyRequest, ListBody, NewInterfaceBody, PollingBody,
     PortHeaderBody, PortInfoBody, RegisterBody, legacy_command, legacy_ring, mode, register_flag,
 };
-use crate::descriptor::Descriptor;
+use crate::descriptor::NetmapFile;
 use crate::user_memory::{read, write};
 
 /// Mode bits of `nr_flags`.
@@ -21,7 +21,7 @@ fn checked(argument: usize) -> Result<LegacyRequest, Errno> {
 }
 
 /// NIOCREGIF.
-pub(super) fn bind_or_command(device: &dyn Descriptor, argument: usize) -> Result<(), Errno> {
+pub(super) fn bind_or_command(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
     let mut request = checked(argument)?;
     let name = text(&request.name);
     match request.command {
@@ -67,7 +67,7 @@ pub(super) fn bind_or_command(device: &dyn Descriptor, argument: usize) -> Resul
 }
 
 /// NIOCGINFO.
-pub(super) fn information(device: &dyn Descriptor, argument: usize) -> Result<(), Errno> {
+pub(super) fn information(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
     let mut request = checked(argument)?;
     let name = text(&request.name);
     if request.command == legacy_command::LIST {
@@ -99,12 +99,12 @@ pub(super) fn information(device: &dyn Descriptor, argument: usize) -> Result<()
     write(argument, &request)
 }
 
-fn bind(device: &dyn Descriptor, mut name: String, request: &mut LegacyRequest) -> Result<(), Errno> {
+fn bind(device: &dyn NetmapFile, mut name: String, request: &mut LegacyRequest) -> Result<(), Errno> {
     if device.bound_rings().is_some() {
         return Err(Errno::BUSY);
     }
     let ring = request.ring_id & legacy_ring::NUMBER;
-    let wished = match request.flags & MODE_MASK {
+    let requested = match request.flags & MODE_MASK {
         0 if request.ring_id & legacy_ring::SOFTWARE != 0 => mode::SOFTWARE,
         0 if request.ring_id & legacy_ring::HARDWARE != 0 => mode::ONE_NIC,
         0 => mode::ALL_NIC,
@@ -117,9 +117,9 @@ fn bind(device: &dyn Descriptor, mut name: String, request: &mut LegacyRequest) 
     if request.ring_id & legacy_ring::DO_RX_POLL != 0 {
         flags |= register_flag::DO_RX_POLL;
     }
-    let (mode, ring_id) = match wished {
+    let (mode, ring_id) = match requested {
         mode::PIPE_MASTER | mode::PIPE_SLAVE => {
-            name.push(if wished == mode::PIPE_MASTER { '{' } else { '}' });
+            name.push(if requested == mode::PIPE_MASTER { '{' } else { '}' });
             name.push_str(&ring.to_string());
             (mode::ALL_NIC, 0)
         }

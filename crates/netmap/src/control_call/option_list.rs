@@ -18,7 +18,7 @@ const KEPT_BYTES: usize = size_of::<OptionHeader>() + size_of::<u64>();
 
 /// One option.
 #[derive(Debug)]
-struct ListedOption {
+struct ParsedOption {
     address: usize,
     option_type: u32,
     body: Vec<u8>,
@@ -31,7 +31,7 @@ struct ListedOption {
 /// The options of one request, as copied.
 #[derive(Debug, Default)]
 pub(super) struct OptionList {
-    options: Vec<ListedOption>,
+    options: Vec<ParsedOption>,
 }
 
 /// Bytes of an option's body; an unknown type has none.
@@ -65,7 +65,7 @@ impl OptionList {
             let twin = OptionType::of(header.option_type).and_then(|_| {
                 self.options.iter().position(|option| option.option_type == header.option_type)
             });
-            self.options.push(ListedOption {
+            self.options.push(ParsedOption {
                 address,
                 option_type: header.option_type,
                 body: Vec::new(),
@@ -94,7 +94,7 @@ impl OptionList {
         Ok(())
     }
 
-    fn find(&self, option_type: u32) -> Option<&ListedOption> {
+    fn find(&self, option_type: u32) -> Option<&ParsedOption> {
         self.options.iter().find(|option| option.option_type == option_type)
     }
 

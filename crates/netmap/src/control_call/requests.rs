@@ -10,7 +10,7 @@ use crate::abi::{
     AttachBody, DetachBody, ListBody, NewInterfaceBody, PollingBody, PoolFields, PoolsBody, PortHeaderBody,
     PortInfoBody, RegisterBody,
 };
-use crate::descriptor::{CsbAddresses, Descriptor};
+use crate::descriptor::{CsbAddresses, NetmapFile};
 
 /// The options of a binding.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) fn name_field<const BYTES: usize>(text: &str) -> [u8; BYTES] {
 /// # Errors
 /// EBUSY where the device is bound, and those of the binding.
 pub(super) fn register(
-    device: &dyn Descriptor,
+    device: &dyn NetmapFile,
     name: String,
     body: &mut RegisterBody,
     options: &RegisterOptions,
@@ -86,7 +86,7 @@ pub(super) fn register(
 }
 
 /// PORT_INFO_GET.
-pub(super) fn port_info(device: &dyn Descriptor, name: String, body: &mut PortInfoBody) -> Result<(), Errno> {
+pub(super) fn port_info(device: &dyn NetmapFile, name: String, body: &mut PortInfoBody) -> Result<(), Errno> {
     let sizes = PortSizes {
         tx_slots: body.tx_slots,
         rx_slots: body.rx_slots,
@@ -112,7 +112,7 @@ pub(super) fn port_info(device: &dyn Descriptor, name: String, body: &mut PortIn
 }
 
 /// VALE_ATTACH.
-pub(super) fn attach(device: &dyn Descriptor, name: String, body: &mut AttachBody) -> Result<(), Errno> {
+pub(super) fn attach(device: &dyn NetmapFile, name: String, body: &mut AttachBody) -> Result<(), Errno> {
     let RegisterBody { mode, ring_id, mem_id, .. } = body.register;
     match device.ask(NetmapRequest::ValeAttach { name, mode, ring_id, mem_id })? {
         NetmapReply::PortIndex(index) => {
@@ -124,7 +124,7 @@ pub(super) fn attach(device: &dyn Descriptor, name: String, body: &mut AttachBod
 }
 
 /// VALE_DETACH.
-pub(super) fn detach(device: &dyn Descriptor, name: String, body: &mut DetachBody) -> Result<(), Errno> {
+pub(super) fn detach(device: &dyn NetmapFile, name: String, body: &mut DetachBody) -> Result<(), Errno> {
     match device.ask(NetmapRequest::ValeDetach { name })? {
         NetmapReply::PortIndex(index) => {
             body.port_index = index;
@@ -135,7 +135,7 @@ pub(super) fn detach(device: &dyn Descriptor, name: String, body: &mut DetachBod
 }
 
 /// VALE_LIST: the name of the port found.
-pub(super) fn list(device: &dyn Descriptor, name: String, body: &mut ListBody) -> Result<String, Errno> {
+pub(super) fn list(device: &dyn NetmapFile, name: String, body: &mut ListBody) -> Result<String, Errno> {
     let request =
         NetmapRequest::ValeList { name, switch_index: body.switch_index, port_index: body.port_index };
     match device.ask(request)? {
@@ -150,7 +150,7 @@ pub(super) fn list(device: &dyn Descriptor, name: String, body: &mut ListBody) -
 
 /// PORT_HDR_SET.
 pub(super) fn set_header(
-    device: &dyn Descriptor,
+    device: &dyn NetmapFile,
     name: String,
     body: &mut PortHeaderBody,
 ) -> Result<(), Errno> {
@@ -159,7 +159,7 @@ pub(super) fn set_header(
 
 /// PORT_HDR_GET.
 pub(super) fn get_header(
-    device: &dyn Descriptor,
+    device: &dyn NetmapFile,
     name: String,
     body: &mut PortHeaderBody,
 ) -> Result<(), Errno> {
@@ -178,7 +178,7 @@ fn header_answer(reply: NetmapReply, body: &mut PortHeaderBody) -> Result<(), Er
 
 /// VALE_NEWIF.
 pub(super) fn new_interface(
-    device: &dyn Descriptor,
+    device: &dyn NetmapFile,
     name: String,
     body: &mut NewInterfaceBody,
 ) -> Result<(), Errno> {
@@ -203,23 +203,23 @@ pub(super) fn new_interface(
 }
 
 /// VALE_DELIF.
-pub(super) fn delete_interface(device: &dyn Descriptor, name: String) -> Result<(), Errno> {
+pub(super) fn delete_interface(device: &dyn NetmapFile, name: String) -> Result<(), Errno> {
     done(device.ask(NetmapRequest::ValeDeleteInterface { name })?)
 }
 
 /// VALE_POLLING_ENABLE.
-pub(super) fn enable_polling(device: &dyn Descriptor, name: String, body: &PollingBody) -> Result<(), Errno> {
+pub(super) fn enable_polling(device: &dyn NetmapFile, name: String, body: &PollingBody) -> Result<(), Errno> {
     let PollingBody { mode, first_cpu, cpus, .. } = *body;
     done(device.ask(NetmapRequest::PollingEnable { name, mode, first_cpu, cpus })?)
 }
 
 /// VALE_POLLING_DISABLE.
-pub(super) fn disable_polling(device: &dyn Descriptor, name: String) -> Result<(), Errno> {
+pub(super) fn disable_polling(device: &dyn NetmapFile, name: String) -> Result<(), Errno> {
     done(device.ask(NetmapRequest::PollingDisable { name })?)
 }
 
 /// POOLS_INFO_GET.
-pub(super) fn pools(device: &dyn Descriptor, name: String, body: &mut PoolsBody) -> Result<(), Errno> {
+pub(super) fn pools(device: &dyn NetmapFile, name: String, body: &mut PoolsBody) -> Result<(), Errno> {
     match device.ask(NetmapRequest::PoolsInfo { name, mem_id: body.mem_id })? {
         NetmapReply::Pools(pools) => {
             *body = pools_fields(&pools);
@@ -262,7 +262,7 @@ pub(super) fn pools_fields(pools: &ringroad_control::netmap::Pools) -> PoolsBody
 }
 
 /// Pools as requested by programs.
-pub(super) fn wished_pools(body: &PoolsBody) -> ringroad_control::netmap::Pools {
+pub(super) fn requested_pools(body: &PoolsBody) -> ringroad_control::netmap::Pools {
     let pool = |fields: &PoolFields| Pool {
         offset: fields.offset,
         objects: fields.objects,

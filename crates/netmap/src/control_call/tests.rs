@@ -1,4 +1,4 @@
-//! Control calls against a double of [`Descriptor`] that records its requests. The structures lie in real memory of the
+//! Control calls against a double of [`NetmapFile`] that records its requests. The structures lie in real memory of the
 //! process.
 
 mod current;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::control;
 use crate::abi::{NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
-use crate::descriptor::{CsbAddresses, Descriptor, LoopError, LoopPlan};
+use crate::descriptor::{CsbAddresses, LoopError, LoopPlan, NetmapFile};
 
 /// A request to the double.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,7 +110,7 @@ impl RecordingDescriptor {
     }
 }
 
-impl Descriptor for RecordingDescriptor {
+impl NetmapFile for RecordingDescriptor {
     fn register(
         &self,
         request: Register,

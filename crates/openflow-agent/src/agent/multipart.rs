@@ -5,8 +5,8 @@ use ringroad_openflow::Text;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::{
-    Description, GroupCapabilities, GroupFeatures, MeterFeatures, MeterFlags, MultipartReply,
-    MultipartRequest, MultipartRequestMessage,
+    GroupCapabilities, GroupFeatures, MeterFeatures, MeterFlags, MultipartReply, MultipartRequest,
+    MultipartRequestMessage, SwitchDesc,
 };
 
 use super::ports::port_stats;
@@ -44,7 +44,7 @@ impl Agent {
             return Err(ErrorCode::REQUEST_MULTIPART_BUFFER_OVERFLOW);
         }
         let reply = match request {
-            MultipartRequest::Description => MultipartReply::Description(Box::new(Description {
+            MultipartRequest::Description => MultipartReply::Description(Box::new(SwitchDesc {
                 manufacturer: Text::new("Ringroad"),
                 hardware: Text::new("software switch"),
                 software: Text::new(&self.identity.version),

@@ -2,14 +2,14 @@
 
 use ringroad_flow_tables::control_frame::{PacketInHeader, port_index};
 use ringroad_flow_tables::counters::{Count, CounterId};
-use ringroad_flow_tables::flow::Flow;
+use ringroad_flow_tables::flow::FlowEntry;
 use ringroad_flow_tables::packet::Packet;
-use ringroad_flow_tables::pipeline::{Dropped, Sink, Target, ToController};
+use ringroad_flow_tables::pipeline::{Dropped, OutputPort, PipelineSink, ToController};
 use ringroad_flow_tables::tables::Tables;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::PacketOut;
-use ringroad_port::plan::Fate;
+use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::{FrameHeader, LearningSwitch};
 
@@ -81,7 +81,7 @@ impl PacketOutSink<'_> {
     }
 
     fn bytes(&self, packet: &Packet) -> Vec<u8> {
-        match packet.changed_head() {
+        match packet.changed_headers() {
             Some((replaces, head)) => [head, self.data.get(replaces..).unwrap_or(&[])].concat(),
             None => self.data.to_vec(),
         }
@@ -96,14 +96,14 @@ impl PacketOutSink<'_> {
     }
 }
 
-impl Sink for PacketOutSink<'_> {
-    fn output(&mut self, packet: &Packet, to: Target, _queue: Option<u32>) {
+impl PipelineSink for PacketOutSink<'_> {
+    fn output(&mut self, packet: &Packet, to: OutputPort, _queue: Option<u32>) {
         let ports = match to {
-            Target::Port(port) => port_index(port).into_iter().collect(),
-            Target::All | Target::Flood => self.all_but(packet.in_port),
-            Target::Normal => {
+            OutputPort::Port(port) => port_index(port).into_iter().collect(),
+            OutputPort::All | OutputPort::Flood => self.all_but(packet.in_port),
+            OutputPort::Normal => {
                 // No more than its addresses matter.
-                let bytes = match packet.changed_head() {
+                let bytes = match packet.changed_headers() {
                     Some((_, head)) if head.len() >= 14 => head,
                     Some(_) => &self.bytes(packet)[..],
                     None => self.data,
@@ -117,8 +117,8 @@ impl Sink for PacketOutSink<'_> {
                 let header = FrameHeader::from_words(word(0), word(6), FrameHeader::NO_LEARN);
                 let from = port_index(packet.in_port).unwrap_or(ringroad_port::port_index::NO_PORT_INDEX);
                 match self.switch.forward(header, from) {
-                    Fate::Port(port) => [port].into_iter().collect(),
-                    Fate::Flood => self.all_but(packet.in_port),
+                    Outcome::Port(port) => [port].into_iter().collect(),
+                    Outcome::Flood => self.all_but(packet.in_port),
                     _ => PortMask::EMPTY,
                 }
             }
@@ -139,7 +139,7 @@ impl Sink for PacketOutSink<'_> {
 
     fn dropped(&mut self, _: Dropped) {}
 
-    fn looked_up(&mut self, table: u8, found: Option<&Flow>) {
+    fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
         self.tables.count_lookup(self.worker, table, found.is_some());
     }
 

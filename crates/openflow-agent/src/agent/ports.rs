@@ -7,31 +7,32 @@ use ringroad_openflow::Text;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::{
-    PortConfig, PortDesc, PortFeatures, PortMod, PortState, PortStats, PortStatus, PortStatusReason, Reply,
+    PortConfig, PortDesc, PortFeatures, PortMod, PortState, PortStats, PortStatus, PortStatusReason,
+    SwitchMessage,
 };
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::drop_cause::DropCause;
 
 use super::Agent;
-use crate::session::News;
+use crate::session::AsyncMessage;
 
 /// A port of the switch.
 #[derive(Debug)]
-pub struct Port {
+pub struct OpenFlowPort {
     /// Its name on the switch.
     pub name: String,
     /// Whether its link is up.
     pub is_up: bool,
-    /// Its account, a part for each of its queues.
+    /// Its counters, a part for each of its queues.
     pub counters: Vec<Arc<QueueCounters>>,
-    /// The account of queues that it had before.
+    /// The counters of queues that it had before.
     pub past: CounterSnapshot,
     /// When it came, ns of the agent's clock.
     pub since_ns: u64,
     config: PortConfig,
 }
 
-impl Port {
+impl OpenFlowPort {
     /// A port as it comes.
     #[must_use]
     pub fn new(name: String, is_up: bool, counters: Vec<Arc<QueueCounters>>, past: CounterSnapshot) -> Self {
@@ -41,7 +42,7 @@ impl Port {
 
 impl Agent {
     /// Makes a port known, or what has changed of it.
-    pub fn set_port(&mut self, number: PortNo, mut port: Port) {
+    pub fn set_port(&mut self, number: PortNo, mut port: OpenFlowPort) {
         let old = self.ports.get(&number);
         let reason = if old.is_some() { PortStatusReason::Modify } else { PortStatusReason::Add };
         match old {
@@ -68,17 +69,20 @@ impl Agent {
 
     fn show_port(&mut self, number: PortNo, reason: PortStatusReason) {
         let Some(port) = self.ports.get(&number) else { return };
-        self.state.set_port(number, Some(tables::PortState { config: port.config, is_live: port.is_up }));
+        self.state.set_port(number, Some(tables::TablePort { config: port.config, is_live: port.is_up }));
         self.state.publish();
         let description = self.describe(number, port);
         self.tell_port(reason, description);
     }
 
     fn tell_port(&mut self, reason: PortStatusReason, port: PortDesc) {
-        self.tell(News::PortStatus(reason as u32), &Reply::PortStatus(PortStatus { reason, port }));
+        self.tell(
+            AsyncMessage::PortStatus(reason as u32),
+            &SwitchMessage::PortStatus(PortStatus { reason, port }),
+        );
     }
 
-    pub(super) fn describe(&self, number: PortNo, port: &Port) -> PortDesc {
+    pub(super) fn describe(&self, number: PortNo, port: &OpenFlowPort) -> PortDesc {
         let [.., a, b, c, d] = self.identity.datapath_id.to_be_bytes();
         let state = match port.is_up {
             true => PortState::LIVE,
@@ -127,19 +131,19 @@ const TX_DROPS: [DropCause; 6] = [
     DropCause::LinkDown,
 ];
 
-pub(super) fn port_stats(number: PortNo, port: &Port, now_ns: u64) -> PortStats {
-    let mut account = port.past.clone();
-    port.counters.iter().for_each(|queue| queue.add_to(&mut account));
+pub(super) fn port_stats(number: PortNo, port: &OpenFlowPort, now_ns: u64) -> PortStats {
+    let mut counters = port.past.clone();
+    port.counters.iter().for_each(|queue| queue.add_to(&mut counters));
     let age = now_ns.saturating_sub(port.since_ns);
-    let tx_dropped = TX_DROPS.iter().filter_map(|&cause| account.dropped.get(cause as usize)).sum::<u64>();
-    let total_dropped = account.dropped.iter().sum::<u64>();
+    let tx_dropped = TX_DROPS.iter().filter_map(|&cause| counters.dropped.get(cause as usize)).sum::<u64>();
+    let total_dropped = counters.dropped.iter().sum::<u64>();
     // What the port receives, the switch takes from it.
     PortStats {
         port: number,
-        rx_packets: account.received_frames,
-        tx_packets: account.delivered_frames,
-        rx_bytes: account.received_bytes,
-        tx_bytes: account.delivered_bytes,
+        rx_packets: counters.received_frames,
+        tx_packets: counters.delivered_frames,
+        rx_bytes: counters.received_bytes,
+        tx_bytes: counters.delivered_bytes,
         rx_dropped: total_dropped - tx_dropped,
         tx_dropped,
         rx_errors: 0,

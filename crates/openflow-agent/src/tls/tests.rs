@@ -83,7 +83,7 @@ fn a_controller_is_trusted_if_the_ca_signed_its_certificate_for_its_host_or_for_
 }
 
 #[test]
-fn strangers_and_expired_certificates_are_refused_by_either_side() {
+fn unknown_and_expired_certificates_are_refused_by_either_side() {
     let (ca, other) = (Ca::new(), Ca::new());
     let own = ca.party(&ca, names(&[]));
     let by_another = "not signed by a CA of the switch's settings";

@@ -118,7 +118,7 @@ wire_struct! {
     }
 
     /// The switch and what it can do.
-    pub struct Features {
+    pub struct SwitchFeatures {
         /// The number of the switch.
         pub datapath_id: u64,
         /// The most packets that it buffers for the controller.
@@ -128,13 +128,13 @@ wire_struct! {
         /// 0 for the main connection.
         pub auxiliary_id: u8 => 2,
         /// What it can do.
-        pub capabilities: Capabilities => 4,
+        pub capabilities: SwitchCapabilities => 4,
     }
 
     /// The configuration of the switch.
     pub struct SwitchConfig {
         /// What it does with IP fragments.
-        pub fragments: Fragments,
+        pub fragments: FragmentFlags,
         /// The bytes of a packet that go to the controller if no action gives their number.
         pub miss_send_bytes: u16,
     }
@@ -142,7 +142,7 @@ wire_struct! {
     /// A controller's role.
     pub struct RoleMessage {
         /// The role.
-        pub role: Role => 4,
+        pub role: ControllerRole => 4,
         /// Grows with each change of the master.
         pub generation: u64,
     }
@@ -161,7 +161,7 @@ wire_struct! {
 
 wire_flags! {
     /// What a switch can do.
-    pub struct Capabilities: u32 {
+    pub struct SwitchCapabilities: u32 {
         /// It counts by flow.
         FLOW_STATS = 1,
         /// It counts by table.
@@ -181,7 +181,7 @@ wire_flags! {
 
 wire_enum! {
     /// What a switch does with IP fragments.
-    pub enum Fragments: u16 {
+    pub enum FragmentFlags: u16 {
         /// Nothing special.
         Normal = 0,
         /// It drops them.
@@ -191,7 +191,7 @@ wire_enum! {
     } else CONFIG_BAD_FLAGS;
 
     /// The role of a controller.
-    pub enum Role: u32 {
+    pub enum ControllerRole: u32 {
         /// Requests the current role.
         NoChange = 0,
         /// Full access, as others.

@@ -11,8 +11,8 @@ mod queue;
 mod table;
 
 pub use connection::{
-    AsyncMasks, Capabilities, ErrorMessage, Experimenter, Features, Fragments, Hello, Role, RoleMessage,
-    SwitchConfig,
+    AsyncMasks, ControllerRole, ErrorMessage, Experimenter, FragmentFlags, Hello, RoleMessage,
+    SwitchCapabilities, SwitchConfig, SwitchFeatures,
 };
 pub use flow::{
     AggregateStats, FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason, FlowStats,
@@ -27,22 +27,22 @@ pub use meter::{
     MeterStats,
 };
 pub use multipart::{
-    Description, MultipartReply, MultipartReplyMessage, MultipartRequest, MultipartRequestMessage,
+    MultipartReply, MultipartReplyMessage, MultipartRequest, MultipartRequestMessage, SwitchDesc,
 };
 pub use packet::{PacketIn, PacketInReason, PacketOut};
 pub use port::{
     PortConfig, PortDesc, PortFeatures, PortMod, PortState, PortStats, PortStatsRequest, PortStatus,
     PortStatusReason,
 };
-pub use queue::{PacketQueue, QueueConfig, QueueConfigRequest, QueueProperty, QueueStats, QueueStatsRequest};
-pub use table::{Side, TableFeatures, TableMod, TableProperty, TableStats};
+pub use queue::{QueueConfig, QueueConfigRequest, QueueDesc, QueueProperty, QueueStats, QueueStatsRequest};
+pub use table::{PropertyEntries, TableFeatures, TableMod, TableProperty, TableStats};
 
 use crate::error::{ErrorCode, TooLong};
 use crate::wire::{Reader, Wire, sized, wire_kinds, wire_struct};
 
 /// OpenFlow 1.3's number.
 pub const VERSION: u8 = 4;
-/// The bytes of a [`Header`].
+/// The bytes of a [`MessageHeader`].
 pub const HEADER_BYTES: usize = 8;
 /// The most bytes of a message.
 pub const MAX_BYTES: usize = u16::MAX as usize;
@@ -50,7 +50,7 @@ pub const MAX_BYTES: usize = u16::MAX as usize;
 wire_struct! {
     /// What every message begins with.
     #[derive(Copy)]
-    pub struct Header {
+    pub struct MessageHeader {
         /// The version of the protocol.
         pub version: u8,
         /// The kind of message.
@@ -62,7 +62,7 @@ wire_struct! {
     }
 }
 
-impl Header {
+impl MessageHeader {
     /// The header of a message that these bytes begin with; nothing yet if they are fewer than a header.
     pub fn peek(bytes: &[u8]) -> Option<Self> {
         Reader::new(bytes, ErrorCode::REQUEST_BAD_LEN).get().ok()
@@ -73,7 +73,7 @@ impl Header {
 ///
 /// Errors: a length that is shorter than a header. The stream cannot be read on.
 pub fn first_message(stream: &[u8]) -> Result<Option<&[u8]>, ErrorCode> {
-    match Header::peek(stream) {
+    match MessageHeader::peek(stream) {
         Some(header) if usize::from(header.length) < HEADER_BYTES => Err(ErrorCode::REQUEST_BAD_LEN),
         Some(header) => Ok(stream.get(..usize::from(header.length))),
         None => Ok(None),
@@ -82,7 +82,7 @@ pub fn first_message(stream: &[u8]) -> Result<Option<&[u8]>, ErrorCode> {
 
 wire_kinds! {
     /// What a controller or a tool sends.
-    pub enum Request: u8 {
+    pub enum ControllerMessage: u8 {
         /// The first message of a connection.
         Hello(body: Hello) = 0,
         /// A request or an answer could not be carried out.
@@ -93,9 +93,9 @@ wire_kinds! {
         EchoReply(body: Vec<u8>) = 3,
         /// An extension.
         Experimenter(body: Experimenter) = 4,
-        /// Requests [`Reply::Features`].
+        /// Requests [`SwitchMessage::Features`].
         Features = 5,
-        /// Requests [`Reply::Config`].
+        /// Requests [`SwitchMessage::Config`].
         GetConfig = 7,
         /// Sets the configuration.
         SetConfig(body: SwitchConfig) = 9,
@@ -117,7 +117,7 @@ wire_kinds! {
         QueueConfig(body: QueueConfigRequest) = 22,
         /// Requests or sets the role of this controller.
         Role(body: RoleMessage) = 24,
-        /// Requests [`Reply::Async`].
+        /// Requests [`SwitchMessage::Async`].
         GetAsync = 26,
         /// Chooses which messages the switch sends of itself.
         SetAsync(body: AsyncMasks) = 28,
@@ -128,7 +128,7 @@ wire_kinds! {
 
 wire_kinds! {
     /// What a switch sends.
-    pub enum Reply: u8 {
+    pub enum SwitchMessage: u8 {
         /// The first message of a connection.
         Hello(body: Hello) = 0,
         /// A request could not be carried out.
@@ -140,7 +140,7 @@ wire_kinds! {
         /// An extension.
         Experimenter(body: Experimenter) = 4,
         /// The switch and what it can do.
-        Features(body: Features) = 6,
+        Features(body: SwitchFeatures) = 6,
         /// The configuration.
         Config(body: SwitchConfig) = 8,
         /// A packet for the controller.
@@ -163,9 +163,9 @@ wire_kinds! {
 }
 
 /// Header and body of one whole message.
-fn split(message: &[u8]) -> Result<(Header, Reader<'_>), ErrorCode> {
+fn split(message: &[u8]) -> Result<(MessageHeader, Reader<'_>), ErrorCode> {
     let mut reader = Reader::new(message, ErrorCode::REQUEST_BAD_LEN);
-    let header: Header = reader.get()?;
+    let header: MessageHeader = reader.get()?;
     // Versions are negotiated by a hello, and an error may report that there is none in common.
     if header.version != VERSION && header.kind > 1 {
         return Err(ErrorCode::REQUEST_BAD_VERSION);
@@ -186,7 +186,7 @@ fn append(
 ) -> Result<(), TooLong> {
     let start = out.len();
     sized(out, 2, |out| {
-        Header { version, kind, length: 0, xid }.write(out);
+        MessageHeader { version, kind, length: 0, xid }.write(out);
         body(out);
     });
     if out.len() - start > MAX_BYTES {
@@ -196,7 +196,7 @@ fn append(
     Ok(())
 }
 
-impl Request {
+impl ControllerMessage {
     /// Reads one whole message, with its header: the transaction's number and the request.
     ///
     /// Errors: the error to send back; see [`ErrorMessage::about`].
@@ -217,7 +217,7 @@ impl Request {
     }
 }
 
-impl Reply {
+impl SwitchMessage {
     /// Reads one whole message, with its header: the transaction's number and the message.
     ///
     /// Errors: what is wrong with it, in the words that a switch would use about a request.

@@ -7,14 +7,14 @@ use super::meter::{MeterConfig, MeterFeatures, MeterRequest, MeterStats};
 use super::port::{PortDesc, PortStats, PortStatsRequest};
 use super::queue::{QueueStats, QueueStatsRequest};
 use super::table::{TableFeatures, TableStats};
-use super::{HEADER_BYTES, Header, MAX_BYTES, VERSION};
+use super::{HEADER_BYTES, MAX_BYTES, MessageHeader, VERSION};
 use crate::error::{ErrorCode, TooLong};
 use crate::text_field::Text;
 use crate::wire::{Reader, Wire, pad, wire_kinds, wire_struct};
 
 wire_struct! {
     /// The switch in words.
-    pub struct Description {
+    pub struct SwitchDesc {
         /// Who made it.
         pub manufacturer: Text<256>,
         /// The hardware.
@@ -68,7 +68,7 @@ wire_kinds! {
     /// What answers a multipart request.
     pub enum MultipartReply: u16 {
         /// The switch in words.
-        Description(body: Box<Description>) = 0,
+        Description(body: Box<SwitchDesc>) = 0,
         /// Flow entries.
         Flows(body: Vec<FlowStats>) = 1,
         /// The sum of flow entries.
@@ -164,7 +164,7 @@ impl MultipartReplyMessage {
         let before = out.len();
         let begin = |out: &mut Vec<u8>| {
             let start = out.len();
-            Header { version: VERSION, kind, length: 0, xid }.write(out);
+            MessageHeader { version: VERSION, kind, length: 0, xid }.write(out);
             self.head(self.more, out);
             start
         };

@@ -16,7 +16,7 @@ wire_struct! {
         /// The requested port.
         pub port: PortNo => 4,
         /// The queues.
-        pub queues: Vec<PacketQueue>,
+        pub queues: Vec<QueueDesc>,
     }
 
     /// Requests counters of queues.
@@ -48,7 +48,7 @@ wire_struct! {
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PacketQueue {
+pub struct QueueDesc {
     /// Its number.
     pub queue: u32,
     /// Its port.
@@ -57,7 +57,7 @@ pub struct PacketQueue {
     pub properties: Vec<QueueProperty>,
 }
 
-impl Wire for PacketQueue {
+impl Wire for QueueDesc {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
         let (queue, port) = (reader.get()?, reader.get()?);
         let mut entry = reader.sized(8)?;

@@ -81,7 +81,7 @@ impl Wire for TableFeatures {
 
 /// The entries that a property is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum PropertyEntries {
     /// All, and the table-miss entry unless the table has separate features for it.
     Entries,
     /// The one for what no other matches.
@@ -92,21 +92,21 @@ pub enum Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableProperty {
     /// Instructions, by number.
-    Instructions(Side, Vec<u16>),
+    Instructions(PropertyEntries, Vec<u16>),
     /// Tables to go to.
-    NextTables(Side, Vec<u8>),
+    NextTables(PropertyEntries, Vec<u8>),
     /// Actions in an action set, by [`Action::kind`](crate::Action::kind).
-    WriteActions(Side, Vec<u16>),
+    WriteActions(PropertyEntries, Vec<u16>),
     /// Actions that are done at once.
-    ApplyActions(Side, Vec<u16>),
+    ApplyActions(PropertyEntries, Vec<u16>),
     /// Fields that can be matched.
     Match(Vec<OxmId>),
     /// Fields that a match need not have.
     Wildcards(Vec<OxmId>),
     /// Fields that an action set can set.
-    WriteSetField(Side, Vec<OxmId>),
+    WriteSetField(PropertyEntries, Vec<OxmId>),
     /// Fields that actions can set at once.
-    ApplySetField(Side, Vec<OxmId>),
+    ApplySetField(PropertyEntries, Vec<OxmId>),
 }
 
 impl TableProperty {
@@ -117,12 +117,12 @@ impl TableProperty {
             Self::NextTables(side, _) => (2, *side),
             Self::WriteActions(side, _) => (4, *side),
             Self::ApplyActions(side, _) => (6, *side),
-            Self::Match(_) => (8, Side::Entries),
-            Self::Wildcards(_) => (10, Side::Entries),
+            Self::Match(_) => (8, PropertyEntries::Entries),
+            Self::Wildcards(_) => (10, PropertyEntries::Entries),
             Self::WriteSetField(side, _) => (12, *side),
             Self::ApplySetField(side, _) => (14, *side),
         };
-        number + u16::from(side == Side::Miss)
+        number + u16::from(side == PropertyEntries::Miss)
     }
 }
 
@@ -146,7 +146,7 @@ impl Wire for TableProperty {
         let kind: u16 = reader.get()?;
         let mut body = reader.sized(2)?;
         reader.skip(to_eight(4 + body.len()))?;
-        let side = if kind.is_multiple_of(2) { Side::Entries } else { Side::Miss };
+        let side = if kind.is_multiple_of(2) { PropertyEntries::Entries } else { PropertyEntries::Miss };
         match kind {
             0 | 1 => Ok(Self::Instructions(side, read_ids(&mut body)?)),
             2 | 3 => Ok(Self::NextTables(side, body.get()?)),

@@ -1,7 +1,7 @@
 //! The errors that a switch sends for invalid messages.
 
 use crate::message::{ErrorMessage, Hello};
-use crate::{ErrorCode, Reply, Request};
+use crate::{ControllerMessage, ErrorCode, SwitchMessage};
 
 /// A message of a kind with this body in hexadecimal, blanks ignored; the length in its header is right.
 fn message(kind: u8, body: &str) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn message(kind: u8, body: &str) -> Vec<u8> {
 }
 
 fn error(message: &[u8]) -> ErrorCode {
-    Request::decode(message).expect_err("it is wrong")
+    ControllerMessage::decode(message).expect_err("it is wrong")
 }
 
 /// A flow-mod with this match, whose type, length and padding are added, and these instructions.
@@ -71,7 +71,7 @@ fn what_a_match_has_wrong_is_named() {
         bytes[49] = kind;
         bytes
     };
-    assert!(Request::decode(&with_type(1)).is_ok());
+    assert!(ControllerMessage::decode(&with_type(1)).is_ok());
     assert_eq!(error(&with_type(0)), ErrorCode::MATCH_BAD_TYPE);
     for length in [0, 3, 9, 200] {
         let mut bytes = flow_mod("", "");
@@ -82,8 +82,8 @@ fn what_a_match_has_wrong_is_named() {
 
 #[test]
 fn a_field_of_which_no_bit_counts_is_left_out() {
-    let Ok((_, Request::FlowMod(flow))) =
-        Request::decode(&flow_mod("80000510 0000000000000000 0000000000000000", ""))
+    let Ok((_, ControllerMessage::FlowMod(flow))) =
+        ControllerMessage::decode(&flow_mod("80000510 0000000000000000 0000000000000000", ""))
     else {
         panic!("it is right");
     };
@@ -183,10 +183,10 @@ fn what_is_wrong_elsewhere_is_named() {
 fn padding_may_hold_anything() {
     let plain = message(24, "00000002 00000000 0000000000000001");
     let padded = message(24, "00000002 deadbeef 0000000000000001");
-    assert_eq!(Request::decode(&plain), Request::decode(&padded));
+    assert_eq!(ControllerMessage::decode(&plain), ControllerMessage::decode(&padded));
     let plain = flow_mod("", "0004 0010 00000000 0012 0008 00000000");
     let padded = flow_mod("", "0004 0010 deadbeef 0012 0008 deadbeef");
-    assert_eq!(Request::decode(&plain), Request::decode(&padded));
+    assert_eq!(ControllerMessage::decode(&plain), ControllerMessage::decode(&padded));
 }
 
 #[test]
@@ -194,7 +194,9 @@ fn a_hello_and_an_error_may_be_of_any_version() {
     let hello = |version: u8, body: &str| {
         let mut bytes = message(0, body);
         bytes[0] = version;
-        let Ok((7, Request::Hello(hello))) = Request::decode(&bytes) else { panic!("it is right") };
+        let Ok((7, ControllerMessage::Hello(hello))) = ControllerMessage::decode(&bytes) else {
+            panic!("it is right")
+        };
         assert_eq!(hello.version, version);
         hello
     };
@@ -211,7 +213,9 @@ fn a_hello_and_an_error_may_be_of_any_version() {
 
     let mut bytes = message(1, "0000 0000 6e6f");
     bytes[0] = 1;
-    let Ok((7, Request::Error(error))) = Request::decode(&bytes) else { panic!("it is right") };
+    let Ok((7, ControllerMessage::Error(error))) = ControllerMessage::decode(&bytes) else {
+        panic!("it is right")
+    };
     assert_eq!((error.code, &*error.text()), (ErrorCode::HELLO_INCOMPATIBLE, "no"));
 }
 
@@ -221,6 +225,6 @@ fn an_error_holds_the_beginning_of_the_request() {
     let about = ErrorMessage::about(&request, ErrorCode::REQUEST_EPERM);
     assert_eq!(about.data, request[..ErrorMessage::REQUEST_BYTES]);
     let mut bytes = Vec::new();
-    Reply::Error(about.clone()).encode(7, &mut bytes).unwrap();
-    assert_eq!(Reply::decode(&bytes), Ok((7, Reply::Error(about))));
+    SwitchMessage::Error(about.clone()).encode(7, &mut bytes).unwrap();
+    assert_eq!(SwitchMessage::decode(&bytes), Ok((7, SwitchMessage::Error(about))));
 }

@@ -11,14 +11,16 @@ use crate::message::{
     ErrorMessage, FlowCommand, FlowFlags, FlowMod, FlowStats, GroupCommand, MeterCommand, MultipartReply,
     MultipartReplyMessage,
 };
-use crate::text::{Flow, Group, Meter};
-use crate::{Action, ErrorCode, Field, FieldMatch, Instructions, Match, PortNo, Reply, Request};
+use crate::text::{FlowText, GroupText, MeterText};
+use crate::{
+    Action, ControllerMessage, ErrorCode, FieldMatch, Instructions, Match, OxmField, PortNo, SwitchMessage,
+};
 
 /// Rules as people write them.
 const RULES: &str = include_str!("rules.flows");
 
 fn flow_mod_of(rule: &str) -> FlowMod {
-    rule.parse::<Flow>().unwrap_or_else(|error| panic!("{rule}: {error}")).flow_mod(FlowCommand::Add)
+    rule.parse::<FlowText>().unwrap_or_else(|error| panic!("{rule}: {error}")).flow_mod(FlowCommand::Add)
 }
 
 /// The flows in what Open vSwitch prints about flow-mods.
@@ -43,7 +45,8 @@ fn rules_mean_to_us_what_they_mean_to_open_vswitch() {
     let rules: Vec<_> = RULES.lines().collect();
     let theirs = added(&ovs_parsed_flows(&rules));
     assert_eq!(theirs.len(), rules.len());
-    let bytes: Vec<_> = rules.iter().flat_map(|rule| request(&Request::FlowMod(flow_mod_of(rule)))).collect();
+    let bytes: Vec<_> =
+        rules.iter().flat_map(|rule| request(&ControllerMessage::FlowMod(flow_mod_of(rule)))).collect();
     let ours = added(&ovs_printed(&bytes));
     assert_eq!(ours.len(), rules.len());
     for ((rule, theirs), ours) in rules.iter().zip(&theirs).zip(&ours) {
@@ -51,13 +54,13 @@ fn rules_mean_to_us_what_they_mean_to_open_vswitch() {
         // The words for a flow-mod's fields have a colon there.
         assert_eq!(flow_mod_of(theirs), flow_mod_of(rule), "{rule}");
     }
-    let printed: Vec<_> = rules.iter().map(|rule| rule.parse::<Flow>().unwrap().to_string()).collect();
+    let printed: Vec<_> = rules.iter().map(|rule| rule.parse::<FlowText>().unwrap().to_string()).collect();
     assert_eq!(added(&ovs_parsed_flows(&printed)), theirs);
 }
 
 /// That Open vSwitch has this field.
-fn has(field: Field) -> bool {
-    !matches!(field, Field::InPhyPort | Field::PbbIsid | Field::Ipv6Exthdr)
+fn has(field: OxmField) -> bool {
+    !matches!(field, OxmField::InPhyPort | OxmField::PbbIsid | OxmField::Ipv6Exthdr)
 }
 
 /// A flow that Open vSwitch can have: it has no PBB and copies no TTL, and refuses actions that do not fit the match.
@@ -65,12 +68,12 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
     // It has neighbour discovery only with code 0, and warns about that.
     let is_discovery =
         flow.matching.fields().iter().any(|matched| (31..=33).contains(&(matched.field as u8)));
-    let known = |field: Field| has(field) && !(is_discovery && field == Field::Icmpv6Code);
+    let known = |field: OxmField| has(field) && !(is_discovery && field == OxmField::Icmpv6Code);
     // It knows operations of ARP up to 255, and takes a mask of IPv6 that begins with a digit for a prefix's length.
     let is_prefix = |mask: u128| mask.leading_ones() + mask.trailing_zeros() == u128::BITS;
     let fits = |matched: &FieldMatch| match matched.field {
-        Field::ArpOp => matched.value < 256,
-        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => {
+        OxmField::ArpOp => matched.value < 256,
+        OxmField::Ipv6Src | OxmField::Ipv6Dst | OxmField::Ipv6NdTarget => {
             is_prefix(matched.mask) || matched.mask.leading_ones() > 3
         }
         field => known(field),
@@ -83,7 +86,9 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
     let fits = |action: &Action| match action {
         // It has ports up to this.
         Action::Output { port, .. } => (1..=65279).contains(&port.0),
-        Action::SetField(set) => matches!(set.field, Field::EthSrc | Field::EthDst | Field::TunnelId),
+        Action::SetField(set) => {
+            matches!(set.field, OxmField::EthSrc | OxmField::EthDst | OxmField::TunnelId)
+        }
         Action::Group(_) | Action::SetQueue(_) => true,
         _ => false,
     };
@@ -108,8 +113,8 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
     flow
 }
 
-fn text_of(flow: &FlowMod) -> Flow {
-    Flow {
+fn text_of(flow: &FlowMod) -> FlowText {
+    FlowText {
         table: Some(flow.table),
         priority: Some(flow.priority),
         cookie: Some((flow.cookie, None)),
@@ -129,7 +134,8 @@ fn any_flow_means_to_open_vswitch_the_same_in_our_bytes_and_in_our_words() {
         return;
     }
     let flows: Vec<_> = samples::<FlowMod>(400).into_iter().map(for_open_vswitch).collect();
-    let bytes: Vec<_> = flows.iter().flat_map(|flow| request(&Request::FlowMod(flow.clone()))).collect();
+    let bytes: Vec<_> =
+        flows.iter().flat_map(|flow| request(&ControllerMessage::FlowMod(flow.clone()))).collect();
     let texts: Vec<_> = flows.iter().map(|flow| text_of(flow).to_string()).collect();
     let (of_bytes, of_texts) = (added(&ovs_printed(&bytes)), added(&ovs_parsed_flows(&texts)));
     assert_eq!(of_bytes.len(), flows.len());
@@ -167,7 +173,7 @@ fn a_dump_of_flows_reads_in_open_vswitch_as_we_print_it() {
         })
         .collect();
     let message = MultipartReplyMessage { more: false, reply: MultipartReply::Flows(flows.clone()) };
-    let printed = ovs_printed(&reply(&Reply::Multipart(message)));
+    let printed = ovs_printed(&reply(&SwitchMessage::Multipart(message)));
     let lines: Vec<_> = printed.lines().skip(1).map(str::trim).collect();
     assert_eq!(lines.len(), flows.len(), "{:?}", lines.iter().find(|line| line.contains("error")));
     for (line, flow) in lines.iter().zip(&flows) {
@@ -187,11 +193,11 @@ fn groups_and_meters_mean_to_open_vswitch_what_they_mean_to_us() {
         "group_id=4,type=indirect,bucket=actions=set_field:00:00:00:00:00:01->eth_dst,group:5",
     ];
     for text in groups {
-        let group: Group = text.parse().unwrap();
+        let group: GroupText = text.parse().unwrap();
         assert_eq!(group.to_string(), text);
-        let printed = ovs_printed(&request(&Request::GroupMod(group.group_mod(GroupCommand::Add))));
+        let printed = ovs_printed(&request(&ControllerMessage::GroupMod(group.group_mod(GroupCommand::Add))));
         let (_, theirs) = printed.trim_end().split_once("ADD ").unwrap_or_else(|| panic!("{printed}"));
-        assert_eq!(theirs.parse::<Group>().unwrap(), group, "{printed}");
+        assert_eq!(theirs.parse::<GroupText>().unwrap(), group, "{printed}");
     }
     let meters = [
         "meter=1,kbps,burst,band=type=drop,rate=100,burst_size=10",
@@ -199,11 +205,11 @@ fn groups_and_meters_mean_to_open_vswitch_what_they_mean_to_us() {
         "meter=controller,kbps,band=type=drop,rate=1",
     ];
     for text in meters {
-        let meter: Meter = text.parse().unwrap();
+        let meter: MeterText = text.parse().unwrap();
         assert_eq!(meter.to_string(), text);
-        let printed = ovs_printed(&request(&Request::MeterMod(meter.meter_mod(MeterCommand::Add))));
+        let printed = ovs_printed(&request(&ControllerMessage::MeterMod(meter.meter_mod(MeterCommand::Add))));
         let (_, theirs) = printed.trim_end().split_once("ADD ").unwrap_or_else(|| panic!("{printed}"));
-        assert_eq!(theirs.parse::<Meter>().unwrap(), meter, "{printed}");
+        assert_eq!(theirs.parse::<MeterText>().unwrap(), meter, "{printed}");
     }
 }
 
@@ -224,8 +230,8 @@ fn every_error_has_its_number_and_its_name_in_open_vswitch() {
         ("OFPTFFC_BAD_LEN", "OFPBPC_BAD_LEN"),
         ("OFPTFFC_BAD_ARGUMENT", "OFPBPC_BAD_VALUE"),
     ];
-    let about = request(&Request::Barrier);
-    let message = |code: &ErrorCode| reply(&Reply::Error(ErrorMessage::about(&about, *code)));
+    let about = request(&ControllerMessage::Barrier);
+    let message = |code: &ErrorCode| reply(&SwitchMessage::Error(ErrorMessage::about(&about, *code)));
     let printed = ovs_printed(&ErrorCode::ALL.iter().flat_map(message).collect::<Vec<_>>());
     let names: Vec<_> =
         printed.lines().filter_map(|line| line.strip_prefix("OFPT_ERROR (OF1.3) (xid=0x1): ")).collect();
@@ -245,8 +251,9 @@ fn wireshark_finds_every_message_well_formed() {
     if !has_program("tshark") {
         return;
     }
-    let requests = samples::<Request>(600).into_iter().map(|message| (message.kind(), request(&message)));
-    let replies = samples::<Reply>(600).into_iter().map(|message| (message.kind(), reply(&message)));
+    let requests =
+        samples::<ControllerMessage>(600).into_iter().map(|message| (message.kind(), request(&message)));
+    let replies = samples::<SwitchMessage>(600).into_iter().map(|message| (message.kind(), reply(&message)));
     // Hellos and errors of other versions are for other dissectors; it reads on behind the reply of an experimenter.
     let is_for_it = |bytes: &[u8]| {
         let is_experimenters = bytes[1] == 19 && bytes[8..10] == [0xff, 0xff];

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::sample::Sample;
 use crate::message::{MAX_BYTES, MultipartReply, MultipartReplyMessage, PortStats};
-use crate::{Reply, Request, TooLong, first_message};
+use crate::{ControllerMessage, SwitchMessage, TooLong, first_message};
 
 fn messages(mut stream: &[u8]) -> Vec<&[u8]> {
     let mut messages = Vec::new();
@@ -20,35 +20,35 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_request_is_read_as_it_was_written(request in Request::sample(), xid: u32) {
+    fn a_request_is_read_as_it_was_written(request in ControllerMessage::sample(), xid: u32) {
         let mut bytes = Vec::new();
         request.encode(xid, &mut bytes).unwrap();
         prop_assert_eq!(first_message(&bytes), Ok(Some(&bytes[..])));
-        prop_assert_eq!(Request::decode(&bytes), Ok((xid, request)));
+        prop_assert_eq!(ControllerMessage::decode(&bytes), Ok((xid, request)));
     }
 
     #[test]
-    fn a_reply_is_read_as_it_was_written(reply in Reply::sample(), xid: u32) {
+    fn a_reply_is_read_as_it_was_written(reply in SwitchMessage::sample(), xid: u32) {
         let mut bytes = Vec::new();
         reply.encode(xid, &mut bytes).unwrap();
-        prop_assert_eq!(Reply::decode(&bytes), Ok((xid, reply)));
+        prop_assert_eq!(SwitchMessage::decode(&bytes), Ok((xid, reply)));
     }
 
     /// A message of which a part is missing or wrong is refused or understood, and what was understood can be written.
     #[test]
     fn a_damaged_message_ends_in_an_error_or_a_message(
-        request in Request::sample(), at: prop::sample::Index, byte: u8, cut: prop::sample::Index,
+        request in ControllerMessage::sample(), at: prop::sample::Index, byte: u8, cut: prop::sample::Index,
     ) {
         let mut bytes = Vec::new();
         request.encode(1, &mut bytes).unwrap();
         *at.get_mut(&mut bytes) = byte;
-        if let Ok((xid, read)) = Request::decode(&bytes) {
+        if let Ok((xid, read)) = ControllerMessage::decode(&bytes) {
             let mut again = Vec::new();
             read.encode(xid, &mut again).unwrap();
-            prop_assert_eq!(Request::decode(&again), Ok((xid, read)));
+            prop_assert_eq!(ControllerMessage::decode(&again), Ok((xid, read)));
         }
-        prop_assert!(Request::decode(&bytes[..cut.index(bytes.len())]).is_err());
-        let _ = Reply::decode(&bytes);
+        prop_assert!(ControllerMessage::decode(&bytes[..cut.index(bytes.len())]).is_err());
+        let _ = SwitchMessage::decode(&bytes);
     }
 
     #[test]
@@ -57,8 +57,8 @@ proptest! {
         bytes.extend(body);
         let length = (bytes.len() as u16).to_be_bytes();
         bytes[2..4].copy_from_slice(&length);
-        let _ = Request::decode(&bytes);
-        let _ = Reply::decode(&bytes);
+        let _ = ControllerMessage::decode(&bytes);
+        let _ = SwitchMessage::decode(&bytes);
     }
 }
 
@@ -91,8 +91,10 @@ fn a_list_that_is_too_long_for_one_message_goes_into_several_and_only_the_last_e
     {
         for more in [false, true] {
             let all = ports(count);
-            let reply =
-                Reply::Multipart(MultipartReplyMessage { more, reply: MultipartReply::Ports(all.clone()) });
+            let reply = SwitchMessage::Multipart(MultipartReplyMessage {
+                more,
+                reply: MultipartReply::Ports(all.clone()),
+            });
             let mut bytes = b"before".to_vec();
             reply.encode(9, &mut bytes).unwrap();
             let mut found = Vec::new();
@@ -100,7 +102,7 @@ fn a_list_that_is_too_long_for_one_message_goes_into_several_and_only_the_last_e
             let messages = messages(&bytes[6..]);
             for (at, message) in messages.iter().enumerate() {
                 assert!(message.len() <= MAX_BYTES);
-                let (9, Reply::Multipart(part)) = Reply::decode(message).unwrap() else {
+                let (9, SwitchMessage::Multipart(part)) = SwitchMessage::decode(message).unwrap() else {
                     panic!("{message:?}")
                 };
                 assert_eq!(part.more, more || at + 1 < messages.len());
@@ -117,16 +119,16 @@ fn a_list_that_is_too_long_for_one_message_goes_into_several_and_only_the_last_e
 #[test]
 fn what_is_too_long_is_refused_and_nothing_of_it_is_left() {
     let mut bytes = b"before".to_vec();
-    let echo = |length: usize| Request::EchoRequest(vec![0; length]);
+    let echo = |length: usize| ControllerMessage::EchoRequest(vec![0; length]);
     assert_eq!(echo(65_528).encode(1, &mut bytes), Err(TooLong));
     assert_eq!(bytes, b"before");
     echo(65_527).encode(1, &mut bytes).unwrap();
-    assert_eq!(Request::decode(&bytes[6..]), Ok((1, echo(65_527))));
+    assert_eq!(ControllerMessage::decode(&bytes[6..]), Ok((1, echo(65_527))));
 
     let data = crate::message::Experimenter { experimenter: 1, kind: 2, data: vec![0; 65_512] };
     let reply = MultipartReplyMessage { more: false, reply: MultipartReply::Experimenter(data) };
     bytes.truncate(6);
-    assert_eq!(Reply::Multipart(reply).encode(1, &mut bytes), Err(TooLong));
+    assert_eq!(SwitchMessage::Multipart(reply).encode(1, &mut bytes), Err(TooLong));
     assert_eq!(bytes, b"before");
 }
 

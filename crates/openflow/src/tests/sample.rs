@@ -8,11 +8,11 @@ use proptest::strategy::Union;
 
 use crate::message::{
     Bucket, BucketStats, ErrorMessage, GroupDesc, GroupKind, GroupStats, Hello, MeterBand, MeterConfig,
-    MeterFlags, MeterStats, PacketIn, PacketInReason, PacketOut, PacketQueue, QueueProperty, Side,
+    MeterFlags, MeterStats, PacketIn, PacketInReason, PacketOut, PropertyEntries, QueueDesc, QueueProperty,
     TableFeatures, TableProperty,
 };
 use crate::oxm::{OxmId, Prerequisite, VLAN_PRESENT};
-use crate::{Action, ErrorCode, Field, FieldMatch, FieldValue, Instructions, Match, PortNo, Text};
+use crate::{Action, ErrorCode, FieldMatch, FieldValue, Instructions, Match, OxmField, PortNo, Text};
 
 pub(crate) trait Sample: Sized + std::fmt::Debug + 'static {
     fn sample() -> BoxedStrategy<Self>;
@@ -107,33 +107,33 @@ impl Sample for ErrorCode {
 
 impl Sample for OxmId {
     fn sample() -> BoxedStrategy<Self> {
-        let ours = (select(&Field::ALL[..]), any::<bool>()).prop_map(|(field, masked)| field.id(masked));
+        let ours = (select(&OxmField::ALL[..]), any::<bool>()).prop_map(|(field, masked)| field.id(masked));
         let foreign =
             any::<u16>().prop_map(|low| Self { header: 0xffff_0000 | u32::from(low), experimenter: Some(7) });
         prop_oneof![ours, foreign].boxed()
     }
 }
 
-fn sample_value(field: Field) -> BoxedStrategy<u128> {
+fn sample_value(field: OxmField) -> BoxedStrategy<u128> {
     match field {
-        Field::VlanVid => (VLAN_PRESENT..2 * VLAN_PRESENT).boxed(),
-        Field::InPort | Field::InPhyPort => (1u128..1000).boxed(),
+        OxmField::VlanVid => (VLAN_PRESENT..2 * VLAN_PRESENT).boxed(),
+        OxmField::InPort | OxmField::InPhyPort => (1u128..1000).boxed(),
         _ => any::<u128>().prop_map(move |bits| bits & field.all_ones()).boxed(),
     }
 }
 
 impl Sample for FieldValue {
     fn sample() -> BoxedStrategy<Self> {
-        select(&Field::ALL[..])
+        select(&OxmField::ALL[..])
             .prop_filter("it can be set", |field| {
-                !matches!(field, Field::InPort | Field::InPhyPort | Field::Metadata)
+                !matches!(field, OxmField::InPort | OxmField::InPhyPort | OxmField::Metadata)
             })
             .prop_flat_map(|field| sample_value(field).prop_map(move |value| Self { field, value }))
             .boxed()
     }
 }
 
-fn sample_field_match(field: Field) -> impl Strategy<Value = FieldMatch> {
+fn sample_field_match(field: OxmField) -> impl Strategy<Value = FieldMatch> {
     // Exact, a prefix, or any bits.
     let bits = field.all_ones();
     let mask = prop_oneof![
@@ -162,7 +162,7 @@ pub(crate) fn with_prerequisites(wanted: Vec<FieldMatch>) -> Match {
                 Prerequisite::Matched(field) => FieldMatch::exact(*field, 1),
                 Prerequisite::OneOf(field, values) => FieldMatch::exact(*field, values[0]),
                 Prerequisite::Tagged => {
-                    FieldMatch { field: Field::VlanVid, value: VLAN_PRESENT, mask: VLAN_PRESENT }
+                    FieldMatch { field: OxmField::VlanVid, value: VLAN_PRESENT, mask: VLAN_PRESENT }
                 }
             });
         }
@@ -181,7 +181,7 @@ pub(crate) fn with_prerequisites(wanted: Vec<FieldMatch>) -> Match {
                         }),
                         Prerequisite::Tagged => all
                             .iter()
-                            .any(|known| known.field == Field::VlanVid && known.value & VLAN_PRESENT != 0),
+                            .any(|known| known.field == OxmField::VlanVid && known.value & VLAN_PRESENT != 0),
                     })
                 });
                 assert!(fields.len() < all.len(), "{all:?}");
@@ -192,7 +192,7 @@ pub(crate) fn with_prerequisites(wanted: Vec<FieldMatch>) -> Match {
 
 impl Sample for Match {
     fn sample() -> BoxedStrategy<Self> {
-        vec(select(&Field::ALL[..]).prop_flat_map(sample_field_match), 0..6)
+        vec(select(&OxmField::ALL[..]).prop_flat_map(sample_field_match), 0..6)
             .prop_map(with_prerequisites)
             .boxed()
     }
@@ -254,7 +254,7 @@ impl Sample for QueueProperty {
 
 impl Sample for TableProperty {
     fn sample() -> BoxedStrategy<Self> {
-        let side = || select(vec![Side::Entries, Side::Miss]);
+        let side = || select(vec![PropertyEntries::Entries, PropertyEntries::Miss]);
         let ids = Vec::<u16>::sample;
         let fields = Vec::<OxmId>::sample;
         Union::new([
@@ -303,7 +303,7 @@ sample_struct!(MeterStats {
     bands: Vec<crate::message::BandStats>,
 });
 sample_struct!(MeterConfig { flags: MeterFlags, meter: u32, bands: Vec<MeterBand>, });
-sample_struct!(PacketQueue { queue: u32, port: PortNo, properties: Vec<QueueProperty>, });
+sample_struct!(QueueDesc { queue: u32, port: PortNo, properties: Vec<QueueProperty>, });
 sample_struct!(TableFeatures {
     table: u8,
     name: Text<32>,

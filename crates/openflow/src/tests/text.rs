@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::sample::Sample;
 use crate::message::{FlowCommand, FlowMod, GroupDesc, MeterConfig};
-use crate::text::{Flow, Group, Meter};
+use crate::text::{FlowText, GroupText, MeterText};
 use crate::{Action, PortNo};
 
 /// What a controller, Faucet 1.10, had put into Open vSwitch, as `ovs-ofctl dump-flows --no-names` printed it.
@@ -14,7 +14,7 @@ const DUMP: &str = include_str!("faucet.flows");
 fn each_line_of_a_dump_is_read_and_what_is_printed_of_it_means_the_same() {
     let mut lines = 0;
     for line in DUMP.lines() {
-        let flow: Flow = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let flow: FlowText = line.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
         let (_, entry) = line.split_once("n_bytes=").unwrap().1.split_once(", ").unwrap();
         let (_, printed) = flow
             .to_string()
@@ -32,7 +32,7 @@ fn each_line_of_a_dump_is_read_and_what_is_printed_of_it_means_the_same() {
 #[test]
 fn zero_is_written_as_open_vswitch_writes_it() {
     let flow = "priority=1,tun_id=0,metadata=0/0x8000 actions=write_metadata:0/0xff,goto_table:3";
-    assert_eq!(flow.parse::<Flow>().unwrap().to_string(), flow);
+    assert_eq!(flow.parse::<FlowText>().unwrap().to_string(), flow);
 }
 
 /// What text can express: only the controller gets a part of a packet.
@@ -51,7 +51,7 @@ proptest! {
     fn a_flow_is_read_as_it_was_printed(mut flow in FlowMod::sample()) {
         flow.instructions.apply.iter_mut().chain(&mut flow.instructions.write).for_each(|list| in_words(list));
         flow.instructions.apply = flow.instructions.apply.filter(|list| !list.is_empty());
-        let text = Flow {
+        let text = FlowText {
             table: Some(flow.table),
             priority: Some(flow.priority),
             cookie: Some((flow.cookie, Some(flow.cookie_mask))),
@@ -72,14 +72,14 @@ proptest! {
     fn a_group_is_read_as_it_was_printed(mut group in GroupDesc::sample()) {
         group.buckets.iter_mut().for_each(|bucket| in_words(&mut bucket.actions));
         group.group = group.group.min(crate::group_id::MAX);
-        let text = Group::from(&group);
+        let text = GroupText::from(&group);
         prop_assert_eq!(&text.to_string().parse(), &Ok(text.clone()), "{}", text);
     }
 
     #[test]
     fn a_meter_is_read_as_it_was_printed(mut meter in MeterConfig::sample()) {
         meter.meter = meter.meter.clamp(1, crate::meter_id::MAX);
-        let text = Meter::from(&meter);
+        let text = MeterText::from(&meter);
         prop_assert_eq!(&text.to_string().parse(), &Ok(text.clone()), "{}", text);
     }
 
@@ -87,7 +87,7 @@ proptest! {
     fn any_words_end_in_an_error_or_in_something(text in "\\PC{0,60}", near in "[a-z_=:,()/x0-9>.-]{0,60}") {
         for text in [&text, &near, &format!("actions={near}"), &format!("group_id=1,bucket={near}")] {
             let errors = [
-                text.parse::<Flow>().err(), text.parse::<Group>().err(), text.parse::<Meter>().err(),
+                text.parse::<FlowText>().err(), text.parse::<GroupText>().err(), text.parse::<MeterText>().err(),
             ];
             for error in errors.into_iter().flatten() {
                 // The word is at the error's position; a missing word is not in the text.
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn an_error_names_the_word_and_its_place() {
+fn an_error_names_the_word_and_its_position() {
     let cases = [
         (
             "in_port=1,foo=2,actions=drop",
@@ -130,13 +130,13 @@ fn an_error_names_the_word_and_its_place() {
         ("actions=learn(table=1)", "\"learn(table=1)\" at byte 8: no action or port has this name"),
     ];
     for (text, expected) in cases {
-        assert_eq!(text.parse::<Flow>().unwrap_err().to_string(), expected);
+        assert_eq!(text.parse::<FlowText>().unwrap_err().to_string(), expected);
     }
-    let group = "group_id=1,type=some".parse::<Group>().unwrap_err();
+    let group = "group_id=1,type=some".parse::<GroupText>().unwrap_err();
     assert_eq!(group.to_string(), "\"some\" at byte 16: a group is of type all, select, indirect or ff");
-    let group = "group_id=1,bucket=actions=goto_table:1".parse::<Group>().unwrap_err();
+    let group = "group_id=1,bucket=actions=goto_table:1".parse::<GroupText>().unwrap_err();
     assert_eq!(group.to_string(), "\"goto_table:1\" at byte 26: no action or port has this name");
-    let meter = "meter=1,rate=5".parse::<Meter>().unwrap_err();
+    let meter = "meter=1,rate=5".parse::<MeterText>().unwrap_err();
     assert_eq!(
         meter.to_string(),
         "\"rate=5\" at byte 8: this is of a band, and no band=type=... is before it"
@@ -145,7 +145,7 @@ fn an_error_names_the_word_and_its_place() {
 
 #[test]
 fn without_a_table_flows_are_added_to_the_first_and_deleted_from_all() {
-    let flow: Flow = "cookie=5/-1,out_port=3,in_port=1".parse().unwrap();
+    let flow: FlowText = "cookie=5/-1,out_port=3,in_port=1".parse().unwrap();
     assert_eq!(flow.flow_mod(FlowCommand::Add).table, 0);
     let delete = flow.flow_mod(FlowCommand::Delete);
     assert_eq!((delete.table, delete.cookie, delete.cookie_mask), (crate::table_id::ALL, 5, u64::MAX));

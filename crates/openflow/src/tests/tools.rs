@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::process::Command;
 
-use crate::{Reply, Request};
+use crate::{ControllerMessage, SwitchMessage};
 
-pub(crate) fn request(request: &Request) -> Vec<u8> {
+pub(crate) fn request(request: &ControllerMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     request.encode(1, &mut bytes).unwrap();
     bytes
 }
 
-pub(crate) fn reply(reply: &Reply) -> Vec<u8> {
+pub(crate) fn reply(reply: &SwitchMessage) -> Vec<u8> {
     let mut bytes = Vec::new();
     reply.encode(1, &mut bytes).unwrap();
     bytes

@@ -9,7 +9,7 @@ use super::value::{self, Hexadecimal, Value};
 use super::{Pair, Pairs, TextError, Word};
 use crate::action::{Effect, WHOLE_PACKET, untold_max_len};
 use crate::oxm::{Prerequisite, VLAN_PRESENT};
-use crate::{Action, ErrorCode, Field, FieldValue, Instructions, Match, PortNo};
+use crate::{Action, ErrorCode, FieldValue, Instructions, Match, OxmField, PortNo};
 
 /// Reads actions, some of which mean different things to different packets.
 struct ActionReader<'a> {
@@ -24,7 +24,7 @@ impl<'a> ActionReader<'a> {
         Self { matching, is_tagged: matching.has(Prerequisite::Tagged), actions: Vec::new() }
     }
 
-    fn set(&mut self, field: Field, value: u128, word: Word) -> Result<(), TextError> {
+    fn set(&mut self, field: OxmField, value: u128, word: Word) -> Result<(), TextError> {
         self.push(Action::SetField(FieldValue { field, value }), word)
     }
 
@@ -71,19 +71,19 @@ impl<'a> ActionReader<'a> {
                     return Err(whole.wrong("a VLAN is 0 to 4095"));
                 }
                 self.tag(whole)?;
-                return self.set(Field::VlanVid, u128::from(vid) | VLAN_PRESENT, whole);
+                return self.set(OxmField::VlanVid, u128::from(vid) | VLAN_PRESENT, whole);
             }
             "mod_vlan_pcp" | "set_vlan_pcp" => {
-                let pcp = value::value(Field::VlanPcp, pair.value()?)?;
+                let pcp = value::value(OxmField::VlanPcp, pair.value()?)?;
                 self.tag(whole)?;
-                return self.set(Field::VlanPcp, pcp, whole);
+                return self.set(OxmField::VlanPcp, pcp, whole);
             }
             "mod_nw_tos" => {
                 let tos = pair.value()?.number::<u8>()?;
                 if tos & 3 != 0 {
                     return Err(whole.wrong("the two lowest bits are the ECN: use mod_nw_ecn"));
                 }
-                return self.set(Field::IpDscp, u128::from(tos >> 2), whole);
+                return self.set(OxmField::IpDscp, u128::from(tos >> 2), whole);
             }
             key if shorthand(key).is_some() => {
                 let field = named(Word::new(shorthand(key).unwrap_or_default()), self.matching)?;
@@ -136,7 +136,7 @@ impl fmt::Display for FieldValue {
 }
 
 /// The field of a name. Only ports have one name for several protocols; the match selects the protocol.
-fn named(name: Word, matching: &Match) -> Result<Field, TextError> {
+fn named(name: Word, matching: &Match) -> Result<OxmField, TextError> {
     let anything = Match::default();
     let known = if name.text.starts_with("tp_") { matching } else { &anything };
     matching::field(name, known).ok_or_else(|| name.wrong("no field has this name"))
@@ -198,8 +198,8 @@ pub(super) fn instructions(text: Word, matching: &Match) -> Result<Instructions,
     if text.trimmed().text == "drop" {
         return Ok(found);
     }
-    fn once<T>(place: &mut Option<T>, value: T, word: Word) -> Result<(), TextError> {
-        match place.replace(value) {
+    fn once<T>(slot: &mut Option<T>, value: T, word: Word) -> Result<(), TextError> {
+        match slot.replace(value) {
             Some(_) => Err(word.wrong("this is there twice")),
             None => Ok(()),
         }
@@ -236,18 +236,18 @@ pub(super) fn instructions(text: Word, matching: &Match) -> Result<Instructions,
 }
 
 /// The name of a field in set_field, as in Open vSwitch.
-fn set_name(field: Field) -> &'static str {
+fn set_name(field: OxmField) -> &'static str {
     match field {
-        Field::Ipv4Src => "ip_src",
-        Field::Ipv4Dst => "ip_dst",
-        Field::IpEcn => "nw_ecn",
-        Field::Ipv6Flabel => "ipv6_label",
-        Field::TunnelId => "tun_id",
-        Field::Icmpv4Type => "icmp_type",
-        Field::Icmpv4Code => "icmp_code",
-        Field::Ipv6NdTarget => "nd_target",
-        Field::Ipv6NdSll => "nd_sll",
-        Field::Ipv6NdTll => "nd_tll",
+        OxmField::Ipv4Src => "ip_src",
+        OxmField::Ipv4Dst => "ip_dst",
+        OxmField::IpEcn => "nw_ecn",
+        OxmField::Ipv6Flabel => "ipv6_label",
+        OxmField::TunnelId => "tun_id",
+        OxmField::Icmpv4Type => "icmp_type",
+        OxmField::Icmpv4Code => "icmp_code",
+        OxmField::Ipv6NdTarget => "nd_target",
+        OxmField::Ipv6NdSll => "nd_sll",
+        OxmField::Ipv6NdTll => "nd_tll",
         _ => field.name(),
     }
 }

@@ -11,7 +11,7 @@ use crate::{Instructions, Match, PortNo, group_id, table_id};
 
 /// A flow, or what chooses flows. What the text does not state is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct FlowText {
     /// The table.
     pub table: Option<u8>,
     /// The priority.
@@ -45,7 +45,7 @@ const FLAGS: [(&str, FlowFlags); 5] = [
     ("no_byte_counts", FlowFlags::NO_BYTE_COUNTS),
 ];
 
-impl Flow {
+impl FlowText {
     /// The message that adds, changes or deletes such flows. Without a table, flows are deleted from all.
     pub fn flow_mod(&self, command: FlowCommand) -> FlowMod {
         let is_delete = matches!(command, FlowCommand::Delete | FlowCommand::DeleteStrict);
@@ -82,7 +82,7 @@ impl Flow {
     }
 }
 
-impl FromStr for Flow {
+impl FromStr for FlowText {
     type Err = TextError;
 
     /// Reads a flow as people write it, or a line of a dump, whose counters are left out.
@@ -177,7 +177,7 @@ fn write_entry(
     }
 }
 
-impl fmt::Display for Flow {
+impl fmt::Display for FlowText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.cookie {
             Some((cookie, Some(mask))) => write!(f, "cookie={cookie:#x}/{mask:#x},")?,

@@ -10,7 +10,7 @@ use crate::{Match, PortNo, group_id};
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct GroupText {
     /// Its number, or [`group_id::ALL`].
     pub group: u32,
     /// How it chooses buckets.
@@ -27,7 +27,7 @@ const KINDS: [(&str, GroupKind); 5] = [
     ("fast_failover", GroupKind::FastFailover),
 ];
 
-impl Group {
+impl GroupText {
     /// The message that adds, changes or deletes the group. A group without a kind sends to all buckets.
     pub fn group_mod(&self, command: GroupCommand) -> GroupMod {
         let kind = self.kind.unwrap_or(GroupKind::All);
@@ -35,7 +35,7 @@ impl Group {
     }
 }
 
-impl FromStr for Group {
+impl FromStr for GroupText {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Self, TextError> {
@@ -117,7 +117,7 @@ fn read_bucket(text: Word, default_weight: u16) -> Result<Bucket, TextError> {
     }
 }
 
-impl fmt::Display for Group {
+impl fmt::Display for GroupText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.group {
             group_id::ALL => f.write_str("group_id=ALL")?,
@@ -144,7 +144,7 @@ impl fmt::Display for Group {
     }
 }
 
-impl From<&GroupDesc> for Group {
+impl From<&GroupDesc> for GroupText {
     fn from(desc: &GroupDesc) -> Self {
         Self { group: desc.group, kind: Some(desc.kind), buckets: desc.buckets.clone() }
     }

@@ -7,7 +7,7 @@ use super::matching::{MatchReader, MatchText};
 use super::value::Value;
 use super::{Pairs, TextError, Word};
 use crate::oxm::{ETH_IP, ETH_MPLS, VLAN_PRESENT};
-use crate::{Field, FieldMatch, Match};
+use crate::{FieldMatch, Match, OxmField};
 
 /// The headers of one packet, as Open vSwitch's `ofproto/trace` takes and prints them: fields of a match, each with one
 /// value, and what no match of OpenFlow can have.
@@ -35,8 +35,8 @@ impl Headers {
     #[must_use]
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let fields = self.fields.fields().iter().map(|one| match (one.field, one.value) {
-            (Field::VlanVid, 0) => ("vlan_vid", "none".to_owned()),
-            (Field::VlanVid, vid) => ("vlan_vid", (vid & !VLAN_PRESENT).to_string()),
+            (OxmField::VlanVid, 0) => ("vlan_vid", "none".to_owned()),
+            (OxmField::VlanVid, vid) => ("vlan_vid", (vid & !VLAN_PRESENT).to_string()),
             (field, value) => (field.name(), Value(field, value).to_string()),
         });
         let ttls = [("nw_ttl", self.nw_ttl), ("mpls_ttl", self.mpls_ttl)];
@@ -73,8 +73,8 @@ impl FromStr for Headers {
         }
         let one_value = |one: &FieldMatch| match *one {
             // A tag of which only the priority is given.
-            FieldMatch { field: Field::VlanVid, value, mask: VLAN_PRESENT } if value != 0 => {
-                Ok(FieldMatch::exact(Field::VlanVid, value))
+            FieldMatch { field: OxmField::VlanVid, value, mask: VLAN_PRESENT } if value != 0 => {
+                Ok(FieldMatch::exact(OxmField::VlanVid, value))
             }
             one if one.is_exact() => Ok(one),
             FieldMatch { field, .. } => {

@@ -7,7 +7,7 @@ use ringroad_wire::{ether_type, ip_protocol};
 use super::value::{self, Matched};
 use super::{Pair, TextError, Word};
 use crate::oxm::VLAN_PRESENT;
-use crate::{Field, FieldMatch, Match};
+use crate::{FieldMatch, Match, OxmField};
 
 /// Words for an Ethernet type, and for one with an IP protocol. Printing takes the first that fits.
 const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
@@ -29,47 +29,47 @@ const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
 ];
 
 /// Other names of fields; if one name is of several fields, the other fields of the match decide.
-const NAMES: [(&str, &[Field]); 26] = [
-    ("dl_src", &[Field::EthSrc]),
-    ("dl_dst", &[Field::EthDst]),
-    ("dl_type", &[Field::EthType]),
-    ("dl_vlan_pcp", &[Field::VlanPcp]),
-    ("nw_src", &[Field::Ipv4Src, Field::ArpSpa]),
-    ("nw_dst", &[Field::Ipv4Dst, Field::ArpTpa]),
-    ("ip_src", &[Field::Ipv4Src, Field::ArpSpa]),
-    ("ip_dst", &[Field::Ipv4Dst, Field::ArpTpa]),
-    ("nw_proto", &[Field::IpProto, Field::ArpOp]),
-    ("nw_ecn", &[Field::IpEcn]),
-    ("icmp_type", &[Field::Icmpv4Type, Field::Icmpv6Type]),
-    ("icmp_code", &[Field::Icmpv4Code, Field::Icmpv6Code]),
+const NAMES: [(&str, &[OxmField]); 26] = [
+    ("dl_src", &[OxmField::EthSrc]),
+    ("dl_dst", &[OxmField::EthDst]),
+    ("dl_type", &[OxmField::EthType]),
+    ("dl_vlan_pcp", &[OxmField::VlanPcp]),
+    ("nw_src", &[OxmField::Ipv4Src, OxmField::ArpSpa]),
+    ("nw_dst", &[OxmField::Ipv4Dst, OxmField::ArpTpa]),
+    ("ip_src", &[OxmField::Ipv4Src, OxmField::ArpSpa]),
+    ("ip_dst", &[OxmField::Ipv4Dst, OxmField::ArpTpa]),
+    ("nw_proto", &[OxmField::IpProto, OxmField::ArpOp]),
+    ("nw_ecn", &[OxmField::IpEcn]),
+    ("icmp_type", &[OxmField::Icmpv4Type, OxmField::Icmpv6Type]),
+    ("icmp_code", &[OxmField::Icmpv4Code, OxmField::Icmpv6Code]),
     ("tp_src", &PORT_SOURCES),
     ("tp_dst", &PORT_DESTINATIONS),
-    ("tcp_src", &[Field::TcpSrc]),
-    ("tcp_dst", &[Field::TcpDst]),
-    ("udp_src", &[Field::UdpSrc]),
-    ("udp_dst", &[Field::UdpDst]),
-    ("sctp_src", &[Field::SctpSrc]),
-    ("sctp_dst", &[Field::SctpDst]),
-    ("ipv6_label", &[Field::Ipv6Flabel]),
-    ("nd_target", &[Field::Ipv6NdTarget]),
-    ("nd_sll", &[Field::Ipv6NdSll]),
-    ("nd_tll", &[Field::Ipv6NdTll]),
-    ("tun_id", &[Field::TunnelId]),
-    ("arp_op", &[Field::ArpOp]),
+    ("tcp_src", &[OxmField::TcpSrc]),
+    ("tcp_dst", &[OxmField::TcpDst]),
+    ("udp_src", &[OxmField::UdpSrc]),
+    ("udp_dst", &[OxmField::UdpDst]),
+    ("sctp_src", &[OxmField::SctpSrc]),
+    ("sctp_dst", &[OxmField::SctpDst]),
+    ("ipv6_label", &[OxmField::Ipv6Flabel]),
+    ("nd_target", &[OxmField::Ipv6NdTarget]),
+    ("nd_sll", &[OxmField::Ipv6NdSll]),
+    ("nd_tll", &[OxmField::Ipv6NdTll]),
+    ("tun_id", &[OxmField::TunnelId]),
+    ("arp_op", &[OxmField::ArpOp]),
 ];
 
-const PORT_SOURCES: [Field; 5] =
-    [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc, Field::Icmpv4Type, Field::Icmpv6Type];
-const PORT_DESTINATIONS: [Field; 5] =
-    [Field::TcpDst, Field::UdpDst, Field::SctpDst, Field::Icmpv4Code, Field::Icmpv6Code];
+const PORT_SOURCES: [OxmField; 5] =
+    [OxmField::TcpSrc, OxmField::UdpSrc, OxmField::SctpSrc, OxmField::Icmpv4Type, OxmField::Icmpv6Type];
+const PORT_DESTINATIONS: [OxmField; 5] =
+    [OxmField::TcpDst, OxmField::UdpDst, OxmField::SctpDst, OxmField::Icmpv4Code, OxmField::Icmpv6Code];
 
 /// The field of a name, in a match with `known` fields. `None`: no field has this name.
-pub(super) fn field(name: Word, known: &Match) -> Option<Field> {
-    let (_, candidates) = match Field::ALL.iter().position(|field| field.name() == name.text) {
-        Some(at) => return Field::ALL.get(at).copied(),
+pub(super) fn field(name: Word, known: &Match) -> Option<OxmField> {
+    let (_, candidates) = match OxmField::ALL.iter().position(|field| field.name() == name.text) {
+        Some(at) => return OxmField::ALL.get(at).copied(),
         None => NAMES.iter().find(|(other, _)| *other == name.text)?,
     };
-    let fits = |field: &&Field| field.prerequisites().iter().all(|needed| known.has(*needed));
+    let fits = |field: &&OxmField| field.prerequisites().iter().all(|needed| known.has(*needed));
     candidates.iter().find(fits).or(candidates.first()).copied()
 }
 
@@ -89,15 +89,17 @@ impl<'a> MatchReader<'a> {
         // First what decides on names: the type, and then the protocol.
         for pair in &self.pairs {
             match pair.key.text {
-                "dl_type" | "eth_type" => found.push(value::matched(Field::EthType, pair.value()?)?, pair)?,
+                "dl_type" | "eth_type" => {
+                    found.push(value::matched(OxmField::EthType, pair.value()?)?, pair)?
+                }
                 key => {
                     if let Some((_, ethernet_type, protocol)) =
                         PROTOCOLS.iter().find(|(word, _, _)| *word == key)
                     {
                         pair.no_value()?;
-                        found.push(FieldMatch::exact(Field::EthType, (*ethernet_type).into()), pair)?;
+                        found.push(FieldMatch::exact(OxmField::EthType, (*ethernet_type).into()), pair)?;
                         if let Some(protocol) = protocol {
-                            found.push(FieldMatch::exact(Field::IpProto, (*protocol).into()), pair)?;
+                            found.push(FieldMatch::exact(OxmField::IpProto, (*protocol).into()), pair)?;
                         }
                     }
                 }
@@ -155,7 +157,7 @@ impl<'a> Found<'a> {
                     vid @ ..0x1000 => u128::from(vid) | VLAN_PRESENT,
                     _ => return Err(pair.whole.wrong("a VLAN is 0 to 4095, or 0xffff for none")),
                 };
-                self.push(FieldMatch::exact(Field::VlanVid, vid), pair)
+                self.push(FieldMatch::exact(OxmField::VlanVid, vid), pair)
             }
             "vlan_tci" => self.read_tci(pair),
             "nw_tos" => {
@@ -163,7 +165,7 @@ impl<'a> Found<'a> {
                 if tos & 3 != 0 {
                     return Err(pair.whole.wrong("the two lowest bits are the ECN: use nw_ecn"));
                 }
-                self.push(FieldMatch::exact(Field::IpDscp, u128::from(tos >> 2)), pair)
+                self.push(FieldMatch::exact(OxmField::IpDscp, u128::from(tos >> 2)), pair)
             }
             _ => {
                 let field = field(pair.key, known).ok_or_else(|| {
@@ -184,13 +186,13 @@ impl<'a> Found<'a> {
         let (tci, mask) = (u128::from(tci & mask), u128::from(mask));
         let (vid, vid_mask) = (tci & 0x1fff, mask & 0x1fff);
         if vid_mask != 0 {
-            self.push(FieldMatch { field: Field::VlanVid, value: vid, mask: vid_mask }, pair)?;
+            self.push(FieldMatch { field: OxmField::VlanVid, value: vid, mask: vid_mask }, pair)?;
         }
         match mask >> 13 {
             0 => Ok(()),
             // Without a tag there is no priority to match.
             7 if tci == 0 && vid_mask == 0x1fff => Ok(()),
-            7 => self.push(FieldMatch::exact(Field::VlanPcp, tci >> 13), pair),
+            7 => self.push(FieldMatch::exact(OxmField::VlanPcp, tci >> 13), pair),
             _ => Err(pair.whole.wrong("the three bits of the priority are matched all or not at all")),
         }
     }
@@ -198,10 +200,10 @@ impl<'a> Found<'a> {
     fn finish(&self) -> Result<Match, TextError> {
         let mut fields: Vec<_> = self.fields.iter().map(|(field, _)| *field).collect();
         let has = |field| fields.iter().any(|known: &FieldMatch| known.field == field);
-        if has(Field::VlanPcp) && !has(Field::VlanVid) {
-            fields.push(FieldMatch { field: Field::VlanVid, value: VLAN_PRESENT, mask: VLAN_PRESENT });
+        if has(OxmField::VlanPcp) && !has(OxmField::VlanVid) {
+            fields.push(FieldMatch { field: OxmField::VlanVid, value: VLAN_PRESENT, mask: VLAN_PRESENT });
         }
-        let unmet = |field: Field| {
+        let unmet = |field: OxmField| {
             let word = self.fields.iter().find(|(known, _)| known.field == field).map(|(_, word)| *word);
             word.unwrap_or(Word::new(field.name())).wrong(needs(field))
         };
@@ -213,82 +215,87 @@ impl<'a> Found<'a> {
     }
 }
 
-fn needs(field: Field) -> String {
+fn needs(field: OxmField) -> String {
     let words = match field {
-        Field::InPhyPort => "in_port",
-        Field::VlanPcp => "a VLAN tag",
-        Field::IpDscp | Field::IpEcn => "ip or ipv6",
-        Field::IpProto => "ip or ipv6",
-        Field::Ipv4Src | Field::Ipv4Dst => "ip, tcp, arp or the like",
-        Field::TcpSrc | Field::TcpDst => "tcp or tcp6",
-        Field::UdpSrc | Field::UdpDst => "udp or udp6",
-        Field::SctpSrc | Field::SctpDst => "sctp or sctp6",
-        Field::Icmpv4Type | Field::Icmpv4Code => "icmp",
-        Field::ArpOp | Field::ArpSpa | Field::ArpTpa | Field::ArpSha | Field::ArpTha => "arp",
-        Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6Flabel | Field::Ipv6Exthdr => "ipv6, tcp6 or the like",
-        Field::Icmpv6Type | Field::Icmpv6Code => "icmp6",
-        Field::Ipv6NdTarget => "icmp6 and icmp_type=135 or 136",
-        Field::Ipv6NdSll => "icmp6 and icmp_type=135",
-        Field::Ipv6NdTll => "icmp6 and icmp_type=136",
-        Field::MplsLabel | Field::MplsTc | Field::MplsBos => "mpls or mplsm",
-        Field::PbbIsid => "dl_type=0x88e7",
-        Field::InPort | Field::Metadata | Field::EthDst | Field::EthSrc | Field::EthType | Field::VlanVid => {
-            ""
+        OxmField::InPhyPort => "in_port",
+        OxmField::VlanPcp => "a VLAN tag",
+        OxmField::IpDscp | OxmField::IpEcn => "ip or ipv6",
+        OxmField::IpProto => "ip or ipv6",
+        OxmField::Ipv4Src | OxmField::Ipv4Dst => "ip, tcp, arp or the like",
+        OxmField::TcpSrc | OxmField::TcpDst => "tcp or tcp6",
+        OxmField::UdpSrc | OxmField::UdpDst => "udp or udp6",
+        OxmField::SctpSrc | OxmField::SctpDst => "sctp or sctp6",
+        OxmField::Icmpv4Type | OxmField::Icmpv4Code => "icmp",
+        OxmField::ArpOp | OxmField::ArpSpa | OxmField::ArpTpa | OxmField::ArpSha | OxmField::ArpTha => "arp",
+        OxmField::Ipv6Src | OxmField::Ipv6Dst | OxmField::Ipv6Flabel | OxmField::Ipv6Exthdr => {
+            "ipv6, tcp6 or the like"
         }
-        Field::TunnelId => "",
+        OxmField::Icmpv6Type | OxmField::Icmpv6Code => "icmp6",
+        OxmField::Ipv6NdTarget => "icmp6 and icmp_type=135 or 136",
+        OxmField::Ipv6NdSll => "icmp6 and icmp_type=135",
+        OxmField::Ipv6NdTll => "icmp6 and icmp_type=136",
+        OxmField::MplsLabel | OxmField::MplsTc | OxmField::MplsBos => "mpls or mplsm",
+        OxmField::PbbIsid => "dl_type=0x88e7",
+        OxmField::InPort
+        | OxmField::Metadata
+        | OxmField::EthDst
+        | OxmField::EthSrc
+        | OxmField::EthType
+        | OxmField::VlanVid => "",
+        OxmField::TunnelId => "",
     };
     format!("this needs {words} beside it")
 }
 
 /// Fields in the order in which Open vSwitch prints them.
-const PRINTED: [Field; 36] = [
-    Field::TunnelId,
-    Field::Metadata,
-    Field::InPort,
-    Field::InPhyPort,
-    Field::VlanVid,
-    Field::EthSrc,
-    Field::EthDst,
-    Field::EthType,
-    Field::Ipv6Src,
-    Field::Ipv6Dst,
-    Field::Ipv4Src,
-    Field::Ipv4Dst,
-    Field::ArpSpa,
-    Field::ArpTpa,
-    Field::Ipv6Flabel,
-    Field::IpProto,
-    Field::ArpOp,
-    Field::ArpSha,
-    Field::ArpTha,
-    Field::IpDscp,
-    Field::IpEcn,
-    Field::MplsLabel,
-    Field::MplsTc,
-    Field::MplsBos,
-    Field::Icmpv4Type,
-    Field::Icmpv4Code,
-    Field::Icmpv6Type,
-    Field::Icmpv6Code,
-    Field::Ipv6NdTarget,
-    Field::Ipv6NdSll,
-    Field::Ipv6NdTll,
-    Field::TcpSrc,
-    Field::TcpDst,
-    Field::PbbIsid,
-    Field::Ipv6Exthdr,
-    Field::VlanPcp,
+const PRINTED: [OxmField; 36] = [
+    OxmField::TunnelId,
+    OxmField::Metadata,
+    OxmField::InPort,
+    OxmField::InPhyPort,
+    OxmField::VlanVid,
+    OxmField::EthSrc,
+    OxmField::EthDst,
+    OxmField::EthType,
+    OxmField::Ipv6Src,
+    OxmField::Ipv6Dst,
+    OxmField::Ipv4Src,
+    OxmField::Ipv4Dst,
+    OxmField::ArpSpa,
+    OxmField::ArpTpa,
+    OxmField::Ipv6Flabel,
+    OxmField::IpProto,
+    OxmField::ArpOp,
+    OxmField::ArpSha,
+    OxmField::ArpTha,
+    OxmField::IpDscp,
+    OxmField::IpEcn,
+    OxmField::MplsLabel,
+    OxmField::MplsTc,
+    OxmField::MplsBos,
+    OxmField::Icmpv4Type,
+    OxmField::Icmpv4Code,
+    OxmField::Icmpv6Type,
+    OxmField::Icmpv6Code,
+    OxmField::Ipv6NdTarget,
+    OxmField::Ipv6NdSll,
+    OxmField::Ipv6NdTll,
+    OxmField::TcpSrc,
+    OxmField::TcpDst,
+    OxmField::PbbIsid,
+    OxmField::Ipv6Exthdr,
+    OxmField::VlanPcp,
 ];
 
 /// The name of a field in a match, as Open vSwitch prints it.
-fn printed_name(field: Field) -> &'static str {
+fn printed_name(field: OxmField) -> &'static str {
     match field {
-        Field::Ipv4Src => "nw_src",
-        Field::Ipv4Dst => "nw_dst",
+        OxmField::Ipv4Src => "nw_src",
+        OxmField::Ipv4Dst => "nw_dst",
         _ if PORT_SOURCES[..3].contains(&field) => "tp_src",
         _ if PORT_DESTINATIONS[..3].contains(&field) => "tp_dst",
-        Field::IpEcn => "nw_ecn",
-        Field::ArpSpa | Field::ArpTpa | Field::ArpOp => field.name(),
+        OxmField::IpEcn => "nw_ecn",
+        OxmField::ArpSpa | OxmField::ArpTpa | OxmField::ArpOp => field.name(),
         _ => NAMES.iter().find(|(_, fields)| fields.contains(&field)).map_or(field.name(), |(name, _)| name),
     }
 }
@@ -299,25 +306,25 @@ pub(super) struct MatchText<'a>(pub &'a Match);
 impl fmt::Display for MatchText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let matching = self.0;
-        let ethernet_type = matching.exact(Field::EthType);
+        let ethernet_type = matching.exact(OxmField::EthType);
         let shorthand = PROTOCOLS.iter().find(|(_, of_type, protocol)| {
             Some(u128::from(*of_type)) == ethernet_type
-                && (protocol.is_none() || protocol.map(u128::from) == matching.exact(Field::IpProto))
+                && (protocol.is_none() || protocol.map(u128::from) == matching.exact(OxmField::IpProto))
         });
         if let Some((word, _, _)) = shorthand {
             write!(f, "{word},")?;
         }
         let is_said = |field| match field {
-            Field::EthType => shorthand.is_some(),
-            Field::IpProto => shorthand.is_some_and(|(_, _, protocol)| protocol.is_some()),
+            OxmField::EthType => shorthand.is_some(),
+            OxmField::IpProto => shorthand.is_some_and(|(_, _, protocol)| protocol.is_some()),
             _ => false,
         };
-        let ports = [Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
+        let ports = [OxmField::UdpSrc, OxmField::UdpDst, OxmField::SctpSrc, OxmField::SctpDst];
         for field in PRINTED.iter().chain(&ports).filter(|field| !is_said(**field)) {
             match (field, matching.get(*field)) {
-                (_, None) | (Field::VlanPcp, _) => {}
-                (Field::VlanVid, Some(vid)) => vlan(vid, matching.exact(Field::VlanPcp), f)?,
-                (Field::IpDscp, Some(dscp)) => write!(f, "nw_tos={},", dscp.value << 2)?,
+                (_, None) | (OxmField::VlanPcp, _) => {}
+                (OxmField::VlanVid, Some(vid)) => vlan(vid, matching.exact(OxmField::VlanPcp), f)?,
+                (OxmField::IpDscp, Some(dscp)) => write!(f, "nw_tos={},", dscp.value << 2)?,
                 (_, Some(matched)) => write!(f, "{}={},", printed_name(*field), Matched(matched))?,
             }
         }

@@ -9,7 +9,7 @@ use crate::meter_id;
 
 /// A meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meter {
+pub struct MeterText {
     /// Its number, or [`meter_id::ALL`].
     pub meter: u32,
     /// What its rates mean.
@@ -28,7 +28,7 @@ const FLAGS: [(&str, MeterFlags); 4] = [
 const NUMBERS: [(&str, u32); 3] =
     [("all", meter_id::ALL), ("controller", meter_id::CONTROLLER), ("slowpath", meter_id::SLOWPATH)];
 
-impl Meter {
+impl MeterText {
     /// The message that adds, changes or deletes the meter. Rates are in kb/s by default.
     pub fn meter_mod(&self, command: MeterCommand) -> MeterMod {
         let has_unit = self.flags.0 & (MeterFlags::KBPS | MeterFlags::PKTPS).0 != 0;
@@ -68,7 +68,7 @@ impl<'a> Band<'a> {
     }
 }
 
-impl FromStr for Meter {
+impl FromStr for MeterText {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Self, TextError> {
@@ -117,7 +117,7 @@ impl FromStr for Meter {
     }
 }
 
-impl fmt::Display for Meter {
+impl fmt::Display for MeterText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match NUMBERS.iter().find(|(_, number)| *number == self.meter) {
             Some((name, _)) => write!(f, "meter={name}")?,
@@ -145,7 +145,7 @@ impl fmt::Display for Meter {
     }
 }
 
-impl From<&MeterConfig> for Meter {
+impl From<&MeterConfig> for MeterText {
     fn from(config: &MeterConfig) -> Self {
         Self { meter: config.meter, flags: config.flags, bands: config.bands.clone() }
     }

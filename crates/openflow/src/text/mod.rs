@@ -2,13 +2,13 @@
 //!
 //! ```
 //! use ringroad_openflow::message::FlowCommand;
-//! use ringroad_openflow::text::Flow;
+//! use ringroad_openflow::text::FlowText;
 //!
-//! let flow: Flow = "priority=100,tcp,in_port=1,nw_dst=10.0.0.0/8,tp_dst=80,actions=dec_ttl,output:2".parse()?;
+//! let flow: FlowText = "priority=100,tcp,in_port=1,nw_dst=10.0.0.0/8,tp_dst=80,actions=dec_ttl,output:2".parse()?;
 //! assert_eq!(flow.flow_mod(FlowCommand::Add).priority, 100);
 //! assert_eq!(flow.to_string(), "priority=100,tcp,in_port=1,nw_dst=10.0.0.0/8,tp_dst=80 actions=dec_ttl,output:2");
 //!
-//! let wrong = "in_port=1,nw_dst=10.0.0.1,actions=drop".parse::<Flow>().unwrap_err();
+//! let wrong = "in_port=1,nw_dst=10.0.0.1,actions=drop".parse::<FlowText>().unwrap_err();
 //! assert_eq!(wrong.to_string(), "\"nw_dst=10.0.0.1\" at byte 10: this needs ip, tcp, arp or the like beside it");
 //! # Ok::<(), ringroad_openflow::text::TextError>(())
 //! ```
@@ -24,10 +24,10 @@ mod value;
 use std::fmt;
 
 pub(crate) use actions::FromPair;
-pub use flow::Flow;
-pub use group::Group;
+pub use flow::FlowText;
+pub use group::GroupText;
 pub use headers::Headers;
-pub use meter::Meter;
+pub use meter::MeterText;
 
 /// An invalid word.
 #[derive(Clone, Debug, PartialEq, Eq)]

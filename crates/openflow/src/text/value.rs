@@ -8,7 +8,7 @@ use ringroad_wire::mac::Mac;
 use super::{TextError, Word};
 use crate::error::ErrorCode;
 use crate::oxm::Notation;
-use crate::{Field, FieldMatch, PortNo};
+use crate::{FieldMatch, OxmField, PortNo};
 
 /// A port: its number or a reserved name.
 pub(super) fn port(word: Word) -> Result<PortNo, TextError> {
@@ -51,7 +51,7 @@ fn one(notation: Notation, word: Word) -> Result<u128, TextError> {
 }
 
 /// The value of a field, which is not wider than that.
-pub(super) fn value(field: Field, word: Word) -> Result<u128, TextError> {
+pub(super) fn value(field: OxmField, word: Word) -> Result<u128, TextError> {
     let value = one(field.notation(), word)?;
     if value & !field.all_ones() != 0 {
         return Err(word.wrong(format!("{field} has {} bits", field.bits())));
@@ -60,7 +60,7 @@ pub(super) fn value(field: Field, word: Word) -> Result<u128, TextError> {
 }
 
 /// `value`, or `value/mask` where the mask of an address may be the length of a prefix.
-pub(super) fn matched(field: Field, word: Word) -> Result<FieldMatch, TextError> {
+pub(super) fn matched(field: OxmField, word: Word) -> Result<FieldMatch, TextError> {
     let Some((of_value, of_mask)) = word.split_once("/") else {
         return Ok(FieldMatch::exact(field, value(field, word)?));
     };
@@ -84,7 +84,7 @@ pub(super) fn matched(field: Field, word: Word) -> Result<FieldMatch, TextError>
 }
 
 /// A value, or a mask that is written like one.
-pub(super) struct Value(pub Field, pub u128);
+pub(super) struct Value(pub OxmField, pub u128);
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -95,8 +95,8 @@ impl fmt::Display for Value {
             Notation::Mac => write!(f, "{}", Mac::from_number(value as u64)),
             Notation::Ipv4 => write!(f, "{}", Ipv4Addr::from(value as u32)),
             Notation::Ipv6 => write!(f, "{}", Ipv6Addr::from(value)),
-            Notation::Hexadecimal if field == Field::EthType => write!(f, "{value:#06x}"),
-            Notation::Hexadecimal if field == Field::Ipv6Flabel => write!(f, "{value:#07x}"),
+            Notation::Hexadecimal if field == OxmField::EthType => write!(f, "{value:#06x}"),
+            Notation::Hexadecimal if field == OxmField::Ipv6Flabel => write!(f, "{value:#07x}"),
             Notation::Hexadecimal => write!(f, "{}", Hexadecimal(value)),
         }
     }

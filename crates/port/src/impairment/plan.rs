@@ -11,7 +11,7 @@ const MAX_RANGE_BYTES: u32 = 1 << 17;
 
 /// Which frames, by their number: from 0, in the order in which they come to their queue.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Pattern {
+pub enum FramePattern {
     /// None.
     #[default]
     Never,
@@ -59,7 +59,7 @@ pub enum Delay {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reorder {
     /// Which.
-    pub frames: Pattern,
+    pub frames: FramePattern,
     /// How many later frames have to come before such a frame leaves, from 1. Frames dropped by the plan do not count.
     pub by: u32,
     /// It leaves after this many ns, at least 1, even if fewer have come; `None` lets it wait for ever.
@@ -68,7 +68,7 @@ pub struct Reorder {
 
 impl Default for Reorder {
     fn default() -> Self {
-        Self { frames: Pattern::Never, by: 1, patience_ns: None }
+        Self { frames: FramePattern::Never, by: 1, patience_ns: None }
     }
 }
 
@@ -85,7 +85,7 @@ pub enum Within {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Corruption {
     /// Which. One that has no byte in the range passes as it is.
-    pub frames: Pattern,
+    pub frames: FramePattern,
     /// Where the bit lies.
     pub within: Within,
     /// Seed for the choice of the bit, which differs for each frame.
@@ -94,7 +94,7 @@ pub struct Corruption {
 
 impl Default for Corruption {
     fn default() -> Self {
-        Self { frames: Pattern::Never, within: Within::Start(0..MAX_RANGE_BYTES), seed: 0 }
+        Self { frames: FramePattern::Never, within: Within::Start(0..MAX_RANGE_BYTES), seed: 0 }
     }
 }
 
@@ -102,9 +102,9 @@ impl Default for Corruption {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImpairmentPlan {
     /// Frames that are lost.
-    pub drop: Pattern,
+    pub drop: FramePattern,
     /// Frames that are delivered twice.
-    pub duplicate: Pattern,
+    pub duplicate: FramePattern,
     /// Frames that let others pass.
     pub reorder: Reorder,
     /// Frames that are damaged.
@@ -119,8 +119,8 @@ pub struct ImpairmentPlan {
 impl Default for ImpairmentPlan {
     fn default() -> Self {
         Self {
-            drop: Pattern::Never,
-            duplicate: Pattern::Never,
+            drop: FramePattern::Never,
+            duplicate: FramePattern::Never,
             reorder: Reorder::default(),
             corrupt: Corruption::default(),
             delay: Delay::None,
@@ -131,7 +131,7 @@ impl Default for ImpairmentPlan {
 
 /// A plan's decision for one frame.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Fate {
+pub struct Impairments {
     /// Lost; nothing else is done to it then.
     pub drop: bool,
     /// Delivered twice.
@@ -147,7 +147,7 @@ pub struct Fate {
 /// A value of a plan that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("impairment: {field} is {given}: {allowed}")]
-pub struct PlanError {
+pub struct ImpairmentPlanError {
     /// Which value.
     pub field: String,
     /// The given value.
@@ -186,11 +186,11 @@ fn below(bound: u128, uniform: u64) -> u64 {
     ((u128::from(uniform) * bound) >> 64) as u64
 }
 
-fn bad(field: &str, given: impl ToString, allowed: impl ToString) -> PlanError {
-    PlanError { field: field.to_owned(), given: given.to_string(), allowed: allowed.to_string() }
+fn bad(field: &str, given: impl ToString, allowed: impl ToString) -> ImpairmentPlanError {
+    ImpairmentPlanError { field: field.to_owned(), given: given.to_string(), allowed: allowed.to_string() }
 }
 
-impl Pattern {
+impl FramePattern {
     #[inline]
     fn hits(&self, stage: Stage, queue: u16, number: u64) -> bool {
         match self {
@@ -206,7 +206,7 @@ impl Pattern {
     }
 
     /// Checks the values and sorts what is searched.
-    fn check(&mut self, name: &str) -> Result<(), PlanError> {
+    fn check(&mut self, name: &str) -> Result<(), ImpairmentPlanError> {
         match self {
             Self::Never => {}
             Self::Every { n: 0, .. } => return Err(bad(&format!("{name}.n"), 0, "choose from 1")),
@@ -241,7 +241,7 @@ impl Delay {
         }
     }
 
-    fn check(&self) -> Result<(), PlanError> {
+    fn check(&self) -> Result<(), ImpairmentPlanError> {
         let limit = |field: &str, ns: u64| match ns {
             0..=MAX_DELAY_NS => Ok(()),
             _ => Err(bad(field, format!("{ns} ns"), format!("choose from 0 to {MAX_DELAY_NS} ns, an hour"))),
@@ -279,7 +279,7 @@ impl Within {
 
 impl ImpairmentPlan {
     /// The plan, all its values being in range.
-    pub(super) fn checked(mut self) -> Result<Self, PlanError> {
+    pub(super) fn checked(mut self) -> Result<Self, ImpairmentPlanError> {
         self.drop.check("drop")?;
         self.duplicate.check("duplicate")?;
         self.reorder.frames.check("reorder")?;
@@ -307,11 +307,11 @@ impl ImpairmentPlan {
     }
 
     #[inline]
-    pub(super) fn fate(&self, queue: u16, number: u64) -> Fate {
+    pub(super) fn impairments(&self, queue: u16, number: u64) -> Impairments {
         if self.drop.hits(Stage::Drop, queue, number) {
-            return Fate { drop: true, ..Fate::default() };
+            return Impairments { drop: true, ..Impairments::default() };
         }
-        Fate {
+        Impairments {
             drop: false,
             duplicate: self.duplicate.hits(Stage::Duplicate, queue, number),
             reorder: self.reorder.frames.hits(Stage::Reorder, queue, number),
@@ -334,7 +334,7 @@ impl ImpairmentPlan {
 mod tests {
     use super::*;
 
-    fn hits(pattern: Pattern, stage: Stage, queue: u16, frames: u64) -> Vec<u64> {
+    fn hits(pattern: FramePattern, stage: Stage, queue: u16, frames: u64) -> Vec<u64> {
         let mut pattern = pattern;
         pattern.check("x").unwrap();
         (0..frames).filter(|&number| pattern.hits(stage, queue, number)).collect()
@@ -342,18 +342,18 @@ mod tests {
 
     #[test]
     fn patterns_hit_exactly_the_frames_that_they_name() {
-        assert!(hits(Pattern::Never, Stage::Drop, 0, 100).is_empty());
-        assert_eq!(hits(Pattern::Every { n: 4, offset: 3 }, Stage::Drop, 0, 13), [3, 7, 11]);
-        assert_eq!(hits(Pattern::Every { n: 1, offset: 0 }, Stage::Drop, 0, 3), [0, 1, 2]);
-        assert_eq!(hits(Pattern::At(vec![9, 2, 2, 5]), Stage::Drop, 0, 9), [2, 5]);
-        assert_eq!(hits(Pattern::Random { probability: 1.0, seed: 1 }, Stage::Drop, 0, 3), [0, 1, 2]);
-        assert!(hits(Pattern::Random { probability: 0.0, seed: 1 }, Stage::Drop, 0, 1000).is_empty());
+        assert!(hits(FramePattern::Never, Stage::Drop, 0, 100).is_empty());
+        assert_eq!(hits(FramePattern::Every { n: 4, offset: 3 }, Stage::Drop, 0, 13), [3, 7, 11]);
+        assert_eq!(hits(FramePattern::Every { n: 1, offset: 0 }, Stage::Drop, 0, 3), [0, 1, 2]);
+        assert_eq!(hits(FramePattern::At(vec![9, 2, 2, 5]), Stage::Drop, 0, 9), [2, 5]);
+        assert_eq!(hits(FramePattern::Random { probability: 1.0, seed: 1 }, Stage::Drop, 0, 3), [0, 1, 2]);
+        assert!(hits(FramePattern::Random { probability: 0.0, seed: 1 }, Stage::Drop, 0, 1000).is_empty());
     }
 
     #[test]
     fn random_patterns_hit_their_share_and_are_independent() {
         let frames = 1_000_000;
-        let random = |seed| Pattern::Random { probability: 0.01, seed };
+        let random = |seed| FramePattern::Random { probability: 0.01, seed };
         let of = |seed, stage, queue| hits(random(seed), stage, queue, frames);
         let one = of(1, Stage::Drop, 0);
         assert_eq!(one, of(1, Stage::Drop, 0));
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn flipped_bits_lie_within_the_range_and_reach_all_of_it() {
         let plan = |within| ImpairmentPlan {
-            corrupt: Corruption { frames: Pattern::Never, within, seed: 3 },
+            corrupt: Corruption { frames: FramePattern::Never, within, seed: 3 },
             ..ImpairmentPlan::default()
         };
         let bits = |within, len| {
@@ -406,15 +406,15 @@ mod tests {
         let base = ImpairmentPlan::default;
         let cases = [
             (
-                ImpairmentPlan { drop: Pattern::Every { n: 0, offset: 0 }, ..base() },
+                ImpairmentPlan { drop: FramePattern::Every { n: 0, offset: 0 }, ..base() },
                 "impairment: drop.n is 0: choose from 1",
             ),
             (
-                ImpairmentPlan { duplicate: Pattern::Every { n: 3, offset: 3 }, ..base() },
+                ImpairmentPlan { duplicate: FramePattern::Every { n: 3, offset: 3 }, ..base() },
                 "impairment: duplicate.offset is 3: choose from 0 to 2, since n is 3",
             ),
             (
-                ImpairmentPlan { drop: Pattern::Random { probability: f64::NAN, seed: 0 }, ..base() },
+                ImpairmentPlan { drop: FramePattern::Random { probability: f64::NAN, seed: 0 }, ..base() },
                 "impairment: drop.probability is NaN: choose from 0 to 1",
             ),
             (

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::hold::{HeldBytes, Hold, NotHeld};
-use super::plan::{Fate, ImpairmentPlan, Pattern};
+use super::plan::{FramePattern, ImpairmentPlan, Impairments};
 use super::{Record, add};
 use crate::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ pub struct ImpairedQueue {
     /// Frames that leave in this order, each when it is due.
     line: VecDeque<Held>,
     /// Frames that let others pass, in the order of their arrival.
-    aside: VecDeque<Aside>,
+    aside: VecDeque<ReorderedFrame>,
     /// Number of the next frame.
     number: u64,
     /// Frames that the plan did not drop.
@@ -49,7 +49,7 @@ struct Held {
 }
 
 #[derive(Debug)]
-struct Aside {
+struct ReorderedFrame {
     held: Held,
     /// Leaves when there have been this many survivors.
     until_survivor: u64,
@@ -119,21 +119,21 @@ impl ImpairedQueue {
         }
         let number = self.number;
         self.number += 1;
-        let fate = self.plan.fate(self.queue, number);
-        if fate.drop {
+        let impairments = self.plan.impairments(self.queue, number);
+        if impairments.drop {
             add(&self.record.dropped, 1);
             return self.drop_frames(DropCause::Impaired, 1);
         }
         self.survivors += 1;
         let fragments = batch.frame(usize::from(frame));
-        let bit = match fate.corrupt {
+        let bit = match impairments.corrupt {
             true => self.plan.bit(self.queue, number, fragments.iter().map(|fragment| fragment.len()).sum()),
             false => None,
         };
-        if bit.is_none() && !fate.reorder && fate.delay_ns == 0 && self.line.is_empty() {
-            self.pass(batch, frame, fate.duplicate);
+        if bit.is_none() && !impairments.reorder && impairments.delay_ns == 0 && self.line.is_empty() {
+            self.pass(batch, frame, impairments.duplicate);
         } else {
-            self.hold_frame(batch, frame, bit, &fate, now_ns);
+            self.hold_frame(batch, frame, bit, &impairments, now_ns);
         }
         while self.aside.front().is_some_and(|aside| aside.until_survivor <= self.survivors) {
             self.rejoin();
@@ -160,7 +160,14 @@ impl ImpairedQueue {
     }
 
     /// Copies a frame of the batch, to be sent later.
-    fn hold_frame(&mut self, batch: &Batch, frame: u16, bit: Option<usize>, fate: &Fate, now_ns: u64) {
+    fn hold_frame(
+        &mut self,
+        batch: &Batch,
+        frame: u16,
+        bit: Option<usize>,
+        impairments: &Impairments,
+        now_ns: u64,
+    ) {
         let frame = usize::from(frame);
         let bytes = match self.hold.put(batch.frame(frame)) {
             Ok(bytes) => bytes,
@@ -174,18 +181,18 @@ impl ImpairedQueue {
             self.hold.flip(&bytes, bit);
             add(&self.record.corrupted, 1);
         }
-        if fate.duplicate {
+        if impairments.duplicate {
             self.count_duplicate();
         }
-        let copies = 1 + u8::from(fate.duplicate);
+        let copies = 1 + u8::from(impairments.duplicate);
         add(&self.record.held, u64::from(copies));
-        add(&self.record.delayed, u64::from(fate.delay_ns != 0));
-        let due_ns = now_ns.saturating_add(fate.delay_ns);
+        add(&self.record.delayed, u64::from(impairments.delay_ns != 0));
+        let due_ns = now_ns.saturating_add(impairments.delay_ns);
         let held = Held { bytes, copies, due_ns, meta: batch.meta(frame) };
-        if fate.reorder {
+        if impairments.reorder {
             add(&self.record.reordered, 1);
             let patience_ns = self.plan.reorder.patience_ns.unwrap_or(u64::MAX);
-            self.aside.push_back(Aside {
+            self.aside.push_back(ReorderedFrame {
                 held,
                 until_survivor: self.survivors + u64::from(self.plan.reorder.by),
                 until_ns: now_ns.saturating_add(patience_ns),
@@ -206,7 +213,7 @@ impl ImpairedQueue {
             return;
         }
         let delivery = self.port.deliver(batch, &self.direct);
-        self.account(&delivery, self.direct.len());
+        self.count_undelivered(&delivery, self.direct.len());
         self.direct.clear();
     }
 
@@ -240,14 +247,14 @@ impl ImpairedQueue {
             let delivery = self.port.deliver(&mut self.leaving, &self.leaving_order);
             let copies = self.leaving_order.len();
             add(&self.record.held, (copies as u64).wrapping_neg());
-            self.account(&delivery, copies);
+            self.count_undelivered(&delivery, copies);
             for held in self.line.drain(..self.leaving.frames()) {
                 self.hold.free(held.bytes);
             }
         }
     }
 
-    fn account(&self, delivery: &Delivery, frames: usize) {
+    fn count_undelivered(&self, delivery: &Delivery, frames: usize) {
         add(&self.record.passed, frames as u64);
         self.counters.delivered(u64::from(delivery.frames), delivery.bytes);
         self.counters.dropped(&delivery.dropped);
@@ -324,7 +331,7 @@ impl Backpressure for ImpairedQueue {
         let behind = self.port.backpressure().map_or(BATCH_FRAMES, |behind| behind.room(frame_bytes));
         let held = self.record.held.load(Ordering::Relaxed) as usize;
         let room = behind.saturating_sub(held).min(self.hold.room(frame_bytes));
-        let room = if self.plan.duplicate == Pattern::Never { room } else { room / 2 };
+        let room = if self.plan.duplicate == FramePattern::Never { room } else { room / 2 };
         if self.line.is_empty() { room.max(behind.min(1)) } else { room }
     }
 

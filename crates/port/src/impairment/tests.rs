@@ -8,13 +8,13 @@ use std::time::Duration;
 use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::region::{HugePages, Region};
 
-use super::{Delay, Impairment, ImpairmentPlan, Pattern, Reorder};
+use super::{Delay, FramePattern, Impairment, ImpairmentPlan, Reorder};
 use crate::batch::{BATCH_FRAMES, Batch, Custody, FrameMeta};
 use crate::clock::Clock;
 use crate::frame::Fragment;
 use crate::offload::Unfinished;
 use crate::port_queue::{
-    Backpressure, Delivery, Diagnose, Lend, PortQueue, Program, QueueProperties, Sleep, Way,
+    Backpressure, Delivery, Diagnose, FailedDirection, Lend, PortQueue, ProgramQueue, QueueProperties, Sleep,
 };
 
 /// First byte and timestamp of a frame, and whether the queue could have kept its buffers.
@@ -33,7 +33,7 @@ impl PortQueue for Notes {
         let taken = frames.iter().map(|&frame| {
             let frame = usize::from(frame);
             let mut first = [0];
-            batch.head(frame).unwrap().bytes().read(&mut first);
+            batch.first_fragment(frame).unwrap().bytes().read(&mut first);
             (first[0], batch.meta(frame).timestamp_ns, batch.gives() && batch.is_sole(frame))
         });
         self.0.lock().unwrap().push(taken.collect());
@@ -87,7 +87,7 @@ fn held_frames_keep_their_arrival_time() {
 #[test]
 fn buffers_can_be_kept_only_of_unchanged_frames_that_pass_once() {
     let (mut queue, notes, clock) = impaired(ImpairmentPlan {
-        duplicate: Pattern::At(vec![1]),
+        duplicate: FramePattern::At(vec![1]),
         delay: Delay::Cycle(vec![0, 0, 0, 5]),
         ..ImpairmentPlan::default()
     });
@@ -102,7 +102,8 @@ fn buffers_can_be_kept_only_of_unchanged_frames_that_pass_once() {
 
 #[test]
 fn no_delivery_is_larger_than_a_batch() {
-    let plan = ImpairmentPlan { duplicate: Pattern::Every { n: 1, offset: 0 }, ..ImpairmentPlan::default() };
+    let plan =
+        ImpairmentPlan { duplicate: FramePattern::Every { n: 1, offset: 0 }, ..ImpairmentPlan::default() };
     for delay in [Delay::None, Delay::Fixed(1)] {
         let (mut queue, notes, clock) = impaired(ImpairmentPlan { delay, ..plan.clone() });
         let bytes: [u8; 256] = std::array::from_fn(|byte| byte as u8);
@@ -118,7 +119,7 @@ fn no_delivery_is_larger_than_a_batch() {
 #[test]
 fn an_impaired_queue_reports_when_its_next_work_is_due() {
     let (mut queue, _, clock) = impaired(ImpairmentPlan {
-        reorder: Reorder { frames: Pattern::At(vec![1, 2]), by: 9, patience_ns: Some(50) },
+        reorder: Reorder { frames: FramePattern::At(vec![1, 2]), by: 9, patience_ns: Some(50) },
         delay: Delay::Cycle(vec![70, 0, 0]),
         ..ImpairmentPlan::default()
     });
@@ -137,7 +138,7 @@ fn an_impaired_queue_reports_when_its_next_work_is_due() {
 
     // One that waits for others only.
     let (mut queue, _, _) = impaired(ImpairmentPlan {
-        reorder: Reorder { frames: Pattern::At(vec![0]), by: 9, patience_ns: None },
+        reorder: Reorder { frames: FramePattern::At(vec![0]), by: 9, patience_ns: None },
         ..ImpairmentPlan::default()
     });
     queue.deliver(&mut batch, &frames[..1]);
@@ -206,7 +207,7 @@ impl PortQueue for Player {
         Some(self)
     }
 
-    fn program(&mut self) -> Option<&mut dyn Program> {
+    fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
         Some(self)
     }
 }
@@ -254,7 +255,7 @@ impl Lend for Player {
 }
 
 impl Diagnose for Player {
-    fn failure(&self, way: Way) -> Option<String> {
+    fn failure(&self, way: FailedDirection) -> Option<String> {
         Some(format!("failure {way:?}"))
     }
 
@@ -275,7 +276,7 @@ impl Diagnose for Player {
     }
 }
 
-impl Program for Player {
+impl ProgramQueue for Player {
     fn close(&mut self) {
         self.note("close");
     }
@@ -323,7 +324,7 @@ fn an_impaired_queue_has_every_role_of_its_inner_queue() {
     asked(&["reclaim"]);
 
     let diagnosis = queue.diagnosis().unwrap();
-    assert_eq!(diagnosis.failure(Way::In).as_deref(), Some("failure In"));
+    assert_eq!(diagnosis.failure(FailedDirection::In).as_deref(), Some("failure In"));
     assert_eq!((diagnosis.fault().as_deref(), diagnosis.is_gone()), (Some("fault"), true));
     assert_eq!((diagnosis.missed_frames(), diagnosis.violations()), (16, 17));
 

@@ -114,8 +114,8 @@ proptest::proptest! {
         let (mut frame, mut unfinished) = long_frame(is_ipv6, tagged);
         frame.truncate(len);
         for (at, byte) in changes {
-            if let Some(place) = frame.get_mut(at) {
-                *place = byte;
+            if let Some(target) = frame.get_mut(at) {
+                *target = byte;
             }
         }
         if !keep_header {

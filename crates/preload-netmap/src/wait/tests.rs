@@ -73,7 +73,7 @@ impl Waitable for Watch {
             self.0.armed.fetch_add(1, Ordering::SeqCst);
             wakers.push(self.0.event.as_raw_fd());
             if let Some(slice) = self.0.slice {
-                wakers.look_every(slice);
+                wakers.check_every(slice);
             }
         }
         found

@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use libc::{c_char, c_int};
 
 use super::{closed, for_handles};
-use crate::abi::{Device, PCAP_ERROR, Pcap};
+use crate::abi::{PCAP_ERROR, Pcap, PcapIf};
 use crate::device;
 use crate::error::{PcapError, contained, write_text};
 use crate::handle::Handle;
@@ -129,14 +129,14 @@ unsafe extern "C" fn pcap_close(handle: *mut Pcap) {
 
 /// `pcap_findalldevs(3PCAP)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pcap_findalldevs(list: *mut *mut Device, error: *mut c_char) -> c_int {
+unsafe extern "C" fn pcap_findalldevs(list: *mut *mut PcapIf, error: *mut c_char) -> c_int {
     // SAFETY: libpcap's caller gives a place for the list and one for a text.
     contained(|| unsafe { crate::listing::find_all(list, error) })
 }
 
 /// `pcap_freealldevs(3PCAP)`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pcap_freealldevs(list: *mut Device) {
+unsafe extern "C" fn pcap_freealldevs(list: *mut PcapIf) {
     contained(|| crate::listing::free_all(list));
 }
 
@@ -163,10 +163,10 @@ unsafe extern "C" fn pcap_lookupnet(
         {
             return 0;
         }
-        for place in [network, netmask] {
+        for target in [network, netmask] {
             // SAFETY: null, or a place for a number by libpcap's rules.
-            if let Some(place) = unsafe { place.as_mut() } {
-                *place = 0;
+            if let Some(target) = unsafe { target.as_mut() } {
+                *target = 0;
             }
         }
         0

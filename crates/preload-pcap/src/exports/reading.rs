@@ -11,7 +11,7 @@ use crate::error::PcapError;
 use crate::filter::Filter;
 use crate::handle::Handle;
 use crate::registry;
-use crate::savefile::{self, Destination};
+use crate::savefile::{self, DumpTarget};
 use crate::{receive, statistics};
 
 for_handles! {
@@ -95,17 +95,17 @@ for_handles! {
 
     /// `pcap_dump_open(3PCAP)`.
     fn pcap_dump_open(handle, file: *const c_char) -> *mut Dumper, closed null_mut(), {
-        savefile::dump_open(handle, Destination::New(file))
+        savefile::dump_open(handle, DumpTarget::New(file))
     }
 
     /// `pcap_dump_open_append(3PCAP)`.
     fn pcap_dump_open_append(handle, file: *const c_char) -> *mut Dumper, closed null_mut(), {
-        savefile::dump_open(handle, Destination::Append(file))
+        savefile::dump_open(handle, DumpTarget::Append(file))
     }
 
     /// `pcap_dump_fopen(3PCAP)`.
     fn pcap_dump_fopen(handle, file: *mut File) -> *mut Dumper, closed null_mut(), {
-        savefile::dump_open(handle, Destination::Open(file))
+        savefile::dump_open(handle, DumpTarget::Open(file))
     }
 }
 

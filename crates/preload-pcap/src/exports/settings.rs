@@ -145,9 +145,9 @@ fn of_active(handle: &Handle, value: c_int) -> Result<c_int, PcapError> {
 /// A list with one entry, in memory that libpcap's functions for freeing such lists free.
 ///
 /// # Safety
-/// `place` is null or can be written.
-unsafe fn list_of_one(entry: c_int, place: *mut *mut c_int) -> Result<c_int, PcapError> {
-    if place.is_null() {
+/// `target` is null or can be written.
+unsafe fn list_of_one(entry: c_int, target: *mut *mut c_int) -> Result<c_int, PcapError> {
+    if target.is_null() {
         return Err(PcapError::coded(PCAP_ERROR, "there is no place for the list"));
     }
     // SAFETY: any size may be requested.
@@ -158,6 +158,6 @@ unsafe fn list_of_one(entry: c_int, place: *mut *mut c_int) -> Result<c_int, Pca
     // SAFETY: room for one number, just allocated.
     unsafe { list.write(entry) };
     // SAFETY: as the caller vouches.
-    unsafe { place.write(list) };
+    unsafe { target.write(list) };
     Ok(1)
 }

@@ -8,10 +8,10 @@ use crate::abi::{
     MOST_SNAPLEN, PCAP_ERROR_RFMON_NOTSUP, PCAP_ERROR_TSTAMP_PRECISION_NOTSUP, PCAP_TSTAMP_HOST,
     PCAP_TSTAMP_PRECISION_MICRO, PCAP_TSTAMP_PRECISION_NANO, PCAP_WARNING_TSTAMP_TYPE_NOTSUP,
 };
-use crate::device::Wishes;
+use crate::device::ActivationOptions;
 use crate::error::PcapError;
 
-/// Wishes as the functions `pcap_set_...` leave them.
+/// Options as the functions `pcap_set_...` leave them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Settings {
     /// Bytes of a frame that are wanted; not above 0 means all.
@@ -39,8 +39,8 @@ impl Settings {
     }
 
     /// What of it concerns the opening of the port.
-    pub(crate) fn wishes(&self) -> Wishes {
-        Wishes {
+    pub(crate) fn options(&self) -> ActivationOptions {
+        ActivationOptions {
             promiscuous: self.promiscuous,
             immediate: self.immediate,
             buffer_bytes: u32::try_from(self.buffer_bytes).ok().filter(|bytes| *bytes > 0),
@@ -102,7 +102,7 @@ mod tests {
         settings.timeout_ms = -1;
         settings.buffer_bytes = -1;
         assert_eq!((settings.snaplen(), settings.timeout()), (MOST_SNAPLEN, None));
-        assert_eq!(settings.wishes().buffer_bytes, None);
+        assert_eq!(settings.options().buffer_bytes, None);
         settings.snaplen = 96;
         settings.timeout_ms = 7;
         assert_eq!((settings.snaplen(), settings.timeout()), (96, Some(Duration::from_millis(7))));

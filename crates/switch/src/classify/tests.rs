@@ -6,8 +6,8 @@ const A: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xb]);
 const C: Mac = Mac::from_octets([2, 0, 0, 0, 0, 0xc]);
 const MULTICAST: Mac = Mac::from_octets([1, 0, 0x5e, 0, 0, 1]);
-const TO_SELF: Fate = Fate::Drop(DropCause::ToSelf);
-const PORT_GONE: Fate = Fate::Drop(DropCause::PortGone);
+const TO_SELF: Outcome = Outcome::Drop(DropCause::ToSelf);
+const PORT_GONE: Outcome = Outcome::Drop(DropCause::PortGone);
 
 /// A switch with ports 0 to 3.
 struct Switch {
@@ -23,14 +23,14 @@ impl Switch {
         Self { table: MacTable::new(config).unwrap(), ports }
     }
 
-    fn send(&self, from: PortIndex, frames: &[FrameHeader], now: Tick) -> Vec<Fate> {
-        // Each fate starts out as one that none of the tests expects.
-        let mut fates = vec![Fate::Port(PortIndex(99)); frames.len()];
-        classify(frames, from, &self.table, &self.ports, now, &mut fates);
-        fates
+    fn send(&self, from: PortIndex, frames: &[FrameHeader], now: Tick) -> Vec<Outcome> {
+        // Each outcome starts out as one that none of the tests expects.
+        let mut outcomes = vec![Outcome::Port(PortIndex(99)); frames.len()];
+        classify(frames, from, &self.table, &self.ports, now, &mut outcomes);
+        outcomes
     }
 
-    fn send_from(&self, index: u8, frames: &[FrameHeader]) -> Vec<Fate> {
+    fn send_from(&self, index: u8, frames: &[FrameHeader]) -> Vec<Outcome> {
         self.send(PortIndex(index), frames, NOW)
     }
 
@@ -61,9 +61,9 @@ fn both_constructors_read_the_same_header() {
 #[test]
 fn an_unknown_destination_is_flooded_and_a_learned_one_is_not() {
     let switch = Switch::new();
-    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Fate::Flood]);
-    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Fate::Port(PortIndex(1))]);
-    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Fate::Port(PortIndex(2))]);
+    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Outcome::Flood]);
+    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Outcome::Port(PortIndex(1))]);
+    assert_eq!(switch.send_from(1, &[frame(A, B)]), [Outcome::Port(PortIndex(2))]);
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn multicast_is_flooded_and_never_learned() {
     let switch = Switch::new();
     let frames =
         [frame(A, Mac::BROADCAST), frame(A, MULTICAST), frame(MULTICAST, B), frame(Mac::BROADCAST, B)];
-    assert_eq!(switch.send_from(1, &frames), [Fate::Flood; 4]);
+    assert_eq!(switch.send_from(1, &frames), [Outcome::Flood; 4]);
     assert_eq!(switch.table.len(), 1);
-    assert_eq!(switch.send_from(2, &[frame(B, MULTICAST), frame(B, Mac::BROADCAST)]), [Fate::Flood; 2]);
+    assert_eq!(switch.send_from(2, &[frame(B, MULTICAST), frame(B, Mac::BROADCAST)]), [Outcome::Flood; 2]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_frame_to_a_port_that_left_is_dropped_until_its_addresses_are_forgotten() {
     switch.ports.remove(PortIndex(1));
     assert_eq!(switch.send_from(2, &[frame(B, A)]), [PORT_GONE]);
     switch.table.forget_port(PortIndex(1));
-    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Fate::Flood]);
+    assert_eq!(switch.send_from(2, &[frame(B, A)]), [Outcome::Flood]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn no_learn_keeps_a_source_out_of_the_table() {
 #[test]
 fn flags_unknown_to_the_switch_change_nothing() {
     let switch = Switch::new();
-    assert_eq!(switch.send_from(1, &[flagged(A, B, 0x00f7)]), [Fate::Flood]);
+    assert_eq!(switch.send_from(1, &[flagged(A, B, 0x00f7)]), [Outcome::Flood]);
     assert_eq!(switch.port_of(A), Some(1));
 }
 
@@ -116,16 +116,16 @@ fn a_forced_destination_overrides_the_address() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, C)]);
     let forced = [
-        (A, 0x0300, Fate::Port(PortIndex(3))),
-        (Mac::BROADCAST, 0x0300, Fate::Port(PortIndex(3))),
-        (A, 0xfe00, Fate::Flood),
+        (A, 0x0300, Outcome::Port(PortIndex(3))),
+        (Mac::BROADCAST, 0x0300, Outcome::Port(PortIndex(3))),
+        (A, 0xfe00, Outcome::Flood),
         (A, 0x0200, TO_SELF),
         (A, 0x0900, PORT_GONE),
         (A, 0xff00, PORT_GONE),
-        (A, 0x0000, Fate::Port(PortIndex(1))),
+        (A, 0x0000, Outcome::Port(PortIndex(1))),
     ];
     let frames = forced.map(|(destination, flags, _)| flagged(B, destination, flags));
-    assert_eq!(switch.send_from(2, &frames), forced.map(|(_, _, fate)| fate));
+    assert_eq!(switch.send_from(2, &frames), forced.map(|(_, _, outcome)| outcome));
     assert_eq!(switch.port_of(B), Some(2), "forced frames are learned from");
 }
 
@@ -135,8 +135,8 @@ fn a_forced_frame_leaves_the_decision_of_its_neighbours_alone() {
     switch.send_from(1, &[frame(A, C)]);
     let frames =
         [frame(B, A), flagged(B, A, 0x0300), frame(B, A), flagged(B, C, 0x0300), frame(B, C), frame(B, A)];
-    let to = |index| Fate::Port(PortIndex(index));
-    assert_eq!(switch.send_from(2, &frames), [to(1), to(3), to(1), to(3), Fate::Flood, to(1)]);
+    let to = |index| Outcome::Port(PortIndex(index));
+    assert_eq!(switch.send_from(2, &frames), [to(1), to(3), to(1), to(3), Outcome::Flood, to(1)]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn an_address_that_moves_goes_where_it_was_last_seen() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, B)]);
     switch.send_from(2, &[frame(A, B)]);
-    assert_eq!(switch.send_from(3, &[frame(C, A)]), [Fate::Port(PortIndex(2))]);
+    assert_eq!(switch.send_from(3, &[frame(C, A)]), [Outcome::Port(PortIndex(2))]);
 }
 
 #[test]
@@ -206,20 +206,20 @@ fn an_expired_destination_is_flooded() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, B)]);
     let port = PortIndex(2);
-    assert_eq!(switch.send(port, &[frame(B, A)], Tick(NOW.0 + 10)), [Fate::Port(PortIndex(1))]);
-    assert_eq!(switch.send(port, &[frame(B, A)], Tick(NOW.0 + 11)), [Fate::Flood]);
+    assert_eq!(switch.send(port, &[frame(B, A)], Tick(NOW.0 + 10)), [Outcome::Port(PortIndex(1))]);
+    assert_eq!(switch.send(port, &[frame(B, A)], Tick(NOW.0 + 11)), [Outcome::Flood]);
 }
 
 #[test]
 fn frames_beyond_the_shorter_slice_are_neither_learned_nor_written() {
     let switch = Switch::new();
     let port = PortIndex(1);
-    let mut fates = [PORT_GONE; 3];
-    classify(&[frame(A, B)], port, &switch.table, &switch.ports, NOW, &mut fates);
-    assert_eq!(fates, [Fate::Flood, PORT_GONE, PORT_GONE]);
-    classify(&[frame(A, B), frame(C, B)], port, &switch.table, &switch.ports, NOW, &mut fates[..1]);
+    let mut outcomes = [PORT_GONE; 3];
+    classify(&[frame(A, B)], port, &switch.table, &switch.ports, NOW, &mut outcomes);
+    assert_eq!(outcomes, [Outcome::Flood, PORT_GONE, PORT_GONE]);
+    classify(&[frame(A, B), frame(C, B)], port, &switch.table, &switch.ports, NOW, &mut outcomes[..1]);
     assert_eq!(switch.port_of(C), None);
-    classify(&[], port, &switch.table, &switch.ports, NOW, &mut fates);
+    classify(&[], port, &switch.table, &switch.ports, NOW, &mut outcomes);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_source_that_is_not_a_port_is_switched_and_not_learned() {
     let switch = Switch::new();
     switch.send_from(1, &[frame(A, B)]);
     for index in [254, 255] {
-        assert_eq!(switch.send_from(index, &[frame(B, A)]), [Fate::Port(PortIndex(1))]);
+        assert_eq!(switch.send_from(index, &[frame(B, A)]), [Outcome::Port(PortIndex(1))]);
         assert_eq!(switch.port_of(B), None);
     }
 }

@@ -103,7 +103,7 @@ fn an_entry_from_a_clock_that_is_ahead_is_young_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_full_set_gives_the_place_of_the_entry_seen_longest_ago() {
+fn a_full_set_evicts_the_entry_seen_longest_ago() {
     let table = table(4);
     for number in 0..4 {
         table.learn(mac(number), PortIndex(1), later(u8::from(number != 3)));
@@ -118,7 +118,7 @@ fn a_full_set_gives_the_place_of_the_entry_seen_longest_ago() {
 }
 
 #[test]
-fn the_place_of_an_expired_entry_is_taken_without_an_eviction() {
+fn an_expired_entry_is_replaced_without_an_eviction() {
     let table = table(4);
     for number in 0..4 {
         table.learn(mac(number), PortIndex(1), if number == 2 { NOW } else { later(6) });

@@ -61,19 +61,19 @@ fn ipv6(extensions: &[(u8, u8)], fragment: u16, protocol: u8, payload: &[u8]) ->
     packet
 }
 
-fn walk(bytes: &[u8], tags: Tags) -> (Option<Ethernet>, Option<Ip>) {
-    let ethernet = Ethernet::read(bytes, tags);
+fn walk(bytes: &[u8], tags: Tags) -> (Option<EthernetHeader>, Option<Ip>) {
+    let ethernet = EthernetHeader::read(bytes, tags);
     (ethernet, ethernet.and_then(|ethernet| Ip::read(bytes, &ethernet)))
 }
 
 #[test]
 fn the_old_tag_is_one_only_where_it_is_asked_for() {
     let frame = frame(&[0x9100, 0x8100], ether_type::ARP, &[]);
-    let with_old = Ethernet::read(&frame, Tags::WithOld).unwrap();
-    assert_eq!(with_old, Ethernet { tag: Some(14), type_at: 20, ether_type: ether_type::ARP });
+    let with_old = EthernetHeader::read(&frame, Tags::WithOld).unwrap();
+    assert_eq!(with_old, EthernetHeader { tag: Some(14), type_at: 20, ether_type: ether_type::ARP });
     assert_eq!(with_old.end(), 22);
-    let standard = Ethernet::read(&frame, Tags::Standard).unwrap();
-    assert_eq!(standard, Ethernet { tag: None, type_at: 12, ether_type: 0x9100 });
+    let standard = EthernetHeader::read(&frame, Tags::Standard).unwrap();
+    assert_eq!(standard, EthernetHeader { tag: None, type_at: 12, ether_type: 0x9100 });
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_tag_that_is_cut_off_is_none() {
     let whole = frame(&[0x88a8, 0x8100], ether_type::IPV4, &[]);
     let types = [(13, None), (14, Some(0x88a8)), (17, Some(0x88a8)), (18, Some(0x8100)), (22, Some(0x0800))];
     for (len, expected) in types {
-        let found = Ethernet::read(&whole[..len], Tags::Standard);
+        let found = EthernetHeader::read(&whole[..len], Tags::Standard);
         assert_eq!(found.map(|ethernet| ethernet.ether_type), expected, "{len}");
         assert_eq!(found.and_then(|ethernet| ethernet.tag), (len >= 18).then_some(14), "{len}");
     }
@@ -107,7 +107,7 @@ fn tags_and_extension_headers_end_the_walk_where_there_are_too_many() {
 
 #[test]
 fn fragments_are_told_apart() {
-    use Fragment::{First, Later, No};
+    use IpFragment::{First, Later, No};
     let packets = [
         (ipv4(1, 0x4000, TCP, &[]), No),
         (ipv4(1, 0x2000, TCP, &[]), First),
@@ -121,8 +121,8 @@ fn fragments_are_told_apart() {
     }
     // The data of a later fragment are no extension headers, whatever its own header says about them.
     let extensions = [(HOP_BY_HOP, 1), (FRAGMENT, 0), (DESTINATION_OPTIONS, 0)];
-    for (place, expected) in [(0, First), (1, First), (8, Later), (9, Later)] {
-        let frame = frame(&[], ether_type::IPV6, &ipv6(&extensions, place, UDP, &[0; 8]));
+    for (next_header, expected) in [(0, First), (1, First), (8, Later), (9, Later)] {
+        let frame = frame(&[], ether_type::IPV6, &ipv6(&extensions, next_header, UDP, &[0; 8]));
         let ip = walk(&frame, Tags::Standard).1.unwrap();
         let behind = if expected == First { (UDP, 54 + 32) } else { (DESTINATION_OPTIONS, 54 + 24) };
         assert_eq!((ip.fragment, (ip.protocol, ip.payload_at)), (expected, behind));
@@ -149,7 +149,7 @@ fn extension_headers_are_seen_in_their_order() {
     for last in [ip_protocol::ESP, ip_protocol::NO_NEXT] {
         let extensions = [(HOP_BY_HOP, 0), (ROUTING, 2), (AUTHENTICATION, 3)];
         let frame = frame(&[0x8100], ether_type::IPV6, &ipv6(&extensions, 0, last, &[0; 8]));
-        let ethernet = Ethernet::read(&frame, Tags::Standard).unwrap();
+        let ethernet = EthernetHeader::read(&frame, Tags::Standard).unwrap();
         let mut seen = Vec::new();
         let ip = Ip::read_with(&frame, &ethernet, |kind| seen.push(kind)).unwrap();
         assert_eq!(seen, [HOP_BY_HOP, ROUTING, AUTHENTICATION, last]);
@@ -203,7 +203,7 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Where a part of `frame` begins in it.
-fn place(frame: &[u8], part: &[u8]) -> usize {
+fn offset_of(frame: &[u8], part: &[u8]) -> usize {
     part.as_ptr() as usize - frame.as_ptr() as usize
 }
 
@@ -243,12 +243,12 @@ proptest! {
             _ => return Ok(()),
         };
         let ip = ip.unwrap();
-        prop_assert_eq!((ip.version, ip.at), (version, place(&bytes, header)));
+        prop_assert_eq!((ip.version, ip.at), (version, offset_of(&bytes, header)));
         // It reads an authentication header behind IPv4, and what it takes for headers behind a later fragment's.
         prop_assume!(version == IpVersion::Six || ip.protocol != AUTHENTICATION);
-        prop_assert_eq!(ip.fragment != Fragment::No && payload.fragmented, payload.fragmented);
-        if ip.fragment != Fragment::Later {
-            prop_assert_eq!((ip.protocol, ip.payload_at), (payload.ip_number.0, place(&bytes, payload.payload)));
+        prop_assert_eq!(ip.fragment != IpFragment::No && payload.fragmented, payload.fragmented);
+        if ip.fragment != IpFragment::Later {
+            prop_assert_eq!((ip.protocol, ip.payload_at), (payload.ip_number.0, offset_of(&bytes, payload.payload)));
             prop_assert_eq!(ip.end, ip.payload_at + payload.payload.len());
         }
     }

@@ -13,12 +13,12 @@ use std::time::Duration;
 use ringroad_ring::eventfd;
 use ringroad_sze2::ChannelState;
 use ringroad_sze2::card::counters::{ChannelCounters, IbufCounters, ObufCounters};
-use ringroad_sze2::card::distribution::Distribution;
+use ringroad_sze2::card::distribution::ChannelDistribution;
 use ringroad_sze2::card::settings::IbufSettings;
 use ringroad_sze2::memory::{ChannelGeometry, ChannelMemory, MIN_BUFFER_BYTES};
-use ringroad_sze2::message::{CardInfo, CardStatus, ChannelStatus, Reply, Request, receive, send};
+use ringroad_sze2::message::{CardInfo, CardReply, CardRequest, CardStatus, ChannelStatus, receive, send};
 use ringroad_sze2::reader::SegmentReader;
-use ringroad_sze2::writer::{SegmentWriter, Side};
+use ringroad_sze2::writer::{ChannelSide, SegmentWriter};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Metadata of each frame.
@@ -153,8 +153,8 @@ fn move_frames(state: &mut State) -> bool {
             counted.bytes += frame.len() as u64;
             if let Some(receive) = &mut receive {
                 let at = receive.writer.position();
-                let mut place = receive.writer.reserve(METADATA, frame.len()).unwrap().unwrap();
-                place.write(&frame);
+                let mut reserved = receive.writer.reserve(METADATA, frame.len()).unwrap().unwrap();
+                reserved.write(&frame);
                 if frame.starts_with(GARBLE) {
                     receive.writer.memory().data(at, 4).write(&[3, 0, 0, 0]);
                 }
@@ -181,8 +181,8 @@ fn move_frames(state: &mut State) -> bool {
 /// Answers one program until it goes.
 fn serve(socket: &OwnedFd, state: &Mutex<State>, number: u64) {
     let event = eventfd::create().unwrap();
-    while let Ok((request, _)) = receive::<Request>(socket, PATIENCE) {
-        if matches!(request, Request::Stop) {
+    while let Ok((request, _)) = receive::<CardRequest>(socket, PATIENCE) {
+        if matches!(request, CardRequest::Stop) {
             stop(state, number);
         }
         let (reply, descriptors) = reply(&mut state.lock().unwrap(), number, &event, request);
@@ -202,7 +202,7 @@ fn stop(state: &Mutex<State>, number: u64) {
         let waits = state.transmit.values_mut().any(|(owner, transmit)| {
             *owner == number
                 && transmit.reader.memory().state() == ChannelState::Running
-                && transmit.reader.look().is_ok_and(|bytes| bytes > 0)
+                && transmit.reader.available().is_ok_and(|bytes| bytes > 0)
         });
         // A program that receives what it sent itself reads no more.
         if !waits || state.receive.values().any(|(owner, _)| *owner == number) {
@@ -220,34 +220,34 @@ fn memory() -> (Arc<ChannelMemory>, OwnedFd) {
     (Arc::new(memory), file)
 }
 
-fn reply(state: &mut State, number: u64, event: &OwnedFd, request: Request) -> (Reply, Vec<OwnedFd>) {
+fn reply(state: &mut State, number: u64, event: &OwnedFd, request: CardRequest) -> (CardReply, Vec<OwnedFd>) {
     let copy = || event.try_clone().unwrap();
     match request {
-        Request::Hello { .. } => (Reply::Hello { info: info() }, vec![copy()]),
-        Request::Subscribe { receive, transmit } => {
+        CardRequest::Hello { .. } => (CardReply::Hello { info: info() }, vec![copy()]),
+        CardRequest::Subscribe { receive, transmit } => {
             let (mut given, mut files) = ((0, 0), Vec::new());
             for channel in (0..CHANNELS).filter(|channel| receive >> channel & 1 == 1) {
-                if let Entry::Vacant(place) = state.receive.entry(channel) {
+                if let Entry::Vacant(vacant) = state.receive.entry(channel) {
                     let (memory, file) = memory();
-                    let writer = SegmentWriter::new(memory, Side::Card);
-                    place.insert((number, Receive { writer, event: copy() }));
+                    let writer = SegmentWriter::new(memory, ChannelSide::Card);
+                    vacant.insert((number, Receive { writer, event: copy() }));
                     given.0 |= 1 << channel;
                     files.push(file);
                 }
             }
             for channel in (0..CHANNELS).filter(|channel| transmit >> channel & 1 == 1) {
-                if let Entry::Vacant(place) = state.transmit.entry(channel) {
+                if let Entry::Vacant(vacant) = state.transmit.entry(channel) {
                     let (memory, file) = memory();
-                    let reader = SegmentReader::new(memory, Side::Card);
-                    place.insert((number, Transmit { reader, event: copy() }));
+                    let reader = SegmentReader::new(memory, ChannelSide::Card);
+                    vacant.insert((number, Transmit { reader, event: copy() }));
                     given.1 |= 1 << channel;
                     // The mover looks by itself: it need not be woken.
                     files.extend([file, eventfd::create().unwrap()]);
                 }
             }
-            (Reply::Subscribed { receive: given.0, transmit: given.1 }, files)
+            (CardReply::Subscribed { receive: given.0, transmit: given.1 }, files)
         }
-        Request::Start => {
+        CardRequest::Start => {
             for (owner, receive) in state.receive.values() {
                 if *owner == number {
                     receive.writer.memory().set_state(ChannelState::Running);
@@ -258,26 +258,26 @@ fn reply(state: &mut State, number: u64, event: &OwnedFd, request: Request) -> (
                     transmit.reader.memory().set_state(ChannelState::Running);
                 }
             }
-            (Reply::Done, Vec::new())
+            (CardReply::Done, Vec::new())
         }
-        Request::Status => (Reply::Status { status: Box::new(status(state)) }, Vec::new()),
-        Request::SetIbuf { ibuf } => match ibuf.check() {
+        CardRequest::Status => (CardReply::Status { status: Box::new(status(state)) }, Vec::new()),
+        CardRequest::SetIbuf { ibuf } => match ibuf.check() {
             Ok(()) => {
                 state.ibuf = ibuf;
-                (Reply::Done, Vec::new())
+                (CardReply::Done, Vec::new())
             }
-            Err(reason) => (Reply::Refused { reason }, Vec::new()),
+            Err(reason) => (CardReply::Refused { reason }, Vec::new()),
         },
-        Request::SetObuf { enabled } => {
+        CardRequest::SetObuf { enabled } => {
             state.obuf_enabled = enabled;
-            (Reply::Done, Vec::new())
+            (CardReply::Done, Vec::new())
         }
-        Request::ClearCounters => {
+        CardRequest::ClearCounters => {
             state.received = Default::default();
             state.transmitted = Default::default();
-            (Reply::Done, Vec::new())
+            (CardReply::Done, Vec::new())
         }
-        _ => (Reply::Done, Vec::new()),
+        _ => (CardReply::Done, Vec::new()),
     }
 }
 
@@ -300,7 +300,7 @@ fn status(state: &State) -> CardStatus {
         ibuf_counters: IbufCounters { frames: received, bytes: received_bytes, ..IbufCounters::default() },
         obuf_enabled: state.obuf_enabled,
         obuf_counters: ObufCounters { frames: sent, bytes: sent_bytes, disabled: 0 },
-        distribution: Distribution::default(),
+        distribution: ChannelDistribution::default(),
         filter: "default allow 0-3\n".to_owned(),
         timestamps: false,
         receive: (0..CHANNELS)

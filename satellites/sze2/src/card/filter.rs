@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::flow_key::FlowKey;
+use super::flow_key::HashKey;
 use super::settings::MAX_CHANNELS;
 
 /// Most rules.
@@ -25,7 +25,7 @@ pub const MAX_RULES: usize = 1024;
 
 /// The rules, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter {
+pub struct CardFilter {
     rules: Vec<Rule>,
     default: u32,
     /// As it was given.
@@ -78,7 +78,7 @@ impl Prefix {
 }
 
 impl Condition {
-    fn fits(&self, key: &FlowKey) -> bool {
+    fn fits(&self, key: &HashKey) -> bool {
         let ip = key.ip.as_ref();
         let ports = ip.and_then(|ip| ip.ports);
         match self {
@@ -179,7 +179,7 @@ pub fn parse_channels(text: &str) -> Result<u32, String> {
     Ok(channels)
 }
 
-impl Filter {
+impl CardFilter {
     /// Lets all `channels` get everything.
     #[must_use]
     pub fn all(channels: u16) -> Self {
@@ -194,7 +194,7 @@ impl Filter {
     /// Channels that may get a frame; an empty mask where it is dropped.
     #[inline]
     #[must_use]
-    pub fn channels(&self, key: Option<&FlowKey>) -> u32 {
+    pub fn channels(&self, key: Option<&HashKey>) -> u32 {
         let fitting = self.rules.iter().find(|rule| {
             // A frame without a whole header matches only a rule without conditions.
             rule.conditions.iter().all(|condition| key.is_some_and(|key| condition.fits(key)))
@@ -226,7 +226,7 @@ impl Filter {
     }
 }
 
-impl fmt::Display for Filter {
+impl fmt::Display for CardFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -235,19 +235,19 @@ impl fmt::Display for Filter {
 /// A line that is not a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the filter: {reason}")]
-pub struct FilterError {
+pub struct CardFilterError {
     /// Number of the line, from 1.
     pub line: usize,
     pub reason: String,
 }
 
-impl FromStr for Filter {
-    type Err = FilterError;
+impl FromStr for CardFilter {
+    type Err = CardFilterError;
 
-    fn from_str(text: &str) -> Result<Self, FilterError> {
+    fn from_str(text: &str) -> Result<Self, CardFilterError> {
         let (mut rules, mut default) = (Vec::new(), None);
         for (line, content) in (1..).zip(text.lines()) {
-            let failed = |reason| FilterError { line, reason };
+            let failed = |reason| CardFilterError { line, reason };
             let words = content.split('#').next().unwrap_or_default();
             let mut words = words.split_whitespace().peekable();
             let is_default = words.next_if_eq(&"default").is_some();
@@ -290,7 +290,7 @@ impl FromStr for Filter {
         }
         let Some(default) = default else {
             let line = text.lines().count() + 1;
-            return Err(FilterError {
+            return Err(CardFilterError {
                 line,
                 reason: "no `default allow CHANNELS` or `default deny`".to_owned(),
             });
@@ -306,14 +306,14 @@ mod tests {
     use super::*;
     use crate::card::flow_key::IpKey;
 
-    fn key(destination: &str, port: u16) -> FlowKey {
+    fn key(destination: &str, port: u16) -> HashKey {
         let ip = IpKey {
             source: "198.51.100.1".parse().unwrap(),
             destination: destination.parse().unwrap(),
             protocol: 6,
             ports: Some((40000, port)),
         };
-        FlowKey {
+        HashKey {
             destination: [2, 0, 0, 0, 0, 1],
             source: [2; 6],
             vlan: Some(5),
@@ -324,24 +324,24 @@ mod tests {
 
     #[test]
     fn the_first_fitting_rule_decides() {
-        let filter: Filter =
+        let filter: CardFilter =
             "default allow 0-7 # all\n\n# web\nallow 3 if tcp dst 192.0.2.0/24 dport 80-443\n\
                               deny if ipv4 sport 40000\nallow 0,2 if vlan 5"
                 .parse()
                 .unwrap();
         assert_eq!(filter.channels(Some(&key("192.0.2.77", 443))), 1 << 3);
         assert_eq!(filter.channels(Some(&key("192.0.3.77", 443))), 0);
-        assert_eq!(filter.channels(Some(&FlowKey { ip: None, ..key("192.0.2.77", 0) })), 0b101);
-        let untagged = FlowKey { ip: None, vlan: None, ..key("192.0.2.77", 0) };
+        assert_eq!(filter.channels(Some(&HashKey { ip: None, ..key("192.0.2.77", 0) })), 0b101);
+        let untagged = HashKey { ip: None, vlan: None, ..key("192.0.2.77", 0) };
         assert_eq!(filter.channels(Some(&untagged)), 0xff);
         assert_eq!(filter.channels(None), 0xff);
         assert_eq!(filter.check(8), Ok(()));
         assert!(filter.check(7).unwrap_err().contains("channel 7"));
-        assert_eq!(Filter::all(32).channels(None), u32::MAX);
-        assert_eq!(Filter::all(3).to_string(), "default allow 0-2\n");
+        assert_eq!(CardFilter::all(32).channels(None), u32::MAX);
+        assert_eq!(CardFilter::all(3).to_string(), "default allow 0-2\n");
         assert_eq!(
-            "default allow 0-2".parse::<Filter>().unwrap().channels(None),
-            Filter::all(3).channels(None)
+            "default allow 0-2".parse::<CardFilter>().unwrap().channels(None),
+            CardFilter::all(3).channels(None)
         );
     }
 
@@ -363,7 +363,7 @@ mod tests {
             ("dmac 02:00:00:00:00:01", "dmac 02:00:00:00:00:11"),
         ] {
             let fits = |condition: &str| {
-                let filter: Filter = format!("allow 1 if {condition}\ndefault deny").parse().unwrap();
+                let filter: CardFilter = format!("allow 1 if {condition}\ndefault deny").parse().unwrap();
                 filter.channels(Some(&key)) != 0
             };
             assert!(fits(condition), "{condition}");
@@ -389,7 +389,7 @@ mod tests {
             ("deny if dmac 2:0:0:0:0:1", 1, "not a hardware address"),
             ("deny if color red", 1, "not a condition"),
         ] {
-            let error = text.parse::<Filter>().unwrap_err();
+            let error = text.parse::<CardFilter>().unwrap_err();
             assert_eq!(error.line, line, "{text:?}: {error}");
             assert!(error.reason.contains(part), "{text:?}: {error}");
         }
@@ -398,7 +398,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_filter_text_is_read_without_panic(words in proptest::collection::vec("(default|allow|deny|if|src|dport|vlan|0-3|[0-9./:x#-]{0,9}|\n)", 0..30)) {
-            let _ = words.join(" ").parse::<Filter>();
+            let _ = words.join(" ").parse::<CardFilter>();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ringroad_wire::headers::{Ethernet, Fragment, Ip, IpVersion, Tags, VLAN_BITS};
+use ringroad_wire::headers::{EthernetHeader, Ip, IpFragment, IpVersion, Tags, VLAN_BITS};
 use ringroad_wire::ip_protocol::{SCTP, TCP, UDP};
 
 /// Bytes from the start of a frame that are enough for all of it, in all but strange frames.
@@ -22,7 +22,7 @@ pub struct IpKey {
 
 /// The key of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FlowKey {
+pub struct HashKey {
     /// Destination address.
     pub destination: [u8; 6],
     /// Source address.
@@ -39,14 +39,14 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|pair| u16::from_be_bytes(*pair))
 }
 
-impl FlowKey {
+impl HashKey {
     /// Reads it off the first bytes of a frame ([`KEY_BYTES`] or all); `None` where there is no whole Ethernet header.
     /// Fields that are cut off are unknown.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (destination, rest) = bytes.split_first_chunk()?;
         let (source, _) = rest.split_first_chunk()?;
-        let ethernet = Ethernet::read(bytes, Tags::WithOld)?;
+        let ethernet = EthernetHeader::read(bytes, Tags::WithOld)?;
         let vlan = ethernet.tag.and_then(|at| half(bytes, at)).map(|control| control & VLAN_BITS);
         let ip = Ip::read(bytes, &ethernet).and_then(|ip| IpKey::read(bytes, &ip));
         Some(Self { destination: *destination, source: *source, vlan, ethertype: ethernet.ether_type, ip })
@@ -62,8 +62,8 @@ impl IpKey {
             IpVersion::Six => octets.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
         };
         let ports = match ip.fragment {
-            Fragment::Later => None,
-            Fragment::No | Fragment::First => {
+            IpFragment::Later => None,
+            IpFragment::No | IpFragment::First => {
                 bytes.get(ip.payload_at..).and_then(|segment| ports(ip.protocol, segment))
             }
         };
@@ -112,14 +112,14 @@ mod tests {
     #[test]
     fn ports_are_found_behind_tags_and_options() {
         let frame = [ethernet(&[0x2005, 7], 0x0800), ipv4(0x2000)].concat();
-        let key = FlowKey::parse(&frame).unwrap();
+        let key = HashKey::parse(&frame).unwrap();
         assert_eq!((key.vlan, key.ethertype), (Some(5), 0x0800));
         let ip = key.ip.unwrap();
         assert_eq!(ip.source.to_string(), "10.0.0.1");
         assert_eq!(ip.destination.to_string(), "10.0.0.2");
         assert_eq!((ip.protocol, ip.ports), (17, Some((0x1234, 53))));
         let later = [ethernet(&[], 0x0800), ipv4(0x0003)].concat();
-        assert_eq!(FlowKey::parse(&later).unwrap().ip.unwrap().ports, None);
+        assert_eq!(HashKey::parse(&later).unwrap().ip.unwrap().ports, None);
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         packet.extend([6, 0, 0, 1, 0, 0, 0, 0]);
         packet.extend([0, 80, 1, 0]);
         let frame = [ethernet(&[], 0x86dd), packet].concat();
-        let ip = FlowKey::parse(&frame).unwrap().ip.unwrap();
+        let ip = HashKey::parse(&frame).unwrap().ip.unwrap();
         assert_eq!((ip.protocol, ip.ports), (6, Some((80, 256))));
     }
 
@@ -144,7 +144,7 @@ mod tests {
                 bytes[12..14].copy_from_slice(&ethertype);
                 bytes[14] = [0x45, 0x60, 0][kind];
             }
-            prop_assert_eq!(FlowKey::parse(&bytes).is_some(), bytes.len() >= 14);
+            prop_assert_eq!(HashKey::parse(&bytes).is_some(), bytes.len() >= 14);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Decides about a frame that reaches the card.
 
-use super::distribution::Spread;
-use super::flow_key::{FlowKey, KEY_BYTES};
-use super::settings::{AddressCheck, IbufSettings, Settings};
+use super::distribution::DistributionMode;
+use super::flow_key::{HashKey, KEY_BYTES};
+use super::settings::{AddressCheck, CardSettings, IbufSettings};
 
 /// Why the card does not take a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,18 +41,18 @@ fn check(ibuf: &IbufSettings, destination: Option<[u8; 6]>, frame_bytes: usize) 
     if is_let_in { Ok(()) } else { Err(Rejection::Address) }
 }
 
-impl Settings {
+impl CardSettings {
     /// Whether any setting needs more of a frame than its first six bytes.
     #[inline]
     #[must_use]
     pub fn needs_key(&self) -> bool {
-        !self.filter.is_uniform() || self.distribution.spread != Spread::RoundRobin
+        !self.filter.is_uniform() || self.distribution.spread != DistributionMode::RoundRobin
     }
 
     /// Bytes from the start of a frame that [`Self::channel_of`] has to be given: all, where the frame is shorter.
     #[inline]
     #[must_use]
-    pub fn looks_at(&self) -> usize {
+    pub fn needed_bytes(&self) -> usize {
         if self.needs_key() { KEY_BYTES } else { 6 }
     }
 
@@ -63,7 +63,7 @@ impl Settings {
     #[inline]
     pub fn channel_of(&self, bytes: &[u8], frame_bytes: usize, turn: &mut u32) -> Result<u8, Rejection> {
         check(&self.ibuf, bytes.first_chunk().copied(), frame_bytes)?;
-        let key = if self.needs_key() { FlowKey::parse(bytes) } else { None };
+        let key = if self.needs_key() { HashKey::parse(bytes) } else { None };
         let channels = self.filter.channels(key.as_ref());
         self.distribution.channel(key.as_ref(), channels, turn).ok_or(Rejection::Filter)
     }
@@ -72,29 +72,29 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::card::distribution::Distribution;
-    use crate::card::filter::Filter;
+    use crate::card::distribution::ChannelDistribution;
+    use crate::card::filter::CardFilter;
 
     const OWN: [u8; 6] = [0, 0x11, 0x17, 0, 0, 1];
 
-    fn settings() -> Settings {
-        Settings {
+    fn settings() -> CardSettings {
+        CardSettings {
             ibuf: IbufSettings::new(OWN),
             obuf_enabled: true,
-            filter: Filter::all(1),
-            distribution: Distribution::default(),
+            filter: CardFilter::all(1),
+            distribution: ChannelDistribution::default(),
             timestamps: false,
         }
     }
 
-    fn verdict(settings: &Settings, destination: [u8; 6], frame_bytes: usize) -> Result<u8, Rejection> {
+    fn verdict(settings: &CardSettings, destination: [u8; 6], frame_bytes: usize) -> Result<u8, Rejection> {
         settings.channel_of(&destination, frame_bytes, &mut 0)
     }
 
     #[test]
     fn each_address_check_lets_its_frames_in() {
-        let (broadcast, group, stranger) = ([0xff; 6], [1, 0, 0x5e, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
-        let kinds = [OWN, broadcast, group, stranger];
+        let (broadcast, group, other_station) = ([0xff; 6], [1, 0, 0x5e, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
+        let kinds = [OWN, broadcast, group, other_station];
         for (check, let_in) in AddressCheck::ALL.into_iter().zip([
             [true, true, true, true],
             [true, false, false, false],

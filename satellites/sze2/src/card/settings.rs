@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::distribution::Distribution;
-use super::filter::Filter;
+use super::distribution::ChannelDistribution;
+use super::filter::CardFilter;
 use crate::segment::MAX_FRAME_BYTES;
 
 /// Most channels of a direction: masks have 32 bits (libsze2).
@@ -117,15 +117,15 @@ impl IbufSettings {
 
 /// All settings of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct CardSettings {
     /// On their way in.
     pub ibuf: IbufSettings,
     /// Whether the output buffer (OBUF) lets anything out.
     pub obuf_enabled: bool,
     /// Which channels may get which accepted frames.
-    pub filter: Filter,
+    pub filter: CardFilter,
     /// Which of these channels gets a frame.
-    pub distribution: Distribution,
+    pub distribution: ChannelDistribution,
     /// Whether each frame's [`super::metadata::FrameInfo`] comes with it.
     pub timestamps: bool,
 }

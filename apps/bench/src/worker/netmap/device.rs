@@ -23,22 +23,22 @@ const POLL_MS: c_int = 1;
 type Failure = (&'static str, io::Error);
 
 /// A device that is bound to a port and mapped.
-pub(super) struct Device {
+pub(super) struct BoundDevice {
     // Before the mapping is removed: closing needs nothing of it.
     descriptor: OwnedFd,
     pub(super) tx: Ring,
     pub(super) rx: Ring,
-    _mapping: Mapping,
+    _mapping: DeviceMapping,
 }
 
-struct Mapping {
+struct DeviceMapping {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-impl Drop for Mapping {
+impl Drop for DeviceMapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Device::open`, whose rings are dropped with it.
+        // SAFETY: mapped by `BoundDevice::open`, whose rings are dropped with it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -51,7 +51,7 @@ fn control(descriptor: &OwnedFd, request: u32, argument: *mut c_void) -> io::Res
     }
 }
 
-impl Device {
+impl BoundDevice {
     /// Opens the device, binds it to all rings of port `name`, and maps its memory.
     pub(super) fn open(name: &str) -> Result<Self, Failure> {
         let last = |call| (call, io::Error::last_os_error());
@@ -86,15 +86,15 @@ impl Device {
             return Err(last("mmap"));
         }
         let Some(start) = NonNull::new(start.cast::<u8>()) else { return Err(last("mmap")) };
-        let mapping = Mapping { start, bytes };
+        let mapping = DeviceMapping { start, bytes };
         let interface_offset = usize::try_from(offset).unwrap_or(usize::MAX);
         // SAFETY: the provider's offset is within the mapping that it belongs to.
         let interface = unsafe { start.add(interface_offset) };
         // SAFETY: there is a `netmap_if`, 8-aligned.
         let about = unsafe { interface.cast::<InterfaceHeader>().read() };
-        let ring = |place: u32| {
+        let ring = |ring_number: u32| {
             // SAFETY: behind the header there is a table with an entry for each ring.
-            let entry = unsafe { interface.add(size_of::<InterfaceHeader>() + 8 * place as usize) };
+            let entry = unsafe { interface.add(size_of::<InterfaceHeader>() + 8 * ring_number as usize) };
             // SAFETY: as above; 8-aligned.
             let ring_offset = unsafe { entry.cast::<isize>().read() };
             // SAFETY: the provider's offset of a ring, in the mapping.
@@ -159,7 +159,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    fn new(header: NonNull<RingHeader>, mapping: &Mapping) -> Self {
+    fn new(header: NonNull<RingHeader>, mapping: &DeviceMapping) -> Self {
         // SAFETY: a ring of the mapping.
         let about = unsafe { header.read_volatile() };
         let offset = isize::try_from(about.buffers_offset).unwrap_or_default();

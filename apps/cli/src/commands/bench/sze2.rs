@@ -13,7 +13,7 @@ use crate::output::Output;
 /// The driver's file.
 const PLUGIN: &str = "librte_net_szedata2.so";
 /// Its paths, relative to the folder of this program: installed, and as built by `make dpdk-szedata2`.
-const PLACES: [&str; 2] = ["../lib/ringroad", "dpdk-szedata2"];
+const PLUGIN_FOLDERS: [&str; 2] = ["../lib/ringroad", "dpdk-szedata2"];
 
 /// Measure DPDK over an SZE2 card in software, beside DPDK's null driver
 ///
@@ -75,9 +75,9 @@ impl BenchSze2 {
         plan.repeat = self.repeat;
         if !self.mode.is_empty() {
             let modes = self.mode.iter().map(|mode| match mode {
-                Mode::Rxonly => sze2::Mode::RxOnly,
-                Mode::Txonly => sze2::Mode::TxOnly,
-                Mode::Io => sze2::Mode::Io,
+                Mode::Rxonly => sze2::ForwardMode::RxOnly,
+                Mode::Txonly => sze2::ForwardMode::TxOnly,
+                Mode::Io => sze2::ForwardMode::Io,
             });
             plan.modes = modes.collect();
         }
@@ -110,11 +110,11 @@ impl BenchSze2 {
 
 fn find_plugin(program: &Path) -> Result<PathBuf, Failure> {
     let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = PLACES.iter().map(|place| folder.join(place).join(PLUGIN));
-    places.filter_map(|place| place.canonicalize().ok()).next().ok_or_else(|| {
-        let places = PLACES.map(|place| folder.join(place).display().to_string());
+    let folders = PLUGIN_FOLDERS.iter().map(|plugin_folder| folder.join(plugin_folder).join(PLUGIN));
+    folders.filter_map(|path| path.canonicalize().ok()).next().ok_or_else(|| {
+        let folders = PLUGIN_FOLDERS.map(|plugin_folder| folder.join(plugin_folder).display().to_string());
         Failure::new(
-            format!("{PLUGIN} is not in {}", places.join(" or in ")),
+            format!("{PLUGIN} is not in {}", folders.join(" or in ")),
             "make dpdk-szedata2 builds it, --plugin sets another path",
         )
     })

@@ -14,7 +14,7 @@ pub(super) type Address = [u8; 6];
 
 /// The capture, and the ports of its stations.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct StationPlan {
     pub(super) frames: u64,
     pub(super) first_ns: u64,
     last_ns: u64,
@@ -41,7 +41,7 @@ fn address(frame: &[u8], at: usize) -> Option<Address> {
     frame.get(at..at + 6)?.try_into().ok()
 }
 
-impl Plan {
+impl StationPlan {
     /// Reads the capture once: the stations that send are dealt out to b and c in turn.
     pub(super) fn read(capture: &Path) -> Result<Self, Failure> {
         let mut reader = CaptureReader::open(capture)?;

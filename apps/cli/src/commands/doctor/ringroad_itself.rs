@@ -47,7 +47,7 @@ fn socket_folder(socket: &Path) -> Check {
         _ => Path::new("."),
     };
     // The daemon makes a missing folder, so the nearest existing folder counts.
-    let nearest = folder.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
+    let nearest = folder.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
     match access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) if nearest == folder => Check::ok(CHECK, format!("{} is writable", folder.display())),
         Ok(()) => Check::ok(CHECK, format!("{} will be made by the daemon", folder.display())),

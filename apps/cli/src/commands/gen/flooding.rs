@@ -1,7 +1,7 @@
 //! Keeps a generator from network interfaces that nobody meant.
 
 use ringroad_control::report::{MacEntryReport, PortReport};
-use ringroad_generator::{Load, Plan};
+use ringroad_generator::{Load, TestPlan};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::header::Ethernet;
 use ringroad_traffic::modifier::{ModifierDefinition, Progression};
@@ -17,7 +17,7 @@ const INTERFACE_DRIVERS: [&str; 2] = ["af_xdp", "af_packet"];
 ///
 /// # Errors
 /// The interfaces and the address that nobody has announced.
-pub(super) fn refuse(global: &Global, plan: &Plan) -> Result<(), Failure> {
+pub(super) fn refuse(global: &Global, plan: &TestPlan) -> Result<(), Failure> {
     // Without a daemon there are no ports but the program's own.
     let Ok(mut connection) = global.connect() else { return Ok(()) };
     let status = connection.status()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ringroad_control::Connection;
 use ringroad_control::report::{PortReport, StatusReport, SwitchReport};
-use ringroad_generator::Report;
+use ringroad_generator::SessionReport;
 use serde::Serialize;
 
 use crate::arguments::Global;
@@ -85,7 +85,7 @@ impl DropWatch {
     }
 
     /// The daemon's drops since the start, if `report` has lost frames. The run's ports must still be open.
-    pub(super) fn end(mut self, report: &Report) -> Result<Option<Losses>, Failure> {
+    pub(super) fn end(mut self, report: &SessionReport) -> Result<Option<Losses>, Failure> {
         let lost_frames =
             report.loads.iter().flat_map(|load| &load.arrivals).map(|arrival| arrival.stream.lost).sum();
         if lost_frames == 0 {
@@ -118,7 +118,7 @@ impl Losses {
     }
 }
 
-fn role(report: &Report, name: &str) -> Role {
+fn role(report: &SessionReport, name: &str) -> Role {
     let Some(port) = report.ports.iter().find(|port| port.name == name) else { return Role::Other };
     let sends = report.loads.iter().any(|load| load.from == port.port);
     let receives =

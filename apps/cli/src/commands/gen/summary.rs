@@ -1,7 +1,7 @@
 //! A generator's report as text.
 
-use ringroad_generator::Report;
-use ringroad_generator::report::{Arrival, LoadReport, PortReport};
+use ringroad_generator::SessionReport;
+use ringroad_generator::report::{ArrivalReport, LoadReport, PortResult};
 use ringroad_generator::series::Interval;
 use ringroad_traffic::meter::StreamSummary;
 
@@ -11,7 +11,7 @@ use crate::output::rates::{CONVENTION, frame_rate, grouped, reconnections, span,
 const MOST_STREAMS: usize = 16;
 
 /// The whole report.
-pub(crate) fn text(report: &Report) -> String {
+pub(crate) fn text(report: &SessionReport) -> String {
     let mut lines = Vec::new();
     for load in &report.loads {
         tell_load(load, &mut lines);
@@ -90,7 +90,7 @@ fn tell_load(load: &LoadReport, lines: &mut Vec<String>) {
     }
 }
 
-fn tell_arrival(arrival: &Arrival, indent: &str, lines: &mut Vec<String>) {
+fn tell_arrival(arrival: &ArrivalReport, indent: &str, lines: &mut Vec<String>) {
     let stream = &arrival.stream;
     lines.push(format!("{indent}{}: {}", arrival.port, counts(stream)));
     lines.extend(delay(stream).map(|delay| format!("{indent}  {delay}")));
@@ -155,7 +155,7 @@ fn reordering(stream: &StreamSummary) -> Option<String> {
     ))
 }
 
-fn tell_port(port: &PortReport, report: &Report, lines: &mut Vec<String>) {
+fn tell_port(port: &PortResult, report: &SessionReport, lines: &mut Vec<String>) {
     let received = &port.received;
     // Switches flood: a port that expects no frames may get other ports' frames.
     let expects =

@@ -22,7 +22,7 @@ pub(crate) enum Keys {
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramExit {
     pub(crate) status: ExitStatus,
     /// A signal to end it arrived.
     pub(crate) asked_to: bool,
@@ -40,7 +40,7 @@ impl HeldSignals {
     }
 
     /// Waits for the program's end, and passes signals on meanwhile.
-    pub(crate) fn wait_for(mut self, child: &mut Child, keys: Keys) -> Result<Ended, Failure> {
+    pub(crate) fn wait_for(mut self, child: &mut Child, keys: Keys) -> Result<ProgramExit, Failure> {
         let program = ProcessIdentity::of(child.id()).and_then(ProcessIdentity::descriptor);
         let handle = self.0.handle();
         let asked_to = AtomicBool::new(false);
@@ -66,7 +66,7 @@ impl HeldSignals {
         });
         let asked_to = asked_to.into_inner();
         status
-            .map(|status| Ended { status, asked_to })
+            .map(|status| ProgramExit { status, asked_to })
             .map_err(|error| Failure::new(format!("waiting for the program: {error}"), ""))
     }
 }

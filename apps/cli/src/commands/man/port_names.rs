@@ -1,7 +1,7 @@
 //! `ringroad-ports(7)`: the names of ports, from the catalogue of their kinds.
 
 use clap_mangen::roff::{Roff, bold, roman};
-use ringroad::catalogue::{Access, COMMON_OPTIONS, PortOption, SWITCH_PORT_OPTIONS, kinds};
+use ringroad::catalogue::{COMMON_OPTIONS, OpenedBy, PortOption, SWITCH_PORT_OPTIONS, kinds};
 
 const EXAMPLES: &str = "\
 ringroad recv vale0:b@slots=4096,queues=2
@@ -38,11 +38,13 @@ pub(super) fn page() -> String {
     page.control("SH", ["DEVICES"]);
     for kind in kinds() {
         page.control("SS", [kind.form]);
-        let place = match kind.access {
-            Access::Daemon => "The daemon opens it.",
-            Access::Program => "Programs open it in themselves, or an administrator attaches it to a switch.",
+        let opener = match kind.access {
+            OpenedBy::Daemon => "The daemon opens it.",
+            OpenedBy::Program => {
+                "Programs open it in themselves, or an administrator attaches it to a switch."
+            }
         };
-        page.text([roman(format!("{}. {place}", kind.about))]);
+        page.text([roman(format!("{}. {opener}", kind.about))]);
         options(&mut page, kind.options);
     }
     page.control("SH", ["SEE ALSO"]);

@@ -54,9 +54,9 @@ impl Object {
     fn find_in(self, folders: &[PathBuf]) -> Result<PathBuf, Failure> {
         let Some(found) = folders.iter().map(|folder| folder.join(self.file)).find(|path| path.is_file())
         else {
-            let looked: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let searched: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
             return Err(Failure::new(
-                format!("{} was not found in {}", self.file, looked.join(" or ")),
+                format!("{} was not found in {}", self.file, searched.join(" or ")),
                 format!(
                     "install it, name its folder in ${FOLDER_VARIABLE}, or do without it: {}",
                     self.option

@@ -1,8 +1,8 @@
 //! `ringroad sze2 dist`.
 
 use clap::{ArgAction, Args};
-use ringroad_sze2::card::distribution::Spread;
-use ringroad_sze2::message::Request;
+use ringroad_sze2::card::distribution::DistributionMode;
+use ringroad_sze2::message::CardRequest;
 
 use super::CardArgument;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ pub(super) struct Dist {
     card: CardArgument,
     /// round-robin, hash (a flow's frames stay together) or symmetric-hash (both of its directions do)
     #[arg(value_name = "SPREAD")]
-    spread: Option<Spread>,
+    spread: Option<DistributionMode>,
     /// Whether a flow is identified by protocol and ports too, or by hosts alone
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     ports: Option<bool>,
@@ -31,7 +31,7 @@ impl Dist {
         distribution.spread = self.spread.unwrap_or(before.spread);
         distribution.ports = self.ports.unwrap_or(before.ports);
         if distribution != before {
-            card.set(&Request::SetDistribution { distribution })?;
+            card.set(&CardRequest::SetDistribution { distribution })?;
         }
         output.result(&distribution, |distribution| {
             let ports = if distribution.ports { "with" } else { "without" };

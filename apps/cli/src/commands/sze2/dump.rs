@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use clap::Args;
 use ringroad_sze2::card::metadata::FrameInfo;
-use ringroad_sze2::client::{Card, Wanted};
-use ringroad_sze2::segment::{HEADER_BYTES, Header, parse};
+use ringroad_sze2::client::{CardClient, Wanted};
+use ringroad_sze2::segment::{HEADER_BYTES, SegmentHeader, parse};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Bytes in a line of a frame.
 const LINE_BYTES: usize = 16;
 /// Longest time until a signal is noticed while nothing arrives.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Print the segments of a channel, or of a file For a card it subscribes a receive channel and prints segments until
 /// Ctrl-C. A file is a piece of a buffer that begins with a segment, as --save writes it.
@@ -89,9 +89,9 @@ impl Dump {
                     printer.print(position as u64, taken)?;
                 }
                 Err(error) => {
-                    let place = format!("{}, byte {position:#x}: {error}", self.source.display());
+                    let location = format!("{}, byte {position:#x}: {error}", self.source.display());
                     return Err(Failure::new(
-                        place,
+                        location,
                         "the file must begin with a segment, and contain whole segments",
                     ));
                 }
@@ -100,8 +100,8 @@ impl Dump {
     }
 
     fn of_card(&self, printer: &mut Printer<'_>) -> Result<(), Failure> {
-        let stop = StopFlag::on_signals()?;
-        let mut card = Card::open(&self.source, "ringroad sze2 dump")?;
+        let stop = SignalFlag::on_signals()?;
+        let mut card = CardClient::open(&self.source, "ringroad sze2 dump")?;
         let mask = 1u32.checked_shl(self.channel.into()).unwrap_or(0);
         if mask == 0 || card.subscribe(mask, 0)?.0 != mask {
             let has = card.info().receive_channels;
@@ -115,7 +115,7 @@ impl Dump {
         printer.output.note(&format!("channel {}: Ctrl-C ends", self.channel));
         let wanted = Wanted { receive: mask, ..Wanted::default() };
         while !stop.is_set() && !printer.is_enough() {
-            card.wait(&wanted, Some(LOOK))?;
+            card.wait(&wanted, Some(CHECK_INTERVAL))?;
             let Some(reader) = card.reader(self.channel) else { break };
             loop {
                 let position = reader.position();
@@ -147,7 +147,7 @@ impl Printer<'_> {
     fn print(&mut self, position: u64, bytes: &[u8]) -> Result<(), Failure> {
         let mut rest = bytes;
         let Ok(Some(segment)) = parse(&mut rest) else { return Ok(()) };
-        let header = bytes.first_chunk::<HEADER_BYTES>().map(|header| Header::from_bytes(*header));
+        let header = bytes.first_chunk::<HEADER_BYTES>().map(|header| SegmentHeader::from_bytes(*header));
         let info = FrameInfo::from_bytes(segment.metadata);
         let shown = segment.frame.get(..self.dump.bytes.min(segment.frame.len())).unwrap_or_default();
         let told = Told {

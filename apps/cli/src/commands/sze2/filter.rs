@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use ringroad_sze2::message::Request;
+use ringroad_sze2::message::CardRequest;
 use serde::Serialize;
 
 use super::CardArgument;
@@ -42,7 +42,7 @@ impl FilterVerb {
             None => Some(self.rule.join("\n")),
         };
         if let Some(rules) = rules {
-            card.set(&Request::SetFilter { rules })?;
+            card.set(&CardRequest::SetFilter { rules })?;
         }
         output.result(&Rules { filter: card.status()?.filter }, |rules| rules.filter.clone())
     }

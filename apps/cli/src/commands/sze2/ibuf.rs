@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ringroad_sze2::card::settings::AddressCheck;
-use ringroad_sze2::message::Request;
+use ringroad_sze2::message::CardRequest;
 use ringroad_wire::mac::Mac;
 
 use super::{CardArgument, status};
@@ -13,7 +13,7 @@ use crate::output::Output;
 ///
 /// Rejected frames are counted by reason.
 #[derive(Debug, Args)]
-pub(super) struct Ibuf {
+pub(super) struct IbufArgs {
     #[command(flatten)]
     card: CardArgument,
     /// Accept frames
@@ -39,7 +39,7 @@ pub(super) struct Ibuf {
     clear: bool,
 }
 
-impl Ibuf {
+impl IbufArgs {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
         let card = self.card.open()?;
         let before = card.status()?.ibuf;
@@ -54,10 +54,10 @@ impl Ibuf {
         ibuf.min_frame_bytes = self.min.unwrap_or(ibuf.min_frame_bytes);
         ibuf.max_frame_bytes = self.max.unwrap_or(ibuf.max_frame_bytes);
         if ibuf != before {
-            card.set(&Request::SetIbuf { ibuf })?;
+            card.set(&CardRequest::SetIbuf { ibuf })?;
         }
         if self.clear {
-            card.set(&Request::ClearCounters)?;
+            card.set(&CardRequest::ClearCounters)?;
         }
         output.result(&card.status()?, status::ibuf)
     }

@@ -1,7 +1,7 @@
 //! `ringroad sze2 obuf`.
 
 use clap::Args;
-use ringroad_sze2::message::Request;
+use ringroad_sze2::message::CardRequest;
 
 use super::{CardArgument, status};
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ impl Obuf {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
         let card = self.card.open()?;
         if self.enable || self.disable {
-            card.set(&Request::SetObuf { enabled: self.enable })?;
+            card.set(&CardRequest::SetObuf { enabled: self.enable })?;
         }
         output.result(&card.status()?, status::obuf)
     }

@@ -15,12 +15,12 @@ use crate::output::table::Columns;
 
 /// Show everything about a card
 #[derive(Debug, Args)]
-pub(super) struct Status {
+pub(super) struct CardStatusArgs {
     #[command(flatten)]
     card: CardArgument,
 }
 
-impl Status {
+impl CardStatusArgs {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
         output.result(&self.card.open()?.status()?, text)
     }

@@ -87,7 +87,7 @@ impl FlowTableRates {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Interval {
+pub(super) struct ObservedInterval {
     pub(super) interval_s: f64,
     pub(super) ports: Vec<PortRates>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -125,7 +125,7 @@ impl Observer {
     }
 
     /// The interval since the last query.
-    pub(super) fn look(&mut self) -> Result<Interval, Failure> {
+    pub(super) fn sample(&mut self) -> Result<ObservedInterval, Failure> {
         let ports = self.connection.list()?.ports;
         let now_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let interval_s = (now_ns - self.last_ns) as f64 / 1e9;
@@ -137,7 +137,7 @@ impl Observer {
             reply => return Err(Failure::reply(&reply)),
         };
         let flow_tables = reports.iter().map(|report| self.flow_tables(report, interval_s)).collect();
-        Ok(Interval { interval_s, ports, flow_tables })
+        Ok(ObservedInterval { interval_s, ports, flow_tables })
     }
 
     fn flow_tables(&mut self, report: &OpenFlowReport, interval_s: f64) -> FlowTableRates {
@@ -226,7 +226,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(crate) fn interval() -> Interval {
+    pub(crate) fn interval() -> ObservedInterval {
         let mut seen = BTreeMap::new();
         rates(&mut seen, port(1000, 5), 0);
         let rates = rates(&mut seen, port(2_001_000, 25), 2_000_000_000);
@@ -237,7 +237,7 @@ pub(super) mod tests {
             connected_controllers: 1,
             packet_ins_per_s: 7.0,
         };
-        Interval { interval_s: 2.0, ports: vec![rates], flow_tables: vec![flow_tables] }
+        ObservedInterval { interval_s: 2.0, ports: vec![rates], flow_tables: vec![flow_tables] }
     }
 
     #[test]
@@ -260,11 +260,11 @@ pub(super) mod tests {
     #[test]
     fn the_history_is_bounded_and_ends_with_this_interval() {
         let mut seen = BTreeMap::new();
-        let looks = MOST_HISTORY as u64 + 10;
-        for look in 0..looks {
-            rates(&mut seen, port(look * look, 0), look * 1_000_000_000);
+        let samples = MOST_HISTORY as u64 + 10;
+        for sample in 0..samples {
+            rates(&mut seen, port(sample * sample, 0), sample * 1_000_000_000);
         }
-        let last = rates(&mut seen, port(looks * looks, 0), looks * 1_000_000_000);
+        let last = rates(&mut seen, port(samples * samples, 0), samples * 1_000_000_000);
         assert_eq!(last.history_fps.len(), MOST_HISTORY);
         assert_eq!(last.history_fps.back(), Some(&last.received.rate_fps));
     }

@@ -9,7 +9,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, TableState};
 
-use super::observer::{Interval, Order, PortRates};
+use super::observer::{ObservedInterval, Order, PortRates};
 use crate::output::rates::{frame_rate, grouped};
 
 /// Widths of the columns between the port's name and its history.
@@ -41,7 +41,7 @@ const HELP: [&str; 13] = [
 
 /// The shown values, and their layout.
 pub(super) struct View {
-    interval: Interval,
+    interval: ObservedInterval,
     order: Order,
     /// The selected port; `None` is the first one.
     selected: Option<String>,
@@ -50,9 +50,9 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(interval: Interval, order: Order) -> Self {
+    pub(super) fn new(interval: ObservedInterval, order: Order) -> Self {
         let mut view = Self {
-            interval: Interval::default(),
+            interval: ObservedInterval::default(),
             order,
             selected: None,
             table: TableState::default(),
@@ -63,7 +63,7 @@ impl View {
     }
 
     /// Shows an interval from now on.
-    pub(super) fn show(&mut self, interval: Interval) {
+    pub(super) fn show(&mut self, interval: ObservedInterval) {
         self.interval = interval;
         self.sort(self.order);
     }
@@ -74,14 +74,15 @@ impl View {
     }
 
     /// Place of the selected port in the list.
-    fn place(&self) -> usize {
+    fn selected_index(&self) -> usize {
         let is_selected = |port: &PortRates| Some(&port.name) == self.selected.as_ref();
         self.interval.ports.iter().position(is_selected).unwrap_or(0)
     }
 
-    fn select(&mut self, place: usize) {
+    fn select(&mut self, selected_index: usize) {
         let ports = &self.interval.ports;
-        self.selected = ports.get(place.min(ports.len().saturating_sub(1))).map(|port| port.name.clone());
+        self.selected =
+            ports.get(selected_index.min(ports.len().saturating_sub(1))).map(|port| port.name.clone());
     }
 
     /// Handles a key; returns whether it is a key that ends the program. In raw mode Ctrl-C arrives as a key.
@@ -99,16 +100,16 @@ impl View {
             KeyCode::Char('i') => self.sort(Order::In),
             KeyCode::Char('o') => self.sort(Order::Out),
             KeyCode::Char('d') => self.sort(Order::Drops),
-            KeyCode::Down | KeyCode::Char('j') => self.select(self.place() + 1),
-            KeyCode::Up | KeyCode::Char('k') => self.select(self.place().saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.select(self.selected_index() + 1),
+            KeyCode::Up | KeyCode::Char('k') => self.select(self.selected_index().saturating_sub(1)),
             _ => {}
         }
         false
     }
 
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
-        let place = self.place();
-        let selected = self.interval.ports.get(place);
+        let selected_index = self.selected_index();
+        let selected = self.interval.ports.get(selected_index);
         let about = selected.map_or_else(Vec::new, about);
         let about_lines = u16::try_from(about.len()).unwrap_or(u16::MAX);
         let flow_tables = self.interval.flow_tables.iter().take(MOST_FLOW_TABLES);
@@ -132,7 +133,7 @@ impl View {
         );
         frame.render_widget(Line::styled(title, Style::new().add_modifier(Modifier::BOLD)), head);
         frame.render_widget(Paragraph::new(flow_tables), tables);
-        self.table.select((!ports.is_empty()).then_some(place));
+        self.table.select((!ports.is_empty()).then_some(selected_index));
         let table = table(ports, self.order, body.width);
         frame.render_stateful_widget(table, body, &mut self.table);
         let title = selected.map_or("no ports", |port| &port.name);
@@ -284,7 +285,7 @@ mod tests {
             PortRates { name: format!("vale0:{number}"), drops_fps: number.into(), ..port }
         };
         let ports = (0..ports).map(port).collect();
-        View::new(Interval { interval_s: 2.0, ports, ..Interval::default() }, Order::Port)
+        View::new(ObservedInterval { interval_s: 2.0, ports, ..ObservedInterval::default() }, Order::Port)
     }
 
     #[test]
@@ -313,14 +314,14 @@ mod tests {
     fn keys_sort_the_ports_and_the_selection_stays_on_its_port() {
         let mut view = view(3);
         press(&mut view, KeyCode::Down);
-        assert_eq!((view.place(), view.selected.as_deref()), (1, Some("vale0:1")));
+        assert_eq!((view.selected_index(), view.selected.as_deref()), (1, Some("vale0:1")));
         press(&mut view, KeyCode::Up);
         assert_eq!(view.selected.as_deref(), Some("vale0:0"));
         press(&mut view, KeyCode::Char('d'));
         assert_eq!(view.interval.ports[0].name, "vale0:2");
-        assert_eq!((view.place(), view.selected.as_deref()), (2, Some("vale0:0")));
+        assert_eq!((view.selected_index(), view.selected.as_deref()), (2, Some("vale0:0")));
         press(&mut view, KeyCode::Down);
-        assert_eq!(view.place(), 2, "there is no port below the last");
+        assert_eq!(view.selected_index(), 2, "there is no port below the last");
         assert!(screen(&mut view, 80, 24).contains("drops/s▼"));
     }
 
@@ -350,7 +351,7 @@ mod tests {
             press(&mut view, KeyCode::Char('?'));
             screen(&mut view, width, height);
         }
-        let mut view = View::new(Interval::default(), Order::In);
+        let mut view = View::new(ObservedInterval::default(), Order::In);
         press(&mut view, KeyCode::Down);
         assert!(screen(&mut view, 80, 24).contains("no ports"));
     }

@@ -1,12 +1,12 @@
 //! `ringroad vm console`.
 
 use clap::Args;
-use ringroad_guest::console::{self, Left};
-use ringroad_guest::{GuestKind, Registry};
+use ringroad_guest::console::{self, ConsoleExit};
+use ringroad_guest::{GuestKind, GuestRegistry};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Join this terminal with a guest's console; Ctrl-] leaves it
 ///
@@ -20,13 +20,13 @@ pub(super) struct Console {
 
 impl Console {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
-        let registry = Registry::of_environment();
+        let registry = GuestRegistry::of_environment();
         registry.running(&self.name, GuestKind::Vm)?;
         output.note(&format!("the console of {}; Ctrl-] leaves it", self.name));
-        let left = console::attach(&registry.folder_of(&self.name), &StopFlag::on_signals()?.shared())?;
+        let left = console::attach(&registry.folder_of(&self.name), &SignalFlag::on_signals()?.shared())?;
         match left {
-            Left::Leaving => output.note(&format!("\nleft the console; {} keeps running", self.name)),
-            Left::Ended => output.note(&format!("\n{} has ended", self.name)),
+            ConsoleExit::Leaving => output.note(&format!("\nleft the console; {} keeps running", self.name)),
+            ConsoleExit::Ended => output.note(&format!("\n{} has ended", self.name)),
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ringroad_guest::command_channel::{CommandChannel, quoted};
-use ringroad_guest::{GuestKind, Registry};
+use ringroad_guest::{GuestKind, GuestRegistry};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Time limit for a guest to begin with a command.
 pub(super) const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
@@ -41,9 +41,9 @@ pub(super) struct ScriptResult {
 
 impl Exec {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
-        let registry = Registry::of_environment();
+        let registry = GuestRegistry::of_environment();
         registry.running(&self.name, GuestKind::Vm)?;
-        let stop = StopFlag::on_signals()?;
+        let stop = SignalFlag::on_signals()?;
         let script = match self.command.as_slice() {
             [line] => line.clone(),
             words => quoted(words),
@@ -59,7 +59,7 @@ pub(super) fn run_script(
     channel: &mut CommandChannel,
     script: &str,
     output: &Output,
-    stop: &StopFlag,
+    stop: &SignalFlag,
 ) -> Result<u8, Failure> {
     if !output.is_json() {
         return Ok(channel.run(script, &mut io::stdout().lock(), BEGIN_PATIENCE, &stop.shared())?);

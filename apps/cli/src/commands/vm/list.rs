@@ -1,7 +1,7 @@
 //! `ringroad vm list`.
 
 use clap::Args;
-use ringroad_guest::{GuestKind, Registry};
+use ringroad_guest::{GuestKind, GuestRegistry};
 use serde::Serialize;
 
 use crate::commands::guests::clean_stale;
@@ -11,7 +11,7 @@ use crate::output::table::Columns;
 
 /// List the guests that run: virtual machines, containers, testpmd It also removes the remains of killed guests.
 #[derive(Debug, Args)]
-pub(super) struct List {}
+pub(super) struct VmListArgs {}
 
 #[derive(Debug, Serialize)]
 struct ListedGuest {
@@ -22,9 +22,9 @@ struct ListedGuest {
     addresses: Vec<String>,
 }
 
-impl List {
+impl VmListArgs {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
-        let registry = Registry::of_environment();
+        let registry = GuestRegistry::of_environment();
         clean_stale(&registry, &registry.lock()?, output);
         let running = registry.guests().into_iter().filter(|(_, record)| record.process.is_running());
         let guests: Vec<_> = running

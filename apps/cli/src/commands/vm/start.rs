@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ringroad_guest::command_channel::CommandChannel;
-use ringroad_guest::console::{self, Left};
+use ringroad_guest::console::{self, ConsoleExit};
 use ringroad_guest::record::check_socket_path;
 use ringroad_guest::virtual_machine::Acceleration;
-use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, Plan, VirtualMachine};
+use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, VirtualMachine, VmConfig};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
@@ -19,13 +19,13 @@ use crate::commands::guests::addresses::{InterfaceAddress, mac_of, station_addre
 use crate::commands::vm::exec::run_script;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::run::StopFlag;
+use crate::run::SignalFlag;
 
 /// Default limit of a guest's boot time: long enough for emulation on a busy machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Time between checks of a guest without a console user.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Accel {
@@ -113,11 +113,11 @@ impl Start {
                 .map_err(|error| Failure::new(format!("reading {}: {error}", path.display()), ""))
         });
         let scripts: Vec<String> = scripts.collect::<Result<_, _>>()?;
-        let stop = StopFlag::on_signals()?;
+        let stop = SignalFlag::on_signals()?;
         let kernel = Kernel::find(self.kernel.as_deref(), |line| output.note(line))?;
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Vm)?;
         let devices = self.attach(&mut guest)?;
-        let plan = Plan {
+        let plan = VmConfig {
             name: self.name.clone(),
             folder: guest.folder().to_owned(),
             devices,
@@ -192,7 +192,7 @@ impl Start {
         Ok(devices)
     }
 
-    fn started(&self, plan: &Plan, machine: &VirtualMachine, kernel: &Kernel) -> StartedGuest {
+    fn started(&self, plan: &VmConfig, machine: &VirtualMachine, kernel: &Kernel) -> StartedGuest {
         let interfaces = plan.devices.iter().zip(&self.ports).enumerate().map(|(number, (device, port))| {
             StartedInterface {
                 name: format!("eth{number}"),
@@ -216,20 +216,20 @@ impl Start {
     fn attend(
         &self,
         machine: &mut VirtualMachine,
-        plan: &Plan,
+        plan: &VmConfig,
         output: &Output,
-        stop: &StopFlag,
+        stop: &SignalFlag,
     ) -> Result<(), Failure> {
         if !output.is_json() {
             output.note("the console, by enter; Ctrl-] ends the guest");
-            if console::attach(&plan.folder, &stop.shared())? == Left::Ended {
+            if console::attach(&plan.folder, &stop.shared())? == ConsoleExit::Ended {
                 output.note(&format!("\n{} has ended", self.name));
             }
             return Ok(());
         }
         // Standard output is for JSON, so the console stays on its socket.
         while !stop.is_set() && !machine.has_ended() {
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ fn run_scripts(
     channel: &mut CommandChannel,
     scripts: &[String],
     output: &Output,
-    stop: &StopFlag,
+    stop: &SignalFlag,
 ) -> Result<u8, Failure> {
     for script in scripts {
         let status = run_script(channel, script, output, stop)?;

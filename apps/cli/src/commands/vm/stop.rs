@@ -2,7 +2,7 @@
 
 use clap::Args;
 use ringroad_guest::virtual_machine::end_detached;
-use ringroad_guest::{GuestKind, Registry};
+use ringroad_guest::{GuestKind, GuestRegistry};
 
 use crate::commands::guests::release;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ pub(super) struct Stop {
 
 impl Stop {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
-        let registry = Registry::of_environment();
+        let registry = GuestRegistry::of_environment();
         let lock = registry.lock()?;
         let record = registry.running(&self.name, GuestKind::Vm)?;
         let ended = end_detached(record.process);

@@ -27,7 +27,7 @@ pub(super) struct Field {
     pub(super) to: &'static str,
 }
 
-pub(super) struct Header {
+pub(super) struct HeaderModel {
     /// Its name, the same in the model and in a stream.
     pub(super) name: &'static str,
     pub(super) fields: &'static [Field],
@@ -57,8 +57,8 @@ const fn checksum(name: &'static str) -> Field {
 /// 00:00:00:00:00:00, would go back to their sender: a switch drops them.
 const CHOSEN_DESTINATION: u64 = 0x0200_0000_0002;
 
-pub(super) const HEADERS: &[Header] = &[
-    Header {
+pub(super) const HEADERS: &[HeaderModel] = &[
+    HeaderModel {
         name: "ethernet",
         fields: &[
             field("dst", Kind::Mac, Rule::VariesOrAuto { default: CHOSEN_DESTINATION }, "destination"),
@@ -67,7 +67,7 @@ pub(super) const HEADERS: &[Header] = &[
             only("pfc_queue", &[0]),
         ],
     },
-    Header {
+    HeaderModel {
         name: "vlan",
         fields: &[
             varies("priority", Kind::Number(7), 0, "priority"),
@@ -76,7 +76,7 @@ pub(super) const HEADERS: &[Header] = &[
             field("tpid", WORD, Rule::Follows, "tpid"),
         ],
     },
-    Header {
+    HeaderModel {
         name: "mpls",
         fields: &[
             field("label", Kind::Number(0xf_ffff), Rule::VariesOrAuto { default: 16 }, "label"),
@@ -85,7 +85,7 @@ pub(super) const HEADERS: &[Header] = &[
             varies("time_to_live", BYTE, 64, "ttl"),
         ],
     },
-    Header {
+    HeaderModel {
         name: "ipv4",
         fields: &[
             only("version", &[4]),
@@ -103,7 +103,7 @@ pub(super) const HEADERS: &[Header] = &[
             varies("dst", Kind::Ipv4, 0, "destination"),
         ],
     },
-    Header {
+    HeaderModel {
         name: "ipv6",
         fields: &[
             only("version", &[6]),
@@ -116,7 +116,7 @@ pub(super) const HEADERS: &[Header] = &[
             varies("dst", Kind::Ipv6, 0, "destination"),
         ],
     },
-    Header {
+    HeaderModel {
         name: "udp",
         fields: &[
             varies("src_port", WORD, 0, "source"),
@@ -125,7 +125,7 @@ pub(super) const HEADERS: &[Header] = &[
             checksum("checksum"),
         ],
     },
-    Header {
+    HeaderModel {
         name: "tcp",
         fields: &[
             varies("src_port", WORD, 0, "source"),
@@ -138,9 +138,9 @@ pub(super) const HEADERS: &[Header] = &[
             checksum("checksum"),
         ],
     },
-    Header { name: "icmp", fields: &echo_fields(8) },
-    Header { name: "icmpv6", fields: &echo_fields(128) },
-    Header {
+    HeaderModel { name: "icmp", fields: &echo_fields(8) },
+    HeaderModel { name: "icmpv6", fields: &echo_fields(128) },
+    HeaderModel {
         name: "arp",
         fields: &[
             only("hardware_type", &[1]),
@@ -154,7 +154,7 @@ pub(super) const HEADERS: &[Header] = &[
             varies("target_protocol_addr", Kind::Ipv4, 0, "target_ip"),
         ],
     },
-    Header {
+    HeaderModel {
         name: "vxlan",
         fields: &[
             only("flags", &[8]),

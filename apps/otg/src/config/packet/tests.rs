@@ -1,7 +1,7 @@
 use super::*;
 use crate::document::Problems;
 
-fn read(headers: Value) -> Result<Packet, Vec<String>> {
+fn read(headers: Value) -> Result<PacketTemplate, Vec<String>> {
     let document = json!({"packet": headers});
     Problems::collect(&document, |root| packet(&root.get("packet"))).map_err(|refusal| refusal.errors)
 }

@@ -12,10 +12,10 @@ use crate::header::{
     get_bits,
 };
 use crate::line_rate::FrameSize;
-use crate::modifier::{Draws, ModifierDefinition, Progression, Steps, Value};
+use crate::modifier::{Draws, ModifierDefinition, ModifierValue, Progression, SteppedValues};
 use crate::payload::Payload;
 use crate::random::{SplitMix64, below};
-use crate::signature::{FormSet, Reading, SignatureForm, read_signature};
+use crate::signature::{FormSet, SignatureForm, SignatureReading, read_signature};
 
 fn ethernet() -> impl Strategy<Value = Header> {
     (any::<[u8; 6]>(), any::<[u8; 6]>()).prop_map(|(source, destination)| {
@@ -143,14 +143,14 @@ fn modifier(field: String, bit: usize, bits: usize, choice: u64) -> (ModifierDef
     let count = (choice % 50).min(highest) + 1;
     let (progression, value): (_, Box<dyn Fn(u64) -> u64>) = match choice / 8 % 4 {
         0 => {
-            let start = Some(Value::Number(highest - (count - 1)));
+            let start = Some(ModifierValue::Number(highest - (count - 1)));
             let value = move |step| highest - (count - 1) + step % count;
-            (Progression::Increment(Steps { count, step: 1, start }), Box::new(value))
+            (Progression::Increment(SteppedValues { count, step: 1, start }), Box::new(value))
         }
         1 => {
-            let start = Some(Value::Text(format!("{:#x}", highest)));
+            let start = Some(ModifierValue::Text(format!("{:#x}", highest)));
             (
-                Progression::Decrement(Steps { count, step: 1, start }),
+                Progression::Decrement(SteppedValues { count, step: 1, start }),
                 Box::new(move |step| highest - step % count),
             )
         }
@@ -163,7 +163,7 @@ fn modifier(field: String, bit: usize, bits: usize, choice: u64) -> (ModifierDef
             (Progression::Random(draws), Box::new(value))
         }
         _ => {
-            let values = list.iter().map(|value| Value::Number(*value)).collect();
+            let values = list.iter().map(|value| ModifierValue::Number(*value)).collect();
             let value = move |step| list[(step % list.len() as u64) as usize];
             (Progression::List(values), Box::new(value))
         }
@@ -268,7 +268,7 @@ proptest! {
             // Form by form: without magic, one in 2^16 of the others' frames is taken for a short or tiny one.
             let found = SignatureForm::ALL.into_iter().filter(|form| source.forms().contains(*form)).any(|form| {
                 let reading = read_signature(&frame, FormSet::NONE.with(form));
-                matches!(reading, Reading::Intact(found) if (found.stream, found.sequence_low) == (7, sequence)
+                matches!(reading, SignatureReading::Intact(found) if (found.stream, found.sequence_low) == (7, sequence)
                     && found.timestamp_ns(2000).is_none_or(|timestamp_ns| timestamp_ns == 1000 + sequence))
             });
             prop_assert_eq!(found, signature);

@@ -49,14 +49,14 @@ fn borrow(queue: &mut PacketQueue, batch: &mut Batch, count: usize) {
 #[test]
 fn blocks_take_many_times_more_frames_than_slots_of_the_same_memory() {
     in_own_namespace(|| {
-        let wish = pair_for_blocks("rrp0", "rrp1", 1500);
-        assert_eq!(wish.slots, 2048);
+        let config = pair_for_blocks("rrp0", "rrp1", 1500);
+        assert_eq!(config.slots, 2048);
         // Other load must not draw the burst out.
         setpriority_process(None, -20).unwrap();
-        let slots = PacketDevice::open(&PacketWish { immediate: true, ..wish.clone() }).unwrap();
+        let slots = PacketDevice::open(&PacketConfig { immediate: true, ..config.clone() }).unwrap();
         assert_eq!(slots.mode, "AF_PACKET, TPACKET_V2 (immediate), 1 queue(s), 4096 KiB of rings");
         for _ in 0..100 {
-            let mut device = PacketDevice::open(&wish).unwrap();
+            let mut device = PacketDevice::open(&config).unwrap();
             assert_eq!(device.mode, "AF_PACKET, TPACKET_V3, 1 queue(s), 4096 KiB of rings");
             let queue = &mut device.queues[0];
             let begin = Instant::now();
@@ -145,8 +145,8 @@ fn nothing_is_written_over_while_it_is_borrowed() {
 #[test]
 fn times_of_frames_go_forward() {
     over_each_ring(|pair| {
-        let wish = PacketWish { timestamps: Some(TimestampSource::Kernel), ..pair("rrp0", "rrp1", 1500) };
-        let mut queue = open_one(&wish);
+        let config = PacketConfig { timestamps: Some(TimestampSource::Kernel), ..pair("rrp0", "rrp1", 1500) };
+        let mut queue = open_one(&config);
         Source::new(60).send(200);
         let mut batch = Batch::new();
         borrow(&mut queue, &mut batch, 200);

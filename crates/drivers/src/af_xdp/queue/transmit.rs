@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ringroad_netdev::LinkState;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
-use ringroad_port::counters::{Refused, Waiting};
+use ringroad_port::counters::{RefusedFrames, Waiting};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{ETHERNET_HEADER_BYTES, Fragment, Gather};
 use ringroad_port::port_queue::Delivery;
@@ -20,7 +20,7 @@ use crate::nic::set_up_again;
 /// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
 /// Calls in zero-copy mode after which the driver has taken nothing, until the link is looked at.
-const KICKS_PER_LOOK: u32 = 64;
+const KICKS_PER_CHECK: u32 = 64;
 /// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`;
 /// one per frame where the device drops them all.
 const MAX_KICKS: u32 = 2 * BATCH_FRAMES as u32;
@@ -134,7 +134,7 @@ impl XdpQueue {
         };
         self.taken_before = taken;
         self.unsent = left > 0 && self.attachment.busy_poll;
-        if self.fruitless_kicks % KICKS_PER_LOOK != 1 {
+        if self.fruitless_kicks % KICKS_PER_CHECK != 1 {
             return;
         }
         if self.fruitless_kicks > 1 && !self.attachment.link.is_running() {
@@ -154,11 +154,11 @@ impl XdpQueue {
         let sent = self.socket.completion.produced_now();
         let invalid = self.socket.statistics().map_or(0, |statistics| statistics.tx_invalid_descs) as u32;
         let held = self.socket.tx.taken_now().wrapping_sub(sent).wrapping_sub(invalid);
-        let before = self.card_look.get().filter(|before| held != 0 && before.sent == sent);
-        let look = before.unwrap_or(CardLook { sent, since: now });
-        self.card_look.set(Some(look));
+        let before = self.completion_progress.get().filter(|before| held != 0 && before.sent == sent);
+        let progress = before.unwrap_or(CompletionProgress { sent, since: now });
+        self.completion_progress.set(Some(progress));
         let name = &self.attachment.interface;
-        (now.saturating_duration_since(look.since) >= SILENCE).then(|| {
+        (now.saturating_duration_since(progress.since) >= SILENCE).then(|| {
             format!(
                 "interface {name}: its card holds {held} buffers to send, and sends none: {}",
                 set_up_again(name)
@@ -168,7 +168,7 @@ impl XdpQueue {
 
     /// Whether the driver has taken nothing for long.
     pub(super) fn is_stuck(&self) -> bool {
-        self.fruitless_kicks > 16 * KICKS_PER_LOOK
+        self.fruitless_kicks > 16 * KICKS_PER_CHECK
     }
 
     /// Frames on the tx ring that the kernel has not taken: those of which the last descriptor is there.
@@ -308,14 +308,14 @@ impl XdpQueue {
         loop {
             let rest = frames.get(put..).unwrap_or(&[]);
             let mut count = 0;
-            let places = tx.run_mut(rest.len() as u32).iter_mut().zip(ledger.run_mut());
-            for ((place, lent), frame) in places.zip(rest) {
+            let descriptors = tx.run_mut(rest.len() as u32).iter_mut().zip(ledger.run_mut());
+            for ((descriptor, lent), frame) in descriptors.zip(rest) {
                 let slot = frame.slot();
                 if !lengths.has(slot) || !umem.has(slot.buffer()) {
                     break;
                 }
-                *place = describe(umem, slot);
-                *lent = place.addr;
+                *descriptor = describe(umem, slot);
+                *lent = descriptor.addr;
                 count += 1;
             }
             tx.advance(count as u32);
@@ -428,7 +428,7 @@ impl XdpQueue {
 
 /// How far a card had come when a report was last made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CardLook {
+pub(super) struct CompletionProgress {
     /// The completion ring's counter.
     sent: u32,
     /// The first look at which it was this one.
@@ -455,8 +455,8 @@ impl LateRefusals {
         if self.by_link { DropCause::LinkDown } else { DropCause::Refused }
     }
 
-    pub(super) fn take(&mut self) -> Refused {
-        let mut refused = Refused { bytes: self.bytes, ..Refused::default() };
+    pub(super) fn take(&mut self) -> RefusedFrames {
+        let mut refused = RefusedFrames { bytes: self.bytes, ..RefusedFrames::default() };
         refused.dropped.add(self.cause(), self.frames);
         *self = Self::default();
         refused
@@ -485,18 +485,18 @@ impl SingleLengths {
     }
 }
 
-/// Puts frames of one fragment each on the tx ring, while there is room and `place` gives a frame's buffer and length.
-/// Returns the number.
+/// Puts frames of one fragment each on the tx ring, while there is room and `source` gives a frame's buffer and
+/// length. Returns the number.
 #[inline]
 fn put_each(
     tx: &mut ProducerRing<XdpDesc>,
     umem: &Umem,
     frames: &[u16],
-    mut place: impl FnMut(&u16) -> Option<SlotWord>,
+    mut source: impl FnMut(&u16) -> Option<SlotWord>,
 ) -> usize {
     let room = tx.free(frames.len() as u32) as usize;
     let frames = frames.get(..room).unwrap_or(frames);
-    tx.put_each(frames, |frame| Some(describe(umem, place(frame)?)))
+    tx.put_each(frames, |frame| Some(describe(umem, source(frame)?)))
 }
 
 /// The descriptor of a frame that a slot holds alone.

@@ -7,8 +7,8 @@ use super::*;
 fn jumbo_frames_take_several_buffers() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 9000);
-        for mode in [XdpMode::Native, XdpMode::Generic] {
-            let mut device = open(&XdpWish { mtu: 9000, ..wish(near, mode) }).unwrap();
+        for mode in [AfXdpMode::Native, AfXdpMode::Generic] {
+            let mut device = open(&XdpConfig { mtu: 9000, ..config(near, mode) }).unwrap();
             let queue = &mut device.queues[0];
             assert!(device.notes.is_empty(), "{:?}", device.notes);
             assert!(queue.longest_frame_bytes() >= 9014);
@@ -38,7 +38,7 @@ fn jumbo_frames_take_several_buffers() {
 fn without_several_buffers_long_frames_are_counted() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 3500);
-        let long = XdpWish { mtu: 3500, multi_buffer: false, ..wish(near, XdpMode::Generic) };
+        let long = XdpConfig { mtu: 3500, multi_buffer: false, ..config(near, AfXdpMode::Generic) };
         let mut device = open(&long).unwrap();
         assert!(device.notes[0].contains("longer than 1792 bytes are lost"), "{:?}", device.notes);
         let queue = &mut device.queues[0];
@@ -55,7 +55,7 @@ fn without_several_buffers_long_frames_are_counted() {
 fn frames_that_do_not_fit_the_rings_are_counted_once() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         let total = RING + 100;
         for number in 0..total {
@@ -74,7 +74,7 @@ fn frames_that_do_not_fit_the_rings_are_counted_once() {
 fn a_buffer_goes_back_to_the_kernel_when_its_frame_is_released_and_not_before() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         for number in 0..RING {
             far.send(&frame(number, 64));
@@ -109,7 +109,7 @@ fn a_buffer_goes_back_to_the_kernel_when_its_frame_is_released_and_not_before() 
 fn a_batch_gets_no_more_frames_than_it_has_room_for() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 9000);
-        let mut device = open(&XdpWish { mtu: 9000, ..wish(near, XdpMode::Native) }).unwrap();
+        let mut device = open(&XdpConfig { mtu: 9000, ..config(near, AfXdpMode::Native) }).unwrap();
         let queue = &mut device.queues[0];
         // Behind ten frames of one buffer each, and behind nine and one of two: the batch is full after either.
         for lengths in [[60; 20], std::array::from_fn(|number| if number % 10 == 9 { 3000 } else { 60 })] {
@@ -143,8 +143,8 @@ fn two_devices() -> (XdpQueue, XdpQueue, RawSocket, RawSocket) {
     ip("link set other up");
     ip("link set remote up");
     let shared = region(2048, 2048);
-    let first = XdpWish { mtu: 3500, ..wish(near, XdpMode::Native) };
-    let second = XdpWish { interface: "other".into(), ifindex: index_of("other"), ..first.clone() };
+    let first = XdpConfig { mtu: 3500, ..config(near, AfXdpMode::Native) };
+    let second = XdpConfig { interface: "other".into(), ifindex: index_of("other"), ..first.clone() };
     let count = first.buffers_per_queue() as u32;
     let mut first = XdpDevice::open(&first, &shared, buffers(1, count, 0)).unwrap();
     let mut second = XdpDevice::open(&second, &shared, buffers(1, count, count)).unwrap();
@@ -205,9 +205,9 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 3500);
         let shared = region(2048, 2048);
-        let open_wish = XdpWish { mtu: 3500, ..wish(near, XdpMode::Native) };
-        let count = open_wish.buffers_per_queue() as u32;
-        let mut device = XdpDevice::open(&open_wish, &shared, buffers(1, count, 0)).unwrap();
+        let open_config = XdpConfig { mtu: 3500, ..config(near, AfXdpMode::Native) };
+        let count = open_config.buffers_per_queue() as u32;
+        let mut device = XdpDevice::open(&open_config, &shared, buffers(1, count, 0)).unwrap();
         let queue = &mut device.queues[0];
         assert_eq!(queue.properties().region, Some(shared.id()));
         let (area, _) = shared.buffer_area().unwrap();
@@ -220,8 +220,8 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
             for (number, pieces) in [&[100_usize][..], &[1500, 700], &[2048]].into_iter().enumerate() {
                 let bytes = frame(round, pieces.iter().sum());
                 let mut rest = &bytes[..];
-                for (place, &length) in pieces.iter().enumerate() {
-                    let buffer = FIRST_BUFFER + count + 4 * number as u32 + 2 * place as u32;
+                for (index, &length) in pieces.iter().enumerate() {
+                    let buffer = FIRST_BUFFER + count + 4 * number as u32 + 2 * index as u32;
                     let start = area.as_ptr().wrapping_add(buffer as usize * 2048 + 256);
                     // SAFETY: a buffer of the region and the chunk after it, which no other code uses.
                     let slice = unsafe { std::slice::from_raw_parts_mut(start, length) };
@@ -230,7 +230,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
                     let more = if rest.is_empty() { 0 } else { MORE_FRAGMENTS };
                     // SAFETY: the region outlives the batch.
                     let fragment = unsafe { Fragment::from_private(slice, more) };
-                    batch.push(fragment.in_buffer(buffer), place == 0);
+                    batch.push(fragment.in_buffer(buffer), index == 0);
                 }
                 expected.push(bytes);
             }
@@ -240,7 +240,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
                     .fragments()
                     .iter()
                     .map(Fragment::buffer)
-                    .eq([0, 4, 6, 8].map(|place| FIRST_BUFFER + count + place))
+                    .eq([0, 4, 6, 8].map(|index| FIRST_BUFFER + count + index))
             );
             lent += 3;
             assert_eq!(
@@ -266,22 +266,22 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
     in_own_namespace(|| {
         let (near, _) = veth(1, 1500);
         let shared = region(1024, 2048);
-        let open_wish = wish(near, XdpMode::Native);
-        let count = open_wish.buffers_per_queue() as u32;
-        let mut device = XdpDevice::open(&open_wish, &shared, buffers(1, count, 0)).unwrap();
+        let open_config = config(near, AfXdpMode::Native);
+        let count = open_config.buffers_per_queue() as u32;
+        let mut device = XdpDevice::open(&open_config, &shared, buffers(1, count, 0)).unwrap();
         let queue = &mut device.queues[0];
         let (area, _) = shared.buffer_area().unwrap();
         let mut batch = Batch::new();
         batch.offer(shared.id(), Custody::Lend);
         let sent: Vec<Vec<u8>> = (0..3).map(|number| frame(number, 60 + number as usize)).collect();
-        let places: Vec<*mut u8> = (0..3_usize)
+        let pointers: Vec<*mut u8> = (0..3_usize)
             .map(|number| {
                 area.as_ptr().wrapping_add((FIRST_BUFFER + count) as usize * 2048 + number * 2048 + 256)
             })
             .collect();
-        for (number, (bytes, &place)) in (0..).zip(sent.iter().zip(&places)) {
+        for (number, (bytes, &pointer)) in (0..).zip(sent.iter().zip(&pointers)) {
             // SAFETY: a buffer of the region that no other code uses.
-            let slice = unsafe { std::slice::from_raw_parts_mut(place, bytes.len()) };
+            let slice = unsafe { std::slice::from_raw_parts_mut(pointer, bytes.len()) };
             slice.copy_from_slice(bytes);
             // SAFETY: the region outlives the batch.
             let fragment = unsafe { Fragment::from_private(slice, 0) };
@@ -293,9 +293,9 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
         queue.flush();
         assert_eq!((queue.lender().unwrap().lent(), queue.lender().unwrap().returned()), (3, 3));
         // Their owner may write them again, and the frames are sent as they were.
-        for place in places {
+        for pointer in pointers {
             // SAFETY: as above; the batch is not read any more.
-            unsafe { place.write_bytes(0xEE, 100) };
+            unsafe { pointer.write_bytes(0xEE, 100) };
         }
         ip("link set near up");
         let far = RawSocket::open("far", TEST_TYPE);

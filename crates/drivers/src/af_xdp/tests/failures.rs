@@ -7,22 +7,27 @@ use super::*;
 fn a_program_of_others_is_replaced_only_by_force() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
-        let theirs = open(&wish(near, XdpMode::Generic)).unwrap();
-        for mode in [XdpMode::Generic, XdpMode::Native, XdpMode::Auto] {
-            let error = open(&wish(near, mode)).unwrap_err().to_string();
+        let theirs = open(&config(near, AfXdpMode::Generic)).unwrap();
+        for mode in [AfXdpMode::Generic, AfXdpMode::Native, AfXdpMode::Auto] {
+            let error = open(&config(near, mode)).unwrap_err().to_string();
             assert!(error.contains("ip link set dev near xdp off") && error.contains("force=1"), "{error}");
         }
         // The socket of the other is bound to the queue as well: only its program can be taken off.
-        let error = open(&XdpWish { force: true, ..wish(near, XdpMode::Native) }).unwrap_err().to_string();
+        let error =
+            open(&XdpConfig { force: true, ..config(near, AfXdpMode::Native) }).unwrap_err().to_string();
         assert!(error.contains("another AF_XDP socket holds this queue"), "{error}");
         drop(theirs);
         assert_detached();
         let map = ringroad_bpf::map::XskMap::create(1).unwrap();
         let program = ringroad_bpf::program::XdpProgram::to_sockets(&map, false).unwrap();
-        let _link = ringroad_bpf::link::Link::attach_xdp(&program, near, ringroad_bpf::link::XdpMode::Native)
-            .unwrap();
-        assert!(open(&wish(near, XdpMode::Native)).is_err());
-        let mut device = open(&XdpWish { force: true, ..wish(near, XdpMode::Native) }).unwrap();
+        let _link = ringroad_bpf::link::BpfLink::attach_xdp(
+            &program,
+            near,
+            ringroad_bpf::link::XdpAttachMode::Native,
+        )
+        .unwrap();
+        assert!(open(&config(near, AfXdpMode::Native)).is_err());
+        let mut device = open(&XdpConfig { force: true, ..config(near, AfXdpMode::Native) }).unwrap();
         far.send(&frame(7, 200));
         assert_eq!(receive(&mut device.queues[0], 1), [frame(7, 200)]);
     });
@@ -32,7 +37,7 @@ fn a_program_of_others_is_replaced_only_by_force() {
 fn an_interface_without_carrier_loses_nothing_silently() {
     in_own_namespace(|| {
         let (near, _) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         for command in ["link set near down", "link set far down"] {
             ip(command);
@@ -65,7 +70,7 @@ fn an_interface_without_carrier_loses_nothing_silently() {
 fn what_waits_for_an_interface_that_loses_its_carrier_is_refused_and_not_left_to_a_poll() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Generic)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Generic)).unwrap();
         let queue = &mut device.queues[0];
         let sent_before = link_by_name("near").unwrap().statistics.tx_packets;
         assert_eq!(put(queue, &[frame(1, 60), frame(2, 61), frame(3, 62)]).frames, 3);
@@ -84,7 +89,7 @@ fn what_waits_for_an_interface_that_loses_its_carrier_is_refused_and_not_left_to
 fn an_interface_that_vanishes_is_a_fault_and_no_hang() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         assert_eq!(deliver(queue, &[frame(1, 60)]).frames, 1);
         ip("link del far");
@@ -104,15 +109,15 @@ fn an_interface_that_vanishes_is_a_fault_and_no_hang() {
 fn what_cannot_be_is_refused_by_name() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
-        let good = wish(near, XdpMode::Native);
-        let says = |wish: &XdpWish, part: &str| {
-            let error = open(wish).unwrap_err().to_string();
+        let good = config(near, AfXdpMode::Native);
+        let says = |config: &XdpConfig, part: &str| {
+            let error = open(config).unwrap_err().to_string();
             assert!(error.contains(part), "{error:?} does not contain {part:?}");
         };
-        says(&XdpWish { ring_size: 100, ..good.clone() }, "power of two");
-        says(&XdpWish { queues: 0, ..good.clone() }, "at least 1");
-        says(&XdpWish { queues: 5, ..good.clone() }, "fewer queues");
-        says(&XdpWish { ifindex: 4242, ..good.clone() }, "no interface with index 4242");
+        says(&XdpConfig { ring_size: 100, ..good.clone() }, "power of two");
+        says(&XdpConfig { queues: 0, ..good.clone() }, "at least 1");
+        says(&XdpConfig { queues: 5, ..good.clone() }, "fewer queues");
+        says(&XdpConfig { ifindex: 4242, ..good.clone() }, "no interface with index 4242");
         let small = region(1024, 1024);
         let error = XdpDevice::open(&good, &small, buffers(1, 512, 0)).unwrap_err().to_string();
         assert!(error.contains("buf-size=2048"), "{error}");
@@ -129,7 +134,7 @@ fn what_cannot_be_is_refused_by_name() {
 fn frames_too_short_for_a_header_are_counted() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         let delivery = deliver(queue, &[vec![0; 13], vec![], frame(1, 1519), frame(2, 60)]);
         assert_eq!(delivery.dropped.of(DropCause::TooShort), 2);
@@ -145,7 +150,7 @@ fn frames_too_short_for_a_header_are_counted() {
 #[ignore = "the other half of a_killed_process_leaves_the_interface_as_it_was"]
 fn holder() {
     let Ok(index) = std::env::var("RINGROAD_TEST_HOLD") else { return };
-    let _device = open(&wish(index.parse().unwrap(), XdpMode::Native)).unwrap();
+    let _device = open(&config(index.parse().unwrap(), AfXdpMode::Native)).unwrap();
     println!("\nheld");
     loop {
         std::thread::park();

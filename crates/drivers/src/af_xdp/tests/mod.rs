@@ -21,8 +21,8 @@ use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::region::{HugePages, Region};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::{XdpDevice, XdpError, XdpQueue, XdpWish};
-use crate::af_xdp::XdpMode;
+use super::{XdpConfig, XdpDevice, XdpError, XdpQueue};
+use crate::af_xdp::AfXdpMode;
 use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame, until};
 use crate::test_queue::frames_of;
 
@@ -31,8 +31,8 @@ const TEST_TYPE: u16 = 0x88B5;
 
 const RING: u32 = 256;
 
-fn wish(ifindex: u32, mode: XdpMode) -> XdpWish {
-    XdpWish {
+fn config(ifindex: u32, mode: AfXdpMode) -> XdpConfig {
+    XdpConfig {
         interface: "near".into(),
         ifindex,
         mtu: 1500,
@@ -58,10 +58,10 @@ fn buffers(lists: u32, count: u32, from: u32) -> Vec<Vec<u32>> {
     (0..lists).map(list).collect()
 }
 
-fn open(wish: &XdpWish) -> Result<XdpDevice, XdpError> {
-    let count = wish.buffers_per_queue() as u32;
-    let lists = u32::from(wish.queues);
-    XdpDevice::open(wish, &region(lists * count, 2048), buffers(lists, count, 0))
+fn open(config: &XdpConfig) -> Result<XdpDevice, XdpError> {
+    let count = config.buffers_per_queue() as u32;
+    let lists = u32::from(config.queues);
+    XdpDevice::open(config, &region(lists * count, 2048), buffers(lists, count, 0))
 }
 
 fn frame(number: u32, len: usize) -> Vec<u8> {

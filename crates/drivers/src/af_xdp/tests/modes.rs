@@ -3,10 +3,10 @@
 
 use super::*;
 
-fn passes_frames_both_ways(expected: &'static str, wish: impl FnOnce(u32) -> XdpWish + Send + 'static) {
+fn passes_frames_both_ways(expected: &'static str, config: impl FnOnce(u32) -> XdpConfig + Send + 'static) {
     in_own_namespace(move || {
         let (near, far) = veth(1, 1500);
-        let mut device = open(&wish(near)).unwrap();
+        let mut device = open(&config(near)).unwrap();
         assert!(device.mode.contains(expected), "{}", device.mode);
         let queue = &mut device.queues[0];
         // More than the rings hold, so that every buffer is used more than once.
@@ -30,20 +30,20 @@ fn passes_frames_both_ways(expected: &'static str, wish: impl FnOnce(u32) -> Xdp
 
 #[test]
 fn native_mode_passes_frames_both_ways() {
-    passes_frames_both_ways("copy, native", |near| wish(near, XdpMode::Native));
+    passes_frames_both_ways("copy, native", |near| config(near, AfXdpMode::Native));
 }
 
 #[test]
 fn generic_mode_passes_frames_both_ways() {
-    passes_frames_both_ways("copy, generic", |near| wish(near, XdpMode::Generic));
+    passes_frames_both_ways("copy, generic", |near| config(near, AfXdpMode::Generic));
 }
 
 #[test]
 fn frames_pass_without_wakeups_and_with_busy_polling() {
-    passes_frames_both_ways("copy, native", |near| XdpWish {
+    passes_frames_both_ways("copy, native", |near| XdpConfig {
         need_wakeup: false,
         busy_poll_us: 20,
-        ..wish(near, XdpMode::Native)
+        ..config(near, AfXdpMode::Native)
     });
 }
 
@@ -52,17 +52,17 @@ fn auto_takes_the_best_mode_and_reports_what_was_refused() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
         // A veth has no zero-copy, but native XDP.
-        let device = open(&wish(near, XdpMode::Auto)).unwrap();
+        let device = open(&config(near, AfXdpMode::Auto)).unwrap();
         assert_eq!(device.mode, "AF_XDP copy, native (zero-copy: Operation not supported)");
         assert!(device.notes[0].contains("zero-copy is not available"), "{:?}", device.notes);
-        let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
+        let error = open(&config(near, AfXdpMode::ZeroCopy)).unwrap_err();
         assert!(error.to_string().contains("another XDP program"), "{error}");
         drop(device);
         assert_detached();
-        let error = open(&wish(near, XdpMode::ZeroCopy)).unwrap_err();
+        let error = open(&config(near, AfXdpMode::ZeroCopy)).unwrap_err();
         assert!(error.to_string().contains("binding the AF_XDP socket: Operation not supported"), "{error}");
         // An interface without native XDP is served in generic mode.
-        let loopback = XdpWish { interface: "lo".into(), ..wish(index_of("lo"), XdpMode::Auto) };
+        let loopback = XdpConfig { interface: "lo".into(), ..config(index_of("lo"), AfXdpMode::Auto) };
         let device = open(&loopback).unwrap();
         assert!(device.mode.starts_with("AF_XDP copy, generic ("), "{}", device.mode);
         assert_eq!(device.notes.len(), 2);
@@ -73,7 +73,7 @@ fn auto_takes_the_best_mode_and_reports_what_was_refused() {
 fn the_program_leaves_with_the_last_queue() {
     in_own_namespace(|| {
         let (near, far) = veth(2, 1500);
-        let mut device = open(&XdpWish { queues: 2, ..wish(near, XdpMode::Native) }).unwrap();
+        let mut device = open(&XdpConfig { queues: 2, ..config(near, AfXdpMode::Native) }).unwrap();
         assert!(near_details().contains("xdp"), "{}", near_details());
         device.queues.pop();
         assert!(near_details().contains("xdp"), "one queue is left");
@@ -83,7 +83,7 @@ fn the_program_leaves_with_the_last_queue() {
         drop(device);
         assert_detached();
         // The queue can be opened again at once.
-        drop(open(&wish(near, XdpMode::Native)).unwrap());
+        drop(open(&config(near, AfXdpMode::Native)).unwrap());
     });
 }
 
@@ -91,12 +91,12 @@ fn the_program_leaves_with_the_last_queue() {
 fn two_queues_each_get_their_frames() {
     in_own_namespace(|| {
         let (near, far) = veth(2, 1500);
-        let mut device = open(&XdpWish { queues: 2, ..wish(near, XdpMode::Native) }).unwrap();
+        let mut device = open(&XdpConfig { queues: 2, ..config(near, AfXdpMode::Native) }).unwrap();
         // A veth receives in the queue in which its peer sends: that of an AF_XDP socket is known.
-        let far_wish =
-            XdpWish { interface: "far".into(), queues: 2, ..wish(index_of("far"), XdpMode::Native) };
+        let far_config =
+            XdpConfig { interface: "far".into(), queues: 2, ..config(index_of("far"), AfXdpMode::Native) };
         drop(far);
-        let mut other = open(&far_wish).unwrap();
+        let mut other = open(&far_config).unwrap();
         for number in 0..2 {
             let sent = vec![frame(number, 300)];
             assert_eq!(deliver(&mut other.queues[number as usize], &sent).frames, 1);

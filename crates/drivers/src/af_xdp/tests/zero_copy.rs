@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use ringroad_port::counters::Refused;
+use ringroad_port::counters::RefusedFrames;
 
 use super::*;
 use crate::af_xdp::{Attempt, most_uncut_mtu};
@@ -24,8 +24,8 @@ fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
         // As if the veth's driver had zero copy: the kernel refuses it only where it is tried.
-        let may = |mode| XdpWish { may_zero_copy: true, ..wish(near, mode) };
-        let device = open(&may(XdpMode::Auto)).unwrap();
+        let may = |mode| XdpConfig { may_zero_copy: true, ..config(near, mode) };
+        let device = open(&may(AfXdpMode::Auto)).unwrap();
         assert!(device.mode.starts_with("AF_XDP copy, native (zero-copy with several buffers per frame: "));
         assert!(
             device.mode.ends_with("zero-copy: frames may be cut in buffers of 2048 bytes)"),
@@ -35,15 +35,15 @@ fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
         assert!(device.notes.iter().any(|note| note.contains("choose buf-size=4096")), "{:?}", device.notes);
         drop(device);
         assert_detached();
-        let error = open(&may(XdpMode::ZeroCopy)).unwrap_err().to_string();
+        let error = open(&may(AfXdpMode::ZeroCopy)).unwrap_err().to_string();
         assert!(
             error.contains("longer than 1004 bytes") && error.contains("choose buf-size=4096"),
             "{error}"
         );
         // With an MTU of which nothing is cut it is tried.
-        let error = open(&XdpWish { mtu: 900, ..may(XdpMode::ZeroCopy) }).unwrap_err().to_string();
+        let error = open(&XdpConfig { mtu: 900, ..may(AfXdpMode::ZeroCopy) }).unwrap_err().to_string();
         assert!(error.contains("Operation not supported"), "{error}");
-        let error = open(&XdpWish { mtu: 9000, ..may(XdpMode::ZeroCopy) }).unwrap_err().to_string();
+        let error = open(&XdpConfig { mtu: 9000, ..may(AfXdpMode::ZeroCopy) }).unwrap_err().to_string();
         assert!(error.contains("an MTU up to 3030 with buf-size=4096, or mode=native"), "{error}");
         assert_detached();
     });
@@ -52,7 +52,7 @@ fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
 #[test]
 fn zero_copy_comes_first_and_with_several_buffers_where_a_card_may_cut() {
     let names = |long_frames, may_cut, multi_buffer| {
-        let attempts = Attempt::all(XdpMode::Auto, long_frames, may_cut, multi_buffer);
+        let attempts = Attempt::all(AfXdpMode::Auto, long_frames, may_cut, multi_buffer);
         let name =
             |attempt: &Attempt| format!("{}{}", attempt.name(), if attempt.multi_buffer { "+" } else { "" });
         attempts.iter().map(name).collect::<Vec<_>>()
@@ -84,7 +84,7 @@ fn received_lengths(queue: &mut XdpQueue) -> Vec<usize> {
 fn pieces_in_a_mode_of_one_buffer_per_frame_are_dropped_and_counted_once_a_frame() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
-        let mut device = open(&XdpWish { multi_buffer: false, ..wish(near, XdpMode::Native) }).unwrap();
+        let mut device = open(&XdpConfig { multi_buffer: false, ..config(near, AfXdpMode::Native) }).unwrap();
         let queue = &mut device.queues[0];
         queue.receive_pieces(&[
             (60, false),
@@ -108,7 +108,7 @@ fn pieces_in_a_mode_of_one_buffer_per_frame_are_dropped_and_counted_once_a_frame
 fn a_chain_of_more_pieces_than_a_frame_has_is_dropped_and_not_waited_for() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 9000);
-        let mut device = open(&XdpWish { mtu: 9000, ..wish(near, XdpMode::Native) }).unwrap();
+        let mut device = open(&XdpConfig { mtu: 9000, ..config(near, AfXdpMode::Native) }).unwrap();
         let queue = &mut device.queues[0];
         queue.receive_pieces(&[(100, true); 70]);
         assert!(received_lengths(queue).is_empty());
@@ -122,7 +122,7 @@ fn a_chain_of_more_pieces_than_a_frame_has_is_dropped_and_not_waited_for() {
 fn a_full_buffer_of_a_card_with_zero_copy_is_the_begin_of_a_cut_frame() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         queue.pretend_zero_copy(1024, false);
         // Of one piece, of two, of three, and one that is longer than what a card with a rough step writes.
@@ -138,7 +138,7 @@ fn a_full_buffer_of_a_card_with_zero_copy_is_the_begin_of_a_cut_frame() {
 fn frames_that_the_kernel_has_not_taken_wait_and_are_not_delivered() {
     in_own_namespace(|| {
         let (near, _) = veth(1, 1500);
-        let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+        let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         let waiting = |queue: &mut XdpQueue| {
             let waiting = queue.diagnosis().unwrap().waiting();
@@ -164,7 +164,7 @@ fn frames_that_the_kernel_has_not_taken_wait_and_are_not_delivered() {
 fn frames_that_the_device_drops_are_refused_and_the_kernel_counts_the_others_as_sent() {
     in_own_namespace(|| {
         let (near, far) = veth(1, 3500);
-        let mut device = open(&XdpWish { mtu: 3500, ..wish(near, XdpMode::Native) }).unwrap();
+        let mut device = open(&XdpConfig { mtu: 3500, ..config(near, AfXdpMode::Native) }).unwrap();
         let queue = &mut device.queues[0];
         // A veth drops what is too long for its other end.
         ip("link set far mtu 100");
@@ -180,13 +180,13 @@ fn frames_that_the_device_drops_are_refused_and_the_kernel_counts_the_others_as_
             assert_eq!(far.receive(), frames[number]);
         }
         assert_eq!(link_by_name("near").unwrap().statistics.tx_packets - sent_before, 3);
-        assert_eq!(queue.diagnosis().unwrap().refused(), Refused::default());
+        assert_eq!(queue.diagnosis().unwrap().refused(), RefusedFrames::default());
     });
 }
 
 /// A queue with a frame on its tx ring, which it takes for one of a driver with zero copy that left it there.
 fn with_untaken_frame(near: u32, busy_poll: bool) -> XdpDevice {
-    let mut device = open(&wish(near, XdpMode::Native)).unwrap();
+    let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
     let queue = &mut device.queues[0];
     assert_eq!(put(queue, &[frame(1, 60)]).frames, 1);
     // Before the kernel is called for it.
@@ -214,7 +214,7 @@ fn a_queue_that_polls_wakes_a_driver_that_takes_nothing_and_does_not_sleep_befor
 }
 
 #[test]
-fn a_queue_that_does_not_poll_leaves_the_driver_its_time_and_looks_again() {
+fn a_queue_that_does_not_poll_leaves_the_driver_its_time_and_checks_again() {
     in_own_namespace(|| {
         let (near, _) = veth(1, 1500);
         let mut device = with_untaken_frame(near, false);

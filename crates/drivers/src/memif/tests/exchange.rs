@@ -4,7 +4,7 @@ use ringroad_port::drop_cause::DropCause;
 
 use super::*;
 use crate::catalogue::port_name::PortName;
-use crate::device::Role;
+use crate::device::DeviceRole;
 use crate::test_queue::try_open;
 
 #[test]
@@ -148,7 +148,7 @@ fn interfaces_share_a_socket_and_refused_clients_get_the_reason() {
     let (_folder, path) = socket();
     let mut zero = Port::open(&path, "role=server,socket-mode=660");
     let mut seven = Port::open(&path, "role=server,id=7,secret=sesame");
-    let taken = try_open(&format!("memif:{}@id=7", path.display()), Role::SwitchPort).unwrap_err();
+    let taken = try_open(&format!("memif:{}@id=7", path.display()), DeviceRole::SwitchPort).unwrap_err();
     assert!(taken.to_string().contains("another port serves interface 7"), "{taken}");
 
     let refused = |options: &str, why: &str| {
@@ -178,7 +178,7 @@ fn interfaces_share_a_socket_and_refused_clients_get_the_reason() {
 fn impossible_sizes_are_refused_with_a_reason() {
     let (_folder, path) = socket();
     let all = "role=client,queues=16,ring-size=16384,buf-size=65536";
-    let error = try_open(&format!("memif:{}@{all}", path.display()), Role::SwitchPort).unwrap_err();
+    let error = try_open(&format!("memif:{}@{all}", path.display()), DeviceRole::SwitchPort).unwrap_err();
     assert!(error.to_string().contains("4 GiB"), "{error}");
     for (options, why) in
         [("ring-size=32768", "to 16384"), ("buf-size=65600", "64 to 65536"), ("queues=17", "1 to 16")]

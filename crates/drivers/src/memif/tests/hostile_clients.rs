@@ -12,7 +12,7 @@ use rustix::net::SocketType;
 
 use super::*;
 use crate::memif::channel::Channel;
-use crate::memif::message::{AddRegion, AddRing, Init, Message, VERSION};
+use crate::memif::message::{AddRegion, AddRing, Init, MemifMessage, VERSION};
 use crate::memif::ring::{Descriptor, Regions, Ring, ring_bytes};
 use crate::peer::socket::StopBell;
 use ringroad_control::listening_socket::connect as connect_socket;
@@ -39,8 +39,8 @@ fn memory() -> OwnedFd {
     file
 }
 
-fn init(id: u32) -> Message {
-    Message::Init(Init { version: VERSION, id, mode: 0, secret: Vec::new(), name: "liar".into() })
+fn init(id: u32) -> MemifMessage {
+    MemifMessage::Init(Init { version: VERSION, id, mode: 0, secret: Vec::new(), name: "liar".into() })
 }
 
 fn ring(to_server: bool) -> AddRing {
@@ -60,30 +60,36 @@ impl Liar {
             ring
         };
         let (to_server, to_client) = (make(true), make(false));
-        let Ok((Message::Hello(hello), _)) = channel.next(&stop) else { panic!("no hello") };
+        let Ok((MemifMessage::Hello(hello), _)) = channel.next(&stop) else { panic!("no hello") };
         assert_eq!((hello.min_version, hello.max_log2_ring_size), (VERSION, 14));
         Self { channel, stop, file, buffers, to_server, to_client, interrupt: eventfd::create().unwrap() }
     }
 
-    fn say(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Message {
+    fn say(&self, message: &MemifMessage, descriptor: Option<BorrowedFd<'_>>) -> MemifMessage {
         self.channel.send(message, descriptor).unwrap();
         match self.channel.next(&self.stop) {
             Ok((answer, _)) => answer,
-            Err(end) => Message::Disconnect { code: 0, reason: end.told(false).unwrap_or_default() },
+            Err(end) => MemifMessage::Disconnect { code: 0, reason: end.told(false).unwrap_or_default() },
         }
     }
 
     fn connected(path: &std::path::Path) -> Self {
         let this = Self::greeted(path);
         let to_server = eventfd::create().unwrap();
-        assert_eq!(this.say(&init(0), None), Message::Ack);
+        assert_eq!(this.say(&init(0), None), MemifMessage::Ack);
         for (index, file) in [(0, &this.file), (1, &this.buffers)] {
-            let region = Message::AddRegion(AddRegion { index, bytes: REGION_BYTES });
-            assert_eq!(this.say(&region, Some(file.as_fd())), Message::Ack);
+            let region = MemifMessage::AddRegion(AddRegion { index, bytes: REGION_BYTES });
+            assert_eq!(this.say(&region, Some(file.as_fd())), MemifMessage::Ack);
         }
-        assert_eq!(this.say(&Message::AddRing(ring(true)), Some(to_server.as_fd())), Message::Ack);
-        assert_eq!(this.say(&Message::AddRing(ring(false)), Some(this.interrupt.as_fd())), Message::Ack);
-        assert_eq!(this.say(&Message::Connect("lo".into()), None), Message::Connected("ringroad/0".into()));
+        assert_eq!(this.say(&MemifMessage::AddRing(ring(true)), Some(to_server.as_fd())), MemifMessage::Ack);
+        assert_eq!(
+            this.say(&MemifMessage::AddRing(ring(false)), Some(this.interrupt.as_fd())),
+            MemifMessage::Ack
+        );
+        assert_eq!(
+            this.say(&MemifMessage::Connect("lo".into()), None),
+            MemifMessage::Connected("ringroad/0".into())
+        );
         for position in 0..this.to_client.size() {
             this.to_client.describe_whole(position, honest(position));
         }
@@ -105,7 +111,7 @@ impl Liar {
             server.receive(0);
             match self.stop.wait([self.channel.as_fd()], Some(Duration::ZERO)) {
                 Some([true]) => match self.channel.receive() {
-                    Ok((Message::Disconnect { reason: told, .. }, _)) => reason = Some(told),
+                    Ok((MemifMessage::Disconnect { reason: told, .. }, _)) => reason = Some(told),
                     other => panic!("{other:?}"),
                 },
                 _ => return false,
@@ -231,26 +237,26 @@ fn messages_without_meaning_are_answered_with_a_reason() {
     let mut server = Port::open(&path, "role=server");
     let event = eventfd::create().unwrap();
     let file = memory();
-    let region = |index, bytes| Message::AddRegion(AddRegion { index, bytes });
+    let region = |index, bytes| MemifMessage::AddRegion(AddRegion { index, bytes });
     let wrong_init = |change: fn(&mut Init)| {
-        let Message::Init(mut wrong) = init(0) else { unreachable!() };
+        let MemifMessage::Init(mut wrong) = init(0) else { unreachable!() };
         change(&mut wrong);
-        Message::Init(wrong)
+        MemifMessage::Init(wrong)
     };
     let (fd, no) = (Some(file.as_fd()), None);
     let good = [(init(0), no), (region(0, REGION_BYTES), fd)];
     let add = |change: fn(&mut AddRing)| {
         let mut wrong = ring(true);
         change(&mut wrong);
-        Message::AddRing(wrong)
+        MemifMessage::AddRing(wrong)
     };
     let bell = Some(event.as_fd());
-    type Said<'a> = (usize, Message, Option<BorrowedFd<'a>>, &'a str);
+    type Said<'a> = (usize, MemifMessage, Option<BorrowedFd<'a>>, &'a str);
     let lies: Vec<Said<'_>> = vec![
         (0, wrong_init(|init| init.version = 0x0100), no, "version 1.0"),
         (0, wrong_init(|init| init.mode = 1), no, "Ethernet"),
-        (0, Message::Ack, no, "message ack"),
-        (1, Message::Connected(String::new()), no, "message connected"),
+        (0, MemifMessage::Ack, no, "message ack"),
+        (1, MemifMessage::Connected(String::new()), no, "message connected"),
         (1, region(1, REGION_BYTES), fd, "region 1 came where 0"),
         (1, region(0, REGION_BYTES), no, "without a descriptor"),
         (1, region(0, REGION_BYTES + 1), fd, "were promised"),
@@ -263,9 +269,9 @@ fn messages_without_meaning_are_answered_with_a_reason() {
     for (before, message, descriptor, why) in lies {
         let liar = Liar::greeted(&path);
         for (message, descriptor) in &good[..before] {
-            assert_eq!(liar.say(message, *descriptor), Message::Ack, "{why}");
+            assert_eq!(liar.say(message, *descriptor), MemifMessage::Ack, "{why}");
         }
-        let Message::Disconnect { reason, .. } = liar.say(&message, descriptor) else { panic!("{why}") };
+        let MemifMessage::Disconnect { reason, .. } = liar.say(&message, descriptor) else { panic!("{why}") };
         assert!(reason.contains(why), "{why}: {reason}");
     }
     // What shows only when all is there.
@@ -281,10 +287,11 @@ fn messages_without_meaning_are_answered_with_a_reason() {
     for (change, why) in rings {
         let liar = Liar::greeted(&path);
         for (message, descriptor) in &good {
-            assert_eq!(liar.say(message, *descriptor), Message::Ack);
+            assert_eq!(liar.say(message, *descriptor), MemifMessage::Ack);
         }
-        assert_eq!(liar.say(&add(change), bell), Message::Ack);
-        let Message::Disconnect { reason, .. } = liar.say(&Message::Connect(String::new()), no) else {
+        assert_eq!(liar.say(&add(change), bell), MemifMessage::Ack);
+        let MemifMessage::Disconnect { reason, .. } = liar.say(&MemifMessage::Connect(String::new()), no)
+        else {
             panic!("{why}")
         };
         assert!(reason.contains(why), "{why}: {reason}");

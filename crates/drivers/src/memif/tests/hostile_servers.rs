@@ -10,12 +10,12 @@ use rustix::net::SocketType;
 
 use super::*;
 use crate::memif::channel::Channel;
-use crate::memif::message::{AddRing, Hello, Message, VERSION};
+use crate::memif::message::{AddRing, MemifHello, MemifMessage, VERSION};
 use crate::memif::ring::{Descriptor, Regions, Ring};
 use crate::peer::socket::StopBell;
 
-fn hello() -> Hello {
-    Hello {
+fn hello() -> MemifHello {
+    MemifHello {
         name: "liar".into(),
         min_version: VERSION,
         max_version: VERSION,
@@ -45,23 +45,23 @@ impl Liar {
     fn connected(listener: &ListeningSocket) -> Self {
         let stop = StopBell::new().unwrap();
         let channel = accept(listener, &stop);
-        channel.send(&Message::Hello(hello()), None).unwrap();
+        channel.send(&MemifMessage::Hello(hello()), None).unwrap();
         let (mut file, mut rings, mut events) = (None, Vec::<AddRing>::new(), Vec::new());
         loop {
             let (message, descriptor) = channel.next(&stop).unwrap();
             match message {
-                Message::Init(init) => assert_eq!((init.version, init.id), (VERSION, 0)),
-                Message::AddRegion(region) => file = Some((descriptor.unwrap(), region.bytes)),
-                Message::AddRing(ring) => {
+                MemifMessage::Init(init) => assert_eq!((init.version, init.id), (VERSION, 0)),
+                MemifMessage::AddRegion(region) => file = Some((descriptor.unwrap(), region.bytes)),
+                MemifMessage::AddRing(ring) => {
                     rings.push(ring);
                     events.extend(descriptor);
                 }
-                Message::Connect(_) => break,
+                MemifMessage::Connect(_) => break,
                 other => panic!("{other:?}"),
             }
-            channel.send(&Message::Ack, None).unwrap();
+            channel.send(&MemifMessage::Ack, None).unwrap();
         }
-        channel.send(&Message::Connected("lie".into()), None).unwrap();
+        channel.send(&MemifMessage::Connected("lie".into()), None).unwrap();
         let (file, bytes) = file.unwrap();
         let regions = Regions::new(vec![ForeignMemory::map(file.as_fd(), 0, bytes).unwrap()]);
         let ring = |to_server| {
@@ -118,7 +118,9 @@ fn a_server_with_false_indexes_gets_the_reason_and_a_new_connection() {
         let error = client.status().last_error.unwrap();
         assert!(error.contains(why), "{why}: {error}");
         assert_eq!(client.violations(), 1);
-        let Ok((Message::Disconnect { reason, .. }, _)) = liar.channel.receive() else { panic!("no word") };
+        let Ok((MemifMessage::Disconnect { reason, .. }, _)) = liar.channel.receive() else {
+            panic!("no word")
+        };
         assert!(error.starts_with(&reason) && !reason.is_empty(), "{reason}");
         // Frames and descriptors that a server overwrites do not change where the client finds its buffers.
         drop(liar);
@@ -152,11 +154,11 @@ fn a_servers_wrong_messages_are_reported() {
     let listener = ListeningSocket::bind(&path, SocketType::SEQPACKET, None).unwrap();
     let client = Port::open(&path, "role=client");
     let stop = StopBell::new().unwrap();
-    let old = Hello { min_version: 0x0100, max_version: 0x01FF, ..hello() };
+    let old = MemifHello { min_version: 0x0100, max_version: 0x01FF, ..hello() };
     for (message, why) in [
-        (Message::Hello(old), "versions 1 to 1"),
-        (Message::Connected(String::new()), "message connected"),
-        (Message::Disconnect { code: 1, reason: "go away".into() }, "the peer disconnected: go away"),
+        (MemifMessage::Hello(old), "versions 1 to 1"),
+        (MemifMessage::Connected(String::new()), "message connected"),
+        (MemifMessage::Disconnect { code: 1, reason: "go away".into() }, "the peer disconnected: go away"),
     ] {
         let channel = accept(&listener, &stop);
         channel.send(&message, None).unwrap();

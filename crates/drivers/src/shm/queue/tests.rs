@@ -21,8 +21,8 @@ fn site() -> (ShmPort, ShmQueue, ProgramEnd) {
 /// Publishes slots of 60 bytes; `more` marks those that the next slot continues.
 fn publish(program: &mut ProgramEnd, more: &[bool]) {
     let window = program.window_mut();
-    for (place, more) in (0..).zip(more) {
-        window.set(place, 60, if *more { MORE_FRAGMENTS } else { 0 });
+    for (index, more) in (0..).zip(more) {
+        window.set(index, 60, if *more { MORE_FRAGMENTS } else { 0 });
     }
     window.advance(more.len() as u32);
     program.sync().unwrap();

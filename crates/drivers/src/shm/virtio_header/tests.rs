@@ -12,28 +12,28 @@ use ringroad_ring::program_end::ProgramEnd;
 use ringroad_ring::region::HugePages;
 use ringroad_ring::ring_view::RingView;
 
-use super::super::{PortShape, QueueState, ShmPort, ShmQueue, Watch};
+use super::super::{BindingUpdates, PortShape, ShmPort, ShmQueue, Watch};
 use super::*;
 
 const SLOTS: u32 = 128;
 const BUFFER_BYTES: usize = 2048;
 
 /// A program's port and the datapath's side of it.
-struct Site {
+struct Testbed {
     queue: ShmQueue,
-    state: Arc<QueueState>,
+    state: Arc<BindingUpdates>,
     tx: ProgramEnd,
     rx: ProgramEnd,
     _port: ShmPort,
 }
 
-impl Site {
+impl Testbed {
     fn new(header_bytes: u32) -> Self {
         let (slots, buffer_bytes) = (SLOTS, BUFFER_BYTES as u32);
         let huge_pages = HugePages::Never;
         let shape = PortShape { slots, buffer_bytes, huge_pages, ..PortShape::DEFAULT };
         let port = ShmPort::create("p", shape).unwrap();
-        let state = Arc::<QueueState>::default();
+        let state = Arc::<BindingUpdates>::default();
         state.set_header_bytes(header_bytes);
         state.set_rx_users(1);
         let queue = port.queue(0, Arc::default()).unwrap().for_netmap(false, Watch::new(Arc::clone(&state)));
@@ -48,10 +48,10 @@ impl Site {
     /// Sends one frame, a slot for each part, with `flags` in the first.
     fn send(&mut self, parts: &[&[u8]], flags: u16) {
         let window = self.tx.window_mut();
-        for (place, part) in (0..).zip(parts) {
-            let more = if place as usize + 1 < parts.len() { MORE_FRAGMENTS } else { 0 };
-            window.buffer(place).write(part);
-            window.set(place, part.len() as u16, more | if place == 0 { flags } else { 0 });
+        for (index, part) in (0..).zip(parts) {
+            let more = if index as usize + 1 < parts.len() { MORE_FRAGMENTS } else { 0 };
+            window.buffer(index).write(part);
+            window.set(index, part.len() as u16, more | if index == 0 { flags } else { 0 });
         }
         window.advance(parts.len() as u32);
         self.tx.sync().unwrap();
@@ -83,13 +83,13 @@ impl Site {
         self.rx.sync().unwrap();
         let window = self.rx.window_mut();
         let (mut frames, mut frame, mut slots) = (Vec::new(), Vec::new(), 0);
-        for place in 0..window.available() {
+        for index in 0..window.available() {
             let start = frame.len();
-            let bytes = window.bytes(place);
+            let bytes = window.bytes(index);
             frame.resize(start + bytes.len(), 0);
             bytes.read(&mut frame[start..]);
             slots += 1;
-            if window.slot(place).flags & MORE_FRAGMENTS == 0 {
+            if window.slot(index).flags & MORE_FRAGMENTS == 0 {
                 frames.push((std::mem::take(&mut frame), std::mem::take(&mut slots)));
             }
         }
@@ -119,7 +119,7 @@ proptest! {
         to in prop::sample::select(vec![0u32, 10, 12]),
     ) {
         let header_bytes = if long_form { 12 } else { 10 };
-        let mut from = Site::new(header_bytes as u32);
+        let mut from = Testbed::new(header_bytes as u32);
         let mut parts = Vec::new();
         let mut rest = &message[..];
         for cut in cuts {
@@ -134,14 +134,14 @@ proptest! {
         from.send(&parts, 0x300);
         let mut batch = from.take();
         prop_assert_eq!((batch.frames(), batch.slots()), (1, parts.len()));
-        prop_assert_eq!(batch.head(0).unwrap().flags() & !MORE_FRAGMENTS, 0x300);
+        prop_assert_eq!(batch.first_fragment(0).unwrap().flags() & !MORE_FRAGMENTS, 0x300);
         let frame = message.get(header_bytes..).unwrap_or(&[]);
         prop_assert_eq!(content(&batch, 0), frame);
         let said = message.get(..header_bytes).map_or([0; 10], |header| *header.first_chunk().unwrap());
         prop_assert_eq!(batch.meta(0).unfinished.to_header(), said);
 
         // Unfinished frames go only to a queue that accepts them.
-        let mut far = Site::new(to);
+        let mut far = Testbed::new(to);
         prop_assert_eq!(far.queue.takes_unfinished(), to != 0);
         if to != 0 || !batch.is_unfinished() {
             prop_assert_eq!(far.deliver(&mut batch).frames, 1);
@@ -157,7 +157,7 @@ proptest! {
 
 #[test]
 fn a_header_changed_after_it_was_read_changes_nothing() {
-    let mut from = Site::new(12);
+    let mut from = Testbed::new(12);
     let message = [7; 100];
     from.send(&[&message], 0);
     let batch = from.take();
@@ -169,7 +169,7 @@ fn a_header_changed_after_it_was_read_changes_nothing() {
 
 #[test]
 fn a_frame_waits_for_its_rest_and_one_of_too_many_slots_stops_the_ring() {
-    let mut from = Site::new(12);
+    let mut from = Testbed::new(12);
     from.send(&[&[1; 12], &[2; 60]], 0);
     from.send(&[&[3; 5]], MORE_FRAGMENTS);
     let batch = from.take();
@@ -191,7 +191,7 @@ fn a_frame_waits_for_its_rest_and_one_of_too_many_slots_stops_the_ring() {
 
 #[test]
 fn a_port_changes_its_header_length_between_batches() {
-    let [mut from, mut far] = [0, 12].map(Site::new);
+    let [mut from, mut far] = [0, 12].map(Testbed::new);
     for (bytes, expected) in [(12u32, 112), (10, 110), (0, 100)] {
         far.state.set_header_bytes(bytes);
         from.send(&[&[1; 100]], 0);
@@ -214,7 +214,7 @@ fn a_port_changes_its_header_length_between_batches() {
 
 #[test]
 fn a_frame_that_fits_only_without_its_header_is_too_long_for_the_ring() {
-    let [mut from, mut far] = [0, 12].map(Site::new);
+    let [mut from, mut far] = [0, 12].map(Testbed::new);
     let parts = vec![[1; BUFFER_BYTES]; MAX_FRAGMENTS];
     from.send(&parts.iter().map(|part| &part[..]).collect::<Vec<_>>(), 0);
     let mut batch = from.take();

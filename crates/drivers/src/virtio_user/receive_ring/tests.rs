@@ -14,7 +14,7 @@ fn ring(is_mergeable: bool) -> (BackEnd, ReceiveRing) {
     (back_end, ring)
 }
 
-fn receive(ring: &mut ReceiveRing) -> (Batch, Result<(), RingFault>) {
+fn receive(ring: &mut ReceiveRing) -> (Batch, Result<(), UsedRingFault>) {
     let mut batch = Batch::new();
     batch.reset(BATCH_FRAMES);
     let mut longest = usize::MAX;
@@ -38,10 +38,10 @@ fn frames_come_as_they_were_written_lap_after_lap() {
         let (batch, outcome) = receive(&mut ring);
         assert_eq!(outcome, Ok(()));
         assert_eq!(frames_of(&batch), sent);
-        assert!(!ring.is_at_rest());
+        assert!(!ring.is_quiescent());
         ring.release(batch.slots());
         ring.publish();
-        assert!(ring.is_at_rest());
+        assert!(ring.is_quiescent());
         assert_eq!((back_end.available(), ring.has_waiting()), (ENTRIES, Ok(false)));
     }
 }
@@ -96,14 +96,14 @@ fn a_frame_longer_than_was_expected_waits_for_room_to_be_made() {
 #[test]
 fn each_violation_is_reported_and_earlier_frames_are_lent() {
     let full = BUFFER_BYTES as u32;
-    let wrong: [(u32, u32, u16, RingFault); 7] = [
-        (64, 100, 1, RingFault::NotItsOwn(64)),
-        (u32::MAX, 100, 1, RingFault::NotItsOwn(u32::MAX)),
-        (0, 100, 1, RingFault::NotItsOwn(0)),
-        (5, full + 1, 1, RingFault::Length(full + 1)),
-        (5, 11, 1, RingFault::Length(11)),
-        (5, 100, 0, RingFault::Buffers(0)),
-        (5, 100, 65, RingFault::Buffers(65)),
+    let wrong: [(u32, u32, u16, UsedRingFault); 7] = [
+        (64, 100, 1, UsedRingFault::NotItsOwn(64)),
+        (u32::MAX, 100, 1, UsedRingFault::NotItsOwn(u32::MAX)),
+        (0, 100, 1, UsedRingFault::NotItsOwn(0)),
+        (5, full + 1, 1, UsedRingFault::Length(full + 1)),
+        (5, 11, 1, UsedRingFault::Length(11)),
+        (5, 100, 0, UsedRingFault::Buffers(0)),
+        (5, 100, 65, UsedRingFault::Buffers(65)),
     ];
     for (id, len, buffers, fault) in wrong {
         let (mut back_end, mut ring) = ring(true);
@@ -120,12 +120,12 @@ fn each_violation_is_reported_and_earlier_frames_are_lent() {
         assert_eq!(outcome, Err(fault));
         assert_eq!(frames_of(&batch), [b"a right one"]);
         ring.release(batch.slots());
-        assert!(ring.is_at_rest());
+        assert!(ring.is_quiescent());
     }
     let (mut back_end, mut ring) = ring(true);
     back_end.used = ENTRIES + 1;
     back_end.publish();
-    assert_eq!(receive(&mut ring).1, Err(RingFault::UsedIndex { claimed: 65, has: 64 }));
+    assert_eq!(receive(&mut ring).1, Err(UsedRingFault::UsedIndex { claimed: 65, has: 64 }));
 }
 
 proptest! {

@@ -101,7 +101,7 @@ fn a_full_ring_takes_nothing_until_something_comes_back() {
 
 #[test]
 fn what_the_back_end_does_not_have_it_cannot_return() {
-    for (id, fault) in [(64, RingFault::NotItsOwn(64)), (7, RingFault::NotItsOwn(7))] {
+    for (id, fault) in [(64, UsedRingFault::NotItsOwn(64)), (7, UsedRingFault::NotItsOwn(7))] {
         let (mut back_end, mut ring) = ring();
         put(&mut ring, &[&[1; 60]]).unwrap();
         ring.publish();
@@ -114,7 +114,7 @@ fn what_the_back_end_does_not_have_it_cannot_return() {
     ring.publish();
     back_end.used = 2;
     back_end.publish();
-    assert_eq!(ring.make_free(usize::MAX), Err(RingFault::UsedIndex { claimed: 2, has: 1 }));
+    assert_eq!(ring.make_free(usize::MAX), Err(UsedRingFault::UsedIndex { claimed: 2, has: 1 }));
 }
 
 proptest! {

@@ -110,7 +110,7 @@ fn unknown_types_are_invalid() {
 #[test]
 fn a_binding_is_requested_and_its_reply_written() {
     let device = RecordingDescriptor::new();
-    let wish = RegisterBody {
+    let register = RegisterBody {
         tx_slots: 1,
         rx_slots: 2,
         tx_rings: 3,
@@ -126,7 +126,7 @@ fn a_binding_is_requested_and_its_reply_written() {
     };
     let mut asked = header(request_type::REGISTER, "vale0:a");
     let before = asked;
-    let mut body = wish;
+    let mut body = register;
     assert_eq!(send(&device, &mut asked, &mut body), Ok(()));
     let expected = Register {
         name: "vale0:a".into(),

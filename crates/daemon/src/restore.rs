@@ -1,0 +1,237 @@
+//! Ports that commands attached, and static addresses, mirrors and OpenFlow that they set, come back after a daemon that
+//! was killed.
+//!
+//! The daemon keeps a list of it in a file beside its socket, and removes the file when it ends regularly. A daemon
+//! that finds the file therefore follows one that was killed, and repeats what it lists. Learned addresses, flows and
+//! counters are lost.
+
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind as IoErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use ringroad_control::guarded_file::{self, GuardedFileError};
+use ringroad_control::message::{ErrorKind, PortSpec};
+use ringroad_control::socket_path::attached_ports_path;
+use ringroad_datapath::fabric::FabricError;
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use crate::attaching::{PortRecord, is_host_side_of};
+use crate::config::Config;
+use crate::port_entries::{PortOrigin, record_of};
+use crate::ports::Ports;
+use crate::refusal::Refusal;
+use crate::switch_settings::SwitchSettings;
+
+/// Longest list that is read, bytes: many more than those of all ports that there can be.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The list as it is in the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct List {
+    /// The kernel's number for its own start: namespaces have other numbers after the next one.
+    boot: String,
+    ports: Vec<PortRecord>,
+    /// Settings of switches that commands made and the configuration does not have.
+    settings: SwitchSettings,
+}
+
+/// What is kept of ports that commands attached.
+#[derive(Debug, Default)]
+pub struct RestoreFile {
+    /// `None`: nothing is kept.
+    file: Option<PathBuf>,
+    /// Of a daemon before this one, and not attached yet.
+    waiting: Vec<PortRecord>,
+    /// Settings that commands made before this daemon began, and that are not in force yet.
+    settings: SwitchSettings,
+    /// Settings that the configuration has.
+    configured: SwitchSettings,
+    last_number: u64,
+    /// Why ports are not attached yet, by port.
+    reasons: BTreeMap<String, String>,
+    is_broken: bool,
+}
+
+impl RestoreFile {
+    /// Keeps the list in the file beside `socket`, and takes from it what a daemon before this one left there.
+    ///
+    /// # Errors
+    /// The file of another user, or no list.
+    pub fn beside(socket: &Path) -> (Self, Option<Error>) {
+        let file = attached_ports_path(socket);
+        let (list, problem) = match take(&file) {
+            Ok(list) => (list, None),
+            Err(error) if error.kind() == IoErrorKind::NotFound => (List::default(), None),
+            Err(error) => {
+                (List::default(), Some(Error::new(error.kind(), format!("{}: {error}", file.display()))))
+            }
+        };
+        let list = if list.boot == boot() { list } else { List::default() };
+        let (waiting, settings) = (list.ports, list.settings);
+        let last_number = waiting.iter().map(|port| port.origin.number()).max().unwrap_or(0);
+        (Self { file: Some(file), waiting, settings, last_number, ..Self::default() }, problem)
+    }
+}
+
+impl RestoreFile {
+    /// Resumes the list of another daemon at `socket` that hands over to this one.
+    pub(crate) fn resume(socket: &Path, waiting: Vec<PortRecord>, last_number: u64) -> Self {
+        Self { file: Some(attached_ports_path(socket)), waiting, last_number, ..Self::default() }
+    }
+
+    /// The ports to retry.
+    pub(crate) fn waiting(&self) -> &[PortRecord] {
+        &self.waiting
+    }
+
+    /// The number given last.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// A number that no port had before: the time, ns since the Unix epoch, or more where two would have the same.
+    pub(crate) fn new_number(&mut self) -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.last_number = (self.last_number + 1).max(now.as_nanos() as u64);
+        self.last_number
+    }
+
+    /// Whether a port will be retried.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The ports to retry, and why they are missing.
+    pub(crate) fn waiting_ports(&self) -> impl Iterator<Item = (String, String)> {
+        let reason = |name: &String| self.reasons.get(name).cloned().unwrap_or_default();
+        self.waiting.iter().map(move |port| (port.spec.name.clone(), reason(&port.spec.name)))
+    }
+
+    /// Whether the port `key` that was attached under this number will be retried.
+    pub(crate) fn awaits(&self, key: &str, number: u64) -> bool {
+        self.waiting.iter().any(|port| port.key() == key && port.origin.number() == number)
+    }
+
+    /// Gives up a waiting port, and with an interface its host stack's side. Returns its description; `None`: there is
+    /// none of that name.
+    pub(crate) fn give_up(&mut self, key: &str) -> Option<PortSpec> {
+        let at = self.waiting.iter().position(|port| port.key() == key)?;
+        let spec = self.waiting.remove(at).spec;
+        self.waiting.retain(|port| !is_host_side_of(&port.spec, &spec));
+        Some(spec)
+    }
+
+    /// Notes that a port could not be attached. Returns whether it will be retried: a description that means nothing
+    /// here, such as one with a network namespace that is gone, never will do.
+    pub(crate) fn note_refusal(&mut self, port: PortRecord, refusal: Refusal) -> bool {
+        let (name, reason) = (port.spec.name.clone(), refusal.message);
+        let waits = refusal.kind != ErrorKind::BadName;
+        // Once for each reason, not for each try.
+        if self.reasons.get(&name) != Some(&reason) {
+            let then = if waits { "; it is tried again every second" } else { "" };
+            warn!(port = %name, %reason, "a port of the daemon before this one is not attached{then}");
+        }
+        if waits {
+            self.reasons.insert(name, reason);
+            self.waiting.push(port);
+        }
+        waits
+    }
+}
+
+/// Removes the list: the daemon at `socket` ends in order.
+pub fn forget(socket: &Path) {
+    let _ = std::fs::remove_file(attached_ports_path(socket));
+}
+
+/// Reads the list and removes it, so that a port that ends the daemon is not attached again and again.
+fn take(file: &Path) -> Result<List, Error> {
+    let opened =
+        guarded_file::open(file, guarded_file::FilePurpose::ReadOwn).map_err(|error| match error {
+            GuardedFileError::System(errno) => errno.into(),
+            other => Error::other(other),
+        })?;
+    let list = serde_json::from_reader(std::io::Read::take(opened, MOST_BYTES))?;
+    std::fs::remove_file(file)?;
+    Ok(list)
+}
+
+fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+impl Ports {
+    /// Notes what the configuration has now: the list has what commands have set besides.
+    pub(crate) fn keep_to(&mut self, config: &Config) {
+        self.restore.configured = SwitchSettings::of(config);
+        self.keep_list();
+    }
+
+    /// Restores what commands of a daemon before this one have set and attached, besides `config`, which is in force.
+    /// Returns what of the settings is retried.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn restore(&mut self, config: &Config) -> Result<Vec<String>, FabricError> {
+        self.restore.configured = SwitchSettings::of(config);
+        let settings = std::mem::take(&mut self.restore.settings);
+        let problems = settings.apply(self)?;
+        self.attach_waiting();
+        if settings != SwitchSettings::default() {
+            self.keep_list();
+        }
+        Ok(problems)
+    }
+
+    /// Writes the list of what commands have attached and set. A list that cannot be written is logged once.
+    pub(crate) fn keep_list(&mut self) {
+        let Some(file) = &self.restore.file else { return };
+        let attached = self.table.on_switches().values();
+        let attached = attached.filter(|port| matches!(port.kept.origin, PortOrigin::Command { .. }));
+        let attached = attached.filter_map(record_of);
+        let mut ports: Vec<_> = attached.chain(self.restore.waiting.iter().cloned()).collect();
+        // An interface comes before its host stack's side.
+        ports.sort_by_key(|port| port.origin.number());
+        let settings = SwitchSettings::in_force(self).without(&self.restore.configured);
+        let written = write(file, &List { boot: boot(), ports, settings });
+        if let Err(error) = &written
+            && !self.restore.is_broken
+        {
+            warn!(file = %file.display(), %error, "attached ports will not come back after a crash");
+        }
+        self.restore.is_broken = written.is_err();
+    }
+
+    /// Attaches ports of a daemon before this one, as far as their devices are there.
+    pub(crate) fn attach_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.restore.waiting);
+        if waiting.is_empty() {
+            return;
+        }
+        for (port, attached) in self.attach_each(waiting) {
+            match attached {
+                Ok(port) => {
+                    info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached again")
+                }
+                Err(refusal) => {
+                    self.restore.note_refusal(port, refusal);
+                }
+            }
+        }
+        self.keep_list();
+    }
+}
+
+/// Writes the list in one step: another daemon finds the one before or this one.
+fn write(file: &Path, list: &List) -> Result<(), Error> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    // Only for this user.
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer(&mut new, list)?;
+    new.flush()?;
+    new.persist(file)?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Counters and faults of ports, switches and the fabric.
+
+use std::collections::BTreeMap;
+
+use ringroad_port::counters::CounterSnapshot;
+
+use super::{Fabric, FabricError};
+use crate::engine::Engine;
+use crate::forwarding::QueueRef;
+
+/// The counters of a switch, ports that left included.
+#[derive(Debug, Clone, Default)]
+pub struct SwitchTotals {
+    /// Sum over all ports.
+    pub totals: CounterSnapshot,
+    /// Addresses in the table.
+    pub macs: usize,
+    /// Addresses that left it for lack of room.
+    pub evictions: u64,
+    /// Times that a frame came from a static address on another port.
+    pub refused_moves: u64,
+    /// Ports now.
+    pub ports: usize,
+}
+
+impl Fabric {
+    /// The counters of a port since it was attached, over all programs that opened it.
+    #[must_use]
+    pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
+        Some(self.switches.get(switch)?.ports.get(port)?.counters())
+    }
+
+    /// The counters of the queues that a port has now.
+    pub fn queue_counters(&self, switch: &str, port: &str) -> impl Iterator<Item = CounterSnapshot> {
+        let port = self.switches.get(switch).and_then(|switch| switch.ports.get(port));
+        port.into_iter().flat_map(|port| &port.counters).map(|counters| {
+            let mut sum = CounterSnapshot::default();
+            counters.add_to(&mut sum);
+            sum
+        })
+    }
+
+    /// Why a port has stopped, if it has.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn port_fault(&self, switch: &str, port: &str) -> Result<Option<String>, FabricError> {
+        match self.switches.get(switch).and_then(|switch| switch.ports.get(port)) {
+            Some(port) => self.fault_of(&port.queues),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn fault_of(&self, queues: &[QueueRef]) -> Result<Option<String>, FabricError> {
+        Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
+    }
+
+    /// Why each of `ports`, given by switch and name, has stopped, if it has. Each worker is queried once.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn port_faults(&self, ports: &[(&str, &str)]) -> Result<Vec<Option<String>>, FabricError> {
+        let mut by_worker: BTreeMap<u16, Vec<(usize, u32)>> = BTreeMap::new();
+        for (index, (switch, port)) in ports.iter().enumerate() {
+            let port = self.switches.get(*switch).and_then(|switch| switch.ports.get(*port));
+            for queue in port.iter().flat_map(|port| &port.queues) {
+                by_worker.entry(queue.worker).or_default().push((index, queue.index));
+            }
+        }
+        let mut faults = vec![None; ports.len()];
+        for (worker, queue_indexes) in by_worker {
+            let found = self.runner(worker)?.call(move |engine| {
+                let faults = queue_indexes
+                    .into_iter()
+                    .filter_map(|(index, queue_index)| Some((index, fault_at(engine, queue_index)?)));
+                faults.collect::<Vec<_>>()
+            })?;
+            for (index, fault) in found {
+                if let Some(first) = faults.get_mut(index) {
+                    first.get_or_insert(fault);
+                }
+            }
+        }
+        Ok(faults)
+    }
+
+    /// Totals of a switch, ports that left included: the conservation sum is made from them.
+    #[must_use]
+    pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {
+        let switch = self.switches.get(switch)?;
+        let totals = switch.counters();
+        let table = &switch.learning.table;
+        Some(SwitchTotals {
+            totals,
+            macs: table.len(),
+            evictions: table.evictions(),
+            refused_moves: table.refused_moves(),
+            ports: switch.ports.len(),
+        })
+    }
+
+    /// The counters of the whole datapath, removed switches, wires and ports included.
+    #[must_use]
+    pub fn totals(&self) -> CounterSnapshot {
+        let mut totals = self.departed.clone();
+        for switch in self.switches.values() {
+            totals += switch.counters();
+        }
+        let wires = self.wires.values().flat_map(|wire| wire.counters.iter().flatten());
+        for counters in wires.chain(&self.engine_counters) {
+            counters.add_to(&mut totals);
+        }
+        totals
+    }
+
+    /// Counts what the kernel dropped before it could be received, of all ports.
+    ///
+    /// # Errors
+    /// A worker that is gone.
+    pub fn count_missed(&self) -> Result<(), FabricError> {
+        self.runners.iter().try_for_each(|runner| runner.call(Engine::count_missed))
+    }
+}
+
+/// Why the queue at `queue_index` has stopped, if it has.
+fn fault_at(engine: &mut Engine, queue_index: u32) -> Option<String> {
+    engine.queue_mut(queue_index)?.diagnosis()?.fault()
+}

@@ -1,0 +1,113 @@
+//! A front end's settings on their way to another process, which continues with its rings where this one stops.
+
+use std::io;
+use std::sync::Arc;
+
+use ringroad_port::port_queue::HandOver;
+use ringroad_virtqueue::device_ring::RingPosition;
+use ringroad_virtqueue::guest_memory::RegionLayout;
+use vhost::vhost_user::Result;
+
+use super::{BackEnd, KnownRegion, VringAddresses, VringSetup, refuse};
+use crate::peer::inheritance::{Inheritance, leave};
+use crate::vhost_user::vring::Vring;
+
+impl BackEnd {
+    /// The features that the front end has acknowledged: of the card and of the protocol.
+    pub(in crate::vhost_user) fn acknowledged(&self) -> [u64; 2] {
+        [self.features, self.protocol_features]
+    }
+
+    /// Leaves what all rings have in common. `None`: the guest must reconnect, since it is about to move, or its
+    /// memory cannot be shared with another process.
+    pub(in crate::vhost_user) fn leave(&self, left: &mut HandOver) -> Option<()> {
+        if self.log.is_some() || self.inflight.is_some() || self.memory.is_lost() {
+            return None;
+        }
+        left.numbers.extend(self.acknowledged());
+        left.numbers.push(self.regions.len() as u64);
+        for region in &self.regions {
+            let RegionLayout { guest, user, bytes, file_offset } = region.mapped.layout();
+            left.numbers.extend([guest, user, bytes, file_offset]);
+            left.descriptors.push(region.file.as_ref()?.try_clone().ok()?);
+        }
+        Some(())
+    }
+
+    /// Leaves a ring. The worker has it as `vring`, and has published all its work to the guest.
+    pub(in crate::vhost_user) fn leave_ring(
+        &self,
+        index: usize,
+        vring: Option<&Vring>,
+        left: &mut HandOver,
+    ) -> Option<()> {
+        let setup = self.vrings.get(index)?;
+        let position = vring.map_or(setup.position, |vring| vring.ring.position());
+        let is_broken = setup.is_broken || vring.is_some_and(|vring| vring.fault.is_some());
+        left.numbers.extend([u64::from(setup.entries), u64::from(position.0)]);
+        left.numbers.extend([setup.is_started, setup.is_enabled, is_broken].map(u64::from));
+        left.numbers.push(setup.addresses.is_some().into());
+        if let Some(addresses) = setup.addresses {
+            let VringAddresses { descriptors, driver, device, is_logged } = addresses;
+            left.numbers.extend([descriptors, driver, device, is_logged.into()]);
+        }
+        leave(left, setup.kick.as_ref()).ok()?;
+        leave(left, setup.call.as_deref()).ok()?;
+        leave(left, setup.error.as_deref()).ok()
+    }
+
+    /// Takes over a front end from another process, pair by pair. Returns the rings that run, for the workers.
+    ///
+    /// # Errors
+    /// The guest's memory cannot be mapped any more, or some state is missing. No ring runs then.
+    pub(in crate::vhost_user) fn resume(&mut self, left: &mut [Inheritance]) -> Result<Vec<Option<Vring>>> {
+        let missing = |error: io::Error| refuse(error);
+        let first = left.first_mut().ok_or_else(|| refuse("nothing was left"))?;
+        [self.features, self.protocol_features] = first.numbers().map_err(missing)?;
+        let mut regions = Vec::new();
+        for _ in 0..first.number().map_err(missing)? {
+            let [guest, user, bytes, file_offset] = first.numbers().map_err(missing)?;
+            let layout = RegionLayout { guest, user, bytes, file_offset };
+            regions.push(KnownRegion::map(layout, first.descriptor().map_err(missing)?)?);
+        }
+        self.set_memory(regions)?;
+        let count = self.vrings.len();
+        let setups = left.iter_mut().flat_map(|left| [setup_of(left), setup_of(left)]);
+        self.vrings = setups.take(count).collect::<io::Result<_>>().map_err(missing)?;
+        self.vrings.resize_with(count, VringSetup::default);
+        let rings = (0..count).map(|index| {
+            let vring = self.prepare(index);
+            if let (Err(_), Some(setup)) = (&vring, self.vrings.get_mut(index)) {
+                setup.is_broken = true;
+            }
+            vring.ok().flatten()
+        });
+        let rings = rings.collect();
+        self.watch.connected();
+        self.tell();
+        Ok(rings)
+    }
+}
+
+fn setup_of(left: &mut Inheritance) -> io::Result<VringSetup> {
+    let [entries, position] = left.numbers()?;
+    let [is_started, is_enabled, is_broken] = [left.flag()?, left.flag()?, left.flag()?];
+    let addresses = if left.flag()? {
+        let [descriptors, driver, device, is_logged] = left.numbers()?;
+        Some(VringAddresses { descriptors, driver, device, is_logged: is_logged != 0 })
+    } else {
+        None
+    };
+    Ok(VringSetup {
+        entries: entries as u16,
+        addresses,
+        position: RingPosition(position as u32),
+        is_started,
+        is_enabled,
+        runs: false,
+        is_broken,
+        kick: left.optional_descriptor()?,
+        call: left.optional_descriptor()?.map(Arc::new),
+        error: left.optional_descriptor()?.map(Arc::new),
+    })
+}

@@ -1,0 +1,202 @@
+//! Who gets one of the places for tools, and for which causes tools were refused.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::agent::SessionId;
+use crate::session::SessionEnd;
+
+/// Connections of tools at a time, of this machine and by TCP each: untrusted peers who can reach
+/// an address cannot keep an administrator out.
+pub(crate) const MAX_TOOLS: usize = 64;
+/// Those of them that may come from one address.
+const MAX_OF_ADDRESS: usize = 16;
+
+/// Why a tool's connection was refused, or ended by the switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusalCause {
+    /// No TLS connection came about.
+    Tls,
+    /// It did not greet in time.
+    Greeting,
+    /// It does not speak OpenFlow 1.3.
+    Protocol,
+    /// It sent nothing for a long time, and did not answer a probe.
+    Silence,
+    /// It did not read the replies that it had requested.
+    Unread,
+    /// There were too many connections from its address.
+    Address,
+    /// There were too many connections from all addresses.
+    TooMany,
+}
+
+impl RefusalCause {
+    /// All causes.
+    pub const ALL: [Self; 7] = [
+        Self::Tls,
+        Self::Greeting,
+        Self::Protocol,
+        Self::Silence,
+        Self::Unread,
+        Self::Address,
+        Self::TooMany,
+    ];
+
+    /// The name of the cause, for reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Greeting => "greeting",
+            Self::Protocol => "protocol",
+            Self::Silence => "silence",
+            Self::Unread => "unread",
+            Self::Address => "address",
+            Self::TooMany => "crowd",
+        }
+    }
+
+    pub(crate) fn of(ended: &SessionEnd) -> Self {
+        match ended {
+            SessionEnd::NotOpenFlow | SessionEnd::OtherVersion => Self::Protocol,
+            SessionEnd::TooSlow => Self::Unread,
+        }
+    }
+}
+
+impl std::fmt::Display for RefusalCause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Tls => "no TLS connection came about",
+            Self::Greeting => "it did not greet",
+            Self::Protocol => "it does not speak OpenFlow 1.3",
+            Self::Silence => "it sent nothing",
+            Self::Unread => "it did not read",
+            Self::Address => "there are too many connections from this address",
+            Self::TooMany => "there are too many connections",
+        })
+    }
+}
+
+/// Tools that were refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusedTools {
+    /// How many, by cause.
+    pub counts: BTreeMap<RefusalCause, u64>,
+    /// From where the last of them came, and why it was refused.
+    pub last: Option<String>,
+}
+
+impl RefusedTools {
+    pub(crate) fn note(&mut self, cause: RefusalCause, from: Option<SocketAddr>, problem: &str) {
+        *self.counts.entry(cause).or_default() += 1;
+        let from = from.map_or_else(|| "this machine".to_owned(), |from| from.to_string());
+        self.last = Some(format!("{from}: {problem}"));
+    }
+}
+
+/// What a new client gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum AdmissionResult {
+    /// A free place.
+    Free,
+    /// The place of this connection, which ends for the cause.
+    Of(SessionId, RefusalCause),
+    /// Nothing.
+    None(RefusalCause),
+}
+
+/// Addresses of which one party can have any number count as one: those of an IPv6 network of 64 bits.
+fn party(from: SocketAddr) -> IpAddr {
+    match from.ip().to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        address => address,
+    }
+}
+
+/// The place of a new connection from an address beside the existing ones: these connections in the order of their
+/// arrival, their addresses, and whether they have sent a hello.
+///
+/// If there is no place, a connection without a hello gives way to others from the same address. If all places are
+/// taken, a connection of the address with the most connections gives way to one of an address with fewer.
+pub(crate) fn admit(
+    links: impl Iterator<Item = (SessionId, SocketAddr, bool)>,
+    from: SocketAddr,
+) -> AdmissionResult {
+    let mut parties: BTreeMap<IpAddr, Vec<(bool, SessionId)>> = BTreeMap::new();
+    let mut taken = 0;
+    for (id, from, is_greeted) in links {
+        parties.entry(party(from)).or_default().push((is_greeted, id));
+        taken += 1;
+    }
+    let own = parties.get(&party(from)).map_or(&[][..], Vec::as_slice);
+    let not_greeted = own.iter().find(|(is_greeted, _)| !is_greeted).map(|&(_, id)| id);
+    let cause = match (own.len() >= MAX_OF_ADDRESS, taken >= MAX_TOOLS) {
+        (true, _) => RefusalCause::Address,
+        (_, true) => RefusalCause::TooMany,
+        _ => return AdmissionResult::Free,
+    };
+    let of_most = || {
+        let most = parties.values().max_by_key(|party| party.len())?;
+        let gives_way = cause == RefusalCause::TooMany && most.len() > own.len() + 1;
+        most.iter().min().filter(|_| gives_way).map(|&(_, id)| id)
+    };
+    not_greeted.or_else(of_most).map_or(AdmissionResult::None(cause), |id| AdmissionResult::Of(id, cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Connections from these hosts, numbered; those with even numbers have greeted.
+    fn links(hosts: impl IntoIterator<Item = IpAddr>) -> Vec<(SessionId, SocketAddr, bool)> {
+        (0..)
+            .zip(hosts)
+            .map(|(id, host)| (id, SocketAddr::new(host, 1000 + id as u16), id % 2 == 0))
+            .collect()
+    }
+
+    fn of(links: &[(SessionId, SocketAddr, bool)], from: &str) -> AdmissionResult {
+        admit(links.iter().copied(), SocketAddr::new(from.parse().unwrap(), 9))
+    }
+
+    fn hosts(host: &str, number: usize) -> Vec<IpAddr> {
+        vec![host.parse().unwrap(); number]
+    }
+
+    #[test]
+    fn an_address_has_some_connections_and_who_has_not_greeted_gives_way() {
+        assert_eq!(of(&links(hosts("10.0.0.1", 15)), "10.0.0.1"), AdmissionResult::Free);
+        let full = links(hosts("10.0.0.1", 16));
+        assert_eq!(of(&full, "10.0.0.1"), AdmissionResult::Of(1, RefusalCause::Address));
+        assert_eq!(of(&full, "::ffff:10.0.0.1"), AdmissionResult::Of(1, RefusalCause::Address));
+        assert_eq!(of(&full, "10.0.0.2"), AdmissionResult::Free);
+        let greeted: Vec<_> = full.iter().map(|&(id, from, _)| (id, from, true)).collect();
+        assert_eq!(of(&greeted, "10.0.0.1"), AdmissionResult::None(RefusalCause::Address));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let many = links((0..16u16).map(|host| IpAddr::V6([0x2001, 0xdb8, 0, 7, host, 0, 0, 1].into())));
+        assert_eq!(of(&many, "2001:db8:0:7::9"), AdmissionResult::Of(1, RefusalCause::Address));
+        assert_eq!(of(&many, "2001:db8:0:8::9"), AdmissionResult::Free);
+    }
+
+    #[test]
+    fn where_all_connections_are_taken_who_has_the_most_gives_way_to_who_has_fewer() {
+        let four = links((1..=4).flat_map(|host| hosts(&format!("10.0.0.{host}"), 16)));
+        assert!(matches!(of(&four, "10.0.0.9"), AdmissionResult::Of(_, RefusalCause::TooMany)));
+        let each = links((1..=64).flat_map(|host| hosts(&format!("10.0.0.{host}"), 1)));
+        assert_eq!(of(&each, "10.0.0.99"), AdmissionResult::None(RefusalCause::TooMany));
+        let pairs = links((1..=32).flat_map(|host| hosts(&format!("10.0.0.{host}"), 2)));
+        assert!(matches!(of(&pairs, "10.0.0.99"), AdmissionResult::Of(_, RefusalCause::TooMany)));
+        assert_eq!(
+            of(&pairs, "10.0.0.1"),
+            AdmissionResult::Of(1, RefusalCause::TooMany),
+            "its own that has not greeted"
+        );
+        let greeted: Vec<_> = pairs.iter().map(|&(id, from, _)| (id, from, true)).collect();
+        assert_eq!(of(&greeted, "10.0.0.1"), AdmissionResult::None(RefusalCause::TooMany));
+    }
+}

@@ -1,0 +1,85 @@
+//! What the switch would do with a frame. Nothing is learned, and no limit is used up.
+
+use ringroad_port::drop_cause::DropCause;
+use ringroad_port::forwarding_plane::{BatchPlan, Destination, Outcome};
+use ringroad_port::port_index::{PortIndex, PortMask};
+
+use super::{Policing, Read};
+use crate::classify::FrameHeader;
+use crate::port_policies::NO_VLAN;
+use crate::vlan_tag::TaggedHeader;
+
+/// The outcome that a frame would have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prediction {
+    /// Its addresses and its VLAN, 0 where it is of none; `None` where the switch does not look for its destination.
+    pub looked_up: Option<(FrameHeader, u16)>,
+    /// Where it leaves, and with which first bytes in place of how many of its own; or why it does not.
+    pub outcome: Result<Vec<PredictedOutput>, DropCause>,
+}
+
+/// Ports that a frame leaves through in one form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PredictedOutput {
+    /// The ports.
+    pub ports: PortMask,
+    /// How many of its first bytes others take the place of.
+    pub replaces: usize,
+    /// These.
+    pub header: Vec<u8>,
+}
+
+impl Policing {
+    /// The outcome of a frame from a port that begins with these bytes, at least 18 of a longer frame.
+    #[must_use]
+    pub fn predict(&self, from: PortIndex, start: &[u8]) -> Prediction {
+        let (header, ingress) = match self.read_start(from, start) {
+            Ok(read) => read,
+            Err(cause) => return Prediction { looked_up: None, outcome: Err(cause) },
+        };
+        let vlan = ingress.map_or(NO_VLAN, |(_, vlan)| vlan);
+        let mut outcome = self.lookup(header, from, &self.domain(vlan));
+        if let (Outcome::Flood, Some(limit)) = (outcome, self.policies.storm_limit(from))
+            && !limit.has(1, self.clock.now_ns())
+        {
+            outcome = Outcome::Drop(DropCause::Storm);
+        }
+        let mut plan = BatchPlan::new();
+        plan.reset(0..1);
+        plan.set_outcome(0, outcome);
+        self.send(from, 0..1, &[ingress], None, &mut plan);
+        Prediction { looked_up: Some((header, vlan)), outcome: self.departures(from, &plan) }
+    }
+
+    fn read_start(&self, from: PortIndex, start: &[u8]) -> Result<Read, DropCause> {
+        if self.policies.has_vlans() {
+            return self.in_vlan(from, TaggedHeader::parse(start, FrameHeader::NO_LEARN));
+        }
+        let header = start.first_chunk().ok_or(DropCause::TooShort)?;
+        Ok((FrameHeader::from_bytes(header, FrameHeader::NO_LEARN), None))
+    }
+
+    fn departures(&self, from: PortIndex, plan: &BatchPlan) -> Result<Vec<PredictedOutput>, DropCause> {
+        let to = |destination| match destination {
+            Destination::Port(port) => [port].into_iter().collect(),
+            Destination::Others => self.switch.ports.iter().filter(|&port| port != from).collect(),
+            Destination::Ports(set) => plan.ports(set),
+        };
+        let as_it_came = |to| Ok(vec![PredictedOutput { ports: to, replaces: 0, header: Vec::new() }]);
+        match plan.outcome(0) {
+            Outcome::Port(port) => as_it_came(to(Destination::Port(port))),
+            Outcome::Flood => as_it_came(to(Destination::Others)),
+            Outcome::Ports(set) => as_it_came(to(Destination::Ports(set))),
+            Outcome::Drop(cause) => Err(cause),
+            Outcome::Copies(copies) => {
+                let departures = plan.copies_of(copies).iter().map(|copy| {
+                    let rewrite = copy.rewrite.and_then(|rewrite| plan.rewrite_of(rewrite));
+                    let (replaces, header) =
+                        rewrite.map_or((0, Vec::new()), |rewrite| (rewrite.replaces, rewrite.bytes.to_vec()));
+                    PredictedOutput { ports: to(copy.to), replaces, header }
+                });
+                Ok(departures.collect())
+            }
+        }
+    }
+}
