@@ -320,7 +320,7 @@ docs: ## the documentation of every crate; write anew what follows from the code
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::documentation
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages -- every_message_matches_the_published_schema the_python_package
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-metrics $(LOCKED) --lib exposition
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(LOCKED)
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --lib --no-deps $(LOCKED)
 
 # The files as they are installed, to $DESTDIR: what packages are made of.
 .PHONY: stage

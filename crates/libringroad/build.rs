@@ -1,4 +1,4 @@
-//! Names the library as programs will look for it, and compiles the one function that only C can define.
+//! Sets the file name under which programs look for the library, and compiles the one function that only C can define.
 
 fn main() {
     println!("cargo::rerun-if-changed=src/formatted_error.c");

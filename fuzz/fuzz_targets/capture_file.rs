@@ -1,5 +1,5 @@
-//! Any bytes as a capture file. Reading them ends, stays within bounds, and finds the same frames however the
-//! bytes arrive; what was read survives being written and read again.
+//! Fuzz target: any bytes as a capture file. Reading them ends, stays within bounds, and finds the same frames however
+//! the bytes arrive. Frames that were read are the same after they are written and read again.
 #![no_main]
 
 use std::io::{self, Cursor, Read, Write};
@@ -15,7 +15,7 @@ struct Frame {
     original_len: u32,
 }
 
-/// Gives its bytes in pieces of 1, 2, 3 ... 16, 1, 2 ... bytes.
+/// Source that returns its bytes in pieces of 1, 2, 3 ... 16, 1, 2 ... bytes.
 struct Pieces {
     bytes: Cursor<Vec<u8>>,
     piece: usize,
@@ -42,7 +42,7 @@ impl Write for Sink {
     }
 }
 
-/// All frames, and the text of the error that ended them.
+/// Reads all frames, and the text of the error that ended them.
 fn read(source: impl Read + Send + 'static) -> (Vec<Frame>, Option<String>) {
     let mut frames = Vec::new();
     let mut reader = match CaptureReader::from_read(source) {

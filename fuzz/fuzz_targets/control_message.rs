@@ -1,6 +1,6 @@
-//! Any bytes as the stream of a control connection. However they are split, the decoder finds the frames that a
-//! plain reading of the format finds, stops where that stops, and holds no more than its limit allows; what a frame
-//! holds, if it is a message, survives being written and read again.
+//! Fuzz target: any bytes as the stream of a control connection. However they are split, the decoder finds the frames
+//! that a plain reading of the format finds, stops at the same byte, and holds no more than its limit allows. The
+//! messages in frames are the same after they are written and read again.
 //!
 //! Input: a byte N, N sizes of pieces (the last one repeats; 0 counts as 256), then the stream.
 #![no_main]
@@ -11,7 +11,7 @@ use ringroad_control::codec::{
     encode_reply, encode_request,
 };
 
-/// The bodies in `stream`, and whether a length over the limit ended it.
+/// Bodies in `stream`, and whether a length over the limit ended the stream.
 fn plain_reading(mut stream: &[u8], limit: usize) -> (Vec<&[u8]>, bool) {
     let mut bodies = Vec::new();
     while let Some((head, rest)) = stream.split_first_chunk() {
@@ -58,7 +58,7 @@ fuzz_target!(|input: &[u8]| {
     }
     for body in plain_reading(stream, MAX_REQUEST_BYTES).0 {
         match decode_request(body) {
-            // Escapes may lengthen it past the limit.
+            // Escapes may lengthen the message past the limit.
             Ok(request) => {
                 if let Ok(frame) = encode_request(&request) {
                     assert_eq!(decode_request(&frame[PREFIX_BYTES..]), Ok(request));

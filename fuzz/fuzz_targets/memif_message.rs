@@ -1,5 +1,5 @@
-//! Any bytes as messages of memif's control socket. Reading them ends without a panic, and what was understood is
-//! written and read alike.
+//! Fuzz target: any bytes as messages of memif's control socket. Reading them ends without a panic, and messages that
+//! were read are the same after they are written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
             }
             _ => {}
         }
-        // Such a character may not fit any more: what was cut once is stable.
+        // A character of three bytes may not fit any more; a text that was cut once is stable.
         let again = MemifMessage::parse(&message.to_bytes());
         let cut = again.clone().map(|message| MemifMessage::parse(&message.to_bytes()));
         assert_eq!(cut, Ok(again));

@@ -1,5 +1,5 @@
-//! Any bytes as a stream of OpenFlow messages, to a switch and from one. Reading them ends without a panic, and what
-//! was understood is written and read alike.
+//! Fuzz target: any bytes as a stream of OpenFlow messages, to a switch and from one. Reading them ends without a
+//! panic, and messages that were read are the same after they are written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

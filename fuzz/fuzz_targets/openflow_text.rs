@@ -1,5 +1,5 @@
-//! Any words as a flow, a group or a meter. Reading them ends without a panic, and what was understood is printed and
-//! read alike.
+//! Fuzz target: any words as a flow, a group or a meter. Reading them ends without a panic, and entries that were read
+//! are the same after they are printed and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! Any bytes as a definition of streams in JSON, or else as a template frame. Reading and compiling them ends; a
-//! compiled definition makes frames of the stated lengths, the same in place and in a slot, with signatures that can be
-//! read.
+//! Fuzz target: any bytes as a definition of streams in JSON, or else as a template frame. Reading and compiling them
+//! ends. A compiled definition makes frames of the stated lengths, the same in place and in a slot, with signatures
+//! that can be read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -21,7 +21,7 @@ fn make(stream: &StreamDefinition) {
             assert_eq!(&slot[..expected], frame);
         }
         if stream.signature {
-            // Form by form: any bytes may look like a short or tiny one.
+            // Each form is checked alone, because any bytes may look like a short or tiny one.
             let signed = SignatureForm::ALL.into_iter().any(|form| {
                 let reading = read_signature(frame, FormSet::NONE.with(form));
                 matches!(reading, SignatureReading::Intact(found) if (found.stream, found.sequence_low) == (3, sequence))

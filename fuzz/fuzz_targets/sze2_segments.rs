@@ -1,6 +1,6 @@
-//! Any bytes as what a program writes into its transmit channel: the card reads whole segments of it or finds the
-//! fault, never beyond the data. The same bytes as segments in a file, descriptors, a frame to be distributed and a
-//! filter's rules.
+//! Fuzz target: any bytes in a program's transmit channel. The card reads whole segments of them or finds the fault,
+//! and never reads beyond the data. The same bytes are also read as segments in a file, as descriptors, as a frame to
+//! be distributed, and as a filter's rules.
 #![no_main]
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = filter.channels(key.as_ref());
     }
 
-    // The same segments, found where they lie, beginning just before the end of the buffer.
+    // The same segments are also read in place, from an offset just before the end of the buffer.
     let geometry = ChannelGeometry { buffer_bytes: MIN_BUFFER_BYTES, block_bytes: PAGE_BYTES };
     let memory = Arc::new(ChannelMemory::create(geometry).expect("memory for a channel"));
     let mut writer = SegmentWriter::new(Arc::clone(&memory), ChannelSide::Program);

@@ -1,5 +1,5 @@
-//! Any bytes as frames that a meter receives. Reading their signatures ends and stays within bounds, what is intact is
-//! what a sender would have written, and the meter accounts for every frame.
+//! Fuzz target: any bytes as frames that a meter receives. Reading their signatures ends and stays within bounds, an
+//! intact signature equals one that a sender would have written, and the meter accounts for every frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ fn frames(mut data: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// What is signed of `frame`, the place for the signature behind it.
+/// Signed fields of `frame`, whose end is room for the signature.
 fn split(frame: &[u8], form: SignatureForm) -> Option<Fields<'_>> {
     let front = &frame[..frame.len().checked_sub(form.bytes())?];
     let (before, fields) = front.split_last_chunk::<17>()?;
@@ -48,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
     };
     for (index, frame) in frames(data).into_iter().enumerate() {
         record(frame, index as u64);
-        // Signed too, as a fuzzer does not guess a correct checksum.
+        // The frames are signed, too, because a fuzzer does not guess a correct checksum.
         for form in SignatureForm::ALL {
             let Some(fields) = split(frame, form) else { continue };
             let mut signed = frame.to_vec();

@@ -1,4 +1,5 @@
-//! Any bytes from a front end, with descriptors or without: the port reports it, drops it, and serves the next.
+//! Fuzz target: any bytes from a front end, with descriptors or without. The port reports the front end, drops it, and
+//! serves the next one.
 #![no_main]
 
 use std::io::{IoSlice, Read, Write};
@@ -11,7 +12,7 @@ use ringroad_drivers::catalogue::{open_device, plan_device};
 use ringroad_drivers::device::{Device, DeviceRole};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-/// A port that serves all of them, one after the other, and what steps it.
+/// Port that serves all front ends, one after the other, and the thread that steps it.
 static PORT: LazyLock<String> = LazyLock::new(|| {
     let path = std::env::temp_dir().join(format!("ringroad-fuzz-{}", std::process::id()));
     let name = format!("vhost-user:{}@queues=2", path.display()).parse().unwrap();
@@ -35,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     let memory = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&memory, 1 << 16).unwrap();
     let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    // Each message: a request, what comes with it, its length, its payload.
+    // A message is a request, a byte that selects flags and descriptors, a length, and a payload.
     let mut rest = data;
     while let Some((&[request, extra, size], behind)) = rest.split_first_chunk::<3>() {
         let size = usize::from(size).min(behind.len());
@@ -59,6 +60,6 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let _ = socket.shutdown(std::net::Shutdown::Write);
-    // The port has read all when it closes the connection.
+    // The port has read all bytes when it closes the connection.
     let _ = socket.read_to_end(&mut Vec::new());
 });

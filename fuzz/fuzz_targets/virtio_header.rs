@@ -1,5 +1,5 @@
-//! Any bytes as frames behind virtio-net headers that describe what is left to do with them. Finishing them ends, stays
-//! within bounds, makes segments no longer than requested and not too many of them, and accounts for every frame.
+//! Fuzz target: any bytes as frames after virtio-net headers that describe their open tasks. Finishing the frames ends,
+//! stays within bounds, makes segments no longer than requested and not too many of them, and accounts for every frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,8 +9,8 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{HEADER_ROOM_BYTES, MAX_SEGMENTS, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 
-/// Messages: a byte for the number of times the frame is repeated to make it long, two for the length of what follows
-/// (header and frame).
+/// Messages in `data`: a byte with the number of repetitions that make the frame long, and two bytes with the length of
+/// the following header and frame.
 fn messages(mut data: &[u8]) -> Vec<(Unfinished, Vec<u8>)> {
     let mut messages = Vec::new();
     while let Some((&[repeats, low, high], rest)) = data.split_first_chunk()
@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
         if !batch.has_room(64) {
             break;
         }
-        // The length of the pieces is as good as any: it decides nothing.
+        // The length of the pieces may have any value: no result depends on it.
         let piece = 1 + usize::from(unfinished.to_header()[2]) * 8;
         let piece = piece.max(frame.len().div_ceil(64)).max(1);
         let last = frame.len().saturating_sub(1) / piece;

@@ -1,5 +1,5 @@
-//! Any bytes as a virtqueue, of both layouts, that changes while it is used: what is taken lies in the memory shared,
-//! and the taking ends.
+//! Fuzz target: any bytes as a virtqueue, of both layouts, that changes while it is used. Taken chains lie in the
+//! shared memory, and the taking ends.
 #![no_main]
 
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use ringroad_virtqueue::device_ring::{DeviceRing, RingPosition, VirtqueueConfig}
 use ringroad_virtqueue::guest_memory::{GuestMemory, GuestRegion, RegionLayout};
 
 const BYTES: usize = 8192;
-/// What the guest calls the first byte: so little that wild words are addresses often enough.
+/// Guest's address of the first byte: so small that random words are addresses often enough.
 const GUEST: u64 = 0x1000;
 
 static FILE: LazyLock<std::os::fd::OwnedFd> = LazyLock::new(|| {
@@ -48,7 +48,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut segments = Vec::new();
     for &change in changes {
-        // As often as it likes the guest writes into what is being read.
+        // The guest may write into the memory that is being read, at any time.
         rustix::io::pwrite(&*FILE, &[change], u64::from(change) * 4).unwrap();
         for _ in 0..config.entries {
             let mut singles = [SgEntry::EMPTY; 4];

@@ -1,4 +1,4 @@
-//! Names the library as programs will look for it.
+//! Sets the name under which programs look for the library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

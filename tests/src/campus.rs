@@ -1,4 +1,4 @@
-//! Two switches that are stacked by two cables, with hosts in two VLANs, under Faucet and Gauge.
+//! Two switches joined by two cables as a Faucet stack, with hosts in two VLANs, under Faucet and Gauge.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -17,9 +17,9 @@ use crate::daemon::{Daemon, PATIENCE};
 use crate::network::{NetworkNamespace, cable, finished};
 use crate::service::Service;
 
-/// Hosts of two VLANs on each of two switches, which have two cables between them. Hosts of one VLAN may not send UDP
-/// to port 9, and go to the other VLAN by Faucet's addresses. A cable breaks by its ports' states alone: on a busy
-/// machine many beacons in a row may be late.
+/// Faucet's configuration: hosts of two VLANs on each of two switches, which have two cables between them. Hosts of one
+/// VLAN may not send UDP to port 9. They reach the other VLAN through Faucet's addresses. Only the port states declare
+/// a cable broken, since on a busy machine many beacons in a row may be late.
 const FAUCET: &str = r#"
 vlans:
   office: {vid: 100, faucet_mac: "0e:00:00:00:00:10", faucet_vips: ["10.100.0.254/24"]}
@@ -64,29 +64,29 @@ dbs:
   flows: {type: text, path: "FOLDER/flows"}
 "#;
 
-/// The second byte of the addresses of a VLAN.
+/// Second byte of the addresses of a VLAN.
 pub const OFFICE: u8 = 100;
 const LAB: u8 = 200;
-/// Where Faucet and Gauge listen, in the namespace of the test.
+/// Addresses at which Faucet and Gauge listen, in the namespace of the test.
 const CONTROLLERS: [&str; 2] = ["tcp:127.0.0.1:6653", "tcp:127.0.0.1:6654"];
-/// Port of Faucet's metrics.
+/// TCP port of Faucet's metrics.
 pub const FAUCET_METRICS: u16 = 9302;
-/// Port of Gauge's metrics.
+/// TCP port of Gauge's metrics.
 pub const GAUGE_METRICS: u16 = 9303;
-/// Faucet's word for a cable between switches that carries frames (`STACK_STATE_UP`).
+/// Faucet's value for a cable between switches that carries frames (`STACK_STATE_UP`).
 const STACKED: f64 = 3.0;
 
 /// A machine in a VLAN.
 #[derive(Debug)]
 pub struct Host {
-    /// Where it is.
+    /// Namespace of the host.
     pub namespace: NetworkNamespace,
-    /// Its address.
+    /// IPv4 address of the host.
     pub address: Ipv4Addr,
 }
 
 impl Host {
-    /// Joined by a cable to `outer` outside; Faucet routes for it.
+    /// Makes a host that a cable joins to `outer` in the namespace `outside`. Faucet is its router.
     fn new(outside: &NetworkNamespace, outer: &str, vlan: u8, number: u8) -> Self {
         let namespace = NetworkNamespace::new();
         namespace.set("net/ipv6/conf/default/disable_ipv6", "1");
@@ -97,7 +97,7 @@ impl Host {
         Self { namespace, address }
     }
 
-    /// A socket that waits no longer than a test may.
+    /// Opens a UDP socket whose reads end after the tests' time limit.
     #[must_use]
     pub fn socket(&self, port: u16) -> UdpSocket {
         let socket = self.namespace.inside(|| UdpSocket::bind((self.address, port)).unwrap());
@@ -105,7 +105,7 @@ impl Host {
         socket
     }
 
-    /// Whether one ping is answered within a second; with which TTL.
+    /// Sends one ping. Returns the TTL of the reply, or `None` if no reply comes within a second.
     #[must_use]
     pub fn ping(&self, other: Ipv4Addr) -> Option<u8> {
         let printed =
@@ -115,10 +115,10 @@ impl Host {
         ttl.parse().ok()
     }
 
-    /// Pings until one is answered. Returns the TTL.
+    /// Sends pings until one is answered. Returns the TTL of the reply.
     ///
     /// # Panics
-    /// If none is answered within the time limit.
+    /// If no ping is answered within the time limit.
     pub fn await_ping(&self, other: Ipv4Addr) -> u8 {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -133,22 +133,22 @@ impl Host {
 /// Two switches of one daemon under Faucet and Gauge.
 #[derive(Debug)]
 pub struct Campus {
-    // Dropped in this order.
-    /// Faucet.
+    // Fields are dropped in this order.
+    /// The process of Faucet.
     pub faucet: Service,
     _gauge: Service,
-    /// The daemon with both switches, `vale0` (`sw1`) and `vale1` (`sw2`).
+    /// Daemon with both switches, `vale0` (`sw1`) and `vale1` (`sw2`).
     pub daemon: Daemon,
-    /// Hosts: of `office` and of `lab` at the first switch, then at the second.
+    /// Hosts in this order: `office` and `lab` at the first switch, then both at the second.
     pub hosts: Vec<Host>,
-    /// Files of the controllers.
+    /// Folder with the files of the controllers.
     pub folder: TempDir,
-    /// Where the daemon, the controllers and the cables' ends are.
+    /// Namespace of the daemon, the controllers and the cables' outer ends.
     pub outside: NetworkNamespace,
 }
 
 impl Campus {
-    /// Starts it all.
+    /// Starts the daemon, the hosts and the controllers.
     #[must_use]
     pub fn start() -> Self {
         let outside = NetworkNamespace::new();
@@ -173,7 +173,7 @@ impl Campus {
                 wait_running(other, PATIENCE.unwrap()).unwrap();
             }
         });
-        // Ports have their numbers by the order in which they come.
+        // Port numbers follow the order of attachment.
         for (switch, ends) in [("vale0", ["a1", "a2", "a3", "a4"]), ("vale1", ["b1", "b2", "b3", "b4"])] {
             for end in ends {
                 let port = format!("{switch}:{end}");
@@ -207,10 +207,10 @@ impl Campus {
         campus
     }
 
-    /// The report of `ringroad switch` about a switch.
+    /// Returns the report of `ringroad switch` about a switch.
     ///
     /// # Panics
-    /// If it fails.
+    /// If the command fails.
     #[must_use]
     pub fn report(&self, switch: &str) -> Value {
         let printed = run(self.daemon.ringroad(&["--json", "switch", switch]));
@@ -219,10 +219,10 @@ impl Campus {
         reports[0].clone()
     }
 
-    /// Polls until it is as expected.
+    /// Polls until the condition holds.
     ///
     /// # Panics
-    /// If it is not within the time limit.
+    /// If the time limit passes first.
     pub fn await_true(&self, what: &str, mut requested: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE.unwrap();
         while !requested() {
@@ -231,7 +231,7 @@ impl Campus {
         }
     }
 
-    /// Waits until both switches are connected to both controllers.
+    /// Waits until each switch is connected to both controllers.
     pub fn await_controllers(&self) {
         self.await_true("connection to both controllers", || {
             let controllers = ["vale0", "vale1"].map(|switch| self.report(switch)["controllers"].clone());
@@ -239,7 +239,7 @@ impl Campus {
         });
     }
 
-    /// Waits until Faucet has found both cables: then it has rebuilt its tables for the last time.
+    /// Waits until Faucet has found both cables. Faucet has then rebuilt its tables for the last time.
     pub fn await_stack(&self) {
         self.await_true("cables between the switches", || {
             ["sw1", "sw2"].iter().all(|switch| {
@@ -252,7 +252,7 @@ impl Campus {
         });
     }
 
-    /// The flows of a switch, as `ovs-ofctl` prints them.
+    /// Returns the flows of a switch, as `ovs-ofctl` prints them.
     #[must_use]
     pub fn flows(&self, switch: &str) -> Vec<String> {
         let mut command = Command::new("ovs-ofctl");
@@ -261,7 +261,8 @@ impl Campus {
         finished(&mut command).lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// The value of a metric from a controller's Prometheus client, in the line with all these parts.
+    /// Returns the value of a metric from a controller's Prometheus client, from the line that contains all these
+    /// parts.
     #[must_use]
     pub fn metric(&self, port: u16, metric: &str, parts: &[&str]) -> Option<f64> {
         let printed = self.outside.inside(|| {
@@ -279,12 +280,12 @@ impl Campus {
         line.rsplit(' ').next()?.parse().ok()
     }
 
-    /// Starts Faucet again, which has ended.
+    /// Starts Faucet again after its end.
     pub fn restart_faucet(&mut self) {
         self.faucet = controller(&self.outside, self.folder.path(), "faucet", 6653);
     }
 
-    /// Received and delivered frames of a port, as the daemon counts them.
+    /// Numbers of received and delivered frames of a port, as the daemon counts them.
     #[must_use]
     pub fn frames(&self, port: &str) -> (u64, u64) {
         let counters = self.daemon.port(port).unwrap().counters;
@@ -299,7 +300,7 @@ fn controller(outside: &NetworkNamespace, folder: &Path, name: &str, port: u16) 
     let mut command = Command::new("ip");
     command.args(["netns", "exec", outside.name()]).arg(bin.join(name));
     command.args([format!("--ryu-ofp-tcp-listen-port={port}"), "--ryu-ofp-listen-host=127.0.0.1".to_owned()]);
-    // It runs a program beside it by its name.
+    // Faucet runs another program of its folder by name, found through PATH.
     command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     let file = |what: &str| folder.join(format!("{name}{what}"));
     let upper = name.to_uppercase();

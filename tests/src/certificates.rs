@@ -1,4 +1,4 @@
-//! Certificates for TLS, made by each test for itself.
+//! TLS certificates, which each test makes for itself.
 
 use std::path::{Path, PathBuf};
 
@@ -10,16 +10,16 @@ use rcgen::{
 /// Files of a peer with a certificate, in PEM.
 #[derive(Debug, Clone)]
 pub struct Papers {
-    /// The private key.
+    /// File of the private key.
     pub key: PathBuf,
-    /// The certificate.
+    /// File of the certificate.
     pub certificate: PathBuf,
-    /// The certificate of the CA whose certificates this peer trusts.
+    /// File with the certificate of the CA that this peer trusts.
     pub ca: PathBuf,
 }
 
 impl Papers {
-    /// As options of Ringroad and of Open vSwitch's tools.
+    /// Returns the options for these files, as Ringroad and Open vSwitch's tools take them.
     #[must_use]
     pub fn options(&self) -> [String; 3] {
         let Self { key, certificate, ca } = self;
@@ -28,14 +28,14 @@ impl Papers {
     }
 }
 
-/// What is odd about a certificate.
+/// Defect of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oddity {
-    /// Nothing.
+    /// No defect.
     None,
-    /// Its time is over.
+    /// The certificate has expired.
     Expired,
-    /// It is for a host of this name.
+    /// The certificate is for a host of this name.
     For(&'static str),
 }
 
@@ -48,7 +48,7 @@ pub struct CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    /// A new one, whose files are in `folder` and begin with `name`.
+    /// Makes a CA, whose files are in `folder` and whose file names begin with `name`.
     ///
     /// # Panics
     /// If the files cannot be written.
@@ -66,7 +66,7 @@ impl CertificateAuthority {
         made
     }
 
-    /// The file of its own certificate.
+    /// File of the CA's own certificate.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.file("ca")
@@ -76,7 +76,7 @@ impl CertificateAuthority {
         self.folder.join(format!("{}-{what}.pem", self.name))
     }
 
-    /// A certificate for `name`, and files for a peer that trusts those of the same CA.
+    /// Makes a certificate for `name`, and the files of a peer that trusts this CA.
     ///
     /// # Panics
     /// If the files cannot be written.

@@ -1,4 +1,4 @@
-//! Running commands to their end or beside the test, and reading what they print. None runs longer than any may.
+//! Runs commands to their end or beside the test, and reads their output. Each command has a time limit.
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::daemon::PATIENCE;
 use crate::service::Service;
 
-/// Starts a command that was given `--json` and waits for its line that reports that its ports are open.
+/// Starts a command that has the option `--json`, and waits for its line that reports open ports.
 ///
 /// # Panics
-/// If it prints none.
+/// If the command prints no such line.
 #[must_use]
 pub fn start(command: Command) -> Service {
     let mut service = Service::start(command);
@@ -22,10 +22,10 @@ pub fn start(command: Command) -> Service {
     service
 }
 
-/// Waits for the end of a started command, which must succeed; its summary is the last object that it prints.
+/// Waits for the end of a started command, which must succeed. Its summary is the last JSON object that it prints.
 ///
 /// # Panics
-/// If it fails, does not end or prints no object.
+/// If the command fails, does not end or prints no object.
 #[must_use]
 pub fn summary(service: &mut Service) -> Value {
     let (status, printed) = service.await_end();
@@ -33,7 +33,7 @@ pub fn summary(service: &mut Service) -> Value {
     last_object(&printed)
 }
 
-/// The last JSON object among printed lines.
+/// Returns the last JSON object among printed lines.
 ///
 /// # Panics
 /// If there is none.
@@ -46,13 +46,13 @@ pub fn last_object(printed: &str) -> Value {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// If it cannot be started, or takes too long.
+/// If the command cannot be started, or takes too long.
 #[must_use]
 pub fn run(mut command: Command) -> Output {
     output(&mut command)
 }
 
-/// As [`run`].
+/// Runs a command to its end, as [`run`] does.
 pub(crate) fn output(command: &mut Command) -> Output {
     let mut child = command
         .stdin(Stdio::null())
@@ -80,13 +80,13 @@ pub(crate) fn output(command: &mut Command) -> Output {
 fn gather(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What has come by an error is shown.
+        // Read errors are ignored: the bytes read before the error are shown.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
         bytes
     })
 }
 
-/// Waits for a process's end; `None` if it has not ended by then.
+/// Waits for a process's end; `None` if the process has not ended within `limit`.
 ///
 /// # Panics
 /// If the kernel refuses.

@@ -4,14 +4,14 @@ use ringroad::control::report::{StatusReport, SwitchReport};
 
 use crate::daemon::Daemon;
 
-/// Whether every frame that any switch received is accounted for, ports that left included.
+/// Whether the counters cover every frame that any switch received, ports that left included.
 #[must_use]
 pub fn is_conserved(status: &StatusReport) -> bool {
     status.switches.iter().all(|switch| unaccounted(switch) == 0)
 }
 
-/// Waits until every frame that any switch received is accounted for: stations in namespaces send at any time, and a
-/// report may be made while a worker still has a frame in its hands.
+/// Waits until the counters cover every frame that any switch received. Stations in namespaces send at any time, and a
+/// report may be made while a worker still handles a frame.
 ///
 /// # Panics
 /// If the counters do not balance within the time limit.

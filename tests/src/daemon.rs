@@ -1,4 +1,4 @@
-//! A daemon for one test, which ends with the test even if the test fails.
+//! A daemon for one test; it ends with the test even if the test fails.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,12 @@ use crate::conservation::await_conserved;
 use crate::network::{NetworkNamespace, finished};
 use crate::service::Service;
 
-/// Only a failure waits this long: every wait in the tests ends with an event. A busy machine may take its time.
+/// Time limit of every wait. Only a failure waits this long, since every wait in the tests ends with an event. A busy
+/// machine may be slow.
 pub const PATIENCE: Option<Duration> = Some(Duration::from_secs(120));
 
-/// One of the binaries under test: from `$RINGROAD_BIN_DIR`, else beside the test's own.
+/// Path of a binary under test. Its folder is `$RINGROAD_BIN_DIR`, or that of the test's own binary if the variable is
+/// not set.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {
     let folder = match std::env::var_os("RINGROAD_BIN_DIR") {
@@ -57,13 +59,13 @@ impl Daemon {
         Self::launched_by(&[], config)
     }
 
-    /// Starts a daemon in a network namespace, where its interfaces are.
+    /// Starts a daemon in the network namespace of its interfaces.
     #[must_use]
     pub fn within(namespace: &NetworkNamespace) -> Self {
         Self::launched_by(&["ip", "netns", "exec", namespace.name()], "")
     }
 
-    /// Starts a daemon through a command that becomes it, such as `setpriv` with its options.
+    /// Starts a daemon through a command that executes it, such as `setpriv` with its options.
     #[must_use]
     pub fn launched_by(launcher: &[&str], config: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("ringroad-test-").tempdir().unwrap();
@@ -75,17 +77,17 @@ impl Daemon {
         daemon
     }
 
-    /// Ends the daemon as a crash would, and starts it again as a service manager would: with the same configuration,
-    /// over what it left.
+    /// Kills the daemon, and starts it again as a service manager would: with the same configuration, over the files
+    /// that the killed daemon left.
     pub fn crash_and_restart(&mut self) {
         self.crash();
         self.restart();
     }
 
-    /// Ends the daemon as a crash would: after an upgrade the process that runs now.
+    /// Kills the daemon: the process that runs now, which after an upgrade is not the first one.
     ///
     /// # Panics
-    /// If it does not end.
+    /// If the process does not end.
     pub fn crash(&mut self) {
         let serving = rustix::process::Pid::from_raw(self.status().pid.cast_signed()).unwrap();
         if serving == self.pid() {
@@ -100,16 +102,17 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
-    /// Starts one that has ended again.
+    /// Starts the daemon again after its end.
     pub fn restart(&mut self) {
         self.child = spawn(&self.launcher, self.folder.path());
         self.await_socket();
     }
 
-    /// Waits until the socket accepts: it has its file before it listens, and listening makes no event.
+    /// Waits until the socket accepts connections. The socket's file exists before the daemon listens, and listening
+    /// makes no event.
     fn await_socket(&self) {
         let end = Instant::now() + PATIENCE.unwrap();
-        // Before it answers it may not have opened its log, nor its ports.
+        // Before the daemon answers, its log and its ports may not be open yet.
         let answers =
             || Connection::connect(self.socket()).and_then(|mut connection| connection.hello("tests"));
         while answers().is_err() {
@@ -118,13 +121,13 @@ impl Daemon {
         }
     }
 
-    /// The control socket.
+    /// Path of the control socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("r.sock")
     }
 
-    /// A folder for the test's files.
+    /// Folder for the test's files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -135,49 +138,49 @@ impl Daemon {
         std::fs::set_permissions(self.folder(), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Copies a program into the folder, where other users can run it.
+    /// Copies a program into the folder, so that other users can run it.
     #[must_use]
     pub fn program_for_all(&self, program: &Path) -> PathBuf {
         self.open_folder();
         let copy = self.folder().join(program.file_name().unwrap());
-        // Copied by another process: a child of another test may hold what this process had open for writing, and then
-        // it cannot be executed.
+        // Another process makes the copy. If this process wrote the file, a child of another test could inherit the
+        // descriptor, and a file that is open for writing cannot be executed.
         finished(Command::new("install").arg("-m755").arg(program).arg(&copy));
         copy
     }
 
-    /// What the daemon has logged so far.
+    /// Returns the daemon's log so far.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The daemon's process.
+    /// Process ID of the daemon.
     #[must_use]
     pub fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Replaces the configuration file, without a notification.
+    /// Replaces the configuration file without notifying the daemon.
     pub fn write_config(&self, config: &str) {
         std::fs::write(self.folder.path().join("config.toml"), config).unwrap();
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the daemon.
     pub fn signal(&self, signal: Signal) {
         rustix::process::kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Waits for the daemon's end and returns whether it succeeded.
+    /// Waits for the daemon's end. Returns whether it succeeded.
     ///
     /// # Panics
-    /// If it does not end.
+    /// If the daemon does not end.
     pub fn await_end(&mut self) -> bool {
         let status = command::end_within(&mut self.child, PATIENCE.unwrap());
         status.unwrap_or_else(|| panic!("the daemon does not end: {}", self.log())).success()
     }
 
-    /// Options that lead to this daemon.
+    /// Options for opening ports of this daemon.
     #[must_use]
     pub fn options(&self) -> OpenOptions {
         OpenOptions { socket: Some(self.socket()), no_start: true, ..OpenOptions::default() }
@@ -186,7 +189,7 @@ impl Daemon {
     /// Opens a port of this daemon.
     ///
     /// # Panics
-    /// If it cannot be opened.
+    /// If the port cannot be opened.
     #[must_use]
     pub fn open(&self, name: &str) -> Port {
         Port::open_with(name, &self.options()).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -195,23 +198,23 @@ impl Daemon {
     /// Sends a request to the daemon.
     ///
     /// # Panics
-    /// If it refuses.
+    /// If the daemon refuses the request.
     #[must_use]
     pub fn ask(&self, request: &Request) -> Reply {
         let mut connection = Connection::connect(self.socket()).unwrap();
         connection.request(request).unwrap().0
     }
 
-    /// The daemon's status.
+    /// Returns the daemon's status.
     #[must_use]
     pub fn status(&self) -> StatusReport {
         Connection::connect(self.socket()).unwrap().status().unwrap()
     }
 
-    /// Polls the status until it is as expected: the daemon does not announce changes.
+    /// Polls the status until the condition holds: the daemon does not announce changes.
     ///
     /// # Panics
-    /// If it is not within the time limit.
+    /// If the time limit passes first.
     pub fn await_status(&self, what: &str, mut requested: impl FnMut(&StatusReport) -> bool) -> StatusReport {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -224,10 +227,10 @@ impl Daemon {
         }
     }
 
-    /// Waits until so many tools are connected to the flow tables of the only switch that has some.
+    /// Waits until `count` tools are connected to the flow tables. Only one switch may have flow tables.
     ///
     /// # Panics
-    /// If they are not within the time limit.
+    /// If the time limit passes first.
     pub fn await_openflow_tools(&self, count: u64) {
         self.await_status("tools", |status| {
             let reports = status.switches.iter().filter_map(|switch| switch.openflow.as_ref());
@@ -235,27 +238,27 @@ impl Daemon {
         });
     }
 
-    /// Waits until the first worker sleeps. A request to the daemon would wake it.
+    /// Waits until the first worker sleeps, without a request to the daemon: that would wake the worker.
     ///
     /// # Panics
-    /// If it does not within the time limit.
+    /// If the time limit passes first.
     pub fn await_sleep(&self) {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.pid().as_raw_nonzero()));
         let tasks = std::fs::read_dir(tasks).unwrap().map(|task| task.unwrap().path());
         let is_worker = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap() == "worker-0\n";
         let worker = tasks.into_iter().find(is_worker).expect("a worker");
         let end = Instant::now() + PATIENCE.unwrap();
-        // State S (proc_pid_stat(5)).
+        // State `S` means that the thread sleeps (proc_pid_stat(5)).
         while !std::fs::read_to_string(worker.join("stat")).unwrap().contains(") S ") {
             assert!(Instant::now() < end, "the worker does not sleep");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Puts a new daemon in the place of the running one. Returns the report of it.
+    /// Replaces the running daemon by a new one. Returns the report of the upgrade.
     ///
     /// # Panics
-    /// If that fails, or something was not as before afterwards.
+    /// If the upgrade fails, or if something differs afterwards.
     pub fn upgrade(&self) -> serde_json::Value {
         let upgraded = command::run(self.ringroad(&["--json", "upgrade"]));
         assert!(upgraded.status.success(), "{}", command::stderr(&upgraded));
@@ -264,8 +267,8 @@ impl Daemon {
         report
     }
 
-    /// Sends frames from `vale0:a` to `vale0:b` without an end. The receiver's ring takes all that is sent while it gets no
-    /// processor for seconds.
+    /// Sends frames from `vale0:a` to `vale0:b` without an end. The receiver's ring has room for all frames that are
+    /// sent while the receiver gets no processor time for seconds.
     ///
     /// # Panics
     /// If the programs do not start.
@@ -276,13 +279,13 @@ impl Daemon {
         Stream { daemon: self, receiver, sender }
     }
 
-    /// The daemon's report of one port.
+    /// Returns the daemon's report of one port.
     #[must_use]
     pub fn port(&self, name: &str) -> Option<PortReport> {
         self.status().ports.into_iter().find(|port| port.name == name)
     }
 
-    /// A command of the CLI that leads to this daemon.
+    /// A command of the CLI for this daemon.
     #[must_use]
     pub fn ringroad(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary("ringroad"));
@@ -291,7 +294,7 @@ impl Daemon {
         command
     }
 
-    /// As [`Daemon::ringroad`], in `namespace`: interfaces are looked for there.
+    /// A command of the CLI for this daemon, run in `namespace`: the CLI resolves names of interfaces there.
     #[must_use]
     pub fn ringroad_within(&self, namespace: &NetworkNamespace, arguments: &[&str]) -> Command {
         let command = self.ringroad(arguments);
@@ -302,7 +305,7 @@ impl Daemon {
     }
 }
 
-/// Frames on their way between two programs.
+/// A sending and a receiving program.
 #[derive(Debug)]
 pub struct Stream<'daemon> {
     daemon: &'daemon Daemon,
@@ -311,10 +314,10 @@ pub struct Stream<'daemon> {
 }
 
 impl Stream<'_> {
-    /// Waits until `frames` more frames have been delivered.
+    /// Waits until `frames` more frames are delivered.
     ///
     /// # Panics
-    /// If they are not within the time limit.
+    /// If the time limit passes first.
     pub fn await_frames(&self, frames: u64) {
         let before = self.delivered();
         self.daemon.await_status("frames of the stream", |_| self.delivered() >= before + frames);
@@ -324,7 +327,7 @@ impl Stream<'_> {
         self.daemon.port("vale0:b").map_or(0, |port| port.counters.delivered_frames)
     }
 
-    /// Ends it; returns how many frames were sent, and how many were received.
+    /// Ends both programs. Returns the numbers of sent and received frames.
     ///
     /// # Panics
     /// If one of the programs fails.
@@ -338,7 +341,7 @@ impl Stream<'_> {
     }
 }
 
-/// Starts a daemon whose socket, configuration and log are in `folder`; it continues the log.
+/// Starts a daemon whose socket, configuration and log are in `folder`. The daemon appends to the log.
 fn spawn(launcher: &[String], folder: &Path) -> Child {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
     let program = binary("ringroadd");

@@ -26,19 +26,19 @@ pub struct FlowSwitch {
 }
 
 impl FlowSwitch {
-    /// A switch with these options behind `--openflow`.
+    /// Makes a switch with these options after `--openflow`.
     #[must_use]
     pub fn new(options: &[&str]) -> Self {
         Self::with_workers(2, options)
     }
 
-    /// The same with `workers` workers.
+    /// Makes a switch with these options in a daemon with `workers` workers.
     #[must_use]
     pub fn with_workers(workers: usize, options: &[&str]) -> Self {
         Self::with_config(&format!("[workers]\ncount = {workers}\n"), options)
     }
 
-    /// The same of a daemon with this configuration.
+    /// Makes a switch with these options in a daemon with this configuration.
     #[must_use]
     pub fn with_config(config: &str, options: &[&str]) -> Self {
         let daemon = Daemon::with_config(config);
@@ -48,26 +48,26 @@ impl FlowSwitch {
         this
     }
 
-    /// Gives it other options, and waits until it has its ports.
+    /// Changes the options of the switch, and waits until the switch has its ports.
     ///
     /// # Panics
-    /// If they are refused.
+    /// If the daemon refuses the options.
     pub fn set(&self, options: &[&str]) {
         let printed = run(self.daemon.ringroad(&[&["switch", "vale0", "--openflow"], options].concat()));
         assert!(printed.status.success(), "{}", stderr(&printed));
         self.await_report("three ports", |_| self.ofctl(&["dump-ports-desc"]).contains("3(c)"));
     }
 
-    /// The socket for tools.
+    /// Path of the switch's socket for OpenFlow tools.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.daemon.folder().join("vale0.mgmt")
     }
 
-    /// What `ovs-ofctl` prints of the switch.
+    /// Returns the output of `ovs-ofctl` for the switch.
     ///
     /// # Panics
-    /// If it fails.
+    /// If `ovs-ofctl` fails.
     pub fn ofctl(&self, arguments: &[&str]) -> String {
         let [verb, rest @ ..] = arguments else { panic!("a verb") };
         let printed = run(self.ofctl_command(verb, rest));
@@ -75,7 +75,7 @@ impl FlowSwitch {
         String::from_utf8(printed.stdout).unwrap()
     }
 
-    /// `ovs-ofctl` with a verb for the switch, perhaps with options before it, and what comes behind the switch.
+    /// An `ovs-ofctl` command for the switch. `verb` may begin with options; `rest` are the arguments after the switch.
     #[must_use]
     pub fn ofctl_command(&self, verb: &str, rest: &[&str]) -> Command {
         let mut command = Command::new("ovs-ofctl");
@@ -85,10 +85,10 @@ impl FlowSwitch {
         command
     }
 
-    /// The daemon's report of it.
+    /// Returns the daemon's report of the switch.
     ///
     /// # Panics
-    /// If it fails.
+    /// If the command fails.
     #[must_use]
     pub fn report(&self) -> Value {
         let Reply::OpenFlow(reports) = self.daemon.ask(&Request::OpenFlow) else { panic!("no report") };
@@ -96,10 +96,10 @@ impl FlowSwitch {
         serde_json::to_value(report).unwrap()
     }
 
-    /// Polls the report until it is as expected.
+    /// Polls the report until the condition holds.
     ///
     /// # Panics
-    /// If it is not within the time limit.
+    /// If the time limit passes first.
     pub fn await_report(&self, what: &str, requested: impl Fn(&Value) -> bool) {
         let end = Instant::now() + PATIENCE.unwrap();
         while !requested(&self.report()) {
@@ -108,15 +108,15 @@ impl FlowSwitch {
         }
     }
 
-    /// Waits until the report has so many flows: the agent reports after it has answered.
+    /// Waits until the report has `count` flows: the agent updates the report after its reply to the tool.
     ///
     /// # Panics
-    /// If it has not within the time limit.
+    /// If the time limit passes first.
     pub fn await_flows(&self, count: u64) {
         self.await_report(&format!("{count} flows"), |report| report["flows"] == count);
     }
 
-    /// Frames that the switch's ports have dropped by a cause.
+    /// Number of frames that the switch's ports have dropped for a cause.
     ///
     /// # Panics
     /// If the daemon does not report it.
@@ -130,7 +130,7 @@ impl FlowSwitch {
     }
 }
 
-/// Sends a frame and has the switch see it.
+/// Sends a frame and syncs, so that the switch gets the frame.
 ///
 /// # Panics
 /// If the port fails.

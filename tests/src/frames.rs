@@ -1,4 +1,4 @@
-//! Frames of the tests: making, sending and reading them back.
+//! Makes, sends and reads the frames of the tests.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub fn numbered(destination: [u8; 6], source: [u8; 6], number: u64, len: usize) 
     frame
 }
 
-/// The number of a frame from `source`; `None` for foreign frames.
+/// Returns the number of a frame from `source`; `None` for frames from other sources.
 #[must_use]
 pub fn number_of(frame: &[u8], source: [u8; 6]) -> Option<u64> {
     if frame.get(6..12)? != source || frame.get(12..14)? != [0x88, 0xB5] {
@@ -33,7 +33,7 @@ pub fn number_of(frame: &[u8], source: [u8; 6]) -> Option<u64> {
     Some(u64::from_be_bytes(frame.get(14..22)?.try_into().ok()?))
 }
 
-/// Sends one frame, waiting for room.
+/// Sends one frame; waits for room in the ring if necessary.
 ///
 /// # Panics
 /// If the port fails.
@@ -46,7 +46,7 @@ pub fn send(port: &mut Port, frame: &[u8]) {
 /// Waits for the next frame.
 ///
 /// # Panics
-/// If none comes.
+/// If no frame comes within the time limit.
 #[must_use]
 pub fn receive(port: &mut Port) -> Vec<u8> {
     let mut frame = Vec::new();
@@ -56,10 +56,10 @@ pub fn receive(port: &mut Port) -> Vec<u8> {
     frame
 }
 
-/// Waits for the next frame from `source`, past what others send.
+/// Waits for the next frame from `source`, and skips the frames of other senders.
 ///
 /// # Panics
-/// If none comes.
+/// If no frame comes within the time limit.
 #[must_use]
 pub fn receive_from(port: &mut Port, source: [u8; 6]) -> Vec<u8> {
     loop {
@@ -70,10 +70,10 @@ pub fn receive_from(port: &mut Port, source: [u8; 6]) -> Vec<u8> {
     }
 }
 
-/// The frames of a capture file.
+/// Returns the frames of a capture file.
 ///
 /// # Panics
-/// If it cannot be read to its end.
+/// If the file cannot be read to its end.
 #[must_use]
 pub fn read_capture(path: &Path) -> Vec<Vec<u8>> {
     let mut reader = CaptureReader::open(path).unwrap();

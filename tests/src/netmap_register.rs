@@ -1,11 +1,11 @@
-//! The request with which netmap programs bind a port, made without netmap's headers.
+//! The request by which netmap programs bind a port, made without netmap's headers.
 
 use ringroad::control::netmap::{PortSizes, Register};
 
-/// `NR_REG_ALL_NIC`.
+/// Value of `NR_REG_ALL_NIC`.
 const ALL_NIC: u32 = 1;
 
-/// Requests all rings of the port `name`, of the given sizes.
+/// Returns a request for all rings of the port `name`, with these sizes.
 #[must_use]
 pub fn register_all_rings(name: &str, sizes: PortSizes) -> Register {
     Register {

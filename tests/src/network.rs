@@ -1,4 +1,4 @@
-//! Network namespaces for one test, and the programs in them. All of them end with the test, also if it fails.
+//! Network namespaces for one test, and the programs in them. They end with the test, even if the test fails.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
@@ -20,14 +20,14 @@ pub use ringroad_test_needs::is_root;
 
 /// A network namespace of `ip netns`, with its loopback up.
 ///
-/// IPv6 addresses are used in it at once, without duplicate address detection, so that no test has to wait for that.
+/// IPv6 addresses are usable at once, without duplicate address detection, so that no test has to wait.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     name: String,
 }
 
 impl NetworkNamespace {
-    /// Makes one with a name of its own.
+    /// Makes a namespace with an unused name.
     #[must_use]
     pub fn new() -> Self {
         let made = loop {
@@ -36,7 +36,7 @@ impl NetworkNamespace {
             if added.status.success() {
                 break Self { name };
             }
-            // A test that was killed has left it, and its process had this one's number.
+            // A killed test has left this namespace; the PID of that test's process was the same as ours.
             let why = stderr(&added);
             assert!(why.contains("File exists"), "{name}: {why}");
         };
@@ -45,29 +45,29 @@ impl NetworkNamespace {
         made
     }
 
-    /// Takes over one that the test has made again, to remove it.
+    /// Wraps a namespace that the test has made under this name, so that it is removed at the end.
     #[must_use]
     pub fn adopt(name: String) -> Self {
         Self { name }
     }
 
-    /// As `ip netns list` shows it.
+    /// Name of the namespace, as `ip netns list` shows it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Runs `f` in it.
+    /// Runs `f` in the namespace.
     pub fn inside<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         in_namespace(&Namespace::Named(self.name.clone()), f).unwrap()
     }
 
-    /// Sets one of its kernel settings (sysctl), such as `net/ipv6/conf/default/disable_ipv6`.
+    /// Sets a kernel setting (sysctl) of the namespace, such as `net/ipv6/conf/default/disable_ipv6`.
     pub fn set(&self, setting: &str, value: &str) {
         self.inside(|| std::fs::write(format!("/proc/sys/{setting}"), value).unwrap());
     }
 
-    /// A command that runs in it, and is ended when it takes longer than any may.
+    /// A command that runs in the namespace. It is killed at the tests' time limit.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
         let limit = patience_s();
@@ -76,15 +76,16 @@ impl NetworkNamespace {
         command
     }
 
-    /// Runs a command in it and returns what that wrote.
+    /// Runs a command in the namespace and returns its output.
     ///
     /// # Panics
-    /// If it fails or takes too long.
+    /// If the command fails or takes too long.
     pub fn run(&self, arguments: &[&str]) -> String {
         finished(&mut self.command(arguments))
     }
 
-    /// Starts a command in it that keeps running, and waits until it has written a line with `ready` in it.
+    /// Starts a command that keeps running in the namespace, and waits until it has written a line that contains
+    /// `ready`.
     #[must_use]
     pub fn start(&self, arguments: &[&str], ready: &str) -> Service {
         let mut service = Service::start(self.command(arguments));
@@ -92,19 +93,19 @@ impl NetworkNamespace {
         service
     }
 
-    /// Three pings to `address`, all of which must be answered.
+    /// Sends three pings to `address`, all of which must be answered.
     pub fn ping(&self, address: &str) {
         let printed = self.run(&["ping", "-n", "-c", "3", "-i", "0.05", "-W", &patience_s(), address]);
         assert!(printed.contains(" 3 received") || printed.contains(" 3 packets received"), "{printed}");
     }
 
-    /// One of its interfaces.
+    /// State of an interface of the namespace.
     #[must_use]
     pub fn link(&self, interface: &str) -> LinkInfo {
         self.inside(|| link_by_name(interface).unwrap())
     }
 
-    /// The IPv6 address that an interface gave itself, with the interface, as ping takes it.
+    /// Link-local IPv6 address of an interface, with the interface's name, in the form that ping takes.
     #[must_use]
     pub fn link_local(&self, interface: &str) -> String {
         let printed = self.run(&["ip", "-6", "-o", "addr", "show", "dev", interface, "scope", "link"]);
@@ -112,10 +113,10 @@ impl NetworkNamespace {
         address.unwrap_or_else(|| panic!("{interface} has no link-local address: {printed}")).to_owned()
     }
 
-    /// Waits until its links are as expected, with a new check whenever one changes.
+    /// Waits until the links of the namespace meet the condition, which is checked at each change of a link.
     ///
     /// # Panics
-    /// If they are not within the time limit.
+    /// If the time limit passes first.
     pub fn await_links(&self, what: &str, requested: impl Fn(&[LinkInfo]) -> bool) {
         let mut monitor = self.inside(|| LinkMonitor::open().unwrap());
         let patience = Timespec::try_from(PATIENCE.unwrap()).unwrap();
@@ -130,7 +131,7 @@ impl NetworkNamespace {
         }
     }
 
-    /// Adds `10.78.0.HOST/24` to an interface and waits until that carries frames.
+    /// Adds `10.78.0.HOST/24` to an interface and waits until the interface carries frames.
     pub fn number(&self, interface: &str, host: u8) {
         self.inside(|| {
             set_up(interface, true).unwrap();
@@ -152,14 +153,14 @@ impl Drop for NetworkNamespace {
     }
 }
 
-/// The address that [`NetworkNamespace::number`] gives.
+/// Address that [`NetworkNamespace::number`] gives to host number `host`.
 #[must_use]
 pub fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 78, 0, host)
 }
 
-/// Joins two namespaces by a pair of interfaces: `outer`, up and silent, for a switch to take, and `inner`, whose
-/// frames leave it complete: with checksums, cut to the MTU, with their VLAN tags.
+/// Joins two namespaces by a pair of interfaces. A switch is to take `outer`, which is up and sends nothing. Frames
+/// leave `inner` complete: with checksums, cut to the MTU, with their VLAN tags.
 ///
 /// Each end has `queues` queues and takes packets of up to `mtu` bytes.
 pub fn cable(
@@ -178,7 +179,8 @@ pub fn cable(
     });
 }
 
-/// The same as the kernel makes it: `inner` leaves checksums, cutting and tags to its other end.
+/// Joins two namespaces as the kernel makes a pair by default: `inner` leaves checksums, cutting and tags to its other
+/// end. The arguments are those of [`cable`].
 pub fn careless_cable(
     outside: &NetworkNamespace,
     outer: &str,
@@ -203,28 +205,28 @@ pub fn careless_cable(
     outside.inside(|| wait_running(outer, PATIENCE.unwrap()).unwrap());
 }
 
-/// Cuts what [`cable`] made: both interfaces go.
+/// Removes both interfaces of a [`cable`].
 pub fn cut(outside: &NetworkNamespace, outer: &str) {
     outside.inside(|| delete_link(outer).unwrap());
 }
 
-/// A name of this test's own that begins with `what`: no other test that runs on the machine has it.
+/// A name that begins with `what` and that no other test on the machine uses.
 #[must_use]
 pub fn unused_name(what: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("{what}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The tests' patience in whole seconds, as commands take it.
+/// Time limit of the tests in whole seconds, as commands take it.
 #[must_use]
 pub fn patience_s() -> String {
     PATIENCE.unwrap().as_secs().to_string()
 }
 
-/// Runs a command to its end and returns what it wrote.
+/// Runs a command to its end and returns its output.
 ///
 /// # Panics
-/// If it fails or takes too long.
+/// If the command fails or takes too long.
 pub fn finished(command: &mut Command) -> String {
     let output = output(command);
     let text = [&output.stdout[..], &output.stderr].concat();

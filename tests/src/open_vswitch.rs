@@ -1,5 +1,5 @@
-//! Open vSwitch as a judge: a private ovs-vswitchd whose datapath is a dummy, so that it needs no interface and no
-//! namespace, and its predictions of what would happen to frames.
+//! Open vSwitch as the reference: a private ovs-vswitchd with a dummy datapath, which needs no interface and no
+//! namespace. It predicts what happens to frames.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,13 +10,13 @@ use crate::command::{run, stderr};
 use crate::network::patience_s;
 use crate::service::Service;
 
-/// Patience of its tools, as their option.
+/// Time limit of Open vSwitch's tools, as their option.
 #[must_use]
 pub fn timeout() -> String {
     format!("--timeout={}", patience_s())
 }
 
-/// The bridge `br0` with the ports `p1`, `p2` and so on, numbered like that.
+/// A bridge `br0` with the ports `p1`, `p2` and so on, which have these numbers.
 #[derive(Debug)]
 pub struct OpenVSwitch {
     folder: TempDir,
@@ -25,10 +25,10 @@ pub struct OpenVSwitch {
 }
 
 impl OpenVSwitch {
-    /// Starts it with `ports` ports.
+    /// Starts Open vSwitch with `ports` ports.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If Open vSwitch does not start.
     #[must_use]
     pub fn start(ports: u32) -> Self {
         let folder = tempfile::Builder::new().prefix("ringroad-ovs-").tempdir().unwrap();
@@ -50,7 +50,7 @@ impl OpenVSwitch {
         let mut switch = program(folder.path(), "ovs-vswitchd");
         switch.arg(socket("db.sock")).arg(control("switch.ctl")).args(["--enable-dummy", "--disable-system"]);
         let switch = Service::start(switch);
-        // As many VLAN tags as it can have. Each of these waits until the switch has done it.
+        // Two VLAN tags are Open vSwitch's maximum. Each ovs-vsctl command waits until the switch has applied it.
         vsctl(&["set", "Open_vSwitch", ".", "other_config:vlan-limit=2"]);
         vsctl(&[
             "add-br",
@@ -71,10 +71,10 @@ impl OpenVSwitch {
         Self { folder, _switch: switch, _database: server }
     }
 
-    /// Runs `ovs-ofctl` with a verb, the bridge, and the rest.
+    /// Runs `ovs-ofctl` with a verb, the bridge, and the arguments `rest`.
     ///
     /// # Panics
-    /// If it fails.
+    /// If `ovs-ofctl` fails.
     pub fn ofctl(&self, verb: &str, rest: &[&str]) -> String {
         let mut command = program(self.folder.path(), "ovs-ofctl");
         let bridge = format!("unix:{}", self.folder.path().join("br0.mgmt").display());
@@ -82,7 +82,8 @@ impl OpenVSwitch {
         expect(command)
     }
 
-    /// What would happen to a packet: given by its headers, or by some of them and its bytes in hexadecimal digits.
+    /// Predicts what would happen to a packet. The packet is given by its headers, or by some of them and its bytes in
+    /// hexadecimal digits.
     ///
     /// # Panics
     /// If Open vSwitch refuses.
@@ -103,11 +104,11 @@ impl OpenVSwitch {
 /// Open vSwitch's prediction for a packet.
 #[derive(Debug)]
 pub struct Trace {
-    /// The headers of the packet as it comes.
+    /// Headers of the packet at its arrival.
     pub headers: String,
-    /// What the datapath would do.
+    /// Actions that the datapath would take.
     pub actions: String,
-    /// All that was printed.
+    /// Full output of the prediction.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! Sends frames through a forwarder and compares them with the frames that come out.
+//! Sends frames through a forwarder and compares them with the frames that arrive.
 
 use std::time::{Duration, Instant};
 
@@ -7,23 +7,24 @@ use ringroad::{Interest, Queue};
 use crate::daemon::PATIENCE;
 use crate::frames::{number_of, numbered, station};
 
-/// Frames under way at most: what passes them on drops where a ring is full, and the smallest ring of a test has 64
-/// entries.
+/// Maximum number of frames in flight. The forwarder drops frames if a ring is full, and the smallest ring of a test
+/// has 64 entries.
 const UNDER_WAY: usize = 50;
-/// How long a frame may take before another is sent after it, while the receiver may not be ready yet.
+/// Time after which an unanswered probe frame is sent again, since the receiver may not be ready yet.
 const PROBE: Duration = Duration::from_millis(20);
 
-/// Carries frames from `a` to `b`, with `seed` as their sender, and back, with the next.
+/// Carries frames from `a` to `b` and back. Station `seed` sends the first frames, and station `seed + 1` those on the
+/// way back.
 ///
 /// # Panics
-/// If a frame is lost or comes changed.
+/// If a frame is lost or arrives changed.
 pub fn both_ways(a: &mut Queue, b: &mut Queue, lengths: &[usize], seed: u8, frames: usize) {
     carry(a, b, lengths, seed, frames);
     carry(b, a, lengths, seed + 1, frames);
 }
 
-/// Repeats a frame from one queue to the other until it arrives; `seed` is the station that sends it. False if
-/// `goes_on` returns false, or if nothing arrives for long.
+/// Sends the same frame from one queue to the other until it arrives. Station `seed` is its sender. Returns false if
+/// `goes_on` returns false, or if nothing arrives within the time limit.
 ///
 /// # Panics
 /// If a queue cannot be used.
@@ -48,12 +49,12 @@ pub fn reaches(from: &mut Queue, to: &mut Queue, seed: u8, mut goes_on: impl FnM
     true
 }
 
-/// Sends `frames` frames, of `lengths` in turn, from one queue to the other and compares what comes; `seed` is the
-/// station that sends them. Frames are lost while a component on the way still starts, so a first frame is repeated
-/// until it arrives.
+/// Sends `frames` frames from one queue to the other and compares those that arrive. Their lengths are `lengths` in
+/// turn, and station `seed` is their sender. Frames are lost while a component of the path still starts, so a first
+/// frame is repeated until it arrives.
 ///
 /// # Panics
-/// If a frame is lost or comes changed.
+/// If a frame is lost or arrives changed.
 pub fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u8, frames: usize) {
     let source = station(seed);
     let make = |number: usize| {
@@ -72,11 +73,11 @@ pub fn carry(from: &mut Queue, to: &mut Queue, lengths: &[usize], seed: u8, fram
         }
         from.sync().unwrap();
         if came == sent {
-            // Frames arrive before all slots come back: another worker may still have copies of them to make.
+            // Slots may come back after their frames have arrived: another worker may still have to copy the frames.
             assert!(from.wait(Interest::Tx, PATIENCE).unwrap(), "no slot came back after {sent} frames");
             continue;
         }
-        // What is under way wakes us.
+        // Frames in flight end this wait when they arrive.
         assert!(to.wait(Interest::Rx, PATIENCE).unwrap(), "{came} of {sent} frames came through");
         frame.clear();
         while to.rx().receive(&mut frame).is_some() {

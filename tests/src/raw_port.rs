@@ -1,4 +1,4 @@
-//! A port without the library, as a hostile program can use it.
+//! A port opened without the library, as a hostile program can open it.
 
 use std::os::fd::OwnedFd;
 
@@ -8,25 +8,25 @@ use ringroad::control::message::{OpenedPort, PortProperties, Reply, Request};
 
 use crate::daemon::Daemon;
 
-/// A port by the control protocol alone.
+/// A port opened by the control protocol alone.
 #[derive(Debug)]
 pub struct RawPort {
-    /// The daemon's reply for it.
+    /// Reply of the daemon to the request for the port.
     pub opened: OpenedPort,
-    /// The memory, then each queue's kick and notify.
+    /// Descriptors of the port: the region's memory, then the kick and notify eventfds of each queue.
     pub descriptors: Vec<OwnedFd>,
     _connection: Connection,
 }
 
 impl RawPort {
-    /// Opens a port of a daemon.
+    /// Opens a port of a daemon by its control socket.
     ///
     /// # Panics
-    /// If it is refused.
+    /// If the daemon refuses.
     #[must_use]
     pub fn open(daemon: &Daemon, name: &str) -> Self {
         let mut connection = Connection::connect(daemon.socket()).unwrap();
-        // The kernel writes no file of huge pages.
+        // Huge pages are off, since write(2) to a memfd of huge pages fails.
         let properties = PortProperties { huge_pages: HugePages::Never, ..PortProperties::default() };
         let request = Request::Open { name: name.to_owned(), properties };
         let (Reply::Opened(opened), descriptors) = connection.request(&request).unwrap() else {
@@ -35,8 +35,8 @@ impl RawPort {
         Self { opened, descriptors, _connection: connection }
     }
 
-    /// Announces a sleep on all rings, makes the eventfd of its wake-up blocking, and leaves no room in it: a write
-    /// would wait for ever.
+    /// Announces a sleep on all rings, makes the notify eventfd blocking, and fills its counter: a write to it would
+    /// block for ever.
     ///
     /// # Panics
     /// If the kernel refuses.

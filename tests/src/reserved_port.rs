@@ -1,14 +1,14 @@
-//! Ports of this machine's address that are one test's: the kernel gives them to nobody who asks for any free port.
+//! TCP and UDP ports that belong to one test: the kernel gives them to no program that requests any free port.
 //!
-//! Each is bound by a socket that receives nothing, and has `SO_REUSEADDR`: servers that have it too, as all of them do,
-//! may bind the port by its number, come and go.
+//! Each port is bound by a socket that receives nothing and has `SO_REUSEADDR`. All servers in the tests set this
+//! option, too, so they can bind the port by its number, any number of times.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, getsockname, socket, sockopt};
 
-/// A TCP port for a server.
+/// A reserved TCP port for a server.
 #[derive(Debug)]
 pub struct ReservedTcpPort {
     _socket: OwnedFd,
@@ -16,30 +16,30 @@ pub struct ReservedTcpPort {
 }
 
 impl ReservedTcpPort {
-    /// Reserves one. Without a server connections to it are refused.
+    /// Reserves a port. Connections to the port are refused while no server listens.
     ///
     /// # Panics
-    /// If the kernel has none.
+    /// If the kernel has no free port.
     #[must_use]
     pub fn reserve() -> Self {
         let (socket, address) = reserved(SocketType::STREAM);
         Self { _socket: socket, address }
     }
 
-    /// Where the server is to listen.
+    /// Address for the server to listen at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its port alone.
+    /// Number of the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 }
 
-/// A UDP port for a receiver.
+/// A reserved UDP port for a receiver.
 #[derive(Debug)]
 pub struct ReservedUdpPort {
     _socket: OwnedFd,
@@ -47,25 +47,25 @@ pub struct ReservedUdpPort {
 }
 
 impl ReservedUdpPort {
-    /// Reserves one. Without a receiver datagrams to it are refused.
+    /// Reserves a port. Datagrams to the port are refused while it has no receiver.
     ///
     /// # Panics
-    /// If the kernel has none.
+    /// If the kernel has no free port.
     #[must_use]
     pub fn reserve() -> Self {
         let (socket, address) = reserved(SocketType::DGRAM);
-        // It hears only itself, and it says nothing.
+        // A connection to its own address limits the socket to datagrams from itself, and it sends none.
         connect(&socket, &address).unwrap();
         Self { _socket: socket, address }
     }
 
-    /// Where the receiver is to be.
+    /// Address for the receiver to bind.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A receiver at the place.
+    /// Opens a receiver at this address.
     ///
     /// # Panics
     /// If the kernel refuses.

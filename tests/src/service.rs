@@ -1,4 +1,4 @@
-//! A program that runs beside the test, and ends with it even if the test fails.
+//! A program that runs beside the test, and ends with the test even if the test fails.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::command::end_within;
 use crate::daemon::PATIENCE;
 
-/// How long the last lines of a program that has ended may take to be read.
+/// Time limit for reading the last lines of a program that has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long a program may take to end when it is asked to, before it is killed: nothing that is tested depends on it.
+/// Time that a program has to end after SIGTERM before it is killed. No test result depends on it.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The program, and the lines it writes on either output.
+/// A running program, and the lines that it writes to its two outputs.
 #[derive(Debug)]
 pub struct Service {
     child: Child,
@@ -24,19 +24,19 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the program cannot be started.
     #[must_use]
     pub fn start(command: Command) -> Self {
         Self::start_with(command, Stdio::null())
     }
 
-    /// Starts it, with commands on its standard input ([`Self::tell`]).
+    /// Starts the program with its standard input open for commands ([`Self::tell`]).
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If the program cannot be started.
     #[must_use]
     pub fn start_interactive(command: Command) -> Self {
         Self::start_with(command, Stdio::piped())
@@ -52,28 +52,29 @@ impl Service {
         Self { input: child.stdin.take(), child, what, lines, seen: Vec::new() }
     }
 
-    /// Writes a line to its standard input.
+    /// Writes a line to the program's standard input.
     ///
     /// # Panics
-    /// If it has ended, or was not started with an input.
+    /// If the program has ended, or was not started with an input.
     pub fn tell(&mut self, line: &str) {
         let written = self.input.as_mut().map(|input| writeln!(input, "{line}"));
         assert!(matches!(written, Some(Ok(()))), "{} does not read its input: {written:?}", self.what);
     }
 
-    /// Waits until it writes a line with `part` in it, and returns that line.
+    /// Waits until the program writes a line that contains `part`. Returns this line.
     ///
     /// # Panics
-    /// If it ends, or writes no such line within the time limit.
+    /// If the program ends, or writes no such line within the time limit.
     pub fn await_line(&mut self, part: &str) -> String {
         self.await_line_or_end(part)
             .unwrap_or_else(|| panic!("{} did not write {part:?}: {:#?}", self.what, self.seen))
     }
 
-    /// The same; `None` if it ends before.
+    /// Waits until the program writes a line that contains `part`. Returns this line, or `None` if the program ends
+    /// first.
     ///
     /// # Panics
-    /// If it neither ends nor writes such a line within the time limit.
+    /// If the program neither ends nor writes such a line within the time limit.
     pub fn await_line_or_end(&mut self, part: &str) -> Option<String> {
         loop {
             let line = match self.lines.recv_timeout(PATIENCE.unwrap()) {
@@ -88,10 +89,10 @@ impl Service {
         }
     }
 
-    /// Waits for its end, and returns its status and all its output.
+    /// Waits for the program's end. Returns its status and all its output.
     ///
     /// # Panics
-    /// If it runs for long without output.
+    /// If the program runs without output for longer than the time limit.
     pub fn await_end(&mut self) -> (ExitStatus, String) {
         loop {
             match self.lines.recv_timeout(PATIENCE.unwrap()) {
@@ -105,7 +106,7 @@ impl Service {
         (status, self.seen.join("\n"))
     }
 
-    /// Whether it has not ended yet.
+    /// Whether the program still runs.
     ///
     /// # Panics
     /// If the kernel does not report it.
@@ -114,21 +115,21 @@ impl Service {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Its process.
+    /// Process ID of the program.
     #[must_use]
     pub fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Ends it as a crash would, and waits for that.
+    /// Kills the program, and waits for its end.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Sends it a signal, if it has not ended.
+    /// Sends a signal to the program unless the program has ended.
     pub fn signal(&mut self, signal: rustix::process::Signal) {
-        // The number of one that was waited for may be another process's by now.
+        // Another process may have the PID of a program that has ended and was waited for.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = rustix::process::kill_process(self.pid(), signal);
         }
@@ -137,14 +138,15 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // timeout(1), which runs commands in namespaces, passes this one on. The test may have stopped the program.
+        // SIGTERM is the signal that timeout(1), which runs commands in namespaces, passes on. SIGCONT is for a program
+        // that the test has stopped.
         self.signal(rustix::process::Signal::TERM);
         self.signal(rustix::process::Signal::CONT);
         if end_within(&mut self.child, GRACE).is_none() {
             self.kill();
         }
         if std::thread::panicking() {
-            // What it started itself may hold its output open.
+            // Children of the program may hold its output open.
             self.seen.extend(std::iter::from_fn(|| self.lines.recv_timeout(LAST_WORDS).ok()));
             eprintln!("{} wrote:\n{}", self.what, self.seen.join("\n"));
         }

@@ -6,17 +6,18 @@ use tempfile::TempDir;
 
 use crate::testpmd::{Memory, Testpmd};
 
-/// The driver, in a folder that only root can write to: DPDK takes none from elsewhere.
+/// The driver, in a folder to which only root can write: DPDK loads no driver from other folders.
 #[derive(Debug)]
 pub struct SzedataPlugin {
     folder: TempDir,
 }
 
 impl SzedataPlugin {
-    /// `None`, and the reason printed, where it is not built or testpmd cannot be run.
+    /// Finds the driver and copies it. Returns `None`, and prints the reason, if the driver is not built or testpmd
+    /// cannot run.
     ///
     /// # Panics
-    /// If it cannot be copied.
+    /// If the driver cannot be copied.
     #[must_use]
     pub fn find() -> Option<Self> {
         let Some(built) = std::env::var_os("RINGROAD_DPDK_PLUGIN").map(PathBuf::from) else {
@@ -33,16 +34,16 @@ impl SzedataPlugin {
         Some(Self { folder })
     }
 
-    /// Its file.
+    /// Path of the driver's file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("librte_net_szedata2.so")
     }
 
-    /// A testpmd with the cards at `paths`, in `mode`.
+    /// Starts a testpmd with the cards at `paths`, in the forwarding mode `mode`.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If testpmd cannot be started.
     #[must_use]
     pub fn testpmd(
         &self,

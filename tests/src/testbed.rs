@@ -1,4 +1,4 @@
-//! Stations at a switch, each with its own interface; the test chooses the mechanism that serves it.
+//! Stations at a switch, each with its own interface. The test chooses the mechanism that serves an interface.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -9,33 +9,34 @@ use crate::daemon::Daemon;
 use crate::network::{NetworkNamespace, address, cable, finished};
 use crate::transfer::{real_file, there_and_back};
 
-/// Mechanisms that can serve an interface, with the beginning of their reports.
+/// Mechanisms that can serve an interface: driver, kind, and the beginning of the reported mode.
 pub const MECHANISMS: [(&str, &str, &str); 3] = [
     ("xdp:{}@mode=native", "af_xdp", "AF_XDP copy, native"),
     ("xdp:{}@mode=generic", "af_xdp", "AF_XDP copy, generic"),
     ("packet:{}", "af_packet", "AF_PACKET"),
 ];
 
-/// A daemon in a namespace of its own; stations with cables to it: `inner` there, `outer0`, `outer1`, ... here.
+/// A daemon in a namespace of its own, and stations with cables to this namespace. The cables' ends are `inner` at each
+/// station, and `outer0`, `outer1`, ... at the daemon.
 #[derive(Debug)]
 pub struct Testbed {
     // Fields are dropped in this order: the daemon before the namespace where its interfaces are.
     /// The daemon.
     pub daemon: Daemon,
-    /// The stations; `10.78.0.1` is the first one's address, and so on.
+    /// The stations. Their addresses are `10.78.0.1`, `10.78.0.2` and so on.
     pub stations: Vec<NetworkNamespace>,
-    /// Where the daemon is.
+    /// Namespace of the daemon.
     pub outside: NetworkNamespace,
 }
 
 impl Testbed {
-    /// A site with packets of up to `mtu` bytes and one queue for each interface.
+    /// Makes a site of `count` stations. Interfaces have one queue and take packets of up to `mtu` bytes.
     #[must_use]
     pub fn new(count: usize, mtu: u32) -> Self {
         Self::launched_by(&[], count, mtu, 1)
     }
 
-    /// `launcher` becomes the daemon, in its namespace.
+    /// Makes a site whose daemon is started through the command `launcher`, in the daemon's namespace.
     #[must_use]
     pub fn launched_by(launcher: &[&str], count: usize, mtu: u32, queues: u32) -> Self {
         let outside = NetworkNamespace::new();
@@ -49,7 +50,7 @@ impl Testbed {
         Self { daemon, stations, outside }
     }
 
-    /// Makes the interface of a station a port, by `driver` with the interface's name in place of `{}`.
+    /// Makes the daemon's end of a station's cable a port. In `driver` the interface's name replaces `{}`.
     pub fn attach(&self, number: usize, driver: &str) -> PortReport {
         let name = port(number);
         let driver = driver.replace("{}", &outer(number));
@@ -57,69 +58,69 @@ impl Testbed {
         self.daemon.port(&name).unwrap()
     }
 
-    /// The same for all stations.
+    /// Makes the daemon's ends of all cables ports, with the same driver.
     pub fn attach_all(&self, driver: &str) -> Vec<PortReport> {
         (0..self.stations.len()).map(|number| self.attach(number, driver)).collect()
     }
 
-    /// Takes the port of a station off.
+    /// Detaches the port of a station.
     pub fn detach(&self, number: usize) {
         finished(&mut self.daemon.ringroad(&["detach", &port(number)]));
     }
 
-    /// A command of the CLI that runs where the daemon and its interfaces are.
+    /// A command of the CLI that runs in the namespace of the daemon and its interfaces.
     #[must_use]
     pub fn ringroad(&self, arguments: &[&str]) -> Command {
         self.daemon.ringroad_within(&self.outside, arguments)
     }
 
-    /// Why a command fails.
+    /// Runs a command that must fail with status 1. Returns its error message.
     #[must_use]
     pub fn refusal(&self, arguments: &[&str]) -> String {
         refusal(&mut self.ringroad(arguments))
     }
 
-    /// A real file from the first station to the second and back.
+    /// Transfers a real file from the first station to the second and back.
     pub fn transfer(&self) {
         self.transfer_of(&real_file());
     }
 
-    /// A file of one's own from the first station to the second and back.
+    /// Transfers the given file from the first station to the second and back.
     pub fn transfer_of(&self, file: &[u8]) {
         there_and_back(&self.stations[0], IpAddr::V4(address(host(0))), &self.stations[1], file);
     }
 
-    /// Frames that have gone into the second station's port.
+    /// Number of frames delivered to the second station's port.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.daemon.port(&port(1)).unwrap().counters.delivered_frames
     }
 
-    /// Waits until `frames` frames have gone into the second station's port.
+    /// Waits until `frames` frames are delivered to the second station's port.
     pub fn await_delivered(&self, frames: u64) {
         self.daemon.await_status("traffic", |status| status.ports[1].counters.delivered_frames >= frames);
     }
 }
 
-/// The daemon's end of a station's cable.
+/// Name of the daemon's end of a station's cable.
 #[must_use]
 pub fn outer(number: usize) -> String {
     format!("outer{number}")
 }
 
-/// The port of a station.
+/// Name of the port of a station.
 #[must_use]
 pub fn port(number: usize) -> String {
     format!("vale0:p{number}")
 }
 
-/// The host part of a station's address.
+/// Host part of a station's address.
 #[must_use]
 pub fn host(number: usize) -> u8 {
     number as u8 + 1
 }
 
-/// Why a command fails, with status 1.
+/// Runs a command that must fail with status 1. Returns its error message.
 #[must_use]
 pub fn refusal(command: &mut Command) -> String {
     let output = command.output().unwrap();

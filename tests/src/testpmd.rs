@@ -1,5 +1,4 @@
-//! DPDK's testpmd at the other side of a socket: a program that passes frames from one of its ports to the next and
-//! back.
+//! DPDK's testpmd as the peer of a socket: a program that forwards frames from one of its ports to the next and back.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,36 +9,36 @@ use ringroad_test_needs::{has_program, is_root};
 use crate::network::unused_name;
 use crate::service::Service;
 
-/// Packet buffers and rings of a testpmd.
+/// Memory for the packet buffers and rings of a testpmd, in MiB.
 const MEBIBYTES: u64 = 256;
-/// Pages of 2 MiB for that, and some for the regions of a daemon that takes them too.
+/// Number of 2 MiB pages for this memory, with some more for the regions of a daemon that uses such pages, too.
 const HUGE_PAGES: u64 = 280;
 
-/// Starts of a testpmd at most: any program may take the pages that are reserved for it first.
+/// Maximum number of starts of a testpmd: any program may take the reserved pages first.
 const STARTS: usize = 10;
-/// What it writes once it has its memory.
+/// Part of the line that testpmd writes once it has its memory.
 const HAS_MEMORY: &str = "create a new mbuf pool";
 
-/// A running testpmd, killed with the value.
+/// A running testpmd, killed when the value is dropped.
 #[derive(Debug)]
 pub struct Testpmd {
     service: Service,
     prefix: String,
-    /// Returned after it has ended.
+    /// Huge pages, released after testpmd has ended.
     _pages: Vec<HugepageReserve>,
 }
 
-/// Where its memory comes from.
+/// Memory that a testpmd uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// Ordinary pages.
     Ordinary,
-    /// Pages of 2 MiB, reserved while it runs.
+    /// Pages of 2 MiB, reserved while testpmd runs.
     Huge,
 }
 
 impl Memory {
-    /// Huge pages; `None`, and the reason printed, if none are available.
+    /// Huge pages. Returns `None`, and prints the reason, if none are available.
     #[must_use]
     pub fn huge() -> Option<Self> {
         HugepageReserve::of(HUGE_PAGES)
@@ -50,17 +49,17 @@ impl Memory {
 }
 
 impl Testpmd {
-    /// Whether it is installed, and may be run.
+    /// Whether testpmd is installed and may run.
     #[must_use]
     pub fn is_installed() -> bool {
         is_root() && has_program("dpdk-testpmd")
     }
 
-    /// Starts one with `devices`, DPDK's `--vdev` arguments, and `options` of testpmd's own, forwarding between each
-    /// two of its ports.
+    /// Starts a testpmd that forwards between each two of its ports. `devices` are DPDK's `--vdev` arguments, and
+    /// `options` are testpmd's own.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If testpmd cannot be started.
     #[must_use]
     pub fn start(memory: Memory, devices: &[String], options: &[&str]) -> Self {
         Self::with_memory(memory, || {
@@ -70,7 +69,7 @@ impl Testpmd {
         })
     }
 
-    /// Starts one by `start`, again where it found its huge pages taken.
+    /// Starts a testpmd by `start`. Repeats this if another program has taken the huge pages.
     fn with_memory(memory: Memory, start: impl Fn() -> (Service, String)) -> Self {
         let mut pages = Vec::new();
         loop {
@@ -91,10 +90,10 @@ impl Testpmd {
         }
     }
 
-    /// Starts one that is controlled by commands ([`Self::tell`]), with a driver from outside of DPDK's tree.
+    /// Starts a testpmd that takes commands ([`Self::tell`]), with a driver from outside of DPDK's tree.
     ///
     /// # Panics
-    /// If it cannot be started.
+    /// If testpmd cannot be started.
     #[must_use]
     pub fn interactive(memory: Memory, plugin: &Path, devices: &[String], options: &[&str]) -> Self {
         let plugin = plugin.display().to_string();
@@ -103,32 +102,32 @@ impl Testpmd {
             command.arg("--interactive").args(options);
             (Service::start_interactive(command), prefix)
         });
-        // Its prompt ends no line; this is its answer to a first command.
+        // The prompt ends no line, so the test waits for the reply to a first command.
         testpmd.tell("show config cores");
         testpmd.service.await_line("List of forwarding lcores");
         testpmd
     }
 
-    /// Gives it a command. What it prints comes with [`Self::await_line`].
+    /// Sends testpmd a command. Its output comes with [`Self::await_line`].
     ///
     /// # Panics
-    /// If it has ended.
+    /// If testpmd has ended.
     pub fn tell(&mut self, command: &str) {
         self.service.tell(command);
     }
 
-    /// Waits until it prints a line with `part` in it, and returns that line.
+    /// Waits until testpmd prints a line that contains `part`. Returns this line.
     ///
     /// # Panics
-    /// If it ends, or prints no such line within the time limit.
+    /// If testpmd ends, or prints no such line within the time limit.
     pub fn await_line(&mut self, part: &str) -> String {
         self.service.await_line(part)
     }
 
-    /// Stops it and waits for its end; returns all its output.
+    /// Stops testpmd and waits for its end. Returns all its output.
     ///
     /// # Panics
-    /// If it does not end, or ends with an error.
+    /// If testpmd does not end, or ends with an error.
     pub fn quit(&mut self) -> String {
         self.tell("quit");
         let (status, printed) = self.service.await_end();
@@ -136,34 +135,34 @@ impl Testpmd {
         printed
     }
 
-    /// Waits until it forwards. Its peers may not be connected then.
+    /// Waits until testpmd forwards. Its peers may not be connected yet.
     ///
     /// # Panics
-    /// If it ends, or does not forward within the time limit.
+    /// If testpmd ends, or does not forward within the time limit.
     pub fn await_forwarding(&mut self) {
         self.service.await_line("Port statistics");
     }
 
-    /// Whether it has not ended.
+    /// Whether testpmd still runs.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.service.is_running()
     }
 
-    /// Kills it as a crash would, without a message to the other side.
+    /// Kills testpmd without a message to the peer.
     ///
     /// # Panics
-    /// If it had ended by itself.
+    /// If testpmd has ended by itself.
     pub fn kill(mut self) {
         assert!(self.is_running(), "testpmd has ended by itself");
         self.service.kill();
     }
 }
 
-/// The command line up to testpmd's own options, and the prefix of its files.
+/// Returns the command line before testpmd's own options, and the prefix of DPDK's files.
 fn command(memory: Memory, devices: &[String], arguments: &[&str]) -> (Command, String) {
     let prefix = unused_name("ringroad");
-    // Line by line, even though its output is not a terminal.
+    // `stdbuf -oL` makes the output appear line by line, although it is not a terminal.
     let mut command = Command::new("stdbuf");
     command.args(["-oL", "dpdk-testpmd"]);
     command.args(["--lcores", "0@0,1@1", "--no-pci", "--single-file-segments"]).args(arguments);
@@ -180,7 +179,7 @@ fn command(memory: Memory, devices: &[String], arguments: &[&str]) -> (Command, 
 impl Drop for Testpmd {
     fn drop(&mut self) {
         self.service.kill();
-        // It removes its own files only when it ends regularly.
+        // DPDK removes its own files only after a regular end.
         let _ = std::fs::remove_dir_all(Path::new("/var/run/dpdk").join(&self.prefix));
     }
 }

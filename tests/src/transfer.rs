@@ -1,4 +1,4 @@
-//! A real file carried between two network namespaces by the kernel's TCP.
+//! Carries a real file between two network namespaces by the kernel's TCP.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,21 +9,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::daemon::PATIENCE;
 use crate::network::NetworkNamespace;
 
-/// The capture that the demo replays: real bytes, several MiB of them.
+/// Returns the capture that the demo replays: real bytes, several MiB of them.
 ///
 /// # Panics
-/// If `make e2e` has not named it.
+/// If `make e2e` has not named the file.
 #[must_use]
 pub fn real_file() -> Vec<u8> {
     let path = std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Downloads `file` from `server`, which has `address`, into `client`, uploads it back, and compares both copies with
-/// the original.
+/// Downloads `file` from `server` at `address` into `client`, uploads it back, and compares both copies with the
+/// original.
 ///
-/// # Panics
-/// If a copy differs, or nothing moves for long.
+/// If a copy differs, or if no byte moves within the time limit.
 pub fn there_and_back(server: &NetworkNamespace, address: IpAddr, client: &NetworkNamespace, file: &[u8]) {
     let listener = server.inside(|| TcpListener::bind(SocketAddr::new(address, 0)).unwrap());
     let target = listener.local_addr().unwrap();

@@ -25,7 +25,7 @@ fn end(mut capture: Service) -> Value {
     summary(&mut capture)
 }
 
-/// Waits until a port of the daemon was given `frames` frames, or has dropped them.
+/// Waits until `frames` frames were delivered to a port of the daemon, or dropped there.
 fn await_frames(daemon: &Daemon, port: &str, frames: u64) {
     daemon.await_status("all frames at the port", |status| {
         status.ports.iter().any(|report| {
@@ -42,7 +42,7 @@ fn transmit(port: &mut Port, frames: &[Vec<u8>]) {
     }
 }
 
-/// An IPv4 packet in a frame, in a VLAN if one is given: protocol, last byte of its destination, ports, bytes.
+/// An IPv4 packet in a frame, in a VLAN if `vlan` is given. `to` is the last byte of the destination address.
 fn packet(vlan: Option<u16>, protocol: u8, to: u8, ports: [u16; 2], len: usize) -> Vec<u8> {
     let mut frame = [[0xff; 6], station(1)].concat();
     if let Some(vlan) = vlan {
@@ -58,7 +58,7 @@ fn packet(vlan: Option<u16>, protocol: u8, to: u8, ports: [u16; 2], len: usize) 
     frame
 }
 
-/// The frames of a capture that tcpdump's filter passes.
+/// Frames of a capture that pass tcpdump's filter.
 fn filtered_by_tcpdump(all: &Path, filter: &str, folder: &Path) -> Vec<Vec<u8>> {
     let judged = folder.join("judged.pcap");
     let mut tcpdump = Command::new("tcpdump");
@@ -100,7 +100,7 @@ fn a_filter_passes_the_frames_that_tcpdumps_passes() {
             capture(&daemon, &format!("{port}@slots=2048"), &file(&format!("{number}.pcap")), &words)
         })
         .collect();
-    // Only frames that pass count, and what is kept of them decides nothing.
+    // The filter sees whole frames, although only 40 bytes of each are kept. `--count` counts only frames that pass.
     let short = ["--count", "10", "--snaplen", "40", "udp", "port", "53"];
     let mut first = capture(&daemon, "vale0:first@slots=2048", &file("first.pcap"), &short);
     let mut sender = daemon.open("vale0:sender");
@@ -126,7 +126,7 @@ fn a_filter_passes_the_frames_that_tcpdumps_passes() {
     assert_eq!(read_capture(&file("first.pcap")), cut);
 }
 
-/// A value from capinfos for a file, without its unit.
+/// Value from capinfos for a file, without its unit.
 fn capinfos(option: &str, file: &Path) -> String {
     let mut command = Command::new("capinfos");
     command.args(["-M", "-T", "-r", option]).arg(file);
@@ -136,7 +136,7 @@ fn capinfos(option: &str, file: &Path) -> String {
     line.trim_end().rsplit('\t').next().unwrap().to_owned()
 }
 
-/// The files of a folder whose names begin so, in order.
+/// Sorted names of a folder's files; only names that begin with `begin`.
 fn files(folder: &Path, begin: &str) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
@@ -156,7 +156,7 @@ fn a_ring_of_files_keeps_the_newest_frames() {
     await_frames(&daemon, "vale0:look", 3000);
     let summary = end(capture);
     assert_eq!((&summary["frames"], &summary["capture"]["frames"]), (&3000.into(), &3000.into()));
-    // A block of 132 bytes for each frame, and 60 before the first: 75 frames in a file.
+    // Each frame has a block of 132 bytes, after 60 bytes at the beginning of a file: a file holds 75 frames.
     assert_eq!(summary["capture"]["files"], 40);
     let names = files(daemon.folder(), "ring");
     let expected: Vec<_> = (0..11).map(|number| format!("ring.pcapng{number:02}")).collect();
@@ -201,7 +201,7 @@ fn a_file_has_the_frames_of_at_most_the_given_time() {
     assert_eq!(kept, frames);
 }
 
-/// Stops a program as SIGSTOP does, and waits for that.
+/// Stops a program by SIGSTOP, and waits until it is stopped.
 fn stop(program: &mut Service) {
     program.signal(Signal::STOP);
     let stopped = waitid(WaitId::Pid(program.pid()), WaitIdOptions::STOPPED).unwrap().unwrap();
@@ -221,7 +221,7 @@ fn frames_that_came_before_the_end_are_received_and_those_without_room_are_repor
         stop(&mut receiver);
         transmit(&mut sender, &frames);
         await_frames(&daemon, &port, 200);
-        // It ends before it can read its ring.
+        // The receiver ends before it can read its ring.
         receiver.signal(Signal::INT);
         receiver.signal(Signal::CONT);
         let summary = summary(&mut receiver);
@@ -261,7 +261,8 @@ fn an_interface_is_captured_to_the_frame_before_the_end() {
     let filter = "ether proto 0x88b5 and ether src 02:00:00:00:77:01";
     let arguments = ["--json", "capture", "packet:outer@slots=64", "-w", file.to_str().unwrap(), filter];
     let mut capture = start(daemon.ringroad_within(&far, &arguments));
-    // More frames than its ring takes: the kernel has the others when the capture is ended.
+    // More frames are sent than the ring of the stopped capture holds: the kernel still has the others when the capture
+    // ends.
     stop(&mut capture);
     let mut sender =
         Port::open_with(&format!("packet:inner@netns={}", near.name()), &daemon.options()).unwrap();

@@ -1,4 +1,4 @@
-//! The command line as its users type it, around the real binaries.
+//! The command line as users type it, with the real binaries.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -45,8 +45,8 @@ fn at_full_speed_every_frame_is_received_or_dropped_by_cause() {
     let mut receiver = start(daemon.ringroad(&["--json", "recv", "vale0:b"]));
     let sent = run(daemon.ringroad(&["--json", "gen", "vale0:a", "--count", "500000"]));
     assert!(sent.status.success(), "{}", stderr(&sent));
-    // The port outlives neither program, so the switch's totals are read while the receiver is still there. Nothing may
-    // be lost on the way into the switch.
+    // Ports end with their programs, so the switch's totals are read while the receiver still runs. No frame may be
+    // lost on the way into the switch.
     let status = daemon.await_status("all frames in the switch", |status| {
         status.switches[0].totals.received_frames == 500_000 && is_conserved(status)
     });
@@ -110,12 +110,12 @@ fn a_forwarder_joins_two_switches() {
         let mut forwarder = start(daemon.ringroad(&arguments));
         let mut receiver =
             start(daemon.ringroad(&["--json", "recv", "vale1:b", "--count", "1000", "--check"]));
-        // No more than a ring holds, so that nothing is lost however long the forwarder is kept from its processor.
+        // A ring holds all 1000 frames, so none is lost however long the forwarder gets no processor time.
         let sent = run(daemon.ringroad(&["gen", "vale0:a", "--count", "1000", "--rate", "20kpps"]));
         assert!(sent.status.success(), "{}", stderr(&sent));
         let received = summary(&mut receiver);
         assert_eq!(received["frames"], 1000, "{mode:?}");
-        // An interrupt ends it in order.
+        // SIGINT ends the forwarder in order.
         forwarder.signal(Signal::INT);
         let _ = summary(&mut forwarder);
         await_conserved(&daemon);
@@ -164,7 +164,7 @@ fn a_full_disk_ends_a_capture_with_an_error_and_whole_frames() {
     let daemon = Daemon::start();
     let disk = daemon.folder().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    // A disk of its own, in a mount namespace that ends with the command.
+    // The recorder has a disk of its own, in a mount namespace that ends with the command.
     let script =
         "mount -t tmpfs -o size=256k tmpfs \"$1\" && shift && \"$@\"; code=$?; cat \"$0\" >&3; exit $code";
     let record = disk.join("record.pcap");
@@ -297,7 +297,7 @@ fn every_command_has_help_a_manual_page_and_a_completion() {
     assert!(ringroad(&["man", &folder.path().display().to_string()]).status.success());
     let help = String::from_utf8(ringroad(&["-h"]).stdout).unwrap();
     let (_, listed) = help.split_once("Commands:\n").unwrap();
-    // What is deeper than two spaces continues the line above.
+    // Lines with an indent of more than two spaces continue the line above.
     let lines = listed.lines().take_while(|line| !line.is_empty()).filter_map(|line| line.strip_prefix("  "));
     let verbs = lines.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next());
     let verbs: Vec<_> = verbs.filter(|verb| *verb != "help").collect();

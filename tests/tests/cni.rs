@@ -1,4 +1,4 @@
-//! The CNI plugin, as a container runtime starts it, with Debian's plugin for addresses; and podman.
+//! The CNI plugin, started as a container runtime starts it, with Debian's plugin for addresses; and podman.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::io::{ErrorKind, Write};
@@ -12,7 +12,7 @@ use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::network::{NetworkNamespace, is_root, patience_s};
 use serde_json::{Value, json};
 
-/// Where Debian's package containernetworking-plugins has them.
+/// Folder of the plugins of Debian's package containernetworking-plugins.
 const DEBIAN_PLUGINS: &str = "/usr/lib/cni";
 
 /// A network of a daemon, and a folder with the plugin.
@@ -84,7 +84,7 @@ impl Network {
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    /// The plugin's answer to unsupported requests.
+    /// Starts the plugin for an operation that must fail. Returns the plugin's error.
     fn fail(
         &self,
         operation: &str,
@@ -151,7 +151,7 @@ fn containers_get_interfaces_addresses_and_routes_and_leave_nothing() {
     let missing = network.fail("CHECK", "one", Some(&path_of(&spaces[0])), &checked);
     assert!(missing["msg"].as_str().unwrap().starts_with("eth0 has no address 10.91.0."), "{missing}");
 
-    // The runtime knows one container only.
+    // The runtime's list of attachments has only container `two`.
     let mut valid = configuration.clone();
     valid["cniVersion"] = json!("1.1.0");
     valid["cni.dev/valid-attachments"] = json!([{ "containerID": "two", "ifname": "eth0" }]);
@@ -160,7 +160,7 @@ fn containers_get_interfaces_addresses_and_routes_and_leave_nothing() {
     assert!(run(spaces[0].command(&["ip", "link", "show", "eth0"])).status.code() == Some(1));
     for _ in 0..2 {
         network.succeed("DEL", "one", Some(&path_of(&spaces[0])), &configuration);
-        // Its namespace may be gone.
+        // DEL gets no namespace, since the container's namespace may be gone.
         network.succeed("DEL", "two", None, &configuration);
     }
     assert_eq!(network.ports(), 0);
@@ -254,7 +254,7 @@ fn what_cannot_be_is_refused_with_the_codes_of_the_specification() {
         assert!(!answer["msg"].as_str().unwrap().is_empty());
     }
     assert_eq!(network.ports(), 0);
-    // A daemon that does not run has no ports to remove.
+    // No port has to be removed if the daemon does not run.
     network.succeed("DEL", "c", None, &with("socket", json!("/nonexistent/socket")));
 }
 
@@ -291,7 +291,7 @@ fn podman_runs_containers_on_a_switch_and_links_them_by_name() {
     let podman = |arguments: &[&str]| {
         let mut command = Command::new("podman");
         with_podman(&mut command);
-        // As the limits and control groups of any CI allow.
+        // runc and cgroupfs work within the limits and control groups of any CI.
         command.args(["--runtime", "/usr/sbin/runc", "--cgroup-manager", "cgroupfs"]);
         command.args(arguments);
         let output = run(command);

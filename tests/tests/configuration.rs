@@ -65,7 +65,7 @@ fn saved_ports_come_back_and_the_rest_of_the_file_stays() {
     restart_in_order(&mut daemon);
     assert_eq!(names(&daemon), ["vale0:old", "vale0:p", "vale0:r"]);
     assert_eq!(daemon.port("vale0:p").unwrap().slots, 512);
-    // A reload leaves them as they are.
+    // A reload leaves the attached ports unchanged.
     succeed(&daemon, &["reload"]);
     succeed(&daemon, &["detach", "vale0:p", "--save"]);
     succeed(&daemon, &["detach", "vale0:old"]);
@@ -130,7 +130,7 @@ fn a_configuration_is_applied_as_a_whole_or_not_at_all() {
         (&"20".into(), &true.into())
     );
     assert_eq!(names(&daemon), ["vale0:new"]);
-    // The key that waits is still a difference.
+    // The key that waits for the next start is still a difference.
     assert_eq!(difference(&daemon).0, Some(1));
     assert!(succeed(&daemon, &["config", "show"]).contains("spin_us = 20"));
 
@@ -185,11 +185,11 @@ fn a_daemon_without_a_file_has_nothing_to_save_to() {
 fn a_static_address_stays_on_its_port_and_in_the_file() {
     let mut daemon = Daemon::with_config(CONFIG);
     let mac = "02:00:00:00:77:02";
-    // Its port is not there yet.
+    // The port of the static address does not exist yet.
     succeed(&daemon, &["macs", "vale0", "--set", &format!("{mac}=b")]);
     let ports = || ["vale0:a", "vale0:b", "vale0:c"].map(|name| daemon.open(name));
     let [mut a, mut b, mut c] = ports();
-    // A frame from the address comes in elsewhere.
+    // A frame with this source address arrives at another port.
     send(&mut c, &numbered([0xff; 6], station(2), 0, 60));
     c.tx().sync().unwrap();
     assert_eq!(receive_from(&mut b, station(2)).len(), 60);
@@ -229,7 +229,7 @@ fn a_static_address_stays_on_its_port_and_in_the_file() {
 #[test]
 fn a_mirrors_port_gets_copies_and_the_mirror_comes_back() {
     let mut daemon = Daemon::with_config("[workers]\ncount = 2\n");
-    // Neither port is there yet.
+    // Neither port exists yet.
     succeed(&daemon, &["mirror", "vale0:a", "--to", "vale0:m"]);
     let ports = |daemon: &Daemon| ["vale0:a", "vale0:b", "vale0:m"].map(|name| daemon.open(name));
     let [mut a, mut b, mut m] = ports(&daemon);
@@ -238,7 +238,7 @@ fn a_mirrors_port_gets_copies_and_the_mirror_comes_back() {
         from.tx().sync().unwrap();
         assert_eq!(receive(to), frame);
     };
-    // Flooded from the source, then unicast to it and from it.
+    // The first frame is flooded from the mirrored port. The others are unicast, to this port and from it.
     let frames = [
         numbered([0xff; 6], station(1), 0, 60),
         numbered(station(1), station(2), 1, 1000),
@@ -248,7 +248,7 @@ fn a_mirrors_port_gets_copies_and_the_mirror_comes_back() {
     pass(&mut b, &mut a, &frames[1]);
     pass(&mut a, &mut b, &frames[2]);
     assert_eq!([receive(&mut m), receive(&mut m), receive(&mut m)], frames);
-    // Others' frames do not reach it, and its own go nowhere.
+    // Frames between other ports do not reach the mirror's port, and its own frames are dropped.
     let mut c = daemon.open("vale0:c");
     pass(&mut c, &mut b, &numbered(station(2), station(3), 3, 60));
     send(&mut m, &numbered([0xff; 6], station(9), 4, 60));
@@ -280,7 +280,7 @@ fn a_mirrors_port_gets_copies_and_the_mirror_comes_back() {
 
     succeed(&daemon, &["mirror", "vale0:a", "--to", "vale0:m", "--remove"]);
     assert_eq!(succeed(&daemon, &["mirror"]), "no mirrors\n");
-    // Now it is a port like others.
+    // The former mirror's port is now a port like others.
     send(&mut a, &numbered([0xff; 6], station(1), 9, 60));
     a.tx().sync().unwrap();
     assert_eq!(number_of(&receive(&mut m), station(1)), Some(9));

@@ -43,7 +43,7 @@ fn all_frames_between_three_programs_on_a_switch_are_counted() {
 fn several_workers_keep_the_order_of_a_flow_and_lose_nothing() {
     let daemon = Daemon::with_config("[workers]\ncount = 3\n");
     let mut ports: Vec<Port> = (0..6).map(|port| daemon.open(&format!("vale0:p{port}@slots=2048"))).collect();
-    // Every address is learned from a broadcast that all others receive.
+    // Each address is learned from a broadcast that all other ports receive.
     for from in 0..ports.len() {
         send(&mut ports[from], &numbered([0xFF; 6], station(from as u8), 0, 60));
         ports[from].tx().sync().unwrap();
@@ -100,7 +100,7 @@ fn a_used_name_is_refused_until_its_program_is_killed() {
     let refused = Port::open_with("vale0:x", &daemon.options()).unwrap_err().to_string();
     assert!(refused.contains("in use by"), "{refused}");
     program.kill();
-    // The kernel has closed its connection by now.
+    // The kernel has closed the killed program's connection by now.
     let end = Instant::now() + PATIENCE.unwrap();
     while let Err(error) = Port::open_with("vale0:x", &daemon.options()) {
         assert!(Instant::now() < end, "{error}");
@@ -122,7 +122,7 @@ fn a_waiting_program_notices_the_daemons_death() {
     daemon.await_end();
     assert!(matches!(waiter.join().unwrap(), Err(PortError::DaemonGone)));
     assert!(matches!(waiter_for_several.join().unwrap(), Err(PortError::DaemonGone)));
-    // One that never waits finds out too.
+    // A program that never waits detects the end, too.
     let failure = loop {
         match busy.rx().sync() {
             Ok(_) => {}
@@ -182,7 +182,7 @@ fn a_reload_applies_changes_and_drops_no_frame_elsewhere() {
             assert_eq!(number_of(&receive(&mut keep_port), station(1)), Some(expected));
         }
     }
-    // The port that the new configuration lacks goes with its program's connection.
+    // The port that the new configuration lacks is closed, together with its program's connection.
     let gone = loop {
         match old.wait(Interest::Rx, PATIENCE) {
             Ok(true) => {
@@ -205,7 +205,8 @@ fn a_reload_applies_changes_and_drops_no_frame_elsewhere() {
     assert!(daemon.port("vale0:new").is_some());
 }
 
-/// A log file that was renamed gets no line after the reload, and a new one has its name; `port` is not in it yet.
+/// Checks that a renamed log file gets no line after the reload, and that a new file with the log's name does. `port`
+/// is a name that is not in the log yet.
 fn assert_log_moves_on(daemon: &Daemon, log: &Path, port: &str, reload: impl FnOnce()) {
     let before = log.with_extension("1");
     std::fs::rename(log, &before).unwrap();
@@ -230,7 +231,7 @@ fn a_reload_opens_the_log_file_again_even_where_the_configuration_has_a_mistake(
         let refused = refusal(&mut daemon.ringroad(&["reload"]));
         assert!(refused.contains("colour"), "{refused}");
     });
-    // Another file is a change that needs no restart.
+    // Another log file is a change that needs no restart.
     let other = folder.path().join("other");
     daemon.write_config(&format!("[log]\nfile = {other:?}\n"));
     let printed = finished(&mut daemon.ringroad(&["reload"]));
@@ -336,7 +337,7 @@ fn a_pipe_between_two_attachments_bypasses_the_daemon() {
         }
     }
     daemon.signal(Signal::CONT);
-    // The programs have counted.
+    // The programs have counted the frames.
     let [a, b] = ["x{1", "x}1"].map(|end| daemon.port(end).unwrap().counters);
     assert_eq!((a.received_frames, a.delivered_frames), (b.delivered_frames, b.received_frames));
     let passed = 50_000 / 64 * 64;
@@ -475,7 +476,7 @@ fn each_queue_of_a_port_can_have_its_own_thread() {
     let daemon = Daemon::with_config("[workers]\ncount = 2\n");
     let mut source = daemon.open("vale0:a@queues=4");
     let sink = daemon.open("vale0:b@queues=4");
-    // Learned on one queue, known on all.
+    // An address that is learned on one queue is known on all.
     let mut sinks = sink.into_queues();
     sinks[0].tx().send(&numbered([0xFF; 6], station(2), 0, 60)).unwrap();
     sinks[0].tx().sync().unwrap();

@@ -12,7 +12,7 @@ use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::frames::{numbered, station};
 use ringroad_tests::network::finished;
 
-/// Ends a peer with the test.
+/// A peer process, which ends with the test.
 struct Peer(std::process::Child);
 
 impl Drop for Peer {
@@ -26,19 +26,19 @@ fn attach(daemon: &Daemon, port: &str, socket: &Path) {
     finished(&mut daemon.ringroad(&["attach", port, "--driver", &format!("dgram:{}", socket.display())]));
 }
 
-/// Waits until the program with a socket at `socket.peer` is there, so that no frame is lost.
+/// Waits until the peer program has its socket at `socket.peer`, so that no frame is lost.
 fn await_peer(daemon: &Daemon, socket: &Path) {
     let peer = socket.with_extension("peer");
     daemon.await_status("a peer's socket", |_| {
         match UnixDatagram::unbound().unwrap().connect(&peer) {
             Ok(()) => true,
-            // It is there, and receives only from the port.
+            // The socket exists, and receives only from the port.
             Err(error) => error.kind() == ErrorKind::PermissionDenied,
         }
     });
 }
 
-/// Sends one frame after the other and compares each with what comes out: the kernel lets few datagrams wait.
+/// Sends frames one by one and compares each with the received frame: the kernel queues only few datagrams.
 fn carry(from: &mut Port, to: &mut Port, frames: u64) {
     let mut got = Vec::new();
     for number in 0..frames {
@@ -58,7 +58,7 @@ fn frames_pass_from_switch_to_switch_through_qemu() {
     let daemon = Daemon::start();
     let sockets = ["one", "two"].map(|name| daemon.folder().join(name));
     let mut qemu = Command::new("qemu-system-x86_64");
-    // No machine: QEMU is the hub between its two network back ends.
+    // QEMU has no machine: it is only the hub between its two network back ends.
     qemu.args(["-machine", "none", "-nodefaults", "-display", "none", "-monitor", "none"]);
     for (number, socket) in sockets.iter().enumerate() {
         attach(&daemon, &format!("vale{number}:q"), socket);
@@ -91,7 +91,7 @@ fn a_script_of_a_few_lines_is_a_station_on_the_switch() {
     let _echo = Peer(python.args(["-c", script]).arg(&socket).spawn().unwrap());
     await_peer(&daemon, &socket);
     let mut sender = Port::open_with("vale0:a", &daemon.options()).unwrap();
-    // What it sends back comes from the sender's own station, so another port gets it.
+    // The peer returns frames with the sender's own source address, so the switch delivers them to another port.
     let mut witness = Port::open_with("vale0:b", &daemon.options()).unwrap();
     let frame = numbered([0xFF; 6], station(3), 1, 99);
     sender.tx().send(&frame).unwrap();

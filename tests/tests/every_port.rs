@@ -1,6 +1,6 @@
-//! Every kind of port, attached in every way, is there after an upgrade and after a kill.
+//! Every kind of port, attached in every way, exists after an upgrade and after a kill.
 //!
-//! The catalogue (`ringroad kinds`) says which kinds there are. A kind without a line in [`ways`] fails the test.
+//! The catalogue (`ringroad kinds`) lists the kinds. A kind without a line in [`ways`] fails the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 const ALL: [u8; 6] = [0xff; 6];
 
-/// Where the ports of a test find what they need.
+/// The daemon, with the namespaces and files that the ports of a test need.
 struct Testbed {
     outside: NetworkNamespace,
     station: NetworkNamespace,
@@ -29,7 +29,7 @@ struct Testbed {
 /// A way to attach a port: the words after `ringroad attach`.
 struct Way {
     words: Vec<String>,
-    /// In which namespace the command runs.
+    /// Whether the command runs in the station's namespace.
     is_at_station: bool,
 }
 
@@ -40,7 +40,7 @@ impl Testbed {
         Self { outside, station, daemon, interfaces: 0 }
     }
 
-    /// An interface of the daemon's namespace with this many queues, whose far end is at the station.
+    /// Makes an interface with this many queues in the daemon's namespace. Its far end is at the station.
     fn interface(&mut self, queues: u32) -> String {
         self.interfaces += 1;
         let name = format!("i{}", self.interfaces);
@@ -56,7 +56,7 @@ impl Testbed {
         path.display().to_string()
     }
 
-    /// A capture file with a frame.
+    /// Makes a capture file with one frame.
     fn capture(&mut self) -> String {
         let path = self.path("pcap");
         let mut writer = CaptureWriter::create(Path::new(&path), CaptureFormat::Pcap, 0).unwrap();
@@ -81,8 +81,8 @@ fn succeed(command: std::process::Command, words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", stderr(&output));
 }
 
-/// Every way to attach a port of the kind whose names look like `form`. `port` makes a new name of a port from a
-/// switch, and settings.
+/// Returns every way to attach a port of the kind whose names have the form `form`. `port` makes an unused port name on
+/// a switch.
 fn ways(site: &mut Testbed, form: &str, port: &mut dyn FnMut(&str) -> String) -> Vec<Way> {
     let mut ways = Vec::new();
     let mut add = |name: String, words: &[&str]| {
@@ -104,7 +104,7 @@ fn ways(site: &mut Testbed, form: &str, port: &mut dyn FnMut(&str) -> String) ->
                 port("vale2") + "@trunk=10,20-22,native=5",
                 &["--driver", &format!("xdp:{hosted}"), "--host"],
             );
-            // In this order the name of the port with the region comes last.
+            // The port with the region has a name that sorts last, although the other port needs it.
             let home = port("vale1").replace("vale1:", "vale1:z");
             add(home.clone(), &["--driver", &format!("xdp:{first}")]);
             add(port("vale1") + &format!("@share={home}"), &["--driver", &format!("xdp:{second}"), "--host"]);
@@ -169,7 +169,7 @@ fn ways(site: &mut Testbed, form: &str, port: &mut dyn FnMut(&str) -> String) ->
             add(port("vale1"), &["--driver", &format!("sze2:{card}@{sizes}")]);
         }
         "szedata:SOCKET" => {
-            // The card's name comes last: it must be there first.
+            // The card's name sorts last, although the card must exist first.
             let card = site.path("sze2");
             add(port("vale1").replace("vale1:", "vale1:z"), &["--driver", &format!("sze2:{card}")]);
             add(port("vale4"), &["--driver", &format!("szedata:{card}@channel=1")]);
@@ -190,7 +190,7 @@ fn ways(site: &mut Testbed, form: &str, port: &mut dyn FnMut(&str) -> String) ->
     ways
 }
 
-/// What of a port must be as before.
+/// Properties that a port must keep.
 fn lasting(port: &PortReport) -> Value {
     let link = port.link.as_ref().map(|link| (&link.interface, &link.netns));
     serde_json::json!({
@@ -205,7 +205,7 @@ fn attached(ports: &[PortReport]) -> BTreeMap<String, Value> {
     ports.map(|port| (port.name.clone(), lasting(port))).collect()
 }
 
-/// The same without the notes: these are of the opening of a device, such as that its TAP was there already.
+/// Removes the notes: they are about the opening of a device, for example that its TAP existed already.
 fn without_notes(mut ports: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     ports.values_mut().for_each(|port| drop(port.as_object_mut().unwrap().remove("notes")));
     ports
@@ -220,7 +220,7 @@ fn assert_as_before(now: &BTreeMap<String, Value>, before: &BTreeMap<String, Val
     assert!(names.is_empty(), "{}", shown.collect::<Vec<_>>().join("\n"));
 }
 
-/// What switches have besides ports.
+/// Settings of the switches beyond their ports.
 fn switch_settings(daemon: &Daemon) -> (Vec<Mirror>, Vec<String>, Vec<String>) {
     let Reply::Mirrors(mirrors) = daemon.ask(&Request::Mirrors) else { panic!("no mirrors") };
     let addresses = Connection::connect(daemon.socket()).unwrap().mac_table("vale1").unwrap();
@@ -230,7 +230,7 @@ fn switch_settings(daemon: &Daemon) -> (Vec<Mirror>, Vec<String>, Vec<String>) {
     (mirrors, addresses, openflow.into_iter().map(|report| report.settings.switch).collect())
 }
 
-/// The frames that a port took from its switch or dropped.
+/// Number of frames that a port took from its switch or dropped.
 fn reached(port: &PortReport) -> u64 {
     port.counters.delivered_frames + port.counters.drops.values().sum::<u64>()
 }
@@ -273,7 +273,7 @@ fn each_way_to_attach_each_kind_of_port_outlives_an_upgrade_and_a_kill() {
             how.push((form.to_owned(), way));
         }
     }
-    // A program's port, and one in the namespace in which the command runs.
+    // Ports of programs, and a port in the namespace in which the command runs.
     let plain = |words: &[&str]| Way {
         words: words.iter().map(|word| (*word).to_owned()).collect(),
         is_at_station: false,
@@ -291,7 +291,7 @@ fn each_way_to_attach_each_kind_of_port_outlives_an_upgrade_and_a_kill() {
         site.attach(&way);
         how.push(("vale0:a".to_owned(), way));
     }
-    // The indexes of the others are not those that a new switch would give.
+    // The indexes of the other ports now differ from those that a new switch would give.
     site.ringroad(&["detach", "vale1:gone"]);
     how.retain(|(_, way)| way.words[0] != "vale1:gone");
     site.ringroad(&["port", "vale2:later@vlan=20,isolated"]);
@@ -303,7 +303,7 @@ fn each_way_to_attach_each_kind_of_port_outlives_an_upgrade_and_a_kill() {
         how.iter().map(|(_, way)| 1 + usize::from(way.words.iter().any(|word| word == "--host"))).sum();
     assert_eq!(before.len(), expected, "{before:#?}");
     assert_eq!((settings.0.len(), settings.1.len(), settings.2.len()), (1, 1, 1));
-    // What goes with its program is kept by an upgrade.
+    // Ports that end with their programs are kept by an upgrade.
     let netns = format!("@netns={}", site.outside.name());
     let [device, watched] = [(); 2].map(|()| site.interface(1));
     let of_interfaces =
@@ -323,7 +323,7 @@ fn each_way_to_attach_each_kind_of_port_outlives_an_upgrade_and_a_kill() {
             (&serde_json::json!([]), &serde_json::json!({})),
             "{report}"
         );
-        // Both ends of a pipe are one port of the report.
+        // Both ends of a pipe are one port in the report.
         let reopened = report["reopened"].as_array().unwrap().len();
         assert_eq!(report["kept"].as_u64().unwrap() as usize + reopened, all - 1, "{report}");
         let ports = site.daemon.status().ports;
@@ -341,7 +341,7 @@ fn each_way_to_attach_each_kind_of_port_outlives_an_upgrade_and_a_kill() {
     assert_as_before(&without_notes(attached(&site.daemon.status().ports)), &before);
     assert_eq!(switch_settings(&site.daemon), settings);
     flood(&site.daemon);
-    // And the next daemon of a daemon that restored them.
+    // A daemon that restored the ports passes them on to its successor.
     site.daemon.upgrade();
     assert_as_before(&without_notes(attached(&site.daemon.status().ports)), &before);
     let reopened: Vec<&str> =

@@ -1,4 +1,4 @@
-//! Faucet and Gauge, the controllers that people run, over two switches of ours that are stacked by two cables.
+//! Faucet and Gauge, controllers in wide use, with two Ringroad switches that are stacked by two cables.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ fn faucet_and_gauge_run_two_stacked_switches() {
     let mut campus = Campus::start();
     let [lab_a, office_b, lab_b] = [1, 2, 3].map(|host| campus.hosts[host].address);
 
-    // One VLAN over the trunk, whose frames have tags; the two cables do not make a loop.
+    // Hosts of one VLAN communicate over the trunk, whose frames have tags. The two cables do not make a loop.
     assert_eq!(campus.hosts[0].await_ping(office_b), 64);
     assert_eq!(campus.hosts[1].await_ping(lab_b), 64);
-    // Another VLAN by Faucet's routing, also over the trunk.
+    // Hosts of different VLANs communicate by Faucet's routing, also over the trunk.
     assert_eq!(campus.hosts[0].await_ping(lab_a), 63);
     assert_eq!(campus.hosts[0].await_ping(lab_b), 63);
-    // Without it no host receives traffic of the other VLAN.
+    // Without this routing no host receives traffic of the other VLAN.
     campus.hosts[1].namespace.run(&["ip", "addr", "add", "10.100.0.77/24", "dev", "eth0"]);
     assert_eq!(campus.hosts[0].ping(Ipv4Addr::new(10, OFFICE, 0, 77)), None);
     campus.hosts[1].namespace.run(&["ip", "addr", "del", "10.100.0.77/24", "dev", "eth0"]);
@@ -41,7 +41,7 @@ fn faucet_and_gauge_run_two_stacked_switches() {
     assert_eq!(exceptions.unwrap_or_default(), "");
 }
 
-/// What the rule forbids does not arrive, what it allows does, and the rule's flow has counted.
+/// Checks that forbidden frames do not arrive, that allowed frames do, and that the rule's flow counts.
 fn obey_the_acl(campus: &Campus) {
     let [from, to] = [&campus.hosts[0], &campus.hosts[2]];
     let sender = from.socket(1000);
@@ -60,8 +60,8 @@ fn obey_the_acl(campus: &Campus) {
     assert!(rule.contains("n_packets=5,") && rule.contains("actions=drop"), "{rule}");
 }
 
-/// Faucet dies while frames move and comes back: without it all frames arrive. When it comes back it rebuilds its
-/// tables, and frames that are lost then are counted.
+/// Kills Faucet while frames move, and starts it again. Without Faucet all frames arrive. At its return Faucet rebuilds
+/// its tables, and frames lost during that time are counted.
 fn live_without_faucet(campus: &mut Campus) {
     let [sender, receiver] = [0, 2].map(|host| campus.hosts[host].socket(2000));
     let target = campus.hosts[2].address;
@@ -72,7 +72,7 @@ fn live_without_faucet(campus: &mut Campus) {
     };
     let drops_before = drops(campus);
     let sent = AtomicU64::new(0);
-    // How often each number has come.
+    // Number of arrivals of each frame, by frame number.
     let came = Mutex::new(BTreeMap::<u64, u32>::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -93,7 +93,7 @@ fn live_without_faucet(campus: &mut Campus) {
                 }
             }
         });
-        // What the main part panics of has to end the two others.
+        // A panic of this thread has to end the two other threads.
         let _end = Ending(&go_on);
         let has_come =
             |number: u64| came.lock().unwrap().last_key_value().is_some_and(|(&last, _)| last >= number);
@@ -121,7 +121,7 @@ fn live_without_faucet(campus: &mut Campus) {
     await_conserved(&campus.daemon);
 }
 
-/// Ends the other threads when this part ends, also by a panic.
+/// Ends the other threads when the value is dropped, also by a panic.
 struct Ending<'flag>(&'flag AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -130,7 +130,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A cable between the switches breaks: Faucet is notified of the port, and frames take the other cable.
+/// Breaks a cable between the switches: Faucet is notified of the port, and frames take the other cable.
 fn take_the_other_cable(campus: &Campus) {
     let [from, to] = [&campus.hosts[0], &campus.hosts[2]];
     let sent_by = |cable: &str| campus.frames(&format!("vale0:{cable}")).1;
@@ -160,8 +160,8 @@ fn take_the_other_cable(campus: &Campus) {
     from.await_ping(to.address);
 }
 
-/// Gauge has the counters and flows that the switches have. Both change now and then, so they are read until they
-/// agree.
+/// Checks that Gauge has the counters and flows of the switches. Both sides change now and then, so they are read until
+/// they agree.
 fn agree_with_gauge(campus: &Campus) {
     for (switch, dp, hosts) in [("vale0", "sw1", ["a1", "a2"]), ("vale1", "sw2", ["b1", "b2"])] {
         for (number, host) in ["1", "2"].into_iter().zip(hosts) {
@@ -191,7 +191,7 @@ fn agree_with_gauge(campus: &Campus) {
     }
 }
 
-/// Table and priority of a flow that `ovs-ofctl` has printed.
+/// Table and priority of a flow in the output of `ovs-ofctl`.
 fn table_and_priority(flow: &str) -> (u64, u64) {
     let number = |name: &str, default: u64| {
         let Some((_, rest)) = flow.split_once(name) else { return default };
@@ -201,7 +201,7 @@ fn table_and_priority(flow: &str) -> (u64, u64) {
     (number("table=", 0), number("priority=", 32768))
 }
 
-/// The same of all flows of a switch, in order, by the last whole file that Gauge has written.
+/// Sorted tables and priorities of all flows of a switch, from the last complete file that Gauge has written.
 fn gauge_flows(folder: &Path, dp: &str) -> Option<Vec<(u64, u64)>> {
     let files = std::fs::read_dir(folder.join("flows")).unwrap().map(|file| file.unwrap().path());
     let is_of_dp = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().starts_with(dp);

@@ -1,5 +1,5 @@
-//! The generator and the meter as their users run them: real binaries over the daemon's switch, and tshark as the judge
-//! of the sent frames.
+//! The generator and the meter as users run them: real binaries over the daemon's switch, and tshark as the judge of
+//! the sent frames.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::Daemon;
 use serde_json::Value;
 
-/// How long the last frames may be under way: a busy machine may take its time, and the commands wait no shorter.
+/// Time for the last frames to arrive, in seconds. A busy machine may be slow, and the commands always wait this long.
 const DRAIN_S: &str = "2";
 
 fn json(output: &std::process::Output) -> Value {
@@ -20,7 +20,7 @@ fn json(output: &std::process::Output) -> Value {
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
 }
 
-/// What `ringroad gen` sends with `arguments`, as a capture of `count` frames.
+/// Captures `count` frames that `ringroad gen` sends with `arguments`.
 fn generated(daemon: &Daemon, name: &str, count: u32, arguments: &[&str]) -> String {
     let record = daemon.folder().join(name).display().to_string();
     let count = count.to_string();
@@ -35,11 +35,12 @@ fn generated(daemon: &Daemon, name: &str, count: u32, arguments: &[&str]) -> Str
     record
 }
 
-/// The values of `fields` in each frame of a capture, as tshark reads them; several of one field are joined by commas.
+/// Values of `fields` in each frame of a capture, as tshark reads them. Several values of one field are joined by
+/// commas.
 fn fields(record: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r", record, "-T", "fields", "-E", "separator=/t"]);
-    // Checksums are checked only on request; signatures on the discard port are data to it.
+    // tshark checks checksums only on request, and takes signatures on the discard port for plain data.
     for option in ["ip.check_checksum", "udp.check_checksum", "tcp.check_checksum"] {
         command.args(["-o", &format!("{option}:TRUE")]);
     }
@@ -52,7 +53,7 @@ fn fields(record: &str, fields: &[&str]) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
 }
 
-/// That tshark calls every checksum of `field` good (1) in every frame.
+/// Checks that tshark calls every checksum of `field` good (1) in every frame.
 fn assert_good(record: &str, field: &str, copies: usize) {
     let good = vec!["1"; copies].join(",");
     let found = fields(record, &[field]);
@@ -110,7 +111,7 @@ fn lost_frames_are_found_where_they_were_dropped() {
     let port = &losses["drops"][0];
     assert_eq!((&port["name"], &port["role"]), (&"vale0:a".into(), &"sends".into()), "{losses}");
     let dropped = port["by_cause"]["no_destination"].as_u64().unwrap();
-    // Frames that the worker has not taken when the run ends are dropped nowhere.
+    // No port counts drops of frames that the worker has not taken at the end of the run.
     assert!(dropped > 0, "{losses}");
     assert_eq!(dropped + losses["lost_elsewhere_frames"].as_u64().unwrap(), 1000, "{losses}");
     // A program that takes all frames and passes none on.
@@ -162,7 +163,7 @@ fn imix_sizes_have_their_shares_and_flows_their_number() {
     let daemon = Daemon::start();
     let imix = generated(&daemon, "imix.pcap", 1200, &["--size", "imix"]);
     let sizes = fields(&imix, &["frame.len"]);
-    // Without the 4 bytes of FCS; 7 : 4 : 1.
+    // The lengths are without the 4 bytes of FCS, and the ratio is 7 : 4 : 1.
     for (len, frames) in [("60", 700), ("590", 400), ("1514", 100)] {
         assert_eq!(sizes.iter().filter(|size| size[0] == len).count(), frames, "{len}");
     }
@@ -213,11 +214,11 @@ fn a_trial_passes_fails_and_is_invalid() {
     assert_eq!((&passed["sent_frames"], &passed["lost_frames"]), (&Value::from(2000), &Value::from(0)));
     // Learning frames taught the switch both addresses, so that nothing is flooded to a third port.
     assert_eq!(passed["report"]["ports"][1]["received"]["unknown_stream_frames"], 0, "{passed}");
-    // Two switches that nothing joins.
+    // Nothing joins the two switches.
     let failed = trial(&["vale0:a", "vale1:b", "--rate", "2kpps"]);
     assert_eq!((&failed["verdict"], &failed["received_frames"]), (&Value::from("fail"), &Value::from(0)));
     assert_eq!(failed["loss_ratio"], 1.0);
-    // No memory is so fast.
+    // No memory is fast enough for this rate.
     let invalid = trial(&["vale0:a", "vale0:b", "--rate", "10000Mpps"]);
     assert_eq!(invalid["verdict"], "invalid");
     assert!(invalid["reasons"][0].as_str().unwrap().contains("less than configured"), "{invalid}");

@@ -1,4 +1,5 @@
-//! Guests on a switch: virtual machines under QEMU, network namespaces, DPDK's testpmd, each started by one command.
+//! Guests on a switch: virtual machines under QEMU, network namespaces and DPDK's testpmd. One command starts each of
+//! them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -45,7 +46,7 @@ fn start_guests(daemon: &Daemon, guests: &[&[&str]]) {
     }
 }
 
-/// Ends detached guests also where a test fails.
+/// Ends detached guests when the value is dropped, even if a test fails.
 struct Guests<'a>(&'a Daemon, &'a [&'a str]);
 
 impl Drop for Guests<'_> {
@@ -76,12 +77,12 @@ fn await_process_end(pid: u64) {
     }
 }
 
-/// Sends frames from one port to the other until one gets there, and then `count` that must all get there, in order.
+/// Sends frames from one port to the other until one arrives, and then `count` frames that must all arrive in order.
 fn assert_joined(daemon: &Daemon, sender: &mut Port, receiver: &mut Port, count: u64) {
     let (from, to) = (station(1), station(2));
     let end = Instant::now() + PATIENCE.unwrap();
     let mut frame = Vec::new();
-    // Who forwards has no sign for being ready.
+    // A forwarder does not report when it is ready.
     loop {
         send(sender, &numbered(to, from, u64::MAX, 60));
         sender.tx().sync().unwrap();
@@ -132,7 +133,7 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     let printed =
         run(&daemon, &["vm", "exec", "a", "--", "ping", "-c", "3", "-W", &patience_s(), "10.0.0.2"]);
     assert!(printed.contains("3 packets received"), "{printed}");
-    // A file of the guest's own making, fetched over TCP.
+    // Guest `b` makes a file, which guest `a` fetches over TCP.
     let served = run(
         &daemon,
         &["vm", "exec", "b", "head -c 4000000 /dev/urandom >/tmp/file; sha256sum </tmp/file; httpd -h /tmp"],
@@ -140,7 +141,7 @@ fn two_virtual_machines_exchange_a_file_unchanged() {
     let fetched = run(&daemon, &["vm", "exec", "a", "wget -q -O - http://10.0.0.2/file | sha256sum"]);
     assert_eq!(fetched, served);
     assert_eq!(served.trim().len(), 67, "{served}");
-    // The same while one daemon takes the place of the other: neither guest has to reconnect.
+    // Upgrades replace the daemon during another fetch: neither guest has to reconnect.
     let fetch = ["vm", "exec", "a", "for i in 1 2 3; do wget -q -O - http://10.0.0.2/file; done | wc -c"];
     let mut fetching = Service::start(command(&daemon, &fetch));
     for _ in 0..3 {
@@ -194,7 +195,7 @@ fn a_guest_ends_with_its_command_and_the_next_removes_its_remains() {
     let mut foreground = Service::start(command(&daemon, &["--json", "vm", "k", "--port", "vale0:k"]));
     let up: Value = serde_json::from_str(&foreground.await_line("\"ready\":true")).unwrap();
     foreground.signal(Signal::KILL);
-    // QEMU has lost the command that started it.
+    // QEMU ends because the command that started it has ended.
     await_process_end(up["pid"].as_u64().unwrap());
     assert_eq!(daemon.status().ports.len(), 1);
     assert!(running(&daemon).is_empty());
@@ -331,7 +332,7 @@ fn tcp_between_containers_passes_within_the_kernel_and_is_counted() {
     let mut sender = in_namespace(&client, || TcpStream::connect("10.79.0.2:7").unwrap()).unwrap();
     let mut receiver = listener.accept().unwrap().0;
     const PIECE: u64 = 1 << 20;
-    // The datapath's worker is busy for each frame that passes it, and not for those that the kernel passes on.
+    // The workers count each frame that passes them, and not the frames that the kernel passes on.
     let mut send_and_receive = || {
         std::thread::scope(|scope| {
             scope.spawn(|| sender.write_all(&vec![7; PIECE as usize]).unwrap());
@@ -345,13 +346,13 @@ fn tcp_between_containers_passes_within_the_kernel_and_is_counted() {
         pieces += 1;
         busy(&daemon.status()) == busy(before)
     });
-    // All of it is in the counters nevertheless.
+    // The counters include the frames that the kernel passed on.
     let status = await_conserved(&daemon);
     let port = |name: &str| status.ports.iter().find(|port| port.name == name).unwrap();
     assert!(port("vale0:0").counters.received_bytes > pieces * PIECE);
     assert!(port("vale0:1").counters.delivered_bytes > pieces * PIECE);
 
-    // A port that leaves takes its addresses with it, and a new one under its name joins in.
+    // A port that leaves takes its addresses with it, and a new port can take over its name.
     drop((sender, receiver, listener));
     containers[1].signal(Signal::TERM);
     containers[1].await_end();
@@ -439,16 +440,16 @@ fn the_command_of_a_killed_container_ends_and_its_remains_are_removed() {
     service.await_line("\"ready\":true");
     let inside = service.await_line("").trim().parse().unwrap();
     service.signal(Signal::KILL);
-    // The command inside has lost the process that started it.
+    // The command inside ends because the process that started it has ended.
     await_process_end(inside);
-    // Its record is stale once it is reaped.
+    // The guest's record is stale once the command is reaped.
     drop(service);
     assert!(running(&daemon).is_empty());
     assert!(daemon.status().ports.is_empty());
     assert!(!Path::new("/run/netns").join(&name).exists());
 }
 
-/// Frames from one switch to the other through testpmd.
+/// Carries frames from one switch to the other through testpmd.
 fn through_testpmd(via: &str) {
     let daemon = Daemon::start();
     let ports = ["--port", "vale0:dut", "--port", "vale1:dut"];

@@ -48,13 +48,13 @@ impl Testbed {
         firewall
     }
 
-    /// The host and the station reach each other, both ways.
+    /// Checks that the host and the station reach each other, both ways.
     fn reach_each_other(&self) {
         self.station.ping(&address(HOST).to_string());
         self.host.ping(&address(STATION).to_string());
     }
 
-    /// Nothing is left on the interface, and it works.
+    /// Checks that nothing is left on the interface, and that the interface works.
     fn is_restored(&self) {
         self.daemon.await_status("no ports", |status| status.ports.is_empty());
         assert_eq!(self.host.link("eth0").xdp, None);
@@ -65,7 +65,7 @@ impl Testbed {
     }
 }
 
-/// A socket of `namespace`.
+/// Opens a UDP socket in `namespace`.
 fn udp(namespace: &NetworkNamespace, host: u8, port: u16) -> UdpSocket {
     let socket =
         namespace.inside(|| UdpSocket::bind(SocketAddr::new(IpAddr::V4(address(host)), port)).unwrap());
@@ -73,7 +73,7 @@ fn udp(namespace: &NetworkNamespace, host: u8, port: u16) -> UdpSocket {
     socket
 }
 
-/// What is sent to the dropped port never comes, what is sent after it to the other does.
+/// Checks that data for the dropped port never arrive, and that data sent afterwards to the passed port do.
 fn only_the_other_port_is_let_through(site: &Testbed) {
     let (dropped, passed) = (udp(&site.host, HOST, DROPPED), udp(&site.host, HOST, PASSED));
     let sender = udp(&site.station, STATION, 0);
@@ -103,7 +103,8 @@ fn host_and_wire_keep_their_connections_through_a_firewall() {
         if interface == "eth0" {
             only_the_other_port_is_let_through(&site);
         }
-        // What the wire gave is what the host was given and what the firewall dropped, and the other way round.
+        // Each frame from the wire was delivered to the host or dropped by the firewall. The same holds for frames from
+        // the host.
         site.daemon.await_status("frames in the firewall to be done with", |status| {
             let counters = |suffix: &str| {
                 let port =
@@ -111,7 +112,7 @@ fn host_and_wire_keep_their_connections_through_a_firewall() {
                 &port.counters
             };
             let (wire, host) = (counters(interface), counters("eth0^"));
-            // Where the daemon has no processor for a while, the kernel drops what a sender does not wait for.
+            // While the daemon gets no processor time, the kernel drops frames whose senders do not wait.
             let taken = |suffix: &str| {
                 let port = counters(suffix);
                 let missed = port.drops.get("kernel_dropped").copied().unwrap_or(0);
@@ -137,7 +138,7 @@ fn iperf_runs_through_the_firewall() {
     let _server = site.host.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
     let printed = site.station.run(&["iperf3", "-c", &address(HOST).to_string(), "-n", "20M", "-J"]);
     let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
-    // Bytes that the server has not read when it reports are not lost: bytes are compared elsewhere.
+    // Bytes that the server has not read at the time of its report are not lost. Other tests compare the bytes.
     assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 20 << 20, "{printed}");
     assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{printed}");
 }
@@ -170,7 +171,7 @@ fn an_interface_and_its_host_stack_on_a_switch_keep_the_host_connected() {
     site.reach_each_other();
     there_and_back(&site.host, IpAddr::V4(address(HOST)), &site.station, &real_file());
     await_conserved(&site.daemon);
-    // Both leave together.
+    // Both sides of the interface are detached together.
     finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
     site.is_restored();
 }
@@ -190,7 +191,7 @@ fn refusing_the_host_stack_beside_generic_xdp_names_a_remedy() {
     let why = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(1), "{why}");
     assert!(why.contains("generic") && why.contains("packet:eth0"), "{why}");
-    // The other way round too.
+    // The opposite order is refused, too.
     finished(&mut site.daemon.ringroad(&["detach", "vale0:up"]));
     let host = ["attach", "vale0:host", "--driver", "eth0^", "--netns", netns, "--take"];
     finished(&mut site.daemon.ringroad(&host));
@@ -199,7 +200,7 @@ fn refusing_the_host_stack_beside_generic_xdp_names_a_remedy() {
     assert_eq!(again.status.code(), Some(1), "{why}");
     assert!(why.contains("generic"), "{why}");
     finished(&mut site.daemon.ringroad(&["detach", "vale0:host"]));
-    // Nothing is diverted.
+    // No frames are diverted any more.
     let left = site.host.inside(|| ringroad_netdev::link::links().unwrap());
     assert!(left.iter().all(|link| !link.name.starts_with("rrh-")));
 }
@@ -238,7 +239,7 @@ fn an_interface_in_use_is_taken_from_the_host_only_on_request() {
     }
     let why = refusal(&mut site.daemon.ringroad_within(&site.host, &["attach", "vale0:eth0"]));
     assert!(why.contains("--take"), "{why}");
-    // The host keeps what a packet socket sees.
+    // The host keeps its frames: a packet socket gets copies.
     finished(&mut site.daemon.ringroad(&["attach", "vale0:p", "--driver", "packet:eth0", "--netns", netns]));
     site.reach_each_other();
     finished(&mut site.daemon.ringroad(&["detach", "vale0:p"]));
@@ -263,7 +264,7 @@ fn the_host_port_stays_while_the_interface_is_open() {
     let why = refusal(&mut site.daemon.ringroad(&["detach", "vale0:eth0^"]));
     assert!(why.contains("vale0:eth0^") && why.contains("vale0:eth0 has"), "{why}");
     site.reach_each_other();
-    // One interface is one port, on this switch or another, on either side.
+    // An interface can be one port only, on this switch or another, on either side.
     for driver in ["eth0", "xdp:eth0", "packet:eth0", "eth0^"] {
         let again = ["attach", "vale0:again", "--driver", driver];
         let why = refusal(&mut site.daemon.ringroad_within(&site.host, &again));
@@ -272,7 +273,7 @@ fn the_host_port_stays_while_the_interface_is_open() {
     site.reach_each_other();
     finished(&mut site.daemon.ringroad(&["detach", "vale0:eth0"]));
     site.is_restored();
-    // Attached one by one and under other names they go together, too.
+    // Both sides are detached together, even if they were attached one by one and under other names.
     let netns = site.host.name();
     for (port, driver, word) in [("vale0:up", "eth0", "--take"), ("vale1:host", "eth0^", "--take")] {
         finished(&mut site.daemon.ringroad(&["attach", port, "--driver", driver, "--netns", netns, word]));

@@ -18,10 +18,10 @@ use ringroad_tests::frames::{number_of, numbered, receive, send, station};
 use ringroad_tests::network::{is_root, patience_s};
 use ringroad_tests::raw_port::RawPort;
 
-/// How long the attack lasts: the design requires at least ten seconds.
+/// Duration of the attack: the design requires at least ten seconds.
 const ATTACK: Duration = Duration::from_secs(11);
 
-/// Calls the attackers off when it goes, so that a failure ends the test instead of waiting for them.
+/// Ends the attack when the value is dropped, so that a failure ends the test instead of waiting for the attackers.
 struct Truce<'a>(&'a AtomicBool);
 
 impl Drop for Truce<'_> {
@@ -34,12 +34,12 @@ impl Drop for Truce<'_> {
 fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
     let daemon = Daemon::start();
     let socket = daemon.socket().display().to_string();
-    // On a separate switch, served by the same worker: a program on a switch may fill it with frames, and repeat what
-    // was flooded to it.
+    // The bystanders are on another switch with the same worker: a program may fill its own switch with frames, and
+    // repeat frames that were flooded to it.
     let mut a = daemon.open("vale1:bystander-a");
     let mut b = daemon.open("vale1:bystander-b");
     let mut target = daemon.open("vale0:target");
-    // Both are learned before the attack begins.
+    // Both addresses are learned before the attack begins.
     send(&mut a, &numbered(station(2), station(1), 0, 60));
     a.tx().sync().unwrap();
     assert_eq!(number_of(&receive(&mut b), station(1)), Some(0));
@@ -58,7 +58,7 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
                 let mut seed = attacker << 32;
                 while !over.load(Ordering::Relaxed) {
                     seed += 1;
-                    // Its exit status is ignored, but not its duration.
+                    // The client's exit status is ignored, but its duration is limited.
                     Command::new("timeout")
                         .args([
                             "-s",
@@ -94,7 +94,7 @@ fn a_random_attack_disturbs_neither_the_daemon_nor_a_bystander_pair() {
                 expected += 1;
             }
             frames += batch;
-            // A station on the attackers' switch: it takes what they flood.
+            // A station on the attackers' switch takes the frames that they flood.
             let waiting = target.rx().available();
             target.rx().release(waiting);
             target.rx().sync().unwrap();
@@ -120,7 +120,7 @@ fn a_blocking_full_eventfd_delays_no_worker() {
     let mut sender = daemon.open("vale0:sender");
     let (mut a, mut b) = (daemon.open("vale1:a"), daemon.open("vale1:b"));
     attacker.lie_in_wait();
-    // Flooded to the attacker, which the worker wakes.
+    // The frame is flooded to the attacker, which the worker then wakes.
     send(&mut sender, &numbered([0xFF; 6], station(1), 0, 60));
     sender.tx().sync().unwrap();
     daemon.await_status("the frame at the attacker's port", |status| {
@@ -158,7 +158,7 @@ impl RawClient {
         Self { socket, decoder: FrameDecoder::new(MAX_REPLY_BYTES) }
     }
 
-    /// The next replies.
+    /// Reads the next replies.
     fn replies(&mut self) -> Vec<Reply> {
         let mut piece = vec![0; 64 << 10];
         let count = self.socket.read(&mut piece).unwrap();
@@ -179,7 +179,7 @@ fn a_client_with_unread_replies_harms_no_other_and_gets_them_later() {
     silent.socket.set_nonblocking(true).unwrap();
     let request = encode_request(&Request::Status).unwrap();
     let mut asked = 0;
-    // Until the daemon, which has answered other clients meanwhile, accepts no more.
+    // Requests are sent until the daemon accepts no more. The daemon answers other clients meanwhile.
     loop {
         let before = asked;
         while silent.socket.write(&request).is_ok_and(|count| count == request.len()) {
@@ -225,7 +225,7 @@ fn a_flood_of_requests_loses_no_reply_and_starves_no_other_client() {
             }
             answered
         });
-        // During the attack, and at least once.
+        // Other clients are served during the attack, and at least once.
         loop {
             let ended = flood.is_finished();
             assert_eq!(daemon.status().ports[0].name, "vale0:a");
@@ -238,8 +238,8 @@ fn a_flood_of_requests_loses_no_reply_and_starves_no_other_client() {
     drop(port);
 }
 
-/// Connections of another user, as many of `wanted` as are accepted, and the refusal of the first that is not. Threads
-/// have users of their own.
+/// Opens `wanted` connections as another user, until one is refused. Returns the accepted connections and the error of
+/// the refused one. A thread can run as a user of its own.
 fn connections_of(user: u32, daemon: &Daemon, wanted: usize) -> (Vec<Connection>, Option<String>) {
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| {
@@ -279,7 +279,7 @@ fn untrusted_peers_exhaust_neither_connections_nor_the_log() {
     let others: Vec<_> = (1..20).map(|user| connections_of(20_000 + user, &daemon, 8)).collect();
     assert_eq!(others.iter().map(|(connections, _)| connections.len()).sum::<usize>(), 22);
     assert!(others.last().unwrap().1.as_ref().unwrap().contains("all 32 connections"));
-    // Root still gets in.
+    // Root can still connect.
     assert_eq!(daemon.status().ports.len(), 0);
     for _ in 0..1000 {
         assert!(connections_of(12345, &daemon, 1).0.is_empty());

@@ -60,7 +60,7 @@ fn an_interface_that_vanishes_stops_its_port_only() {
         assert_eq!((&first.error, &second.error), (&None, &None), "{driver}");
         assert!(lost.error.as_ref().unwrap().contains("outer2"), "{driver}: {lost:?}");
         assert_eq!(lost.link, None, "{driver}");
-        // The switch still knows the lost station; what goes there is counted.
+        // The switch still knows the lost station's address. Frames to this address are counted as drops.
         let unanswered =
             site.stations[0].command(&["ping", "-c", "3", "-i", "0.05", "-W", "1", &third]).output();
         assert!(!unanswered.unwrap().status.success());
@@ -74,7 +74,7 @@ fn an_interface_that_vanishes_stops_its_port_only() {
         site.transfer();
         await_conserved(&site.daemon);
         site.detach(2);
-        // A new interface of that name is a new port.
+        // A new interface with the name of the lost one is attached as a new port.
         cable(&site.outside, "outer2", &site.stations[2], "inner", 1500, 1);
         site.stations[2].number("inner", host(2));
         site.attach(2, driver);
@@ -173,7 +173,7 @@ fn missing_rights_are_named() {
     let without = |capabilities: &str| {
         Testbed::launched_by(&["setpriv", "--inh-caps", "-all", "--bounding-set", capabilities], 2, 1500, 1)
     };
-    // The kernel takes CAP_SYS_ADMIN for CAP_NET_ADMIN where programs are loaded.
+    // The kernel accepts CAP_SYS_ADMIN in place of CAP_NET_ADMIN when it loads programs.
     let site = without("-net_admin,-sys_admin");
     for driver in ["xdp:outer0", "tap:t0"] {
         let why = site.refusal(&["attach", "vale0:p0", "--driver", driver]);
@@ -228,7 +228,7 @@ fn a_killed_daemon_leaves_no_program_on_interfaces() {
     assert!(site.outside.link("outer0").xdp.is_some());
     site.daemon.signal(Signal::KILL);
     site.daemon.await_end();
-    // The kernel takes programs off when it has closed the last descriptor, which may be after the process has ended.
+    // The kernel detaches programs when it has closed the last descriptor, which may be after the end of the process.
     site.outside.await_links("interfaces as before", |links| {
         links.iter().all(|link| link.xdp.is_none() && !link.promiscuous && link.name != "t0")
     });

@@ -28,7 +28,7 @@ fn received(status: &StatusReport) -> u64 {
     status.switches.iter().map(|switch| switch.totals.received_frames).sum()
 }
 
-/// Waits until frames have moved, no frame moves any more, and a port was reported as blocked.
+/// Waits until frames have moved and then stopped, and a port was reported as blocked.
 fn await_end_of_storm(daemon: &Daemon, least: u64) {
     let (mut last, mut still, mut has_blocked) = (0, 0, false);
     daemon.await_status("storm and its end", |status| {
@@ -77,7 +77,7 @@ fn programs_lose_no_frame_while_a_storm_is_cut() {
         let there = numbered(station(2), station(1), round, 60);
         send(&mut a, &there);
         a.sync().unwrap();
-        // Frames of the storm are in its ring too.
+        // Frames of the storm are in the port's ring, too.
         while receive(&mut b) != there {}
         let back = numbered(station(1), station(2), round, 60);
         send(&mut b, &back);
@@ -105,7 +105,7 @@ fn a_generator_announces_its_receivers_and_floods_no_interface() {
     let announced = out(&daemon.status());
     assert!((1..=3).contains(&announced), "{announced} frames: more than those that announce the receiver");
 
-    // Nobody has announced this address.
+    // No station has announced this address.
     let unknown = ["gen", "vale0:a", "--dst-mac", "02:00:00:00:00:77", "--count", "10"];
     let refused = daemon.ringroad(&unknown).output().unwrap();
     let text = String::from_utf8(refused.stderr).unwrap();

@@ -59,7 +59,7 @@ fn mechanisms_mix_on_one_switch_with_taps_made_in_namespaces() {
         let arguments = ["--json", "attach", name, "--driver", driver, "--netns", netns];
         finished(&mut daemon.ringroad(&arguments))
     };
-    // Drivers other than XDP reach into a station's own namespace, too.
+    // Drivers other than XDP serve interfaces in a station's own namespace, too.
     attach("vale0:p0", "tap:inner", stations[0].name());
     cable(&outside, "outer1", &stations[1], "inner", 1500, 1);
     finished(&mut daemon.ringroad_within(&outside, &["attach", "vale0:p1", "--driver", "outer1"]));
@@ -170,7 +170,7 @@ fn either_of_two_ports_that_share_a_region_may_close_first() {
         }
         site.transfer();
         await_conserved(&site.daemon);
-        // The port that brought the region goes under traffic, and the others keep it.
+        // The port that brought the region is detached under traffic, and the other ports keep the region.
         let [_, first, second] = &site.stations[..] else { panic!("three stations") };
         let before = site.delivered();
         std::thread::scope(|scope| {
@@ -185,7 +185,7 @@ fn either_of_two_ports_that_share_a_region_may_close_first() {
     }
 }
 
-/// Sends a burst of frames of many lengths and compares each with what arrives.
+/// Sends a burst of frames of many lengths and compares each with the frame that arrives.
 fn carry(from: &mut Port, to: &mut Port, own: [u8; 6], round: usize) {
     let len = |number: usize| 60 + (round * 50 + number) * 7 % 1455;
     let frames: Vec<_> = (0..50).map(|number| numbered([0xFF; 6], own, number as u64, len(number))).collect();
@@ -213,7 +213,7 @@ fn a_program_has_exclusive_use_of_an_interface() {
         let report = site.daemon.port(&near.info().name).unwrap();
         assert_eq!(report.kind, kind);
         assert!(report.mode.starts_with(mode), "{}", report.mode);
-        // For every mechanism, and every form of the name.
+        // The interface is taken for every mechanism, and by every form of its name.
         for other in ["xdp:outer0", "packet:outer0", "outer0"] {
             let taken = site.refusal(&["attach", "vale0:x", "--driver", other]);
             assert!(taken.contains("taken already") && taken.contains(&near.info().name), "{taken}");
@@ -262,7 +262,7 @@ fn an_interface_name_means_the_programs_namespace_not_the_daemons() {
     if !is_root() {
         return;
     }
-    // An interface of that name is in each: of the daemon, of two others.
+    // An interface of this name exists in the daemon's namespace and in two others.
     let [own, first, second, far] = [(); 4].map(|()| NetworkNamespace::new());
     for (number, namespace) in [&own, &first, &second].into_iter().enumerate() {
         cable(namespace, "eth0", &far, &format!("far{number}"), 1500, 1);
@@ -273,7 +273,7 @@ fn an_interface_name_means_the_programs_namespace_not_the_daemons() {
     finished(&mut daemon.ringroad_within(&first, &["attach", "vale0:eth0"]));
     assert_eq!(taken(), [false, true, false]);
     assert_eq!(daemon.port("vale0:eth0").unwrap().link.unwrap().netns.as_deref(), Some(first.name()));
-    // A program, and the word for another namespace.
+    // A program's port is in its own namespace. The option `--netns` selects another namespace.
     let mut receiver = Service::start(daemon.ringroad_within(&second, &["recv", "xdp:eth0"]));
     let key = format!("xdp:eth0@netns={}", second.name());
     daemon.await_status("program's port", |status| status.ports.iter().any(|port| port.name == key));
@@ -281,7 +281,7 @@ fn an_interface_name_means_the_programs_namespace_not_the_daemons() {
     finished(&mut daemon.ringroad_within(&second, &["attach", "vale1:eth0", "--netns", own.name()]));
     assert_eq!(taken(), [true; 3]);
     assert_eq!(daemon.port("vale1:eth0").unwrap().link.unwrap().netns, None);
-    // The error names the owner, for any name of the namespace.
+    // The error names the port that has the interface, for any name of the namespace.
     let number = daemon.pid().as_raw_nonzero().to_string();
     for netns in [own.name(), &number] {
         let arguments = ["attach", "vale2:x", "--driver", "packet:eth0", "--netns", netns];
@@ -342,7 +342,7 @@ fn unfinished_frames_of_a_virtual_peer_arrive_finished() {
     if !is_root() {
         return;
     }
-    // Mechanisms of the first interface; the second has the best, and there is a TAP.
+    // Each driver serves the first interface. The second interface has the best mechanism, and the third port is a TAP.
     for driver in ["{}", "xdp:{}@mode=native", "xdp:{}@mode=generic", "packet:{}"] {
         let outside = NetworkNamespace::new();
         let daemon = Daemon::within(&outside);

@@ -16,10 +16,10 @@ use ringroad_tests::network::is_root;
 use rustix::process::{Resource, Rlimit, prlimit};
 
 const NOBODY: u32 = 65_534;
-/// `NR_MONITOR_RX`.
+/// Value of `NR_MONITOR_RX`.
 const MONITOR_RX: u64 = 0x200;
 
-/// A program's connection; its ports exist until it is closed.
+/// A program's connection. The program's ports exist until the connection is closed.
 struct Program(Connection);
 
 impl Program {
@@ -27,7 +27,7 @@ impl Program {
         Self(Connection::connect(daemon.socket()).unwrap())
     }
 
-    /// A program of another user. The kernel reports the connecting thread's user to the daemon.
+    /// Connects as another user. The kernel reports the connecting thread's user to the daemon.
     fn connect_as(daemon: &Daemon, uid: u32) -> Self {
         let socket = daemon.socket();
         let connected = std::thread::spawn(move || {
@@ -99,7 +99,7 @@ fn file_bytes(memory: &OwnedFd) -> u64 {
     u64::try_from(rustix::fs::fstat(memory).unwrap().st_size).unwrap()
 }
 
-/// What of it the kernel holds, in blocks.
+/// Number of blocks that the kernel holds for a memfd.
 fn blocks(memory: &OwnedFd) -> u64 {
     u64::try_from(rustix::fs::fstat(memory).unwrap().st_blocks).unwrap()
 }
@@ -121,7 +121,7 @@ fn all_memory_that_programs_can_touch_is_counted_and_returned() {
         expected += file_bytes(&descriptors[0]);
         kept.push(descriptors.swap_remove(0));
     }
-    // In the regions of others: no memory more.
+    // Ports in the regions of other ports take no further memory.
     native.open("vale1:b@share=vale0:a", small()).unwrap();
     native.open("pair}1", small()).unwrap();
     let mut requests = Program::connect(&daemon);
@@ -142,9 +142,9 @@ fn all_memory_that_programs_can_touch_is_counted_and_returned() {
     let status = daemon.status();
     assert_eq!(status.shared_memory_bytes, expected);
     assert_eq!(status.shared_memory_by_user.values().sum::<u64>(), expected);
-    // A descriptor that is kept does not keep memory.
+    // A descriptor that a program keeps does not keep the memory: it is allocated here, and freed below.
     assert!(kept.iter().all(|memory| blocks(memory) > 0));
-    // No netmap request follows: the memory comes back by itself.
+    // The memory is freed without any further netmap request.
     drop((native, requests, devices));
     let status = daemon.await_status("end of all regions", |status| status.shared_memory_bytes == 0);
     assert_eq!(kept.iter().map(blocks).sum::<u64>(), 0);
@@ -236,7 +236,7 @@ fn each_limit_of_a_user_leaves_the_rest_to_others() {
         other.open("vale20:other", tiny.clone()).unwrap();
         drop((user, root, other));
         daemon.await_status("end of all ports", |status| status.shared_memory_bytes == 0);
-        // What was refused would be granted now.
+        // A request like the refused one is granted now.
         let mut again = Program::connect_as(&daemon, NOBODY);
         again.open("vale0:again", tiny.clone()).unwrap();
     }
@@ -259,7 +259,7 @@ fn a_users_netmap_ports_count_towards_the_limits() {
     for (properties, key) in [
         (small("vale0:c"), "limits.user_ports_of_switch"),
         (register("vale0:a{2"), "limits.user_pipes"),
-        // A parent that is made for a pipe goes with it.
+        // A parent port that is made for a pipe is removed with the pipe.
         (small("vale1:lonely{1"), "limits.user_pipes"),
         (
             Register { external_memory: external(2, 32 << 20), ..register("vale1:c") },
@@ -273,13 +273,13 @@ fn a_users_netmap_ports_count_towards_the_limits() {
     assert!(daemon.status().ports.iter().all(|port| !port.name.contains("lonely")));
 }
 
-/// Leaves the daemon `more` descriptors besides those that it has now.
+/// Limits the daemon to `more` descriptors beyond those that are open.
 fn limit_descriptors(daemon: &Daemon, more: u64) -> Rlimit {
     let folder = format!("/proc/{}/fd", daemon.pid());
     let open = std::fs::read_dir(folder).unwrap();
     let taken: BTreeSet<u64> =
         open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
-    // The limit is for numbers, and the lowest free one is taken first.
+    // The limit is for descriptor numbers, and the lowest free number is taken first.
     let free = (0..).filter(|number| !taken.contains(number)).nth(usize::try_from(more).unwrap());
     let own = rustix::process::getrlimit(Resource::Nofile);
     let tight = Rlimit { current: free, maximum: own.maximum };

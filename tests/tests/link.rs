@@ -33,7 +33,7 @@ impl Testbed {
         site
     }
 
-    /// A command about all stations.
+    /// Command for all stations.
     fn command(&self, verb: &str, options: &[&str]) -> Command {
         let mut command = self.daemon.ringroad(&["--json", verb]);
         command.args(options).args(self.stations.iter().map(NetworkNamespace::name));
@@ -78,7 +78,7 @@ fn joined_namespaces_reach_each_other_and_unlink_leaves_nothing() {
     // The command that the output suggests next.
     let next = site.linked["next"].as_str().unwrap();
     assert!(Command::new("sh").args(["-c", &format!("{next} -c 1")]).output().unwrap().status.success());
-    // Neighbours are found over IPv6 too, on the addresses that the interfaces gave themselves.
+    // IPv6 works, too: neighbours answer on their link-local addresses.
     a.ping(&format!("{}%rr0", b.link_local("rr0")));
     there_and_back(a, address(1), b, &real_file());
     await_conserved(&site.daemon);
@@ -109,10 +109,10 @@ fn tagged_frames_and_bulk_traffic_of_foreign_programs_cross() {
     let _server = a.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
     let printed = b.run(&["iperf3", "-c", "fd00:77::1", "-n", "16M", "-J"]);
     let report: Value = serde_json::from_str(&printed).unwrap();
-    // Bytes that the server has not read when it reports are not lost: bytes are compared elsewhere.
+    // Bytes that the server has not read at the time of its report are not lost. Other tests compare the bytes.
     assert!(report["end"]["sum_sent"]["bytes"].as_u64().unwrap() >= 16 << 20, "{printed}");
     assert!(report["end"]["sum_received"]["bytes"].as_u64().unwrap() > 0, "{printed}");
-    // Segments pass the switch together.
+    // Several TCP segments pass the switch as one frame.
     let counters = site.daemon.port(site.linked["links"][0]["name"].as_str().unwrap()).unwrap().counters;
     assert!(counters.delivered_bytes / counters.delivered_frames > 3000, "{counters:?}");
     let udp = a.start(&["iperf3", "-s", "-1", "--forceflush"], "Server listening");
@@ -123,7 +123,7 @@ fn tagged_frames_and_bulk_traffic_of_foreign_programs_cross() {
     await_conserved(&site.daemon);
 }
 
-/// Puts an interface with tagged frames on `port0`; prints a message if the kernel has no support.
+/// Adds an interface with tagged frames on `port0`. Prints a message and returns false if the kernel has no support.
 fn add_tagged(station: &NetworkNamespace, address: &str) -> bool {
     let add = ["ip", "link", "add", "link", "port0", "name", "tagged", "type", "vlan", "id", "79"];
     let made = station.command(&add).output().unwrap();
@@ -173,7 +173,7 @@ fn tcpdump_in_a_namespace_and_a_capture_on_the_switch_see_the_same() {
     let [watched] = &site.stations[..] else { panic!("one station") };
     let file = |name: &str| site.daemon.folder().join(name).display().to_string();
     let (inside, outside, count) = (file("inside.pcap"), file("outside.pcap"), FRAMES.to_string());
-    // Not what the namespace itself sends, and as much room as the frames need.
+    // The filter excludes frames that the namespace itself sends, and the buffer has room for all test frames.
     let filter = "ether proto 0x88b5";
     let mut inner = watched.start(
         &[
@@ -195,7 +195,7 @@ fn tcpdump_in_a_namespace_and_a_capture_on_the_switch_see_the_same() {
     }
     let (status, printed) = inner.await_end();
     assert!(status.success(), "{printed}");
-    // The source's frames were delivered to both before tcpdump could end, so nothing is cut off.
+    // The source's frames were delivered to both captures before the inner tcpdump ended, so SIGINT cuts no frame off.
     outer.signal(rustix::process::Signal::INT);
     let (status, printed) = outer.await_end();
     assert!(status.success(), "{printed}");
@@ -231,7 +231,7 @@ fn a_link_that_fails_half_way_leaves_nothing() {
             .map(|link| link.name)
             .collect()
     };
-    // The second port's name is taken by a program's port, which is not visible from the interfaces.
+    // A program's port already has the second port's name. This port is not visible from the interfaces.
     let taken = format!("vale0:rr-{}", b.name());
     assert!(daemon.ringroad(&["attach", &taken, "--for-program"]).output().unwrap().status.success());
     let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
@@ -264,7 +264,7 @@ fn a_link_that_fails_half_way_leaves_nothing() {
     }
     assert_eq!((links_of(a), links_of(b)), (vec!["lo".to_owned()], vec!["lo".to_owned()]));
 
-    // A link that was there already is distinguished from one that is in the way.
+    // The error names a link that exists already.
     assert!(daemon.ringroad(&["link", a.name(), b.name()]).output().unwrap().status.success());
     let why = failed(daemon.ringroad(&["link", a.name(), b.name()]));
     assert!(why.contains("rr0 already") && why.contains("unlink"), "{why}");
@@ -285,7 +285,7 @@ fn missing_rights_are_named_and_a_deleted_namespace_is_replaced() {
     let why = failed(unprivileged);
     assert!(why.contains("needs root"), "{why}");
 
-    // The port keeps its namespace, which has lost its name, until that of a new one takes its place.
+    // The port keeps its namespace, which has lost its name, until a new namespace of this name takes its place.
     let gone = site.stations.pop().unwrap();
     let name = gone.name().to_owned();
     drop(gone);
@@ -297,7 +297,7 @@ fn missing_rights_are_named_and_a_deleted_namespace_is_replaced() {
     site.stations[0].ping("10.77.0.2");
     await_conserved(&site.daemon);
 
-    // Of a namespace that is gone the port can be taken away, too.
+    // A port can be removed even if its namespace is gone.
     drop(again);
     finished(&mut site.daemon.ringroad(&["unlink", &name]));
     assert_eq!(site.daemon.port(&port), None);

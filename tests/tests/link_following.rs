@@ -22,10 +22,10 @@ use ringroad_tests::transfer::real_file;
 
 const LEN: usize = 100;
 
-/// Every mechanism whose frames leave by a wire.
+/// Drivers whose frames leave by a wire.
 const WIRES: [&str; 4] = ["xdp:{}@mode=native", "xdp:{}@mode=generic", "packet:{}", "veth:{}"];
 
-/// `ovs-ofctl` for the switch `vale0` of a daemon.
+/// Command `ovs-ofctl` for the switch `vale0` of a daemon.
 fn ofctl(daemon: &Daemon, verb: &str, rest: &[&str]) -> Command {
     let mut command = Command::new("ovs-ofctl");
     let socket = daemon.folder().join("vale0.mgmt");
@@ -40,8 +40,8 @@ fn finish(command: Command) -> String {
     String::from_utf8(printed.stdout).unwrap()
 }
 
-/// A switch with flow tables and a group that prefers the first of two stations: frames of the program's port `c` go to
-/// the group. Returns the program's port, and what prints the switch's port-status messages.
+/// Gives a switch flow tables and a group that prefers the first of two stations. Frames from the program's port `c` go
+/// to the group. Returns this port, and the program that prints the switch's port-status messages.
 fn prefer_first(site: &Testbed) -> (Port, Service) {
     let daemon = &site.daemon;
     let c = daemon.open("vale0:c");
@@ -52,7 +52,7 @@ fn prefer_first(site: &Testbed) -> (Port, Service) {
         &["group_id=1,type=ff,bucket=watch_port:1,output:1,bucket=watch_port:2,output:2"],
     ));
     finish(ofctl(daemon, "add-flow", &["in_port=3,actions=group:1"]));
-    // Each event comes once: the monitor must have the connection before the first.
+    // Each event comes once, so the monitor must be connected before the first event.
     let mut monitor = Service::start(ofctl(daemon, "monitor", &["65534"]));
     daemon.await_openflow_tools(1);
     let described = finish(ofctl(daemon, "dump-ports-desc", &[]));
@@ -61,7 +61,7 @@ fn prefer_first(site: &Testbed) -> (Port, Service) {
     (c, monitor)
 }
 
-/// Frames from `port` until `flag` is set; returns their number.
+/// Sends frames from `port` until `flag` is set. Returns the number of frames.
 fn send_until(port: &mut Port, flag: &AtomicBool) -> u64 {
     let mut number = 0;
     while !flag.load(Ordering::Relaxed) {
@@ -101,7 +101,7 @@ fn a_group_fails_over_when_a_link_loses_its_carrier_and_every_frame_is_accounted
                 await_more(&site.daemon, "vale0:p0");
                 site.stations[0].inside(|| set_up("inner", false).unwrap());
                 monitor.await_line("LINK_DOWN");
-                // The list tells the same.
+                // The list of ports shows the same state.
                 let port = site.daemon.port("vale0:p0").unwrap();
                 assert!(port.error.unwrap().contains("no carrier"), "{driver}");
                 assert!(!port.link.unwrap().running, "{driver}");
@@ -118,13 +118,14 @@ fn a_group_fails_over_when_a_link_loses_its_carrier_and_every_frame_is_accounted
         });
         let status = await_conserved(&site.daemon);
         let counters = |name: &str| &status.ports.iter().find(|port| port.name == name).unwrap().counters;
-        // The frames that the kernel sent are those that were counted as delivered; all others have a cause.
+        // The kernel sent exactly the frames that were counted as delivered. All other frames have a drop cause.
         let [first, second] = ["vale0:p0", "vale0:p1"].map(counters);
         let delivered = [first, second].map(|counters| counters.delivered_frames);
         let by_kernel = ["outer0", "outer1"].map(sent_by_kernel);
         let mut by_kernel = [by_kernel[0] - before[0], by_kernel[1] - before[1]];
         if driver == "veth:{}" {
-            // What a tcx program redirects to an interface that has just lost its carrier, the kernel drops unseen.
+            // The kernel does not count the frames that a tcx program redirects to an interface that has just lost its
+            // carrier.
             by_kernel[0] = delivered[0];
         }
         assert_eq!(delivered, by_kernel, "{driver}: {first:?}, {second:?}");
@@ -133,8 +134,8 @@ fn a_group_fails_over_when_a_link_loses_its_carrier_and_every_frame_is_accounted
     }
 }
 
-/// Frames for which a port was the destination: delivered, or dropped there. A device refuses frames before the kernel
-/// has notified of the lost carrier.
+/// Number of frames with this port as their destination: delivered, or dropped there. A device refuses frames before
+/// the kernel has reported the lost carrier.
 fn taken(counters: &CounterReport) -> u64 {
     let dropped = ["link_down", "refused", "no_space"].map(|cause| counters.drops.get(cause).unwrap_or(&0));
     counters.delivered_frames + dropped.into_iter().sum::<u64>()
@@ -201,7 +202,7 @@ fn a_program_that_opens_a_port_can_send_and_receive_at_once_by_the_flow_tables()
     finish(ofctl(&switch.daemon, "add-flow", &["actions=output:2"]));
     let FlowSwitch { daemon, a, b, .. } = &mut switch;
     for number in 0..20 {
-        // It leaves, and comes again.
+        // The port leaves, and comes back.
         let previous = std::mem::replace(b, daemon.open(&format!("vale1:{number}")));
         drop(previous);
         daemon
@@ -240,7 +241,7 @@ fn a_port_whose_program_ends_is_dead_for_groups_at_once() {
     assert_eq!(number_of(&receive_from(&mut e, station(1)), station(1)), Some(1));
 }
 
-/// Waits until a port was opened anew, and works.
+/// Waits until a port was reopened and works.
 fn await_renewed(site: &Testbed, name: &str, what: &str) -> PortReport {
     let is_renewed = |port: &PortReport| {
         port.name == name
@@ -335,7 +336,7 @@ fn a_port_takes_up_another_interface_of_its_name() {
         site.outside.inside(|| wait_running("outer1", PATIENCE.unwrap()).unwrap());
         site.stations[1].ping(&address(host(0)).to_string());
         await_conserved(&site.daemon);
-        // It is followed like the one before.
+        // The new interface is followed like the one before.
         site.stations[1].inside(|| set_up("inner", false).unwrap());
         site.daemon.await_status("dead link", |status| {
             status.ports[1].error.as_ref().is_some_and(|error| error.contains("no carrier"))

@@ -14,8 +14,8 @@ use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// A testpmd that passes all that comes from interface 0 on to interface 1, and back, once it forwards; `roles` are
-/// each one's role and what belongs to it.
+/// Starts a testpmd that forwards all frames from interface 0 to interface 1 and back, and waits until it forwards.
+/// `roles` are the role and further options of each interface.
 fn testpmd(memory: Memory, socket: &Path, roles: [&str; 2], queues: u16) -> Testpmd {
     let path = socket.display();
     let device = |(id, role)| format!("net_memif{id},id={id},socket={path},socket-abstract=no,{role}");
@@ -26,7 +26,7 @@ fn testpmd(memory: Memory, socket: &Path, roles: [&str; 2], queues: u16) -> Test
     testpmd
 }
 
-/// Two switches, each with a memif port and a program's; what passes from one to the other passes testpmd.
+/// Two switches, each with a memif port and a program's port. Frames between the switches pass testpmd.
 struct Testbed {
     daemon: Daemon,
     a: Port,
@@ -46,9 +46,9 @@ impl Testbed {
         Self { daemon, a, b, serves: options.contains("role=server") }
     }
 
-    /// Starts a testpmd with `start` and waits until frames pass it both ways. Another one is started if it has ended
-    /// by itself. DPDK 22.11 sometimes does: its forwarding core reads memory that a connection maps or unmaps at that
-    /// moment.
+    /// Starts a testpmd with `start` and waits until frames pass it both ways. Starts another testpmd if the first one
+    /// has ended by itself. DPDK 22.11 sometimes ends so: its forwarding core reads memory that a connection maps or
+    /// unmaps at that moment.
     fn meet(&mut self, socket: &Path, start: impl Fn() -> Testpmd) -> Testpmd {
         for _ in 0..TESTPMDS_MOST {
             let mut testpmd = start();
@@ -62,7 +62,7 @@ impl Testbed {
         panic!("{TESTPMDS_MOST} testpmds have ended by themselves");
     }
 
-    /// Waits until both peers are connected and frames pass them both ways; `false` where testpmd has ended instead.
+    /// Waits until both peers are connected and frames pass them both ways. Returns false if testpmd has ended instead.
     fn meets(&mut self, testpmd: &mut Testpmd) -> bool {
         let mut is_running = true;
         self.daemon.await_status("connection", |status| {
@@ -81,12 +81,12 @@ impl Testbed {
         passes
     }
 
-    /// Compares what passes testpmd, both ways.
+    /// Carries frames through testpmd both ways, and compares them.
     fn carry(&mut self) {
         both_ways(self.a.queue(), self.b.queue(), &LENGTHS, 3, 300);
     }
 
-    /// Sends as fast as it goes until `enough` frames have come at the other side.
+    /// Sends at full rate until `enough` frames have arrived at the other side.
     fn flow(&mut self, enough: u64) {
         let (mut frame, mut came) = (Vec::new(), 0);
         let end = Instant::now() + PATIENCE.unwrap();
@@ -106,7 +106,7 @@ impl Testbed {
     }
 }
 
-/// testpmd does not replace the socket that it left behind when it was killed.
+/// Removes the socket that a killed testpmd left behind: testpmd does not replace it.
 fn remove_left(socket: &Path) {
     let _ = std::fs::remove_file(socket);
 }
@@ -126,7 +126,7 @@ fn socket() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// How many testpmds may end by themselves.
+/// Maximum number of testpmds that may end by themselves.
 const TESTPMDS_MOST: usize = 10;
 
 const LENGTHS: [usize; 12] = [22, 60, 61, 64, 512, 1023, 1500, 1514, 1518, 2048, 2049, 9018];
@@ -136,8 +136,8 @@ fn frames_come_back_unchanged_from_testpmd_as_client() {
     if !Testpmd::is_installed() {
         return;
     }
-    // DPDK 22.11 closes the descriptor of its memory when its first zero-copy interface is connected: a second one has
-    // none to show.
+    // DPDK 22.11 closes the descriptor of its memory when its first zero-copy interface is connected, so a second such
+    // interface has none to pass on.
     let copying = ["role=client", "role=client"];
     let sharing = ["role=client,zero-copy=yes", "role=client"];
     let kinds =
@@ -163,7 +163,7 @@ fn frames_come_back_unchanged_from_testpmd_as_server() {
         return;
     }
     let (_folder, path) = socket();
-    // As many queues as testpmd; it is not there yet.
+    // The port has as many queues as testpmd, which does not run yet.
     let mut site = Testbed::new(&path, "role=client,queues=2,ring-size=512");
     let _peer = site.meet(&path, || testpmd(Memory::Ordinary, &path, ["role=server"; 2], 2));
     site.carry();
@@ -188,7 +188,7 @@ fn a_testpmd_killed_under_traffic_reconnects() {
             let connected = connections();
             assert!(connected.iter().all(|&times| times >= turn), "{connected:?}");
             running.kill();
-            // A sender now loses frames, and the counters still add up.
+            // The sender's frames are now lost, and the counters still balance.
             for number in 0..200 {
                 let _ = site.a.tx().send(&numbered(station(2), station(1), number, 60)).unwrap();
             }

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use ringroad_tests::daemon::{Daemon, binary};
 
-/// A worker that has its ports.
+/// A worker process of the bench that has opened its ports.
 struct Worker {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -34,7 +34,7 @@ impl Worker {
         writeln!(self.child.stdin.as_mut().unwrap(), "go").unwrap();
     }
 
-    /// Ends it as the bench does: by the end of its input.
+    /// Ends the worker as the bench does: by the end of its input.
     fn end(mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());

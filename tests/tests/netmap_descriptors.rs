@@ -23,7 +23,7 @@ fn compile(daemon: &Daemon, name: &str) -> PathBuf {
     program
 }
 
-/// Runs it; all its checks must pass, without other output.
+/// Compiles and runs a program. All its checks must pass, without other output.
 fn run(name: &str) {
     let daemon = Daemon::start();
     let program = compile(&daemon, name);

@@ -1,5 +1,5 @@
-//! Programs in C that know only the header of `/dev/netmap`, under `ringroad run`: every kind of port and every
-//! request; and the examples, which link the library and need nothing preloaded.
+//! Programs in C that know only the header of `/dev/netmap`, under `ringroad run`, with every kind of port and every
+//! request. The examples link the library instead, so nothing is preloaded for them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::network::{NetworkNamespace, is_root, patience_s};
 use ringroad_tests::service::Service;
 
-/// One of the programs in a folder of `compat`, compiled; `more` arguments come last.
+/// Compiles a program in a folder of `compat`. The arguments `more` come last.
 fn compiled(folder: &Path, kind: &str, name: &str, more: &[&str]) -> PathBuf {
     let compat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../compat");
     let program = folder.join(name);
@@ -34,7 +34,7 @@ fn compiled(folder: &Path, kind: &str, name: &str, more: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs a program with a daemon, and shows what it found wrong.
+/// Runs a program with a daemon. The program must succeed; otherwise its error output is shown.
 fn passes(daemon: &Daemon, launcher: &[&str], name: &str, arguments: &[&str]) {
     let program = compiled(daemon.folder(), "tests/device", name, &[]);
     let limit = patience_s();
@@ -95,7 +95,7 @@ fn a_killed_program_that_overwrote_its_region_disturbs_no_other() {
     passes(&Daemon::start(), &[], "hostile", &[]);
 }
 
-/// An example, linked with the library, ready to be started.
+/// A command for an example that is linked with the library.
 fn linked(daemon: &Daemon, name: &str, arguments: &[&str]) -> Command {
     let libraries = daemon.folder().join("lib");
     if std::fs::create_dir(&libraries).is_ok() {
@@ -138,7 +138,7 @@ fn the_examples_pass_frames_without_a_preloaded_library() {
 fn both_ends_of_a_pipe_list_its_counts() {
     let daemon = Daemon::start();
     let expect = compiled(daemon.folder(), "tests/device", "expect", &[]);
-    // It waits for one frame more, with its end open.
+    // The receiver waits for one more frame than is sent, so that its end stays open.
     let mut expected =
         Service::start(daemon.ringroad(&["run", "--no-pcap", "--", expect.to_str().unwrap(), "x}1", "501"]));
     let _ = expected.await_line("ready");

@@ -1,4 +1,4 @@
-//! OpenFlow around the real binaries: Open vSwitch's tools and its controller work with a switch of ours.
+//! OpenFlow with the real binaries: Open vSwitch's tools and its controller work with Ringroad's switch.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
@@ -33,7 +33,7 @@ fn flows_of_ovs_ofctl_decide_count_and_rewrite() {
     pass(&mut switch.b, &numbered(station(0x33), station(2), 0, LEN));
     let tagged = receive(&mut switch.c);
     assert_eq!((&tagged[12..16], tagged.len()), (&[0x81, 0, 0, 100][..], LEN + 4));
-    // Port 3 has no flow for it.
+    // Frames from port 3 match no flow.
     pass(&mut switch.c, &numbered(station(1), station(3), 0, LEN));
     switch.await_report("the frame without a flow", |_| switch.dropped("no_flow") == 1);
     let flows = switch.ofctl(&["dump-flows"]);
@@ -94,7 +94,7 @@ fn ringroad_flows_shows_adds_replaces_compares_and_deletes() {
     }
 }
 
-/// A dumped flow without what differs from one moment to the next.
+/// A dumped flow without its duration, which differs from one moment to the next.
 fn without_duration(flow: &str) -> String {
     let words = flow.trim().split(' ').filter(|word| !word.starts_with("duration="));
     words.collect::<Vec<_>>().join(" ")
@@ -133,7 +133,7 @@ fn ovs_ofctl_shows_and_changes_all_that_there_is() {
         (0..500).map(|port| format!("priority={port},tcp,tp_dst={port},actions=output:2\n")).collect();
     std::fs::write(&file, flows).unwrap();
     let file = file.to_str().unwrap();
-    // A command, and a part of its output.
+    // Each command is listed with a part of its output.
     for (arguments, part) in [
         (&["add-flows", file][..], ""),
         (&["dump-aggregate"], "flow_count=500"),
@@ -179,7 +179,7 @@ fn ovs_ofctl_shows_and_changes_all_that_there_is() {
         let printed = switch.ofctl(arguments);
         assert!(printed.contains(part), "{arguments:?}: {printed}");
     }
-    // What OpenFlow 1.3 does not have is refused, and not passed over.
+    // Features that OpenFlow 1.3 does not have are refused, not ignored.
     let bundle = run(switch.ofctl_command("--bundle add-flow", &["actions=drop"]));
     assert!(!bundle.status.success());
 }
@@ -213,18 +213,18 @@ fn an_explanation_predicts_the_path_of_frames_and_changes_nothing() {
         let came: String = receive(port).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(before["outputs"][output]["start"], came);
     }
-    // NORMAL floods: port b gets it a second time.
+    // NORMAL floods, so port b gets the frame a second time.
     let _ = receive(&mut switch.b);
     let flows = switch.ofctl(&["dump-flows"]);
     assert!(flows.contains("n_packets=1, n_bytes=100, priority=5"), "{flows}");
     assert!(switch.ofctl(&["meter-stats"]).contains("packet_in_count:1"));
-    // The flow's new source address was learned at its port.
+    // The source address that the flow set was learned at the input port.
     let back = ["in_port=2,dl_src=02:00:00:00:77:02,dl_dst=02:00:00:00:77:09,dl_type=0x88b5"];
     switch.ofctl(&["add-flow", "in_port=2,actions=NORMAL"]);
     let back = explain(&switch, &back);
     assert_eq!(ports(&back["outputs"][0]), "vale0:a", "{back:#}");
     assert_eq!(back["steps"][1]["reason"], "known");
-    // Errors are reported.
+    // Errors are reported for these arguments.
     for (arguments, part) in [
         (&["in_port=9"][..], "no port"),
         (&["tcp"], "in_port"),
@@ -244,7 +244,7 @@ fn an_explanation_predicts_the_path_of_frames_and_changes_nothing() {
 #[test]
 fn an_explanation_of_groups_in_groups_ends() {
     let switch = FlowSwitch::new(&[]);
-    // Each group leads to the one before twenty times: 20 to the power of 12 ways.
+    // Each group has the previous group in twenty buckets, which makes 20 to the power of 12 paths.
     let bucket = |group: u32| format!(",bucket=group:{}", group - 1).repeat(20);
     let mut groups = "group_id=1,type=all,bucket=output:2\n".to_owned();
     for group in 2..14 {
@@ -266,7 +266,7 @@ fn an_explanation_of_groups_in_groups_ends() {
 fn frames_meet_one_rule_or_the_other_while_thousands_of_changes_come() {
     for workers in 1..=2 {
         let mut switch = FlowSwitch::with_workers(workers, &[]);
-        // Both addresses have the rule's number, and each change replaces both by one message.
+        // Both addresses contain the rule's number, and each change replaces both by one message.
         let change = |number: u32| {
             let [high, low] = (number as u16).to_be_bytes();
             let mac = format!("02:00:00:00:{high:02x}:{low:02x}");
@@ -458,7 +458,7 @@ fn flows_groups_and_counters_go_through_an_upgrade() {
     };
     passes(&mut switch, 1);
     switch.daemon.upgrade();
-    // At once, before the switch's agent runs again.
+    // Flows work at once, before the switch's agent runs again.
     passes(&mut switch, 2);
     switch.await_report("the thread", |report| report["waiting"].is_null() && switch.socket().exists());
     switch.await_flows(10_001);
@@ -470,7 +470,7 @@ fn flows_groups_and_counters_go_through_an_upgrade() {
     assert!(switch.ofctl(&["dump-group-stats"]).contains("packet_count=2,byte_count=200"));
     assert!(switch.ofctl(&["meter-stats"]).contains("packet_in_count:2"));
     assert!(switch.ofctl(&["dump-tables"]).contains("active=10001, lookup=2, matched=2"));
-    // They are entries like others.
+    // The kept flows and groups are entries like others.
     passes(&mut switch, 3);
     switch.ofctl(&["del-groups"]);
     // The flow went with its group.
@@ -505,7 +505,7 @@ fn settings_that_cannot_be_are_refused_with_what_would_do() {
 fn a_tool_that_sends_nonsense_or_does_not_read_harms_no_other() {
     let mut switch = FlowSwitch::new(&[]);
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
-    // No length, a wrong version, an unknown type, half a message.
+    // Messages without length, with a wrong version, with an unknown type, and half a message.
     for bytes in [
         &[4, 0, 0, 0, 0, 0, 0, 0][..],
         &[9, 5, 0, 8, 0, 0, 0, 1],
@@ -520,12 +520,12 @@ fn a_tool_that_sends_nonsense_or_does_not_read_harms_no_other() {
         tool.read_to_end(&mut answers).unwrap();
         assert_eq!(answers[..2], [4, 0], "the switch greets");
     }
-    // Requests whose answers are not read: the connection ends when they are too much.
+    // A tool sends requests and reads no replies: its connection ends when too many replies wait.
     let mut deaf = UnixStream::connect(switch.socket()).unwrap();
     let features: Vec<u8> = [4u8, 18, 0, 16, 0, 0, 0, 1, 0, 12, 0, 0, 0, 0, 0, 0].repeat(4096);
     deaf.set_write_timeout(PATIENCE).unwrap();
     while deaf.write_all(&features).is_ok() {}
-    // More connections than there is room for wait, and leave room for frames.
+    // Connections beyond the limit wait, and do not keep frames from passing.
     let _connections: Vec<_> = (0..70).map(|_| UnixStream::connect(switch.socket())).collect();
     pass(&mut switch.a, &numbered(station(2), station(1), 3, LEN));
     assert_eq!(number_of(&receive_from(&mut switch.b, station(1)), station(1)), Some(3));

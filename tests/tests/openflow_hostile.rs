@@ -56,7 +56,7 @@ impl<S: Read + Write> Tool<S> {
         self.stream.write_all(&bytes_of(request))
     }
 
-    /// The next answer that is not a hello.
+    /// Receives the next reply that is not a hello.
     fn receive(&mut self) -> SwitchMessage {
         loop {
             if let Some(message) = first_message(&self.input).unwrap().map(<[u8]>::to_vec) {
@@ -80,7 +80,7 @@ fn bytes_of(request: &ControllerMessage) -> Vec<u8> {
     bytes
 }
 
-/// Adds an entry for one destination.
+/// A flow-mod that adds an entry for one destination.
 fn add(destination: u128, out: PortNo) -> FlowMod {
     let matching =
         FieldMatch { field: OxmField::EthDst, value: destination, mask: OxmField::EthDst.all_ones() };
@@ -89,7 +89,7 @@ fn add(destination: u128, out: PortNo) -> FlowMod {
     FlowMod::add(0, 1, Match::new(vec![matching]).unwrap(), instructions)
 }
 
-/// Another switch of the same daemon.
+/// Two stations on another switch of the same daemon.
 struct Neighbours {
     a: Port,
     b: Port,
@@ -109,7 +109,7 @@ impl Neighbours {
     }
 }
 
-/// What the daemon has in memory.
+/// Resident memory of the daemon in bytes.
 fn resident_bytes(switch: &FlowSwitch) -> u64 {
     let pid = switch.daemon.pid().as_raw_nonzero();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -161,7 +161,7 @@ fn long_entries_are_bounded_in_bytes_and_their_memory_goes_back() {
     let mut tool = Tool::connect(&switch.socket());
     let before = resident_bytes(&switch);
     let set = |value: u128| Action::SetField(FieldValue { field: OxmField::EthDst, value });
-    // Each has a list of its own, of 6 KB.
+    // Each entry has an action list of its own, of 6 KB.
     for number in 0.. {
         let apply = Some((number..number + 380).map(set).collect());
         let instructions = Instructions { apply, ..Instructions::default() };
@@ -212,7 +212,7 @@ fn who_reads_nothing_loses_news_and_then_the_connection() {
         }
     }
     neighbours.assert_served();
-    // Refused changes, without an end.
+    // Invalid changes are sent until the connection ends.
     let wrong =
         bytes_of(&ControllerMessage::FlowMod(FlowMod { table: 255, ..add(1, PortNo(2)) })).repeat(1000);
     let end = loop {
@@ -241,7 +241,7 @@ fn groups_that_multiply_packets_do_not_stop_the_worker() {
         pass(&mut switch.a, &numbered(station(2), station(1), number, LEN));
         neighbours.assert_served();
     }
-    // A group as large as there is, and one that is larger.
+    // A group has the maximum size, and another group is larger.
     let add_group = |buckets: usize| {
         let buckets = ",bucket=output:2".repeat(buckets);
         let group = format!("group_id=99,type=all{buckets}");
@@ -257,7 +257,8 @@ fn groups_that_multiply_packets_do_not_stop_the_worker() {
 fn lengths_that_lie_are_refused_and_half_messages_wait() {
     let switch = FlowSwitch::new(&[]);
     let flow = bytes_of(&ControllerMessage::FlowMod(add(1, PortNo(2))));
-    // In a flow-mod: 8 bytes of header, 40 of its own, then the match's type and length, padded; then instructions.
+    // A flow-mod has 8 bytes of header and 40 bytes of fixed fields, then the match (type, length, fields, padding),
+    // then the instructions.
     let matching = 48;
     let instruction = matching + 16;
     for (at, what) in [
@@ -268,7 +269,7 @@ fn lengths_that_lie_are_refused_and_half_messages_wait() {
     ] {
         for lie in [0u8, 1, 7, 200] {
             let mut message = flow.clone();
-            // Fields have one byte of length, all else two.
+            // The length of a field has one byte, all other lengths have two.
             match what {
                 "field" => message[at] = lie,
                 _ => message[at..at + 2].copy_from_slice(&[lie / 100, lie]),
@@ -283,7 +284,7 @@ fn lengths_that_lie_are_refused_and_half_messages_wait() {
             assert_eq!(tool.receive(), SwitchMessage::EchoReply(vec![lie]), "{what} of {lie}");
         }
     }
-    // Byte by byte, and a half that never becomes a whole.
+    // A message comes byte by byte, and half a message is never completed.
     let mut slow = Tool::connect(&switch.socket());
     for byte in &flow {
         slow.stream.write_all(&[*byte]).unwrap();
@@ -294,7 +295,7 @@ fn lengths_that_lie_are_refused_and_half_messages_wait() {
     switch.await_flows(1);
 }
 
-/// A connection from an address of this machine's own.
+/// Connects from a loopback address.
 fn connect_from(host: [u8; 4], to: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddr::from((host, 0))).unwrap();
@@ -304,7 +305,7 @@ fn connect_from(host: [u8; 4], to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What `ovs-ofctl` prints of the flows at an address of TCP.
+/// Output of `ovs-ofctl dump-flows` for a TCP address.
 fn flows_by_tcp(address: SocketAddr) -> String {
     let mut tool = Command::new("ovs-ofctl");
     tool.args(["-O", "OpenFlow13", &timeout(), "dump-flows", &format!("tcp:{address}")]);
@@ -320,19 +321,19 @@ fn untrusted_peers_keep_no_tool_from_a_tcp_address() {
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     let refused = |cause: &str| switch.report()["refused_tools_by_cause"][cause].as_u64().unwrap_or(0);
-    // One address, and nothing sent.
+    // All connections come from one address and send nothing.
     let silent: Vec<_> = (0..64).map(|_| connect_from([127, 0, 0, 2], address)).collect();
     assert!(flows_by_tcp(address).contains("output:2"));
     switch.await_report("those beyond sixteen", |_| refused("address") == 48);
     drop(silent);
-    // Many addresses, each with as many connections as it may have, and all greet.
+    // Many addresses have as many connections as each may have, and all of them greet.
     let greeted: Vec<_> = (10..18)
         .flat_map(|host| vec![[127, 0, 0, host]; 16])
         .map(|host| Tool::greeting(connect_from(host, address)))
         .collect();
     assert!(flows_by_tcp(address).contains("output:2"));
     switch.await_report("those beyond the places of tools", |_| refused("crowd") >= 64);
-    // Those that are left answer nothing, and go.
+    // The remaining tools do not answer, and are disconnected.
     switch.await_report("the silence of strangers", |report| report["tools"] == 0 && refused("silence") > 0);
     drop(greeted);
 }
@@ -342,7 +343,7 @@ fn a_byte_at_a_time_holds_no_connection() {
     let reserved = ReservedTcpPort::reserve();
     let address = reserved.address();
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
-    // One never ends its hello, the other a message after it.
+    // One tool never ends its hello, and the other never ends a later message.
     let trickle = |mut stream: TcpStream, bytes: Vec<u8>| {
         stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         std::thread::spawn(move || {
@@ -360,7 +361,7 @@ fn a_byte_at_a_time_holds_no_connection() {
     let greeting = bytes_of(&ControllerMessage::Hello(Hello::ours()));
     let endless = [&[4, 2, 0xff, 0xff, 0, 0, 0, 1][..], &[0; 1000]].concat();
     let of_greeting = trickle(connect_from([127, 0, 0, 2], address), {
-        // A hello may be as long as this.
+        // The length field of a hello may have this value.
         let mut long = greeting.clone();
         long[2..4].copy_from_slice(&[0xff, 0xff]);
         [long, vec![0; 1000]].concat()
@@ -403,7 +404,7 @@ fn a_list_of_flows_goes_as_it_is_read() {
             matching: Match::default(),
         }),
     });
-    // Many send requests and none of them reads.
+    // Many tools send requests, and none of them reads the replies.
     let before = resident_bytes(&switch);
     let mut waiting: Vec<_> = (0..20).map(|_| Tool::connect(&switch.socket())).collect();
     waiting.iter_mut().for_each(|tool| tool.send(&all).unwrap());
@@ -415,7 +416,7 @@ fn a_list_of_flows_goes_as_it_is_read() {
     }
     let grown = resident_bytes(&switch).saturating_sub(before);
     assert!(grown < 32 * MIB, "{} MiB more", grown / MIB);
-    // Who reads then gets all, each once, also while others change the tables.
+    // A tool that reads later gets all flows, each once, even while other tools change the tables.
     let mut late = waiting.swap_remove(0);
     let mut seen = HashSet::new();
     loop {
@@ -434,7 +435,7 @@ fn a_list_of_flows_goes_as_it_is_read() {
     }
     assert_eq!(seen.len() as u128, FLOWS);
     drop(waiting);
-    // Programs that people use.
+    // Common programs get all flows, too.
     assert_eq!(switch.ofctl(&["dump-flows"]).matches("dl_dst=").count() as u128, FLOWS);
     let printed = run(switch.daemon.ringroad(&["flows", "dump", "vale0"]));
     assert_eq!(
@@ -445,7 +446,7 @@ fn a_list_of_flows_goes_as_it_is_read() {
     switch.await_report("the end of who does not read", |report| {
         report["refused_tools_by_cause"]["unread"].as_u64() >= Some(1)
     });
-    // A part of the list is still on its way to it, and then the end.
+    // The tool receives a part of the list, which was still on its way, and then the end of the connection.
     let mut rest = Vec::new();
     let _ = deaf.stream.read_to_end(&mut rest);
     assert!((rest.len() as u128) < 100 * FLOWS, "{} bytes", rest.len());
@@ -458,7 +459,7 @@ fn thousands_of_connections_keep_no_client_out_on_this_machine() {
     let switch = FlowSwitch::new(&["--listen", &address.to_string()]);
     let mut neighbours = Neighbours::of(&switch);
     let before = descriptors(&switch);
-    // The kernel holds back connections without room in the queue.
+    // The kernel holds back connections that have no room in the queue.
     let mut connections = Vec::new();
     for _ in 0..3000 {
         match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
@@ -470,7 +471,7 @@ fn thousands_of_connections_keep_no_client_out_on_this_machine() {
     neighbours.assert_served();
     switch.ofctl(&["add-flow", "in_port=1,actions=output:2"]);
     assert!(descriptors(&switch) <= before + 80, "{} descriptors, before {before}", descriptors(&switch));
-    // Who does not greet has to go.
+    // A client that does not greet is disconnected.
     let mut first = connections.swap_remove(0);
     first.set_read_timeout(PATIENCE).unwrap();
     let mut answer = Vec::new();

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 const LEN: usize = 100;
 
-/// Options of the switch, behind `--openflow` and the controllers.
+/// Options of the switch, after `--openflow` and the controllers.
 fn options(papers: &Papers, others: &[&str]) -> Vec<String> {
     let others = others.iter().map(|option| (*option).to_owned());
     others.chain(papers.options()).collect()
@@ -81,7 +81,7 @@ fn the_controller_and_the_tools_of_open_vswitch_get_in_with_certificates_of_ovs_
     running.kill();
     switch.await_report("the end of the controller", |report| !is_connected(report));
 
-    // More than TLS takes at a time, both ways.
+    // The data exceed the amount that TLS takes at a time, both ways.
     let flows: String = (0..20_000)
         .map(|number| {
             format!(
@@ -99,7 +99,7 @@ fn the_controller_and_the_tools_of_open_vswitch_get_in_with_certificates_of_ovs_
     assert_eq!(dumped.lines().filter(|line| line.contains("priority=9")).count(), 20_000);
     assert_eq!(switch.report()["refused_tools"], 0);
 
-    // Paths alone are kept.
+    // The configuration contains only the paths of the files, not their content.
     let saved = run(switch.daemon.ringroad(&["config", "save"]));
     assert!(saved.status.success(), "{}", stderr(&saved));
     let config = std::fs::read_to_string(switch.daemon.folder().join("config.toml")).unwrap();
@@ -126,7 +126,7 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
         let shown = String::from_utf8(shown.stdout).unwrap();
         assert!(shown.contains(&format!("refused {refused} tools")) && shown.contains(part), "{shown}");
     };
-    // It trusts the switch, and the switch does not trust it.
+    // The tool trusts the switch, and the switch does not trust the tool.
     let other_ca = Papers { ca: tool.ca.clone(), ..other.papers("stranger", Oddity::None) };
     assert!(!ofctl(&target, &other_ca, &["dump-flows"]).status.success());
     await_refusal("not signed by a CA");
@@ -140,7 +140,7 @@ fn tools_without_the_right_certificate_are_refused_with_a_reason() {
     plain.args(["-O", "OpenFlow13", &timeout(), "dump-flows", &format!("tcp:{address}")]);
     assert!(!run(plain).status.success());
     await_refusal("does not speak TLS");
-    // Half a handshake, then silence; others are served in the meantime.
+    // A client sends half a handshake, then nothing. Other clients are served in the meantime.
     let mut silent = TcpStream::connect(&address).unwrap();
     silent.write_all(&[22, 3, 1]).unwrap();
     assert!(ofctl(&target, &tool, &["dump-flows"]).status.success());
@@ -158,7 +158,8 @@ fn controllers_without_the_right_certificate_get_no_switch() {
     let folder = tempfile::tempdir().unwrap();
     let [ca, other] = ["ca", "other"].map(|name| CertificateAuthority::new(folder.path(), name));
     let ours = ca.papers("switch", Oddity::None);
-    // It trusts the switch, and the switch does not trust it; and the other way round.
+    // The switch does not trust the first controller, which trusts the switch. For the second controller it is the
+    // other way round.
     let other_ca = Papers { ca: ours.ca.clone(), ..other.papers("stranger", Oddity::None) };
     let doubter = Papers { ca: other.certificate(), ..ca.papers("doubter", Oddity::None) };
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -206,16 +207,16 @@ fn certificates_are_reread_on_request_and_bad_files_are_named() {
     ));
     let gets_in = |tool: &Papers| ofctl(&target, tool, &["dump-flows"]).status.success();
     let [tool, newer] = [&old, &new].map(|ca| ca.papers("tool", Oddity::None));
-    // Both trust the switch.
+    // Both tools trust the switch.
     let old_ca = folder.path().join("kept.pem");
     std::fs::copy(ca, &old_ca).unwrap();
     let [tool, newer] = [tool, newer].map(|tool| Papers { ca: old_ca.clone(), ..tool });
     assert!(gets_in(&tool) && !gets_in(&newer));
-    // Another CA in the same place: those of the old one are out.
+    // Another CA's file replaces the old one: tools with certificates of the old CA are refused.
     std::fs::copy(new.certificate(), ca).unwrap();
     assert!(run(daemon.ringroad(&["reload"])).status.success());
     assert!(gets_in(&newer) && !gets_in(&tool));
-    // A key that is not the certificate's: the previous state continues, and the reason is reported.
+    // The key does not belong to the certificate: the previous state stays in force, and the reason is reported.
     std::fs::copy(&newer.key, key).unwrap();
     let printed = run(daemon.ringroad(&["reload"]));
     assert!(

@@ -1,12 +1,12 @@
 //! `ringroad explain` for frames, compared with Open vSwitch's `ofproto/trace` with the same flows and groups.
 //!
-//! The flows avoid what the two decide differently, or what the specification (OpenFlow 1.3.5) leaves open:
+//! The flows avoid cases that the two switches decide differently, or that the specification (OpenFlow 1.3.5) leaves
+//! open:
 //!
 //! - A VLAN tag that is pushed onto a tagged frame begins as a copy of that tag (5.12.1, table 6). Open vSwitch begins
 //!   with VLAN 0. Here each new tag gets its VLAN and its priority at once.
-//! - Which bucket of a select group a packet takes is a switch's own choice (5.6.1). Here groups are `all` and
-//!   `indirect`.
-//! - Of equal priorities of overlapping entries any may win (5.3). Here each entry of a table has its own.
+//! - The choice of a bucket in a select group is up to the switch (5.6.1). Here groups are `all` and `indirect`.
+//! - Among overlapping entries of equal priority any may win (5.3). Here each entry of a table has its own priority.
 //! - NORMAL is a switch's own way of forwarding (5.1). Here no flow has it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -26,7 +26,7 @@ const FRAMES: u64 = 400;
 const STATIONS: [&str; 5] =
     ["02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03", "06:00:00:00:00:01", "01:00:5e:00:00:05"];
 
-/// SplitMix64: the same flows and frames in each run.
+/// SplitMix64, which makes the same flows and frames in each run.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Random {
         self.next() % bound
     }
 
-    /// Whether something is so that is in one of `of` cases.
+    /// Returns true in one of `of` cases.
     fn one_of(&mut self, of: u64) -> bool {
         self.below(of) == 0
     }
@@ -52,11 +52,11 @@ impl Random {
     }
 }
 
-/// A match, and what is known of the frames by it.
+/// A match, and the properties of matching frames that are known from it.
 struct Matched {
     text: String,
     protocol: &'static str,
-    /// Whether there is a tag, if that is known.
+    /// Whether frames have a tag, if the match determines this.
     is_tagged: Option<bool>,
 }
 
@@ -138,7 +138,7 @@ fn matched(random: &mut Random, table: u32) -> Matched {
     Matched { text, protocol, is_tagged }
 }
 
-/// Actions on the headers of the frames of a match, and outputs.
+/// Random actions on the headers of the frames of a match, and outputs.
 fn actions(random: &mut Random, of: &Matched, most: u64, may_push: bool) -> Vec<String> {
     let mut list = Vec::new();
     let (mut is_tagged, mut may_push) = (of.is_tagged, may_push);
@@ -178,7 +178,7 @@ fn actions(random: &mut Random, of: &Matched, most: u64, may_push: bool) -> Vec<
 
 fn flow(random: &mut Random, table: u32, priority: u32) -> String {
     let of = matched(random, table);
-    // Open vSwitch knows two tags, and frames come with one at most.
+    // Open vSwitch handles two tags, and frames arrive with one at most.
     let may_push = table == 2 || table == 1 && of.is_tagged == Some(false);
     let mut words = actions(random, &of, 3, may_push && table != 3);
     if random.one_of(8) {
@@ -188,7 +188,7 @@ fn flow(random: &mut Random, table: u32, priority: u32) -> String {
         words.push("clear_actions".to_owned());
     }
     if random.one_of(3) {
-        // A set has one action of each kind.
+        // An action set has one action of each kind.
         let mut kinds = BTreeMap::new();
         for action in actions(random, &Matched { is_tagged: None, text: String::new(), ..of }, 3, false) {
             let kind =
@@ -221,7 +221,7 @@ fn kind_of(action: &str) -> String {
     }
 }
 
-/// A frame, where it comes in, and its headers as text.
+/// A frame, with its input port and its headers as text.
 struct Frame {
     bytes: Vec<u8>,
     headers: String,
@@ -310,7 +310,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where the network header is, and its Ethernet type.
+/// Offset of the network header, and its EtherType.
 fn network(frame: &[u8]) -> (usize, u16) {
     let mut at = 12;
     while frame[at..at + 2] == [0x81, 0] {
@@ -319,7 +319,7 @@ fn network(frame: &[u8]) -> (usize, u16) {
     (at + 2, u16::from_be_bytes([frame[at], frame[at + 1]]))
 }
 
-/// Without checksums: those of the frames are zero, and Open vSwitch does not report their result.
+/// Clears the checksums: those of the test frames are zero, and Open vSwitch does not report new ones.
 fn without_checksums(mut frame: Vec<u8>) -> Vec<u8> {
     let (at, found) = network(&frame);
     let (protocol, transport) = match found {
@@ -339,7 +339,7 @@ fn without_checksums(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// Where a frame leaves, and as what: sorted.
+/// Outputs of a frame, sorted: each has the port and the frame that leaves there.
 type Outputs = Vec<(String, String)>;
 
 /// Applies the actions that Open vSwitch gives its datapath.
@@ -349,7 +349,7 @@ fn outputs_of(actions: &str, frame: &mut Vec<u8>, outputs: &mut Outputs) {
             (name, rest.strip_suffix(')').unwrap_or_else(|| panic!("{action}")))
         });
         match name {
-            // The switch's own port, which this switch does not have.
+            // The port `br0` is Open vSwitch's own port, which Ringroad's switch does not have.
             "drop" | "br0" => {}
             "push_vlan" => {
                 let value =
@@ -374,7 +374,7 @@ fn outputs_of(actions: &str, frame: &mut Vec<u8>, outputs: &mut Outputs) {
     outputs.sort();
 }
 
-/// The parts of a list between commas that are in no parentheses.
+/// Parts of a list, split at the commas outside of parentheses.
 fn parts(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     list.split(move |letter| {
@@ -429,7 +429,7 @@ fn set(header: &str, frame: &mut [u8]) {
     }
 }
 
-/// The same of an explanation.
+/// Outputs of a frame according to an explanation of Ringroad.
 fn explained_outputs(explanation: &Value, len: usize) -> Outputs {
     let steps = explanation["steps"].as_array().unwrap();
     let of_step = |number: usize| steps.iter().find(|step| step["output"] == number);
@@ -437,7 +437,7 @@ fn explained_outputs(explanation: &Value, len: usize) -> Outputs {
         let digits = output["start"].as_str().unwrap();
         let bytes = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
         let mut bytes: Vec<u8> = bytes.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
-        // A frame made from headers is filled up with zeros.
+        // A frame made from headers is padded with zeros.
         let tags = output["frame_bytes"].as_u64().unwrap() as i64
             - explanation["frame_bytes"].as_u64().unwrap() as i64;
         bytes.truncate((len as i64 + tags) as usize);
@@ -456,12 +456,12 @@ fn explained_outputs(explanation: &Value, len: usize) -> Outputs {
     outputs
 }
 
-/// Words of headers that both print, such as `dl_src=...`.
+/// Words of headers that both programs print, such as `dl_src=...`.
 fn words(headers: &str) -> Vec<&str> {
     let mut words: Vec<&str> = headers
         .split(',')
         .filter(|word| {
-            // The forms of "no tag", and fields that are not in OpenFlow 1.3.
+            // These words are the forms of "no tag", and fields that are not in OpenFlow 1.3.
             let left_out = [
                 "vlan_tci=0x0000",
                 "vlan_tci1",
@@ -523,7 +523,7 @@ fn explanations_agree_with_open_vswitch_for_the_same_flows() {
     for number in 0..FRAMES {
         let Frame { bytes, headers } = frame(&mut random);
         let digits = hexadecimal(&bytes);
-        // Every other frame is given by its headers alone, to both.
+        // Every other frame is given to both programs by its headers alone.
         let is_whole = number % 2 == 0;
         let in_port = headers.split(',').next().unwrap();
         let (trace, explained) = match is_whole {
@@ -565,7 +565,7 @@ fn explanations_agree_with_open_vswitch_for_the_same_flows() {
         differ.len(),
         differ[0]
     );
-    // Otherwise the test proves little.
+    // A smaller share of such frames would prove little.
     assert!(
         left > FRAMES as u32 / 4 && changed > FRAMES as u32 / 8,
         "{left} leave, {changed} with other headers"

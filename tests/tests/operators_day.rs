@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const CONFIG: &str = "[[port]]\nname = \"vale0:monitor\"\n[switch]\nageing_s = 60\n";
 
-/// What a day could leave behind in a network namespace: links and their programs, addresses, routes, queueing
+/// State of a network namespace that a day could change: links and their programs, addresses, routes, queueing
 /// disciplines and filters, settings of the interface.
 fn state(machine: &NetworkNamespace) -> Vec<String> {
     let questions: [&[&str]; 7] = [
@@ -29,7 +29,7 @@ fn state(machine: &NetworkNamespace) -> Vec<String> {
         &["tc", "filter", "show", "dev", "up0"],
         &["ethtool", "-k", "up0"],
     ];
-    // iproute2 says so where another test's namespace goes while it looks for names.
+    // iproute2 prints this line if another test's namespace goes while iproute2 searches for names.
     let is_answer = |line: &&str| !line.contains("Peer netns reference is invalid");
     let answer = |text: String| text.lines().filter(is_answer).collect::<Vec<_>>().join("\n");
     questions.iter().map(|question| answer(machine.run(question))).collect()
@@ -68,13 +68,14 @@ impl Day {
         let port = format!("vale0:{name}");
         let arguments = ["--json", "container", &namespace, "--port", &port, "--address", address];
         let arguments = [&arguments[..], &["--", "sleep", "1000"]].concat();
-        // Not by `ip netns exec`, whose mounts, names of namespaces included, are invisible elsewhere.
+        // The container is not started by `ip netns exec`: mounts made there, names of namespaces included, are
+        // invisible elsewhere.
         let mut service = Service::start(self.daemon.ringroad(&arguments));
         service.await_line("\"ready\":true");
         (namespace, service)
     }
 
-    /// The container reaches the station behind the interface, and the machine itself.
+    /// Checks that the container reaches the station behind the interface, and the machine itself.
     fn check(&self, container: &str) {
         for address in ["10.94.0.2", "10.94.0.1"] {
             let ping = [
@@ -148,7 +149,7 @@ fn after_an_operators_day_the_machine_is_as_before() {
     let daemon = Daemon::launched_by(&["ip", "netns", "exec", machine.name()], CONFIG);
     let mut day = Day { machine, daemon };
 
-    // The machine's interface with the host behind it, which must stay.
+    // The machine's interface is attached together with the host behind it, which must stay.
     day.order(&["attach", "vale0:up0", "--driver", "packet:up0", "--host", "--save"]);
     day.machine.ping("10.94.0.2");
     let mut one = day.container("one", "10.94.0.11/24");
@@ -162,7 +163,7 @@ fn after_an_operators_day_the_machine_is_as_before() {
         status.ports.iter().any(|port| port.peer.as_ref().is_some_and(|peer| peer.active_queues > 0))
     });
 
-    // Load, figures, and an upgrade under load.
+    // Metrics are read and an upgrade happens under load.
     let sink = "vale0:sink@slots=4096";
     let arguments = ["gen", "vale0:source", "--to", sink, "--rate", "2kpps", "--drain", "2", "--json"];
     let mut load = Service::start(day.daemon.ringroad_within(&day.machine, &arguments));
@@ -198,7 +199,7 @@ fn after_an_operators_day_the_machine_is_as_before() {
     let mut one = day.container("one", "10.94.0.11/24");
     day.check(&one.0);
 
-    // The daemon dies; the next one has everything again.
+    // The daemon is killed, and the next daemon restores everything.
     day.daemon.crash_and_restart();
     day.daemon.await_status("the ports of before", |status| {
         ["vale0:up0", "vale0:up0^", "vale0:one"]
@@ -214,7 +215,7 @@ fn after_an_operators_day_the_machine_is_as_before() {
     day.order(&["down"]);
     assert!(day.daemon.await_end());
     assert_eq!(state(&day.machine), before);
-    // The lock stays: a file that goes cannot keep two daemons apart.
+    // The lock file stays: a lock file that is removed cannot keep two daemons apart.
     let left = files(day.daemon.folder());
     assert_eq!(left, ["config.toml", "r.sock.lock"].map(str::to_owned).into());
     assert_eq!(std::fs::read_to_string(day.daemon.folder().join("config.toml")).unwrap(), CONFIG);

@@ -27,14 +27,14 @@ fn user(daemon: &Daemon, uid: u32, ports: &[&str]) -> Command {
     command
 }
 
-/// A user's program that has the ports open while it runs.
+/// Starts a user's program that keeps the ports open while it runs.
 fn holds(daemon: &Daemon, uid: u32, ports: &[&str]) -> Service {
     let mut service = Service::start_interactive(user(daemon, uid, ports));
     service.await_line("done");
     service
 }
 
-/// The result of a user's program for each port.
+/// Runs a user's program. Returns its result for each port.
 fn tries(daemon: &Daemon, uid: u32, ports: &[&str]) -> Vec<String> {
     let (status, printed) = Service::start(user(daemon, uid, ports)).await_end();
     assert!(status.success(), "{printed}");
@@ -106,7 +106,7 @@ fn a_rule_shares_the_interface_that_it_names_and_no_other() {
         "[[allow]]\nport = \"here\"\nuids = [{FRIEND}]\n[[allow]]\nport = \"ther*\"\nuids = [{FRIEND}]\n"
     );
     let daemon = open_to_all(&enter, &rules);
-    // Setting its user would come before ip(8) enters the namespace.
+    // setpriv(1) sets the user: the option of `Command` would set it before ip(8) enters the namespace.
     let within = |uid: u32, ports: &[&str]| {
         let plain = user(&daemon, uid, ports);
         let ids = [format!("--reuid={uid}"), format!("--regid={uid}")];

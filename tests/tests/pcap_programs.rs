@@ -12,7 +12,7 @@ use ringroad_tests::frames::{numbered, read_capture, station};
 use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root, patience_s};
 use ringroad_tests::service::Service;
 
-/// A command under `ringroad run`, ended when it takes longer than any may.
+/// A command under `ringroad run`, killed at the tests' time limit.
 fn preloaded(daemon: &Daemon, command: &[&str]) -> Command {
     let limit = patience_s();
     let arguments = [&["run", "--", "timeout", &limit], command].concat();
@@ -21,7 +21,7 @@ fn preloaded(daemon: &Daemon, command: &[&str]) -> Command {
     ringroad
 }
 
-/// Starts such a command and waits until it has opened `port`.
+/// Starts a command under `ringroad run` and waits until it has opened `port`.
 fn opened(daemon: &Daemon, command: &[&str], port: &str) -> Service {
     let service = Service::start(preloaded(daemon, command));
     daemon
@@ -41,7 +41,7 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A capture of frames of many lengths; every third is addressed to another station.
+/// Writes a capture of frames of many lengths. Every third frame is addressed to another station.
 fn write_capture(path: &Path, frames: u64) -> Vec<Vec<u8>> {
     let mut writer = CaptureWriter::create(path, CaptureFormat::from_path(path), 0).unwrap();
     let frames = (0..frames).map(|number| {
@@ -60,7 +60,7 @@ fn replay(daemon: &Daemon, file: &Path, port: &str) {
     finished(&mut daemon.ringroad(&["replay", file.to_str().unwrap(), port, "--rate", "20kpps"]));
 }
 
-/// A source of the tests' own programs.
+/// Path of the source of a test program.
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
@@ -74,7 +74,7 @@ fn pcap_device(folder: &Path) -> String {
     program.to_str().unwrap().to_owned()
 }
 
-/// Two namespaces and a cable between them, from `near` to `far`, on which the kernel sends nothing of its own accord.
+/// Makes two namespaces and a cable between them, from `near` to `far`, on which the kernel sends no frames of its own.
 fn quiet_cable() -> (NetworkNamespace, NetworkNamespace) {
     let ends = (NetworkNamespace::new(), NetworkNamespace::new());
     for namespace in [&ends.0, &ends.1] {
@@ -84,7 +84,7 @@ fn quiet_cable() -> (NetworkNamespace, NetworkNamespace) {
     ends
 }
 
-/// The capture that the demo replays, with real traffic of both directions.
+/// Path of the capture that the demo replays, with real traffic of both directions.
 fn real_capture() -> PathBuf {
     std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE").into()
 }
@@ -128,7 +128,7 @@ fn an_interrupted_tcpdump_prints_all_counts() {
     let daemon = Daemon::start();
     let sent = daemon.folder().join("sent.pcap");
     write_capture(&sent, 30);
-    // Without `timeout`, which does not pass SIGINT on.
+    // tcpdump runs without timeout(1), which does not pass SIGINT on.
     let command = daemon.ringroad(&["run", "tcpdump", "-l", "-n", "-e", "-i", "x}1"]);
     let mut tcpdump = Service::start(command);
     daemon
@@ -177,7 +177,7 @@ fn scapy_sends_and_sniffs() {
     let sent = daemon.folder().join("sent.pcap");
     write_capture(&sent, 100);
     let script = source("scapy_frames.py");
-    // Debian's interpreter, which has Debian's Scapy.
+    // The command is Debian's interpreter, which has Debian's Scapy.
     let command = ["/usr/bin/python3", script.to_str().unwrap(), "sent.pcap", "vale0:1", "vale0:2"];
     let mut command = preloaded(&daemon, &command);
     command.env("HOME", daemon.folder()).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -207,7 +207,7 @@ fn a_real_capture_is_injected_whole_before_the_device_closes() {
     let frames = read_capture(&real);
     let count = frames.len().to_string();
     let program = pcap_device(daemon.folder());
-    // A pipe: a switch would keep frames between two stations behind the one port to itself.
+    // A pipe is used, since a switch would not forward frames between two stations behind one port.
     let mut capture = start(daemon.ringroad(&[
         "--json",
         "capture",
@@ -246,9 +246,9 @@ fn tcpreplay_sends_by_the_systems_interfaces_and_reads_captures() {
     if !is_root() {
         return;
     }
-    // Debian's tcpreplay sends on AF_PACKET sockets, so that it needs an interface: a TAP is one, and a port.
+    // Debian's tcpreplay sends on AF_PACKET sockets, so it needs an interface. A TAP is an interface and a port.
     let outside = NetworkNamespace::new();
-    // The kernel is not to send on it of its own accord.
+    // The kernel must not send frames of its own on the TAP.
     outside.set("net/ipv6/conf/default/disable_ipv6", "1");
     let daemon = Daemon::within(&outside);
     let (real, got) = (real_capture(), daemon.folder().join("got.pcap"));
@@ -264,7 +264,7 @@ fn tcpreplay_sends_by_the_systems_interfaces_and_reads_captures() {
         got.to_str().unwrap(),
     ]));
     outside.inside(|| {
-        // The kernel keeps as many frames as there are, however long the daemon gets no processor.
+        // The kernel's queue has room for all frames, however long the daemon gets no processor time.
         finished(Command::new("ip").args(["link", "set", "t0", "txqueuelen", &count]));
         ringroad_netdev::link_change::set_mtu("t0", 9000).unwrap();
         ringroad_netdev::link_change::set_up("t0", true).unwrap();

@@ -1,4 +1,4 @@
-//! Programs that send and receive by raw sockets, at a port of a switch: through a TAP that is the port.
+//! Programs that send and receive by raw sockets, through a TAP that is a port of a switch.
 #![allow(clippy::unwrap_used)]
 
 use std::process::Command;
@@ -20,7 +20,7 @@ struct Testbed {
 impl Testbed {
     fn new() -> Self {
         let machine = NetworkNamespace::new();
-        // The stack sends nothing of its own on the interface.
+        // The kernel's stack sends no frames of its own on the interface.
         machine.set("net/ipv6/conf/default/disable_ipv6", "1");
         let daemon = Daemon::within(&machine);
         let attached =
@@ -61,7 +61,7 @@ fn tcpreplay_sends_a_capture_and_tcpdump_sees_frames() {
     let arguments =
         ["tcpdump", "-i", "raw0", "-nn", "-c", "5", "--immediate-mode", "-l", "ether", "proto", "0x88b5"];
     let mut dump = site.machine.start(&arguments, "");
-    // It prints nothing when it is ready.
+    // tcpdump prints nothing when it is ready.
     while dump.is_running() {
         send(&mut site.port, &numbered(station(1), station(2), 0, 60));
         site.port.tx().sync().unwrap();

@@ -1,4 +1,4 @@
-//! What README says, read from there: its commands print what it shows, and everything that it names exists.
+//! Checks of README: its commands print the output that it shows, and everything that it names exists.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs::File;
@@ -12,11 +12,11 @@ use ringroad_tests::daemon::{Daemon, binary};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
-/// Units that a number may change with its size.
+/// Units that may change with the size of a number.
 const UNITS: [&str; 7] = ["ns", "µs", "ms", "s", "pps", "kpps", "Mpps"];
 
-/// Beginnings of lines in README that cannot run here: they need root, a guest, a foreign program, or have no end. Each
-/// has the test that runs such lines, and a part of it.
+/// Beginnings of lines in README that cannot run here: they need root, a guest or a foreign program, or have no end.
+/// Each entry names the test that runs such lines, and a part of this test.
 const ELSEWHERE: [(&str, &str, &str); 21] = [
     ("ringroad down", "tests/tests/cli.rs", r#""down""#),
     ("ringroad trial", "tests/tests/generator.rs", r#""trial""#),
@@ -49,13 +49,13 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(checkout().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The lines of the blocks of code, block by block.
+/// Lines of each code block.
 fn blocks(page: &str) -> Vec<Vec<&str>> {
     let parts = page.split("```").skip(1).step_by(2);
     parts.map(|block| block.lines().skip(1).collect()).collect()
 }
 
-/// The code within lines.
+/// Code spans within lines.
 fn spans(page: &str) -> Vec<&str> {
     let prose = page.split("```").step_by(2);
     prose.flat_map(|prose| prose.split('`').skip(1).step_by(2)).collect()
@@ -67,7 +67,7 @@ fn commands(page: &str) -> Vec<&str> {
     shown.chain(spans(page).into_iter().map(|span| span.strip_prefix("# ").unwrap_or(span))).collect()
 }
 
-/// What the page shows of a block's output.
+/// Output that the page shows in a block.
 fn shown_output<'a>(block: &[&'a str]) -> Vec<&'a str> {
     block.iter().copied().filter(|line| !line.starts_with("$ ")).collect()
 }
@@ -90,8 +90,8 @@ fn number_len(text: &str) -> usize {
     len + unit.filter(|unit| UNITS.contains(unit)).map_or(0, |unit| 1 + unit.len())
 }
 
-/// A line as it is compared: `#` for each number with its unit, and one space for several. Digits within a word, as of
-/// `vale0` and `p99.9`, stay.
+/// A line in the form for comparisons: `#` for each number with its unit, and one space for several. Digits within a
+/// word, as of `vale0` and `p99.9`, stay.
 fn comparable(line: &str) -> String {
     let mut text = String::new();
     let mut rest = line;
@@ -108,8 +108,9 @@ fn comparable(line: &str) -> String {
     text
 }
 
-/// Whether a program printed what a page shows. The rule: each number may be any other, columns may be wider, `...`
-/// ends a line whose rest is left out, and a line of it stands for any number of lines. All else is literal.
+/// Whether a program printed the output that a page shows. Each number may differ, and columns may be wider. `...` at
+/// the end of a line stands for the rest of the line, and a line `...` stands for any number of lines. All else is
+/// literal.
 fn matches(shown: &[&str], printed: &[&str]) -> bool {
     let Some((first, later)) = shown.split_first() else { return printed.is_empty() };
     if *first == "..." {
@@ -160,13 +161,13 @@ impl Drop for Session {
     }
 }
 
-/// What the commands of a block print when they are typed one after the other, in a folder without a daemon.
+/// Output of a block's commands, typed one after the other in a folder without a daemon.
 fn printed_by(block: &[&str]) -> String {
     let folder = tempfile::Builder::new().prefix("ringroad-readme-").tempdir().unwrap();
     let mut session = Session { folder, group: None };
     let typed: Vec<&str> = block.iter().filter_map(|line| line.strip_prefix("$ ")).collect();
     let mut shell = session.shell(&typed.join("\n"));
-    // Not through a pipe, which a command in the background would hold open.
+    // The output goes to a file, since a command in the background would hold a pipe open.
     let output = session.folder.path().join("output");
     let file = File::create(&output).unwrap();
     shell.process_group(0).stdout(file.try_clone().unwrap()).stderr(file);
@@ -184,14 +185,14 @@ fn commands_print_what_is_shown() {
     assert!(!blocks.is_empty());
     for block in blocks {
         let shown = shown_output(&block);
-        // On a machine that stands still for longer than the generator's --drain, it has more to report.
+        // On a machine that stands still for longer than the generator's --drain, the generator has more to report.
         let mut printed = String::new();
         let is_as_shown = (0..5).any(|_| {
             printed = printed_by(&block);
             matches(&shown, &printed.lines().collect::<Vec<_>>())
         });
         assert!(is_as_shown, "README shows\n{}\nand not\n{printed}", shown.join("\n"));
-        // Generator and switch agree.
+        // The counts of generator and switch agree.
         let counts: Vec<&str> =
             printed.split("no_space ").skip(1).map(|rest| &rest[..number_len(rest)]).collect();
         assert!(counts.len() == 2 && counts[0] == counts[1], "{printed}");
@@ -225,7 +226,7 @@ fn another_word_or_line_is_not_what_is_shown() {
     assert!(matches(&["a", "...", "d"], &["a", "b", "c", "d"]) && matches(&["a", "...", "d"], &["a", "d"]));
     assert!(!matches(&["a", "...", "d"], &["a", "b"]) && !matches(&["a"], &["a", "b"]));
 
-    // README's own words, each of them.
+    // Each word that README shows matters: another word in its position must not match.
     let page = read("README.md");
     for block in blocks(&page).into_iter().filter(|block| block[0].starts_with("$ ")) {
         let printed = shown_output(&block);
@@ -262,13 +263,13 @@ fn every_line_is_run_here_or_by_another_test() {
             let output = run(shell(daemon.folder(), &daemon.socket(), line));
             assert!(output.status.success(), "{line}: {}", stderr(&output));
         } else {
-            // A name, or a target of the Makefile.
+            // The line is a name, or a target of the Makefile.
             assert!(!line.contains(' ') || line.starts_with("make "), "{line}: no test runs it");
         }
     }
 }
 
-/// README's line in Rust.
+/// README's example in Rust.
 #[expect(dead_code, reason = "it is enough that it compiles")]
 fn in_rust() -> Result<(), Box<dyn std::error::Error>> {
     let mut port = ringroad::Port::open("vale0:a")?;
@@ -283,7 +284,7 @@ fn every_verb_option_and_value_is_one_of_the_program() {
     let lines = commands(&page).into_iter().filter(|line| line.starts_with("ringroad "));
     let mut parsed = 0;
     for line in lines {
-        // The program parses all that stands before --help, and then prints its help.
+        // The program parses all arguments before --help, and then prints its help.
         let question = match line.split_once(" -- ") {
             Some((before, after)) => format!("{before} --help -- {after}"),
             None => format!("{line} --help"),

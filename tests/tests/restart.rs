@@ -1,4 +1,4 @@
-//! The daemon's death, and its return.
+//! Death and return of the daemon.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -20,12 +20,12 @@ use ringroad_tests::service::Service;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// How often a daemon is killed.
+/// Number of times that a daemon is killed.
 const KILLS: u64 = 10;
-/// More than a ring holds: all of them arrive only if a program takes them out of it.
+/// Number of frames, more than a ring holds: all of them arrive only if a program takes them out of the ring.
 const FRAMES: u64 = 3000;
 
-/// Ends a traffic command as Ctrl-C does, and returns its summary.
+/// Ends a traffic command as Ctrl-C does. Returns its summary.
 fn ended(service: &mut Service) -> Value {
     ended_with(service, 0)
 }
@@ -37,7 +37,7 @@ fn ended_with(service: &mut Service, code: i32) -> Value {
     last_object(&printed)
 }
 
-/// Descriptors that a process has open, and mappings of regions.
+/// Numbers of a process's open descriptors and of its mappings of regions.
 fn holdings(process: Pid) -> (usize, usize) {
     let process = process.as_raw_nonzero();
     let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
@@ -45,7 +45,7 @@ fn holdings(process: Pid) -> (usize, usize) {
     (descriptors, maps.lines().filter(|line| line.contains("/memfd:")).count())
 }
 
-/// Waits until more frames have come to a port than its ring holds.
+/// Waits until a port has received more frames than its ring holds.
 fn await_delivered(daemon: &Daemon, name: &str) {
     daemon.await_status("traffic that has come back", |status| {
         let port = status.ports.iter().find(|port| port.name == name);
@@ -53,7 +53,7 @@ fn await_delivered(daemon: &Daemon, name: &str) {
     });
 }
 
-/// Two stations at interfaces that the daemon's configuration makes ports of a switch, with a TAP beside them.
+/// Two stations at a switch: the daemon's configuration attaches their interfaces, and a TAP.
 struct Wired {
     stations: [NetworkNamespace; 2],
     outside: NetworkNamespace,
@@ -86,7 +86,7 @@ impl Wired {
         station.number("inner", number + 1);
     }
 
-    /// Waits until one station receives from the other.
+    /// Waits until one station receives a reply from the other.
     fn await_ping(&self) {
         let end = Instant::now() + PATIENCE.unwrap();
         let far = address(2).to_string();
@@ -119,7 +119,7 @@ fn programs_and_interfaces_survive_ten_daemon_deaths_under_load() {
         daemon.crash_and_restart();
         await_delivered(&daemon, "vale0:out");
         wired.iter().for_each(Wired::await_ping);
-        // Those of one attachment, however many came before.
+        // Descriptors and mappings are those of one attachment, however many attachments came before.
         let held = || [holdings(sender.pid()), holdings(receiver.pid())];
         let requested = *before.get_or_insert_with(held);
         daemon.await_status(&format!("{requested:?} as descriptors and regions"), |_| held() == requested);
@@ -131,7 +131,7 @@ fn programs_and_interfaces_survive_ten_daemon_deaths_under_load() {
     assert_eq!(port["reconnections"]["count"], KILLS, "{sent}");
     assert_eq!(received["reconnections"]["count"], KILLS, "{received}");
     assert_eq!(port["unsent_slots"], 0, "what was handed over to the last daemon was taken: {sent}");
-    // Each frame that came is one that was sent, and came once.
+    // Each received frame was sent, and arrived once.
     let total = &received["test_frames"]["total"];
     assert_eq!((total["duplicates"].as_u64(), total["corrupted"].as_u64()), (Some(0), Some(0)), "{received}");
     assert!(received["frames"].as_u64().unwrap() > KILLS * FRAMES, "{received}");
@@ -163,7 +163,7 @@ fn each_traffic_command_reports_the_daemons_death() {
     let mut daemon = Daemon::start();
     let capture = capture_of_one_frame(&daemon);
     let written = daemon.folder().join("written.pcap").display().to_string();
-    // The senders send seldom: no full ring shows them the end.
+    // The senders send seldom, so no full ring shows them the daemon's end.
     let commands = [
         vec!["gen", "vale0:a", "--rate", "5pps"],
         vec!["recv", "vale0:b"],
@@ -225,7 +225,7 @@ fn each_traffic_command_reconnects_to_the_next_daemon() {
     await_conserved(&daemon);
 }
 
-/// Options that lead to this daemon, and to those after it.
+/// Options for this daemon, and for the daemons after it.
 fn reconnecting(daemon: &Daemon) -> OpenOptions {
     OpenOptions { reconnect: true, ..daemon.options() }
 }
@@ -237,7 +237,7 @@ fn both_ends_of_a_pipe_reconnect() {
     let mut slave = Port::open_with("x}1", &reconnecting(&daemon)).unwrap();
     let frame = numbered(station(1), station(2), 7, 60);
     assert!(master.tx().send(&frame).unwrap());
-    // It passes from program to program: no daemon is needed, and the death of this one does not matter.
+    // The frame passes from program to program without a daemon, so the daemon's death does not matter.
     daemon.crash_and_restart();
     let end = Instant::now() + PATIENCE.unwrap();
     let briefly = Some(Duration::from_millis(20));
@@ -269,7 +269,7 @@ fn a_program_that_never_waits_reconnects_and_counts_lost_slots() {
     daemon.restart();
     let mut queues = port.into_queues();
     let end = Instant::now() + PATIENCE.unwrap();
-    // Both rings of both queues, one sync at a time.
+    // Both rings of both queues reconnect, one sync at a time.
     while queues.iter_mut().any(|queue| queue.reconnections().count == 0 || queue.tx().available() == 0) {
         assert!(Instant::now() < end, "the port does not come back");
         for queue in &mut queues {
@@ -287,7 +287,7 @@ fn a_program_that_never_waits_reconnects_and_counts_lost_slots() {
         assert!(other.wait(Interest::Rx, PATIENCE).unwrap());
         other.rx().sync().unwrap();
     }
-    // And those that sleep.
+    // Queues that sleep work, too.
     assert!(other.tx().send(&[0xFF; 60]).unwrap());
     other.tx().sync().unwrap();
     let [first, second] = &mut queues[..] else { panic!("two queues") };
@@ -350,7 +350,7 @@ fn attached_ports_come_back_after_a_kill_and_not_after_an_end_in_order() {
     attach(&daemon, "vale0:z@slots=512", &["--for-program"]);
     attach(&daemon, "vale0:gone", &["--for-program"]);
     attach(&daemon, "vale0:a", &["--driver", &format!("pcap:out={record}")]);
-    // An interface of the namespace in which the command runs; it is not there while the next daemon starts.
+    // An interface of the namespace in which the command runs. It does not exist while the next daemon starts.
     let namespace = is_root().then(NetworkNamespace::new);
     if let Some(namespace) = &namespace {
         namespace.run(&["ip", "link", "add", "rrc0", "type", "veth", "peer", "name", "rrc1"]);
@@ -375,7 +375,7 @@ fn attached_ports_come_back_after_a_kill_and_not_after_an_end_in_order() {
     }
     daemon.await_status("ports as before", |status| status.ports.len() == before.len());
     assert_eq!(reported(&daemon), before);
-    // Again and again.
+    // A second crash changes nothing.
     daemon.crash_and_restart();
     daemon.await_status("ports as before", |status| status.ports.len() == before.len());
 
@@ -409,7 +409,7 @@ fn a_host_stack_comes_back_with_its_interface_and_not_alone() {
 
     daemon.crash();
     cut(&outside, "p0");
-    // The wire's side cannot be had with one queue; the host stack's could.
+    // The wire's side does not work with one queue, although the host's side would.
     cable(&outside, "p0", &station, "f0", 1500, 1);
     daemon.restart();
     let status = daemon.status();
@@ -434,7 +434,7 @@ fn static_addresses_mirrors_and_openflow_set_by_commands_come_back_after_a_kill(
     }
     let settings = |daemon: &Daemon| {
         let printed = |words: &[&str]| {
-            // Differences are a failure of `config diff`.
+            // The exit status is not checked: `config diff` fails if there are differences.
             String::from_utf8(daemon.ringroad(words).output().unwrap().stdout).unwrap()
         };
         let config = printed(&["config", "diff"]);
@@ -446,7 +446,7 @@ fn static_addresses_mirrors_and_openflow_set_by_commands_come_back_after_a_kill(
     }
     daemon.crash_and_restart();
     assert_eq!(settings(&daemon), before);
-    // What the configuration has does not come from the list: it goes with the configuration.
+    // The list does not restore settings of the configuration file: they go with the file, and the difference stays.
     daemon.crash();
     daemon.write_config("");
     daemon.restart();

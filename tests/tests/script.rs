@@ -1,4 +1,4 @@
-//! `ringroad script` as its users run it: the examples, over the daemon's switch, and errors.
+//! `ringroad script` as users run it: the examples, over the daemon's switch, and errors.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
@@ -77,7 +77,7 @@ fn another_programs_meter_reads_the_signatures() {
     ]));
     assert!(sent.status.success(), "{}", stderr(&sent));
     let received = summary(&mut receiver);
-    // Addressed to a station that never sends, so flooded to all.
+    // The frames were addressed to a station that never sends, so they were flooded to all ports.
     assert_eq!(received["frames"], 2000, "{received}");
     assert_eq!(received["test_frames"]["total"]["lost"], 0, "{received}");
 }
@@ -104,7 +104,7 @@ fn a_script_makes_the_requested_number_of_flows() {
     let mut reader = CaptureReader::open(&record).unwrap();
     let mut flows = Vec::new();
     while let Some(frame) = reader.next_frame().unwrap() {
-        // Source address and source port.
+        // The ranges are the source address and the source port.
         flows.push((frame.bytes[26..30].to_vec(), frame.bytes[34..36].to_vec()));
     }
     assert_eq!(flows.len(), 4000);
@@ -144,7 +144,7 @@ fn a_reflector_returns_frames_until_it_is_interrupted() {
         start(daemon.ringroad(&["--json", "script", &example("reflector.lua"), "vale0:b@slots=4096"]));
     let mut port = daemon.open("vale0:a@slots=4096");
     for number in 0..500 {
-        // To a station that is not learned yet: flooded.
+        // A frame to a station that is not learned yet is flooded.
         send(&mut port, &numbered(station(9), station(1), number, 60));
     }
     port.sync().unwrap();
@@ -153,7 +153,7 @@ fn a_reflector_returns_frames_until_it_is_interrupted() {
         assert_eq!(number_of(&frame, station(9)), Some(number));
         assert_eq!(frame[..6], station(1));
     }
-    // An interrupt ends it in order.
+    // SIGINT ends the reflector in order.
     reflector.signal(rustix::process::Signal::INT);
     let _ = summary(&mut reflector);
     await_conserved(&daemon);

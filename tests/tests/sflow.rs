@@ -1,4 +1,4 @@
-//! `ringroad sflow` around the real binaries: what a collector gets, as tshark reads it.
+//! `ringroad sflow` with the real binaries: datagrams that a collector gets, as tshark reads them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use ringroad_tests::service::Service;
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// One of this many frames is sampled.
+/// Sampling rate: one of this many frames is sampled.
 const RATE: u64 = 4;
-/// Bytes of each frame, all of which a sample has.
+/// Length of each frame in bytes, without FCS.
 const LEN: usize = 100;
 
 /// A collector's socket, and its address.
@@ -36,7 +36,7 @@ fn start(daemon: &Daemon, address: &str, options: &[&str]) -> Service {
     exporter
 }
 
-/// Ends the exporter as Ctrl-C does; its summary.
+/// Ends the exporter as Ctrl-C does. Returns its summary.
 fn end(exporter: &mut Service) -> Value {
     exporter.signal(Signal::INT);
     let (status, printed) = exporter.await_end();
@@ -44,9 +44,9 @@ fn end(exporter: &mut Service) -> Value {
     serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
-/// What tshark reads in datagrams, line by line without their indents.
+/// Lines that tshark prints for datagrams, without their indents.
 fn read(datagrams: &[Vec<u8>]) -> Vec<String> {
-    // text2pcap's dump, which it wraps into UDP: each that begins at 0 is another datagram.
+    // text2pcap wraps this dump into UDP. Each offset 0 begins another datagram.
     let mut dump = String::new();
     for datagram in datagrams {
         dump.push_str("000000");
@@ -72,7 +72,7 @@ fn command(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// The number behind `name` in a line such as `Sample pool: 12`.
+/// The number after `name` in a line such as `Sample pool: 12`.
 fn number(lines: &[String], name: &str) -> u64 {
     let line = lines.iter().find_map(|line| line.split_once(name).map(|(_, behind)| behind));
     let behind = line.unwrap_or_else(|| panic!("no {name}: {lines:#?}"));
@@ -81,7 +81,7 @@ fn number(lines: &[String], name: &str) -> u64 {
     digits.parse().unwrap()
 }
 
-/// The samples in what tshark has read.
+/// Samples in the lines that tshark has printed.
 fn samples(lines: &[String]) -> Vec<Vec<String>> {
     let is_start = |line: &String| line.contains("sample, seq");
     let is_datagram = |line: &String| {
@@ -97,15 +97,15 @@ fn samples(lines: &[String]) -> Vec<Vec<String>> {
     parts.collect()
 }
 
-/// Those of a kind (`Flow sample`, `Counters sample`).
+/// Samples of a kind (`Flow sample`, `Counters sample`).
 fn of_kind(samples: &[Vec<String>], kind: &str) -> Vec<Vec<String>> {
     samples.iter().filter(|lines| lines[0].contains(kind)).cloned().collect()
 }
 
-/// The number of samples of frames in a datagram, so that tshark need not read each as it comes.
+/// Number of frame samples in a datagram, counted here so that tshark need not read each datagram as it comes.
 fn flow_samples(datagram: &[u8]) -> usize {
     let word = |at: usize| u32::from_be_bytes(*datagram[at..].first_chunk().unwrap()) as usize;
-    // Behind the header with an IPv4 address each sample has its kind and its length.
+    // Samples follow the header, which has an IPv4 address. Each begins with its kind and its length.
     let mut at = 28;
     let kinds = (0..word(24)).map(|_| {
         let (kind, len) = (word(at), word(at + 4));
@@ -115,7 +115,7 @@ fn flow_samples(datagram: &[u8]) -> usize {
     kinds.filter(|kind| *kind == 1).count()
 }
 
-/// What a collector got.
+/// Samples and datagrams that a collector received.
 #[derive(Debug, Default)]
 struct Collected {
     /// Samples of frames.
@@ -146,7 +146,8 @@ fn collect(socket: &UdpSocket, flows: usize) -> Collected {
     collected
 }
 
-/// Sends frames of these numbers from `from` to `to`, and takes them there; no more at a time than a ring holds.
+/// Sends frames with these numbers from `from` to `to`, and receives them there, never more at a time than a ring
+/// holds.
 fn pass(from: &mut Port, to: &mut Port, numbers: std::ops::Range<u64>) {
     let numbers: Vec<u64> = numbers.collect();
     for some in numbers.chunks(100) {
@@ -198,18 +199,18 @@ fn a_collector_gets_samples_with_their_ports_and_pool_and_the_counters_of_ports(
         assert_eq!(number(flow, "Frame Length"), LEN as u64 + 4, "with FCS");
         assert_eq!(number(flow, "Payload stripped"), 4);
         assert_eq!(number(flow, "Sampled header length"), 64, "as requested");
-        // One of each four frames; the pool identifies it, and so does the number in the sampled frame.
+        // One of each four frames is sampled. The pool identifies this frame, and so does the number in the frame.
         let pool = number(flow, "Sample pool");
         assert_eq!((pool - 1) / RATE, row, "{flow:#?}");
         let frame = numbered(station(2), station(1), pool - 1, LEN);
-        // tshark shows no more of it.
+        // tshark shows no more bytes of the frame.
         let start = format!("Header of sampled packet: {}", hex(&frame[..36]));
         assert!(flow.iter().any(|line| line.starts_with(&start)), "{pool}: {flow:#?}");
     }
-    // The first samples of counters came before these frames.
+    // The first counter samples came before these frames.
     let interfaces: Vec<_> = counters.iter().map(|sample| number(sample, "Interface index") & 0xff).collect();
     assert_eq!(interfaces, ["vale0:a", "vale0:b"].map(|name| index(&daemon, name)), "not the exporter's own");
-    // tshark does not know names of ports.
+    // tshark does not decode the names of ports.
     let names = |name: &[u8]| bytes.windows(name.len()).filter(|part| *part == name).count();
     assert_eq!([&b"\0\0\0\x07vale0:a\0"[..], b"\0\0\0\x07vale0:b\0", b"vale0:sflow"].map(names), [1, 1, 0]);
 
@@ -248,7 +249,7 @@ fn samples_that_the_exporter_is_too_slow_for_are_counted() {
     let (socket, address) = collector();
     let mut exporter = start(&daemon, &address, &["--polling", "3600"]);
     exporter.signal(Signal::STOP);
-    // More samples than the ring of 4096 slots holds.
+    // The samples are more than the ring of 4096 slots holds.
     pass(&mut a, &mut b, 0..20_000);
     let dropped = await_conserved(&daemon);
     let port = dropped.ports.iter().find(|port| port.name == "vale0:sflow").unwrap();
@@ -275,7 +276,7 @@ fn the_exporter_outlives_an_upgrade_and_a_crash_of_the_daemon() {
         pass(a, b, 0..RATE * 3);
         for flow in collect(&socket, 3).flows {
             let pool = number(&flow, "Sample pool");
-            // Both restart with a port that is gone when the daemon is queried.
+            // The pool and the sequence number restart with a port that is gone when the exporter queries the daemon.
             assert!(pool > last_pool || number(&flow, "Sequence number") == 1, "{last_pool}: {flow:#?}");
             (samples, last_pool) = (samples + 1, pool);
         }

@@ -1,4 +1,4 @@
-//! Ports of every kind, hostile programs and programs that come and go, side by side for a given time; none of them
+//! Ports of every kind, hostile programs and short-lived programs run side by side for a given time. None of them
 //! leaves anything behind.
 //!
 //! `RINGROAD_SOAK_SECONDS` sets the duration (20).
@@ -19,15 +19,15 @@ use ringroad_tests::network::{NetworkNamespace, cable, finished, is_root};
 use ringroad_tests::passage::both_ways;
 use ringroad_tests::raw_port::RawPort;
 
-/// What the daemon learns, and every kind of traffic once, before anything is measured.
+/// Time before the measurement, in which the daemon learns and every kind of traffic runs once.
 const WARM_UP: Duration = Duration::from_secs(5);
-/// How much larger the daemon may be afterwards: what its allocator keeps.
+/// Maximum growth of the daemon's memory, in bytes: the allocator keeps some.
 const ALLOCATOR_BYTES: u64 = 8 << 20;
 const LENGTHS: [usize; 6] = [60, 61, 128, 777, 1500, 1514];
-/// A switch for each kind, with a port that stays, so that the switch's counters do.
+/// Switches, one for each kind of port. A port that stays keeps the switch, and with it the switch's counters.
 const SWITCHES: [&str; 7] = ["hostile", "native", "guest", "memif", "veth", "churn", "device"];
 
-/// Ports that are there all the time.
+/// Names of ports that exist all the time, without the names of their switches.
 const STAYING: [&str; 7] = [":stays", ":p", ":outer", ":g", ":g-idle", ":m", ":m-idle"];
 
 fn config() -> String {
@@ -38,7 +38,7 @@ fn config() -> String {
     )
 }
 
-/// What the daemon takes of the machine.
+/// Resources that the daemon uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Footprint {
     descriptors: usize,
@@ -54,7 +54,7 @@ struct Testbed {
     outside: Option<NetworkNamespace>,
 }
 
-/// What is done side by side, and how often it was.
+/// A task that runs beside the others. Each call returns the number of its operations.
 struct Deed<'a> {
     name: &'a str,
     act: Box<dyn FnMut(u64) -> u64 + Send + 'a>,
@@ -87,8 +87,8 @@ impl Testbed {
         self.daemon.folder().join(name)
     }
 
-    /// Opens a port whose last user has closed it: a child that another thread starts has a copy of the connection
-    /// until it becomes its program.
+    /// Opens a port whose last user has closed it. A child that another thread starts has a copy of the connection
+    /// until its exec, so the name may still be in use for a while.
     fn open(&self, name: &str) -> Port {
         let patience = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -116,14 +116,14 @@ impl Testbed {
         }
     }
 
-    /// Frames there and back between two ports, each of which comes whole and in order.
+    /// Carries frames there and back between two ports. Each frame must arrive whole and in order.
     fn both_ways(one: &mut Port, other: &mut Port) -> u64 {
         const FRAMES: usize = 2000;
         both_ways(one.queue(), other.queue(), &LENGTHS, 1, FRAMES);
         2 * FRAMES as u64
     }
 
-    /// Traffic between ports that were opened for this round.
+    /// Carries frames between ports that were opened for this round.
     fn pass(&self, one: &str, other: impl FnOnce() -> Port) -> u64 {
         Self::both_ways(&mut self.open(one), &mut other())
     }
@@ -132,7 +132,7 @@ impl Testbed {
         Port::open(&format!("{scheme}:{}{options}", self.path(socket).display())).unwrap()
     }
 
-    /// Starts a command, and kills it in the middle of what it does.
+    /// Starts a command, and kills it while it works.
     fn kill_early(&self, arguments: &[&str], round: u64) {
         let mut command = self.daemon.ringroad(arguments);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -161,8 +161,8 @@ impl Testbed {
             Deed::new(name, move |_| {
                 let mut command = self.daemon.ringroad(&["run", "--no-pcap", "--", &program]);
                 let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
-                // It checks what has arrived after one poll, which under this load may be too early: here it only has to
-                // end.
+                // The program checks what has arrived after one poll, which under this load may be too early. Here it
+                // only has to end.
                 assert!(status.code().is_some(), "{program}: {status}");
                 1
             })
@@ -193,7 +193,7 @@ impl Testbed {
                     false => Command::new(&program),
                 };
                 command.arg(self.daemon.socket()).args(["valehostile:scribbler", &round.to_string()]);
-                // It kills itself at any point.
+                // The client kills itself at any point.
                 command.stderr(Stdio::null()).status().unwrap();
                 1
             }),
@@ -212,7 +212,7 @@ impl Testbed {
                 stream.set_nonblocking(true).unwrap();
                 let request = b"\x08\0\0\0\"status\"".repeat(1000);
                 while stream.write(&request).is_ok_and(|bytes| bytes > 0) {}
-                // The next comes when the daemon had time for other clients.
+                // The next round starts when the daemon has had time for other clients.
                 let _ = self.daemon.status();
                 1
             }),
@@ -275,7 +275,7 @@ impl Testbed {
         ]
     }
 
-    /// Runs all deeds side by side for a time; returns how much of each was done.
+    /// Runs all tasks side by side for a time. Returns the number of operations of each.
     fn run(&self, time: Duration) -> Vec<(String, u64)> {
         let deeds = [self.traffic(), self.netmap_programs(), self.hostility(), self.coming_and_going()];
         let (over, end) = (AtomicBool::new(false), Instant::now() + time);
@@ -286,7 +286,7 @@ impl Testbed {
                 .flatten()
                 .map(|mut deed| {
                     let name = deed.name.to_owned();
-                    // The thread's name identifies a deed that fails.
+                    // The thread's name identifies a task that fails.
                     let thread = std::thread::Builder::new().name(name.clone());
                     let thread = thread.spawn_scoped(scope, move || {
                         let _end = EndOfAll(over);
@@ -311,7 +311,7 @@ impl<'a> Deed<'a> {
     }
 }
 
-/// Ends all deeds where one fails, so that the test does not run on for an hour.
+/// Ends all tasks if one fails, so that the test does not run on for an hour.
 struct EndOfAll<'a>(&'a AtomicBool);
 
 impl Drop for EndOfAll<'_> {
@@ -340,7 +340,7 @@ fn under_attack_every_frame_is_counted_and_nothing_is_left_behind() {
         ports(&site).into_iter().filter(|port| STAYING.iter().any(|part| port.ends_with(part))).collect();
     let before = settle(&site, &stays);
     let done = site.run(Duration::from_secs(seconds));
-    // The last connections, and the threads that unmap what was large, end by themselves.
+    // The last connections, and the threads that unmap large memory, end by themselves.
     let patience = Instant::now() + PATIENCE.unwrap();
     let mut after = settle(&site, &stays);
     while (after.descriptors, after.threads) != (before.descriptors, before.threads)

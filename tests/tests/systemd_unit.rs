@@ -1,4 +1,4 @@
-//! The unit files of `make install`: systemd accepts them, and the daemon works with the rights that it grants.
+//! The unit files of `make install`: systemd accepts them, and the daemon works with the rights that its unit grants.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const UNIT: &str = include_str!("../../packaging/systemd/ringroadd.service.in");
 
-/// What the unit sets `key` to.
+/// Value of `key` in the unit.
 fn setting(key: &str) -> String {
     let mut values = UNIT.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let value = values.next().unwrap_or_else(|| panic!("the unit has no {key}"));
@@ -28,10 +28,10 @@ fn systemd_understands_the_units() {
     }
 }
 
-/// Puts a unit into a folder as it is installed.
+/// Writes a unit into a folder, in its installed form.
 fn put(folder: &Path, name: &str, unit: &str) -> PathBuf {
     let path = folder.join(name);
-    // systemd looks for the programs too.
+    // The paths of the programs must exist, since systemd checks them.
     let programs = std::path::absolute(binary("ringroadd").parent().unwrap()).unwrap();
     let text =
         unit.replace("@BINDIR@", &programs.display().to_string()).replace("@CONFDIR@", "/etc/ringroad");
@@ -63,7 +63,7 @@ fn the_daemon_speaks_ip_only_where_it_is_allowed_and_then_with_this_machine() {
     let drop_ins = folder.path().join("ringroadd.service.d");
     std::fs::create_dir(&drop_ins).unwrap();
     let drop_in = include_str!("../../packaging/systemd/openflow.conf");
-    // Under the name with which it is installed it has no effect.
+    // The drop-in has no effect under the name with which it is installed.
     std::fs::write(drop_ins.join("openflow.conf.example"), drop_in).unwrap();
     assert_eq!(speech(&unit)[0], "Service cannot allocate Internet sockets");
     std::fs::write(drop_ins.join("openflow.conf"), drop_in).unwrap();
@@ -80,15 +80,15 @@ fn the_daemon_speaks_ip_only_where_it_is_allowed_and_then_with_this_machine() {
 fn verify(name: &str, path: &Path) {
     let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(path).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
-    // Of other units of the machine it may complain.
+    // Warnings about other units of the machine may appear.
     assert!(!printed.contains(name), "{printed}");
 }
 
-/// A site whose daemon has what the unit grants, without the capabilities `dropped`.
+/// A site whose daemon has the rights that the unit grants, without the capabilities `dropped`.
 fn site(dropped: &[&str]) -> Testbed {
     let granted = setting("CapabilityBoundingSet").to_lowercase().replace("cap_", "");
     let kept = granted.split(' ').filter(|name| !dropped.contains(name));
-    // Not every root may raise the limit of locked memory; this is worth as much.
+    // CAP_IPC_LOCK has the effect of LimitMEMLOCK=infinity, which not every root may set.
     assert_eq!(setting("LimitMEMLOCK"), "infinity");
     let bounding = kept.chain(["ipc_lock"]).fold("-all".to_owned(), |set, name| format!("{set},+{name}"));
     let launcher = ["setpriv", "--no-new-privs", "--inh-caps", "-all", "--bounding-set", &bounding];
@@ -122,7 +122,7 @@ fn the_unit_grants_no_needless_capability() {
     for (dropped, arguments) in [
         (&["net_admin"][..], &["--driver", "tap:t0"][..]),
         (&["net_raw"], &["--driver", "packet:outer0"]),
-        // Either of them lets a process load programs; sys_admin is there for the next one.
+        // Each of the two capabilities alone lets a process load programs. The next case is about sys_admin.
         (&["bpf", "sys_admin"], &["--driver", "xdp:outer0@mode=native"]),
         (&["sys_admin"], &["--driver", "packet:inner", "--netns"]),
     ] {

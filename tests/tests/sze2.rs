@@ -33,12 +33,12 @@ impl Testbed {
         self.daemon.folder().join("szedataII0")
     }
 
-    /// A channel, as a port of this program.
+    /// Opens a channel as a port of this program.
     fn channel(&self, number: u16) -> Port {
         Port::open(&format!("szedata:{}@channel={number}", self.card().display())).unwrap()
     }
 
-    /// `ringroad sze2 VERB CARD ...` as JSON.
+    /// Runs `ringroad sze2 VERB CARD ...` and returns its JSON output.
     fn sze2(&self, verb: &str, arguments: &[&str]) -> Value {
         let card = self.card().display().to_string();
         let arguments = [&["--json", "sze2", verb, &card], arguments].concat();
@@ -74,7 +74,7 @@ fn a_real_capture_passes_a_pipe_and_a_card_into_a_capture() {
     let capture = std::env::var("RINGROAD_CAPTURE").expect("make e2e names a capture in RINGROAD_CAPTURE");
     let daemon = Daemon::start();
     let (card, copy) = (daemon.folder().join("card"), daemon.folder().join("copy.pcap"));
-    // A switch would learn from it that its stations are all on one side.
+    // A pipe is used: a switch would learn from the capture that all stations are behind one port.
     let card = card.to_str().unwrap();
     let mut forwarder = Service::start(daemon.ringroad(&[
         "--json",

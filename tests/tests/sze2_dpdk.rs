@@ -18,18 +18,18 @@ use ringroad_tests::testpmd::{Memory, Testpmd};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// They fit into an mbuf of 2 KiB.
+/// Lengths of frames that fit into an mbuf of 2 KiB.
 const SHORT: [usize; 7] = [60, 61, 64, 512, 1023, 1500, 1514];
-/// Some do not.
+/// Lengths of frames, some of which do not fit.
 const JUMBO: [usize; 8] = [60, 1514, 1518, 2048, 2049, 4096, 8999, 9018];
-/// Frames of a side that are under way at most.
+/// Maximum number of frames in flight from one side.
 const UNDER_WAY: usize = 40;
-/// RTE_ETH_RX_OFFLOAD_SCATTER.
+/// Option of testpmd for RTE_ETH_RX_OFFLOAD_SCATTER.
 const SCATTER: &str = "--rx-offloads=0x2000";
 const MULTI_SEGS: &str = "--tx-offloads=0x8000";
 
-/// Two cards, each on a switch with a program's port. Each has as many channels as testpmd will have queues: a card
-/// spreads frames over all of them.
+/// Two cards, each on a switch with a program's port. Each card has as many channels as testpmd will have queues, since
+/// a card spreads frames over all its channels.
 struct Testbed {
     daemon: Daemon,
     _folder: TempDir,
@@ -73,7 +73,7 @@ impl Testbed {
         CardClient::open(&self.cards[card], "test").unwrap().status().unwrap()
     }
 
-    /// Waits until a card is as expected.
+    /// Waits until the status of a card meets the condition.
     fn await_status(&self, card: usize, requested: impl Fn(&CardStatus) -> bool) -> CardStatus {
         let end = Instant::now() + PATIENCE.unwrap();
         loop {
@@ -87,7 +87,7 @@ impl Testbed {
     }
 }
 
-/// What `show port stats` prints.
+/// Counters that `show port stats` prints.
 #[derive(Debug, PartialEq, Eq)]
 struct Statistics {
     received: u64,
@@ -124,13 +124,13 @@ fn statistics(testpmd: &mut Testpmd, port: u16) -> Statistics {
     }
 }
 
-/// The value of one of `show port xstats`.
+/// Value of a counter of `show port xstats`.
 fn xstat(testpmd: &mut Testpmd, port: u16, name: &str) -> u64 {
     testpmd.tell(&format!("show port xstats {port}"));
     number_behind(&testpmd.await_line(&format!("{name}:")), ":")
 }
 
-/// Sum over channels.
+/// Sums of frames and bytes over channels.
 fn frames_of(channels: &[ChannelStatus]) -> (u64, u64) {
     channels.iter().fold((0, 0), |(frames, bytes), channel| {
         (frames + channel.counters.frames, bytes + channel.counters.bytes)
@@ -142,7 +142,7 @@ fn start(testpmd: &mut Testpmd) {
     testpmd.await_line("packets/burst=");
 }
 
-/// Stops forwarding; what was received is sent before.
+/// Stops forwarding. testpmd sends all received frames first.
 fn stop(testpmd: &mut Testpmd) {
     testpmd.tell("stop");
     testpmd.await_line("Done.");
@@ -163,7 +163,7 @@ fn frames_come_back_unchanged_from_testpmd() {
             };
             let mut testpmd = plugin.testpmd(memory, &site.paths(), "", "io", options);
             start(&mut testpmd);
-            // Two queues may pass frames on in another order.
+            // With two queues, frames may leave in another order.
             if queues == 2 {
                 carry_in_any_order(&mut site, lengths);
             } else {
@@ -190,7 +190,7 @@ fn frames_come_back_unchanged_from_testpmd() {
     }
 }
 
-/// Frames that differ, each at most once under way, come back unchanged in any order.
+/// Checks that frames come back unchanged in any order. All frames differ, and each is in flight at most once.
 fn carry_in_any_order(site: &mut Testbed, lengths: &[usize]) {
     for number in 0..200 {
         let frame = numbered(station(2), station(1), number, lengths[number as usize % lengths.len()]);
@@ -200,7 +200,7 @@ fn carry_in_any_order(site: &mut Testbed, lengths: &[usize]) {
     }
 }
 
-/// On which of two sides each frame's sender is, so that two communicating stations are on different sides.
+/// Side of each frame's sender, one of two. Stations that communicate are on different sides.
 fn sides(frames: &[Vec<u8>]) -> Vec<bool> {
     let mut sides: HashMap<&[u8], bool> = HashMap::new();
     let sender_sides = frames.iter().map(|frame| {
@@ -228,9 +228,9 @@ fn a_real_capture_passes_testpmd_and_two_cards_unchanged() {
     let mut site = Testbed::new(1);
     let mut testpmd = plugin.testpmd(Memory::Ordinary, &site.paths(), "", "io", &[]);
     start(&mut testpmd);
-    // What is sent before all is up would be lost.
+    // Frames sent before both sides are up would be lost.
     both_ways(site.a.queue(), site.b.queue(), &SHORT, 3, 1);
-    // Each side's frames in their order, the one side's beside the other's.
+    // Each side's frames are sent in their order, and beside those of the other side.
     let of_side = |wanted: bool| {
         let frames = frames.iter().zip(&sides).filter(move |(_, side)| **side == wanted);
         frames.map(|(frame, _)| frame).collect::<Vec<_>>()
@@ -276,7 +276,7 @@ fn testpmd_and_the_card_count_the_same_frames() {
         send(&mut site.a, &numbered([0xFF; 6], station(1), number, 60 + number as usize));
     }
     site.a.tx().sync().unwrap();
-    // Longer than an mbuf: counted, and not lost in silence.
+    // Frames longer than an mbuf are counted, not lost silently.
     for _ in 0..7 {
         send(&mut site.a, &numbered([0xFF; 6], station(1), 0, 4000));
     }
@@ -295,7 +295,7 @@ fn testpmd_and_the_card_count_the_same_frames() {
     assert_eq!(xstat(&mut testpmd, 0, "rx_q0_too_long"), 7);
     assert_eq!(xstat(&mut testpmd, 0, "rx_card_packets"), 1007);
 
-    // Zero from here on, for this port alone.
+    // The counters restart at zero, for this port alone.
     testpmd.tell("clear port stats 0");
     testpmd.await_line("cleared");
     assert_eq!(statistics(&mut testpmd, 0).received, 0);
@@ -324,7 +324,7 @@ fn testpmd_and_the_card_count_the_same_frames() {
 #[test]
 fn frames_wait_in_the_buffer_while_no_mbuf_is_free() {
     let Some(plugin) = SzedataPlugin::find() else { return };
-    // It holds what it receives back, up to more than it has mbufs for.
+    // testpmd holds back the frames that it receives, up to more than it has mbufs for.
     let holding =
         ["--total-num-mbufs=1100", "--noisy-tx-sw-buffer-size=4096", "--noisy-tx-sw-buffer-flushtime=20"];
     for (scatter, length) in [(None, 60), (Some([SCATTER, MULTI_SEGS]), 5000)] {
@@ -339,7 +339,7 @@ fn frames_wait_in_the_buffer_while_no_mbuf_is_free() {
                 came += 1;
             }
             site.a.tx().sync().unwrap();
-            // The next 100 have room in the buffer too.
+            // The next 100 frames have room in the buffer, too.
             site.await_status(0, |card| {
                 card.ibuf_counters.total() == came && card.receive[0].used_bytes < 256 << 10
             });
@@ -351,14 +351,14 @@ fn frames_wait_in_the_buffer_while_no_mbuf_is_free() {
         let counted = statistics(&mut testpmd, 0);
         assert_eq!((counted.received, counted.received_bytes), (came, came * length as u64));
         assert!(counted.no_mbuf > 0);
-        // testpmd drops what a full channel does not take at once.
+        // testpmd drops frames that a full channel does not take at once.
         let sent = statistics(&mut testpmd, 1).sent;
         site.await_status(1, |card| card.obuf_counters.frames == sent);
         testpmd.quit();
     }
 }
 
-/// Sends frames that a testpmd in macswap turns round.
+/// Sends frames that a testpmd in mode macswap sends back with swapped addresses.
 fn await_swapped(site: &mut Testbed) {
     for (number, length) in SHORT.iter().cycle().take(100).enumerate() {
         let frame = numbered(station(9), station(1), number as u64, *length);
@@ -471,7 +471,7 @@ fn a_card_is_used_again_after_it_was_detached_or_its_program_killed() {
                     .all(|channel| channel.subscriber.is_none() && !channel.running)
             });
         }
-        // A sender now loses frames, and the counters still add up.
+        // The sender's frames are now lost, and the counters still balance.
         send(&mut site.a, &numbered([0xFF; 6], station(1), 0, 60));
         site.a.tx().sync().unwrap();
         await_conserved(&site.daemon);
@@ -498,7 +498,7 @@ fn arguments_and_masks_choose_the_channels() {
         testpmd.await_line(printed);
     }
     testpmd.tell(&format!("port attach net_szedata2_raw,dev_path={},copy=0", site.cards[1].display()));
-    // Its log and its answers come by different ways, so only one of them is awaited.
+    // testpmd's log and its replies come through different streams, so only one of them is awaited.
     testpmd.await_line("for measuring only");
     // A channel in use is not available.
     testpmd.tell(&format!("port attach net_szedata2_second,dev_path={}", site.cards[0].display()));

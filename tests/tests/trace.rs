@@ -9,10 +9,10 @@ use ringroad_tests::frames::{numbered, receive, send, station};
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
-/// A trace that runs: its frames come when it has ended.
+/// Starts a trace. Its frames are printed when it has ended.
 fn start(daemon: &Daemon, arguments: &[&str]) -> Service {
     let service = Service::start(daemon.ringroad(&[&["--json", "trace", "vale0"], arguments].concat()));
-    // Its forwarding plane is in place before another client is refused.
+    // The trace is in place before another client's trace is refused.
     daemon.await_status("a trace that runs", |_| is_traced(daemon));
     service
 }
@@ -39,14 +39,15 @@ fn each_step_of_each_frame_is_reported_also_across_workers() {
             a.tx().sync().unwrap();
             assert_eq!(receive(&mut b), frame);
         };
-        // To all, as the first of its source, then as known; the 63 places of the third port are not read.
+        // Frames go to all ports, the first with a new source and the others with a known one. The third port does not
+        // read its ring, which has 63 free slots.
         for number in 0..68 {
             pass(&numbered([0xff; 6], station(1), number, 60));
         }
         send(&mut b, &numbered(station(1), station(2), 0, 1000));
         b.tx().sync().unwrap();
         assert_eq!(receive(&mut a).len(), 1000);
-        // Back to where it came from.
+        // The frame's destination is behind the port from which it came.
         send(&mut b, &numbered(station(2), station(2), 0, 60));
         b.tx().sync().unwrap();
         let traced = frames(&mut trace);

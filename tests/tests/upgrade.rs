@@ -50,7 +50,7 @@ fn programs_keep_ports_pipes_shared_regions_and_connections() {
     assert!(attached.status.success(), "{}", stderr(&attached));
     let mut connection = Connection::connect(daemon.socket()).unwrap();
     let instance = connection.hello("test").unwrap().instance;
-    // A frame that waits to be read, and learned addresses.
+    // A frame waits to be read, and addresses are learned.
     send(&mut a, &numbered(station(9), station(1), 1, 100));
     a.tx().sync().unwrap();
     assert_eq!(receive(&mut c).len(), 100);
@@ -60,7 +60,7 @@ fn programs_keep_ports_pipes_shared_regions_and_connections() {
     for round in 0..3 {
         daemon.upgrade();
         assert_eq!(receive(&mut b), numbered(station(9), station(1), 1, 100));
-        // Still where they were learned: no other port gets these.
+        // The addresses are still known: no other port gets these frames.
         for number in 0..200 {
             send(&mut a, &numbered(station(2), station(1), number, 60));
             a.tx().sync().unwrap();
@@ -79,7 +79,7 @@ fn programs_keep_ports_pipes_shared_regions_and_connections() {
     send(&mut a, &[0xff; 60]);
     a.tx().sync().unwrap();
     assert_eq!(receive(&mut later), [0xff; 60]);
-    // Places in regions and quotas are kept: ports go and come as before.
+    // Entries in regions and quotas are kept: ports can leave and come back.
     drop(b);
     daemon
         .await_status("a port that is gone", |status| status.ports.iter().all(|port| port.name != "vale0:b"));
@@ -155,7 +155,7 @@ fn a_process_that_cannot_take_over_leaves_the_old_one_running() {
     let refused = run(daemon.ringroad(&["upgrade"]));
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("workers.count is 0"), "{}", stderr(&refused));
-    // Less memory than the ports have: found when everything stands still.
+    // The limit is below the memory of the ports, which is detected only once all workers stand still.
     daemon.write_config("[limits]\nshared_memory_mib = 1\n");
     let refused = run(daemon.ringroad(&["upgrade"]));
     assert!(stderr(&refused).contains("region"), "{}", stderr(&refused));
@@ -163,7 +163,7 @@ fn a_process_that_cannot_take_over_leaves_the_old_one_running() {
     send(&mut a, &[0xff; 60]);
     a.tx().sync().unwrap();
     assert_eq!(receive(&mut b), [0xff; 60]);
-    // What only a start can change is in force after the next one.
+    // Settings that only a start can change are in force after the next upgrade.
     daemon.write_config("[workers]\ncount = 2\n");
     daemon.upgrade();
     assert_eq!(daemon.status().workers.len(), 2);
@@ -197,7 +197,7 @@ fn upgrades_that_are_requested_at_the_same_time_follow_each_other() {
     pids.sort_unstable();
     pids.dedup();
     assert_eq!(pids.len(), 5, "each is another process");
-    // And again, with nothing in between.
+    // Two upgrades follow each other directly.
     assert_ne!(daemon.upgrade()["pid"], daemon.upgrade()["pid"]);
     send(&mut a, &[0xff; 60]);
     a.tx().sync().unwrap();
@@ -205,7 +205,7 @@ fn upgrades_that_are_requested_at_the_same_time_follow_each_other() {
     await_conserved(&daemon);
 }
 
-/// What an upgrade printed that did not succeed, with its exit status.
+/// Output of an upgrade that must end with this exit status.
 fn failing_upgrade(daemon: &Daemon, more: &[&str], status: i32) -> String {
     let printed = run(daemon.ringroad(&[&["upgrade"], more].concat()));
     let text = String::from_utf8_lossy(&printed.stdout).into_owned() + &stderr(&printed);
@@ -246,7 +246,7 @@ fn an_upgrade_that_would_lose_a_port_is_refused_and_nothing_is_given_up() {
         }
     }
     let (before, pid) = (names(&daemon), daemon.status().pid);
-    // The port still has the file; it could not open it again.
+    // The port still has the file open, but could not open it again.
     std::fs::remove_file(&capture).unwrap();
     let refused = failing_upgrade(&daemon, &[], 1);
     assert!(refused.contains("vale1:in (") && refused.contains("in.pcap"), "{refused}");
@@ -274,7 +274,7 @@ fn an_upgrade_that_would_lose_a_port_is_refused_and_nothing_is_given_up() {
     assert_ne!(status.pid, pid);
     assert!(status.waiting.contains_key("vale1:in@vlan=7"), "{:?}", status.waiting);
     assert!(daemon.log().contains("vale1:in"), "{}", daemon.log());
-    // It comes back with its settings once it can.
+    // The port comes back with its settings once its file exists again.
     one_frame();
     daemon.await_status("port whose file is there again", |status| {
         let port = status.ports.iter().find(|port| port.name == "vale1:in");
@@ -326,7 +326,7 @@ fn changed_settings_of_a_configured_port_outlive_its_reopening_and_a_reload() {
     let daemon = Daemon::with_config(&config);
     let changed = run(daemon.ringroad(&["port", "vale0:out@vlan=5"]));
     assert!(changed.status.success(), "{}", stderr(&changed));
-    // A port that the file does not have any more is not lost: it was removed.
+    // A port that was removed from the file does not count as lost.
     daemon.write_config(config.split("[[port]]\nname = \"vale0:gone\"").next().unwrap());
     let report = daemon.upgrade();
     assert_eq!(
@@ -342,7 +342,7 @@ fn changed_settings_of_a_configured_port_outlive_its_reopening_and_a_reload() {
     }
 }
 
-/// A program that says, as a daemon that could take over, that it knows another form of the state.
+/// A program that reports, as a daemon that can take over does, that it has another form of the state.
 fn program_of_another_form() -> String {
     let body = r#"{"Ready":{"form":1,"version":"0.0.9","takes_flow_tables":true}}"#;
     let octal: String =

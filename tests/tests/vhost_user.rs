@@ -1,4 +1,5 @@
-//! vhost-user ports: a real DPDK guest (testpmd over `net_virtio_user`) between two switches, and what comes and goes.
+//! vhost-user ports: a real DPDK guest (testpmd over `net_virtio_user`) between two switches, with restarts of either
+//! side.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};
@@ -39,7 +40,7 @@ impl Testbed {
         self.daemon.folder().join(format!("guest{number}"))
     }
 
-    /// A guest that forwards between the two, with `device` as further options of its cards.
+    /// Starts a guest that forwards between the two switches, with `device` as further options of its cards.
     fn guest(&self, device: &str) -> Testpmd {
         Testpmd::start(Memory::Ordinary, &self.cards(device), &[])
     }
@@ -52,7 +53,7 @@ impl Testbed {
         [device(0), device(1)]
     }
 
-    /// Frames that have come from the guest.
+    /// Number of frames that have come from the guest.
     fn passed(&self) -> u64 {
         (0..2).map(|number| self.daemon.port(&port(number)).unwrap().counters.received_frames).sum()
     }
@@ -65,7 +66,7 @@ impl Testbed {
     }
 }
 
-/// Ends another thread's work with the test's, also by a panic.
+/// Ends another thread's work when the value is dropped, also by a panic.
 struct Ending<'flag>(&'flag AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -80,7 +81,7 @@ fn port(number: usize) -> String {
 
 const LENGTHS: [usize; 7] = [60, 61, 64, 128, 777, 1500, 1514];
 
-/// Sends frames of many lengths through the guest and compares what comes.
+/// Sends frames of many lengths through the guest and compares those that arrive.
 fn carry(from: &mut Port, to: &mut Port, seed: u8, frames: usize) {
     passage::carry(from.queue(), to.queue(), &LENGTHS, seed, frames);
 }
@@ -144,7 +145,7 @@ fn a_guest_stays_through_upgrades_and_loses_no_frame() {
             for upgrades in 1..=5 {
                 let report = site.daemon.upgrade();
                 assert_eq!(report["reopened"], Value::from([0; 0]), "{device}");
-                // Each of them while frames pass.
+                // Each upgrade happens while frames pass.
                 site.daemon.await_status("traffic", |_| site.passed() >= before + 1000 * upgrades);
             }
         });
@@ -189,7 +190,8 @@ fn each_used_queue_of_a_guest_gets_frames() {
     });
     let mut from = site.daemon.open("vale0:a@queues=4");
     let mut to = site.daemon.open("vale1:b");
-    // The other side is learned, so that each queue's frames go to a queue of the guest and not all to the first.
+    // The address of the other side is learned, so that each queue's frames go to a queue of the guest and not all to
+    // the first.
     let known = station(1);
     carry(&mut to, &mut from, 1, 100);
     for (number, queue) in from.queues().iter_mut().enumerate() {
@@ -213,7 +215,7 @@ fn guests_killed_under_traffic_reconnect_and_disturb_no_other() {
         let guest = site.guest("queues=1,packed_vq=1");
         site.await_guest();
         carry(&mut a, &mut b, round, 1000);
-        // As many frames as there is room for are under way when it dies.
+        // The guest dies while as many frames are in flight as there is room for.
         for number in 0..500 {
             a.tx().send(&numbered([0xFF; 6], station(99), number, 60)).unwrap();
         }
@@ -223,7 +225,7 @@ fn guests_killed_under_traffic_reconnect_and_disturb_no_other() {
         site.daemon.await_status("end of the guest", |status| {
             status.ports.iter().filter_map(|port| port.peer.as_ref()).all(|peer| !peer.connected)
         });
-        // Without a guest frames are counted as such, and other ports continue.
+        // Without a guest, frames are dropped and counted by this cause, and other ports continue.
         let before =
             site.daemon.port(&port(0)).unwrap().counters.drops.get("not_bound").copied().unwrap_or(0);
         send(&mut a, &numbered([0xFF; 6], station(98), 0, 60));
@@ -289,19 +291,19 @@ fn front_ends_that_send_garbage_are_reported_and_dropped() {
     let say = |bytes: &[u8]| {
         let mut socket = UnixStream::connect(site.socket(0)).unwrap();
         let _ = socket.write_all(bytes);
-        // It ends the connection: we need not.
+        // The daemon ends the connection, so the client need not.
         let _ = socket.read_to_end(&mut Vec::new());
     };
     say(&[0xA5; 4096]);
     last_error("front end");
     say(&message(2, &(1u64 << 63).to_ne_bytes()));
     last_error("features that were not offered");
-    // Ring 9 of a port with two.
+    // The message is about ring 9 of a port with two rings.
     say(&message(8, &[9u32, 64].map(u32::to_ne_bytes).concat()));
     last_error("no ring 9");
     say(&message(8, &[0u32, 70_000].map(u32::to_ne_bytes).concat()));
     last_error("1 to 32768 entries");
-    // Half a message, and then nothing more: the port can be removed nevertheless.
+    // Half a message is sent, then nothing: the port can be removed nevertheless.
     let mut socket = UnixStream::connect(site.socket(0)).unwrap();
     socket.write_all(&message(8, &[0; 8])[..5]).unwrap();
     site.daemon.await_status("connection", |status| {

@@ -66,7 +66,7 @@ fn long_frames_pass_in_several_buffers() {
         return;
     }
     let (_folder, paths) = sockets();
-    // 0x8000: frames of several segments are sent.
+    // The value 0x8000 enables the sending of frames of several segments.
     let _testpmd = testpmd(&paths, "queues=1", &["--max-pkt-len=9018", "--tx-offloads=0x8000"]);
     both_ways(&mut open(&paths, ""), &[60, 2176, 2177, 4000, 9014], 5);
 }
@@ -91,7 +91,7 @@ fn our_own_back_end_serves_virtio_user_with_and_without_offloads() {
         let mut guest = Port::open(&format!("virtio-user:{path}@offloads={offloads}")).unwrap();
         let mut switch = Port::open(&format!("vhost-user:{path}@offloads={offloads}")).unwrap();
         let (guest, switch) = (guest.queue(), switch.queue());
-        // Each sleeps in turn, and is stepped only by itself: the other has to wake it.
+        // Each side sleeps in turn, and only its own thread steps it: the other side has to wake it.
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 for number in 0..1000 {

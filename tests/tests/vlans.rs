@@ -1,4 +1,4 @@
-//! Ports of a switch with VLANs, isolation and storm limits, around the real binaries.
+//! Ports of a switch with VLANs, isolation and storm limits, with the real binaries.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ fn pass(port: &mut Port, frame: &[u8]) {
     port.tx().sync().unwrap();
 }
 
-/// What lies in a port's ring now.
+/// Frames that are in a port's ring now.
 fn waiting(port: &mut Port) -> Vec<Vec<u8>> {
     port.rx().sync().unwrap();
     let (mut frames, mut frame) = (Vec::new(), Vec::new());
@@ -55,7 +55,7 @@ fn await_drops(daemon: &Daemon, port: &str, cause: &str, count: u64) -> StatusRe
     })
 }
 
-/// The settings of a port, as the options of its name.
+/// The settings of a port, written as the options of a port name.
 fn settings(daemon: &Daemon, port: &str) -> String {
     let port = daemon.port(port).unwrap_or_else(|| panic!("{port} is not there"));
     port.settings.map(|settings| settings.to_string()).unwrap_or_default()
@@ -84,7 +84,7 @@ fn frames_stay_in_their_vlan_and_change_their_tags_on_one_worker_and_on_two() {
         assert_eq!(receive(&mut b), frame(ALL, 1, None));
         assert_eq!(receive(&mut t), frame(ALL, 1, Some(10)));
         assert_eq!(receive(&mut n), frame(ALL, 1, None));
-        // Back to a learned address, with the tag of its VLAN and of another one.
+        // Frames go to a learned address, with the tag of its VLAN and of another VLAN.
         pass(&mut t, &frame(station(1), 2, Some(10)));
         assert_eq!(receive(&mut a), frame(station(1), 2, None));
         pass(&mut t, &frame(station(1), 2, Some(20)));
@@ -128,7 +128,7 @@ fn isolated_ports_and_storms_are_kept_from_others() {
     await_drops(&daemon, "vale0:a", "isolated", 1);
     pass(&mut up, &frame(station(2), 3, None));
     assert_eq!(receive(&mut b), frame(station(2), 3, None));
-    // One frame to several ports has a token at least, and not all of many have.
+    // The storm limit has a token for at least one frame to several ports, and not for all of many.
     const STORM: u64 = 500;
     for _ in 0..STORM {
         send(&mut a, &frame(ALL, 1, None));
@@ -142,7 +142,7 @@ fn isolated_ports_and_storms_are_kept_from_others() {
     let dropped = drops(port, "storm");
     assert!((1..STORM).contains(&dropped), "{port:#?}");
     assert_eq!(waiting(&mut up).len() as u64 + 1, STORM - dropped);
-    // Known addresses pass nevertheless.
+    // Frames to known addresses pass nevertheless.
     pass(&mut up, &frame(station(1), 3, None));
     assert_eq!(receive(&mut a), frame(station(1), 3, None));
     for _ in 0..100 {
@@ -170,7 +170,7 @@ fn no_program_leaves_the_vlan_that_the_configuration_gives_its_port() {
         assert!(printed.contains(part), "{printed}");
     }
     let mut up = daemon.open("vale0:up");
-    // By the library, as a netmap program, and by a command.
+    // Ports are opened by the library, by a netmap program, and by a command.
     let mut guest = daemon.open("vale0:guest1");
     let mut netmap = Command::new(env!("CARGO_BIN_EXE_netmap_user"));
     netmap.arg(daemon.socket()).arg("vale0:guest2");
@@ -193,7 +193,7 @@ fn no_program_leaves_the_vlan_that_the_configuration_gives_its_port() {
     pass(&mut guest, &frame(ALL, 1, Some(20)));
     await_drops(&daemon, "vale0:guest1", "wrong_vlan", 1);
 
-    // What a reload changes holds for ports that are open.
+    // Changes of a reload apply to open ports.
     daemon.write_config(&RULES.replace("vlan = 10", "vlan = 20"));
     let reloaded = run(daemon.ringroad(&["reload"]));
     assert!(reloaded.status.success(), "{}", stderr(&reloaded));
@@ -319,7 +319,8 @@ fn containers_of_a_vlan_speak_tcp_through_the_switch_and_not_within_the_kernel()
     let (mut sender, mut receiver) = connect(&spaces[0], &spaces[1]);
     let (mut plain_sender, mut plain_receiver) = connect(&spaces[3], &spaces[4]);
     let busy = |status: &StatusReport| status.workers.iter().map(|worker| worker.frames).sum::<u64>();
-    // Without settings the kernel passes frames on once it knows the addresses, and it gets all of them at once.
+    // Between ports without settings the kernel passes frames on once it knows the addresses. It gets all addresses at
+    // once.
     carry(&mut sender, &mut receiver);
     daemon.await_status("a piece that passes within the kernel", |before| {
         carry(&mut plain_sender, &mut plain_receiver);
@@ -344,7 +345,7 @@ fn containers_of_a_vlan_speak_tcp_through_the_switch_and_not_within_the_kernel()
     let is_silent = |from: &str, host: u8| !answers(from, host, "1");
     assert!(ping(&names[0], 2) && is_silent(&names[0], 3), "another VLAN");
     assert!(ping(&names[3], 2));
-    // A rule that comes later holds for frames that pass within the kernel too.
+    // A rule that is added later applies to frames that pass within the kernel, too.
     daemon.write_config(rules);
     let reloaded = run(daemon.ringroad(&["reload"]));
     assert!(reloaded.status.success(), "{}", stderr(&reloaded));
@@ -376,7 +377,7 @@ fn ringroad(daemon: &Daemon, arguments: &[&str]) -> String {
 fn options_change_while_frames_pass_and_no_frame_is_lost() {
     let daemon = Daemon::start();
     let stream = daemon.stream();
-    // Port b has no options, so it has the frames of all VLANs.
+    // Port `b` has no options, so it gets the frames of all VLANs.
     for options in
         ["vlan=10", "vlan=20,isolated", "trunk=10-20,native=5,storm=9000000", "isolated", ""].repeat(4)
     {
@@ -420,7 +421,7 @@ fn changed_options_hold_for_the_next_frames_and_are_kept() {
             stderr(&printed)
         );
     }
-    // An upgrade, the configuration and a reload have what was set last.
+    // The latest settings are kept by an upgrade, `config save` and a reload.
     daemon.upgrade();
     assert_eq!(settings(&daemon, "vale0:b"), "vlan=20");
     ringroad(&daemon, &["config", "save"]);
@@ -538,7 +539,7 @@ fn an_explanation_predicts_what_the_options_of_ports_do_to_frames() {
     let printed =
         ringroad(&daemon, &["explain", "vale0", "--hex", &digits(&frame(ALL, 9, None)), "--in-port", "t"]);
     assert!(printed.contains("trunk=10,20: no VLAN") && printed.contains("dropped: wrong_vlan"), "{printed}");
-    // A limit that is used up, until a token comes in.
+    // The storm limit is used up, until a token comes.
     let mut stormy = daemon.open("vale0:s@vlan=20,storm=1");
     let beyond = (0..100).any(|_| {
         pass(&mut stormy, &frame(ALL, 8, None));

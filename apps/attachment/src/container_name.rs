@@ -1,4 +1,4 @@
-//! Containers by the names that their engines know.
+//! Look-up of containers by the names that their engines know.
 
 use std::process::{Command, Stdio};
 
@@ -7,11 +7,11 @@ use ringroad_netdev::{Namespace, NamespaceError};
 /// Engines that report a container's process in the same form.
 const ENGINES: [&str; 2] = ["podman", "docker"];
 
-/// Why a container's namespace is not found.
+/// Reason why a container's namespace is not found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerNameError {
-    /// Neither a container's name nor a namespace.
+    /// The text is neither a container's name nor a namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The engine cannot be called.
@@ -19,27 +19,27 @@ pub enum ContainerNameError {
         "querying {engine} for its containers: {source}; install it, or give the number of a process in the container"
     )]
     NoEngine {
-        /// Its command.
+        /// Command of the engine.
         engine: &'static str,
-        /// Why it does not start.
+        /// Reason why the command does not start.
         source: std::io::Error,
     },
-    /// The engine does not know it.
+    /// The engine does not know the container.
     #[error("{engine} knows no container {name} ({said}); {engine} ps lists those that run")]
     Unknown {
-        /// Its command.
+        /// Command of the engine.
         engine: &'static str,
-        /// The container.
+        /// Name of the container.
         name: String,
-        /// The engine's answer.
+        /// Output of the engine.
         said: String,
     },
-    /// It does not run.
+    /// The container does not run.
     #[error("the container {name} does not run: {engine} start {name} starts it")]
     NotRunning {
-        /// The engine's command.
+        /// Command of the engine.
         engine: &'static str,
-        /// The container.
+        /// Name of the container.
         name: String,
     },
 }
@@ -60,7 +60,7 @@ pub fn namespace_of(text: &str) -> Result<Namespace, ContainerNameError> {
     }
 }
 
-/// The first process of a container.
+/// Process id of a container's first process.
 fn process_of(engine: &'static str, name: &str) -> Result<u32, ContainerNameError> {
     let mut command = Command::new(engine);
     command.args(["inspect", "--type", "container", "--format", "{{.State.Pid}}", "--", name]);

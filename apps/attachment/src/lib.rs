@@ -1,4 +1,4 @@
-//! How a network namespace is joined to a switch, for the command line and for the CNI plugin.
+//! Joining of network namespaces to a switch, for the command line and for the CNI plugin.
 //!
 //! [`veth_pair`] makes the pair whose outer end the daemon serves; [`container_name`] finds the namespace of a
 //! container by its name in its engine.

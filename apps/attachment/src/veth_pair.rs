@@ -11,17 +11,17 @@ use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_lin
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::{Namespace, NamespaceError, NetdevError, in_namespace};
 
-/// Why a namespace cannot be joined.
+/// Reason why a namespace cannot be joined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachmentError {
-    /// The interfaces.
+    /// An operation on an interface failed.
     #[error(transparent)]
     Interface(#[from] NetdevError),
-    /// The namespaces.
+    /// A namespace could not be entered or looked up.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The daemon.
+    /// A request to the daemon failed.
     #[error(transparent)]
     Daemon(#[from] ControlError),
     /// The daemon is in another PID namespace.
@@ -29,12 +29,12 @@ pub enum AttachmentError {
         "the daemon's network namespace cannot be seen, for it runs in another PID namespace: run this beside the daemon"
     )]
     Unseen,
-    /// A setting of an interface.
+    /// A setting of an interface could not be written.
     #[error("writing {setting}: {source}; run it where /proc/sys can be written")]
     Setting {
-        /// Its file.
+        /// Path of the setting's file.
         setting: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
@@ -42,19 +42,20 @@ pub enum AttachmentError {
 /// The daemon's namespaces.
 #[derive(Debug)]
 pub struct DaemonNamespace {
-    /// Its network namespace, as this process names it.
+    /// Network namespace of the daemon, as this process names it.
     pub namespace: Namespace,
-    /// Its process, as it sees itself: so it takes its own namespace by `@netns=`.
+    /// Process id of the daemon as the daemon sees it, by which `@netns=` can name the daemon's own namespace.
     pub process: u32,
 }
 
 /// Finds the daemon's namespaces.
 ///
 /// # Errors
-/// [`AttachmentError`]: it cannot be queried, or is in another PID namespace.
+/// [`AttachmentError`]: the daemon cannot be queried, or is in another PID namespace.
 pub fn outside(daemon: &mut Connection) -> Result<DaemonNamespace, AttachmentError> {
     let status = daemon.status()?;
-    // The kernel's word is in the numbers of this PID namespace; but a service manager made its daemon's socket itself.
+    // Process ids from the kernel are those of this PID namespace. A service manager makes its daemon's socket itself,
+    // so there the kernel would name the service manager.
     let process = match status.started {
         StartedBy::ServiceManager => Some(status.pid),
         _ => daemon.daemon().pid,
@@ -67,7 +68,7 @@ pub fn outside(daemon: &mut Connection) -> Result<DaemonNamespace, AttachmentErr
     }
 }
 
-/// A veth pair: `inner` in the namespace, `outer` in the daemon's.
+/// A veth pair: `inner` is in the container's namespace, `outer` in the daemon's.
 #[derive(Debug, Clone)]
 pub struct VethPair {
     pub namespace: Namespace,
@@ -76,11 +77,11 @@ pub struct VethPair {
 }
 
 impl VethPair {
-    /// Makes the pair, with the outer end up and the inner end ready to be set up. The outer end gets the first of
-    /// `names` that is free. The host stack sends nothing on it.
+    /// Makes the pair, with the outer end up and the inner end ready to be set up. The outer end gets the first free
+    /// one of `names`. The host stack sends nothing on the outer end.
     ///
     /// # Errors
-    /// [`AttachmentError`]. Nothing is left behind then.
+    /// [`AttachmentError`]. No interface is left behind then.
     pub fn make(
         outside: &Namespace,
         namespace: &Namespace,
@@ -105,7 +106,7 @@ impl VethPair {
         match pair.prepare(outside) {
             Ok(()) => Ok(pair),
             Err(failure) => {
-                // The reason counts, not that nothing more could be done.
+                // The first failure is reported, not that of the removal.
                 let _ = pair.remove(outside);
                 Err(failure)
             }
@@ -134,31 +135,31 @@ impl VethPair {
     /// Waits until both ends carry frames.
     ///
     /// # Errors
-    /// [`AttachmentError`]: not within `limit`, or an end is gone.
+    /// [`AttachmentError`]: they do not within `limit`, or an end is gone.
     pub fn await_carrier(&self, outside: &Namespace, limit: Duration) -> Result<(), AttachmentError> {
         in_namespace(outside, || wait_running(&self.outer, limit))??;
         in_namespace(&self.namespace, || wait_running(&self.inner, limit))??;
         Ok(())
     }
 
-    /// Removes the pair.
+    /// Removes the pair. A missing pair is not an error.
     ///
     /// # Errors
-    /// [`AttachmentError`]. A missing one is not an error.
+    /// [`AttachmentError`].
     pub fn remove(&self, outside: &Namespace) -> Result<(), AttachmentError> {
         match in_namespace(outside, || delete_link(&self.outer))? {
-            // It was removed with its namespace.
+            // The pair was removed with its namespace.
             Err(error) if error.is_no_interface() => Ok(()),
             result => Ok(result?),
         }
     }
 }
 
-/// Keeps the host's IPv6 stack from announcing itself on an interface, in the calling thread's namespace.
+/// Keeps the host's IPv6 stack from sending announcements on an interface, in the calling thread's namespace.
 fn silence(interface: &str) -> Result<(), AttachmentError> {
     let setting = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
     match std::fs::write(&setting, "1") {
-        // A kernel without IPv6.
+        // The kernel has no IPv6.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         result => result.map_err(|source| AttachmentError::Setting { setting, source }),
     }

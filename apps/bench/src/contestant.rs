@@ -7,16 +7,15 @@ use serde::Serialize;
 use crate::error::BenchError;
 use crate::plan::Point;
 
-/// Largest difference from the configured interval of a valid sample.
+/// Largest relative difference between the measured and the configured interval of a valid sample.
 const DURATION_TOLERANCE: f64 = 0.25;
 
 /// Largest error of the clock around the counters in a valid sample, as a share of the interval.
 const UNCERTAINTY_LIMIT: f64 = 0.02;
 
-/// The two CPUs of a comparison, the same for every contestant.
+/// CPUs of a comparison, the same for every contestant.
 ///
-/// The receiver or generator runs on the first, the sender or switch on the second; the null path uses the second
-/// alone.
+/// The receiver or generator runs on the first, the sender or switch on the second; the null path uses only the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CorePair {
     /// CPU number of the receiver or generator.
@@ -26,10 +25,10 @@ pub struct CorePair {
 }
 
 impl CorePair {
-    /// The two lowest of the given CPUs.
+    /// Returns the two lowest of the given CPUs.
     ///
     /// # Errors
-    /// [`BenchError::TooFewCpus`] if there are not two.
+    /// [`BenchError::TooFewCpus`]: fewer than two CPUs are given.
     pub fn lowest_of(cpus: &[usize]) -> Result<Self, BenchError> {
         match cpus {
             [first, second, ..] => Ok(Self { first: *first, second: *second }),
@@ -38,53 +37,53 @@ impl CorePair {
     }
 }
 
-/// Largest share of the interval that a process waited for its CPU in a valid sample: beyond it the figure measures the
-/// other programs.
+/// Largest share of the interval, in a valid sample, that a process waited for its CPU. Above it the figure shows the
+/// load by other programs.
 pub(crate) const CPU_WAIT_LIMIT: f64 = 0.2;
 
-/// Processor time that the program under test took for each frame counted.
+/// Processor time of the program under test per counted frame.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CpuCost {
-    /// Nanoseconds in the program itself.
+    /// Time in the program itself, ns.
     pub user_ns_per_frame: f64,
-    /// Nanoseconds in the kernel on its behalf, including interrupts meanwhile.
+    /// Time in the kernel for the program, including interrupts meanwhile, ns.
     pub kernel_ns_per_frame: f64,
 }
 
-/// One measurement.
+/// Result of one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
-    /// Frames per second that reached the end of the path, all directions together.
+    /// Frames per second that reached the end of the path, the sum of all directions.
     pub frames_per_second: f64,
-    /// The same by direction (or by port, on the null path).
+    /// Frames per second of each direction (of each port, on the null path).
     pub directions_fps: Vec<f64>,
-    /// Frames counted.
+    /// Number of counted frames.
     pub frames: u64,
-    /// Length of the interval in which they were counted.
+    /// Length of the interval in which the frames were counted, s.
     pub seconds: f64,
-    /// Largest relative error that reading the clock and the counters at different instants can have caused.
+    /// Largest possible relative error caused by reading the clock and the counters at different times.
     pub clock_uncertainty: f64,
-    /// Largest share of the interval that one of the processes was ready to run and did not have its CPU: how much
-    /// other programs disturbed the sample.
+    /// Largest share of the interval in which one of the processes was ready to run but did not have its CPU. It shows
+    /// how much other programs disturbed the sample.
     pub cpu_wait: Option<f64>,
-    /// Frames that the receiver found missing or reordered, if it checks that.
+    /// Frames that the receiver found missing or reordered; `None` if it does not check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_or_reordered_frames: Option<u64>,
-    /// Ticks of the time-stamp counter per frame on the counting core, if the contestant counts them itself.
+    /// Ticks of the time-stamp counter per frame on the counting core, if the contestant counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles_per_frame: Option<f64>,
-    /// Frames per second that reached the interface on which the program under test receives: frames that the program
-    /// did not count were dropped.
+    /// Frames per second that reached the program's receiving interface. Frames that the program did not count were
+    /// dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_fps: Option<f64>,
-    /// Cost of each frame for the program under test, on the paths over interfaces.
+    /// Cost per frame for the program under test, on the paths over interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cost: Option<CpuCost>,
 }
 
 impl Sample {
-    /// A sample of `frames` in each direction, counted in as many seconds (each direction has its own
-    /// interval, since counters are read one after the other).
+    /// Makes a sample from frames and seconds of each direction. Each direction has its own interval, since counters
+    /// are read one after the other.
     #[must_use]
     pub fn of_directions(directions: &[(u64, f64)], clock_uncertainty: f64) -> Self {
         let directions_fps: Vec<f64> =
@@ -105,8 +104,8 @@ impl Sample {
         }
     }
 
-    /// Refuses an invalid sample: no frames in some direction, an interval far from the configured one, a clock too
-    /// uncertain, a CPU shared with other programs.
+    /// Refuses an invalid sample: no frames in some direction, an interval far from the configured one, too uncertain a
+    /// clock, or a CPU shared with other programs.
     ///
     /// # Errors
     /// [`BenchError::Implausible`] with the reason.
@@ -131,38 +130,38 @@ impl Sample {
 /// Description of a contestant, for the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContestantFacts {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
     /// Product and version, where already known.
     pub version: Option<String>,
-    /// The command lines of its latest sample, in the order of starting.
+    /// Command lines of the latest sample, in the order of starting.
     pub commands: Vec<String>,
-    /// The source of its memory: huge pages or not, and why not.
+    /// Kind of memory: huge pages or not, and why not.
     pub memory: String,
     /// The work on each frame: payload written, copied, read.
     pub work_per_frame: &'static str,
-    /// How the frames are counted.
+    /// Description of how the frames are counted.
     pub counting: &'static str,
 }
 
 /// One side of a comparison.
 ///
-/// A turn starts everything anew and ends everything it started: the spread of the samples contains the
-/// spread of restarts, and a contestant leaves the cores to the next one.
+/// Each turn starts all its processes and ends them. So the spread of the samples contains the spread of restarts, and
+/// the next contestant has the cores to itself.
 pub trait Contestant {
-    /// Its name in tables.
+    /// Returns the name in tables.
     fn name(&self) -> &str;
 
-    /// Measures one point for `duration`, after the start-up has been waited out.
+    /// Measures one point for `duration`, after the start-up is complete.
     ///
     /// # Errors
     /// Any [`BenchError`]: the runner notes the sample as invalid. [`BenchError::Stopped`] ends the run.
     fn measure(&mut self, point: &Point, duration: Duration) -> Result<Sample, BenchError>;
 
-    /// Its description; complete after the first sample.
+    /// Returns the description, which is complete after the first sample.
     fn facts(&self) -> ContestantFacts;
 
-    /// Time a turn takes beside the sample itself, for the estimate of a run.
+    /// Returns the time of a turn in addition to the sample, for the estimate of a run.
     fn turn_overhead(&self) -> Duration {
         Duration::from_millis(500)
     }

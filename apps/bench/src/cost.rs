@@ -1,9 +1,9 @@
-//! The count of instructions: the cost of one frame on a path, and whether it has increased.
+//! Instruction counts: the cost of one frame on a path, and whether it has increased.
 //!
 //! A time on a shared machine shows little about a change of some percent; the number of instructions is the same on
 //! every run. A *program* moves frames on one path in its own thread, and valgrind's callgrind counts it twice, over
-//! few frames and over many. The difference is the cost of the additional frames, so that the start, and the first
-//! round of each ring, cancel out.
+//! few frames and over many. The difference is the cost of the additional frames, so the start and the first lap of
+//! each ring cancel out.
 //!
 //! * [`callgrind`] runs a program under valgrind and reads its counts;
 //! * [`budgets`] is the file of goals and guards, and the judgement;
@@ -17,11 +17,11 @@ pub mod report;
 
 use std::path::PathBuf;
 
-/// Why a path could not be counted or judged.
+/// Reasons why a path could not be counted or judged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CostError {
-    /// There is no valgrind.
+    /// valgrind is not installed.
     #[error("running valgrind, which counts the instructions: {0}; install Debian's package valgrind")]
     Valgrind(std::io::Error),
     /// The counted program failed.
@@ -29,16 +29,16 @@ pub enum CostError {
     Program {
         program: String,
         status: std::process::ExitStatus,
-        /// The last that it wrote.
+        /// Last lines of the program's output.
         said: String,
     },
-    /// Its output is not as agreed.
+    /// The output of a program has an unexpected form.
     #[error("counting {program}: {what}")]
     Output { program: String, what: String },
     /// A file cannot be read or written.
     #[error("{path}: {source}", path = path.display())]
     File { path: PathBuf, source: std::io::Error },
-    /// The file of budgets is not as it should be.
+    /// The file of budgets is invalid.
     #[error("{path}: {what}", path = path.display())]
     Budgets { path: PathBuf, what: String },
 }

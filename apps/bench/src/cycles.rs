@@ -1,13 +1,12 @@
 //! The processor's time-stamp counter, for the cycles-per-frame figures.
 //!
-//! The counter ticks at a constant rate on every processor of the last decade, whatever the core's clock rate: a
-//! "cycle" in a report is one tick of the counter. Other architectures than x86-64 have no counter and the figures are
-//! absent.
+//! On every processor of the last decade the counter ticks at a constant rate, independent of the core's clock rate. A
+//! "cycle" in a report is one tick of the counter. On other architectures than x86-64 the figures are absent.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-/// Ticks since some moment in the past; `None` if the architecture has no such counter.
+/// Returns the ticks since some moment in the past; `None` without such a counter.
 #[inline]
 #[must_use]
 pub fn ticks() -> Option<u64> {
@@ -21,7 +20,7 @@ pub fn ticks() -> Option<u64> {
     None
 }
 
-/// Ticks per second, found by comparing the counter with the monotonic clock over `interval`.
+/// Returns the ticks per second, from a comparison with the monotonic clock over `interval`.
 #[must_use]
 pub fn calibrate_hz(interval: Duration) -> Option<f64> {
     let (start_ticks, start) = stamped()?;
@@ -31,7 +30,7 @@ pub fn calibrate_hz(interval: Duration) -> Option<f64> {
     (seconds > 0.0).then(|| end_ticks.wrapping_sub(start_ticks) as f64 / seconds)
 }
 
-/// Counter and clock, as close together as possible in eight attempts.
+/// Reads counter and clock, as close together as possible in eight attempts.
 fn stamped() -> Option<(u64, Instant)> {
     let attempt = || {
         let before = ticks()?;

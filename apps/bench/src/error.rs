@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a measurement, or a contestant altogether, failed.
+/// Reasons why a measurement or a whole contestant failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
@@ -11,9 +11,9 @@ pub enum BenchError {
         "{program} was not found in PATH; install Debian's package `{package}` (apt install {package}) to compare with it"
     )]
     PeerAbsent {
-        /// The program searched for.
+        /// Name of the missing program.
         program: &'static str,
-        /// The Debian package that contains it.
+        /// Debian package that contains the program.
         package: &'static str,
     },
     /// Ringroad's own daemon is missing.
@@ -24,7 +24,7 @@ pub enum BenchError {
     /// A process could not be started.
     #[error("cannot start `{command}`")]
     Start {
-        /// The command line.
+        /// Command line of the process.
         command: String,
         #[source]
         source: std::io::Error,
@@ -35,27 +35,27 @@ pub enum BenchError {
         program: String,
         /// Exit code or signal.
         status: String,
-        /// The end of its standard error and output.
+        /// Last lines of its standard error and output.
         last_words: String,
     },
     /// A process did not reach the expected state in time.
     #[error("{program} did not {awaited} within {} s; its last words: {last_words}", .waited.as_secs_f64())]
     NotReady {
         program: String,
-        /// The awaited event.
+        /// Description of the awaited event.
         awaited: &'static str,
-        /// How long.
+        /// Time limit that passed.
         waited: Duration,
-        /// The end of its standard error and output.
+        /// Last lines of its standard error and output.
         last_words: String,
     },
-    /// A process sent an answer that cannot be parsed.
+    /// A process sent a reply that cannot be parsed.
     #[error("{program} sent an answer that this version cannot parse ({what}): {answer}")]
     Answer {
         program: String,
-        /// The expected answer.
+        /// Description of the expected reply.
         what: &'static str,
-        /// The answer, shortened.
+        /// Received reply, shortened.
         answer: String,
     },
     /// The counters of a DPDK process could not be read.
@@ -67,7 +67,7 @@ pub enum BenchError {
         #[source]
         source: std::io::Error,
     },
-    /// Huge pages that were available at the start of the run are not available any more.
+    /// Huge pages that were available at the start of the run are no longer available.
     #[error("no huge pages for this turn")]
     Hugepages(#[from] crate::hugepages::HugepageError),
     /// No network namespace can be created for a turn.
@@ -88,28 +88,26 @@ pub enum BenchError {
     /// The path needs more CPUs than the process may use.
     #[error("this path needs {needed} CPUs of its own, and the process may use {allowed}; see taskset(1)")]
     TooFewCpus {
-        /// CPUs wanted.
+        /// Number of CPUs that the path needs.
         needed: usize,
-        /// CPUs allowed.
+        /// Number of CPUs that the process may use.
         allowed: usize,
     },
     /// A contestant does not support the requested path.
     #[error("{contestant} has no {path} path")]
     WrongPath {
-        /// The contestant.
         contestant: String,
         /// The requested path.
         path: crate::plan::FramePath,
     },
-    /// A sample was taken but is not worth counting.
+    /// A sample was taken but is invalid.
     #[error("the sample does not count: {0}")]
     Implausible(String),
-    /// A Ringroad worker reported a failure of its own.
+    /// A Ringroad worker reported a failure.
     #[error("the {role} worker failed: {message}")]
     Worker {
-        /// The worker's role.
+        /// Role of the worker, as on its command line.
         role: &'static str,
-        /// Its message.
         message: String,
     },
     /// The run was stopped on request.

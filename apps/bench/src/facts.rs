@@ -1,5 +1,5 @@
-//! The properties of the machine that affect the figures (RFC 8204, section 3.3; peers' reports without them could not
-//! be reproduced).
+//! Properties of the machine that affect the figures (RFC 8204, section 3.3). Peers' reports without these properties
+//! could not be reproduced.
 
 use std::fs;
 use std::time::Duration;
@@ -8,16 +8,15 @@ use serde::Serialize;
 
 use crate::cycles;
 
-/// The machine a report was made on. A fact that the system does not report is absent.
+/// Machine on which a report was made. Properties that the system does not report are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MachineFacts {
     /// Processor model, of the first CPU.
     pub cpu_model: Option<String>,
     /// Microcode revision, of the first CPU.
     pub microcode: Option<String>,
-    /// CPUs online.
     pub online_cpus: usize,
-    /// Whether two threads of a core are in use.
+    /// Whether two threads of a core are in use (SMT).
     pub smt_active: Option<bool>,
     /// Ticks of the time-stamp counter per second, calibrated against the monotonic clock.
     pub tsc_hz: Option<f64>,
@@ -27,22 +26,20 @@ pub struct MachineFacts {
     pub hypervisor: bool,
     /// Kernel release.
     pub kernel: String,
-    /// The kernel's command line.
     pub kernel_command_line: Option<String>,
-    /// Processor vulnerabilities and the kernel's mitigations, without those that do not affect it.
+    /// Processor vulnerabilities with the kernel's mitigations, except those that do not affect the processor.
     pub mitigations: Vec<String>,
-    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Huge pages of the default size before the run: total.
+    /// Number of huge pages of the default size before the run.
     pub hugepages_total: Option<u64>,
-    /// Huge pages of the default size before the run: free.
+    /// Number of free huge pages of the default size before the run.
     pub hugepages_free: Option<u64>,
     /// Load averages over 1, 5 and 15 minutes before the run.
     pub load_average: Option<[f64; 3]>,
 }
 
 impl MachineFacts {
-    /// Examines this machine; takes about 50 ms for the counter's calibration.
+    /// Examines the machine. Calibration of the counter takes about 50 ms.
     #[must_use]
     pub fn gather() -> Self {
         let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
@@ -67,14 +64,14 @@ impl MachineFacts {
     }
 }
 
-/// CPUs that this process may run on, in ascending order.
+/// Returns the CPUs that this process may run on, in ascending order.
 #[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return vec![0] };
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Processor time that the hypervisor gave to other guests, over the length of a run.
+/// Clock of the processor time that the hypervisor gives to other guests during a run.
 #[derive(Clone, Copy, Debug)]
 pub struct StealClock {
     start: Option<CpuTime>,
@@ -87,13 +84,12 @@ struct CpuTime {
 }
 
 impl StealClock {
-    /// Starts counting.
     #[must_use]
     pub fn start() -> Self {
         Self { start: cpu_time() }
     }
 
-    /// Share of all CPUs' time stolen since the start, in percent.
+    /// Returns the share of all CPUs' time that was stolen since the start, in percent.
     #[must_use]
     pub fn percent(&self) -> Option<f64> {
         let (start, now) = (self.start?, cpu_time()?);
@@ -106,8 +102,8 @@ fn cpu_time() -> Option<CpuTime> {
     parse_cpu_time(&read("/proc/stat")?)
 }
 
-/// The first line of /proc/stat: user nice system idle iowait irq softirq steal guest guest_nice (proc(5)); guest
-/// times are contained in user and nice.
+/// Parses the first line of /proc/stat: user nice system idle iowait irq softirq steal guest guest_nice (proc(5)).
+/// Guest times are contained in user and nice.
 fn parse_cpu_time(stat: &str) -> Option<CpuTime> {
     let fields: Vec<u64> = stat
         .lines()
@@ -123,7 +119,7 @@ fn read(file: &str) -> Option<String> {
     Some(fs::read_to_string(file).ok()?.trim().to_owned())
 }
 
-/// The value of the first `name : value` line.
+/// Returns the value of the first `name : value` line.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

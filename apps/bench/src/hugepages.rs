@@ -1,9 +1,9 @@
-//! Huge pages for the length of a turn, and how the peers get their memory without them.
+//! Huge pages for the length of a turn, and the peers' memory without huge pages.
 //!
 //! The kernel's pool of 2 MiB pages is a number in sysfs that root can raise. The reserve raises it by the missing
 //! number and lowers it by the same number when it is dropped: at the end, on an error, on a panic. Lowering by the
-//! added number, rather than restoring the former one, prevents two benches from undoing each other's changes, and a
-//! lock on that file prevents changes at the same time. Only a bench that is killed outright cannot return the pages.
+//! added number, rather than restoring the former number, prevents two benches from undoing each other's changes. A
+//! lock on that file prevents simultaneous changes. Only a bench that is killed outright cannot return the pages.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// Bytes of one page of the pool.
+/// Size of one page of the pool, bytes.
 pub const PAGE_BYTES: u64 = 2 << 20;
 
-/// Pages requested beyond need, since other programs that start meanwhile take free ones.
+/// Number of pages requested beyond need, since other programs that start meanwhile take free pages.
 const SPARE_PAGES: u64 = 16;
 
-/// The pool's folder in sysfs (Documentation/admin-guide/mm/hugetlbpage.rst).
+/// Folder of the pool in sysfs (Documentation/admin-guide/mm/hugetlbpage.rst).
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Why huge pages are not available.
+/// Reasons why huge pages are not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HugepageError {
     /// The pool cannot be read or resized.
     #[error("cannot {action} {}: {source}", .file.display())]
     Pool {
-        /// Lock, read or write.
+        /// Failed action: lock, read or write.
         action: &'static str,
         /// The file in sysfs.
         file: PathBuf,
@@ -37,19 +37,19 @@ pub enum HugepageError {
     /// The pool's file does not contain a number.
     #[error("{} does not contain a number", .0.display())]
     Unreadable(PathBuf),
-    /// The kernel found fewer free pages of memory than wanted.
+    /// The kernel found less free memory for pages than needed.
     #[error("the kernel has {available} free 2 MiB pages, but {wanted} are needed")]
     NotEnough {
-        /// Pages needed.
+        /// Number of needed pages.
         wanted: u64,
-        /// Pages free after the request.
+        /// Number of free pages after the request.
         available: u64,
     },
 }
 
-/// Attempts to enlarge the pool, with memory moved together between them.
+/// Number of attempts to enlarge the pool, with compaction of memory between them.
 const ATTEMPTS: usize = 4;
-/// File through which the kernel is told to move memory together (`Documentation/admin-guide/sysctl/vm.rst`).
+/// File that makes the kernel compact memory (`Documentation/admin-guide/sysctl/vm.rst`).
 const COMPACT: &str = "/proc/sys/vm/compact_memory";
 
 /// Pages reserved in the kernel's pool until dropped.
@@ -57,16 +57,16 @@ const COMPACT: &str = "/proc/sys/vm/compact_memory";
 pub struct HugepageReserve {
     pool: PathBuf,
     added: u64,
-    /// Shows others that there is a reserve.
+    /// File with the shared lock that shows other processes this reserve.
     _mark: Option<File>,
 }
 
 impl HugepageReserve {
-    /// Makes sure that at least `pages` pages of 2 MiB are free, and if it can, a few more. Free pages are those of other
-    /// reserves while there are some: then it adds its own, if the kernel has them.
+    /// Ensures that at least `pages` pages of 2 MiB are free, and a few more if possible. While other reserves exist,
+    /// the free pages belong to them, so this reserve adds `pages` pages of its own.
     ///
     /// # Errors
-    /// [`HugepageError`]; the pool is then unchanged.
+    /// [`HugepageError`]: the pool has too few pages, or cannot be changed. It is then unchanged.
     pub fn of(pages: u64) -> Result<Self, HugepageError> {
         Self::in_pool(Path::new(POOL), pages)
     }
@@ -84,15 +84,16 @@ impl HugepageReserve {
         let (former, surplus) = (persistent(pool)?, read_number(&pool.join("surplus_hugepages"))?);
         let mut found = 0;
         for _ in 0..ATTEMPTS {
-            // Raising the number first turns surplus pages, which a program still uses, into persistent ones.
+            // Surplus pages, which programs still use, become persistent when the number is raised. So they are
+            // included in the number.
             write_number(&pool.join("nr_hugepages"), former + surplus + missing + SPARE_PAGES)?;
-            // The kernel adds as many as it finds, without an error.
+            // The kernel adds as many pages as it finds, without an error.
             reserve.added = persistent(pool)?.saturating_sub(former);
             found = available(pool)?;
             if found >= pages {
                 break;
             }
-            // Free memory may lie in pieces. If this user may not have it moved together, the next attempt tells.
+            // Fragmented memory is compacted. A user without the right to do that gets an error after the last attempt.
             let _ = fs::write(COMPACT, "1");
         }
         drop(lock);
@@ -115,13 +116,13 @@ impl Drop for HugepageReserve {
             && let Ok(_lock) = lock(&self.pool)
             && let Ok(persistent) = persistent(&self.pool)
         {
-            // No caller can get this error: the number stays visible in `ringroad doctor` and /proc/meminfo.
+            // A destructor cannot report this error. The number remains visible in `ringroad doctor` and /proc/meminfo.
             let _ = write_number(&self.pool.join("nr_hugepages"), persistent.saturating_sub(self.added));
         }
     }
 }
 
-/// Keeps others from changing the pool until it is dropped.
+/// Locks the pool: other processes cannot change it until the lock is dropped.
 fn lock(pool: &Path) -> Result<File, HugepageError> {
     let file = pool.join("nr_hugepages");
     let lock = File::open(&file).and_then(|opened| {
@@ -131,8 +132,8 @@ fn lock(pool: &Path) -> Result<File, HugepageError> {
     lock.map_err(|source| HugepageError::Pool { action: "lock", file, source })
 }
 
-/// A sign of a reserve, by a lock that all of them share; and whether there is no other one. Signs are made one at a time,
-/// under the pool's [`lock`].
+/// Marks a reserve by a lock that all reserves share. Returns also whether there is no other reserve. Marks are made
+/// one at a time, under the pool's [`lock`].
 fn mark(file: &Path) -> Result<(File, bool), HugepageError> {
     let marked = File::open(file).and_then(|opened| {
         let is_only = flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -142,36 +143,36 @@ fn mark(file: &Path) -> Result<(File, bool), HugepageError> {
     marked.map_err(|source| HugepageError::Pool { action: "lock", file: file.to_owned(), source })
 }
 
-/// Pages that a program can still get: the kernel counts those as free that were mapped and not yet touched, but keeps them
-/// for their user (Documentation/admin-guide/mm/hugetlbpage.rst, `resv_hugepages`).
+/// Returns the number of pages that a program can still get. The kernel's free pages include pages that are mapped but
+/// not touched yet, which it keeps for their user (Documentation/admin-guide/mm/hugetlbpage.rst, `resv_hugepages`).
 fn available(pool: &Path) -> Result<u64, HugepageError> {
     let free = read_number(&pool.join("free_hugepages"))?;
     Ok(free.saturating_sub(read_number(&pool.join("resv_hugepages"))?))
 }
 
-/// Configured pages of the pool. `nr_hugepages` is higher while pages that were removed from the pool are still in use:
-/// these are its surplus, and are freed by their user.
+/// Returns the number of configured pages of the pool. `nr_hugepages` includes surplus pages: pages removed from the
+/// pool but still in use, which are freed by their user.
 fn persistent(pool: &Path) -> Result<u64, HugepageError> {
     let all = read_number(&pool.join("nr_hugepages"))?;
     Ok(all.saturating_sub(read_number(&pool.join("surplus_hugepages"))?))
 }
 
-/// The source of the memory of DPDK peers in this run.
+/// Kind of memory for DPDK peers in this run.
 #[derive(Debug)]
 pub enum PeerMemory {
-    /// Anonymous huge pages, lent for the length of each turn.
+    /// Anonymous huge pages, reserved for the length of each turn.
     Hugepages {
-        /// Pages of 2 MiB that a turn needs.
+        /// Number of 2 MiB pages that a turn needs.
         pages: u64,
-        /// Whether the pool has to be enlarged for that.
+        /// Whether the pool has to be enlarged for a turn.
         enlarged: bool,
     },
-    /// Ordinary pages, which cost a peer address translations.
+    /// Ordinary pages, which cost a peer more address translations.
     OrdinaryPages { reason: String },
 }
 
 impl PeerMemory {
-    /// Huge pages if `pages` of them are available now, ordinary ones otherwise.
+    /// Chooses huge pages if `pages` pages are available now, else ordinary pages.
     #[must_use]
     pub fn arrange(pages: u64) -> Self {
         match HugepageReserve::of(pages) {
@@ -180,10 +181,11 @@ impl PeerMemory {
         }
     }
 
-    /// The pages for one turn: not longer, since every free page in the pool is open to all, Ringroad included.
+    /// Reserves the pages for one turn, and not longer: every program, Ringroad included, can take free pages of the
+    /// pool.
     ///
     /// # Errors
-    /// [`HugepageError`] if they are not available any more.
+    /// [`HugepageError`]: the pages are no longer available.
     pub fn lend(&self) -> Result<Option<HugepageReserve>, HugepageError> {
         match self {
             Self::Hugepages { pages, .. } => HugepageReserve::of(*pages).map(Some),
@@ -191,7 +193,7 @@ impl PeerMemory {
         }
     }
 
-    /// One line for the report.
+    /// Formats a line for the report.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -264,13 +266,13 @@ mod tests {
         let pool = pool(10, 9);
         write_number(&pool.path().join("resv_hugepages"), 4).unwrap();
         let reserve = HugepageReserve::in_pool(pool.path(), 8);
-        // A plain file for sysfs: the free number never moves.
+        // Plain files stand for sysfs, so the number of free pages never changes.
         assert!(matches!(reserve, Err(HugepageError::NotEnough { wanted: 8, available: 5 })));
     }
 
     #[test]
     fn a_kernel_that_gives_too_little_is_an_error_and_the_pool_is_restored() {
-        // A plain file for sysfs: the free number never moves, as when memory is fragmented.
+        // Plain files stand for sysfs, so the number of free pages never changes, as with fragmented memory.
         let pool = pool(10, 3);
         let error = HugepageReserve::in_pool(pool.path(), 8).unwrap_err();
         assert!(matches!(error, HugepageError::NotEnough { wanted: 8, available: 3 }));
@@ -290,12 +292,12 @@ mod tests {
 
     #[test]
     fn removed_pages_that_are_still_in_use_do_not_count_as_the_pools_own() {
-        // Nine surplus pages, none persistent: the kernel counts them in nr_hugepages.
+        // Nine surplus pages and none persistent: the kernel counts surplus pages in nr_hugepages.
         let pool = pool(9, 0);
         write_number(&pool.path().join("surplus_hugepages"), 9).unwrap();
         assert_eq!(persistent(pool.path()).unwrap(), 0);
         let reserve = HugepageReserve { pool: pool.path().to_owned(), added: 137, _mark: None };
-        // The kernel's state after the number was raised to 137.
+        // State of the kernel after the number was raised to 137.
         write_number(&pool.path().join("nr_hugepages"), 137).unwrap();
         write_number(&pool.path().join("surplus_hugepages"), 0).unwrap();
         drop(reserve);

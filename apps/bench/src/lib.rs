@@ -1,22 +1,23 @@
 //! The side-by-side benchmark.
 //!
 //! Every figure of this crate is from a run in which Ringroad and a peer take turns on the same cores: a *round*
-//! measures each contestant once, the next round in the opposite order, and the ratio is taken inside the round, so
-//! that a machine that slows down slows both. Absolute figures are shown beside the ratio and never without it.
+//! measures each contestant once, the next round in the opposite order, and the ratio is taken inside the round. So a
+//! machine that slows down slows both contestants. Absolute figures are shown only beside the ratio.
 //!
 //! * [`plan`] defines the measurements: path, frame size, burst.
-//! * [`contestant`] does the measurements: Ringroad in [`ours`], all others in [`peers`].
-//! * `veth` is shared by contestants on network interfaces: interfaces for each turn, one source, one set of counters.
+//! * [`contestant`] does the measurements: Ringroad in [`ours`], other programs in [`peers`].
+//! * `veth` is shared by contestants on network interfaces: interfaces of each turn, the source of frames, the
+//!   counters.
 //! * [`session`] is a whole run; [`runner`] takes turns; [`ratio`] is the arithmetic; [`report`] is the table and the
 //!   JSON.
-//! * [`sze2`] is another kind of comparison: DPDK's drivers over a capture card, by cycles for a frame.
+//! * [`sze2`] is another kind of comparison: DPDK's drivers over a capture card, by cycles per frame.
 //! * [`cost`] counts instructions, without a comparison to peers.
 //! * [`facts`] describes the machine; [`hugepages`] enlarges its pool of huge pages for a turn of a peer and restores
 //!   it.
 //!
 //! Conventions: a rate is frames per second *received* at the end of the path, never frames offered; a frame size
 //! includes the 4 bytes of FCS, as in RFC 2544, although software ports carry no FCS ([`plan::Point::slot_bytes`]); a
-//! sample that could not be taken is *invalid* and has a reason; it is never counted as zero.
+//! failed sample is *invalid* and has a reason; it never counts as zero.
 
 pub mod contestant;
 pub mod cost;

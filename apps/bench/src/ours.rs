@@ -1,7 +1,6 @@
-//! Ringroad's side: worker processes of the program's own binary, started and queried like the peers.
+//! Ringroad's contestants: worker processes of the program's own binary, started and queried like the peers.
 //!
-//! Each turn has its own daemon socket in a private folder, so that a daemon in daily use is neither measured nor
-//! disturbed.
+//! Each turn has its own daemon socket in a private folder, so a daemon in daily use is neither measured nor disturbed.
 
 mod interface;
 mod libpcap;
@@ -28,19 +27,19 @@ use interface::RingroadInterface;
 use libpcap::LibpcapProgram;
 use netmap::NetmapProgram;
 
-/// Time limit for a worker to attach, or to answer after its interval.
+/// Time limit for a worker to attach, or to report after its interval.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Time between attempts to connect to a socket without a listener.
+/// Time between attempts to connect to a socket until a daemon listens there.
 const LISTEN_CHECK: Duration = Duration::from_millis(5);
 
-/// Ringroad on one path.
+/// Contestant that runs Ringroad on one path.
 #[derive(Debug)]
 pub struct Ringroad {
     path: FramePath,
-    /// Whether its generator signs frames, on the path that has one.
+    /// Kind of the generator, on the path of generators.
     signing: Signing,
-    /// How it uses netmap, if it is a program written for netmap.
+    /// Use of netmap, for a program written for netmap.
     netmap: Option<NetmapProgram>,
     programs: Programs,
     cores: CorePair,
@@ -49,7 +48,7 @@ pub struct Ringroad {
     mode: Option<String>,
 }
 
-/// Whether frames of a generator carry their stream, number and time of departure.
+/// Kind of a generator: whether its frames carry stream, number and time of departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signing {
     Signed,
@@ -57,7 +56,7 @@ pub(crate) enum Signing {
 }
 
 impl Signing {
-    /// The contestant's name in tables.
+    /// Returns the contestant's name in tables.
     const fn name(self) -> &'static str {
         match self {
             Self::Signed => "Ringroad, signed",
@@ -65,7 +64,7 @@ impl Signing {
         }
     }
 
-    /// The worker that generates so.
+    /// Returns the role of the worker that generates such frames.
     const fn role(self) -> WorkerRole {
         match self {
             Self::Signed => WorkerRole::Generate,
@@ -73,7 +72,7 @@ impl Signing {
         }
     }
 
-    /// The generator's work on each frame.
+    /// Describes the generator's work on each frame.
     const fn work_per_frame(self) -> &'static str {
         match self {
             Self::Signed => {
@@ -85,31 +84,31 @@ impl Signing {
     }
 }
 
-/// The programs that Ringroad's side consists of.
+/// Programs of Ringroad's contestants.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// A binary with the command `bench-worker`, usually the running one.
+    /// Binary with the command `bench-worker`, usually the running program.
     pub worker: PathBuf,
-    /// The daemon; without it only the null path works.
+    /// Path of the daemon; `None` allows only the null path.
     pub daemon: Option<PathBuf>,
 }
 
 impl Programs {
-    /// `worker`, and the daemon that a program beside it would start.
+    /// Returns `worker`, and the daemon that a program in the same folder would start.
     #[must_use]
     pub fn beside(worker: &Path) -> Self {
         Self { worker: worker.to_owned(), daemon: ringroad::daemon_program() }
     }
 }
 
-/// One worker of a turn.
+/// Role, ports and CPU of one worker of a turn.
 struct Part {
     role: WorkerRole,
     ports: Vec<String>,
     cpu: usize,
 }
 
-/// Enters Ringroad on every path.
+/// Adds Ringroad's contestants on every path.
 pub fn enter(contestants: &mut Contestants, programs: &Programs, cores: CorePair, stop: &StopFlag) {
     for path in [FramePath::Null, FramePath::Pipe, FramePath::Switch] {
         let ours = Ringroad::new(path, programs.clone(), cores, stop);
@@ -120,7 +119,7 @@ pub fn enter(contestants: &mut Contestants, programs: &Programs, cores: CorePair
         contestants.field_mut(FramePath::GenNull).ours.push(Box::new(ours));
         for mechanism in [Mechanism::Xdp, Mechanism::Packet] {
             let program = Box::new(RingroadInterface::generating(signing, programs));
-            // A generator needs no source: its source is never started.
+            // A generator needs no source of frames: the given source is never started.
             let source = interface_program(programs);
             let ours = VethContestant::new(mechanism, InterfaceWork::Gen, program, source, cores, stop);
             contestants.field_mut(FramePath::Veth(mechanism, InterfaceWork::Gen)).ours.push(Box::new(ours));
@@ -144,7 +143,7 @@ pub fn enter(contestants: &mut Contestants, programs: &Programs, cores: CorePair
     }
 }
 
-/// The path of an object for foreign programs beside a program of Ringroad's: in the build's folder, and installed.
+/// Finds an object for foreign programs near a program of Ringroad: in the folder of the build, or installed.
 fn preloaded_object(program: &Path, file: &str) -> Option<PathBuf> {
     let folder = program.parent()?;
     [folder.to_owned(), folder.join("../lib/ringroad")]
@@ -153,7 +152,7 @@ fn preloaded_object(program: &Path, file: &str) -> Option<PathBuf> {
         .find(|object| object.is_file())
 }
 
-/// Enters the program over libpcap, with an object before the system's library or without.
+/// Adds the program over libpcap, with an object before the system's library or without.
 pub(crate) fn enter_libpcap(
     contestants: &mut Contestants,
     programs: &Programs,
@@ -172,13 +171,13 @@ pub(crate) fn enter_libpcap(
     }
 }
 
-/// Ringroad on network interfaces: a contestant, and the source of frames for all contestants.
+/// Makes Ringroad's program on network interfaces: a contestant, and the source of frames for all contestants.
 pub(crate) fn interface_program(programs: &Programs) -> Box<dyn InterfaceProgram> {
     Box::new(RingroadInterface::new(programs))
 }
 
 impl Ringroad {
-    /// Ringroad on `path`.
+    /// Makes the contestant on `path`.
     #[must_use]
     pub fn new(path: FramePath, programs: Programs, cores: CorePair, stop: &StopFlag) -> Self {
         let signing = Signing::Unsigned;
@@ -186,7 +185,7 @@ impl Ringroad {
         Self { path, signing, netmap, programs, cores, stop, commands: Vec::new(), mode: None }
     }
 
-    /// A program written for netmap on `path`.
+    /// Makes a contestant on `path` that is a program written for netmap.
     fn as_netmap_program(
         path: FramePath,
         program: NetmapProgram,
@@ -197,12 +196,12 @@ impl Ringroad {
         Self { netmap: Some(program), ..Self::new(path, programs, cores, stop) }
     }
 
-    /// Ringroad's generator on a null port.
+    /// Makes a contestant that is Ringroad's generator on a null port.
     pub(crate) fn generating(signing: Signing, programs: Programs, cores: CorePair, stop: &StopFlag) -> Self {
         Self { signing, ..Self::new(FramePath::GenNull, programs, cores, stop) }
     }
 
-    /// The workers in the order of starting; the first counts.
+    /// Returns the workers in the order of starting. The first worker counts the frames.
     fn parts(&self, point: &Point) -> Vec<Part> {
         let CorePair { first, second } = self.cores;
         let part = |role, ports: &[&str], cpu| Part {
@@ -231,7 +230,7 @@ impl Ringroad {
                 let port = format!("null:size={},copy=0,no-rx=1", point.slot_bytes());
                 vec![part(self.signing.role(), &[&port], second)]
             }
-            // Not this contestant's: see `interface`.
+            // Interfaces have another contestant: see `interface`.
             FramePath::Veth(..) => Vec::new(),
         }
     }
@@ -262,14 +261,14 @@ impl Ringroad {
     }
 }
 
-/// A worker that has its ports and waits for [`GO`].
+/// Worker process that has its ports and waits for [`GO`].
 #[derive(Debug)]
 struct WorkerProcess {
     role: WorkerRole,
     process: BenchProcess,
 }
 
-/// The description of a started worker.
+/// A started worker and its description.
 struct Started {
     worker: WorkerProcess,
     command: String,
@@ -298,7 +297,7 @@ impl WorkerProcess {
         Ok(Started { worker, command, mode })
     }
 
-    /// Waits for the line that `wanted` accepts; a failure that the worker reports instead is the error.
+    /// Waits for a line that `wanted` accepts. A failure that the worker reports instead is returned as the error.
     fn answer<T>(
         &mut self,
         awaited: &'static str,
@@ -353,7 +352,7 @@ impl Contestant for Ringroad {
         for worker in &mut workers {
             worker.process.tell(GO)?;
         }
-        // A pipe does not pass through the daemon, which then sleeps beside the source.
+        // A pipe does not use the daemon, which then sleeps on the source's core.
         let through_daemon = matches!(self.path, FramePath::Switch | FramePath::NetmapSwitch);
         let datapath = daemon.as_ref().filter(|_| through_daemon);
         let waits = |workers: &[WorkerProcess]| -> Vec<ThreadTimes> {
@@ -424,7 +423,7 @@ pub(crate) struct StartedDaemon {
     pub(crate) command: String,
 }
 
-/// Starts a daemon with its worker on `cpu`, or on any CPU, with defaults otherwise.
+/// Starts a daemon with its worker on `cpu`, or on any CPU. All other settings are defaults.
 pub(crate) fn start_daemon(
     programs: &Programs,
     namespace: &Namespace,
@@ -435,7 +434,7 @@ pub(crate) fn start_daemon(
     let program = programs.daemon.clone().ok_or(BenchError::DaemonAbsent)?;
     let (socket, config) = (socket(folder), folder.join("ringroadd.toml"));
     std::fs::write(&config, daemon_config(cpu)).map_err(BenchError::TemporaryDirectory)?;
-    // On demand: should the bench be killed, the daemon ends by itself.
+    // Option `--on-demand` makes the daemon end by itself if the bench is killed.
     let arguments: Vec<OsString> = vec![
         "--on-demand".into(),
         "--socket".into(),
@@ -447,7 +446,7 @@ pub(crate) fn start_daemon(
     let mut process =
         BenchProcess::start(namespace, "ringroadd", program.as_os_str(), &arguments, &[], EndsBy::Signal)?;
     let began = Instant::now();
-    // In the foreground the daemon announces nothing: the first connection shows that it is ready.
+    // A daemon in the foreground announces nothing: the first connection shows that it is ready.
     while UnixStream::connect(&socket).is_err() {
         if process.has_ended() {
             return Err(process.exited());
@@ -460,13 +459,13 @@ pub(crate) fn start_daemon(
     Ok(StartedDaemon { process, command })
 }
 
-/// The daemon's configuration: its worker's CPU, and otherwise the defaults.
+/// Returns the daemon's configuration: the CPU of its worker, and defaults.
 fn daemon_config(cpu: Option<usize>) -> String {
     let pinned = cpu.map(|cpu| format!("cpus = [{cpu}]\n")).unwrap_or_default();
     format!("[workers]\ncount = 1\n{pinned}\n[log]\nlevel = \"warn\"\n")
 }
 
-/// The socket of a turn's daemon.
+/// Returns the socket path of a turn's daemon.
 pub(crate) fn socket(folder: &Path) -> PathBuf {
     folder.join("ringroad.sock")
 }

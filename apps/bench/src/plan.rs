@@ -1,35 +1,35 @@
-//! The measurements: the points of a run, and how long each takes.
+//! Measurements of a run: its points, and the duration of each.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Bytes of the frame check sequence, counted in a frame's size by the RFCs and absent on software ports.
+/// Bytes of the frame check sequence. The RFCs count it in a frame's size; software ports do not have it.
 pub const FCS_BYTES: u32 = 4;
 
-/// Bytes a frame takes on an Ethernet wire beside itself: preamble 7, start delimiter 1, gap 12
-/// (IEEE 802.3, clause 4.4.2).
+/// Bytes of a frame on an Ethernet wire in addition to its size: preamble 7, start delimiter 1, gap 12 (IEEE 802.3,
+/// clause 4.4.2).
 pub const WIRE_OVERHEAD_BYTES: u32 = 20;
 
-/// The frame sizes measured, FCS included (RFC 2544, section 9.1).
+/// Measured frame sizes, FCS included (RFC 2544, section 9.1).
 pub const FRAME_SIZES_BYTES: [u32; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 
-/// The bursts measured, in frames per handover.
+/// Measured bursts, in frames per handover.
 pub const BURSTS_FRAMES: [u32; 5] = [1, 8, 32, 128, 256];
 
-/// How a program gets at the frames of a network interface.
+/// Mechanism by which a program accesses the frames of a network interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
     /// AF_XDP sockets (Documentation/networking/af_xdp.rst).
     Xdp,
     /// AF_PACKET sockets (packet(7)).
     Packet,
-    /// libpcap: the system's, which uses AF_PACKET, or Ringroad's object before it, over AF_XDP.
+    /// libpcap: the system's, which uses AF_PACKET, or Ringroad's preloaded object, over AF_XDP.
     Pcap,
 }
 
-/// A program's work on the frames of an interface.
+/// Work of a program on the frames of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InterfaceWork {
     /// Sends on one interface.
@@ -38,43 +38,43 @@ pub enum InterfaceWork {
     Rx,
     /// Forwards from one interface to another.
     Io,
-    /// Makes test frames and sends them on one interface: generators as their users run them.
+    /// Makes test frames and sends them on one interface: generators with their usual settings.
     Gen,
 }
 
-/// The way the frames take. As text and in JSON one word, e.g. `veth-xdp-rx`.
+/// Path of the frames. In text and JSON it is one word, such as `veth-xdp-rx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum FramePath {
-    /// Between two null ports, on one core: the cost of the framework itself.
+    /// Two null ports, on one core: the cost of the framework itself.
     Null,
-    /// From one process to another, one direction, one core each.
+    /// One process to another, one direction, one core each.
     Pipe,
-    /// From a process through a switch on the other core and back to the process, both ways at once.
+    /// A process through a switch on the other core and back to the process, both directions at once.
     Switch,
-    /// Through one or two pairs of virtual interfaces, the program under test on one core.
+    /// One or two pairs of virtual interfaces, with the program under test on one core.
     Veth(Mechanism, InterfaceWork),
-    /// From a generator into a port that accepts all frames, on one core: the cost of making a frame.
+    /// A generator into a port that accepts all frames, on one core: the cost of making a frame.
     GenNull,
-    /// As [`FramePath::Pipe`], a program written for netmap beside the native one.
+    /// Path of [`FramePath::Pipe`], for a program written for netmap beside the native program.
     NetmapPipe,
-    /// From a process through a switch on the other core and back to the process, one way; a program written for netmap
-    /// beside the native one.
+    /// A process through a switch on the other core and back to the process, in one direction, for a program written
+    /// for netmap beside the native program.
     NetmapSwitch,
 }
 
 impl FramePath {
-    /// Every path of a program written for netmap.
+    /// All paths of programs written for netmap.
     pub const NETMAP: [Self; 2] = [Self::NetmapPipe, Self::NetmapSwitch];
 
-    /// Every path of a generator.
+    /// All paths of generators.
     pub const GEN: [Self; 3] = [
         Self::Veth(Mechanism::Xdp, InterfaceWork::Gen),
         Self::Veth(Mechanism::Packet, InterfaceWork::Gen),
         Self::GenNull,
     ];
 
-    /// Every path of a plain program over virtual interfaces.
+    /// All paths of plain programs over virtual interfaces.
     pub const VETH: [Self; 6] = [
         Self::Veth(Mechanism::Xdp, InterfaceWork::Tx),
         Self::Veth(Mechanism::Xdp, InterfaceWork::Rx),
@@ -84,23 +84,23 @@ impl FramePath {
         Self::Veth(Mechanism::Packet, InterfaceWork::Io),
     ];
 
-    /// Every path of a program over libpcap.
+    /// All paths of programs over libpcap.
     pub const PCAP: [Self; 2] =
         [Self::Veth(Mechanism::Pcap, InterfaceWork::Tx), Self::Veth(Mechanism::Pcap, InterfaceWork::Rx)];
 
-    /// Whether it leads over virtual interfaces.
+    /// Whether the path leads over virtual interfaces.
     #[must_use]
     pub const fn is_veth(self) -> bool {
         matches!(self, Self::Veth(..))
     }
 
-    /// Whether programs written for netmap are compared on it.
+    /// Whether programs written for netmap are compared on the path.
     #[must_use]
     pub const fn is_netmap(self) -> bool {
         matches!(self, Self::NetmapPipe | Self::NetmapSwitch)
     }
 
-    /// Whether generators are compared on it.
+    /// Whether generators are compared on the path.
     #[must_use]
     pub const fn is_gen(self) -> bool {
         matches!(self, Self::Veth(_, InterfaceWork::Gen) | Self::GenNull)
@@ -138,26 +138,26 @@ impl Serialize for FramePath {
     }
 }
 
-/// One set of conditions under which the contestants are compared.
+/// Conditions under which the contestants are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
-    /// The way the frames take.
+    /// Path of the frames.
     pub path: FramePath,
     /// Frame size in bytes, FCS included.
     pub frame_bytes: u32,
-    /// Frames handed over at a time.
+    /// Number of frames per handover.
     pub burst_frames: u32,
 }
 
 impl Point {
-    /// Bytes of the frame in a slot: the frame without its FCS.
+    /// Returns the bytes of the frame in a slot: the frame without its FCS.
     #[must_use]
     pub fn slot_bytes(&self) -> u32 {
         self.frame_bytes.saturating_sub(FCS_BYTES)
     }
 
-    /// The load in bit/s that `frames_per_second` would be on an Ethernet wire (layer 1: preamble, FCS and
-    /// gap included).
+    /// Returns the load in bit/s that `frames_per_second` would be on an Ethernet wire (layer 1: preamble, FCS and gap
+    /// included).
     #[must_use]
     pub fn layer1_bps(&self, frames_per_second: f64) -> f64 {
         frames_per_second * f64::from(self.frame_bytes + WIRE_OVERHEAD_BYTES) * 8.0
@@ -170,14 +170,14 @@ impl fmt::Display for Point {
     }
 }
 
-/// How much is measured.
+/// Extent of the measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
-    /// The few points that decide, in about ten minutes with the peers.
+    /// Only the decisive points, in about ten minutes with the peers.
     #[default]
     Quick,
-    /// Every size and burst on every path.
+    /// All sizes and bursts on every path.
     Full,
 }
 
@@ -186,12 +186,12 @@ pub enum Profile {
 pub struct BenchPlan {
     /// The measured points, in this order.
     pub points: Vec<Point>,
-    /// Rounds that count at each point; every contestant is measured once in a round.
+    /// Number of rounds that count at each point. Every contestant is measured once in a round.
     pub rounds: u32,
     /// Length of one sample.
     #[serde(rename = "sample_seconds", serialize_with = "as_seconds")]
     pub sample: Duration,
-    /// Length of each contestant's sample in the round before the first, which is discarded.
+    /// Length of each contestant's sample in the discarded round before the first.
     #[serde(rename = "warm_up_seconds", serialize_with = "as_seconds")]
     pub warm_up: Duration,
 }
@@ -204,7 +204,6 @@ pub(crate) fn as_seconds<S: serde::Serializer>(
 }
 
 impl BenchPlan {
-    /// The plan of a profile.
     #[must_use]
     pub fn of(profile: Profile) -> Self {
         match profile {
@@ -264,25 +263,25 @@ fn points<const N: usize>(rows: [(FramePath, u32, u32); N]) -> Vec<Point> {
         .collect()
 }
 
-/// Every size with every burst.
+/// Returns every size with every burst.
 fn matrix(path: FramePath) -> impl Iterator<Item = Point> {
     FRAME_SIZES_BYTES.into_iter().flat_map(move |frame_bytes| {
         BURSTS_FRAMES.into_iter().map(move |burst_frames| Point { path, frame_bytes, burst_frames })
     })
 }
 
-/// Every burst at 64 bytes and every size at burst 32: the cost of a null port, or of the kernel, has no more shape
-/// than that.
+/// Returns every burst at 64 bytes, and every size at burst 32. Other combinations add nothing to the cost of a null
+/// port or of the kernel.
 fn cross(path: FramePath) -> impl Iterator<Item = Point> {
     matrix(path).filter(|point| point.frame_bytes == 64 || point.burst_frames == 32)
 }
 
-/// Sizes without bursts: libpcap hands frames over one by one.
+/// Returns sizes without bursts: libpcap hands over one frame at a time.
 fn one_by_one(path: FramePath, sizes: &[u32]) -> impl Iterator<Item = Point> {
     sizes.iter().map(move |frame_bytes| Point { path, frame_bytes: *frame_bytes, burst_frames: 1 })
 }
 
-/// Both ends of the sizes, and the larger burst at the small one.
+/// Returns the smallest and the largest size, and a larger burst at the smallest size.
 fn decisive_on_veth(path: FramePath) -> [Point; 3] {
     [(64, 32), (64, 256), (1518, 32)].map(|(frame_bytes, burst_frames)| Point {
         path,
@@ -291,7 +290,7 @@ fn decisive_on_veth(path: FramePath) -> [Point; 3] {
     })
 }
 
-/// Small frames in the bursts of testpmd's users and of `ringroad gen`'s.
+/// Returns small frames in the usual bursts of testpmd and of `ringroad gen`.
 fn both_bursts(path: FramePath) -> [Point; 2] {
     [32, 256].map(|burst_frames| Point { path, frame_bytes: 64, burst_frames })
 }

@@ -1,9 +1,9 @@
-//! A child process of the bench: its lines as events, its last words for an error, and its end.
+//! Child process of the bench: its lines as events, its last lines for an error, and its end.
 //!
-//! Children are in their own process group, so that the terminal's Ctrl-C only reaches the bench and the bench decides
-//! when each ends. If the bench is killed, the kernel kills them: so they are started by the thread that runs the
-//! bench, not by a thread that ends before. Each has the read end of a pipe as standard input; testpmd and our workers
-//! end when it closes.
+//! Children are in their own process group, so that the terminal's Ctrl-C only reaches the bench, which decides when
+//! each child ends. If the thread that started a child ends, the kernel kills the child. So the thread that runs the
+//! bench starts all children. Each child has the read end of a pipe as standard input; testpmd and Ringroad's workers
+//! end when the pipe closes.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -26,15 +26,15 @@ use ringroad_netdev::{Namespace, NamespaceError};
 use crate::error::BenchError;
 use crate::stop::{STOP_LATENCY, StopFlag};
 
-/// Time limit for a child to end after its input ended, and again after SIGINT, before it is killed.
+/// Time limit for a child to end after its input was closed, and again after SIGINT, before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Lines kept of a child's output.
+/// Number of lines kept of a child's output.
 const LAST_WORDS_LINES: usize = 8;
 
 type LastLines = Arc<Mutex<VecDeque<String>>>;
 
-/// How to request a child's end.
+/// Method of requesting a child's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndsBy {
     /// The end of its standard input.
@@ -93,7 +93,7 @@ impl BenchProcess {
         Ok(Self { name: name.into(), ends_by, child, worker: None, stdin, lines, last_words, readers })
     }
 
-    /// Waits until the child prints a line that `wanted` accepts, and returns its result.
+    /// Waits until the child prints a line for which `wanted` returns a value, and returns that value.
     ///
     /// `awaited` completes the sentence "the process did not ... within 10 s".
     pub(crate) fn wait_for_line<T>(
@@ -138,12 +138,12 @@ impl BenchProcess {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The error for a state not reached in time.
+    /// Makes the error for a state that was not reached in time.
     pub(crate) fn not_ready(&self, awaited: &'static str, waited: Duration) -> BenchError {
         BenchError::NotReady { program: self.name.clone(), awaited, waited, last_words: self.last_words() }
     }
 
-    /// The error for a child that has ended; ends it if it has not.
+    /// Makes the error for a child that has ended; ends the child if it is still running.
     pub(crate) fn exited(&mut self) -> BenchError {
         let status = self.end();
         BenchError::Exited {
@@ -153,7 +153,7 @@ impl BenchProcess {
         }
     }
 
-    /// The process called `name` among those that the child has made.
+    /// Finds a process called `name` among the child's own children.
     pub(crate) fn child_called(&self, name: &str) -> Option<Pid> {
         let id = self.child.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
@@ -164,7 +164,7 @@ impl BenchProcess {
         children.split_whitespace().filter_map(|id| id.parse().ok()).find(is_called).and_then(Pid::from_raw)
     }
 
-    /// The process whose time is measured instead of the child's.
+    /// Sets the process whose time is measured instead of the child's.
     pub(crate) fn work_is_done_by(&mut self, process: Pid) {
         self.worker = Some(process);
     }
@@ -173,7 +173,7 @@ impl BenchProcess {
         self.worker.map_or(self.child.id(), |worker| worker.as_raw_nonzero().get().cast_unsigned())
     }
 
-    /// The scheduler's counters for each thread (schedstat, Documentation/scheduler/sched-stats.rst); empty if the
+    /// Reads the scheduler's counters for each thread (schedstat, Documentation/scheduler/sched-stats.rst); none if the
     /// kernel does not count.
     pub(crate) fn thread_times(&self) -> ThreadTimes {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.worker_id())).into_iter().flatten();
@@ -184,8 +184,8 @@ impl BenchProcess {
         ThreadTimes(times.collect())
     }
 
-    /// The same of a process that shares its processor with `companion`, a part of the same contestant: while that
-    /// runs, no other program disturbs it.
+    /// Reads the thread times of a process that shares its processor with `companion`, a process of the same
+    /// contestant. Time in which the companion runs does not count as waiting.
     pub(crate) fn thread_times_beside(&self, companion: &Self) -> ThreadTimes {
         let own = self.thread_times();
         let companion_ns: u64 = companion.thread_times().run_ns();
@@ -194,7 +194,7 @@ impl BenchProcess {
         ThreadTimes(own.0.into_iter().map(|(thread, time)| (thread, undisturbed(time))).collect())
     }
 
-    /// Processor time used since the start, all threads together; `None` once it has ended.
+    /// Reads the processor time used since the start, the sum of all threads; `None` if the process has ended.
     pub(crate) fn processor_time(&self) -> Option<ProcessorTime> {
         parse_stat(&std::fs::read_to_string(format!("/proc/{}/stat", self.worker_id())).ok()?)
     }
@@ -211,7 +211,7 @@ impl BenchProcess {
 
     /// Requests the child's end without waiting for it.
     ///
-    /// Not in both ways at once: testpmd tears itself down twice then.
+    /// Closing the input and a signal are not combined: testpmd would tear itself down twice.
     pub(crate) fn ask_to_end(&mut self) {
         self.stdin = None;
         if self.ends_by == EndsBy::Signal {
@@ -224,7 +224,7 @@ impl BenchProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        // The child is not reaped yet, so the number cannot belong to another process.
+        // The child is not reaped yet, so no other process can have its ID.
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
             let _ = kill_process(pid, signal);
         }
@@ -275,8 +275,8 @@ impl Drop for BenchProcess {
     }
 }
 
-/// Has the process of `command` enter `namespace` before it becomes its program. A thread of ours that entered it
-/// instead would end, and the process with it.
+/// Makes the process of `command` enter `namespace` before it executes its program. If a thread of the bench entered
+/// the namespace instead, the child would be killed at the end of that thread.
 #[allow(unsafe_code)]
 fn start_in(command: &mut Command, namespace: &Namespace) -> Result<(), NamespaceError> {
     if *namespace != Namespace::Current {
@@ -291,13 +291,14 @@ fn start_in(command: &mut Command, namespace: &Namespace) -> Result<(), Namespac
 /// Processor time of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ProcessorTime {
-    /// Seconds in the program itself.
+    /// Time in the program itself, s.
     pub user_seconds: f64,
-    /// Seconds in the kernel on its behalf, with the interrupts meanwhile.
+    /// Time in the kernel for the program, including interrupts meanwhile, s.
     pub kernel_seconds: f64,
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)), counted after the name, which can contain any character.
+/// Parses fields 14 and 15 of `/proc/PID/stat` (proc_pid_stat(5)). They are counted after the name, which can contain
+/// any character.
 fn parse_stat(text: &str) -> Option<ProcessorTime> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
@@ -306,25 +307,25 @@ fn parse_stat(text: &str) -> Option<ProcessorTime> {
     Some(ProcessorTime { user_seconds: next()?, kernel_seconds: next()? })
 }
 
-/// Nanoseconds that a thread has run, and that it was ready to run and did not have its CPU, since it started.
+/// Time since a thread's start in which it ran, and in which it was ready to run but did not have its CPU, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SchedTime {
     run_ns: u64,
     wait_ns: u64,
 }
 
-/// The times of a process' threads, by their number.
+/// Times of a process' threads, by thread ID.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadTimes(HashMap<OsString, SchedTime>);
 
 impl ThreadTimes {
-    /// Nanoseconds that all threads together have run.
+    /// Returns the time that all threads together have run, ns.
     pub(crate) fn run_ns(&self) -> u64 {
         self.0.values().map(|time| time.run_ns).sum()
     }
 
-    /// How long the thread that has run most since `before` waited since then. Which thread that is must not be taken
-    /// from either end: a program may have set itself up in one and work in another.
+    /// Returns how long the thread that has run most since `before` has waited since then. The thread is chosen by the
+    /// difference: a program may do its set-up in one thread and its work in another.
     fn wait_since(&self, before: &Self) -> Option<u64> {
         let since = |(thread, now): (&OsString, &SchedTime)| {
             let then = before.0.get(thread).copied().unwrap_or_default();
@@ -335,8 +336,8 @@ impl ThreadTimes {
     }
 }
 
-/// The largest share of the time since `before` that any of the processes waited for its CPU; `before` and `after` are
-/// [`BenchProcess::thread_times`] of the same processes.
+/// Returns the largest share of the time since `before` that any of the processes waited for its CPU. `before` and
+/// `after` are [`BenchProcess::thread_times`] of the same processes.
 pub(crate) fn cpu_wait_share(
     before: &[ThreadTimes],
     after: &[ThreadTimes],
@@ -351,7 +352,7 @@ fn parse_schedstat(text: &str) -> Option<SchedTime> {
     Some(SchedTime { run_ns: numbers.next()?, wait_ns: numbers.next()? })
 }
 
-/// The command line as one would type it, for facts and errors.
+/// Returns the command line as users would type it, for facts and errors.
 pub(crate) fn command_line(program: &std::ffi::OsStr, arguments: &[OsString]) -> String {
     let quoted = |word: &std::ffi::OsStr| {
         let word = word.to_string_lossy();
@@ -384,7 +385,7 @@ fn read_lines(
     std::thread::spawn(move || {
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
-        // Lossy, since a program may print anything; a read error is the end of its output.
+        // Invalid UTF-8 is accepted, since a program may print anything. A read error is the end of its output.
         while matches!(stream.read_until(b'\n', &mut line), Ok(1..)) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             line.clear();
@@ -397,7 +398,7 @@ fn read_lines(
             }
             words.push_back(text.clone());
             drop(words);
-            // The bench may have stopped listening; the pipe must be drained nevertheless.
+            // The bench may have stopped listening, but the pipe must still be drained.
             let _ = sender.send(text);
         }
     })

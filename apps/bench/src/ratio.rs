@@ -1,22 +1,22 @@
-//! The arithmetic of a comparison; no clock, no input, no output.
+//! Arithmetic of a comparison, without clock, input or output.
 //!
-//! Ratios are taken inside a round and summarised afterwards: the ratio of the medians would let a slow minute of the
-//! machine fall on one side only. The interval around the median ratio is the distribution-free one from order
-//! statistics (the sign test turned round): with n independent ratios, the k-th smallest and k-th largest enclose the
-//! true median with probability 1 - 2 P(Binomial(n, 1/2) < k). It assumes no distribution, needs no random numbers, and
-//! has a known confidence; five rounds reach at most 93.75 %.
+//! Ratios are taken inside a round and summarised afterwards. In a ratio of the medians a slow minute of the machine
+//! could count for one side only. The interval around the median ratio is the distribution-free interval from order
+//! statistics (the inverted sign test): with n independent ratios, the k-th smallest and k-th largest enclose the true
+//! median with probability 1 - 2 P(Binomial(n, 1/2) < k). It assumes no distribution, needs no random numbers, and has
+//! a known confidence; five rounds reach at most 93.75 %.
 
 use serde::Serialize;
 
-/// Confidence that the interval aims at.
+/// Desired confidence of the interval.
 const TARGET_CONFIDENCE: f64 = 0.95;
 
 /// Median and range of some values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ValueSummary {
-    /// How many values.
+    /// Number of values.
     pub n: usize,
-    /// The middle value, or the mean of the two in the middle.
+    /// Middle value, or mean of the two middle values.
     pub median: f64,
     pub min: f64,
     pub max: f64,
@@ -39,25 +39,25 @@ pub struct ConfidenceInterval {
     pub low: f64,
     /// Upper bound.
     pub high: f64,
-    /// Coverage, 0 to 1.
+    /// Probability that the bounds enclose the median, 0 to 1.
     pub confidence: f64,
 }
 
 /// The ratio of two contestants over the rounds in which both have a valid sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PairedRatio {
-    /// Ratio of each round, first over second, in the order of the rounds.
+    /// Ratio of each round, first contestant over second, in the order of the rounds.
     pub rounds: Vec<f64>,
-    /// Their median and range.
+    /// Median and range of the ratios.
     #[serde(flatten)]
     pub summary: ValueSummary,
-    /// Bounds of the median.
+    /// Bounds for the true median.
     pub interval: ConfidenceInterval,
 }
 
 impl PairedRatio {
-    /// Pairs two series round by round. A round counts if both values are there and positive; `None` if no
-    /// round does.
+    /// Pairs two series round by round. A round counts if both have a positive value. Returns `None` if no round
+    /// counts.
     #[must_use]
     pub fn of(first: &[Option<f64>], second: &[Option<f64>]) -> Option<Self> {
         let rounds: Vec<f64> = first
@@ -75,7 +75,7 @@ impl PairedRatio {
     }
 }
 
-/// The order-statistics interval for the median: the narrowest that reaches 95 %, else the whole range.
+/// Returns the order-statistics interval for the median: the narrowest that reaches 95 %, else the whole range.
 #[must_use]
 pub fn median_interval(values: &[f64]) -> Option<ConfidenceInterval> {
     let sorted = sorted_finite(values.iter().copied());
@@ -92,7 +92,7 @@ pub fn median_interval(values: &[f64]) -> Option<ConfidenceInterval> {
     Some(best)
 }
 
-/// 1 - 2 P(Binomial(n, 1/2) < k).
+/// Returns 1 - 2 P(Binomial(n, 1/2) < k).
 fn enclosing(n: usize, k: usize) -> f64 {
     let mut probability = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
     let mut below = 0.0;

@@ -1,22 +1,22 @@
-//! A counter that runs while it is read.
+//! Reading of a counter that increases while it is read.
 
 use std::time::{Duration, Instant};
 
 use crate::contestant::Sample;
 use crate::error::BenchError;
 
-/// The frames of a counter at an instant.
+/// Number of frames of a counter at an instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub frames: u64,
-    /// Middle between query and answer.
+    /// Middle between query and reply.
     pub at: Instant,
-    /// From query to answer: the count is from a moment in between.
+    /// Time from query to reply: the count is of a moment in between.
     pub width: Duration,
 }
 
 impl Reading {
-    /// The result of `ask`, and its time.
+    /// Reads a counter by `ask`, and takes the time.
     pub(crate) fn of(ask: impl FnOnce() -> Result<u64, BenchError>) -> Result<Self, BenchError> {
         let asked = Instant::now();
         let frames = ask()?;
@@ -24,14 +24,14 @@ impl Reading {
         Ok(Self { frames, at: asked + width / 2, width })
     }
 
-    /// Frames counted from this reading to a later one, and seconds between the two.
+    /// Returns the frames counted from this reading to a later reading, and the seconds between the two.
     pub(crate) fn until(&self, end: &Self) -> (u64, f64) {
         let seconds = end.at.saturating_duration_since(self.at).as_secs_f64();
         (end.frames.saturating_sub(self.frames), seconds)
     }
 }
 
-/// The sample between two readings of one counter for each direction.
+/// Makes the sample between two readings of each direction's counter.
 pub(crate) fn sample_between(start: &[Reading], end: &[Reading]) -> Sample {
     let mut uncertainty = 0.0_f64;
     let directions: Vec<(u64, f64)> = start

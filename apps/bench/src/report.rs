@@ -1,7 +1,7 @@
-//! The report of a run: a table for users, JSON for programs.
+//! Report of a run: a table for users, JSON for programs.
 //!
-//! The JSON is the report itself: every sample of every round with the data to repeat it. Its `schema` changes when a
-//! field changes meaning or is removed; new fields can be added at any time.
+//! The JSON contains the whole report: every sample of every round, with the data to repeat it. Its `schema` changes
+//! when a field changes meaning or is removed; new fields can be added at any time.
 
 use serde::Serialize;
 
@@ -14,23 +14,23 @@ use crate::runner::{Contestants, PointSeries, RunResult};
 
 mod table;
 
-/// Name and version of the JSON's shape.
+/// Name and version of the JSON's schema.
 pub const SCHEMA: &str = "ringroad-bench/1";
 
 /// The meaning of the numbers; part of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Conventions {
-    /// How rates are counted.
+    /// Meaning of rates.
     pub rate: &'static str,
-    /// How sizes are counted.
+    /// Meaning of sizes.
     pub frame_size: &'static str,
-    /// How Gbit/s are counted.
+    /// Meaning of Gbit/s.
     pub layer1: &'static str,
-    /// How ratios are formed.
+    /// Meaning of ratios.
     pub ratio: &'static str,
-    /// Definition of a cycle.
+    /// Meaning of a cycle.
     pub cycle: &'static str,
-    /// Definition of processor time, on the paths over interfaces.
+    /// Meaning of processor time, on the paths over interfaces.
     pub cpu_cost: &'static str,
 }
 
@@ -46,84 +46,82 @@ pub const CONVENTIONS: Conventions = Conventions {
     cycle: "one tick of the time-stamp counter, at its constant rate, on the one core that forwards",
 };
 
-/// A peer beside Ringroad at one point.
+/// Comparison of Ringroad with a peer at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Ringroad's contestant; absent if it does not take part.
+    /// Name of Ringroad's contestant; `None` if Ringroad does not take part.
     pub ours: Option<String>,
     pub peer: String,
-    /// Ringroad's rate over the peer's; absent if no round has both.
+    /// Ringroad's rate divided by the peer's; `None` if no round has both.
     pub ratio: Option<PairedRatio>,
 }
 
-/// A contestant's absolute figures at one point.
+/// Absolute figures of a contestant at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Absolute {
     pub contestant: String,
-    /// Frames per second; absent if no sample is valid.
+    /// Frames per second; `None` if no sample is valid.
     pub frames_per_second: Option<ValueSummary>,
-    /// Each direction's frames per second, over the rounds.
+    /// Frames per second of each direction, over the rounds.
     pub directions_fps: Vec<ValueSummary>,
-    /// The median rate as Gbit/s on a wire.
+    /// Gbit/s on a wire at the median rate.
     pub layer1_gbps: Option<f64>,
-    /// Nanoseconds per frame, of the median rate.
+    /// Nanoseconds per frame at the median rate.
     pub ns_per_frame: Option<f64>,
-    /// Time-stamp counter ticks per frame of the one forwarding core; only on the null path.
+    /// Time-stamp counter ticks per frame of the forwarding core; only on the null path.
     pub cycles_per_frame: Option<f64>,
-    /// Median of the frames per second that reached the program, if that is more than it counted; on the paths over
-    /// interfaces on which it receives.
+    /// Median of the frames per second that reached the program, if more than it counted; on the receiving paths over
+    /// interfaces.
     pub offered_fps: Option<f64>,
-    /// Medians of the processor time that each frame took; on the paths over interfaces.
+    /// Medians of the processor time per frame; on the paths over interfaces.
     pub cpu_cost: Option<CpuCost>,
-    /// The median sample's share of time spent ready to run without a CPU: above a few percent, other programs were
-    /// measured too.
+    /// Share of time that the processes were ready to run without a CPU, of the median sample. Above a few percent,
+    /// other programs were measured too.
     pub cpu_wait: Option<f64>,
-    /// Samples that do not count.
     pub invalid_samples: usize,
 }
 
-/// One point of the report.
+/// Results of one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PointReport {
     #[serde(flatten)]
     pub point: Point,
-    /// The ratios.
+    /// Ratios of Ringroad to the peers.
     pub ratios: Vec<Comparison>,
     /// The absolute figures, Ringroad first.
     pub absolutes: Vec<Absolute>,
-    /// Every turn.
+    /// Results of all turns.
     pub series: Vec<PointSeries>,
 }
 
-/// A whole run.
+/// Report of a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BenchReport {
-    /// [`SCHEMA`].
+    /// Name and version of the schema: [`SCHEMA`].
     pub schema: &'static str,
-    /// Version of Ringroad.
     pub ringroad_version: &'static str,
     /// The meaning of the numbers.
     pub conventions: Conventions,
-    /// The machine.
+    /// Properties of the machine.
     pub machine: MachineFacts,
-    /// The cores used.
+    /// Used cores.
     pub cores: CorePair,
-    /// Processor time the hypervisor took during the run, in percent.
+    /// Processor time that the hypervisor took during the run, in percent.
     pub steal_percent: Option<f64>,
     /// The planned measurements.
     pub plan: BenchPlan,
     /// Whether the run was stopped before its end.
     pub stopped: bool,
-    /// The participants.
+    /// Descriptions of the participants.
     pub contestants: Vec<ContestantFacts>,
     /// The missing contestants.
     pub absent: Vec<Absent>,
-    /// The results.
+    /// Results by point.
     pub points: Vec<PointReport>,
 }
 
 impl BenchReport {
-    /// Puts a report together after a run.
+    /// Makes the report of a run.
     #[must_use]
     pub fn new(
         machine: MachineFacts,
@@ -162,7 +160,7 @@ impl BenchReport {
         }
     }
 
-    /// The report as indented JSON.
+    /// Formats the report as indented JSON.
     ///
     /// # Errors
     /// Errors of the serialiser; none is expected.
@@ -170,7 +168,7 @@ impl BenchReport {
         serde_json::to_string_pretty(self)
     }
 
-    /// The report as tables, at most `width` columns wide (unlimited if not given).
+    /// Formats the report as tables, at most `width` columns wide (unlimited if not given).
     #[must_use]
     pub fn to_table(&self, width: Option<u16>) -> String {
         table::render(self, width)

@@ -1,8 +1,8 @@
-//! Taking turns.
+//! Turns of the contestants.
 //!
-//! At each point, after one discarded round, every round measures each contestant once; the next round goes through
-//! them the other way (A B, B A, A B, ...), so that neither a drift of the machine nor the state left by the previous
-//! contestant favours one side.
+//! At each point, after one discarded round, every round measures each contestant once. The next round has the opposite
+//! order (A B, B A, A B, ...), so that neither a drift of the machine nor the state left by the previous contestant
+//! favours one side.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,15 +16,15 @@ use crate::peers::{Absent, reason};
 use crate::plan::{BenchPlan, FramePath, Point};
 use crate::stop::StopFlag;
 
-/// A contestant that failed this often at a point, warm-up included, is not run again at that point.
+/// Maximum number of failures of a contestant at a point, warm-up included. Then it is not run again at that point.
 const FAILURES_TOLERATED: usize = 2;
 
 /// The contestants on one path.
 #[derive(Default)]
 pub struct PathContestants {
-    /// Ringroad, the numerator of every ratio; several if several configurations are relevant.
+    /// Ringroad's contestants, the numerators of the ratios; several if several configurations are relevant.
     pub ours: Vec<Box<dyn Contestant>>,
-    /// The peers.
+    /// Contestants that Ringroad is compared with.
     pub peers: Vec<Box<dyn Contestant>>,
 }
 
@@ -43,29 +43,29 @@ impl PathContestants {
 #[derive(Default)]
 pub struct Contestants {
     fields: BTreeMap<FramePath, PathContestants>,
-    /// Peers that cannot take part, and why.
+    /// Peers that cannot take part, with the reasons.
     pub absent: Vec<Absent>,
 }
 
 impl Contestants {
-    /// A list without contestants.
+    /// Makes a list without contestants.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The contestants on a path; `None` if there are none.
+    /// Returns the contestants on a path; `None` if there are none.
     #[must_use]
     pub fn field(&self, path: FramePath) -> Option<&PathContestants> {
         self.fields.get(&path)
     }
 
-    /// The contestants on a path, mutable.
+    /// Returns the contestants on a path, to change them.
     pub fn field_mut(&mut self, path: FramePath) -> &mut PathContestants {
         self.fields.entry(path).or_default()
     }
 
-    /// How long a plan will take with these contestants.
+    /// Estimates the duration of a plan with these contestants.
     #[must_use]
     pub fn estimate(&self, plan: &BenchPlan) -> Duration {
         let turns = |point: &Point| {
@@ -82,7 +82,7 @@ impl Contestants {
         plan.points.iter().map(turns).sum()
     }
 
-    /// Descriptions of the contestants on the plan's paths; complete after a run.
+    /// Returns descriptions of the contestants on the plan's paths, which are complete after a run.
     #[must_use]
     pub fn facts(&self, plan: &BenchPlan) -> Vec<ContestantFacts> {
         let planned = |path: &FramePath| plan.points.iter().any(|point| point.path == *path);
@@ -97,12 +97,12 @@ impl Contestants {
 pub enum ContestantOutcome {
     /// A measurement that counts.
     Valid(Sample),
-    /// No value, which differs from zero.
+    /// No sample, which is not the same as zero.
     Invalid { reason: String },
 }
 
 impl ContestantOutcome {
-    /// The sample, if there is one.
+    /// Returns the sample, if there is one.
     #[must_use]
     pub fn sample(&self) -> Option<&Sample> {
         match self {
@@ -112,57 +112,57 @@ impl ContestantOutcome {
     }
 }
 
-/// A contestant's turns at one point.
+/// Turns of a contestant at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PointSeries {
     pub contestant: String,
-    /// Whether it is Ringroad.
+    /// Whether the contestant is Ringroad.
     pub ours: bool,
-    /// One outcome per round, in the order of the rounds.
+    /// Outcomes, one per round, in the order of the rounds.
     pub outcomes: Vec<ContestantOutcome>,
 }
 
 impl PointSeries {
-    /// The rate of each round, absent if the sample is invalid.
+    /// Returns the rate of each round, `None` for an invalid sample.
     #[must_use]
     pub fn rates_fps(&self) -> Vec<Option<f64>> {
         self.outcomes.iter().map(|outcome| outcome.sample().map(|sample| sample.frames_per_second)).collect()
     }
 }
 
-/// All turns at one point.
+/// Turns of all contestants at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PointResult {
     pub point: Point,
-    /// The contestants, Ringroad first.
+    /// Turns by contestant, Ringroad first.
     pub series: Vec<PointSeries>,
 }
 
-/// Events of a run, for a display.
+/// Progress of a run, for a display.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
-    /// A point begins.
+    /// The measurement of a point begins.
     Point {
         point: &'a Point,
-        /// Number of points done.
+        /// Number of finished points.
         done: usize,
-        /// Number of points in all.
+        /// Number of all points.
         total: usize,
     },
     /// A contestant's turn is over.
     Turn {
         point: &'a Point,
         contestant: &'a str,
-        /// The round, from 0; `None` for the discarded one.
+        /// Number of the round, from 0; `None` for the discarded round.
         round: Option<u32>,
-        /// Its result.
+        /// Result of the turn.
         outcome: &'a ContestantOutcome,
     },
 }
 
 impl fmt::Display for RunEvent<'_> {
-    /// One line, for a log or a progress bar.
+    /// Formats one line, for a log or a progress bar.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Point { point, done, total } => write!(f, "[{}/{total}] {point}", done + 1),
@@ -182,10 +182,10 @@ impl fmt::Display for RunEvent<'_> {
     }
 }
 
-/// Measurements of a run.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunResult {
-    /// The points, the last one possibly incomplete if the run was stopped.
+    /// Results by point; the last point can be incomplete if the run was stopped.
     pub points: Vec<PointResult>,
     /// Whether the run was stopped before its end.
     pub stopped: bool,
@@ -193,8 +193,8 @@ pub struct RunResult {
 
 /// Runs a plan.
 ///
-/// A contestant that fails has an invalid sample and the run continues; a raised `stop` ends the run with the results
-/// so far.
+/// If a contestant fails, its sample is invalid and the run continues. A raised `stop` ends the run with the results so
+/// far.
 pub fn run(
     plan: &BenchPlan,
     contestants: &mut Contestants,
@@ -217,7 +217,7 @@ pub fn run(
     RunResult { points, stopped: false }
 }
 
-/// The run was stopped.
+/// Error of a stopped run.
 struct Stopped;
 
 /// The state of one point.
@@ -282,7 +282,7 @@ impl<'a> PointState<'a> {
                     Ok(sample) => ContestantOutcome::Valid(sample),
                     Err(BenchError::Stopped) => return Err(Stopped),
                     Err(error) => {
-                        // An implausible sample is due to the moment, not to the contestant.
+                        // An implausible sample is caused by a disturbance, not by the contestant.
                         if !matches!(error, BenchError::Implausible(_)) {
                             *failures += 1;
                         }

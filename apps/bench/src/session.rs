@@ -14,7 +14,7 @@ use crate::runner::{Contestants, RunEvent, run};
 use crate::stop::StopFlag;
 use crate::veth::Lab;
 
-/// A run that is set up and not begun.
+/// Run that is prepared but not begun.
 pub struct BenchSession {
     plan: BenchPlan,
     contestants: Contestants,
@@ -24,15 +24,15 @@ pub struct BenchSession {
 }
 
 impl BenchSession {
-    /// Examines the machine, finds the peers, and tries whether huge pages are available for them.
+    /// Examines the machine, finds the peers, and checks whether huge pages are available for them.
     ///
     /// `program` is a binary with the worker's command line ([`crate::worker`]); without it only the peers run, and not
-    /// on interfaces. On a machine that allows one CPU only the paths of null ports are measured, without root's rights
-    /// no path over interfaces, and the report states that. Missing peers are not an error: their names and how to add
-    /// them are in the report.
+    /// on interfaces. With one allowed CPU only the paths of null ports are measured; without root's rights no path
+    /// over interfaces is measured. The report states both. Missing peers are not an error: the report names them, and
+    /// how to add them.
     ///
     /// # Errors
-    /// [`BenchError::TooFewCpus`] if the process is allowed to use no CPU, which cannot happen on Linux.
+    /// [`BenchError::TooFewCpus`] if the process may use no CPU, which cannot happen on Linux.
     pub fn prepare(plan: BenchPlan, program: Option<&Path>, stop: &StopFlag) -> Result<Self, BenchError> {
         let programs = program.map(Programs::beside);
         let mut session = Self::without_peers(plan, programs.as_ref(), stop, &allowed_cpus())?;
@@ -74,25 +74,25 @@ impl BenchSession {
         Ok(Self { plan, contestants, cores, machine, stop: stop.clone() })
     }
 
-    /// How long the run will take.
+    /// Estimates the duration of the run.
     #[must_use]
     pub fn estimate(&self) -> Duration {
         self.contestants.estimate(&self.plan)
     }
 
-    /// The planned measurements.
+    /// Returns the planned measurements.
     #[must_use]
     pub fn plan(&self) -> &BenchPlan {
         &self.plan
     }
 
-    /// Participants and missing contestants.
+    /// Returns participants and missing contestants.
     #[must_use]
     pub fn contestants(&self) -> &Contestants {
         &self.contestants
     }
 
-    /// Measures everything, or until the stop flag is raised.
+    /// Measures all points, or until the stop flag is raised.
     #[must_use]
     pub fn run(mut self, progress: &mut dyn FnMut(RunEvent<'_>)) -> BenchReport {
         let steal = StealClock::start();

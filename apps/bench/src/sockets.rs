@@ -1,4 +1,4 @@
-//! The private folder in which one turn's processes meet.
+//! Private folder for the sockets of one turn.
 
 use std::path::Path;
 
@@ -6,10 +6,11 @@ use tempfile::TempDir;
 
 use crate::error::BenchError;
 
-/// Longest folder name that leaves room for `/dpdk/<prefix>/dpdk_telemetry.v2` in a socket address of 108 bytes.
+/// Longest name of the folder, bytes: it leaves room for `/dpdk/<prefix>/dpdk_telemetry.v2` in a socket address of 108
+/// bytes.
 const FOLDER_BYTES: usize = 40;
 
-/// A folder with a name short enough for socket addresses, removed with everything in it when dropped.
+/// Makes a folder with a short name for socket addresses. Dropping it removes the folder with its contents.
 pub(crate) fn socket_folder() -> Result<TempDir, BenchError> {
     let preferred = std::env::temp_dir();
     let fits = preferred.as_os_str().len() + "/rr-123456".len() <= FOLDER_BYTES;

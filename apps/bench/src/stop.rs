@@ -11,12 +11,12 @@ pub(crate) const STOP_LATENCY: Duration = Duration::from_millis(50);
 
 /// A shared request to stop, safe to raise from a signal handler.
 ///
-/// The run notices it within 50 ms of a wait, ends the processes it started, and returns what it has measured so far.
+/// A waiting run notices the request within 50 ms, ends the processes it started, and returns the results so far.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// A flag that is not raised.
+    /// Makes a flag that is not raised.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -33,7 +33,7 @@ impl StopFlag {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The atomic behind the flag, for registering with a signal-handling library.
+    /// Returns the atomic of the flag, for registration with a signal-handling library.
     #[must_use]
     pub fn shared(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
@@ -42,7 +42,7 @@ impl StopFlag {
     /// Waits for `duration`.
     ///
     /// # Errors
-    /// [`BenchError::Stopped`] as soon as the flag is seen raised.
+    /// [`BenchError::Stopped`]: the flag was raised.
     pub(crate) fn pass(&self, duration: Duration) -> Result<(), BenchError> {
         let end = Instant::now() + duration;
         loop {

@@ -7,10 +7,10 @@
 //! io   source ─► bench0═bench1 ─► program ─► bench2═bench3     counted: what arrives at bench3
 //! ```
 //!
-//! Every turn has a namespace, interfaces and processes of its own. The source is the same for all: Ringroad's sender
-//! over AF_XDP, at the maximum rate. Frames that reach bench1 and are not counted were dropped by the program under
-//! test, or by the kernel because the program was too slow. A veth's receiving half runs on the core that sends into
-//! it.
+//! Every turn has its own namespace, interfaces and processes. The source is the same for all contestants: Ringroad's
+//! sender over AF_XDP, at the maximum rate. Frames that reach bench1 and are not counted were dropped by the program
+//! under test, or by the kernel because the program was too slow. A veth's receiving half runs on the core that sends
+//! into it.
 
 mod lab;
 
@@ -26,7 +26,7 @@ use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 pub use lab::Lab;
 
-/// Interface on which the source, or the program that only sends, sends.
+/// Interface on which the source sends, or the program that only sends.
 const ENTRANCE: &str = "bench0";
 
 /// Interface on which the program under test receives.
@@ -35,75 +35,75 @@ const ARRIVAL: &str = "bench1";
 /// Interface on which the forwarding program sends.
 const EXIT: &str = "bench2";
 
-/// Interface without a receiver.
+/// Interface at the end of the path, without a receiver.
 const END: &str = "bench3";
 
 /// Time limit for frames to begin to flow.
 const FLOW_LIMIT: Duration = Duration::from_secs(60);
 
-/// Time between polls of a counter until it begins to move; there is no event for that.
+/// Time between polls of a counter until it begins to increase; there is no event for that.
 const FLOW_CHECK: Duration = Duration::from_millis(5);
 
 /// Time between the first frame and the start of a sample.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A program's task in a turn.
+/// Task of a program in a turn.
 pub(crate) struct Task<'a> {
-    /// The namespace of its interfaces.
+    /// Namespace of the interfaces.
     pub lab: &'a Lab,
-    /// Its access to their frames.
+    /// Mechanism of access to frames.
     pub mechanism: Mechanism,
-    /// Its work on them.
+    /// Work on the frames.
     pub flow: InterfaceWork,
-    /// Its interfaces: the receiving one, then the sending one.
+    /// Interfaces: the receiving interface, then the sending interface.
     pub interfaces: &'a [&'static str],
-    /// Sizes and bursts.
+    /// Frame size and burst.
     pub point: &'a Point,
-    /// The CPU it keeps to.
+    /// CPU of the program.
     pub cpu: usize,
     /// A private folder, removed with the turn.
     pub folder: &'a Path,
-    /// Ends every wait.
+    /// Flag that ends every wait.
     pub stop: &'a StopFlag,
 }
 
 /// A program whose use of interfaces is measured.
 pub(crate) trait InterfaceProgram {
-    /// Its name in tables.
+    /// Returns the name in tables.
     fn name(&self) -> &str;
 
-    /// Starts it and waits until it is ready.
+    /// Starts the program, and waits until it is ready.
     fn start(&mut self, task: &Task<'_>) -> Result<Box<dyn RunningProgram>, BenchError>;
 
-    /// Its description when doing `flow`, with the commands of its latest start.
+    /// Returns the description for `flow`, with the commands of the latest start.
     fn facts(&self, flow: InterfaceWork) -> ContestantFacts;
 
-    /// Time that starting it takes, for the estimate.
+    /// Returns the time to start the program, for the estimate.
     fn start_up(&self) -> Duration;
 }
 
-/// A program that has been started. Dropping it ends it.
+/// Started program. Dropping it ends the program.
 pub(crate) trait RunningProgram {
-    /// Starts its work, if it waits for that.
+    /// Starts the program's work, if it waits for that.
     fn begin(&mut self) -> Result<(), BenchError> {
         Ok(())
     }
 
-    /// Its process.
+    /// Returns the program's process.
     fn process(&mut self) -> &mut BenchProcess;
 
-    /// The scheduler's counters for it.
+    /// Returns the scheduler's counters for the program.
     fn thread_times(&mut self) -> ThreadTimes {
         self.process().thread_times()
     }
 
-    /// The frames that it has received, if these are measured.
+    /// Returns the number of received frames, for programs that receive.
     fn received(&mut self, _stop: &StopFlag) -> Result<Reading, BenchError> {
         Err(BenchError::Implausible("the program does not count received frames".into()))
     }
 }
 
-/// A program as a contestant on one path.
+/// Contestant made of a program on one path.
 pub(crate) struct VethContestant {
     mechanism: Mechanism,
     flow: InterfaceWork,
@@ -114,7 +114,7 @@ pub(crate) struct VethContestant {
 }
 
 impl VethContestant {
-    /// `program` doing `flow` over `mechanism`, with frames from `source`.
+    /// Makes a contestant of `program` doing `flow` over `mechanism`, with frames from `source`.
     pub(crate) fn new(
         mechanism: Mechanism,
         flow: InterfaceWork,
@@ -130,7 +130,7 @@ impl VethContestant {
         FramePath::Veth(self.mechanism, self.flow)
     }
 
-    /// Pairs of interfaces, the program's interfaces, its core and the source's.
+    /// Returns pairs of interfaces, the program's interfaces, its core and the source's core.
     fn wiring(&self) -> (&'static [[&'static str; 2]], &'static [&'static str], usize, usize) {
         let CorePair { first, second } = self.cores;
         match self.flow {
@@ -163,7 +163,7 @@ impl VethRun<'_> {
         Ok(sample(self.flow, &start, &end))
     }
 
-    /// Waits until frames are counted, and a settling time.
+    /// Waits until frames are counted, and for a settling time.
     fn await_flow(&mut self) -> Result<(), BenchError> {
         let began = Instant::now();
         while self.counted()?.frames == 0 {
@@ -184,7 +184,7 @@ impl VethRun<'_> {
         }
     }
 
-    /// Fails if one of the processes has ended: the kernel's counters would not show that.
+    /// Checks that no process has ended: the kernel's counters would not show that.
     fn check_running(&mut self) -> Result<(), BenchError> {
         for running in std::iter::once(&mut self.program).chain(&mut self.source) {
             if running.process().has_ended() {
@@ -206,15 +206,15 @@ impl VethRun<'_> {
         })
     }
 
-    /// Both get the request before either is waited for, so that they end together and not one grace period after the
-    /// other.
+    /// Requests the end of both processes before waiting for either, so that they end together and not one grace period
+    /// after another.
     fn ask_to_end(&mut self) {
         self.program.process().ask_to_end();
         self.source.iter_mut().for_each(|source| source.process().ask_to_end());
     }
 }
 
-/// Every counter at about one instant.
+/// Values of all counters at about one instant.
 struct Snapshot {
     arrived: Reading,
     counted: Reading,

@@ -1,11 +1,11 @@
-//! The worker processes of Ringroad's side: their requests and answers.
+//! Worker processes of Ringroad's contestants: their requests and replies.
 //!
 //! A worker is the program's own binary, called as `bench-worker ROLE --port NAME --size BYTES --burst FRAMES --cpu N
-//! --seconds S`. It pins itself, attaches, prints `{"ready":true}`, waits for the line `go`, lets a settling time pass,
-//! counts for S seconds, prints one [`WorkerLine::Measured`] and continues until its standard input ends, so that the
-//! far side never runs dry within an interval. On the line `count` it immediately prints how many frames it has
-//! received ([`WorkerLine::SoFar`]), so that a caller with other counters can choose its own interval. Any error is a
-//! [`WorkerLine::Failed`].
+//! --seconds S`. It pins itself, attaches, prints `{"ready":true}`, waits for the line `go`, waits for a settling time,
+//! counts for S seconds, prints one [`WorkerLine::Measured`] and continues until its standard input ends. So the worker
+//! at the other end has frames during its whole interval. On the line `count` it immediately prints the number of
+//! received frames ([`WorkerLine::SoFar`]), so that a caller with other counters can choose its own interval. Any error
+//! is a [`WorkerLine::Failed`].
 
 mod frame;
 mod generator;
@@ -40,10 +40,10 @@ use roles::{Forwarder, OneWay, Receiver, Sender, Sink, Source, SwitchLoop};
 /// Time between the first frame and the counting interval.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
-/// The line that starts a worker.
+/// Line that starts a worker's work.
 pub const GO: &str = "go";
 
-/// The line that makes a worker print how many frames it has received so far.
+/// Line that makes a worker print the number of frames received so far.
 pub const COUNT: &str = "count";
 
 /// Roles of workers.
@@ -51,33 +51,33 @@ pub const COUNT: &str = "count";
 pub enum WorkerRole {
     /// Writes every byte of every frame and sends it.
     Source,
-    /// Receives, reads every byte, checks for gaps.
+    /// Receives, reads every byte, checks for gaps in the numbers.
     Sink,
     /// Sends to and receives from two ports of a switch at once.
     Loop,
-    /// Sends as [`WorkerRole::Source`] to one port of a switch, receives as [`WorkerRole::Sink`] from another.
+    /// Sends like [`WorkerRole::Source`] to one port of a switch, receives like [`WorkerRole::Sink`] from another port.
     OneWay,
     /// Forwards between two null ports.
     Null,
-    /// Sends, on a device that it opens itself.
+    /// Sends on a device that it opens itself.
     Send,
-    /// Receives and drops, on a device that it opens itself.
+    /// Receives and drops on a device that it opens itself.
     Receive,
     /// Forwards between two devices that it opens itself.
     Forward,
-    /// Generates test frames with signatures, on a device that it opens itself.
+    /// Generates test frames with signatures on a device that it opens itself.
     Generate,
-    /// The same without signatures.
+    /// Generates test frames without signatures on a device that it opens itself.
     GenerateUnsigned,
-    /// Sends by `pcap_inject`, on a device of the loaded libpcap.
+    /// Sends by `pcap_inject` on a device of the loaded libpcap.
     PcapSend,
-    /// Receives by `pcap_dispatch`, likewise.
+    /// Receives by `pcap_dispatch` on a device of the loaded libpcap.
     PcapReceive,
-    /// [`WorkerRole::Source`] as a program written for netmap.
+    /// Does the work of [`WorkerRole::Source`] as a program written for netmap.
     NetmapSource(NetmapCalls),
-    /// [`WorkerRole::Sink`], likewise.
+    /// Does the work of [`WorkerRole::Sink`] as a program written for netmap.
     NetmapSink(NetmapCalls),
-    /// [`WorkerRole::OneWay`], likewise.
+    /// Does the work of [`WorkerRole::OneWay`] as a program written for netmap.
     NetmapOneWay(NetmapCalls),
 }
 
@@ -103,7 +103,7 @@ impl WorkerRole {
         Self::NetmapOneWay(NetmapCalls::Poll),
     ];
 
-    /// In how many directions it receives.
+    /// Returns the number of directions in which the role counts frames.
     const fn directions(self) -> usize {
         match self {
             Self::Loop | Self::Null | Self::Forward => 2,
@@ -122,7 +122,7 @@ impl WorkerRole {
         }
     }
 
-    /// The role's word on the command line.
+    /// Returns the role's word on the command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -154,7 +154,7 @@ impl fmt::Display for WorkerRole {
     }
 }
 
-/// An unknown role.
+/// Error for an unknown role.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a worker's role; the roles are {words}", words = WorkerRole::ALL.map(WorkerRole::word).join(", "))]
 pub struct UnknownRole(String);
@@ -167,25 +167,24 @@ impl FromStr for WorkerRole {
     }
 }
 
-/// A worker's task.
+/// Task of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerOptions {
-    /// Its part.
     pub role: WorkerRole,
-    /// The ports it attaches to: two for roles that send to one and receive from another, else one.
+    /// Names of the ports: two for roles that send to one port and receive from another, else one.
     pub ports: Vec<String>,
     /// Frame size in bytes, FCS included.
     pub frame_bytes: u32,
-    /// Frames per handover.
+    /// Number of frames per handover.
     pub burst_frames: u32,
-    /// The CPU it keeps to.
+    /// CPU to which the worker is pinned.
     pub cpu: usize,
-    /// Length of the interval in which it counts.
+    /// Length of the counting interval.
     pub interval: Duration,
 }
 
 impl WorkerOptions {
-    /// The command-line words after the program's name.
+    /// Returns the command-line words after the program's name.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
         let mut words = vec!["bench-worker".into(), self.role.to_string()];
@@ -206,18 +205,18 @@ impl WorkerOptions {
     }
 }
 
-/// A worker's counts.
+/// Counts of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Frames, all directions together.
+    /// Number of frames in all directions.
     pub frames: u64,
-    /// Frames of each direction.
+    /// Number of frames in each direction.
     pub directions_frames: Vec<u64>,
-    /// Length of the interval on the monotonic clock.
+    /// Length of the interval on the monotonic clock, s.
     pub seconds: f64,
-    /// Time-stamp counter ticks of the interval per frame.
+    /// Ticks of the time-stamp counter per frame in the interval.
     pub cycles_per_frame: Option<f64>,
-    /// Frames missing or out of order, if the role checks for them.
+    /// Number of frames missing or out of order, if the role checks for them.
     pub lost_or_reordered_frames: Option<u64>,
 }
 
@@ -225,19 +224,19 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum WorkerLine {
-    /// Attached; waiting for [`GO`].
+    /// The worker has attached, and waits for [`GO`].
     Ready {
-        /// Always true.
+        /// Value that is always true.
         ready: bool,
-        /// The mechanism of the ports, in the library's words: page size and the like.
+        /// Mechanism of the ports, as the library describes it: page size and the like.
         #[serde(default)]
         mode: String,
     },
-    /// The interval is over.
+    /// The interval has ended.
     Measured(Measured),
-    /// The answer to [`COUNT`].
+    /// Reply to [`COUNT`].
     SoFar {
-        /// Frames received since the start, all directions together.
+        /// Number of frames received since the start, in all directions.
         so_far_frames: u64,
     },
     /// The worker cannot continue.
@@ -245,14 +244,14 @@ pub enum WorkerLine {
 }
 
 impl WorkerLine {
-    /// Reads a line; `None` if it is not valid.
+    /// Parses a line; `None` if it is invalid.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
 }
 
-/// Why a worker gave up.
+/// Reasons why a worker failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchWorkerError {
@@ -266,11 +265,10 @@ pub enum BenchWorkerError {
     /// A role got the wrong number of ports.
     #[error("the role {role} needs {needed} ports, and {given} were given with --port")]
     Ports {
-        /// The role.
         role: WorkerRole,
-        /// Ports it needs.
+        /// Number of ports that the role needs.
         needed: usize,
-        /// Ports it got.
+        /// Number of ports on the command line.
         given: usize,
     },
     /// A port cannot be opened.
@@ -282,20 +280,20 @@ pub enum BenchWorkerError {
     /// The generator cannot make the frames, or one of its ports failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// A device of libpcap's cannot be opened.
+    /// A device of libpcap cannot be opened.
     #[error("opening {name} with libpcap: {told}")]
     Libpcap {
         name: String,
-        /// libpcap's message.
+        /// Message of libpcap.
         told: String,
     },
-    /// A netmap program's device cannot be opened.
+    /// The device of a netmap program cannot be opened.
     #[error("opening {name} as a netmap program: {call}: {source}")]
     Netmap {
         name: String,
-        /// The call that failed.
+        /// Name of the failed call.
         call: &'static str,
-        /// The message.
+        /// Error of the call.
         source: std::io::Error,
     },
     /// The frame size is invalid.
@@ -306,19 +304,19 @@ pub enum BenchWorkerError {
     BenchGone,
 }
 
-/// Runs a worker until its `input` ends: the whole of `bench-worker`, with standard input and output.
+/// Runs a worker until its `input` ends. The command `bench-worker` calls this with standard input and output.
 ///
 /// A failure is written to `output` as [`WorkerLine::Failed`] before it is returned.
 ///
 /// # Errors
-/// [`BenchWorkerError`].
+/// [`BenchWorkerError`]: the worker could not start, or a port failed.
 pub fn run(
     options: &WorkerOptions,
     input: impl BufRead + Send + 'static,
     output: &mut impl Write,
 ) -> Result<(), BenchWorkerError> {
     match options.role {
-        // One datapath in the worker, so that its ports can share a region.
+        // A common datapath of the worker, so that its ports can share a region.
         WorkerRole::Send
         | WorkerRole::Receive
         | WorkerRole::Forward
@@ -353,7 +351,7 @@ fn run_with(
         }
     });
     if let Err(error) = &worked {
-        // Without a reader the message is lost.
+        // A message without a reader is lost.
         let _ = say(output, &WorkerLine::Failed { error: error.to_string() });
     }
     worked
@@ -361,9 +359,9 @@ fn run_with(
 
 /// A prepared worker.
 enum Work {
-    /// To be turned by the worker's own loop.
+    /// A role whose turns run in the worker's own loop.
     Turns(Box<dyn RoleStep>),
-    /// With a thread of its own.
+    /// A generator session, which has a thread of its own.
     Session(Box<TestSession>),
 }
 
@@ -383,7 +381,7 @@ fn prepare(
     Ok((Work::Session(Box::new(session)), mode))
 }
 
-/// Opens the ports of a worker; also returns their mechanism.
+/// Opens the ports of a worker, and returns their mechanism.
 fn open_all(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
@@ -397,11 +395,11 @@ fn open_all(
     Ok((ports, mode))
 }
 
-/// The body of a role's loop, over ports that `open` opens, and the mechanism of these. Generators have none:
-/// [`generator_session`].
+/// Returns the turns of a role over ports that `open` opens, and the mechanism of the ports. Generators have no turns,
+/// but a session: [`generator_session`].
 ///
 /// # Errors
-/// [`BenchWorkerError`].
+/// [`BenchWorkerError`]: a port cannot be opened, or the number of ports is wrong.
 pub fn turns(
     options: &WorkerOptions,
     open: &dyn Fn(&str) -> Result<Port, OpenError>,
@@ -436,7 +434,7 @@ pub fn turns(
     Ok((turn, mode))
 }
 
-/// Programs that have ports by other interfaces than Ringroad's own.
+/// Opens programs whose ports have other interfaces than Ringroad's own.
 fn foreign(options: &WorkerOptions, slot_bytes: u32) -> Result<Option<Box<dyn RoleStep>>, BenchWorkerError> {
     let (role, burst) = (options.role, options.burst_frames);
     let names = || options.ports.iter().map(String::as_str).collect::<Vec<_>>();
@@ -471,7 +469,7 @@ fn one<P>(role: WorkerRole, ports: Vec<P>) -> Result<P, BenchWorkerError> {
     exactly(role, ports).map(|[port]| port)
 }
 
-/// Runs turns of the role until the meter ends it.
+/// Runs the role's turns until the meter ends them.
 fn turn_until_told(
     role: &mut dyn RoleStep,
     mut meter: LoopClock,
@@ -489,7 +487,7 @@ fn turn_until_told(
     }
 }
 
-/// The commands that a thread reads from `input`.
+/// Starts a thread that reads commands from `input`, and returns the commands.
 fn orders_from(mut input: impl BufRead + Send + 'static) -> Arc<WorkerCommands> {
     let orders = Arc::new(WorkerCommands::default());
     let given = Arc::clone(&orders);

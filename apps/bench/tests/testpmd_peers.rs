@@ -1,4 +1,4 @@
-//! The DPDK peers for real, if testpmd is installed: each path once, briefly.
+//! Test with the installed DPDK peers: each path once, briefly. It is skipped without testpmd.
 //!
 //! Everything is in one test function, since the peers need the cores to themselves.
 
@@ -21,8 +21,8 @@ fn process_ids() -> Vec<String> {
     found
 }
 
-/// Pages that the pool keeps while no bench on this machine has a reserve: those share a lock of this file. Surplus pages
-/// are those that a program still uses.
+/// Returns the number of the pool's pages while no bench on this machine has a reserve: benches share a lock of this
+/// file. Surplus pages, which a program still uses, are not included.
 fn hugepages() -> Option<u64> {
     let pool = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB");
     let mark = File::open(pool.join("free_hugepages")).ok()?;
@@ -35,7 +35,7 @@ fn point(path: FramePath) -> Point {
     Point { path, frame_bytes: 64, burst_frames: 32 }
 }
 
-/// Beyond all that other load can take away.
+/// Longest sample, more than other load can take away.
 const LONGEST_SAMPLE: Duration = Duration::from_secs(10);
 
 fn carried_nothing(point: &PointReport) -> bool {
@@ -63,7 +63,7 @@ fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
         return;
     }
     let mut report = session.run(&mut |progress| eprintln!("{progress}"));
-    // A machine busy with other things may give a peer no processor for a whole sample.
+    // A busy machine may give a peer no processor for a whole sample.
     while sample < LONGEST_SAMPLE && report.points.iter().any(carried_nothing) {
         sample *= 4;
         session = BenchSession::prepare(plan(sample), None, &stop).expect("a CPU");
@@ -77,7 +77,7 @@ fn every_installed_peer_carries_frames_and_leaves_nothing_behind() {
             for outcome in &series.outcomes {
                 match outcome {
                     ContestantOutcome::Valid(sample) => assert!(sample.frames > 0),
-                    // A machine busy with other things may spoil the timing, but nothing else.
+                    // A busy machine may disturb the timing, but nothing else.
                     ContestantOutcome::Invalid { reason } => {
                         assert!(
                             reason.starts_with("the sample does not count"),

@@ -1,5 +1,4 @@
-//! Every contestant on virtual interfaces, and every generator, for real, briefly: Ringroad, and the peers that are
-//! installed.
+//! Test of all contestants on virtual interfaces, and of all generators, briefly: Ringroad, and the installed peers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,7 +9,7 @@ use std::time::Duration;
 use ringroad_bench::worker::{self, WorkerOptions};
 use ringroad_bench::{BenchPlan, BenchSession, ContestantOutcome, FramePath, Point, PointReport, StopFlag};
 
-/// A program that takes `bench-worker ...`: this test itself, since the command is another crate's.
+/// Makes a program that takes `bench-worker ...`. It runs this test itself, since the command belongs to another crate.
 fn worker_program(folder: &Path) -> PathBuf {
     let file = folder.join("worker.sh");
     let test_program = std::env::current_exe().unwrap();
@@ -39,15 +38,15 @@ fn worker_stand_in() {
         interval: Duration::from_secs_f64(after("--seconds")[0].parse().unwrap()),
     };
     let input = std::io::BufReader::new(std::io::stdin());
-    // Errors are printed on the output.
+    // Errors are printed to the output.
     let _ = worker::run(&options, input, &mut std::io::stdout());
 }
 
-/// Attempts at a point in which a contestant carried nothing: a busy machine may give a peer no time for a whole
-/// sample.
+/// Number of attempts at a point in which a contestant carried nothing: a busy machine may give a peer no time for a
+/// whole sample.
 const ATTEMPTS: usize = 3;
 
-/// Whether all contestants carried frames at a point. A busy machine may spoil the timing, but nothing else.
+/// Whether all contestants carried frames at a point. A busy machine may disturb the timing, but nothing else.
 fn carried(point: &PointReport) -> bool {
     assert!(point.series.iter().any(|series| series.ours), "{}", point.point);
     let mut carried = true;

@@ -1,4 +1,4 @@
-//! The one definition of the command line. Help, completions and manual pages are made from it.
+//! Definition of the command line. Help, completions and manual pages are generated from it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
-    /// Socket of the daemon [default: $RINGROAD_SOCKET, or the usual place]
+    /// Socket of the daemon [default: $RINGROAD_SOCKET, or the usual path]
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
     /// Print results as JSON, one value per line
@@ -52,13 +52,13 @@ impl Global {
         self.socket.clone().unwrap_or_else(ringroad_control::socket_path::default_socket_path)
     }
 
-    /// An introduced connection to the daemon, which must run.
+    /// Connects to the daemon, which must be running, and sends the greeting.
     pub(crate) fn connect(&self) -> Result<ringroad_control::Connection, Failure> {
         let mut connection = ringroad_control::Connection::connect(self.socket_path())?;
         connection.hello("ringroad")?;
         if !self.quiet && !self.json {
             connection.report_waits(|waited| {
-                // A note that cannot be written changes nothing.
+                // A failure to write the note is ignored.
                 let _ = writeln!(
                     std::io::stderr(),
                     "the daemon is still at it after {} s: an interface's driver can take long",
@@ -70,17 +70,17 @@ impl Global {
     }
 }
 
-/// Slots of a deep ring: 4 ms of 1 Mpps, which a thread that shares its core may wait for it.
+/// Slots of a deep ring: it holds 4 ms of frames at 1 Mpps, the time that a thread may wait for a shared core.
 pub(crate) const DEEP_SLOTS: u32 = 4096;
 
-/// Sizes of the ports that a command opens; options in a port's name (`vale0:a@slots=256`) win over them.
+/// Sizes of the ports that a command opens. Options in a port's name (`vale0:a@slots=256`) have precedence.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Port")]
 pub(crate) struct PortSizeArgs {
     /// Queues, each a transmit and a receive ring [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) queues: Option<u16>,
-    /// Slots per ring [default: 1024; 4096 for a command that only receives, or sends at a given rate]
+    /// Slots per ring [default: 1024; 4096 for commands that only receive, or send at a given rate]
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<u32>,
     /// Size of a buffer, bytes [default: 2112; over AF_XDP 2048]
@@ -95,18 +95,18 @@ pub(crate) struct PortSizeArgs {
 }
 
 impl PortSizeArgs {
-    /// These sizes, with deep rings unless the user sets another number of slots.
+    /// Returns the sizes with deep rings, unless the user sets another number of slots.
     pub(crate) fn deep(&self) -> Self {
         Self { slots: self.slots.or(Some(DEEP_SLOTS)), ..self.clone() }
     }
 
-    /// Opens `name` with these sizes, for a run with these limits.
+    /// Opens port `name` with these sizes. `limits` tells whether to reconnect.
     pub(crate) fn open(&self, name: &str, global: &Global, limits: &RunLimits) -> Result<Port, Failure> {
         let options = OpenOptions { reconnect: limits.reconnect, ..self.open_options(global) };
         Ok(Port::open_with(&self.device(name), &options)?)
     }
 
-    /// The same as options of the library, for names that [`Self::device`] made.
+    /// Converts the sizes to options of the library, for names that [`Self::device`] made.
     pub(crate) fn open_options(&self, global: &Global) -> OpenOptions {
         OpenOptions {
             queues: self.queues,
@@ -117,9 +117,9 @@ impl PortSizeArgs {
         }
     }
 
-    /// The name of `device` with the options of devices.
+    /// Returns the name of `device` with the options for devices.
     pub(crate) fn device(&self, device: &str) -> String {
-        // The daemon runs in another folder.
+        // Absolute paths, since the daemon runs in another folder.
         let device = match std::env::current_dir() {
             Ok(folder) => PortName::text_with_absolute_paths(device, &folder),
             Err(_) => device.to_owned(),
@@ -138,7 +138,7 @@ impl PortSizeArgs {
         self.netns.is_some() || self.force
     }
 
-    /// The same as properties for the daemon.
+    /// Converts the sizes to properties that the daemon is requested to give the port.
     pub(crate) fn properties(&self) -> PortProperties {
         PortProperties {
             queues: self.queues,
@@ -149,7 +149,7 @@ impl PortSizeArgs {
     }
 }
 
-/// The end of a traffic command, its progress reports, and its processors.
+/// Duration of a traffic command, its progress reports, and its processors.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct RunLimits {
@@ -167,7 +167,7 @@ pub(crate) struct RunLimits {
     pub(crate) reconnect: bool,
 }
 
-/// A duration in seconds, whole or not, above 0.
+/// Parses a duration in seconds, whole or not, above 0.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix('s').unwrap_or(text).parse().ok().filter(|seconds| *seconds > 0.0);
     number
@@ -175,7 +175,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give seconds above 0, like 10 or 0.5".to_owned())
 }
 
-/// A duration in seconds that may be 0.
+/// Parses a duration in seconds that may be 0.
 pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
     number
@@ -183,7 +183,7 @@ pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "give seconds from 0 to 86400, like 2 or 0.5".to_owned())
 }
 
-/// A count in one of these forms: `1000000`, `1e6`, `64k`, `1M`, `2G` (powers of 1000), underscores allowed.
+/// Parses a count in one of these forms: `1000000`, `1e6`, `64k`, `1M`, `2G` (powers of 1000), underscores allowed.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let plain = text.replace('_', "");
     let (number, factor) = match plain.char_indices().next_back() {
@@ -194,7 +194,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     };
     let number = number.unwrap_or_default();
     let whole = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    // 1e6 is a whole number too; up to 2^53 the conversion is exact.
+    // Exponents make whole numbers too, such as 1e6; up to 2^53 the conversion is exact.
     let exponent = || {
         let value = number.parse::<f64>().ok()? * factor as f64;
         (value.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&value)).then_some(value as u64)

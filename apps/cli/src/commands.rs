@@ -1,4 +1,4 @@
-//! The verbs: a module for each, and the table of all.
+//! Verbs of the command line: a module for each, and the table of all verbs.
 
 pub(crate) mod attach;
 #[cfg(feature = "bench")]
@@ -55,10 +55,10 @@ use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// A verb of `ringroad`, whose module has all about it but its row in the table below. The type's doc comment is the
-/// verb's help.
+/// A verb of `ringroad`. The module of the verb contains everything about it, except its row in the table below. The
+/// doc comment of the type is the help of the verb.
 pub(crate) trait MainVerb {
-    /// Shell lines for its manual page; empty where users do not type the verb.
+    /// Shell lines for the verb's manual page; empty for verbs that users do not type.
     const EXAMPLES: &str;
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure>;
@@ -66,7 +66,7 @@ pub(crate) trait MainVerb {
 
 macro_rules! verbs {
     ($( $(#[$condition:meta])? $verb:ident($module:ident::$arguments:ident), )*) => {
-        // A comment here would replace the help of `ringroad`.
+        // A doc comment here would replace the help of `ringroad`.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
             $( $(#[$condition])? $verb(Box<$module::$arguments>), )*
@@ -77,7 +77,7 @@ macro_rules! verbs {
                 match self { $( $(#[$condition])? Self::$verb(verb) => verb.run(global, output), )* }
             }
 
-            /// The examples of each verb, in the order of clap's subcommands.
+            /// Returns the examples of each verb, in the order of clap's subcommands.
             pub(crate) fn examples() -> impl Iterator<Item = &'static str> {
                 [$( $(#[$condition])? <$module::$arguments as MainVerb>::EXAMPLES, )*].into_iter()
             }
@@ -85,7 +85,7 @@ macro_rules! verbs {
     };
 }
 
-// In the order of `ringroad --help`.
+// Verbs in the order of `ringroad --help`.
 verbs! {
     Up(up::UpArgs),
     Down(down::DownArgs),
@@ -135,7 +135,7 @@ verbs! {
     Man(man::ManArgs),
 }
 
-/// The result of a verb that only does something.
+/// Result of a verb without data of its own.
 #[derive(Debug, Serialize)]
 struct Done<'a> {
     done: &'static str,
@@ -143,7 +143,7 @@ struct Done<'a> {
     name: Option<&'a str>,
 }
 
-/// Sends a request to the daemon, and reports that it is done.
+/// Sends a request to the daemon, and reports success.
 fn ask(
     global: &Global,
     output: &Output,

@@ -12,13 +12,13 @@ use serde::Serialize;
 /// Name of standard output in captures.
 const STANDARD_OUTPUT: &str = "standard output";
 
-/// The end of a command that did not succeed.
+/// Failure of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Failure {
-    /// The error, and where it occurred.
+    /// Text of the error, with the file, port or option where it occurred.
     #[serde(rename = "error")]
     pub(crate) message: String,
-    /// Advice for the user; can be empty.
+    /// Advice for the user; may be empty.
     pub(crate) advice: String,
     #[serde(skip)]
     kind: Kind,
@@ -31,15 +31,15 @@ enum Kind {
     BrokenPipe,
     NotFound,
     NotExecutable,
-    /// The exit status of a program that was run, which has reported its failure itself.
+    /// Exit status of a program that was run. The program has reported its failure itself.
     Program(u8),
-    /// A result that was reported and is not good.
+    /// Exit status of a bad result that was reported.
     Verdict(u8),
 }
 
-/// Exit status of a result that does not satisfy: frames were lost or damaged.
+/// Exit status of a failed check: frames were lost or damaged.
 pub(crate) const VERDICT_FAIL: u8 = 3;
-/// Exit status of an invalid result: the generator did not carry the load.
+/// Exit status of an invalid result: the generator could not carry the load.
 pub(crate) const VERDICT_INVALID: u8 = 4;
 
 impl Failure {
@@ -47,27 +47,27 @@ impl Failure {
         Self { message: message.into(), advice: advice.into(), kind: Kind::Failed }
     }
 
-    /// Arguments that contradict each other in a way that the parser cannot see.
+    /// Reports arguments that contradict each other in a way that the parser cannot detect.
     pub(crate) fn usage(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind: Kind::Usage, ..Self::new(message, advice) }
     }
 
-    /// The same, after a part of the command was carried out.
+    /// Adds to the message which part of the command was carried out.
     pub(crate) fn after(self, done: &str) -> Self {
         Self { message: format!("{done}: {}", self.message), ..self }
     }
 
-    /// A program to run is not there: the status that shells have for it.
+    /// Reports a missing program, with the exit status of shells for this case.
     pub(crate) fn not_found(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind: Kind::NotFound, ..Self::new(message, advice) }
     }
 
-    /// A program to run cannot be: the status that shells have for it.
+    /// Reports a program that cannot be run, with the exit status of shells for this case.
     pub(crate) fn not_executable(message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind: Kind::NotExecutable, ..Self::new(message, advice) }
     }
 
-    /// A program that was run did not succeed.
+    /// Reports that a program that was run did not succeed.
     pub(crate) fn status(status: u8) -> Self {
         Self {
             kind: Kind::Program(status),
@@ -75,19 +75,19 @@ impl Failure {
         }
     }
 
-    /// A result that was reported and is not good, by [`VERDICT_FAIL`] or [`VERDICT_INVALID`].
+    /// Reports a bad result by its exit status, [`VERDICT_FAIL`] or [`VERDICT_INVALID`].
     pub(crate) fn verdict(status: u8) -> Self {
         Self { kind: Kind::Verdict(status), ..Self::new("the result is not good", "") }
     }
 
-    /// Writing results failed; a reader that closed the pipe is not a failure.
+    /// Reports that writing results failed. A reader that closed the pipe is not a failure.
     pub(crate) fn output(error: &io::Error) -> Self {
         let failure = Self::new(format!("writing the result: {error}"), "");
         let kind = if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
         Self { kind, ..failure }
     }
 
-    /// A reply of the daemon that does not match the request.
+    /// Reports a reply of the daemon that does not match the request.
     pub(crate) fn reply(reply: &Reply) -> Self {
         let text = format!("{reply:?}");
         let name = text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Failure {
         self.kind == Kind::BrokenPipe
     }
 
-    /// Whether there is a message for the user.
+    /// Whether the user gets a message about this failure.
     pub(crate) fn is_worth_telling(&self) -> bool {
         !matches!(self.kind, Kind::BrokenPipe | Kind::Program(_) | Kind::Verdict(_))
     }
@@ -118,7 +118,7 @@ impl Failure {
         }
     }
 
-    /// Splits an error's text where the libraries put advice: after a semicolon.
+    /// Splits an error's text at the semicolon where the libraries begin their advice.
     fn from_words(words: &str) -> Self {
         match words.split_once("; ") {
             Some((message, advice)) => Self::new(message, advice),

@@ -1,4 +1,4 @@
-//! A tool's connection to a switch with flow tables, over the socket that the switch has for tools.
+//! Client of a switch with flow tables, over the switch's socket for tools.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,10 +14,10 @@ use ringroad_openflow::message::{
 use crate::arguments::Global;
 use crate::failure::Failure;
 
-/// Time without a reply after which the switch is given up.
+/// Time limit for a reply of the switch.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The connection.
+/// Connection to a switch.
 #[derive(Debug)]
 pub(crate) struct FlowClient {
     switch: String,
@@ -27,7 +27,7 @@ pub(crate) struct FlowClient {
 }
 
 impl FlowClient {
-    /// Finds the switch's socket by the daemon, and greets.
+    /// Requests the path of the switch's socket from the daemon, connects, and sends the greeting.
     pub(crate) fn connect(global: &Global, switch: &str) -> Result<Self, Failure> {
         let reports = match global.connect()?.request(&DaemonRequest::OpenFlow)?.0 {
             DaemonReply::OpenFlow(reports) => reports,
@@ -46,7 +46,7 @@ impl FlowClient {
         Ok(client)
     }
 
-    /// Changes flow entries, and waits until frames go by them.
+    /// Changes flow entries, and waits until the changes apply to all frames.
     pub(crate) fn change(&mut self, changes: &[FlowMod]) -> Result<(), Failure> {
         for change in changes {
             self.send(&ControllerMessage::FlowMod(change.clone()))?;
@@ -66,7 +66,7 @@ impl FlowClient {
         }
     }
 
-    /// Flow entries with their counters.
+    /// Returns flow entries with their counters.
     pub(crate) fn flows(&mut self, wanted: FlowStatsRequest) -> Result<Vec<FlowStats>, Failure> {
         let request = MultipartRequest::Flows(wanted);
         let asked =

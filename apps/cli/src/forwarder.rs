@@ -9,12 +9,11 @@ use crate::failure::Failure;
 use crate::port_wait::{Demand, Idleness, wait_for_either};
 use crate::run::Run;
 
-/// Counts of one direction.
+/// Counters of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DirectionCounts {
-    /// Frames moved.
     pub(crate) frames: u64,
-    /// Frames too long for the other port; released.
+    /// Frames released because they are too long for the other port.
     pub(crate) too_long_frames: u64,
     /// Frames released because the other port was full.
     pub(crate) dropped_frames: u64,
@@ -23,7 +22,7 @@ pub(crate) struct DirectionCounts {
 }
 
 impl DirectionCounts {
-    /// Adds a second stage of a pipeline to the first: the second delivers, both can drop.
+    /// Combines the counters of two pipeline stages: the second stage delivers, and both can drop.
     pub(crate) fn followed_by(self, next: Self) -> Self {
         Self {
             frames: next.frames,
@@ -34,26 +33,27 @@ impl DirectionCounts {
     }
 }
 
-/// How frames are moved in one direction.
+/// Settings for forwarding in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DirectionMode {
-    /// Exchange source and destination address.
+    /// Whether to exchange source and destination address.
     pub(crate) macswap: bool,
-    /// Release frames when the other port is full, instead of waiting.
+    /// Whether to release frames when the other port is full, instead of waiting.
     pub(crate) drop: bool,
 }
 
-/// One direction's state.
+/// State of one direction.
 #[derive(Debug)]
 pub(crate) struct ForwarderDirection {
     mode: DirectionMode,
     burst: u32,
     pub(crate) counts: DirectionCounts,
-    /// Slots at the front of the receive ring whose addresses are exchanged already, because the frames did not fit.
+    /// Slots at the front of the receive ring with addresses that are exchanged already, of frames that did not fit
+    /// before.
     swapped_slots: u32,
-    /// Whether the slot after those continues a frame.
+    /// Whether the slot after `swapped_slots` continues a frame.
     within_frame: bool,
-    /// Frames are waiting for room.
+    /// Whether frames are waiting for room.
     blocked: bool,
 }
 
@@ -84,7 +84,7 @@ impl ForwarderDirection {
         }
         let mut moved = rx.forward(tx, limit);
         if rx.available() + limit > before {
-            // Part of the burst had no room: there may be room now.
+            // Part of the burst had no room. The sync can make room.
             tx.sync()?;
             let rest = limit - (before - rx.available());
             let again = rx.forward(tx, rest);
@@ -108,18 +108,18 @@ impl ForwarderDirection {
         Ok(gone > 0)
     }
 
-    /// The receive ring has no frames that were read before.
+    /// Forgets that frames in the receive ring were read before.
     fn begin_anew(&mut self) {
         (self.swapped_slots, self.within_frame) = (0, false);
     }
 
-    /// Slots of this burst: whole frames, one at least.
+    /// Returns the number of slots in this burst, which contain whole frames, at least one.
     fn limit(&self, rx: &RxRing) -> u32 {
         let (_, slots) = whole_frames(rx, self.burst);
         if slots > 0 { slots } else { rx.frame_slots(0) }
     }
 
-    /// Exchanges the addresses of the frames in the first `limit` slots, once each.
+    /// Exchanges the addresses of the frames in the first `limit` slots, once per frame.
     fn swap(&mut self, rx: &RxRing, limit: u32) {
         for offset in self.swapped_slots..limit {
             let more = rx.slot(offset).flags & slot_flags::MORE_FRAGMENTS != 0;
@@ -136,7 +136,7 @@ impl ForwarderDirection {
     }
 }
 
-/// Frames, and their slots, that are whole in the first `limit` slots.
+/// Returns the number of whole frames in the first `limit` slots, and their slots.
 fn whole_frames(rx: &RxRing, limit: u32) -> (u32, u32) {
     let (mut frames, mut slots) = (0, 0);
     for offset in 0..limit.min(rx.available()) {
@@ -148,7 +148,7 @@ fn whole_frames(rx: &RxRing, limit: u32) -> (u32, u32) {
     (frames, slots)
 }
 
-/// Two ports joined: `there` moves frames from the first to the second, `back` the other way.
+/// Connection of two ports: `there` moves frames from the first to the second, `back` from the second to the first.
 #[derive(Debug)]
 pub(crate) struct PortPair {
     pub(crate) ports: [Port; 2],
@@ -157,7 +157,7 @@ pub(crate) struct PortPair {
 }
 
 impl PortPair {
-    /// Forwards until the run is over. `watch` is called once per turn with the time and the frames moved.
+    /// Forwards until the run is over. Calls `watch` once per turn with the time and the number of moved frames.
     pub(crate) fn forward(
         &mut self,
         run: &Run,
@@ -179,7 +179,7 @@ impl PortPair {
         }
     }
 
-    /// Frames moved both ways.
+    /// Returns the number of frames moved in both directions.
     pub(crate) fn frames(&self) -> u64 {
         self.there.counts.frames + self.back.as_ref().map_or(0, |back| back.counts.frames)
     }
@@ -199,7 +199,7 @@ impl PortPair {
     fn rest(&mut self, limit: Duration) -> Result<(), Failure> {
         let demand_of =
             |incoming: Option<&ForwarderDirection>, outgoing: Option<&ForwarderDirection>| Demand {
-                // A direction that waits for room has frames enough.
+                // A direction that waits for room has enough frames.
                 rx: incoming.is_some_and(|direction| !direction.blocked),
                 tx: outgoing.is_some_and(|direction| direction.blocked),
             };
@@ -209,7 +209,7 @@ impl PortPair {
         let before = [first.reconnections(), second.reconnections()];
         wait_for_either([first, second], demands, limit)?;
         if [first.reconnections(), second.reconnections()] != before {
-            // The rings may have changed.
+            // Reconnected ports have new rings.
             self.there.begin_anew();
             self.back.iter_mut().for_each(ForwarderDirection::begin_anew);
         }

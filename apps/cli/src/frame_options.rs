@@ -1,4 +1,4 @@
-//! The arguments that choose the frames, for all commands that send frames.
+//! Arguments that describe the frames, for all commands that send frames.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Frames")]
 pub(crate) struct FrameOptions {
-    /// Frame size in bytes, FCS included; in the slot 4 less. 64, 64,512,1518 in turn, 64-1518, imix, or sizes with
-    /// weights: 64:7,594:4,1518:1
+    /// Frame size in bytes, FCS included; the slot has 4 bytes less. 64, 64,512,1518 in turn, 64-1518, imix, or sizes
+    /// with weights: 64:7,594:4,1518:1
     #[arg(long, value_name = "SIZES", default_value = "64")]
     size: FrameSizeMix,
     /// Protocol above IP
@@ -47,19 +47,19 @@ pub(crate) struct FrameOptions {
     /// Destination UDP or TCP port
     #[arg(long, value_name = "N", default_value_t = DISCARD_PORT)]
     dst_port: u16,
-    /// Put all of that into a VXLAN tunnel with this network identifier
+    /// Put the frames into a VXLAN tunnel with this network identifier
     #[arg(long, value_name = "VNI")]
     vxlan: Option<u32>,
-    /// Flows, by different source ports, and different source IP addresses once ports run out
+    /// Number of flows, by different source ports, and by different source IP addresses once ports run out
     #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     flows: u64,
     /// Give each flow its own source Ethernet address too
     #[arg(long)]
     flow_macs: bool,
-    /// Send frames without number, time and checksum in their last bytes: nothing can be measured of them
+    /// Send frames without number, time and checksum in their last bytes: receivers cannot measure them
     #[arg(long)]
     no_signature: bool,
-    /// Send this frame instead: its bytes without FCS, in hexadecimal digits
+    /// Send this frame instead of described ones: its bytes without FCS, in hexadecimal digits
     #[arg(long, value_name = "HEX", conflicts_with_all = ["pcap", "size", "vlan", "vxlan"])]
     frame: Option<HexBytes>,
     /// Send a frame of a capture file instead: FILE, or FILE#N for the frame after N others
@@ -78,14 +78,14 @@ pub(crate) struct FrameOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Protocol {
     Udp,
-    /// Without a connection: each frame a segment of its own
+    /// TCP segments without a connection, one per frame
     Tcp,
     /// Echo requests
     Icmp,
 }
 
 impl FrameOptions {
-    /// The requested streams.
+    /// Returns the requested streams.
     pub(crate) fn streams(&self) -> Result<Vec<StreamDefinition>, Failure> {
         let mut list = if let Some(file) = &self.streams {
             read_list(file)?
@@ -192,7 +192,7 @@ fn in_file(file: &Path, error: &str) -> Failure {
     )
 }
 
-/// A stream on the command line: the content of its TOML table, with or without braces.
+/// Parses a stream on the command line: the content of its TOML table, with or without braces.
 fn inline(text: &str) -> Result<StreamDefinition, Failure> {
     let braced = text.trim().starts_with('{');
     let text = if braced { format!("stream = [{text}]") } else { format!("stream = [{{{text}}}]") };
@@ -209,13 +209,13 @@ fn inline(text: &str) -> Result<StreamDefinition, Failure> {
     }
     let mut stream = list.streams.remove(0);
     if stream.name == "stream 0" {
-        // Named by its place among all.
+        // An empty name makes the generator name the stream by its position in the list.
         stream.name.clear();
     }
     Ok(stream)
 }
 
-/// The stream with the frame of the capture file that it names, if it names one.
+/// Adds the frame of the capture file that the stream names, if any.
 pub(crate) fn with_template(stream: StreamDefinition) -> Result<StreamDefinition, Failure> {
     match stream.pcap.clone() {
         Some(template) => Ok(stream.with_template(frame_of(&template.file, template.index)?)),
@@ -223,7 +223,7 @@ pub(crate) fn with_template(stream: StreamDefinition) -> Result<StreamDefinition
     }
 }
 
-/// Frame number `index` of a capture file.
+/// Reads frame number `index` of a capture file.
 pub(crate) fn frame_of(file: &Path, index: u64) -> Result<Vec<u8>, Failure> {
     let mut reader = CaptureReader::open(file)?;
     let mut frames = 0;
@@ -256,7 +256,7 @@ mod tests {
         Parsed::try_parse_from(all).unwrap().frames.streams()
     }
 
-    /// First frame of the only stream.
+    /// Returns the first frame of the only stream.
     fn frame(arguments: &[&str]) -> Vec<u8> {
         streams(arguments).unwrap()[0].compile(0).unwrap().next_frame(0).to_vec()
     }

@@ -1,8 +1,8 @@
 //! `ringroad`, the command.
 //!
 //! Exit status: 0 done, 1 failed with one message on standard error, 2 wrong usage, 3 and 4 a result that is not good.
-//! A reader of standard output that closes it is not a failure. SIGINT and SIGTERM end traffic commands with their
-//! summary and status 0; a second one ends them immediately.
+//! A closed reader of standard output is not a failure. SIGINT and SIGTERM end traffic commands with their summary and
+//! status 0; a second signal ends them immediately.
 //!
 //! With `--json` results are JSON on standard output, one value per line, and a failure is one object on standard
 //! error: `{"error": "...", "advice": "..."}`. If the parser refuses the command line, the object has a `"kind"` too.

@@ -13,12 +13,12 @@ use serde::Serialize;
 use crate::arguments::Global;
 use crate::failure::Failure;
 
-/// The command's voice.
+/// Output of a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     json: bool,
     quiet: bool,
-    /// Standard output carries something else, such as a capture.
+    /// Whether standard output carries other data, such as a capture.
     stdout_taken: bool,
 }
 
@@ -27,7 +27,7 @@ impl Output {
         Self { json: global.json, quiet: global.quiet, stdout_taken: false }
     }
 
-    /// The same output with results on standard error, for commands whose data goes to standard output.
+    /// Returns an output with results on standard error, for commands that write data to standard output.
     pub(crate) fn beside_data(&self) -> Self {
         Self { stdout_taken: true, ..self.clone() }
     }
@@ -36,12 +36,12 @@ impl Output {
         self.json
     }
 
-    /// Whether the output is a terminal: progress can be shown and overwritten.
+    /// Whether standard error is a terminal on which progress can be shown and overwritten.
     pub(crate) fn is_watched(&self) -> bool {
         !self.quiet && !self.json && io::stderr().is_terminal()
     }
 
-    /// A result: as JSON, or as the text that `text` makes of it.
+    /// Prints a result: as JSON, or as the text that `text` makes of the value.
     pub(crate) fn result<T: Serialize>(
         &self,
         value: &T,
@@ -61,22 +61,22 @@ impl Output {
         Ok(())
     }
 
-    /// A note for users, on standard error.
+    /// Prints a note for users on standard error.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {
-            // A note that cannot be written changes nothing.
+            // A failure to write the note is ignored.
             let _ = writeln!(io::stderr(), "{text}");
         }
     }
 
-    /// A message of a user's script, always on standard error.
+    /// Prints a message of a user's script, always on standard error.
     #[cfg(feature = "script")]
     pub(crate) fn remark(&self, text: &str) {
-        // As above.
+        // A failure to write the message is ignored.
         let _ = writeln!(io::stderr(), "{text}");
     }
 
-    /// A line of text as a result.
+    /// Prints a line of text as a result.
     pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
         let written = if self.stdout_taken {
             writeln!(io::stderr(), "{text}")
@@ -87,7 +87,7 @@ impl Output {
         written.map_err(|error| Failure::output(&error))
     }
 
-    /// A failure, on standard error.
+    /// Prints a failure on standard error.
     pub(crate) fn failure(&self, failure: &Failure) {
         let message = plain_lines(&failure.message);
         let text = match json::line(failure) {
@@ -99,7 +99,7 @@ impl Output {
     }
 }
 
-/// The lines of a text that may quote foreign text, without control characters.
+/// Formats the lines of a text that may quote untrusted text, without control characters.
 fn plain_lines(text: &str) -> String {
     text.split('\n').map(|line| printable(line, usize::MAX)).collect::<Vec<_>>().join("\n")
 }

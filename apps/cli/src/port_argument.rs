@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use ringroad::catalogue::{Spelling, kinds};
 
-/// Takes the name of a port, and offers the schemes of all kinds for completion.
+/// Parser of port names, which offers the schemes of all kinds for completion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortArgument;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::arguments::Global;
 
-/// Frames by cause.
+/// Number of frames by cause.
 pub(crate) type Causes = BTreeMap<String, u64>;
 
-/// The drops of one port before a run.
+/// Drop counters of one port before a run.
 #[derive(Debug)]
 pub(crate) struct PortDrops<'run> {
     global: &'run Global,
@@ -16,13 +16,13 @@ pub(crate) struct PortDrops<'run> {
 }
 
 impl<'run> PortDrops<'run> {
-    /// Begins to watch the port of this name, which is open; `None` if the program itself has it.
+    /// Reads the counters of an open port; `None` if the program itself has the port.
     pub(crate) fn start(global: &'run Global, port: &str) -> Option<Self> {
         let before = drops(global, port)?;
         Some(Self { global, port: port.to_owned(), before })
     }
 
-    /// Drops since the start; the port must still be open. `None` if the daemon is gone.
+    /// Returns the drops since the start. The port must still be open. `None` if the daemon is gone.
     pub(crate) fn end(self) -> Option<Causes> {
         Some(growth(&self.before, &drops(self.global, &self.port)?))
     }
@@ -33,13 +33,13 @@ fn drops(global: &Global, name: &str) -> Option<Causes> {
     Some(ports.into_iter().find(|port| port.name == name)?.counters.drops)
 }
 
-/// Drops since `before`. A port that was opened anew counts from 0.
+/// Returns the drops since `before`. A port that was opened again counts from 0.
 pub(crate) fn growth(before: &Causes, after: &Causes) -> Causes {
     let anew = after.iter().any(|(cause, frames)| before.get(cause).is_some_and(|before| frames < before));
     if anew { less(after, &Causes::new()) } else { less(after, before) }
 }
 
-/// `from` without `taken`, and without zeros.
+/// Returns `from` without `taken`, and without zeros.
 pub(crate) fn less(from: &Causes, taken: &Causes) -> Causes {
     let left = from.iter().map(|(cause, frames)| {
         (cause.clone(), frames.saturating_sub(taken.get(cause).copied().unwrap_or(0)))

@@ -1,4 +1,4 @@
-//! Waiting until ports have something to do: a short spin first, then sleep.
+//! Waiting for events at ports: a short spin first, then sleep.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use ringroad::{Interest, Port, wait_any};
 
 use crate::failure::Failure;
 
-/// Empty turns of a loop before it sleeps: a few microseconds, less than a sleep and a wake cost.
+/// Number of empty turns of a loop before it sleeps: a few microseconds, less than the cost of a sleep and a wake.
 const SPINS: u32 = 64;
 
-/// Decides between another turn and a sleep.
+/// Decision between another turn and a sleep.
 #[derive(Debug, Default)]
 pub(crate) struct Idleness {
     turns: u32,
 }
 
 impl Idleness {
-    /// Something moved.
+    /// Notes that frames moved.
     #[inline]
     pub(crate) fn busy(&mut self) {
         self.turns = 0;
     }
 
-    /// Nothing moved; true when it is time to sleep.
+    /// Notes that nothing moved. Returns whether it is time to sleep.
     #[inline]
     pub(crate) fn is_long(&mut self) -> bool {
         self.turns += 1;
@@ -53,7 +53,7 @@ impl Demand {
     }
 }
 
-/// Sleeps until either port has its event, at most for `limit`. A signal ends the sleep too.
+/// Sleeps until either port has its event, for at most `limit`. A signal ends the sleep too.
 pub(crate) fn wait_for_either(
     ports: [&mut Port; 2],
     demands: [Demand; 2],

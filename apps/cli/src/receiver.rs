@@ -17,34 +17,35 @@ use crate::port_wait::Idleness;
 use crate::run::{Progress, Run};
 use crate::workers::Workers;
 
-/// Slots that are prefetched ahead of the one being read.
+/// Number of slots that are prefetched ahead of the slot being read.
 const PREFETCH_SLOTS: u32 = 8;
-/// AF_PACKET shows a frame at most 16 ms after its arrival.
+/// Longest delay until a port shows a received frame, ns. AF_PACKET shows a frame at most 16 ms after its arrival.
 const LATENESS_NS: u64 = 20_000_000;
-/// For this time after the end at most, frames with a timestamp before the end are taken: a busy machine may need it.
+/// Longest time after the end in which frames with a timestamp before the end are still taken, ns. A busy machine may
+/// need it.
 const MAX_SLEEP_NS: u64 = 10_000_000_000;
 /// Number of frames whose digests go to the meter together.
 const DIGESTS: usize = 256;
 
-/// When to stop receiving, besides the run's own end.
+/// Limits of receiving, besides the run's own end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReceiveLimits {
-    /// Frames that pass the filter.
+    /// Maximum number of frames that pass the filter.
     pub(crate) count: Option<u64>,
-    /// Ends when nothing arrived for this time after the first frame.
+    /// Longest time without a frame after the first frame; then receiving ends.
     pub(crate) idle_exit: Option<Duration>,
 }
 
-/// The work on each frame besides counting.
+/// Processing of each frame besides counting.
 #[derive(Debug, Default)]
 pub(crate) struct FrameUse {
     pub(crate) check: Option<Check>,
-    /// Only frames that pass it are captured.
+    /// Filter for frames to capture.
     pub(crate) filter: Option<CaptureFilter>,
     pub(crate) capture: Option<CaptureFiles>,
 }
 
-/// Test frames, read and measured.
+/// Meter of test frames.
 #[derive(Debug)]
 pub(crate) struct Check {
     meter: Meter,
@@ -53,7 +54,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Of `meter`, timed by `clock`.
+    /// Makes a check with `meter`, timed by `clock`.
     pub(crate) fn new(meter: Meter, clock: &SessionClock) -> Self {
         Self { meter, clock: clock.reader(), digests: Vec::with_capacity(DIGESTS) }
     }
@@ -72,34 +73,31 @@ impl Check {
     }
 }
 
-/// Counts of received frames.
+/// Counters of received frames.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct ReceiveSummary {
-    /// Port received from.
     pub(crate) port: String,
-    /// Frames received.
     pub(crate) frames: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of the received frames, without FCS.
     pub(crate) bytes: u64,
-    /// From before the first burst to after the last, s.
+    /// Time from before the first burst to after the last burst, s.
     pub(crate) seconds: f64,
-    /// Traffic over that time.
+    /// Mean rate over that time.
     pub(crate) rate: TrafficRate,
-    /// How often the port got over its daemon's end.
+    /// Number of times that the port was connected again after its daemon's end.
     #[serde(skip_serializing_if = "Reconnections::is_none")]
     pub(crate) reconnections: Reconnections,
     /// The measurement of test frames, if they are checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) test_frames: Option<MeterSummary>,
-    /// Frames in the port's rings at the end: frames that arrived after it, or beyond the count.
+    /// Frames left in the port's rings: frames that arrived after the end, or beyond the count.
     pub(crate) left_frames: u64,
-    /// Frames of those received that did not pass the filter, if there is one.
+    /// Received frames that did not pass the filter; `None` without a filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) filtered_frames: Option<u64>,
     /// Frames that the datapath dropped at the port meanwhile, by cause; empty if the daemon does not have the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) drops: Option<Causes>,
-    /// Summary of the capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) capture: Option<CaptureCounts>,
 }
@@ -107,13 +105,13 @@ pub(crate) struct ReceiveSummary {
 /// Summary of the capture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CaptureCounts {
-    /// Path of the file; of several files, without their numbers.
+    /// Path of the file; of several files, the path without number.
     pub(crate) file: String,
-    /// Files begun, those included that were written over.
+    /// Number of files begun, including overwritten files.
     pub(crate) files: u64,
-    /// Frames in all of them.
+    /// Number of frames in all files.
     pub(crate) frames: u64,
-    /// Their length, bytes.
+    /// Length of these frames, bytes.
     pub(crate) bytes: u64,
 }
 
@@ -123,12 +121,12 @@ impl CaptureCounts {
     }
 }
 
-/// The receive loop's state.
+/// State of the receive loop.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     frames: u64,
     bytes: u64,
-    /// Frames of those that did not pass the filter.
+    /// Number of received frames that did not pass the filter.
     filtered: u64,
     times: Times,
     usage: FrameUse,
@@ -140,8 +138,8 @@ impl Receiver {
         Self { frames: 0, bytes: 0, filtered: 0, times: Times::default(), usage, gathered: Vec::new() }
     }
 
-    /// Receives until a limit, the end of the run, or a failure. The summary has the counts in either case; the caller
-    /// adds drops and the capture, for which it queries the daemon and knows the file's name.
+    /// Receives until a limit, the end of the run, or a failure. The summary has the counters in either case. The
+    /// caller adds the daemon's drops and the capture's summary.
     pub(crate) fn receive(
         &mut self,
         port: &mut Port,
@@ -175,12 +173,12 @@ impl Receiver {
         (summary, ended)
     }
 
-    /// Takes the capture, to finish it.
+    /// Returns the capture, to finish it.
     pub(crate) fn take_capture(&mut self) -> Option<CaptureFiles> {
         self.usage.capture.take()
     }
 
-    /// Frames that passed the filter, or all.
+    /// Returns the number of frames that passed the filter, or of all frames without a filter.
     fn passed(&self) -> u64 {
         self.frames - self.filtered
     }
@@ -217,14 +215,14 @@ impl Receiver {
         if run.is_over(now_ns) {
             self.take_the_rest(port, run, count, workers)?;
         }
-        // Taken slots are returned, so that the sender sees them consumed.
+        // The syncs return the taken slots to the sender.
         for queue in port.queues() {
             queue.rx().sync()?;
         }
         Ok(())
     }
 
-    /// Takes frames that have arrived at any queue, until `count` have passed. `false`: there were none.
+    /// Takes frames that have arrived at any queue, until `count` have passed. Returns `false` if there were none.
     fn turn(&mut self, port: &mut Port, run: &Run, now_ns: u64, count: u64) -> Result<bool, Failure> {
         let before = self.frames;
         for queue in port.queues() {
@@ -241,7 +239,7 @@ impl Receiver {
         Ok(true)
     }
 
-    /// Takes frames that arrived before the end: those in the rings, and those that drivers have yet to put there.
+    /// Takes frames that arrived before the end: frames in the rings, and frames that drivers have not put there yet.
     fn take_the_rest(
         &mut self,
         port: &mut Port,
@@ -251,18 +249,18 @@ impl Receiver {
     ) -> Result<(), Failure> {
         let (ended_ns, start_ns) = (unix_time_ns(), run.now_ns());
         let shown_ns = start_ns + LATENESS_NS;
-        // Whether all that is to be taken has had its chance to get into the rings.
+        // Whether all frames from before the end have had the time to reach the rings.
         let mut is_complete = false;
         while self.passed() < count {
             let now_ns = run.now_ns();
             let came = self.turn(port, run, now_ns, count)?;
-            // Frames without a time are from rings that show them immediately.
+            // Timestamp 0 means a ring that shows frames immediately.
             let is_late = (1..ended_ns).contains(&self.times.newest_frame_ns);
             if (came && !is_late) || (!came && is_complete) || now_ns - start_ns > MAX_SLEEP_NS {
                 break;
             }
             if came {
-                // The rings may have been full.
+                // The sync returns slots, since full rings may have kept frames back.
                 port.sync()?;
             } else {
                 self.rest(port, Duration::from_nanos(shown_ns.saturating_sub(now_ns)))?;
@@ -274,7 +272,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Sleeps until frames arrive. Writes captured frames out before.
+    /// Writes captured frames out, and sleeps until frames arrive.
     fn rest(&mut self, port: &mut Port, limit: Duration) -> Result<(), Failure> {
         if let Some(capture) = &mut self.usage.capture {
             capture.flush()?;
@@ -286,7 +284,7 @@ impl Receiver {
     /// Takes whole frames of `rx` until `count` have passed.
     fn take(&mut self, rx: &mut RxRing, count: u64) -> Result<(), Failure> {
         let touched = self.usage.check.is_some() || self.usage.capture.is_some();
-        // If the port has no arrival times, one clock reading serves the burst: its frames became visible together.
+        // One clock reading serves a burst without arrival times: its frames became visible together.
         let now_ns = if self.usage.capture.is_some() { unix_time_ns() } else { 0 };
         let arrival_ns = self.usage.check.as_mut().map_or(0, |check| check.clock.now_ns());
         let available = rx.available();
@@ -324,7 +322,8 @@ impl Receiver {
         if taken > 0 {
             self.times.newest_frame_ns = rx.timestamp_ns(newest);
         }
-        // A frame that can never become whole would stop the ring: more fragments than fit.
+        // A frame with more fragments than the ring has slots never becomes whole. It would stop the ring, so it is
+        // released.
         if taken == 0 && available == rx.slot_count() - 1 && self.passed() < count && is_endless(rx) {
             taken = available;
         }
@@ -332,7 +331,7 @@ impl Receiver {
         result
     }
 
-    /// Reads the frame of `slots` slots that starts `first` after the ring's first.
+    /// Processes the frame of `slots` slots that starts `first` slots after the ring's first slot.
     fn check(
         &mut self,
         rx: &RxRing,
@@ -372,15 +371,15 @@ fn is_endless(rx: &RxRing) -> bool {
 
 #[derive(Debug, Default)]
 struct Times {
-    /// Before the first burst, since the run's start.
+    /// Time before the first burst, ns since the run's start.
     first_ns: u64,
-    /// After the last one.
+    /// Time after the last burst, ns since the run's start.
     last_ns: u64,
-    /// Arrival time of the last taken frame, since 1970-01-01 UTC; 0 if its port does not know.
+    /// Arrival time of the last taken frame, ns since 1970-01-01 UTC; 0 if the port does not know it.
     newest_frame_ns: u64,
 }
 
-/// Time since 1970-01-01 UTC, ns.
+/// Returns the time since 1970-01-01 UTC, ns.
 fn unix_time_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

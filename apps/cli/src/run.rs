@@ -19,12 +19,12 @@ use crate::output::{Output, json, rates};
 /// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Set by SIGINT and SIGTERM; a second signal ends the process at once.
+/// Flag that SIGINT and SIGTERM set. A second signal ends the process at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SignalFlag(Arc<AtomicBool>);
 
 impl SignalFlag {
-    /// A flag that the signals set from now on.
+    /// Makes a flag that the signals set from now on.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let flag = Self::default();
         for signal in [SIGINT, SIGTERM] {
@@ -39,7 +39,7 @@ impl SignalFlag {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for threads that set it too.
+    /// Returns the shared flag, for threads that set it too.
     pub(crate) fn shared(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
@@ -66,24 +66,24 @@ impl Run {
         })
     }
 
-    /// Time since the start, ns.
+    /// Returns the time since the start, ns.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         as_ns(self.start.elapsed())
     }
 
-    /// Whether a signal or the duration ended it.
+    /// Whether a signal or the duration has ended the run.
     #[inline]
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.duration_ns || self.stop.is_set()
     }
 
-    /// Ends it, for all threads that have a copy.
+    /// Ends the run, for all threads that have a copy.
     pub(crate) fn end(&self) {
         self.stop.set();
     }
 
-    /// Longest duration of a wait that begins now.
+    /// Returns the longest duration of a wait that begins now.
     pub(crate) fn wait_limit(&self, now_ns: u64) -> Duration {
         LONGEST_WAIT.min(Duration::from_nanos(self.duration_ns.saturating_sub(now_ns)))
     }
@@ -106,7 +106,7 @@ pub(crate) fn pin(cpu: Option<usize>) -> Result<(), Failure> {
     })
 }
 
-/// Rates every interval: overwritten in place on a terminal, a line each if requested.
+/// Rates of every interval: overwritten on a terminal, or on a line of their own if requested.
 #[derive(Debug)]
 pub(crate) struct Progress {
     output: Output,
@@ -123,7 +123,7 @@ struct IntervalLine {
 }
 
 impl Progress {
-    /// Progress of the action `verb`, such as "received".
+    /// Makes the progress of the action `verb`, such as "received".
     pub(crate) fn new(output: &Output, limits: &RunLimits, verb: &'static str) -> Self {
         let in_place = limits.interval.is_none() && output.is_watched();
         let interval_ns = match limits.interval {
@@ -141,7 +141,7 @@ impl Progress {
         }
     }
 
-    /// To be called once per burst with the totals so far.
+    /// Shows the rate if an interval is over. Call it once per burst with the totals so far.
     #[inline]
     pub(crate) fn update(&mut self, now_ns: u64, frames: u64, bytes: u64) -> Result<(), Failure> {
         if now_ns >= self.next_ns { self.tell(now_ns, frames, bytes) } else { Ok(()) }
@@ -162,7 +162,7 @@ impl Progress {
             rates::traffic_rate(&rate)
         );
         if self.in_place {
-            // Carriage return and "erase to the end of the line" (ECMA-48, EL).
+            // Escape sequences: carriage return, and "erase to the end of the line" (ECMA-48, EL).
             let _ = write!(std::io::stderr(), "\r{text}\x1b[K");
         } else {
             self.output.note(&text);
@@ -170,7 +170,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Clears the line that was overwritten in place.
+    /// Clears the line that progress has overwritten.
     pub(crate) fn finish(&self) {
         if self.in_place {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -1,19 +1,19 @@
-//! Arguments for the generator's threads, of the commands that use it.
+//! Arguments for the generator's threads, for all commands that use it.
 
 use clap::{Args, ValueEnum};
 use ringroad_generator::session::DEFAULT_BURST_FRAMES;
 use ringroad_generator::{SessionClock, SessionOptions, Threads};
 
-/// How the generator's threads work.
+/// Settings of the generator's threads.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SessionArguments {
-    /// Most frames per sync
+    /// Maximum number of frames per sync
     #[arg(long, value_name = "N", default_value_t = DEFAULT_BURST_FRAMES, value_parser = clap::value_parser!(u32).range(1..=4096))]
     burst: u32,
     /// Threads: one for each queue of each port, or one for all
     #[arg(long, value_enum, default_value_t = ThreadChoice::Queue)]
     threads: ThreadChoice,
-    /// Never sleep: the least latency, for a processor per thread
+    /// Never sleep: the shortest latency, which takes a processor per thread
     #[arg(long)]
     busy: bool,
 }
@@ -25,7 +25,7 @@ enum ThreadChoice {
 }
 
 impl SessionArguments {
-    /// The same for the library, with the threads on `cpus` in turn.
+    /// Converts the arguments to options of the library, with the threads on `cpus` in turn.
     pub(crate) fn options(&self, cpus: &[usize]) -> SessionOptions {
         SessionOptions {
             clock: SessionClock::new(),

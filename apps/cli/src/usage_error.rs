@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(crate) struct UsageError {
     error: String,
     advice: String,
-    /// The name that clap has for this kind of error, such as `UnknownArgument`.
+    /// Name of this kind of error in clap, such as `UnknownArgument`.
     kind: String,
 }
 
@@ -16,7 +16,7 @@ impl UsageError {
     pub(crate) fn new(error: &clap::Error) -> Self {
         let kind = error.kind();
         if kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            // The parser's text is the whole help here.
+            // Help as an error: the parser's text is the whole help.
             return Self {
                 error: "an argument or a command is missing".to_owned(),
                 advice: "try '--help'".to_owned(),

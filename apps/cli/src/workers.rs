@@ -1,4 +1,4 @@
-//! The daemon's workers, as far as programs depend on their progress.
+//! Progress of the daemon's workers, for commands that depend on it.
 
 use crate::arguments::Global;
 
@@ -7,11 +7,11 @@ use crate::arguments::Global;
 pub(crate) struct Workers<'run>(pub(crate) Option<&'run Global>);
 
 impl Workers<'_> {
-    /// Waits until each worker has made a whole turn over its ports: what their drivers could receive before is then in
-    /// the rings of programs, as far as there was room.
+    /// Waits until each worker has made a whole turn over its ports. Frames that drivers could receive before are then
+    /// in the rings of programs, if there was room.
     pub(crate) fn await_turn(&self) {
         let Some(Ok(mut daemon)) = self.0.map(Global::connect) else { return };
-        // Each worker is asked between two turns, so it has made one between two answers.
+        // Each worker replies between two turns, so it has made a turn between two replies.
         for _ in 0..2 {
             if daemon.list().is_err() {
                 return;

@@ -9,14 +9,15 @@ use crate::NEWEST;
 use crate::answer::{CniError, Code};
 use crate::request::{CniRequest, IpamResult};
 
-/// Calls the plugin for an operation; does nothing if the network has no such plugin.
+/// Calls the plugin for an operation, and returns the assigned addresses and routes. Does nothing if the network has no
+/// such plugin.
 pub(crate) fn ask(request: &CniRequest, operation: &str) -> Result<IpamResult, CniError> {
     let Some(answer) = run(request, operation)? else { return Ok(IpamResult::default()) };
     serde_json::from_value(answer)
         .map_err(|error| CniError::new(Code::Decoding, "the addresses cannot be read", error))
 }
 
-/// The same for the operations added by version 1.1.0, which an older plugin does not support.
+/// Calls the plugin for an operation of version 1.1.0, unless the plugin is older and does not support it.
 pub(crate) fn ask_if_known(request: &CniRequest, operation: &str) -> Result<(), CniError> {
     let versions = run(request, "VERSION")?.unwrap_or_default();
     let known = versions.get("supportedVersions").and_then(Value::as_array);
@@ -26,7 +27,7 @@ pub(crate) fn ask_if_known(request: &CniRequest, operation: &str) -> Result<(), 
     Ok(())
 }
 
-/// The plugin's answer; `None` if there is no plugin, or its answer is empty.
+/// Runs the plugin and returns its reply; `None` if there is no plugin, or its reply is empty.
 fn run(request: &CniRequest, operation: &str) -> Result<Option<Value>, CniError> {
     let Some(plugin) = request.network.ipam.as_ref().map(|ipam| &ipam.plugin).filter(|name| !name.is_empty())
     else {
@@ -43,7 +44,7 @@ fn run(request: &CniRequest, operation: &str) -> Result<Option<Value>, CniError>
     command.env("CNI_COMMAND", operation).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut input) = child.stdin.take() {
-        // A plugin that does not read its input reports errors in its answer.
+        // A plugin that does not read its input reports errors in its reply.
         let _ = input.write_all(&request.configuration);
     }
     let told = child.wait_with_output().map_err(failed)?;

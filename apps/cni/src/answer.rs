@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{NEWEST, VERSIONS};
 
-/// Codes of errors (section 5, "Error").
+/// Error codes (section 5, "Error").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     IncompatibleVersion = 1,
@@ -15,11 +15,11 @@ pub(crate) enum Code {
     InvalidConfiguration = 7,
     TryAgain = 11,
     NotAvailable = 50,
-    /// Of this plugin's own: the daemon or the kernel refused.
+    /// Code of this plugin: the daemon or the kernel refused the operation.
     Refused = 100,
 }
 
-/// Why an operation failed.
+/// Reasons why an operation failed.
 #[derive(Debug)]
 pub(crate) enum CniError {
     Own {
@@ -27,7 +27,7 @@ pub(crate) enum CniError {
         message: String,
         details: String,
     },
-    /// The answer of the plugin for addresses, which is passed to the runtime unchanged.
+    /// Reply of the plugin for addresses, which is passed to the runtime unchanged.
     OfAddresses(Value),
 }
 

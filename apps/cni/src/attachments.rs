@@ -16,10 +16,10 @@ use crate::answer::{CniError, Code, refused};
 use crate::request::{Attachment, CniRequest, IpamResult, Kind};
 use crate::{addresses, interface};
 
-/// How ports of this plugin begin.
+/// Start of the names of this plugin's ports.
 const PREFIX: &str = "cni";
 
-/// The first `bytes` bytes of a digest, in hexadecimal digits.
+/// Returns the first `bytes` bytes of a digest, in hexadecimal digits.
 fn digest(words: &[&str], bytes: usize) -> String {
     let mut digest = Sha256::new();
     for word in words {
@@ -29,18 +29,18 @@ fn digest(words: &[&str], bytes: usize) -> String {
     digest.finalize().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// How the ports of a network begin.
+/// Returns the start of the names of a network's ports.
 fn network_prefix(network: &str) -> String {
     format!("{PREFIX}{}", digest(&[network], 2))
 }
 
-/// The name of a container's port on its switch, and of the interface behind it: 15 bytes.
+/// Returns the name of a container's port on its switch, and of the interface behind the port: 15 bytes.
 fn port_name(network: &str, attachment: &Attachment) -> String {
     let Attachment { container, interface } = attachment;
     format!("{}{}", network_prefix(network), digest(&[network, container, interface], 4))
 }
 
-/// The daemon, and the objects of this request.
+/// The daemon's connection, the request and the name of its port.
 struct RequestContext<'a> {
     request: &'a CniRequest,
     daemon: Connection,
@@ -54,7 +54,7 @@ fn connect(request: &CniRequest) -> Result<Connection, ControlError> {
     Ok(daemon)
 }
 
-/// An error of the daemon, by whether another attempt may succeed.
+/// Converts an error of the daemon. The code tells whether another attempt may succeed.
 fn of_daemon(error: ControlError) -> CniError {
     let code = match &error {
         ControlError::DaemonNotRunning { .. }
@@ -82,7 +82,7 @@ impl<'a> RequestContext<'a> {
         self.daemon.request(&request).map(drop).map_err(of_daemon)
     }
 
-    /// The folder of a container's sockets.
+    /// Returns the folder of a container's sockets.
     fn socket_folder(&self) -> PathBuf {
         self.request.network.socket_folder.join(&self.request.attachment.container)
     }
@@ -91,7 +91,7 @@ impl<'a> RequestContext<'a> {
         self.socket_folder().join(format!("{}.sock", self.request.attachment.interface))
     }
 
-    /// Makes the port. Returns the interfaces of the result; the last is the container's.
+    /// Makes the port. Returns the interfaces of the result; the last one is the container's.
     fn add(&mut self, outcome: &IpamResult) -> Result<Vec<Value>, CniError> {
         let inner = self.request.attachment.interface.clone();
         let sandbox = self.request.sandbox();
@@ -125,13 +125,14 @@ impl<'a> RequestContext<'a> {
         Ok(vec![json!({ "name": inner, "sandbox": in_sandbox, "socketPath": socket })])
     }
 
-    /// Removes the objects of a failed attempt. The reason of the failure is reported, not errors while removing.
+    /// Removes the objects of a failed attempt. Errors of the removal are ignored, since the runtime gets the error of
+    /// the attempt.
     fn undo(&mut self, outside: &DaemonNamespace) {
         let _ = self.detach(&self.full_name());
         let _ = interface::remove(&outside.namespace, &self.port);
     }
 
-    /// Removes a port, if it is there.
+    /// Removes a port, if it exists.
     fn detach(&mut self, name: &str) -> Result<(), CniError> {
         let request = DaemonRequest::Detach { name: name.to_owned(), take: false, number: None };
         match self.daemon.request(&request) {
@@ -194,7 +195,7 @@ pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
             {
                 interface::remove(&outside.namespace, &site.port).map_err(refused)?;
             }
-            // Other ports of the container may have their files there.
+            // The folder is not empty while other ports of the container have sockets in it.
             let _ = std::fs::remove_dir(site.socket_folder());
             Ok(())
         }
@@ -208,7 +209,7 @@ pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
     }
 }
 
-/// `CHECK`: whether everything is as in the result.
+/// `CHECK`: checks that everything is as in the result of `ADD`.
 pub(crate) fn check(request: &CniRequest) -> Result<(), CniError> {
     addresses::ask(request, "CHECK")?;
     let mut site = RequestContext::new(request)?;
@@ -240,7 +241,7 @@ pub(crate) fn check(request: &CniRequest) -> Result<(), CniError> {
     }
 }
 
-/// `STATUS`: whether containers can be added.
+/// `STATUS`: checks whether containers can be added.
 pub(crate) fn status(request: &CniRequest) -> Result<(), CniError> {
     connect(request)
         .map_err(|error| CniError::new(Code::NotAvailable, error, "start the daemon: ringroad up"))?;

@@ -1,4 +1,4 @@
-//! The interface of a container: made, checked, removed.
+//! Interface of a container: creation, check, removal.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use ringroad_netdev::{Namespace, NetdevError, in_namespace};
 
 use crate::request::{IpamResult, Subnet};
 
-/// Time after which an interface without carrier is a failure.
+/// Time limit until an interface has carrier.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes the pair: `inner` in the container, `outer` beside the daemon.
+/// Makes the veth pair: `inner` in the container, `outer` in the daemon's namespace.
 pub(crate) fn make(
     outside: &DaemonNamespace,
     sandbox: &Namespace,
@@ -57,18 +57,18 @@ pub(crate) fn set_up_with(
     pair.await_carrier(&outside.namespace, CARRIER_PATIENCE)
 }
 
-/// An interface of a namespace.
+/// Finds an interface of a namespace.
 pub(crate) fn query(namespace: &Namespace, name: &str) -> Result<LinkInfo, AttachmentError> {
     Ok(in_namespace(namespace, || link_by_name(name))??)
 }
 
-/// The addresses of an interface, with how many bits of each are the network's.
+/// Returns the addresses of an interface, with the lengths of their network prefixes.
 pub(crate) fn addresses(namespace: &Namespace, name: &str) -> Result<Vec<String>, AttachmentError> {
     let addresses = in_namespace(namespace, || addresses_of(&link_by_name(name)?))??;
     Ok(addresses.into_iter().map(|(address, bits)| format!("{address}/{bits}")).collect())
 }
 
-/// Removes an interface, if it is there.
+/// Removes an interface, if it exists.
 pub(crate) fn remove(namespace: &Namespace, name: &str) -> Result<(), AttachmentError> {
     match in_namespace(namespace, || delete_link(name))? {
         Err(error) if error.is_no_interface() => Ok(()),

@@ -15,9 +15,9 @@ use crate::answer::{CniError, Code};
 
 /// Longest configuration, bytes.
 const MOST_BYTES: u64 = 1 << 20;
-/// Numbers that a VLAN can have (802.1Q).
+/// Valid VLAN numbers (802.1Q).
 const VLANS: RangeInclusive<u16> = 1..=4094;
-/// Longest name of a network or number of a container, bytes.
+/// Longest name of a network and longest ID of a container, bytes.
 const MOST_NAME_BYTES: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,20 +30,20 @@ pub(crate) enum Operation {
     Version,
 }
 
-/// The kind of link between a container and the switch.
+/// Type of the link between a container and the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// An interface of the container's kernel.
+    /// A network interface in the container.
     #[default]
     Veth,
-    /// A socket for the card of a guest, or of DPDK's `net_virtio_user`.
+    /// A vhost-user socket for the card of a guest, or for DPDK's `net_virtio_user`.
     VhostUser,
-    /// A socket for memif.
+    /// A memif socket.
     Memif,
 }
 
-/// The network's configuration. Keys of other plugins are passed over.
+/// Configuration of the network. Keys of other plugins are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Network {
@@ -51,12 +51,11 @@ pub(crate) struct Network {
     pub(crate) cni_version: String,
     #[serde(default)]
     pub(crate) name: String,
-    /// The switch.
     #[serde(default = "vale0")]
     pub(crate) switch: String,
     #[serde(default)]
     pub(crate) kind: Kind,
-    /// The daemon's socket.
+    /// Path of the daemon's socket; `None` for the default path.
     #[serde(default)]
     pub(crate) socket: Option<PathBuf>,
     /// The VLAN of the containers: their ports are access ports.
@@ -65,10 +64,10 @@ pub(crate) struct Network {
     /// Longest packet of the interface, bytes without the Ethernet header.
     #[serde(default)]
     pub(crate) mtu: Option<u32>,
-    /// Folder of the sockets of `vhost-user` and `memif`, each in a folder of its container.
+    /// Folder of the sockets of `vhost-user` and `memif`. Each socket is in a folder of its container.
     #[serde(default = "socket_folder")]
     pub(crate) socket_folder: PathBuf,
-    /// Permissions of these sockets, in octal.
+    /// Permissions of the sockets, in octal.
     #[serde(default)]
     pub(crate) socket_mode: Option<String>,
     #[serde(default)]
@@ -130,7 +129,7 @@ pub(crate) struct Route {
     pub(crate) gw: Option<IpAddr>,
 }
 
-/// An address and how many bits of it are the network's.
+/// An address and the length of its network prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Subnet {
@@ -164,18 +163,18 @@ fn socket_folder() -> PathBuf {
     "/run/ringroad/cni".into()
 }
 
-/// A whole request.
+/// A complete request.
 #[derive(Debug)]
 pub(crate) struct CniRequest {
     pub(crate) operation: Operation,
-    /// Of the operations on one container.
+    /// Container and interface, for operations on one container.
     pub(crate) attachment: Attachment,
     /// The container's namespace; `None` if it no longer exists.
     pub(crate) namespace: Option<PathBuf>,
-    /// Folders of other plugins.
+    /// Folders with the other plugins.
     pub(crate) plugins: Vec<PathBuf>,
     pub(crate) network: Network,
-    /// The unchanged text, for the plugin for addresses.
+    /// Configuration as received, for the plugin for addresses.
     pub(crate) configuration: Vec<u8>,
 }
 
@@ -183,7 +182,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// As the specification spells networks and containers: so they are good for names of files as well.
+/// Checks the name of a network or the ID of a container against the specification. Valid words are also safe as file
+/// names.
 fn check_word(what: &str, word: &str) -> Result<(), CniError> {
     let is_word = word.starts_with(|c: char| c.is_ascii_alphanumeric())
         && word.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
@@ -272,7 +272,7 @@ impl CniRequest {
         Ok(())
     }
 
-    /// The container's namespace, as it can be entered.
+    /// Returns the container's namespace, which can be entered.
     pub(crate) fn sandbox(&self) -> Namespace {
         self.namespace.clone().map_or(Namespace::Current, Namespace::File)
     }

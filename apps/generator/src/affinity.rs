@@ -1,4 +1,4 @@
-//! Binds a thread to a processor.
+//! Pinning of threads to processors.
 
 use std::io;
 

@@ -1,9 +1,9 @@
 //! The generator's clock: the processor's time-stamp counter, tied to the system's monotonic clock.
 //!
 //! Reading the counter costs a third of a system clock reading, so it can be read every few frames. Each thread has a
-//! [`ClockReader`] of its own. It turns ticks into nanoseconds of `CLOCK_MONOTONIC`, measures every 10 ms its deviation
-//! from that clock, records that as its error, and starts from the right time again. Since all programs of a machine
-//! see the same `CLOCK_MONOTONIC`, a sender and a receiver in different programs agree to that error.
+//! [`ClockReader`] of its own, which turns ticks into nanoseconds of `CLOCK_MONOTONIC`. Every 10 ms the reader measures
+//! its deviation from that clock, records the deviation as its error, and corrects its time. Since all programs of a
+//! machine see the same `CLOCK_MONOTONIC`, a sender and a receiver in different programs agree up to that error.
 //!
 //! Without a usable counter (other architectures, or a counter that the kernel does not trust as its own clock source)
 //! the system's clock is read instead.
@@ -16,11 +16,11 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// How long the counter is compared with the system's clock at first.
+/// Duration of the first comparison of the counter with the system's clock.
 const CALIBRATION: Duration = Duration::from_millis(20);
-/// Time between two readings of the system's clock, ns.
+/// Time between two comparisons of the counter with the system's clock, ns.
 const TSC_SAMPLE_INTERVAL_NS: f64 = 10e6;
-/// The clock sources that show that the kernel trusts the counter.
+/// File that names the kernel's clock source: `tsc` there shows that the kernel trusts the counter.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// A monotonic clock, shared by the threads of one measurement.
@@ -34,7 +34,7 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
-/// A moment in both counts, and the rate between them.
+/// A moment in ticks and in nanoseconds, and the rate between the two.
 #[derive(Debug, Clone, Copy)]
 struct TscSample {
     ticks: u64,
@@ -49,14 +49,14 @@ struct TscSample {
 pub struct ClockError {
     /// `tsc`, `system` or `manual`.
     pub source: &'static str,
-    /// How often it was compared with the system's clock.
+    /// Number of comparisons with the system's clock.
     pub comparisons: u64,
     /// Greatest difference found, ns.
     pub max_ns: u64,
 }
 
 impl SessionClock {
-    /// The best clock of this machine. Compares it for 20 ms first.
+    /// The best clock of this machine. This call compares the counter with the system's clock for 20 ms.
     #[must_use]
     pub fn new() -> Self {
         let trusted = std::fs::read_to_string(CLOCK_SOURCE).is_ok_and(|source| source.trim() == "tsc");
@@ -90,7 +90,7 @@ impl SessionClock {
         }
     }
 
-    /// The clock as one thread reads it.
+    /// A reader of the clock for one thread.
     #[must_use]
     pub fn reader(&self) -> ClockReader {
         let source = match &self.0 {
@@ -168,8 +168,7 @@ impl TscSample {
         Some(Self { ticks: second.0, now_ns: second.1, ns_per_tick, interval_ticks })
     }
 
-    /// Ties the counts together anew; the time since the last tie gives a better rate than the first 20 ms once it is
-    /// longer, as after a sleep.
+    /// Ties the counter to the system's clock anew, and adjusts the rate by the time since the last tie.
     #[cold]
     fn renew(&mut self, error: &mut ClockError) -> Option<u64> {
         let (ticks, now_ns) = both()?;
@@ -177,7 +176,7 @@ impl TscSample {
         error.comparisons += 1;
         error.max_ns = error.max_ns.max(expected_ns.abs_diff(now_ns));
         let following = Self::between((self.ticks, self.now_ns), (ticks, now_ns))?;
-        // A sixteenth of the difference each time: one bad comparison must not turn the rate.
+        // The rate takes a sixteenth of the difference each time, so that one bad comparison does not spoil it.
         let rate = self.ns_per_tick + (following.ns_per_tick - self.ns_per_tick) / 16.0;
         *self = Self { ns_per_tick: rate, ..following };
         Some(now_ns)
@@ -189,7 +188,7 @@ fn system_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Counter and clock, as close together as possible in four attempts.
+/// Reads counter and system clock, and returns the closest pair of four attempts.
 fn both() -> Option<(u64, u64)> {
     let attempt = || {
         let before = ticks();

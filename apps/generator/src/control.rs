@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shared by all threads of a session.
+/// State that all threads of a session share.
 #[derive(Debug)]
 pub(crate) struct Control {
     version: AtomicU64,
@@ -16,19 +16,18 @@ pub(crate) struct Control {
     changed: Condvar,
 }
 
-/// How many lanes of a load are sending, or due to, for its latest start.
+/// Number of lanes of a load that are sending, or due to send, for its latest start.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sending {
     starts: u64,
     queue_loads: usize,
 }
 
-/// The owner's command for one load.
 #[derive(Debug, Default)]
 struct LoadControl {
-    /// Number of the start; 0 before the first start.
+    /// Number of starts so far.
     starts: AtomicU64,
-    /// When that start is, ns.
+    /// Time of the latest start, ns.
     start_ns: AtomicU64,
     stopped: AtomicBool,
 }
@@ -36,7 +35,7 @@ struct LoadControl {
 /// The command for a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// Number of the start; 0 before the first start.
+    /// Number of starts so far.
     pub(crate) starts: u64,
     pub(crate) start_ns: u64,
     pub(crate) stopped: bool,
@@ -72,7 +71,7 @@ impl Control {
         }
     }
 
-    /// Changes whenever a command does.
+    /// Number that changes whenever a command changes.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -92,7 +91,7 @@ impl Control {
     pub(crate) fn start(&self, load: usize, queue_loads: usize, start_ns: u64) {
         let mut sending = self.lock();
         let (load, sending) = (&self.loads[load], &mut sending[load]);
-        // Threads may have missed a start before this one: it is no longer waited for.
+        // Threads may have missed an earlier start: the session no longer waits for it.
         *sending = Sending { starts: sending.starts + 1, queue_loads };
         load.start_ns.store(start_ns, Ordering::Relaxed);
         load.stopped.store(false, Ordering::Relaxed);
@@ -103,12 +102,12 @@ impl Control {
         self.loads[load].stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Publishes the previous commands to the threads, all together.
+    /// Makes all commands given so far visible to the threads at once.
     pub(crate) fn publish(&self) {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// A lane of `load` has sent all its frames for start number `starts`.
+    /// Records that a lane of `load` has sent all its frames for start number `starts`.
     pub(crate) fn lane_done(&self, load: usize, starts: u64) {
         let sending = &mut self.lock()[load];
         if sending.starts == starts {
@@ -117,12 +116,12 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Whether a lane of `load` is sending, or due to.
+    /// Whether a lane of `load` is sending, or due to send.
     pub(crate) fn is_sending(&self, load: usize) -> bool {
         !self.is_ended() && self.lock().get(load).is_some_and(|sending| sending.queue_loads > 0)
     }
 
-    /// Waits until no lane is sending, `limit` at most; whether that is so.
+    /// Waits until no lane is sending, `limit` at most. Returns whether no lane is sending.
     pub(crate) fn wait_sent(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut sending = self.lock();
@@ -163,7 +162,7 @@ mod tests {
         control.start(1, 1, 5);
         control.start(0, 2, 7);
         assert_eq!(control.command(0), Command { starts: 2, start_ns: 7, stopped: false });
-        // One lane saw the first start and abandons it for the second.
+        // One lane took the first start and abandons it for the second.
         control.lane_done(0, 1);
         control.lane_done(0, 2);
         assert!(control.is_sending(0) && !control.wait_sent(Duration::ZERO));

@@ -8,7 +8,7 @@ use ringroad_traffic::stream_mix::MixError;
 
 use crate::plan::TestPlanError;
 
-/// Why a session could not be made, or ended early.
+/// Reason why a session could not be made, or ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -21,7 +21,7 @@ pub enum SessionError {
     /// A load's stream cannot be shared by the queues of its port.
     #[error("load \"{load}\": {source}")]
     Share { load: String, source: ShareError },
-    /// The weights of a load's streams do not go together.
+    /// The weights of a load's streams cannot be combined.
     #[error("load \"{load}\": {source}")]
     Mix { load: String, source: MixError },
     /// A load's rate or shape cannot be offered.
@@ -39,10 +39,10 @@ pub enum SessionError {
         /// Bytes of the longest frame.
         frame_bytes: usize,
         port: String,
-        /// Bytes that the port carries.
+        /// Greatest length of a frame on the port, bytes.
         most: usize,
     },
-    /// The number of ports handed in is not the plan's.
+    /// The number of ports handed in differs from the plan's.
     #[error("the plan has {planned} ports and {given} were given")]
     PortCount {
         /// Ports of the plan.

@@ -15,16 +15,16 @@ use crate::open_port::KeptPorts;
 use crate::plan::{Load, TestPlan};
 use crate::session::{SessionOptions, SessionResult, TestSession};
 
-/// Copies of each learning frame: one may be lost while the DUT wakes up.
+/// Copies of each learning frame: the DUT may lose a frame while it wakes up.
 const LEARNING_COPIES: u64 = 3;
-/// Rate at which learning frames are sent, frames/s: a DUT that learns slowly follows.
+/// Rate of learning frames, frames/s, low enough for a DUT that learns slowly.
 const LEARNING_FPS: f64 = 10_000.0;
 /// Longest wait until the other side of each port has taken the learning frames.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// Time between two checks of that.
+/// Time between two checks whether the learning frames were taken.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Opens the plan's ports, sends learning frames from those that should receive, and waits until the frames have left.
+/// Opens the plan's ports, sends learning frames from the receiving ports, and waits until the frames have left.
 /// Returns the ports, open, for a session with the same options. `stopped` ends the wait.
 ///
 /// # Errors
@@ -54,8 +54,8 @@ pub fn announce_receivers(
     outcome.map(|()| ports)
 }
 
-/// Loads from the ports that `load` leads to: for each of its streams frames whose source address is the destination of
-/// the stream's, as broadcast. Addresses drawn at random are not learned.
+/// Loads from the ports that `load` leads to. For each stream of `load` there are broadcast frames whose source address
+/// is the stream's destination address. Addresses drawn at random are not learned.
 pub(crate) fn learning_loads(load: &Load) -> Vec<Load> {
     let mut loads = Vec::new();
     for (from, definition) in

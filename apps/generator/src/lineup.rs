@@ -1,4 +1,4 @@
-//! From a plan and open ports to tasks: compiles streams, numbers them on the wire, and deals lanes out to queues.
+//! Tasks from a plan and open ports: compiles streams, numbers them on the wire, and deals lanes out to queues.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,21 +17,22 @@ use crate::queue_task::QueueTask;
 use crate::receiver::{ReceiveCounters, Receiver};
 use crate::sender::{LoadTotals, QueueLoad, QueueLoadState, Sender};
 
-/// A stream as one queue sends it: signatures name it by its number, see [`WireNumbers`].
+/// A stream as one queue sends it. Signatures have its number, see [`WireNumbers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WireStream {
     pub(crate) load: usize,
-    /// Index in the load.
+    /// Index of the stream in its load.
     pub(crate) stream: usize,
     pub(crate) signed: bool,
 }
 
-/// Numbers that the forms of signatures without room for more have for streams.
+/// Number of streams that the shortest form of signature distinguishes.
 const FEWEST_NUMBERS: usize = SignatureForm::Short.max_stream() as usize + 1;
 
 /// Numbering of streams on the wire: consecutive from `first`, wrapping to 0 after the last number that fits every form
-/// of signature. So consecutive sessions over the same ports use different numbers, and a late frame of one session
-/// without a time, or damaged, is not attributed to another session. With more streams than numbers the first is 0.
+/// of signature. Consecutive sessions over the same ports use different numbers. A session thus does not count late
+/// frames of the previous one, even if they have no time or are damaged. If there are more streams than numbers, the
+/// first number is 0.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WireNumbers {
     first: usize,
@@ -43,13 +44,13 @@ impl WireNumbers {
         Self { first: if count <= FEWEST_NUMBERS { usize::from(first) } else { 0 }, count }
     }
 
-    /// Number of the stream with this index; `None` beyond the last that meters distinguish.
+    /// Number of the stream with this index; `None` for streams beyond the last that meters distinguish.
     pub(crate) fn number(self, index: usize) -> Option<u16> {
         let number = if self.count <= FEWEST_NUMBERS { (self.first + index) % FEWEST_NUMBERS } else { index };
         u16::try_from(number).ok().filter(|number| usize::from(*number) < MAX_WIRE_STREAMS)
     }
 
-    /// Index of the stream with this number, if it is one.
+    /// Index of the stream with this number; `None` for numbers that the session does not use.
     pub(crate) fn index(self, number: u16) -> Option<usize> {
         let number = usize::from(number);
         let index = if self.count <= FEWEST_NUMBERS {
@@ -61,22 +62,22 @@ impl WireNumbers {
         (index < self.count).then_some(index)
     }
 
-    /// The first number of the session after this one.
+    /// First number on the wire of the next session.
     pub(crate) fn next(self) -> u16 {
         self.number(self.count).unwrap_or(0)
     }
 }
 
-/// Everything of a session but its threads.
+/// All parts of a session except its threads.
 #[derive(Debug)]
 pub(crate) struct Lineup {
     pub(crate) tasks: Vec<QueueTask>,
     pub(crate) info: Vec<PortInfo>,
-    /// By port.
+    /// Meters by port.
     pub(crate) meters: Vec<Arc<Mutex<Meter>>>,
-    /// By port, then queue.
+    /// Counters by port, then queue.
     pub(crate) received: Vec<Vec<Arc<ReceiveCounters>>>,
-    /// By load, then queue.
+    /// Counters by load, then queue.
     pub(crate) sent: Vec<Vec<Arc<QueueLoadCounters>>>,
     pub(crate) wire_streams: Vec<WireStream>,
     pub(crate) wire_numbers: WireNumbers,
@@ -84,7 +85,7 @@ pub(crate) struct Lineup {
 }
 
 impl Lineup {
-    /// Deals `plan` out to the queues of `ports`, which are in the plan's order; streams are numbered from
+    /// Deals `plan` out to the queues of `ports`, which are in the plan's order. Streams are numbered from
     /// `first_number`.
     pub(crate) fn new(
         plan: &TestPlan,
@@ -104,7 +105,7 @@ impl Lineup {
         };
         let numbers = WireNumbers::new(first_number, plan.loads.iter().map(streams_of).sum());
         let mut wiring = Wiring { streams: Vec::new(), numbers, sent: Vec::new(), forms: FormSet::NONE };
-        // By port, then queue.
+        // Lanes by port, then queue.
         let mut queue_loads: Vec<Vec<Vec<QueueLoad>>> =
             queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
         for (index, load) in plan.loads.iter().enumerate() {
@@ -153,7 +154,7 @@ impl Lineup {
     }
 }
 
-/// Numbers on the wire, as they are dealt out.
+/// Streams that are numbered so far.
 struct Wiring {
     streams: Vec<WireStream>,
     numbers: WireNumbers,
@@ -222,7 +223,8 @@ impl Wiring {
         Ok(queue_loads)
     }
 
-    /// The streams that a port's meter expects: the signed streams of the loads that lead to it. Without any load, all.
+    /// The streams that a port's meter expects: the signed streams of the loads that lead to the port. All streams, if
+    /// the plan has no load.
     fn expected_at(&self, plan: &TestPlan, port: usize, start_ns: u64) -> ExpectedStreams {
         if plan.loads.is_empty() {
             return ExpectedStreams { streams: None, latency: true, start_ns };

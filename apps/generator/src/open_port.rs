@@ -18,11 +18,11 @@ impl From<Port> for OpenPort {
     }
 }
 
-/// Ports that a session left open, for the next session over them ([`crate::TestSession::open_keeping`]). Dropping it
-/// closes them.
+/// Ports that a session left open, for the next session over them ([`crate::TestSession::open_keeping`]). Dropping the
+/// value closes the ports.
 #[derive(Debug, Default)]
 pub struct KeptPorts {
-    /// By their names in plans, including options.
+    /// Ports with their names in plans, including options.
     pub(crate) ports: Vec<(String, OpenPort)>,
     /// Number on the wire of the next session's first stream.
     pub(crate) next_wire_stream: u16,
@@ -30,14 +30,14 @@ pub struct KeptPorts {
 
 impl KeptPorts {
     /// Closes the ports that are not `planned`, opens those that are missing, and returns them in the plan's order. If
-    /// one cannot be opened all stay here.
+    /// a port cannot be opened, all ports stay here.
     pub(crate) fn take(
         &mut self,
         planned: &[PlannedPort],
         options: &OpenOptions,
     ) -> Result<Vec<OpenPort>, SessionError> {
         let mut kept = std::mem::take(&mut self.ports);
-        // First: a port may be the same as one with other options.
+        // Unplanned ports close first: a missing port may be one of them with other options.
         kept.retain(|(name, _)| planned.iter().any(|port| port.name == *name));
         let mut taken: Vec<(String, OpenPort)> = Vec::with_capacity(planned.len());
         for PlannedPort { name, .. } in planned {

@@ -27,7 +27,7 @@ use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 use serde::{Deserialize, Serialize};
 
-/// Most wire streams of one plan: the most that meters can number.
+/// Greatest number of wire streams of one plan, which is also the most that meters can number.
 pub const MAX_WIRE_STREAMS: usize = 65535;
 /// Longest time in a plan, s: one year.
 const LONGEST_S: f64 = 31_536_000.0;
@@ -73,16 +73,16 @@ pub struct Load {
     /// Spacing of the frames in time.
     #[serde(default)]
     pub shape: LoadShape,
-    /// Ends after this number of frames.
+    /// Number of frames after which the load ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frames: Option<u64>,
-    /// Ends after this number of seconds.
+    /// Time after which the load ends, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<f64>,
-    /// Begins this number of seconds after the start.
+    /// Time from the start of the session to the first frame, s.
     #[serde(default)]
     pub delay: f64,
-    /// Most frames that a late sender catches up.
+    /// Greatest number of frames that a late sender catches up.
     #[serde(default = "default_catch_up")]
     pub catch_up_frames: u32,
     /// The streams of the load.
@@ -112,13 +112,13 @@ pub enum TestPlanError {
     /// A plan without a port.
     #[error("the plan has no port; give at least one [[port]] with a name")]
     NoPort,
-    /// Two ports of one label.
+    /// Two ports have the same label.
     #[error("two ports are called \"{label}\"; give one of them another label")]
     PortTwice {
         /// The label.
         label: String,
     },
-    /// Two loads of one name.
+    /// Two loads have the same name.
     #[error("two loads are called \"{name}\"; give one of them another name")]
     LoadTwice { name: String },
     /// A load names an unknown port.
@@ -129,7 +129,7 @@ pub enum TestPlanError {
         field: &'static str,
         /// The label.
         label: String,
-        /// The labels there are.
+        /// Labels of the plan's ports.
         known: String,
     },
     /// A load without a stream.
@@ -143,13 +143,13 @@ pub enum TestPlanError {
         field: &'static str,
         /// The given value, s.
         value: f64,
-        /// Least value.
+        /// Least allowed value, in words.
         range: &'static str,
     },
     /// A load of no frame.
     #[error("load \"{load}\": frames is 0; give at least 1, or leave it out to send without end")]
     NoFrames { load: String },
-    /// More streams, times queues, than signatures can number.
+    /// The plan has more streams times queues than signatures can number.
     #[error(
         "the plan has more than {MAX_WIRE_STREAMS} streams times queues, which is more than signatures can number; vary fields of fewer streams instead"
     )]
@@ -193,7 +193,7 @@ impl Load {
         self.duration.map(as_ns)
     }
 
-    /// How long after the start it begins, ns.
+    /// Time from the start of the session to the first frame, ns.
     pub(crate) fn delay_ns(&self) -> u64 {
         as_ns(self.delay)
     }
@@ -250,7 +250,7 @@ impl TestPlan {
         }
     }
 
-    /// Index of the port with this label; the check has seen that there is one.
+    /// Index of the port with this label. `None` only in a plan that was not checked.
     pub(crate) fn port_index(&self, label: &str) -> Option<usize> {
         self.ports.iter().position(|port| port.label() == label)
     }

@@ -1,4 +1,4 @@
-//! One queue's work: it sends and receives in turns. A thread has one task, or several that it serves in turn.
+//! A task serves one queue: it sends and receives in turns. A thread has one task, or several that it serves in turn.
 
 use std::time::Duration;
 
@@ -8,10 +8,9 @@ use crate::clock::ClockReader;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 
-/// A queue and both its sides.
+/// A queue with its sender and receiver.
 #[derive(Debug)]
 pub(crate) struct QueueTask {
-    /// Index of the port in the plan.
     pub(crate) port: usize,
     pub(crate) queue: Queue,
     pub(crate) sender: Sender,
@@ -25,7 +24,7 @@ pub(crate) struct TaskTurn {
     pub(crate) busy: bool,
     /// Time of the next frame to send, ns; `None` if there is none.
     pub(crate) next_due_ns: Option<u64>,
-    /// Frames are due and the ring has no room.
+    /// Whether frames are due and the ring has no room.
     pub(crate) blocked: bool,
 }
 
@@ -54,7 +53,7 @@ impl QueueTask {
         self.queue.tx().pending()
     }
 
-    /// Sleeps until frames arrive, or there is room if `turn` found none, at most `limit`.
+    /// Sleeps until frames arrive, or, if `blocked`, until the ring has room; at most `limit`.
     pub(crate) fn rest(&mut self, blocked: bool, limit: Duration) -> Result<(), PortError> {
         let interest = if blocked { Interest::Both } else { Interest::Rx };
         self.queue.wait(interest, Some(limit)).map(|_| ())

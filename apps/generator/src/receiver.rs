@@ -10,7 +10,7 @@ use ringroad_traffic::signature::{FormSet, read_signature};
 
 use crate::clock::ClockReader;
 
-/// Most frames whose digests go to the meter at once.
+/// Greatest number of frames whose digests go to the meter at once.
 const BURST_FRAMES: usize = 256;
 
 /// Counts of one queue's received frames; written by its thread once per burst.
@@ -33,9 +33,9 @@ pub(crate) struct Receiver {
     forms: FormSet,
     counters: Arc<ReceiveCounters>,
     digests: Vec<Digest>,
-    /// A whole copy of the frame being read: no other process can change it while it is checked.
+    /// A private copy of the frame being read, which no other process can change while it is checked.
     frame: Vec<u8>,
-    /// Bytes of it whose slots have arrived.
+    /// Bytes of the frame whose slots have arrived.
     len: usize,
 }
 
@@ -58,7 +58,7 @@ impl Receiver {
         if available == 0 {
             return Ok(0);
         }
-        // One reading serves the burst: its frames became visible together.
+        // One clock reading serves the whole burst: its frames became visible together.
         let arrival_ns = clock.now_ns();
         let Self { frame, len, digests, forms, .. } = self;
         let mut received_bytes = 0;

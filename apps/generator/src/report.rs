@@ -18,11 +18,11 @@ use crate::totals::{QueueLoadRecord, TaskTotals, ThreadTotals};
 /// The results of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SessionReport {
-    /// The clock that timed it, and its error.
+    /// The clock of the session, and its error.
     pub clock: ClockError,
-    /// By port.
+    /// Counts by port.
     pub ports: Vec<PortResult>,
-    /// By load.
+    /// Results by load.
     pub loads: Vec<LoadReport>,
     /// The time series, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,22 +34,22 @@ pub struct SessionReport {
 pub struct PortResult {
     /// The port's name in loads.
     pub port: String,
-    /// Its full name.
+    /// The port's full name.
     pub name: String,
-    /// Driver that serves it.
+    /// Driver of the port.
     pub driver: String,
     /// The mechanism in use, in words.
     pub mode: String,
     /// Frames handed over.
     pub sent: FrameCount,
-    /// Slots handed over that the other side never took.
+    /// Slots handed over that the other side has never taken.
     pub unsent_slots: u64,
-    /// How often it got over its daemon's end.
+    /// Number of times that the port reconnected after its daemon ended.
     #[serde(skip_serializing_if = "Reconnections::is_none")]
     pub reconnections: Reconnections,
-    /// How long frames were due and the ring had no room, ns, summed over the queues.
+    /// Time for which frames were due and the ring had no room, ns, summed over the queues.
     pub blocked_ns: u64,
-    /// Received frames, apart from the streams.
+    /// Counts of received frames that belong to no stream.
     pub received: PortCounts,
 }
 
@@ -59,33 +59,33 @@ pub struct LoadReport {
     pub load: String,
     /// The port that sent.
     pub from: String,
-    /// The rate meant.
+    /// The rate of the plan.
     pub intended_rate: RateSpec,
     /// Intended spacing of frames in time.
     pub shape: LoadShape,
-    /// Intended rate, frames/s of the mean length; absent for the maximum rate.
+    /// The rate of the plan, frames/s of the mean length; absent for the maximum rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_fps: Option<f64>,
     /// Mean frame size, bytes with FCS.
     pub mean_size_bytes: f64,
-    /// The offered load, beside the intended one.
+    /// The offered load, beside the intended load.
     pub offered: OfferedLoad,
-    /// Frames meant and not sent: skipped, or waiting when the load ended.
+    /// Intended frames that were not sent: skipped, or waiting when the load ended.
     pub unsent_frames: u64,
-    /// From the first frame's departure to the last one's, over all starts, ns; absent if nothing was sent. Frames
-    /// handed over by one sync departed together.
+    /// Time from the departure of the first frame to that of the last, over all starts, ns; absent if nothing was sent.
+    /// Frames handed over by one sync departed together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub departure_span_ns: Option<u64>,
     /// Frames sent.
     pub sent: FrameCount,
-    /// The same over the time from the start to the end of the load.
+    /// Sent frames over the time from the start to the end of the load.
     pub rate: TrafficRate,
     /// The error of the sender's timing; absent at full speed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timing: Option<DepartureErrorReport>,
     /// Arrivals of all streams, by receiving port.
     pub arrivals: Vec<ArrivalReport>,
-    /// The streams one by one; absent for a single stream, which is the load.
+    /// Results by stream; absent if the load has a single stream.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamOutcome>,
 }
@@ -111,7 +111,7 @@ pub struct StreamOutcome {
 }
 
 impl SessionReport {
-    /// Adds the counters of all threads.
+    /// Combines the counts of all threads.
     pub(crate) fn new(
         plan: &TestPlan,
         shared: &Shared,
@@ -141,7 +141,7 @@ impl SessionReport {
             };
             for task in tasks().filter(|task| task.port == index) {
                 report.unsent_slots += u64::from(task.unsent_slots);
-                // All queues of a port report the same.
+                // All queues of a port report the same number.
                 report.reconnections = task.reconnections;
                 report.blocked_ns += task.blocked_ns;
                 for queue_load in &task.queue_loads {
@@ -235,7 +235,7 @@ impl LoadReport {
     }
 }
 
-/// A meter's streams by their number on the wire.
+/// Streams of a meter by their number on the wire.
 type ByWireStream<'a> = HashMap<u16, &'a StreamReport>;
 
 fn by_wire_stream(meter: &MeterReport) -> ByWireStream<'_> {
@@ -246,8 +246,8 @@ fn by_wire_stream(meter: &MeterReport) -> ByWireStream<'_> {
         .collect()
 }
 
-/// Reception of stream number `stream` of a load: in numbers, and whole, by expected port. A meter cannot recognise
-/// frames of a stream without signatures.
+/// Reception of stream number `stream` of a load: the figures for the report, and the complete measurements by expected
+/// port. A meter cannot recognise frames of a stream without signatures.
 fn outcome(
     plan: &TestPlan,
     load: &Load,

@@ -49,11 +49,11 @@ use self::task::{MasterEnd, run_master};
 /// The source of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptSource {
-    /// Its name in messages.
+    /// Name of the script in messages.
     pub name: String,
-    /// Lua.
+    /// Lua text.
     pub source: String,
-    /// First folder that its `require` searches.
+    /// First folder that the script's `require` searches.
     pub folder: Option<PathBuf>,
 }
 
@@ -91,7 +91,7 @@ impl StatsFormat {
 
 /// Opens a port by its name, with a number of queues.
 pub type PortOpener = dyn Fn(&str, u16) -> Result<Port, OpenError> + Send + Sync;
-/// Takes a message: level (`debug`, `info`, `warn`, `error`), task, text.
+/// Receives a message: level (`debug`, `info`, `warn`, `error`), task, text.
 pub type LogSink = dyn Fn(&str, &str, &str) + Send + Sync;
 /// Called once when the ports are open and traffic can start.
 pub type ReadySink = dyn Fn(&[&PortInfo]) -> io::Result<()> + Send + Sync;
@@ -99,28 +99,28 @@ pub type ReadySink = dyn Fn(&[&PortInfo]) -> io::Result<()> + Send + Sync;
 /// The options of a script's run.
 #[derive(Clone)]
 pub struct ScriptOptions {
-    /// Opens the ports that it names.
+    /// Opens the ports that the script names.
     pub open: Arc<PortOpener>,
-    /// Takes the script's output.
+    /// Receives the script's output.
     pub output: Arc<Mutex<dyn Write + Send>>,
-    /// Takes its messages.
+    /// Receives the script's messages.
     pub log: Arc<LogSink>,
     /// Called when the script's ports are open: at the first task, or at `device.waitForLinks()`.
     pub ready: Arc<ReadySink>,
-    /// Ends the run when set, as a signal handler does; the run sets it too.
+    /// Flag that ends the run. A signal handler sets it, and so does the run.
     pub stop: Arc<AtomicBool>,
-    /// Ends the run after so long.
+    /// Time after which the run ends.
     pub duration: Option<Duration>,
-    /// Longest time without progress in which the other sides take the last frames.
+    /// Longest time without progress while the other sides take the last frames.
     pub drain: Duration,
     /// Processors of the tasks, in the order in which they start.
     pub cpus: Vec<usize>,
-    /// How counters print.
+    /// Output format of counters.
     pub stats_format: StatsFormat,
 }
 
 impl Default for ScriptOptions {
-    /// Ports as [`Port::open_with`] opens them, output to standard output, messages to standard error.
+    /// Default options: ports as [`Port::open_with`] opens them, output to standard output, messages to standard error.
     fn default() -> Self {
         Self {
             open: Arc::new(|name, queues| {
@@ -129,7 +129,7 @@ impl Default for ScriptOptions {
             }),
             output: Arc::new(Mutex::new(io::stdout())),
             log: Arc::new(|level, task, text| {
-                // A message that cannot be written changes nothing.
+                // A message that cannot be written is dropped: it changes no result.
                 let _ = writeln!(io::stderr(), "[{level}] {task}: {text}");
             }),
             ready: Arc::new(|_| Ok(())),
@@ -156,7 +156,7 @@ impl fmt::Debug for ScriptOptions {
 /// and closes them. `None`: the arguments requested help, which was printed.
 ///
 /// # Errors
-/// [`ScriptError`]: the first error of any task. It ends the others.
+/// [`ScriptError`]: the first error of any task, which ends the other tasks.
 pub fn run_script(
     script: ScriptSource,
     arguments: &[String],
@@ -178,7 +178,7 @@ pub fn run_script(
     run.join_threads();
     let seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
     run.end_watch();
-    // It only waits; a panic there would have been this program's fault and changes no result.
+    // The thread only waits. A panic there would be a defect of this program and changes no result.
     let _ = watch.join();
     if let Some(error) = run.take_error() {
         return Err(error);

@@ -1,5 +1,5 @@
-//! The sending side of one queue: lanes, each a load's share on this queue, put their frames into the transmit ring
-//! when they are due.
+//! The sending side of one queue. A lane is a load's share on this queue, and puts its frames into the tx ring when
+//! they are due.
 #![allow(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -14,20 +14,20 @@ use ringroad_traffic::stream_mix::StreamMix;
 use crate::clock::ClockReader;
 use crate::control::{Control, QueueLoadCounters};
 
-/// Longest time after its end in which a load can send frames that were due before, ns.
+/// Longest time after the end of a load in which it can send frames that were due before the end, ns.
 const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
-/// Frames of one burst that share a reading of the clock.
+/// Number of frames of one burst that share a reading of the clock.
 const FRAMES_PER_TIMESTAMP: u32 = 8;
 
 /// A load's share on one queue.
 #[derive(Debug)]
 pub(crate) struct QueueLoad {
     pub(crate) load: usize,
-    /// Index among the session's streams of the first of this lane; the others follow.
+    /// Index of the lane's first stream among the session's streams; its other streams follow.
     pub(crate) first_stream: usize,
     pub(crate) mix: StreamMix,
     pub(crate) departures: Departures,
-    /// Frames of each start.
+    /// Number of frames to send in each start.
     pub(crate) frame_limit: u64,
     pub(crate) duration_ns: u64,
     pub(crate) delay_ns: u64,
@@ -40,7 +40,7 @@ pub(crate) struct QueueLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueLoadState {
     Idle,
-    /// Frames left, and when it ends, ns.
+    /// Number of frames left, and end of the lane, ns.
     Sending {
         left: u64,
         end_ns: u64,
@@ -52,12 +52,12 @@ pub(crate) enum QueueLoadState {
 pub(crate) struct LoadTotals {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
-    /// Loads offered in the starts that are over.
+    /// Offered load of the starts that are over.
     pub(crate) offered: OfferedLoad,
     pub(crate) timing: DepartureError,
-    /// When the first frame was handed over, ns.
+    /// Time at which the first frame was handed over, ns.
     pub(crate) first_ns: Option<u64>,
-    /// When the last frame was handed over, ns.
+    /// Time at which the last frame was handed over, ns.
     pub(crate) last_ns: u64,
 }
 
@@ -68,13 +68,13 @@ pub(crate) struct Sender {
     control: Arc<Control>,
     seen_version: u64,
     burst: u32,
-    /// Lanes that send, by the time of their next frame; unused with a single lane.
+    /// Sending lanes by the time of their next frame; unused with a single lane.
     queue: BinaryHeap<Reverse<(u64, usize)>>,
     current: Burst,
     active: usize,
-    /// When the first lane ends by its time, ns; 0 if one has finished already.
+    /// Earliest end of a lane, ns; 0 if a lane has finished already.
     next_end_ns: u64,
-    /// Since when frames are due and the ring has no room, ns.
+    /// Time from which on frames have been due and the ring has had no room, ns.
     blocked_since_ns: Option<u64>,
     blocked_ns: u64,
 }
@@ -82,24 +82,27 @@ pub(crate) struct Sender {
 /// Records made while slots are filled.
 #[derive(Debug)]
 struct Burst {
-    /// Lane and due time of each frame of the burst, ns after the lane's start, for its timing error.
+    /// Index of the lane and due time of each frame of the burst, for the lane's timing error. Times are ns after the
+    /// lane's start.
     log: Vec<(usize, f64)>,
     held: HeldFrames,
 }
 
-/// How many slots of the ring hold a frame of the sender's only stream, so that only the varying bytes are written to
-/// them: as many as it handed over last, since a ring's slots are handed over in order and keep their buffers.
+/// Number of slots that hold a frame of the sender's only stream, so that only the varying bytes need to be written.
+/// Equals the number of slots handed over last, since a ring hands over its slots in order and slots keep their
+/// buffers.
 #[derive(Debug)]
 struct HeldFrames {
-    /// Several lanes would overwrite each other's frames.
+    /// Whether there is a single lane. Several lanes would overwrite each other's frames.
     is_sole_lane: bool,
-    /// The region of their buffers.
+    /// The region with the slots' buffers.
     region: Option<(u64, u64)>,
     slots: u32,
 }
 
 impl HeldFrames {
-    /// Whether every slot of `tx` holds one. `None` if another program may have written to its buffers.
+    /// Whether every slot of `tx` holds a frame of the stream. `None` if another program may have written to the
+    /// buffers.
     #[inline]
     fn fill(&mut self, tx: &TxRing) -> Option<bool> {
         let region = tx.region_of_kept_buffers().filter(|_| self.is_sole_lane)?;
@@ -120,10 +123,10 @@ impl HeldFrames {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendTurn {
     pub(crate) frames: u32,
-    /// Time of the next frame to send, ns; `None` if there is none. After frames were sent: now, since only another
-    /// turn shows it.
+    /// Time of the next frame to send, ns; `None` if there is none. Equals the current time after frames were sent,
+    /// since only another turn finds the next frame.
     pub(crate) next_due_ns: Option<u64>,
-    /// Frames are due and the ring has no room.
+    /// Whether frames are due and the ring has no room.
     pub(crate) blocked: bool,
 }
 
@@ -146,7 +149,7 @@ impl Sender {
         }
     }
 
-    /// How long frames were due and the ring had no room, ns.
+    /// Time for which frames were due and the ring had no room, ns.
     pub(crate) fn blocked_ns(&self) -> u64 {
         self.blocked_ns
     }
@@ -155,7 +158,8 @@ impl Sender {
         &self.queue_loads
     }
 
-    /// Fills slots with the frames that are due at `now_ns`. A sync hands them over, [`Self::handed_over`] follows.
+    /// Fills slots with the frames that are due at `now_ns`. The caller then syncs the ring, and calls
+    /// [`Self::handed_over`].
     #[inline]
     pub(crate) fn fill(
         &mut self,
@@ -181,7 +185,7 @@ impl Sender {
         }
     }
 
-    /// Accounts for the frames of the turn that began at `now_ns`.
+    /// Counts the frames of the turn that began at `now_ns`.
     #[inline]
     pub(crate) fn handed_over(&mut self, frames: u32, now_ns: u64, clock: &mut ClockReader) -> SendTurn {
         if frames > 0 {
@@ -197,7 +201,7 @@ impl Sender {
         self.idle(now_ns)
     }
 
-    /// Takes commands: starts and stops.
+    /// Carries out starts and stops of the session.
     #[cold]
     fn obey(&mut self, now_ns: u64) {
         self.seen_version = self.control.version();
@@ -222,7 +226,7 @@ impl Sender {
         self.end_lanes(now_ns);
     }
 
-    /// Fills slots from several lanes, the frame that is due first before the others.
+    /// Fills slots from several lanes, in the order in which the frames are due.
     fn fill_by_time(
         &mut self,
         tx: &mut TxRing,
@@ -242,12 +246,13 @@ impl Sender {
                 continue;
             }
             if fill(queue_load, index, tx, 1, now_ns, clock, &mut self.current)? == 0 {
-                // No room.
+                // The ring has no room.
                 break;
             }
             filled += 1;
             self.queue.pop();
-            // A lane without a rate is always due: after the other due lanes, or they would never have a turn.
+            // A lane without a rate is always due. It is sorted by the current time, or the other due lanes would never
+            // send.
             let due_ns = match queue_load.departures.intended_fps() {
                 Some(_) => queue_load.departures.next_due_ns(),
                 None => now_ns,
@@ -257,7 +262,7 @@ impl Sender {
         Ok(filled)
     }
 
-    /// Notes when the burst was handed over.
+    /// Records the time at which the burst was handed over.
     #[inline]
     fn update_totals(&mut self, left_ns: u64) {
         let Self { queue_loads, current, next_end_ns, .. } = self;
@@ -277,7 +282,7 @@ impl Sender {
         current.log.clear();
     }
 
-    /// Ends finished lanes, and sorts the others.
+    /// Ends finished lanes, and sorts the others by the time of their next frame.
     #[cold]
     fn end_lanes(&mut self, now_ns: u64) {
         self.queue.clear();
@@ -319,7 +324,7 @@ impl Sender {
         }
     }
 
-    /// Ends lanes that still send, as the session does.
+    /// Ends all lanes that still send, at the end of the session.
     pub(crate) fn finish(&mut self, now_ns: u64) {
         self.note_blocked(false, now_ns);
         for queue_load in &mut self.queue_loads {
@@ -333,13 +338,14 @@ impl Sender {
 }
 
 impl QueueLoad {
-    /// Whether it has sent as many frames as it should.
+    /// Whether the lane has sent all frames of its start.
     #[inline]
     fn is_through(&self) -> bool {
         matches!(self.state, QueueLoadState::Sending { left: 0, .. })
     }
 
-    /// Whether there is nothing more to send: not before all that was due within its time has left, or could not.
+    /// Whether the lane sends no more frames. After its end a lane with a rate may still send late frames that were due
+    /// before.
     #[inline]
     fn is_over(&self, now_ns: u64) -> bool {
         match self.state {
@@ -357,11 +363,11 @@ impl QueueLoad {
         !catches_up || now_ns >= end_ns.saturating_add(self.departures.catch_up_ns().min(LONGEST_CATCH_UP_NS))
     }
 
-    /// Adds the load offered in this start, which ends at `now_ns` or ended before.
+    /// Adds the offered load of the current start, which ends at `now_ns` or has ended before.
     fn finish(&mut self, now_ns: u64) {
         if let QueueLoadState::Sending { left, end_ns } = self.state {
-            // A load that ends by its time ends there, not when the thread saw it, and frames due at its end are no
-            // longer intended. A load that ends by its count ended with its last frame, and no frames follow.
+            // A load that ends by its time ends at that time, not when the thread notices it, and frames due at the end
+            // are no longer intended. A load that ends by its count ends with its last frame.
             let origin_ns = self.departures.origin_ns();
             let over_ns = if left == 0 { self.totals.last_ns } else { end_ns.min(now_ns) };
             let mut offered = self.departures.offered_load(over_ns.saturating_sub(1));
@@ -377,8 +383,8 @@ impl QueueLoad {
     }
 }
 
-/// Fills up to `most` slots with the frames of `queue_load` that are due, and hands them over. Fewer if there is no
-/// room.
+/// Fills up to `most` slots with the frames of `queue_load` that are due. Returns the number of frames, fewer if there
+/// is no room.
 #[inline]
 fn fill(
     queue_load: &mut QueueLoad,
@@ -408,8 +414,8 @@ fn fill(
     Ok(filled)
 }
 
-/// Frames that fit one slot each, written in place. Without a rate (not `PACED`) all are due once the first is, and
-/// their times are not recorded.
+/// Writes frames that fit one slot each. Without a rate (not `PACED`) all frames are due once the first is, and their
+/// times are not recorded.
 #[inline]
 fn fill_slots<const PACED: bool>(
     queue_load: &mut QueueLoad,
@@ -460,14 +466,14 @@ fn fill_slots<const PACED: bool>(
     totals.frames += u64::from(filled);
     if !PACED && filled > 0 {
         departures.depart_at_once(filled);
-        // One entry for all of them: the lane has sent.
+        // One entry stands for all frames: it records that the lane has sent.
         log.push((index, 0.0));
     }
     filled
 }
 
-/// Pushes the frames that are due, at most `most`, into a ring; if `is_held`, all its slots already hold such frames.
-// Apart, so that each kind of frame has the registers to itself.
+/// Pushes the frames that are due, at most `most`, into a ring. If `is_held`, all slots already hold such frames.
+/// Separate from its caller, so that each kind of frame gets the registers for itself.
 #[inline(never)]
 fn push_held<const PACED: bool, const VARIES: bool>(
     tx: &mut TxRing,
@@ -479,14 +485,14 @@ fn push_held<const PACED: bool, const VARIES: bool>(
     // A copy, so that the values that change from frame to frame stay in registers.
     let mut frames = frames;
     push::<PACED, VARIES>(tx, most, pace, |timestamp_ns, slot| {
-        // SAFETY: the ring keeps its buffers to this program, each is in one slot, and the slot is free.
+        // SAFETY: the ring reserves its buffers for this program, each buffer is in one slot, and the slot is free.
         let bytes = unsafe { slot.bytes.as_mut_slice() };
         frames.write_next(timestamp_ns, bytes, is_held).unwrap_or(0)
     })
 }
 
-/// Pushes the frames that are due, at most `most`. If they vary (`VARIES`) `write` gets the time. Returns the number of
-/// frames, and their bytes.
+/// Pushes the frames that are due, at most `most`. If the frames vary (`VARIES`), `write` gets the time. Returns the
+/// number of frames and their bytes.
 #[inline(always)]
 fn push<const PACED: bool, const VARIES: bool>(
     tx: &mut TxRing,
@@ -500,7 +506,7 @@ fn push<const PACED: bool, const VARIES: bool>(
             return None;
         }
         let timestamp_ns = if VARIES { pace.timestamp_ns() } else { 0 };
-        // A slot that names no buffer has no room: its frame of no bytes has the datapath stop the ring.
+        // A slot that names no buffer has no room. It gets a frame of length 0, at which the datapath stops the ring.
         let len = write(timestamp_ns, &mut slot);
         pace.depart(len);
         Some(len as u16)
@@ -508,13 +514,13 @@ fn push<const PACED: bool, const VARIES: bool>(
     (filled, pace.bytes)
 }
 
-/// Reads the clock: apart, so that the loop over the frames has the registers to itself.
+/// Reads the clock. Not inlined, so that the loop over the frames keeps the registers.
 #[inline(never)]
 fn read(clock: &mut ClockReader) -> u64 {
     clock.now_ns()
 }
 
-/// When the frames of one burst are due, and when they left.
+/// Due times and departures of the frames of one burst.
 struct Pace<'burst, const PACED: bool> {
     departures: &'burst mut Departures,
     index: usize,
@@ -522,9 +528,9 @@ struct Pace<'burst, const PACED: bool> {
     log: &'burst mut Vec<(usize, f64)>,
     clock: &'burst mut ClockReader,
     timestamp_ns: u64,
-    /// Frames that still share `timestamp_ns`.
+    /// Number of further frames that share `timestamp_ns`.
     until_reading: u32,
-    /// Bytes that left, without FCS.
+    /// Bytes of the departed frames, without FCS.
     bytes: u64,
 }
 
@@ -554,7 +560,7 @@ impl<const PACED: bool> Pace<'_, PACED> {
     }
 }
 
-/// Frames that may need several slots each.
+/// Sends frames that may need several slots each.
 fn send_long(
     queue_load: &mut QueueLoad,
     index: usize,

@@ -9,19 +9,19 @@ use serde::Serialize;
 use crate::plan::TestPlan;
 use crate::shared::{FrameCount, Shared};
 
-/// Most streams of one port that an interval lists; for more it has only the sum.
+/// Greatest number of streams of one port that an interval lists. With more streams it has only their sum.
 const MOST_STREAMS: usize = 32;
 
 /// Frames sent and received in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Interval {
-    /// When it began, s after the start.
+    /// Start of the interval, s after the start of the session.
     pub from_s: f64,
-    /// When it ended, s after the start.
+    /// End of the interval, s after the start of the session.
     pub until_s: f64,
-    /// By load.
+    /// Sent frames by load.
     pub loads: Vec<LoadInterval>,
-    /// By port.
+    /// Received frames by port.
     pub ports: Vec<PortInterval>,
 }
 
@@ -38,9 +38,9 @@ pub struct LoadInterval {
 pub struct PortInterval {
     /// The port's label.
     pub port: String,
-    /// All frames.
+    /// All received frames.
     pub received: TrafficRate,
-    /// Test frames among them, with the streams one by one if they are at most 32.
+    /// Received test frames, by stream if there are at most 32 streams.
     pub test_frames: IntervalReport,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Ends an interval at `now_ns`; the first began at `start_ns`.
+    /// Ends an interval at `now_ns`. The first interval began at `start_ns`.
     pub(crate) fn next(&mut self, plan: &TestPlan, shared: &Shared, start_ns: u64, now_ns: u64) -> &Interval {
         let last_ns = *self.last_ns.get_or_insert(start_ns);
         let meters =
@@ -83,7 +83,7 @@ impl Series {
         };
         self.last_ns = Some(now_ns);
         self.intervals.push(interval);
-        // One was pushed just now.
+        // The vector has an element: one was pushed just now.
         &self.intervals[self.intervals.len() - 1]
     }
 

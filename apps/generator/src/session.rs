@@ -22,18 +22,18 @@ use crate::series::{Interval, Series};
 use crate::shared::{FrameCount, Shared};
 use crate::totals::{ThreadTotals, TotalsRequest};
 
-/// Default of the most frames per sync.
+/// Default of the greatest number of frames per sync.
 pub const DEFAULT_BURST_FRAMES: u32 = 256;
-/// Between the command and the common start, ns: several times the delay of a resting thread to see the command, so
-/// that none begins late.
+/// Time between the command and the common start, ns. Several times the delay after which a sleeping thread sees the
+/// command, so that no thread begins late.
 const START_AHEAD_NS: u64 = 20_000_000;
-/// A thread stays awake so long after the last frame, ns.
+/// Time for which a thread stays awake after the last frame, ns.
 const SPIN_NS: u64 = 200_000;
-/// Closer to the time of a frame than this a thread keeps its core, ns.
+/// Time before a frame is due for which a thread keeps its core, ns.
 const CLOSE_NS: u64 = 10_000;
 /// Longest sleep, so that commands are seen soon.
 const MAX_SLEEP: Duration = Duration::from_millis(5);
-/// Longest time without progress in which the other side takes the last frames, ns.
+/// Longest time without progress while the other side takes the last frames, ns.
 const FLUSH_NS: u64 = 1_000_000_000;
 
 /// The threads that do the work.
@@ -42,24 +42,23 @@ pub enum Threads {
     /// A thread for each queue of each port.
     #[default]
     PerQueue,
-    /// One thread for all.
+    /// One thread for all queues.
     One,
-    /// No thread; the caller calls [`TestSession::turn`]: for simulations.
+    /// No thread: the caller calls [`TestSession::turn`], as simulations do.
     Caller,
 }
 
-/// How a session works.
+/// Threads and clock of a session.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
     /// The clock of all threads.
     pub clock: SessionClock,
-    /// The threads that do the work.
     pub threads: Threads,
-    /// Processors for the threads, in turn; empty leaves it to the kernel.
+    /// Processors for the threads, in turn; the kernel chooses if the list is empty.
     pub cpus: Vec<usize>,
-    /// Most frames per sync, 1 to 4096.
+    /// Greatest number of frames per sync, 1 to 4096.
     pub burst: u32,
-    /// Whether threads never sleep: the least latency, for a processor each.
+    /// Whether threads never sleep. They then have the least latency, and use a processor each.
     pub busy: bool,
 }
 
@@ -75,7 +74,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// Ports open, and threads that serve them.
+/// Open ports, and threads that serve them.
 #[derive(Debug)]
 pub struct TestSession {
     plan: TestPlan,
@@ -104,7 +103,7 @@ struct SessionThread {
     sharing: CoreSharing,
 }
 
-/// Result of a thread: its tasks, for their queues, their counts, and why it ended if it was not ordered to.
+/// Result of a thread: its tasks with their queues, their counts, and the reason if it ended without an order.
 #[derive(Debug)]
 struct Worked {
     tasks: Vec<QueueTask>,
@@ -112,19 +111,20 @@ struct Worked {
     failure: Option<(usize, ringroad::PortError)>,
 }
 
-/// The end of a session.
+/// A session that has ended.
 #[derive(Debug)]
 pub struct SessionResult {
-    /// The results.
+    /// Results of the session.
     pub report: SessionReport,
-    /// Its ports, open: without those that failed, and those that left slots untaken, whose frames would arrive late.
+    /// Ports that stay open. Ports that failed are closed, and so are ports with slots that the other side has not
+    /// taken: their frames would arrive late.
     pub ports: KeptPorts,
-    /// If a port failed; [`SessionError::Panic`].
+    /// Error if a port failed, or [`SessionError::Panic`].
     pub outcome: Result<(), SessionError>,
 }
 
 impl TestSession {
-    /// Opens the plan's ports and makes ready to start.
+    /// Opens the plan's ports and prepares the start.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -132,9 +132,10 @@ impl TestSession {
         Self::open_keeping(plan, &mut KeptPorts::default(), ports, options)
     }
 
-    /// The same after another session, reusing those of its ports that the plan names too; the others close. If a port
-    /// cannot be opened the open ones stay in `kept`. Pass the same clock as to the previous session: its frames still
-    /// in flight are recognised by their time, and counted separately.
+    /// Opens a session as [`TestSession::open`] does, and reuses the ports of an earlier session that the plan names.
+    /// The other ports of that session close. If a port cannot be opened, the open ports stay in `kept`. Pass the same
+    /// clock as to the earlier session: its frames still in flight are recognised by their time, and counted
+    /// separately.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -149,7 +150,7 @@ impl TestSession {
         Self::new(plan, opened, options, kept.next_wire_stream)
     }
 
-    /// As [`TestSession::open`], over ports that are open already, in the plan's order.
+    /// Prepares a session over ports that are open already, in the plan's order.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -162,7 +163,7 @@ impl TestSession {
         Self::new(plan, ports.into_iter().map(OpenPort::from).collect(), options, 0)
     }
 
-    /// Over ports that are open, for a plan that was checked.
+    /// Prepares a session over open ports, for a plan that was checked.
     fn new(
         plan: TestPlan,
         ports: Vec<OpenPort>,
@@ -242,10 +243,10 @@ impl TestSession {
         self.start_loads(&all);
     }
 
-    /// Starts some loads, by their index, at one moment; those that are sending begin anew.
+    /// Starts the loads with these indexes at one moment. Loads that are sending begin anew.
     pub fn start_loads(&mut self, loads: &[usize]) {
         let now_ns = self.clock.now_ns();
-        // If the caller's own thread does the work there are no threads to wait for.
+        // There are no threads to wait for if the caller's own thread does the work.
         let start_ns = if self.own.is_some() { now_ns } else { now_ns + START_AHEAD_NS };
         for load in loads.iter().copied().filter(|load| *load < self.plan.loads.len()) {
             self.control.start(load, self.shared.lanes_of(load), start_ns);
@@ -260,7 +261,7 @@ impl TestSession {
         self.stop_loads(&all);
     }
 
-    /// Stops some loads, by their index.
+    /// Stops the loads with these indexes.
     pub fn stop_loads(&mut self, loads: &[usize]) {
         for load in loads.iter().copied().filter(|load| *load < self.plan.loads.len()) {
             self.control.stop(load);
@@ -268,12 +269,13 @@ impl TestSession {
         self.control.publish();
     }
 
-    /// Waits until no load is sending, `limit` at most; whether that is so. A thread that failed ends it too.
+    /// Waits until no load is sending, `limit` at most. Returns whether no load is sending. A thread that failed ends
+    /// the wait, too.
     pub fn wait_sent(&self, limit: Duration) -> bool {
         self.control.wait_sent(limit)
     }
 
-    /// Whether a load, by its index, is sending or due to. A thread that failed ends it too.
+    /// Whether the load with this index is sending, or due to send. False once a thread failed.
     #[must_use]
     pub fn is_sending(&self, load: usize) -> bool {
         self.control.is_sending(load)
@@ -285,7 +287,8 @@ impl TestSession {
         self.control.is_ended()
     }
 
-    /// Does a turn of every queue in the caller's thread, if so configured; returns whether frames moved.
+    /// Does a turn of every queue in the caller's thread if the session has [`Threads::Caller`]. Returns whether frames
+    /// moved.
     ///
     /// # Errors
     /// [`SessionError::Port`].
@@ -306,34 +309,35 @@ impl TestSession {
         self.shared.received(port)
     }
 
-    /// Frames sent and received since the last call, by load and port; also kept for the report.
+    /// Frames sent and received since the last call, by load and port. The report contains them as well.
     pub fn interval(&mut self) -> &Interval {
         let now_ns = self.clock.now_ns();
         self.series.next(&self.plan, &self.shared, self.started_ns.unwrap_or(now_ns), now_ns)
     }
 
-    /// Nanoseconds since the first start, 0 before.
+    /// Time since the first start, ns; 0 before.
     pub fn elapsed_ns(&mut self) -> u64 {
         let now_ns = self.clock.now_ns();
         self.started_ns.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
     }
 
-    /// The result so far, while the session runs. Meters are copied under their locks, which is too slow for every
-    /// second at full speed; use [`TestSession::interval`] for that.
+    /// Counts of a port's meter so far, while the session runs. The meter is copied under its lock, which is too slow
+    /// for every second at full speed; use [`TestSession::interval`] for that.
     #[must_use]
     pub fn meter(&self, port: usize) -> ringroad_traffic::meter::MeterReport {
         self.shared.meters[port].lock().unwrap_or_else(PoisonError::into_inner).report()
     }
 
-    /// The load and stream of a signature's stream number.
+    /// Indexes of the load and the stream that have this number in signatures.
     #[must_use]
     pub fn wire_stream(&self, number: u16) -> Option<(usize, usize)> {
         let wire = self.shared.wire_streams.get(self.shared.wire_numbers.index(number)?)?;
         Some((wire.load, wire.stream))
     }
 
-    /// The result so far, without the time series; exact while no load is sending, apart from frames still in flight.
-    /// Resting threads take some milliseconds to answer. `None` if a thread ended: [`TestSession::end`] returns why.
+    /// Results so far, without the time series. They are exact while no load is sending, apart from frames still in
+    /// flight. Sleeping threads take some milliseconds to reply. `None` if a thread ended: [`TestSession::end`] returns
+    /// the reason.
     pub fn report(&mut self) -> Option<SessionReport> {
         let counters = match &mut self.own {
             Some(worker) => vec![worker.totals()],
@@ -345,10 +349,10 @@ impl TestSession {
         Some(SessionReport::new(&self.plan, &self.shared, &counters, Vec::new()))
     }
 
-    /// As [`TestSession::end`], and closes the ports.
+    /// Ends the session as [`TestSession::end`] does, and closes the ports.
     ///
     /// # Errors
-    /// If a port failed; [`SessionError::Panic`]. The report up to then is returned with it.
+    /// The error of a port that failed, or [`SessionError::Panic`]. The report up to then comes with the error.
     pub fn finish(self, drain: Duration) -> (SessionReport, Result<(), SessionError>) {
         let SessionResult { report, ports: _, outcome } = self.end(drain);
         (report, outcome)
@@ -362,7 +366,7 @@ impl TestSession {
         let mut workeds = Vec::new();
         let mut outcome = Ok(());
         if let Some(mut worker) = self.own.take() {
-            // With a stopped clock there is no time to wait for: turns until nothing moves.
+            // Under a manual clock there is no time to wait for: turns go on until no frame moves.
             let drained = loop {
                 match worker.turn() {
                     Ok(turn) if turn.busy => {}
@@ -408,7 +412,7 @@ impl TestSession {
         SessionResult { report, ports, outcome }
     }
 
-    /// Waits for the drain time; a failure ends it.
+    /// Waits for the drain time, unless a port fails.
     fn drain(&mut self, drain: Duration) {
         let until_ns = self.clock.now_ns().saturating_add(drain.as_nanos().try_into().unwrap_or(u64::MAX));
         loop {
@@ -425,24 +429,24 @@ impl Drop for TestSession {
     fn drop(&mut self) {
         self.control.end();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has written that to standard error.
+            // A thread that panicked has written the panic to standard error.
             let _ = thread.join();
         }
     }
 }
 
-/// A port's failure with its name.
+/// The error of a port that failed, with the port's name.
 fn failed(shared: &Shared, (port, source): (usize, ringroad::PortError)) -> SessionError {
     SessionError::Port { port: shared.info[port].name.clone(), source }
 }
 
-/// Starts a thread that is pinned before it serves anything.
+/// Starts a thread that is pinned before it serves a queue.
 fn spawn(worker: SessionThread, index: usize, cpu: Option<usize>) -> std::io::Result<JoinHandle<Worked>> {
     let (pinned, outcome) = std::sync::mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name(format!("traffic-{index}")).spawn(move || {
         let result = cpu.map_or(Ok(()), crate::affinity::pin);
         let failed = result.is_err();
-        // The other end waits for just this.
+        // The receiving end still exists, because it waits for this message.
         let _ = pinned.send(result);
         if failed { worker.end(None) } else { worker.run() }
     })?;
@@ -468,7 +472,7 @@ impl SessionThread {
         }
     }
 
-    /// Reports its counts, if the session requested them.
+    /// Reports the thread's counts, if the session requested them.
     #[inline]
     fn answer(&mut self) {
         let number = self.inquiry.number();
@@ -484,7 +488,7 @@ impl SessionThread {
         ThreadTotals::new(&mut self.tasks, self.clock.error())
     }
 
-    /// A turn of every task.
+    /// Does a turn of every task.
     #[inline]
     fn turn(&mut self) -> Result<TaskTurn, (usize, ringroad::PortError)> {
         let mut all = TaskTurn { busy: false, next_due_ns: None, blocked: false };
@@ -497,7 +501,7 @@ impl SessionThread {
         Ok(all)
     }
 
-    /// Between two turns: continues, spins, or sleeps.
+    /// Continues, spins, or sleeps between two turns.
     fn pause(&mut self, turn: TaskTurn) -> Result<(), (usize, ringroad::PortError)> {
         let Self { sharing, clock, .. } = self;
         sharing.between_turns(|| clock.now_ns());
@@ -510,7 +514,7 @@ impl SessionThread {
         let due_ns = turn.next_due_ns.filter(|_| !turn.blocked).unwrap_or(u64::MAX);
         let until_due_ns = due_ns.saturating_sub(now_ns);
         if idle_ns < SPIN_NS || until_due_ns <= AWAKE_NS {
-            // So close to its time that it would be missed: no offer beyond the regular ones.
+            // An additional offer of the core this close to the time of a frame would delay the frame.
             if until_due_ns > CLOSE_NS {
                 sharing.while_idle(|| clock.now_ns());
             }
@@ -520,7 +524,7 @@ impl SessionThread {
         let limit = MAX_SLEEP.min(Duration::from_nanos(until_due_ns - AWAKE_NS));
         match self.tasks.as_mut_slice() {
             [task] => task.rest(turn.blocked, limit).map_err(|error| (task.port, error)),
-            // Several queues: a short sleep costs less than arming them all.
+            // A short sleep costs less than arming the wake-ups of several queues.
             _ => {
                 std::thread::sleep(limit.min(Duration::from_micros(50)));
                 Ok(())
@@ -528,7 +532,7 @@ impl SessionThread {
         }
     }
 
-    /// Ends when the other side has taken every slot, or has taken none for a while.
+    /// Serves the queues until the other side has taken every slot, or has taken none for [`FLUSH_NS`].
     fn flushed(mut self) -> Worked {
         let mut fewest = u32::MAX;
         let mut progress_ns = self.clock.now_ns();

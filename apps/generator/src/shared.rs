@@ -14,13 +14,13 @@ use crate::receiver::ReceiveCounters;
 /// Frames, and their bytes without FCS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct FrameCount {
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of the frames, without FCS.
     pub bytes: u64,
 }
 
-/// A lineup without its tasks.
+/// Parts of a lineup except its tasks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) info: Vec<PortInfo>,
@@ -37,12 +37,11 @@ impl Shared {
         (tasks, Self { info, meters, wire_streams, wire_numbers, received, sent })
     }
 
-    /// Lanes of a load: one for each queue of its port.
+    /// Number of lanes of a load: one for each queue of its port.
     pub(crate) fn lanes_of(&self, load: usize) -> usize {
         self.sent[load].len()
     }
 
-    /// Queues of a port.
     pub(crate) fn queues_of(&self, port: usize) -> usize {
         self.received[port].len()
     }

@@ -11,7 +11,6 @@ use crate::clock::ClockError;
 use crate::queue_task::QueueTask;
 use crate::sender::{LoadTotals, QueueLoad};
 
-/// Counts of a thread.
 #[derive(Debug)]
 pub(crate) struct ThreadTotals {
     pub(crate) tasks: Vec<TaskTotals>,
@@ -21,18 +20,16 @@ pub(crate) struct ThreadTotals {
 /// Counts of one queue.
 #[derive(Debug)]
 pub(crate) struct TaskTotals {
-    /// Index of the port in the plan.
     pub(crate) port: usize,
     /// Slots handed over that the other side has not taken.
     pub(crate) unsent_slots: u32,
-    /// How often the port of the queue got over its daemon's end.
+    /// Number of times that the queue's port reconnected after its daemon ended.
     pub(crate) reconnections: Reconnections,
-    /// How long frames were due and the ring had no room, ns.
+    /// Time for which frames were due and the ring had no room, ns.
     pub(crate) blocked_ns: u64,
     pub(crate) queue_loads: Vec<QueueLoadRecord>,
 }
 
-/// A lane and its counts.
 #[derive(Debug)]
 pub(crate) struct QueueLoadRecord {
     pub(crate) load: usize,
@@ -75,7 +72,8 @@ impl QueueLoadRecord {
     }
 }
 
-/// The session's request for counters, and the answers. Threads check its number once per turn.
+/// Requests of the session for the counts of its threads, and the replies. Threads check [`Inquiry::number`] once per
+/// turn.
 #[derive(Debug, Default)]
 pub(crate) struct TotalsRequest {
     number: AtomicU64,
@@ -84,24 +82,24 @@ pub(crate) struct TotalsRequest {
 }
 
 impl TotalsRequest {
-    /// Changes with each request.
+    /// Number of the latest request.
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Answers request `number`.
+    /// Sends the reply to request `number`.
     pub(crate) fn answer(&self, number: u64, totals: ThreadTotals) {
         self.lock().push((number, totals));
         self.answered.notify_all();
     }
 
-    /// Sends a request and waits for `threads` answers, unless `ended` reports that there will be fewer.
+    /// Sends a request and waits for `threads` replies, unless `ended` reports that there will be fewer.
     pub(crate) fn ask(&self, threads: usize, ended: &dyn Fn() -> bool) -> Option<Vec<ThreadTotals>> {
         const CHECK_INTERVAL: Duration = Duration::from_millis(5);
         let mut answers = self.lock();
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
-        // An abandoned request may have been answered since.
+        // Replies to an abandoned request may have come since.
         answers.clear();
         loop {
             if answers.iter().filter(|(of, _)| *of == number).count() == threads {

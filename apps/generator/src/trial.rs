@@ -21,7 +21,7 @@ use crate::session::{SessionOptions, TestSession};
 pub struct TrialPlan {
     /// Ports and loads. All loads get the trial's duration, and must have a port that should receive.
     pub plan: TestPlan,
-    /// How long the load lasts, s (RFC 2544, section 24: 60 s for a result, less in a search).
+    /// Duration of the load, s (RFC 2544, section 24: 60 s for a result, less in a search).
     pub duration_s: f64,
     /// Whether receiving ports first send frames from which a DUT learns addresses (RFC 2544, section 23).
     pub learning: bool,
@@ -36,13 +36,13 @@ pub struct TrialPlan {
     pub tolerance_ratio: f64,
 }
 
-/// How a trial ended.
+/// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TrialVerdict {
     /// The loss is acceptable.
     Pass,
-    /// It is not.
+    /// The loss is not acceptable.
     Fail,
     /// The generator did not carry the load; the result does not measure the DUT.
     Invalid,
@@ -51,44 +51,44 @@ pub enum TrialVerdict {
 /// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrialReport {
-    /// How it ended.
     pub verdict: TrialVerdict,
-    /// Why it is invalid, one sentence each; empty if it is not.
+    /// Reasons why the trial is invalid, one sentence each; empty for a valid trial.
     pub reasons: Vec<String>,
     /// Configured duration, s.
     pub intended_duration_s: f64,
-    /// From the start of the load to its end, s: of the load that differed most from its configured duration.
+    /// Time from the start of the load to its end, s. If there are several loads: of the load that differs most from
+    /// its configured duration.
     pub offered_duration_s: f64,
     /// Configured frames/s, all loads together; absent for the maximum rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_fps: Option<f64>,
-    /// Frames/s really sent, all loads together.
+    /// Sent frames/s, all loads together.
     pub offered_fps: f64,
-    /// Received frames/s: distinct intact ones, over the offered duration.
+    /// Received frames/s: distinct intact frames over the offered duration.
     pub forwarding_fps: f64,
     /// Frames due at the configured rate; at the maximum rate, the frames sent.
     pub intended_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
-    /// Frames that arrived, each counted once.
+    /// Distinct frames that arrived.
     pub received_frames: u64,
     /// Frames sent that did not arrive intact. Duplicates do not compensate for lost frames.
     pub lost_frames: u64,
-    /// Frames meant and not sent.
+    /// Intended frames that were not sent.
     pub unsent_frames: u64,
-    /// Lost of the sent.
+    /// Lost frames divided by sent frames.
     pub loss_ratio: f64,
-    /// Lost and unsent of the intended: for searches that count the generator's failure as loss.
+    /// Lost and unsent frames divided by intended frames, for searches that count the generator's failure as loss.
     pub loss_ratio_of_intended: f64,
     /// Greatest loss ratio that passes.
     pub acceptable_loss_ratio: f64,
-    /// Frames that arrived a second time.
+    /// Copies of frames that had arrived before.
     pub duplicate_frames: u64,
-    /// Frames that arrived after one sent later.
+    /// Frames that arrived after a frame that was sent later.
     pub reordered_frames: u64,
     /// Frames that arrived damaged.
     pub corrupted_frames: u64,
-    /// All of it.
+    /// The complete results of the session.
     pub report: SessionReport,
 }
 
@@ -122,10 +122,10 @@ impl TrialPlan {
         self.run_in(session, &learning, stopped)
     }
 
-    /// The same over ports that are open already, in the plan's order.
+    /// Runs the trial over ports that are open already, in the plan's order.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Those of [`Self::run`].
     pub fn run_over(
         &self,
         ports: Vec<Port>,
@@ -137,7 +137,7 @@ impl TrialPlan {
         self.run_in(session, &learning, stopped)
     }
 
-    /// The plan with learning loads behind its own, and their indexes.
+    /// The plan with learning loads appended, and the indexes of these loads.
     fn with_learning(&self) -> Result<(TestPlan, Vec<usize>), SessionError> {
         let mut plan = self.plan.clone();
         plan.check()?;
@@ -192,7 +192,7 @@ impl TrialPlan {
             .map(|load| load.offered.elapsed_ns as f64 / 1e9)
             .max_by(|a, b| (a - self.duration_s).abs().total_cmp(&(b - self.duration_s).abs()))
             .unwrap_or(0.0);
-        // A load that should reach several ports is expected at each.
+        // A frame of a load that leads to several ports is expected at each.
         let expected = received + lost;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let loss_ratio = ratio(lost, expected);
@@ -258,7 +258,7 @@ impl TrialPlan {
     }
 }
 
-/// Waits for `span`, unless it is stopped before.
+/// Waits for `span`, or until `stopped` reports an end.
 fn pause(span: Duration, stopped: &dyn Fn() -> bool) {
     let until = std::time::Instant::now() + span;
     loop {

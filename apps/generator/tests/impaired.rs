@@ -1,5 +1,5 @@
-//! Known loss, duplication, reordering, damage and delay between generator and meter, found exactly: an impaired port
-//! of an embedded switch, and time in the test's hand.
+//! Loss, duplication, reordering, damage and delay of known size between generator and meter, found exactly. The tests
+//! use an impaired port of an embedded switch and a manual clock.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringroad::impairment::{Corruption, Delay, FramePattern, Impairment, ImpairmentPlan, Reorder, Within};
@@ -14,7 +14,7 @@ use ringroad_traffic::pacing::{LoadShape, RateSpec};
 
 /// Time between two turns, ns.
 const STEP_NS: u64 = 100;
-/// Bytes of a compact signature that its checksum covers or that mark it.
+/// Bytes of a compact signature that either mark it or are covered by its checksum.
 const SIGNATURE_BYTES: u32 = 18;
 
 struct Simulation {
@@ -46,7 +46,7 @@ impl Simulation {
         self.port_clock.advance(STEP_NS);
     }
 
-    /// Runs all loads to their end, and `after_ns` more.
+    /// Runs all loads to their end, and for `after_ns` more.
     fn run(mut self, after_ns: u64) -> (SessionReport, Impairment) {
         self.session.start();
         while !self.session.wait_sent(std::time::Duration::ZERO) {
@@ -130,7 +130,7 @@ fn reordered_frames_are_counted_with_how_far_they_fell_behind() {
     let plan = ImpairmentPlan { reorder, ..ImpairmentPlan::default() };
     let (report, impairment) = Simulation::new(plan, vec![load(5000, "1Mpps")]).run(2_000_000);
     let (stream, done) = (only(&report), impairment.counters());
-    // The very last frame was held back, and no frame followed to overtake it.
+    // The last frame was held back, and no frame followed to overtake it.
     assert_eq!((done.reordered, stream.reordered, stream.lost), (100, 99, 0));
     let extent = stream.reordering.extent_frames.unwrap();
     assert_eq!((extent.count, extent.min, extent.max), (99, 3, 3));
@@ -171,7 +171,7 @@ fn a_fixed_delay_is_the_latency_of_every_frame() {
 
 #[test]
 fn latency_percentiles_match_the_delay_distribution() {
-    // Nine frames of ten wait 2 µs, the tenth 10 µs; so far apart that none waits for the previous one.
+    // Nine frames of ten wait 2 µs, the tenth 10 µs. The frames are so far apart that none waits for the previous one.
     let mut delays = vec![2000; 9];
     delays.push(10_000);
     let plan = ImpairmentPlan { delay: Delay::Cycle(delays), ..ImpairmentPlan::default() };
@@ -179,12 +179,12 @@ fn latency_percentiles_match_the_delay_distribution() {
     let delay = &only(&report).delay;
     let latency = delay.latency_ns.unwrap();
     assert_eq!((latency.min, latency.p50, latency.p90), (2000, 2000, 2000));
-    // Three significant digits.
+    // The histogram has three significant digits.
     for high in [latency.p99, latency.p99_9, latency.max] {
         assert!(high.abs_diff(10_000) <= 10, "{high}");
     }
     assert!((latency.mean - 2800.0).abs() < 3.0, "{}", latency.mean);
-    // RFC 5481: delays above the least.
+    // RFC 5481: delays minus the least delay.
     let pdv = delay.pdv_ns.unwrap();
     assert_eq!((pdv.min, pdv.p50), (0, 0));
     assert!(pdv.p99.abs_diff(8000) <= 10, "{}", pdv.p99);
@@ -314,7 +314,7 @@ fn the_recorded_gaps_of_a_poisson_load_are_exponentially_distributed() {
     let mut gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
     gaps.sort_by(f64::total_cmp);
     let count = gaps.len() as f64;
-    // Kolmogorov-Smirnov at 1 %; the clock's steps of 1 ns add a thousandth of the mean.
+    // Kolmogorov-Smirnov test at 1 %. The clock's steps of 1 ns add a thousandth of the mean.
     let distance = gaps
         .iter()
         .enumerate()
@@ -339,8 +339,8 @@ fn a_bit_rate_spaces_imix_frames_as_a_link_would() {
     let mut load = load(120, "1Gbit");
     load.streams[0].size = Some("imix".parse().unwrap());
     let (report, _) = Simulation::new(ImpairmentPlan::default(), vec![load]).run(1000);
-    // 12 frames of the IMIX are 4342 bytes with FCS, and 20 more each on the line; the last frame's own time is not
-    // waited for.
+    // 12 frames of the IMIX are 4342 bytes with FCS, and take 20 bytes more each on the line. The time of the last
+    // frame itself is not waited for.
     let line_ns = 10 * (4342 + 12 * 20) * 8;
     let elapsed_ns = report.loads[0].offered.elapsed_ns;
     assert!(

@@ -12,10 +12,10 @@ use ringroad_generator::{
 use ringroad_traffic::definition::StreamDefinition;
 
 const STEP_NS: u64 = 100;
-/// At most the slots of a ring: the receiver may sleep while they arrive.
+/// Number of frames, at most the slots of a ring, because the receiver may sleep while they arrive.
 const FRAMES: u64 = 1000;
 
-/// Options without a daemon: ports that are not kept cannot be opened on a switch or a pipe.
+/// Options for ports without a daemon, so that only kept ports of a switch or a pipe can be opened.
 fn no_daemon() -> OpenOptions {
     OpenOptions {
         socket: Some("/nonexistent/ringroad.sock".into()),
@@ -46,7 +46,8 @@ fn run(session: &mut TestSession, step: &mut dyn FnMut()) {
     }
 }
 
-/// Ports and distinct frames, lost, and frames of the previous session: with a time, without, and damaged.
+/// Numbers of ports, of distinct and lost frames, and of frames of the previous session: with a time, and without a
+/// time or damaged.
 fn counts(report: &SessionReport) -> [u64; 5] {
     let (stream, port) = (&report.loads[0].arrivals[0].stream, &report.ports[1].received);
     [
@@ -58,7 +59,7 @@ fn counts(report: &SessionReport) -> [u64; 5] {
     ]
 }
 
-/// Sends `late` frames of `stream` that a port holds back, and `own` ones in the next session while the late ones
+/// Sends `late` frames of `stream` that a port holds back. The next session sends `own` frames while the late frames
 /// arrive.
 fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) -> SessionReport {
     let (clock, port_clock) = (SessionClock::manual(1_000_000), ringroad::Clock::manual());
@@ -92,7 +93,7 @@ fn late_frames(stream: &str, impairment: ImpairmentPlan, late: u64, own: u64) ->
     report
 }
 
-/// Longer than the first session, shorter than the wait in the second.
+/// A delay longer than the first session and shorter than the wait in the second.
 fn held_back() -> ImpairmentPlan {
     ImpairmentPlan { delay: Delay::Fixed(1_000_000), ..ImpairmentPlan::default() }
 }
@@ -115,7 +116,7 @@ fn unsent_frames_and_the_sending_time_are_reported() {
     let report = late_frames("", held_back(), 10, 300);
     let load = &report.loads[0];
     assert_eq!((load.offered.intended_frames, load.unsent_frames), (300, 0));
-    // 299 times a microsecond, on a clock that advances in steps.
+    // The clock advances in steps, so 299 gaps of a microsecond are the time between the first and the last frame.
     let span_ns = load.departure_span_ns.unwrap();
     assert!((298_800..=299_200).contains(&span_ns), "{span_ns}");
 }
@@ -165,7 +166,7 @@ fn a_port_with_untaken_frames_is_not_kept() {
     let plan = || plan(&["x{1"], vec![load.clone()]);
     let mut session = TestSession::over(plan(), vec![pipe.open("x{1").unwrap()], &options).unwrap();
     session.start();
-    // The far end's ring is full, and then the near one's.
+    // The ring at the far end fills up, then the ring at the near end.
     let deadline = Instant::now() + Duration::from_secs(30);
     while session.report().unwrap().ports[0].unsent_slots == 0 {
         assert!(Instant::now() < deadline);

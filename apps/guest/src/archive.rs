@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-/// Ends every archive.
+/// Name of the entry that ends every archive.
 const TRAILER: &str = "TRAILER!!!";
 
 const DIRECTORY: u32 = 0o040_000;
@@ -11,7 +11,7 @@ const FILE: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
-/// An archive in the making. Paths have no slash in front; folders on the way to an entry are made with it.
+/// Builder of an archive. Paths have no slash in front; folders on the way to an entry are made with it.
 #[derive(Debug, Default)]
 pub(crate) struct Archive {
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// A folder.
+    /// Adds a folder.
     pub(crate) fn folder(&mut self, path: &str) {
         if path.is_empty() || !self.folders.insert(path.to_owned()) {
             return;
@@ -29,25 +29,25 @@ impl Archive {
         self.entry(path, DIRECTORY | 0o755, (0, 0), &[]);
     }
 
-    /// A file with permissions `mode`.
+    /// Adds a file with permissions `mode`.
     pub(crate) fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
         self.parent_of(path);
         self.entry(path, FILE | mode, (0, 0), content);
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     pub(crate) fn symlink(&mut self, path: &str, target: &str) {
         self.parent_of(path);
         self.entry(path, SYMLINK | 0o777, (0, 0), target.as_bytes());
     }
 
-    /// A character device by its major and minor number.
+    /// Adds a character device by its major and minor number.
     pub(crate) fn character_device(&mut self, path: &str, mode: u32, number: (u32, u32)) {
         self.parent_of(path);
         self.entry(path, CHARACTER_DEVICE | mode, number, &[]);
     }
 
-    /// The whole archive.
+    /// Returns the complete archive.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.entry(TRAILER, 0, (0, 0), &[]);
         self.bytes
@@ -62,8 +62,8 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         self.entries += 1;
         let links = if mode & DIRECTORY == DIRECTORY { 2 } else { 1 };
-        // Inode, mode, user, group, links, time, length, device, device named by the entry, name with its zero,
-        // checksum.
+        // Inode, mode, user, group, links, time, length, device, device named by the entry, length of the name with its
+        // zero, checksum.
         let fields = [
             self.entries,
             mode,

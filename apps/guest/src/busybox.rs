@@ -1,4 +1,4 @@
-//! busybox of this machine, with the libraries that it needs.
+//! The machine's busybox, with the libraries that it needs.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,15 +10,15 @@ use crate::program;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Busybox {
     pub program: PathBuf,
-    /// Its shared libraries and its loader; empty if it is linked statically.
+    /// Shared libraries and loader of busybox; empty if it is linked statically.
     pub libraries: Vec<PathBuf>,
 }
 
 impl Busybox {
-    /// Finds it in PATH.
+    /// Finds busybox in PATH.
     ///
     /// # Errors
-    /// [`GuestError`]: not installed, or ldd failed.
+    /// [`GuestError`]: busybox is not installed, or ldd failed.
     pub fn find() -> Result<Self, GuestError> {
         let program = program::find("busybox", "busybox")?;
         // ldd fails for a program that needs no libraries, with a localised message.
@@ -32,8 +32,8 @@ impl Busybox {
     }
 }
 
-/// The files that ldd lists: `libc.so.6 => /lib/libc.so.6 (0x..)` and `/lib64/ld-linux-x86-64.so.2 (0x..)`, but not the
-/// kernel's vDSO.
+/// Returns the files that ldd lists: `libc.so.6 => /lib/libc.so.6 (0x..)` and `/lib64/ld-linux-x86-64.so.2 (0x..)`, but
+/// not the kernel's vDSO.
 fn libraries_in(listed: &str) -> Vec<PathBuf> {
     let file = |line: &str| {
         let path = line.split_once("=> ").map_or(line, |(_, path)| path).split_whitespace().next()?;

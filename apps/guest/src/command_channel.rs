@@ -36,7 +36,7 @@ pub struct CommandChannel {
 }
 
 impl CommandChannel {
-    /// Waits for the channel of the guest in `folder` to be free, and connects.
+    /// Waits until the channel of the guest in `folder` is free, and connects.
     ///
     /// # Errors
     /// [`GuestError`]: the guest has ended, or `stop` was set.
@@ -48,8 +48,8 @@ impl CommandChannel {
         Ok(Self { socket, received: Vec::new(), _turn: turn })
     }
 
-    /// Waits until the guest reports that it is up, which it does once, to the connected program. False if it did not
-    /// by `end`.
+    /// Waits until the guest reports that it is up. The guest reports that once, to the connected program. Returns
+    /// `false` if no report arrived by `end`.
     ///
     /// # Errors
     /// [`GuestError`]: the guest has ended, or `stop` was set.
@@ -64,12 +64,12 @@ impl CommandChannel {
         Ok(true)
     }
 
-    /// Runs `script` in the guest's shell, with no input, and passes on its output. Returns its exit status. If `stop`
-    /// is set meanwhile, the script is ended.
+    /// Runs `script` in the guest's shell, with no input. Passes on the script's output and returns its exit status. If
+    /// `stop` is set meanwhile, the script is ended.
     ///
     /// # Errors
-    /// [`GuestError`]: the guest has ended or does not begin within `patience`; `stop` was set; the script is too long;
-    /// writing the output failed.
+    /// [`GuestError`]: the guest has ended, or does not begin with the script within `patience`; `stop` was set; the
+    /// script is too long; writing the output failed.
     pub fn run(
         &mut self,
         script: &str,
@@ -84,13 +84,13 @@ impl CommandChannel {
         let begun = self.begin(&mark, script, patience, stop);
         let result = begun.and_then(|()| self.pass_output(&mark, output, stop));
         if matches!(result, Err(GuestError::Interrupted | GuestError::File { .. })) {
-            // A request ends the one before. Hanging up before it has arrived would cut it off.
+            // A new request ends the previous one. Disconnecting before the new request has arrived would cut it off.
             let _ = self.begin(&format!("{mark}-end"), ":", END_PATIENCE, &AtomicBool::new(false));
         }
         result
     }
 
-    /// Sends a request and waits until the guest begins with it.
+    /// Sends a request, and waits until the guest begins with it.
     fn begin(
         &mut self,
         mark: &str,
@@ -98,12 +98,12 @@ impl CommandChannel {
         patience: Duration,
         stop: &AtomicBool,
     ) -> Result<(), GuestError> {
-        // A line that was cut off before ends here. The dot shows that this one was not.
+        // The newline ends a line that was cut off before. The dot shows that this line is complete.
         let request = format!("\n{mark} {} .\n", base64(script.as_bytes()));
         self.socket.write_all(request.as_bytes()).map_err(|_| GuestError::GuestGone)?;
         let end = Instant::now() + patience;
         let begin = format!("{mark} begin\n");
-        // Earlier output is left from a command that was ended.
+        // Received bytes before the mark are the output of a command that was ended.
         loop {
             if let Some(at) = find(&self.received, begin.as_bytes()) {
                 self.received.drain(..at + begin.len());
@@ -144,7 +144,7 @@ impl CommandChannel {
         }
     }
 
-    /// Receives something, or nothing for a while.
+    /// Receives some bytes, or none if none arrive for a while.
     fn receive(&mut self, stop: &AtomicBool) -> Result<(), GuestError> {
         if stop.load(Ordering::Relaxed) {
             return Err(GuestError::Interrupted);
@@ -166,14 +166,14 @@ impl CommandChannel {
     }
 }
 
-/// A command of several words as a script: each word is quoted, so that the shell leaves it unchanged.
+/// Makes a script of a command's words. Each word is quoted, so that the shell leaves it unchanged.
 #[must_use]
 pub fn quoted(words: &[String]) -> String {
     let quote = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// A text that no output contains by accident.
+/// Returns a text that no output contains by accident.
 fn mark() -> Result<String, GuestError> {
     let mut bytes = [0_u8; 16];
     getrandom(&mut bytes, GetRandomFlags::empty())
@@ -185,7 +185,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
 
-/// RFC 4648, section 4.
+/// Encodes bytes in base64 (RFC 4648, section 4).
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -210,8 +210,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A guest whose answer to each request is `answer`, with the request's mark for `@`, sent byte by byte; it then
-    /// closes.
+    /// Starts a guest that replies to each request with `answer`, in which the request's mark replaces `@`. The guest
+    /// sends the reply byte by byte, then closes the connection.
     fn guest(answer: &'static str) -> (tempfile::TempDir, CommandChannel) {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(command_socket(folder.path())).unwrap();
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn base64_matches_rfc_4648() {
-        // RFC 4648, section 10.
+        // Test vectors of RFC 4648, section 10.
         for (plain, encoded) in [
             ("", ""),
             ("f", "Zg=="),

@@ -1,4 +1,4 @@
-//! A person's terminal on a guest's console.
+//! Connection of a user's terminal to a guest's console.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -12,32 +12,32 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use crate::error::GuestError;
 use crate::virtual_machine::CONSOLE_SOCKET;
 
-/// Ctrl-], as in telnet.
+/// Key that leaves the console: Ctrl-], as in telnet.
 const LEAVE: u8 = 0x1d;
 
 /// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Why the user is no longer on the console.
+/// Reasons why the user is no longer on the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsoleExit {
-    /// Ctrl-] or a signal.
+    /// The user pressed Ctrl-], or a signal arrived.
     Leaving,
     /// The guest ended, or another program took the console.
     Ended,
 }
 
-/// The socket of a guest's console. One at a time can be connected.
+/// Returns the path of a guest's console socket. One client at a time can be connected.
 #[must_use]
 pub fn socket(folder: &Path) -> PathBuf {
     folder.join(CONSOLE_SOCKET)
 }
 
-/// Joins standard input and output with the console of the guest in `folder` until Ctrl-], or `stop`, or its end. If
-/// the input is a terminal it passes on every key meanwhile; an input that ends does not end the output.
+/// Joins standard input and output with the console of the guest in `folder`, until Ctrl-], `stop`, or the guest's end.
+/// An input that is a terminal passes on every key meanwhile. The end of the input does not end the output.
 ///
 /// # Errors
-/// [`GuestError::File`]: the console cannot be reached, or output not written.
+/// [`GuestError::File`]: the console cannot be reached, or the output cannot be written.
 pub fn attach(folder: &Path, stop: &AtomicBool) -> Result<ConsoleExit, GuestError> {
     let path = socket(folder);
     let console = UnixStream::connect(&path).map_err(GuestError::file("connect to", &path))?;
@@ -53,7 +53,7 @@ fn relay(mut console: &UnixStream, stop: &AtomicBool) -> io::Result<ConsoleExit>
         let wanted = if input_goes_on { PollFlags::IN } else { PollFlags::empty() };
         let stdin = io::stdin();
         let mut set = [PollFd::new(console, PollFlags::IN), PollFd::from_borrowed_fd(stdin.as_fd(), wanted)];
-        // An input that has ended is always ready, so it is no longer polled.
+        // An ended input is always ready, so it is no longer polled.
         let asked = if input_goes_on { &mut set[..] } else { &mut set[..1] };
         if poll(asked, Some(&LONGEST_WAIT)).unwrap_or(0) == 0 {
             continue;
@@ -88,7 +88,7 @@ fn relay(mut console: &UnixStream, stop: &AtomicBool) -> io::Result<ConsoleExit>
     Ok(ConsoleExit::Leaving)
 }
 
-/// A terminal that passes every key on, until dropped.
+/// A terminal in raw mode, which passes every key on, until dropped.
 struct RawTerminal(Option<Termios>);
 
 impl RawTerminal {
@@ -97,7 +97,7 @@ impl RawTerminal {
         let former = isatty(&stdin).then(|| tcgetattr(&stdin).ok()).flatten();
         if let Some(mut raw) = former.clone() {
             raw.make_raw();
-            // A terminal that will not is one with an echo.
+            // A terminal that refuses raw mode still works, with an echo.
             let _ = tcsetattr(&stdin, OptionalActions::Drain, &raw);
         }
         Self(former)
@@ -107,7 +107,7 @@ impl RawTerminal {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         if let Some(former) = &self.0 {
-            // No caller can get this error.
+            // A destructor cannot report this error.
             let _ = tcsetattr(io::stdin(), OptionalActions::Drain, former);
         }
     }

@@ -1,10 +1,10 @@
-//! Errors of guests. A text names the fault, then, behind a semicolon, the remedy.
+//! Errors of guests. A text names the fault, then, after a semicolon, the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why a guest was not started, reached or ended.
+/// Reasons why a guest was not started, reached or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuestError {
@@ -12,7 +12,7 @@ pub enum GuestError {
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing {
         program: &'static str,
-        /// Its Debian package.
+        /// Debian package of the program.
         package: &'static str,
     },
     /// A file or folder could not be used.
@@ -21,26 +21,25 @@ pub enum GuestError {
     /// A program could not be started.
     #[error("cannot start {program}: {source}")]
     Start { program: String, source: io::Error },
-    /// A program failed.
     #[error("{command} failed: {said}")]
     Failed {
         command: String,
-        /// Its last message.
+        /// Last lines of the program's output.
         said: String,
     },
     /// A folder has no kernel.
     #[error("{} has no boot/vmlinuz-VERSION with its lib/modules/VERSION; name a folder into which a linux-image package was \
              unpacked (dpkg-deb -x)", .0.display())]
     NoKernel(PathBuf),
-    /// No package of a kernel is known.
+    /// No package of a kernel is known to apt.
     #[error(
         "no kernel: /boot has none that can be read, and apt has no package {package} ({said}); run apt-get update, or name a folder into \
              which a linux-image package was unpacked with --kernel"
     )]
     NoKernelPackage {
-        /// The package.
+        /// Name of the package.
         package: &'static str,
-        /// apt's message.
+        /// Message of apt.
         said: String,
     },
     /// A kernel lacks a module.
@@ -48,68 +47,67 @@ pub enum GuestError {
     NoModule {
         /// Version of the kernel.
         version: String,
-        /// The module.
         module: String,
     },
-    /// A module's file is not a module.
+    /// A file of a module is not a module.
     #[error("{} is not a kernel module: {reason}", .path.display())]
     BadModule { path: PathBuf, reason: String },
-    /// The machine is of another kind.
+    /// The machine's architecture is not supported.
     #[error("guests are x86_64 machines made from this machine's programs, but this machine is {0}")]
     Architecture(&'static str),
-    /// A socket's path does not fit its address.
+    /// The path of a socket is too long for a socket's address.
     #[error("the path {} is too long for a socket ({} bytes, 107 at most); set RINGROAD_RUNTIME_DIR to a shorter folder", .0.display(), .0.as_os_str().len())]
     PathTooLong(PathBuf),
-    /// Not a name for a guest.
+    /// A name for a guest is invalid.
     #[error(
         "\"{0}\" is not a name for a guest; use letters, digits, _ . and -, 32 at most, with a letter or digit first"
     )]
     BadName(String),
-    /// A guest of that name runs.
+    /// A guest with that name is running.
     #[error("a guest {name} runs already ({kind}, process {pid}); choose another name, or end it first")]
     NameTaken {
         name: String,
         kind: &'static str,
-        /// Its process.
+        /// Process ID of that guest.
         pid: u32,
     },
-    /// No guest of that name runs.
+    /// No guest with that name is running.
     #[error("no virtual machine {name} runs; there are: {}", list_of(.existing))]
     NoSuchGuest {
         name: String,
-        /// Those that run.
+        /// Names of the running guests.
         existing: Vec<String>,
     },
     /// A record of a guest cannot be read.
     #[error("{} is not a guest's record ({reason}); remove its folder if no such guest runs", .path.display())]
     BadRecord {
-        /// The record.
+        /// Path of the record.
         path: PathBuf,
         reason: String,
     },
-    /// The guest's machine ended before the guest was up.
+    /// The virtual machine ended before the guest was up.
     #[error("QEMU ended before the guest was up: {last_words}")]
     EndedEarly {
-        /// QEMU's output, and the console's last lines.
+        /// Last lines of QEMU's output and of the console.
         last_words: String,
     },
-    /// The guest did not boot.
+    /// The guest did not boot within the time limit.
     #[error("the guest was not up within {} s: {last_words}", .waited.as_secs())]
     NotUp {
-        /// How long was waited.
+        /// Time limit that passed.
         waited: Duration,
-        /// QEMU's output, and the console's last lines.
+        /// Last lines of QEMU's output and of the console.
         last_words: String,
     },
-    /// The guest's machine does not end.
+    /// A process did not end on request, and was killed.
     #[error("process {pid} did not end within {} s after SIGTERM, and was killed", .waited.as_secs())]
     Killed {
-        /// The process.
+        /// Process ID.
         pid: u32,
-        /// How long was waited.
+        /// Time limit that passed.
         waited: Duration,
     },
-    /// The guest ended while a command ran in it.
+    /// The guest ended while a command was running in it.
     #[error("the guest ended before the command did")]
     GuestGone,
     /// The guest did not begin with a command.
@@ -118,9 +116,9 @@ pub enum GuestError {
     /// A command is too long for the channel.
     #[error("the command has {bytes} bytes and the channel takes {most}; send long files over the network")]
     CommandTooLong {
-        /// Its length.
+        /// Length of the command, bytes.
         bytes: usize,
-        /// The longest.
+        /// Longest allowed command, bytes.
         most: usize,
     },
     /// A signal arrived.
@@ -129,7 +127,7 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    /// Makes an error of `action` ("read", "make", ...) on `path`.
+    /// Makes a function that converts an I/O error of `action` ("read", "make", ...) on `path`.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::File { action, path, source }

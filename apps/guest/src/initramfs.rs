@@ -1,4 +1,4 @@
-//! A guest's initramfs: busybox, modules, and scripts, as one archive in memory.
+//! Initramfs of a guest: busybox, modules, and scripts, as one archive in memory.
 
 use std::fs;
 use std::net::IpAddr;
@@ -13,17 +13,17 @@ const INIT: &str = include_str!("scripts/init");
 const COMMANDS: &str = include_str!("scripts/ringroad-commands");
 const COMMAND: &str = include_str!("scripts/ringroad-command");
 
-/// Address with the bits of its network.
+/// Address and length of its network prefix.
 pub type NetworkAddress = (IpAddr, u8);
 
-/// How a guest configures its interfaces `eth0`, `eth1`, ...
+/// Settings of a guest's interfaces `eth0`, `eth1`, ...
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NetworkSetup<'a> {
     /// Name of the guest.
     pub(crate) host: &'a str,
     /// Address of each interface, if any.
     pub(crate) addresses: Vec<Option<NetworkAddress>>,
-    /// Join the first two in a bridge, which then has the first one's address.
+    /// Whether the first two interfaces join in a bridge, which has the first interface's address.
     pub(crate) bridge: bool,
 }
 
@@ -32,7 +32,7 @@ impl NetworkSetup<'_> {
         if self.bridge { &["virtio_pci", "virtio_net", "bridge"] } else { &["virtio_pci", "virtio_net"] }
     }
 
-    /// The commands. IPv6 addresses are used immediately, without duplicate address detection.
+    /// Returns the shell commands. IPv6 addresses are used immediately, without duplicate address detection.
     fn script(&self) -> String {
         let mut script = "for setting in all default; do\n    \
              echo 0 >/proc/sys/net/ipv6/conf/$setting/accept_dad\ndone\nip link set lo up\n"
@@ -62,7 +62,7 @@ pub(crate) fn build(
     for folder in ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"] {
         archive.folder(folder);
     }
-    // The first program's standard streams: the kernel opens it before anything is mounted.
+    // Standard streams of the first program: the kernel opens this device before anything is mounted.
     archive.character_device("dev/console", 0o600, (5, 1));
     archive.file("init", 0o755, INIT.as_bytes());
     archive.file("bin/ringroad-commands", 0o755, COMMANDS.as_bytes());
@@ -80,7 +80,7 @@ pub(crate) fn build(
     archive.file("etc/ringroad/modules", 0o644, order.as_bytes());
     archive.file("etc/ringroad/network", 0o644, network.script().as_bytes());
     archive.file("etc/hostname", 0o644, network.host.as_bytes());
-    // For programs that look up their user.
+    // User database for programs that look up their user.
     archive.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n");
     archive.file("etc/group", 0o644, b"root:x:0:\n");
     archive.symlink("var/run", "/run");

@@ -15,17 +15,17 @@ pub const CACHE_VARIABLE: &str = "RINGROAD_CACHE_DIR";
 /// A kernel with its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Such as `6.1.0-56-cloud-amd64`.
+    /// Version, such as `6.1.0-56-cloud-amd64`.
     pub version: String,
-    /// The compressed image.
+    /// Path of the compressed image.
     pub image: PathBuf,
-    /// The folder of its modules.
+    /// Folder of the kernel's modules.
     pub modules: PathBuf,
 }
 
 impl Kernel {
-    /// Finds a kernel: below `folder` if given; else below `$RINGROAD_KERNEL_DIR`; else this machine's own in /boot;
-    /// else one that was fetched before; else fetches Debian's kernel for clouds, once, and reports that to `tell`.
+    /// Finds a kernel: below `folder` if given; else below `$RINGROAD_KERNEL_DIR`; else the machine's own in /boot;
+    /// else a kernel that was fetched before. Otherwise fetches Debian's kernel for clouds, and reports that to `tell`.
     ///
     /// # Errors
     /// [`GuestError`]: a named folder has no kernel, or fetching failed.
@@ -47,10 +47,11 @@ impl Kernel {
         Self::fetched_into(&cache.join("kernel"), tell)
     }
 
-    /// Debian's kernel for clouds in `folder`: fetched and unpacked there, unless one is there already.
+    /// Returns Debian's kernel for clouds in `folder`. Fetches and unpacks it unless `folder` already contains a
+    /// kernel.
     ///
     /// # Errors
-    /// [`GuestError`]: it cannot be fetched.
+    /// [`GuestError`]: the kernel cannot be fetched.
     pub fn fetched_into(folder: &Path, tell: impl FnMut(&str)) -> Result<Self, GuestError> {
         if Self::newest_below(folder).is_none() {
             kernel_fetch::fetch(folder, tell)?;
@@ -58,7 +59,7 @@ impl Kernel {
         Self::newest_below(folder).ok_or_else(|| GuestError::NoKernel(folder.to_owned()))
     }
 
-    /// The newest kernel below `root` that can be read and has its modules there.
+    /// Finds the newest readable kernel below `root` that has its modules there.
     fn newest_below(root: &Path) -> Option<Self> {
         let images = fs::read_dir(root.join("boot")).ok()?.flatten();
         let whole = images.filter_map(|entry| {
@@ -72,13 +73,14 @@ impl Kernel {
     }
 }
 
-/// The numbers in a version, which decide the newest version.
+/// Returns the numbers in a version, which decide the newest version.
 fn numbers(version: &str) -> Vec<u64> {
     let parts = version.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
     parts.map(|part| part.parse().unwrap_or(u64::MAX)).collect()
 }
 
-/// `$RINGROAD_CACHE_DIR`, else `ringroad` in the user's cache (XDG Base Directory Specification 0.8).
+/// Returns the folder for downloads: `$RINGROAD_CACHE_DIR`, else `ringroad` in the user's cache (XDG Base Directory
+/// Specification 0.8).
 fn cache_folder(own: Option<&OsStr>, xdg: Option<&OsStr>, home: Option<&OsStr>) -> PathBuf {
     match (own, xdg.map(Path::new).filter(|folder| folder.is_absolute()), home) {
         (Some(own), _, _) => PathBuf::from(own),

@@ -1,4 +1,4 @@
-//! Debian's kernel package, fetched and unpacked as any user: nothing is installed.
+//! Download of Debian's kernel package, unpacked by any user: nothing is installed.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,14 @@ use crate::program::{self, output_of};
 /// The package that depends on the newest kernel for virtual machines.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// Fetches and unpacks the kernel into the folder `into`, by way of one beside it: `into` is whole or not there.
+/// Fetches the kernel and unpacks it into the folder `into`. The files are first unpacked into a folder beside `into`,
+/// so that `into` is complete or missing.
 pub(crate) fn fetch(into: &Path, mut tell: impl FnMut(&str)) -> Result<(), GuestError> {
     program::find("apt-get", "apt")?;
     let package = newest_package()?;
     let work = into.with_extension(std::process::id().to_string());
     let fetched = fetch_into(&package, &work, into, &mut tell);
-    // The remains are useless.
+    // A failure to remove the temporary files is ignored.
     let _ = fs::remove_dir_all(&work);
     fetched
 }
@@ -42,7 +43,7 @@ fn fetch_into(
     fs::create_dir_all(work).map_err(GuestError::file("make", work))?;
     tell(&format!("fetching {package} (about 30 MB, once; nothing is installed)"));
     let mut apt = Command::new("apt-get");
-    // As root apt would fetch as another user, who cannot write here.
+    // User root, since apt would otherwise fetch as a user who cannot write here.
     apt.args(["-q", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3", "download", package]);
     output_of(apt.current_dir(work))?;
     let mut entries = fs::read_dir(work).map_err(GuestError::file("read", work))?.flatten();
@@ -55,7 +56,7 @@ fn fetch_into(
     let unpacked = work.join("unpacked");
     output_of(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&unpacked))?;
     match fs::rename(&unpacked, into) {
-        // Another process was faster.
+        // Another process has made the folder first.
         Err(_) if into.is_dir() => Ok(()),
         result => result.map_err(GuestError::file("make", into)),
     }

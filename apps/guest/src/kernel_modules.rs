@@ -1,4 +1,4 @@
-//! Kernel modules and their loading order, from the dependencies that each declares.
+//! Kernel modules and their loading order, from the dependencies that each module declares.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,19 +12,20 @@ use crate::error::GuestError;
 use crate::kernel::Kernel;
 use crate::program::output_of;
 
-/// Endings of compressed modules, and the commands that uncompress them to standard output.
+/// Extensions of compressed modules, and the commands that uncompress them to standard output.
 const COMPRESSED: [(&str, &str); 3] = [("xz", "xz"), ("zst", "zstd"), ("gz", "gzip")];
 
-/// A module, uncompressed.
+/// An uncompressed module.
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// Its name, with underscores.
+    /// Name of the module, with underscores.
     pub(crate) name: String,
-    /// Its file's content.
+    /// Content of the module's file.
     pub(crate) content: Vec<u8>,
 }
 
-/// The modules `wanted` and all that they depend on, each after its dependencies. Built-in modules are omitted.
+/// Returns the modules `wanted` and all their dependencies, each module after its dependencies. Built-in modules are
+/// omitted.
 pub(crate) fn load_order(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<Module>, GuestError> {
     let mut loader = Loader { kernel, files: HashMap::new(), built_in: built_in(kernel), order: Vec::new() };
     find_files(&kernel.modules.join("kernel"), &mut loader.files)?;
@@ -44,7 +45,7 @@ impl Loader<'_> {
         if self.order.iter().any(|loaded| loaded.name == module) {
             return Ok(());
         }
-        // Removed, so that a circular dependency ends in an error.
+        // The removal makes a circular dependency end in an error.
         let Some(file) = self.files.remove(module) else {
             let version = self.kernel.version.clone();
             let known = self.built_in.iter().any(|built_in| built_in == module);
@@ -64,7 +65,7 @@ impl Loader<'_> {
 }
 
 fn built_in(kernel: &Kernel) -> Vec<String> {
-    // A kernel whose package has no such list has everything in files.
+    // A kernel package without this list has no built-in modules.
     let listed = fs::read_to_string(kernel.modules.join("modules.builtin")).unwrap_or_default();
     listed.lines().filter_map(|line| module_name(Path::new(line))).collect()
 }
@@ -82,7 +83,7 @@ fn find_files(folder: &Path, files: &mut HashMap<String, PathBuf>) -> Result<(),
     Ok(())
 }
 
-/// `virtio_rng` for `.../virtio-rng.ko.xz`.
+/// Returns the name of a module's file: `virtio_rng` for `.../virtio-rng.ko.xz`.
 fn module_name(file: &Path) -> Option<String> {
     let (name, ending) = file.file_name()?.to_str()?.split_once(".ko")?;
     let known =
@@ -98,7 +99,7 @@ fn read(file: &Path) -> Result<Vec<u8>, GuestError> {
     }
 }
 
-/// The value of `depends=` in a module's section `.modinfo`: names separated by commas.
+/// Returns the value of `depends=` in a module's section `.modinfo`: names separated by commas.
 fn dependencies(file: &Path, content: &[u8]) -> Result<Vec<String>, GuestError> {
     let bad = |reason: String| GuestError::BadModule { path: file.to_owned(), reason };
     let elf: ElfFile64 = ElfFile64::parse(content).map_err(|error| bad(error.to_string()))?;

@@ -1,10 +1,10 @@
 //! Guests of a switch: small virtual machines under QEMU, DPDK's testpmd, and the records that are used to find and
 //! clean up guests of every kind.
 //!
-//! A virtual machine is Debian's kernel with an initramfs that is made for it: busybox, the modules it needs, and a
+//! A virtual machine is Debian's kernel with an initramfs made for that machine: busybox, the modules it needs, and a
 //! script that configures its interfaces. Each interface is a virtio-net device whose rings a vhost-user port of the
-//! switch serves. This crate does not depend on the daemon: the program that starts a guest attaches its ports first
-//! and detaches them at its end.
+//! switch serves. This crate does not depend on the daemon: the program that starts a guest attaches the guest's ports
+//! first, and detaches them at the guest's end.
 
 mod archive;
 pub mod busybox;

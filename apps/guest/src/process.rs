@@ -1,5 +1,5 @@
-//! Processes that outlive the program that started them: recognised by number and time of start, watched and ended by a
-//! descriptor.
+//! Processes that outlive the program that started them: identified by process ID and start time, watched and ended by
+//! a descriptor.
 
 use std::fs;
 use std::io;
@@ -18,17 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::GuestError;
 
-/// A process that cannot be taken for a later one of the same number.
+/// Identity of a process, which no later process with the same ID has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// When it started, in clock ticks since the machine did (field 22 of proc(5)'s stat).
+    /// Start time, in clock ticks since the machine started (field 22 of proc(5)'s stat).
     pub start_ticks: u64,
 }
 
 impl ProcessIdentity {
-    /// The process that has this number now; `None` if none runs.
+    /// Returns the process that has this ID now; `None` if none is running.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -39,46 +39,46 @@ impl ProcessIdentity {
         (!matches!(state, "Z" | "X")).then_some(Self { pid, start_ticks })
     }
 
-    /// This process.
+    /// Returns the calling process.
     #[must_use]
     pub fn own() -> Self {
         let pid = std::process::id();
         Self::of(pid).unwrap_or(Self { pid, start_ticks: 0 })
     }
 
-    /// Whether it still runs.
+    /// Whether the process is still running.
     #[must_use]
     pub fn is_running(self) -> bool {
         Self::of(self.pid) == Some(self)
     }
 
-    /// A descriptor that becomes readable when it ends; `None` if it has ended.
+    /// Returns a descriptor that becomes readable when the process ends; `None` if the process has ended.
     #[must_use]
     pub fn descriptor(self) -> Option<OwnedFd> {
         let descriptor = pidfd_open(Pid::from_raw(self.pid.cast_signed())?, PidfdFlags::empty()).ok()?;
-        // The number may have been given to another process before it was opened, but not after.
+        // The ID may have been reused before the descriptor was opened, but not after.
         self.is_running().then_some(descriptor)
     }
 
-    /// Sends it SIGTERM, waits, and kills it after `patience`.
+    /// Sends SIGTERM to the process, waits, and kills it after `patience`.
     ///
     /// # Errors
-    /// [`GuestError::Killed`] if it had to be killed.
+    /// [`GuestError::Killed`]: the process had to be killed.
     pub fn end(self, patience: Duration) -> Result<(), GuestError> {
         let Some(descriptor) = self.descriptor() else { return Ok(()) };
-        // It may end in between.
+        // A failure means that the process has ended.
         let _ = pidfd_send_signal(&descriptor, Signal::TERM);
         if ends_within(&descriptor, patience) {
             return Ok(());
         }
         let _ = pidfd_send_signal(&descriptor, Signal::KILL);
-        // A killed process ends, if not at once.
+        // A killed process can take a while to end.
         let _ = ends_within(&descriptor, patience);
         Err(GuestError::Killed { pid: self.pid, waited: patience })
     }
 }
 
-/// Waits until the process of a descriptor has ended, at most for `patience`.
+/// Waits until the process of a descriptor has ended, for at most `patience`. Returns whether it has ended.
 #[must_use]
 pub fn ends_within(descriptor: &OwnedFd, patience: Duration) -> bool {
     let end = Instant::now() + patience;
@@ -98,14 +98,14 @@ pub fn in_own_session(command: &mut Command) {
     unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
 }
 
-/// Has the process of `command` killed when the thread that starts it ends, however it does (prctl(2),
+/// Makes the kernel kill the process of `command` when the thread that starts it ends for any reason (prctl(2),
 /// `PR_SET_PDEATHSIG`).
 #[allow(unsafe_code)]
 pub fn end_with_caller(command: &mut Command) {
     let caller = getpid();
     let before = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The caller may have ended before that.
+        // The caller may have ended before the previous call.
         if getppid() == Some(caller) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
     // SAFETY: between fork and exec the closure makes system calls only; it neither allocates nor takes a lock.
@@ -135,7 +135,7 @@ mod tests {
         assert!(!identity.is_running(), "it has not been waited for yet");
         obedient.wait().unwrap();
 
-        // It waits for its input, which this test keeps open, so that nothing is left behind.
+        // A shell that waits for its input, which this test keeps open. So the test leaves no process running.
         let mut deaf = Command::new("sh")
             .args(["-c", "trap '' TERM; echo; read line"])
             .stdin(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Programs of this machine, found, and run to their end.
+//! Search for programs of this machine, and commands run to their end.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, GuestError> {
     Err(GuestError::Failed { command: text, said })
 }
 
-/// The last lines of a text, on one line.
+/// Returns the last lines of a text, joined to one line.
 pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join(" | ")

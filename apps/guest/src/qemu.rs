@@ -8,14 +8,14 @@ use ringroad_wire::mac::Mac;
 use crate::kernel::Kernel;
 use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, VmConfig, command_socket};
 
-/// The kernel's command line: the console, no chatter, and that a panic ends the machine at once.
+/// Kernel command line: console, few messages, and an immediate end of the machine after a panic.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1";
 
-/// The arguments, for a plan whose accelerator is decided: with KVM or emulated.
+/// Returns the arguments for `plan`. `kvm` decides between KVM and emulation.
 pub(crate) fn arguments(plan: &VmConfig, kvm: bool, kernel: &Kernel, initramfs: &Path) -> Vec<OsString> {
     let mut arguments = Vec::new();
     let mut option = |name: &str, value: OsString| arguments.extend([OsString::from(name), value]);
-    // The switch maps the guest's memory, so all of it is one shared file.
+    // One shared file for all memory, since the switch maps the guest's memory.
     option("-M", "q35,memory-backend=memory".into());
     option("-object", format!("memory-backend-memfd,id=memory,size={}M,share=on", plan.memory_mib).into());
     option("-accel", if kvm { "kvm" } else { "tcg" }.into());
@@ -54,7 +54,7 @@ pub(crate) fn arguments(plan: &VmConfig, kvm: bool, kernel: &Kernel, initramfs: 
     arguments
 }
 
-/// A character device that listens on a socket and lets the guest start without a connection.
+/// Makes a character device that listens on a socket, and lets the guest start without a connection.
 fn server(id: &str, path: &Path) -> OsString {
     joined(&[format!("socket,id={id},server=on,wait=off,path=").into(), escaped(path)])
 }
@@ -66,7 +66,7 @@ fn joined(parts: &[OsString]) -> OsString {
     })
 }
 
-/// A path as part of an option: commas separate suboptions, and two of them are one.
+/// Escapes a path in an option: a comma separates suboptions, and two commas stand for one.
 fn escaped(path: &Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let doubled = path.as_os_str().as_bytes().iter().flat_map(|byte| {

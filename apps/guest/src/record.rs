@@ -1,7 +1,7 @@
-//! Records of running guests: a later command finds a guest by its name, and cleans up after one that was killed.
+//! Records of running guests: a later command finds a guest by its name, and cleans up after a killed guest.
 //!
-//! Each guest has a folder, which only its user can enter, below the runtime directory: its record, its sockets, its
-//! logs. A record whose process has ended is stale: the guest's ports were not removed.
+//! Each guest has a folder, which only its user can enter, below the runtime directory. The folder contains the record,
+//! the sockets and the logs. A record whose process has ended is stale: the guest's ports were not removed.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -18,7 +18,7 @@ use crate::process::ProcessIdentity;
 /// Environment variable that names the runtime directory.
 pub const RUNTIME_VARIABLE: &str = "RINGROAD_RUNTIME_DIR";
 
-/// The record's file in a guest's folder.
+/// Name of the record's file in a guest's folder.
 const RECORD_FILE: &str = "guest.json";
 /// Longest name of a guest, bytes.
 const NAME_BYTES_MAX: usize = 32;
@@ -39,7 +39,7 @@ pub enum GuestKind {
 }
 
 impl GuestKind {
-    /// In a word, for users.
+    /// Returns the kind in one word, for users.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,39 +54,40 @@ impl GuestKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestRecord {
     pub kind: GuestKind,
-    /// The process with which it ends.
+    /// Process whose end is the end of the guest.
     pub process: ProcessIdentity,
-    /// Socket of the daemon that serves its ports.
+    /// Socket of the daemon that serves the guest's ports.
     pub daemon_socket: PathBuf,
-    /// The daemon itself. `None` if it is not visible.
+    /// Process of that daemon; `None` if it is not visible.
     pub daemon: Option<ProcessIdentity>,
-    /// Ports attached for it: name and number.
+    /// Ports attached for the guest: name and number.
     pub ports: Vec<(String, u64)>,
-    /// Network namespace made for it.
+    /// Network namespace made for the guest.
     pub namespace: Option<String>,
-    /// Interface made for it in the daemon's network namespace.
+    /// Interface made for the guest in the daemon's network namespace.
     pub interface: Option<String>,
-    /// Interface made for it in an existing network namespace: that namespace, and the interface.
+    /// Interface made for the guest in an existing network namespace: that namespace, and the interface.
     #[serde(default)]
     pub lent_interface: Option<(String, String)>,
-    /// Addresses of its interfaces, in order, as `10.0.0.1/24`.
+    /// Addresses of the guest's interfaces, in order, such as `10.0.0.1/24`.
     pub addresses: Vec<String>,
 }
 
-/// All guests of a runtime directory.
+/// Folder with the records of all guests.
 #[derive(Debug, Clone)]
 pub struct GuestRegistry {
     folder: PathBuf,
 }
 
-/// Lock against claiming and cleaning by other processes while it exists.
+/// Lock that keeps other processes from claiming names and cleaning up while it exists.
 #[derive(Debug)]
 pub struct RegistryLock {
     _folder: File,
 }
 
 impl GuestRegistry {
-    /// The one of this process: `$RINGROAD_RUNTIME_DIR`, else the folder of the daemon's default socket.
+    /// Returns the registry of this process: in `$RINGROAD_RUNTIME_DIR`, else in the folder of the daemon's default
+    /// socket.
     #[must_use]
     pub fn of_environment() -> Self {
         let runtime = match std::env::var_os(RUNTIME_VARIABLE).filter(|folder| !folder.is_empty()) {
@@ -100,18 +101,18 @@ impl GuestRegistry {
         Self { folder: std::path::absolute(&runtime).unwrap_or(runtime).join("guests") }
     }
 
-    /// The folder of a guest.
+    /// Returns the folder of a guest.
     #[must_use]
     pub fn folder_of(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Makes the folder, and locks it until the lock is dropped.
+    /// Makes the registry's folder, and locks it until the returned lock is dropped.
     ///
     /// # Errors
-    /// [`GuestError::File`].
+    /// [`GuestError::File`]: the folder cannot be made or locked, or belongs to another user.
     pub fn lock(&self) -> Result<RegistryLock, GuestError> {
-        // The folder of the daemon's socket may be open to other users too.
+        // The parent is the folder of the daemon's socket, which may be open to other users too.
         let runtime = self.folder.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(runtime).map_err(GuestError::file("make", runtime))?;
         match DirBuilder::new().mode(0o700).create(&self.folder) {
@@ -121,7 +122,7 @@ impl GuestRegistry {
             _ => {}
         }
         let folder = File::open(&self.folder).map_err(GuestError::file("open", &self.folder))?;
-        // Any user can make a folder in /tmp first.
+        // The owner is checked since any user can make such a folder in /tmp first.
         for path in [runtime, &self.folder] {
             let owner = fs::metadata(path).map_err(GuestError::file("examine", path))?.uid();
             if owner != 0 && owner != rustix::process::geteuid().as_raw() {
@@ -137,7 +138,7 @@ impl GuestRegistry {
     /// Makes a guest's folder with its record. Stale records must have been removed.
     ///
     /// # Errors
-    /// [`GuestError`]: an invalid name, or one that is taken.
+    /// [`GuestError`]: the name is invalid or taken.
     pub fn claim(
         &self,
         _lock: &RegistryLock,
@@ -149,7 +150,7 @@ impl GuestRegistry {
         match DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // The process that made it ended before there was anything to clean up.
+                // A folder without a record is left by a process that ended before there was anything to clean up.
                 if !folder.join(RECORD_FILE).exists() {
                     self.write(name, record)?;
                     return Ok(folder);
@@ -167,7 +168,7 @@ impl GuestRegistry {
     /// Replaces a guest's record.
     ///
     /// # Errors
-    /// [`GuestError::File`].
+    /// [`GuestError::File`]: the record cannot be written.
     pub fn write(&self, name: &str, record: &GuestRecord) -> Result<(), GuestError> {
         let (file, new) = (self.folder_of(name).join(RECORD_FILE), self.folder_of(name).join("guest.new"));
         let text =
@@ -176,10 +177,10 @@ impl GuestRegistry {
         fs::rename(&new, &file).map_err(GuestError::file("replace", &file))
     }
 
-    /// A guest's record.
+    /// Reads a guest's record.
     ///
     /// # Errors
-    /// [`GuestError::BadRecord`].
+    /// [`GuestError::BadRecord`]: the record is missing or invalid.
     pub fn read(&self, name: &str) -> Result<GuestRecord, GuestError> {
         let path = self.folder_of(name).join(RECORD_FILE);
         let bad = |reason: String| GuestError::BadRecord { path: path.clone(), reason };
@@ -187,7 +188,7 @@ impl GuestRegistry {
         serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))
     }
 
-    /// Names of all guests, stale ones too, in order.
+    /// Returns the names of all guests in order, stale ones included.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -196,7 +197,7 @@ impl GuestRegistry {
         names
     }
 
-    /// All guests whose record can be read, stale ones too, by name.
+    /// Returns all guests with a readable record by name, stale ones included.
     #[must_use]
     pub fn guests(&self) -> Vec<(String, GuestRecord)> {
         let guests = self.names().into_iter().filter_map(|name| {
@@ -206,10 +207,10 @@ impl GuestRegistry {
         guests.collect()
     }
 
-    /// A running guest of that kind.
+    /// Returns the record of a running guest of kind `kind`.
     ///
     /// # Errors
-    /// [`GuestError::NoSuchGuest`].
+    /// [`GuestError::NoSuchGuest`]: no such guest is running.
     pub fn running(&self, name: &str, kind: GuestKind) -> Result<GuestRecord, GuestError> {
         let mut running = self.guests();
         running.retain(|(_, record)| record.kind == kind && record.process.is_running());
@@ -225,7 +226,7 @@ impl GuestRegistry {
     /// Removes a guest's folder.
     ///
     /// # Errors
-    /// [`GuestError::File`].
+    /// [`GuestError::File`]: the folder cannot be removed.
     pub fn remove(&self, name: &str) -> Result<(), GuestError> {
         let folder = self.folder_of(name);
         match fs::remove_dir_all(&folder) {
@@ -237,10 +238,10 @@ impl GuestRegistry {
     }
 }
 
-/// Whether `path` fits a socket's address.
+/// Checks whether `path` fits a socket's address.
 ///
 /// # Errors
-/// [`GuestError::PathTooLong`].
+/// [`GuestError::PathTooLong`]: the path is too long.
 pub fn check_socket_path(path: &Path) -> Result<(), GuestError> {
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
         return Err(GuestError::PathTooLong(path.to_owned()));

@@ -7,36 +7,35 @@ use std::path::{Path, PathBuf};
 use crate::error::GuestError;
 use crate::program;
 
-/// Memory of a guest: its packet buffers and rings.
+/// Memory of a guest, MiB: its packet buffers and rings.
 const MEBIBYTES: u64 = 256;
-/// Packet buffers: several times the size of all rings.
+/// Number of packet buffers: several times the size of all rings.
 const BUFFERS: u32 = 16_384;
-/// Descriptors of a ring.
+/// Number of descriptors in a ring.
 const DESCRIPTORS: u32 = 1024;
-/// Where the kernel reports its 2 MiB pages (Documentation/admin-guide/mm/hugetlbpage.rst).
+/// File in which the kernel reports its free 2 MiB pages (Documentation/admin-guide/mm/hugetlbpage.rst).
 const FREE_HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// Arguments of every testpmd, independent of its ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
-    /// Processors: the first for its main thread, the others to forward on; one alone does both.
+    /// Processors: the first for the main thread, the others for forwarding. A single processor does both.
     pub cores: Vec<usize>,
     /// Memory of the process, MiB.
     pub mebibytes: u64,
-    /// Memory of 2 MiB pages.
+    /// Whether the memory consists of 2 MiB pages.
     pub huge_pages: bool,
-    /// Distinguishes its files from those of other DPDK programs.
+    /// Prefix that distinguishes testpmd's files from those of other DPDK programs.
     pub prefix: String,
-    /// Drivers that are not part of the installed DPDK.
+    /// Paths of drivers that are not part of the installed DPDK.
     pub plugins: Vec<PathBuf>,
-    /// Its devices, as arguments of `--vdev`.
+    /// Devices, as arguments of `--vdev`.
     pub devices: Vec<OsString>,
     /// Further arguments for testpmd itself.
     pub options: Vec<OsString>,
 }
 
 impl CommandLine {
-    /// The arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let (main, forwarding) = match self.cores.as_slice() {
@@ -54,7 +53,7 @@ impl CommandLine {
             self.mebibytes.to_string().into(),
             format!("--file-prefix={}", self.prefix).into(),
         ];
-        // The two exclude each other.
+        // `--no-huge` excludes the options for 2 MiB pages.
         let memory: &[&str] =
             if self.huge_pages { &["--in-memory", "--single-file-segments"] } else { &["--no-huge"] };
         arguments.extend(memory.iter().map(OsString::from));
@@ -76,8 +75,8 @@ impl CommandLine {
     }
 }
 
-/// A device that speaks virtio with the vhost-user port at `socket`, as an argument of `--vdev`, with rings of 1024
-/// descriptors.
+/// Returns a virtio device, connected to the vhost-user port at `socket`, as an argument of `--vdev`. Its rings have
+/// 1024 descriptors.
 #[must_use]
 pub fn virtio_user(number: usize, socket: &Path, queues: u16) -> OsString {
     let mut device = OsString::from(format!("net_virtio_user{number},path="));
@@ -86,42 +85,42 @@ pub fn virtio_user(number: usize, socket: &Path, queues: u16) -> OsString {
     device
 }
 
-/// How its ports are joined with the switch's.
+/// Protocol between testpmd's ports and the switch's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestpmdTransport {
-    /// virtio-user at testpmd's end, vhost-user at the switch's.
+    /// virtio-user in testpmd, vhost-user in the switch.
     VhostUser,
-    /// memif.
+    /// memif at both ends.
     Memif,
 }
 
-/// A testpmd to be.
+/// Settings of a testpmd that is to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestpmdConfig {
-    /// A socket for each port; it must have a listener.
+    /// Socket of each port, which must have a listener.
     pub sockets: Vec<PathBuf>,
     /// The protocol of the sockets.
     pub transport: TestpmdTransport,
-    /// `--forward-mode`.
+    /// Value of `--forward-mode`.
     pub forward: String,
-    /// Processors: the first for its main thread, the others to forward on; one alone does both.
+    /// Processors: the first for the main thread, the others for forwarding. A single processor does both.
     pub cores: Vec<usize>,
     /// Queue pairs of each port.
     pub queues: u16,
-    /// Packed rings (virtio 1.1).
+    /// Whether to use packed rings (virtio 1.1).
     pub packed: bool,
-    /// Memory of 2 MiB pages.
+    /// Whether the memory consists of 2 MiB pages.
     pub huge_pages: bool,
-    /// Distinguishes its files from those of other DPDK programs.
+    /// Prefix that distinguishes testpmd's files from those of other DPDK programs.
     pub prefix: String,
     /// Further arguments for testpmd itself.
     pub extra: Vec<OsString>,
 }
 
-/// Finds the program.
+/// Finds the program testpmd.
 ///
 /// # Errors
-/// [`GuestError::ProgramMissing`].
+/// [`GuestError::ProgramMissing`]: testpmd is not installed.
 pub fn find() -> Result<PathBuf, GuestError> {
     program::find("dpdk-testpmd", "dpdk-dev")
 }
@@ -134,7 +133,6 @@ pub fn has_huge_pages() -> bool {
 }
 
 impl TestpmdConfig {
-    /// The arguments.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let options = [

@@ -1,4 +1,4 @@
-//! A virtual machine: started, awaited, ended.
+//! A virtual machine: start, wait until it is up, end.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::program::{self, last_lines};
 use crate::qemu;
 use crate::record::check_socket_path;
 
-/// The console's socket and log in a guest's folder.
+/// Names of the console's socket and log in a guest's folder.
 pub(crate) const CONSOLE_SOCKET: &str = "console.sock";
 pub(crate) const CONSOLE_LOG: &str = "console.log";
-/// Log of QEMU's output.
+/// Name of the log of QEMU's output.
 const QEMU_LOG: &str = "qemu.log";
 
 /// Time limit for QEMU to end after the request.
@@ -30,26 +30,26 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Polling interval for changes without an event.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The socket of the channel for commands in a guest's folder.
+/// Returns the path of a guest's command socket.
 pub(crate) fn command_socket(folder: &Path) -> PathBuf {
     folder.join("command.sock")
 }
 
-/// How the guest's processor is provided.
+/// Accelerator of the guest's processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accelerator {
-    /// KVM if it can run a guest, else emulation.
+    /// KVM if the machine can run a guest with it, else emulation.
     #[default]
     Auto,
-    /// By the machine's own processor.
+    /// Processor of the machine itself (KVM).
     Kvm,
-    /// Emulated (TCG): works everywhere and is slow.
+    /// Emulation (TCG), which works everywhere and is slow.
     Tcg,
 }
 
 impl Accelerator {
-    /// Whether it is KVM. If the processor has no extension for virtual machines, /dev/kvm belongs to an implementation
-    /// that only runs kernels made for it.
+    /// Decides whether to use KVM. On a processor without virtualisation extensions, /dev/kvm belongs to an
+    /// implementation that only runs kernels made for it.
     fn is_kvm(self) -> bool {
         match self {
             Self::Kvm => true,
@@ -66,48 +66,48 @@ impl Accelerator {
 /// An interface of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkDevice {
-    /// Socket of the vhost-user port that serves it; it must have a listener.
+    /// Socket of the vhost-user port that serves the interface; it must have a listener.
     pub socket: PathBuf,
-    /// Its hardware address.
+    /// Hardware address of the interface.
     pub mac: [u8; 6],
-    /// Its address, if any.
+    /// IP address of the interface, if any.
     pub address: Option<NetworkAddress>,
 }
 
-/// A guest to be.
+/// Settings of a guest that is to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmConfig {
-    /// Its name, which is its host name too.
+    /// Name of the guest, which is its host name too.
     pub name: String,
-    /// Its folder, which is there.
+    /// Folder of the guest, which must exist.
     pub folder: PathBuf,
-    /// Its interfaces, `eth0` first.
+    /// Interfaces, `eth0` first.
     pub devices: Vec<NetworkDevice>,
-    /// Join the first two in a bridge, which has the first one's address.
+    /// Whether to join the first two interfaces in a bridge, which has the first interface's address.
     pub bridge: bool,
     /// Memory, MiB.
     pub memory_mib: u32,
-    /// Processors.
+    /// Number of processors.
     pub cpus: u16,
     /// Queue pairs of each interface.
     pub queues: u16,
-    /// Offer packed rings (virtio 1.1).
+    /// Whether to offer packed rings (virtio 1.1).
     pub packed: bool,
-    /// How its processors are provided.
+    /// Accelerator of the guest's processors.
     pub accelerator: Accelerator,
 }
 
-/// How a started guest's processors are provided.
+/// Accelerator of a started guest's processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Acceleration {
-    /// KVM.
+    /// Kernel-based virtualisation on the machine's processor.
     Kvm,
-    /// Emulation.
+    /// Emulation by QEMU.
     Tcg,
 }
 
-/// A running machine; dropping it ends it, unless it was detached.
+/// A running virtual machine. Dropping it ends the machine, unless it was detached.
 #[derive(Debug)]
 pub struct VirtualMachine {
     qemu: Child,
@@ -118,10 +118,10 @@ pub struct VirtualMachine {
 }
 
 impl VirtualMachine {
-    /// Starts QEMU. Unless the guest may `outlive` this process, it ends with the calling thread.
+    /// Starts QEMU. The guest ends with the calling thread, unless it may `outlive` this process.
     ///
     /// # Errors
-    /// [`GuestError`]: something is not installed, or QEMU cannot be started.
+    /// [`GuestError`]: a program is not installed, or QEMU cannot be started.
     pub fn start(plan: &VmConfig, kernel: &Kernel, outlive: bool) -> Result<Self, GuestError> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(GuestError::Architecture(std::env::consts::ARCH));
@@ -156,13 +156,13 @@ impl VirtualMachine {
         Ok(Self { qemu, process, folder: plan.folder.clone(), acceleration, let_go: false })
     }
 
-    /// QEMU's process.
+    /// Returns QEMU's process.
     #[must_use]
     pub fn process(&self) -> ProcessIdentity {
         self.process
     }
 
-    /// How its processors are provided.
+    /// Returns the accelerator of the guest's processors.
     #[must_use]
     pub fn acceleration(&self) -> Acceleration {
         self.acceleration
@@ -176,7 +176,7 @@ impl VirtualMachine {
     pub fn await_up(&mut self, limit: Duration, stop: &AtomicBool) -> Result<CommandChannel, GuestError> {
         let end = Instant::now() + limit;
         let mut channel = None;
-        // QEMU makes the socket some time before it listens on it.
+        // QEMU makes the socket file before it listens on the socket.
         until(stop, Some(end), || {
             channel = CommandChannel::connect(&self.folder, stop).ok();
             channel.is_some() || !self.process.is_running()
@@ -197,7 +197,6 @@ impl VirtualMachine {
         }
     }
 
-    /// Whether the machine has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.qemu.try_wait(), Ok(None))
     }
@@ -205,12 +204,12 @@ impl VirtualMachine {
     /// Ends the machine.
     ///
     /// # Errors
-    /// [`GuestError::Killed`].
+    /// [`GuestError::Killed`]: QEMU did not end on request.
     pub fn end(mut self) -> Result<(), GuestError> {
         self.end_now()
     }
 
-    /// Leaves the machine running without this process.
+    /// Detaches the machine, which keeps running without this process.
     pub fn let_go(mut self) {
         self.let_go = true;
     }
@@ -218,12 +217,12 @@ impl VirtualMachine {
     fn end_now(&mut self) -> Result<(), GuestError> {
         self.let_go = true;
         let ended = self.process.end(END_PATIENCE);
-        // It has ended or was killed.
+        // QEMU has ended or was killed, so this wait is short.
         let _ = self.qemu.wait();
         ended
     }
 
-    /// Last output of QEMU and the console.
+    /// Returns the last lines of QEMU's output and of the console.
     fn last_words(&self) -> String {
         let read = |file: &str| {
             let bytes = fs::read(self.folder.join(file)).unwrap_or_default();
@@ -240,7 +239,7 @@ impl VirtualMachine {
 impl Drop for VirtualMachine {
     fn drop(&mut self) {
         if !self.let_go {
-            // No caller can get this error.
+            // A destructor cannot report this error.
             let _ = self.end_now();
         }
     }
@@ -249,12 +248,12 @@ impl Drop for VirtualMachine {
 /// Ends a detached machine.
 ///
 /// # Errors
-/// [`GuestError::Killed`].
+/// [`GuestError::Killed`]: QEMU did not end on request.
 pub fn end_detached(process: ProcessIdentity) -> Result<(), GuestError> {
     process.end(END_PATIENCE)
 }
 
-/// Polls until `done`, `end` or `stop`; returns whether it is done.
+/// Polls until `done`, `end` or `stop`. Returns whether `done` was reached.
 pub(crate) fn until(
     stop: &AtomicBool,
     end: Option<Instant>,

@@ -17,22 +17,22 @@ use ringroad_control::report::{StatusReport, WorkerState};
 
 use crate::exposition::exposition;
 
-/// Connections at once; more are closed unanswered.
+/// Maximum number of connections at a time; further connections are closed without a reply.
 pub const MOST_CONNECTIONS: usize = 16;
-/// Time for a connection, from its acceptance to the end of the answer.
+/// Time limit of a connection, from its acceptance to the end of the reply.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest request, bytes.
 pub const MOST_REQUEST_BYTES: usize = 8192;
-/// Greatest age of a report that is used for another answer.
+/// Greatest age of a report that is used for another reply.
 pub const FRESH: Duration = Duration::from_millis(500);
-/// Time that the daemon has for a report.
+/// Time limit for the daemon's report.
 const REPORT_TIME: Duration = Duration::from_secs(2);
-/// Header fields of a request.
+/// Maximum number of header fields in a request.
 const MOST_HEADERS: usize = 64;
-/// After a failure to accept, such as for want of descriptors.
+/// Pause after a failure to accept, such as for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A server that listens.
+/// A listening HTTP server.
 #[derive(Debug)]
 pub struct Endpoint {
     listener: Listener,
@@ -45,7 +45,7 @@ enum Listener {
     Unix(UnixListener),
 }
 
-/// Why the endpoint cannot start.
+/// Errors that keep the endpoint from starting.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "metrics at {address}: {source}; give an address such as 127.0.0.1:9464, or the path of a new socket"
@@ -78,7 +78,7 @@ stream!(std::os::unix::net::UnixStream);
 
 impl Endpoint {
     /// Listens at `address`: `HOST:PORT`, or the path of a UNIX socket, which has a `/`. A socket left by a killed
-    /// process is replaced. Reports come from the daemon at `daemon`.
+    /// process is replaced. `daemon` is the path of the daemon's control socket.
     ///
     /// # Errors
     /// [`EndpointError`]: the address is taken, or invalid.
@@ -92,10 +92,10 @@ impl Endpoint {
         Ok(Self { listener, asking: Asking::new(daemon.to_owned()) })
     }
 
-    /// The address at which it listens, with the number that the kernel chose for port 0.
+    /// Returns the listening address, with the number that the kernel chose for port 0.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Error of the kernel.
     pub fn address(&self) -> io::Result<String> {
         match &self.listener {
             Listener::Tcp(listener) => listener.local_addr().map(|address| address.to_string()),
@@ -138,10 +138,10 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// The daemon's report, or the error.
+/// The daemon's report, or the error of the request for it.
 type Report = Arc<Result<StatusReport, String>>;
 
-/// Queries the daemon, and caches its last report.
+/// Client of the daemon, with a cache of the last report.
 #[derive(Debug)]
 struct Asking {
     daemon: PathBuf,
@@ -166,7 +166,7 @@ impl Asking {
         Self { daemon, connections: AtomicUsize::new(0), last: Mutex::new(None) }
     }
 
-    /// Answers on a thread of its own, if there are not too many.
+    /// Answers on a new thread, or closes the connection if [`MOST_CONNECTIONS`] are open.
     fn answer_apart(this: &Arc<Self>, mut stream: Box<dyn Stream>) {
         if this.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
             this.connections.fetch_sub(1, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Asking {
         }
         let asking = Arc::clone(this);
         let answer = move || {
-            // A client that disconnects or sends nothing gets no answer.
+            // A client that disconnects or sends nothing gets no reply.
             let _ = asking.answer(&mut *stream);
             asking.connections.fetch_sub(1, Ordering::Relaxed);
         };
@@ -212,7 +212,7 @@ impl Asking {
         Ok(())
     }
 
-    /// The answer to the received part of a request; `None` until it is whole.
+    /// Returns the reply to the received part of a request; `None` until the request is complete.
     fn answer_to(&self, request: &[u8]) -> Option<Answer> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -249,7 +249,7 @@ impl Asking {
         }
     }
 
-    /// Whether the daemon answers and all workers live.
+    /// Checks whether the daemon replies and all workers live.
     fn health(&self) -> Answer {
         match &*self.report() {
             Ok(status) => match status.workers.iter().find(|worker| worker.state == WorkerState::Stopped) {
@@ -260,7 +260,7 @@ impl Asking {
         }
     }
 
-    /// Whether it is healthy, and no port waits for its device.
+    /// Checks whether the daemon is healthy, and no port waits for its device.
     fn readiness(&self) -> Answer {
         match &*self.report() {
             Ok(status) if !status.waiting.is_empty() => {
@@ -271,9 +271,9 @@ impl Asking {
         }
     }
 
-    /// The daemon's report, not older than [`FRESH`].
+    /// Returns the daemon's report, not older than [`FRESH`].
     fn report(&self) -> Report {
-        // Requests that arrive meanwhile wait for the same report.
+        // The lock makes requests that arrive meanwhile wait for the same report.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, report)) = &*last
             && at.elapsed() < FRESH
@@ -296,7 +296,7 @@ fn unavailable(problem: &str) -> Answer {
     Answer::plain("503 Service Unavailable", problem)
 }
 
-/// The time until `end`.
+/// Returns the time until `end`.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

@@ -17,7 +17,7 @@ use ringroad_control::report::{
     SwitchReport, WorkerReport, WorkerState,
 };
 
-/// The metrics of a daemon that reports this.
+/// Formats a daemon's status report as metrics.
 #[must_use]
 pub fn exposition(status: StatusReport) -> String {
     let mut registry = Registry::with_prefix("ringroad");
@@ -28,7 +28,7 @@ pub fn exposition(status: StatusReport) -> String {
     text
 }
 
-/// Name and value of each label.
+/// Names and values of the labels.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 struct LabelSet<'a>(Labels<'a>);
@@ -42,7 +42,7 @@ impl EncodeLabelSet for LabelSet<'_> {
 #[derive(Debug)]
 struct Metrics(StatusReport);
 
-/// Writes families: all values of one name together, as the format wants it.
+/// Writer of metric families. The format requires all values of one name together.
 struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Families<'_> {
@@ -74,7 +74,7 @@ impl Families<'_> {
         Ok(())
     }
 
-    /// The counters of things that frames go through: switches, ports or queues.
+    /// Writes the counters of switches, ports or queues.
     fn frame_counters(&mut self, of: &str, counters: &[(Labels<'_>, &CounterReport)]) -> Result<(), Error> {
         for Statistic { name, help, is_gauge, value, .. } in Statistic::ALL {
             let name = format!("{of}_{name}");
@@ -291,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// Set, it makes the test write the table into the page: `make docs`.
+    /// Environment variable that makes the test write the table into the page, for `make docs`.
     const WRITE: &str = "RINGROAD_WRITE_DOCS";
 
     #[test]

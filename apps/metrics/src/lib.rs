@@ -1,9 +1,9 @@
 //! The daemon's counters, for Prometheus and for probes.
 //!
-//! - [`exposition`]: a status report in the text format of OpenMetrics 1.0.
+//! - [`mod@exposition`]: a status report in the text format of OpenMetrics 1.0.
 //! - [`endpoint`]: an HTTP server for it, and for the daemon's health.
 //!
-//! The endpoint queries the daemon over the control socket, like any program. So untrusted peers at the endpoint cannot
+//! The endpoint queries the daemon over the control socket, like any program. So untrusted peers of the endpoint cannot
 //! reach the daemon's ports and threads.
 
 #![forbid(unsafe_code)]

@@ -20,18 +20,18 @@ use subtle::ConstantTimeEq;
 use crate::refusal::Refusal;
 use crate::server::OtgServerError;
 
-/// Bytes of a token that is made here.
+/// Random bytes of a generated token.
 const RANDOM_BYTES: usize = 32;
 /// Lengths of a token, characters: shorter tokens could be guessed.
 const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 32..=256;
-/// By these every machine calls itself.
+/// Names that every machine has for itself.
 const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The secret that a client shows with each request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// Not shown, so that it appears in no log.
+/// Omission of the secret, so that no log contains it.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
@@ -39,7 +39,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// A new one, of 256 random bits.
+    /// Generates a token of 256 random bits.
     ///
     /// # Errors
     /// [`OtgServerError::Token`]: the kernel has no random numbers.
@@ -52,10 +52,10 @@ impl Token {
         }
     }
 
-    /// The token of a file, which only its owner can read.
+    /// Reads the token from a file that only its owner can read.
     ///
     /// # Errors
-    /// [`OtgServerError::File`].
+    /// [`OtgServerError::File`]: the file is unreadable, readable by other users, or contains no token.
     pub fn read(path: &Path) -> Result<Self, OtgServerError> {
         let unusable = |reason: String| OtgServerError::File { path: PathBuf::from(path), reason };
         let file = File::open(path).map_err(|error| unusable(error.to_string()))?;
@@ -78,7 +78,7 @@ impl Token {
         let most = *TOKEN_CHARS.end() as u64 + 2;
         file.take(most).read_to_string(&mut text).map_err(|error| unusable(error.to_string()))?;
         let token = text.trim_end_matches(['\r', '\n']);
-        // These need no escapes in a URL.
+        // Characters that need no escapes in a URL.
         let fits = |char: char| char.is_ascii_alphanumeric() || "-._~".contains(char);
         if !TOKEN_CHARS.contains(&token.len()) || !token.chars().all(fits) {
             return Err(unusable(format!(
@@ -91,19 +91,19 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
-    /// As a client shows it.
+    /// Returns the token's text, as a client sends it.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether `shown` is the token; the time of the comparison does not reveal how much of it is right.
+    /// Whether `shown` is the token. The time of the comparison does not reveal how many bytes are correct.
     fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
 }
 
-/// The check of every request.
+/// Checks of every request: host, origin, token.
 #[derive(Debug)]
 pub(crate) struct Gate {
     token: Option<Token>,
@@ -113,12 +113,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// For a server at a path, which browsers cannot reach.
+    /// Makes the gate of a server on a UNIX socket, which browsers cannot reach.
     pub(crate) fn at_path(token: Option<Token>) -> Self {
         Self { token, hosts: None, scheme: "http" }
     }
 
-    /// For a server at `address`, which is called `names` besides.
+    /// Makes the gate of a server at `address`. `names` are further names of the server.
     pub(crate) fn at_address(
         token: Option<Token>,
         address: IpAddr,
@@ -133,17 +133,17 @@ impl Gate {
         Self { token, hosts: Some(hosts), scheme }
     }
 
-    /// Whether a request is allowed, before more than its head has been read.
+    /// Checks whether a request is allowed. It uses only the HTTP head: the body has not been read.
     ///
     /// # Errors
-    /// The text for the client.
+    /// The reply for the client.
     pub(crate) fn check(&self, head: &Parts) -> Result<(), Refusal> {
         let host = self.check_host(head)?;
         self.check_origin(&head.headers, &host)?;
         self.check_token(&head.headers)
     }
 
-    /// The requested host. A hostile site can point its own name to this machine: then the host is that name.
+    /// Returns the requested host. A hostile site can point its own name to this machine: then the host is that name.
     fn check_host(&self, head: &Parts) -> Result<String, Refusal> {
         let refused = |host: &str| {
             Refusal::invalid(format!(
@@ -163,7 +163,7 @@ impl Gate {
         Ok(host.to_owned())
     }
 
-    /// Requests of another site's page name that site.
+    /// Refuses requests from a page of another site: the browser puts the site into the `Origin` header.
     fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<(), Refusal> {
         let own = format!("{}://{host}", self.scheme);
         match one(headers, ORIGIN) {
@@ -188,7 +188,7 @@ impl Gate {
     }
 }
 
-/// The value of a header that can be there once.
+/// Returns the value of a header that can occur only once.
 fn one(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -198,8 +198,8 @@ fn one(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     }
 }
 
-/// The token of an `Authorization` header: as it is, or as the password that clients take from a URL, with any user
-/// name.
+/// Returns the token of an `Authorization` header: plain, or as the password that clients take from a URL, with any
+/// user name.
 fn shown(authorization: &str) -> Option<Vec<u8>> {
     let (scheme, value) = authorization.split_once(' ')?;
     let value = value.trim();
@@ -211,7 +211,7 @@ fn shown(authorization: &str) -> Option<Vec<u8>> {
     pair.get(colon + 1..).map(<[u8]>::to_vec)
 }
 
-/// A host's name as it is compared.
+/// Returns a host's name in the form that is compared.
 fn normal(host: &str) -> String {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.parse::<IpAddr>().map_or_else(|_| bare.to_ascii_lowercase(), |address| address.to_string())

@@ -1,4 +1,4 @@
-//! The server's certificate, made at the start or read from files.
+//! The server's certificate, generated at the start or read from files.
 
 use std::fs;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// A new one that signs itself, for `address`, for `names`, and for this machine as seen from itself.
+    /// Generates a self-signed certificate for `address`, `names` and the machine's own names.
     pub(crate) fn self_signed(address: IpAddr, names: &[String]) -> Result<Self, OtgServerError> {
         let mut names = [&["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()], names].concat();
         if !address.is_unspecified() && !address.is_loopback() {
@@ -31,7 +31,7 @@ impl Certificate {
         Ok(Self { chain: vec![made.cert.der().clone()], key: key.into() })
     }
 
-    /// The chain and the key of two PEM files.
+    /// Reads the chain and the key from two PEM files.
     pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, OtgServerError> {
         let unusable = |path: &Path, reason: String| OtgServerError::File {
             path: PathBuf::from(path),
@@ -48,7 +48,7 @@ impl Certificate {
         Ok(Self { chain: certificates, key: key_der })
     }
 
-    /// The server's TLS settings: versions 1.2 and 1.3, for HTTP/1.1.
+    /// Returns the server's TLS settings: versions 1.2 and 1.3, for HTTP/1.1.
     pub(crate) fn into_config(self) -> Result<Arc<ServerConfig>, OtgServerError> {
         let failed = |error: rustls::Error| OtgServerError::Certificate { reason: error.to_string() };
         let mut config =
@@ -79,7 +79,7 @@ mod tests {
         fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         Certificate::read(&chain, &key).unwrap().into_config().unwrap();
 
-        // The other way round, and a key that belongs to another certificate.
+        // Errors: the two files exchanged, and a key that belongs to another certificate.
         let error = Certificate::read(&key, &chain).unwrap_err().to_string();
         assert!(error.contains("key.pem") && error.contains("certificate"), "{error}");
         let other = rcgen::generate_simple_self_signed(["other.example".to_owned()]).unwrap();

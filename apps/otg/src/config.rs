@@ -1,5 +1,5 @@
-//! A configuration of the model, read into ports and loads. It reports all unsupported members; nothing is carried out
-//! here.
+//! A configuration of the model, read into ports and loads. The reader reports all unsupported members; it carries out
+//! nothing.
 
 mod flow;
 mod packet;
@@ -34,17 +34,17 @@ const SPEEDS: [(&str, f64); 13] = [
 ];
 /// Members of `layer1` that do not apply to a port of Ringroad: accepted with a warning, as the model requires.
 const LINK_SETTINGS: [&str; 4] = ["media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"];
-/// Most ports: each has threads of its own.
+/// Maximum number of ports: each has threads of its own.
 const MAX_PORTS: usize = 64;
-/// Most flows.
+/// Maximum number of flows.
 const MAX_FLOWS: usize = 1024;
-/// The model's defaults of settings that cannot be changed.
+/// Default values, in the model, of settings that cannot be changed.
 const DEFAULT_MTU: u64 = 1500;
 
-/// The configuration.
+/// Configuration of ports and flows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Config {
-    /// As received.
+    /// JSON document as received.
     pub(crate) document: Value,
     pub(crate) ports: Vec<ConfiguredPort>,
     pub(crate) flows: Vec<FlowConfig>,
@@ -165,7 +165,7 @@ fn options(node: &Node<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Reports values of `key` that occur in two of `nodes`.
+/// Reports values of `key` that occur more than once in `nodes`.
 fn unique(nodes: &[Node<'_>], key: &str) {
     let mut known = HashSet::new();
     for node in nodes {

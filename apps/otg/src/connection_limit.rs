@@ -1,5 +1,5 @@
-//! The open connections. Untrusted peers, connections that have not shown the token yet, have little time and are
-//! closed first, so that no number of them can lock out authorised clients.
+//! The open connections. Connections that have not shown the token yet have little time and are closed first, so that
+//! no number of them can lock out authorised clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// Most connections at once.
+/// Maximum number of open connections.
 pub(crate) const MAX_CONNECTIONS: usize = 128;
-/// How long an untrusted peer has until the head of a first request that passes: for TLS too.
+/// Time limit until the head of the first authorised request, including TLS.
 pub(crate) const FIRST_REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// All connections, by number: the oldest first.
@@ -23,7 +23,8 @@ struct ConnectionEntry {
     task: Option<AbortHandle>,
 }
 
-/// State of a connection: the first state is closed first, and of two idle connections the one that is idle longer.
+/// State of a connection. Connections in the first state are closed first; of two idle connections, the one that is
+/// idle longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ConnectionState {
     Unauthenticated,
@@ -36,7 +37,7 @@ impl ConnectionLimit {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a new connection. If all are taken, an idle connection is closed; `None` if no connection is idle.
+    /// Admits a new connection. If the limit is reached, an idle connection is closed; `None` if no connection is idle.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         let mut entries = self.entries();
         if entries.len() >= MAX_CONNECTIONS {
@@ -60,7 +61,7 @@ impl ConnectionLimit {
     }
 }
 
-/// A connection's place, until it is dropped.
+/// Permit of a connection. Dropping it makes room for another connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     connections: Arc<ConnectionLimit>,
@@ -78,13 +79,13 @@ impl ConnectionPermit {
         }
     }
 
-    /// Records that a request was authorised, and is being answered until the returned guard is dropped.
+    /// Records that a request was authorised, and is in progress until the returned guard is dropped.
     pub(crate) fn work(&self) -> Work<'_> {
         self.set(ConnectionState::Working);
         Work(self)
     }
 
-    /// Returns when an untrusted peer has had `time`; never if it is authorised by then.
+    /// Returns after `time` if the connection is not authorised by then; otherwise never returns.
     pub(crate) async fn overdue(&self, time: Duration) {
         tokio::time::sleep(time).await;
         let standing = self.connections.entries().get(&self.number).map(|entry| entry.standing);
@@ -100,7 +101,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// A request under way.
+/// Guard of a request in progress.
 #[derive(Debug)]
 pub(crate) struct Work<'a>(&'a ConnectionPermit);
 
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn unauthenticated_connections_are_closed_first_then_idle_and_never_busy_ones() {
         let (connections, permits) = full();
-        // One unauthenticated connection in the middle; the second rests longest.
+        // Connection 5 stays unauthorised; connection 1 is idle longest.
         let order = [1, 0].into_iter().chain(2..MAX_CONNECTIONS);
         order.filter(|index| *index != 5).for_each(|index| drop(permits[index].work()));
         let working = permits[0].work();

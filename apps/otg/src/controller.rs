@@ -32,7 +32,8 @@ enum Command {
 }
 
 impl Controller {
-    /// Nothing is configured at first. Ports allowed by `locations` are opened and served according to `settings`.
+    /// Makes a controller without a configuration. It opens only ports that `locations` allows, with the settings in
+    /// `settings`.
     pub(crate) fn new(settings: SessionSettings, locations: Locations) -> Self {
         Self { settings, locations, traffic: None }
     }
@@ -209,11 +210,11 @@ impl Controller {
         self.apply(Config::read(document)?)
     }
 
-    /// Puts `config` in force, or leaves all as it was.
+    /// Applies `config`, or leaves everything unchanged.
     fn apply(&mut self, config: Config) -> Result<Value, Refusal> {
         self.check_locations(&config)?;
         let answer = warnings(&config.warnings);
-        // A port can only be open once, and both configurations may have it.
+        // A port can be open only once, and both configurations may contain it.
         let (before, mut kept) = match self.traffic.take() {
             Some(traffic) => {
                 let (config, kept) = traffic.close();
@@ -269,12 +270,12 @@ impl Controller {
     }
 }
 
-/// The model's `warning`.
+/// Makes the model's `warning` document.
 fn warnings(texts: &[String]) -> Value {
     json!({"warnings": texts})
 }
 
-/// The flows of a configuration, an empty list if missing; `None` if they are not a list.
+/// Returns the flows of a configuration, which become an empty list if missing; `None` if they are not a list.
 fn flow_list(document: &mut Value) -> Option<&mut Vec<Value>> {
     let flows = document.as_object_mut()?.entry("flows").or_insert(Value::Null);
     if flows.is_null() {

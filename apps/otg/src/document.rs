@@ -1,5 +1,5 @@
-//! A JSON document read with the path of each value. Its faults are collected, not returned at once, so that a client
-//! gets all problems together; a wrong value reads as its default meanwhile.
+//! A JSON document read with the path of each value. Its errors are collected, so that a client gets all of them
+//! together. A wrong value reads as its default meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::refusal::Refusal;
 
-/// Most reported problems; an unrelated document has a problem in each line.
+/// Maximum number of reported problems; an unrelated document has a problem in each line.
 const MOST_PROBLEMS: usize = 50;
-/// Longest name of anything, bytes.
+/// Longest name, bytes.
 const LONGEST_NAME: usize = 4096;
-/// Most names in a list of ports, flows or columns: each is looked up.
+/// Maximum number of names in a list of ports, flows or columns: each name is looked up.
 const MOST_NAMES: usize = 1024;
-/// Most values that are drawn or made from a few words of a document, such as 65536 random addresses.
+/// Maximum number of values that are generated from a short part of a document, such as 65536 random addresses.
 const MOST_MADE_VALUES: u64 = 1 << 20;
 /// Longest part of a wrong value that is repeated to the client, characters.
 const LONGEST_ECHO: usize = 80;
@@ -25,14 +25,14 @@ static ABSENT: Value = Value::Null;
 /// The problems of a document.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
-    /// The first of them.
+    /// Texts of the first problems, up to [`MOST_PROBLEMS`].
     texts: RefCell<Vec<String>>,
     count: Cell<usize>,
     made_values: Cell<u64>,
 }
 
 impl Problems {
-    /// Reads `document` with `read`, whose result counts only if no problem was found.
+    /// Reads `document` with `read`, and returns the result only if no problem was found.
     ///
     /// # Errors
     /// [`Refusal`] with all problems.
@@ -45,7 +45,7 @@ impl Problems {
     }
 }
 
-/// A value of the document, or the place of a missing one. `null` means missing, as in the model's JSON.
+/// A value of the document, or the path of a missing value. `null` means missing, as in the model's JSON.
 #[derive(Debug, Clone)]
 pub(crate) struct Node<'a> {
     value: &'a Value,
@@ -59,7 +59,7 @@ impl<'a> Node<'a> {
         &self.path
     }
 
-    /// How many problems were noted so far, in the whole document.
+    /// Number of problems found so far, in the whole document.
     pub(crate) fn problem_count(&self) -> usize {
         self.problems.count.get()
     }
@@ -69,16 +69,16 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    /// Whether there is nothing.
+    /// Whether the value is missing.
     pub(crate) fn is_absent(&self) -> bool {
         self.value.is_null()
     }
 
-    /// Notes that this value is wrong.
+    /// Reports a problem of this value.
     pub(crate) fn report(&self, problem: impl Display) {
         let count = self.problems.count.get();
         self.problems.count.set(count + 1);
-        // The document is wrong in any case; problems beyond the limit need no text.
+        // The document is refused in any case; problems beyond the limit need no text.
         if count >= MOST_PROBLEMS {
             return;
         }
@@ -92,7 +92,7 @@ impl<'a> Node<'a> {
         self.report(format_args!("{} given; give {expected}", echo(self.value)));
     }
 
-    /// Reports that this is not supported, and the alternative.
+    /// Reports that this value is not supported, with the supported alternatives.
     pub(crate) fn report_unsupported(&self, supported: &[&str]) {
         match supported {
             [] => self.report("not supported"),
@@ -101,14 +101,14 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The member `key`.
+    /// Returns the member `key`.
     pub(crate) fn get(&self, key: &str) -> Self {
         let value = self.value.get(key).unwrap_or(&ABSENT);
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         Self { value, path, problems: self.problems }
     }
 
-    /// The members, each of which must be one of `supported`.
+    /// Checks that each member is one of `supported`.
     pub(crate) fn only(&self, supported: &[&str]) {
         match self.value {
             Value::Null => {}
@@ -125,7 +125,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The elements of a list; empty if missing.
+    /// Returns the elements of a list; none if missing.
     pub(crate) fn items(&self) -> Vec<Self> {
         match self.value {
             Value::Null => Vec::new(),
@@ -144,12 +144,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A list of names; empty if missing.
+    /// Returns a list of names; empty if missing.
     pub(crate) fn texts(&self) -> Vec<&'a str> {
         self.items_up_to(MOST_NAMES).iter().filter_map(Node::text).collect()
     }
 
-    /// A text, if there is one.
+    /// Returns the text, if there is one.
     pub(crate) fn text(&self) -> Option<&'a str> {
         if !self.is_absent() && !self.value.is_string() {
             self.report_value("a text");
@@ -157,7 +157,7 @@ impl<'a> Node<'a> {
         self.value.as_str()
     }
 
-    /// A text that must be there and not empty.
+    /// Returns a text that is required and must not be empty.
     pub(crate) fn required_text(&self) -> &'a str {
         match self.text() {
             Some("") => self.report("empty"),
@@ -172,7 +172,7 @@ impl<'a> Node<'a> {
         self.value.as_str().unwrap_or_default()
     }
 
-    /// Whether `count` more values can be made from this value; reports it if not.
+    /// Whether `count` more values can be generated from this value; reports a problem if not.
     pub(crate) fn may_make(&self, count: u64) -> bool {
         let made = self.problems.made_values.get().saturating_add(count);
         self.problems.made_values.set(made);
@@ -184,7 +184,7 @@ impl<'a> Node<'a> {
         made <= MOST_MADE_VALUES
     }
 
-    /// The elements of a list of at most `most`; empty if missing, or longer.
+    /// Returns the elements of a list of at most `most`; none if missing or longer.
     pub(crate) fn items_up_to(&self, most: usize) -> Vec<Self> {
         if let Value::Array(values) = self.value
             && values.len() > most
@@ -195,7 +195,7 @@ impl<'a> Node<'a> {
         self.items()
     }
 
-    /// A text of a few that are known, or `default`.
+    /// Returns the text, which must be one of `known`, or `default` if missing.
     pub(crate) fn one_of(&self, known: &[&'static str], default: &'static str) -> &'static str {
         let Some(text) = self.text() else { return default };
         known.iter().find(|known| **known == text).copied().unwrap_or_else(|| {
@@ -204,7 +204,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// A truth value, or `default`.
+    /// Returns the boolean, or `default` if missing.
     pub(crate) fn flag(&self, default: bool) -> bool {
         if !self.is_absent() && !self.value.is_boolean() {
             self.report_value("true or false");
@@ -212,7 +212,8 @@ impl<'a> Node<'a> {
         self.value.as_bool().unwrap_or(default)
     }
 
-    /// A whole number from `least` to `most`, or `default`. The model's JSON writes numbers of 64 bits as texts.
+    /// Returns a whole number from `least` to `most`, or `default` if missing. The model's JSON writes numbers of 64
+    /// bits as texts.
     pub(crate) fn whole(&self, least: u64, most: u64, default: u64) -> u64 {
         if self.is_absent() {
             return default;
@@ -226,7 +227,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A number within `range`, which `expected` describes in words, or `default`.
+    /// Returns a number within `range`, which `expected` describes in words, or `default` if missing.
     pub(crate) fn number(&self, range: impl RangeBounds<f64>, expected: &str, default: f64) -> f64 {
         if self.is_absent() {
             return default;
@@ -240,8 +241,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The model's unions: the member `choice` names the member in use. `None` if it names no supported one; another
-    /// member beside the chosen one is a contradiction.
+    /// Reads one of the model's unions: the member `choice` names the member in use. Returns `None` if `choice` names
+    /// no supported member. Another member beside the chosen one is a contradiction.
     pub(crate) fn chosen(
         &self,
         supported: &[&'static str],
@@ -273,7 +274,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A whole number as the model's JSON writes it: of up to 32 bits as a number, of 64 as a text.
+/// Reads a whole number in the form of the model's JSON: up to 32 bits as a number, 64 bits as a text.
 pub(crate) fn whole(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.parse().ok(),
@@ -281,7 +282,7 @@ pub(crate) fn whole(value: &Value) -> Option<u64> {
     }
 }
 
-/// The value as a client finds it again in the request, cut off if it is long.
+/// Returns the value in a form that a client finds again in the request, cut off if it is long.
 pub(crate) fn echo(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(LONGEST_ECHO) {

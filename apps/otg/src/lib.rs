@@ -7,8 +7,8 @@
 //! table of supported parts.
 //!
 //! A client of the server can send any traffic from the ports that the server can open. [`Token`] identifies clients,
-//! [`Locations`] limits the ports. Every byte before the token is an untrusted peer's: only the head of a request is
-//! read, within limits of time and size, on a connection that can be closed in favour of others.
+//! [`Locations`] limits the ports. Every byte before the token is untrusted: only the head of a request is read, within
+//! limits of time and size, on a connection that can be closed in favour of others.
 
 mod access;
 mod certificate;

@@ -1,4 +1,4 @@
-//! The ports that clients can open. The server may run as root, and its client on another machine: so the command line
+//! The ports that clients can open. The server may run as root, with its client on another machine. So the command line
 //! must allow files, sockets and network interfaces.
 
 use std::path::{Component, Path};
@@ -9,7 +9,7 @@ use ringroad::catalogue::{self, NameTarget};
 
 use crate::server::OtgServerError;
 
-/// Start of a network namespace in a name.
+/// Start of a port name's network namespace.
 const NETNS: &str = "@netns=";
 
 /// Ports that can be opened: ports of switches, ends of pipes, null ports, and additionally allowed ones.
@@ -17,11 +17,11 @@ const NETNS: &str = "@netns=";
 pub struct Locations(GlobSet);
 
 impl Locations {
-    /// Also allows names that one of `patterns` matches. `*` is for any characters but `/`, `**` for all characters.
-    /// Options after the `@` of a name are ignored, but a network namespace does: `eth0@netns=blue`.
+    /// Allows, in addition to the default, names that match one of `patterns`. `*` is for any characters but `/`, `**`
+    /// for all characters. Options after the `@` of a name are ignored, except a network namespace: `eth0@netns=blue`.
     ///
     /// # Errors
-    /// [`OtgServerError::Pattern`].
+    /// [`OtgServerError::Pattern`]: a pattern is invalid.
     pub fn allowing(patterns: &[String]) -> Result<Self, OtgServerError> {
         let wrong = |pattern: &str, error: &globset::Error| OtgServerError::Pattern {
             pattern: pattern.to_owned(),
@@ -35,10 +35,10 @@ impl Locations {
         set.build().map(Self).map_err(|error| wrong("", &error))
     }
 
-    /// Whether `location` is allowed.
+    /// Checks whether `location` is allowed.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of the refusal, and the option that allows the location.
     pub(crate) fn check(&self, location: &str) -> Result<(), String> {
         let name: PortName = location.parse().map_err(|error| format!("{error}"))?;
         let Some(device) = name.base.device() else { return Ok(()) };
@@ -64,8 +64,8 @@ impl Locations {
     }
 }
 
-/// A name or a pattern with its namespace, and the mark of a host stack's side, as separate parts after a `/`: so `*`
-/// alone allows neither another namespace's interface nor the host's own frames.
+/// Splits a name or a pattern into parts with a `/` between them: the base name, the mark of the host stack's side, the
+/// namespace. So `*` alone allows neither another namespace's interface nor the host's own frames.
 fn in_parts(text: &str) -> String {
     let (base, netns) = match text.split_once(NETNS) {
         Some((base, netns)) => (base, format!("/{NETNS}{netns}")),
@@ -77,7 +77,7 @@ fn in_parts(text: &str) -> String {
     }
 }
 
-/// Whether a path leads elsewhere than it reads.
+/// Whether a path contains `..`, which leads elsewhere than it seems.
 fn leads_up(path: &Path) -> bool {
     path.components().any(|part| part == Component::ParentDir)
 }
@@ -114,7 +114,7 @@ mod tests {
         ] {
             let refused = locations.check(location).unwrap_err();
             assert!(refused.ends_with(&format!("--allow-location {allowed}")), "{location}: {refused}");
-            // Its message helps.
+            // The pattern that the message suggests allows the location.
             assert_eq!(allowing(&[allowed.trim_matches('\'')]).check(location), Ok(()));
         }
         assert!(locations.check("nonsense:x").unwrap_err().contains("nonsense"));

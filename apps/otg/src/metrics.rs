@@ -53,9 +53,9 @@ const FLOW_COLUMNS: &[&str] = &[
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MetricsRequest {
     of: Of,
-    /// Indexes in the configuration.
+    /// Indexes of ports or flows in the configuration.
     rows: Vec<usize>,
-    /// `None` is all.
+    /// Names of the requested columns; `None` for all columns.
     columns: Option<Vec<String>>,
 }
 
@@ -80,7 +80,7 @@ struct PortMetric<'a> {
     frames_rx_rate: f64,
     bytes_tx_rate: f64,
     bytes_rx_rate: f64,
-    /// kbyte/s, if configured.
+    /// Nominal speed, kbyte/s, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<u64>,
 }
@@ -89,7 +89,7 @@ struct PortMetric<'a> {
 struct FlowMetric<'a> {
     name: &'a str,
     port_tx: &'a str,
-    /// The first of the receiving ports.
+    /// Name of the first receiving port.
     #[serde(skip_serializing_if = "Option::is_none")]
     port_rx: Option<&'a str>,
     transmit: &'static str,
@@ -148,7 +148,7 @@ pub(crate) fn request(request: &Value, config: &Config) -> Result<MetricsRequest
             }
         };
         let Some((_, node)) = chosen else { return MetricsRequest { of, rows: Vec::new(), columns: None } };
-        // There are no tags, so that settings for them have no effect.
+        // Tags are not supported, so settings for tags have no effect.
         node.only(if of == Of::Ports {
             &["port_names", "column_names"]
         } else {
@@ -162,7 +162,7 @@ pub(crate) fn request(request: &Value, config: &Config) -> Result<MetricsRequest
     })
 }
 
-/// Indexes of the given names; all if there are none.
+/// Returns the indexes of the given names; of all if no names are given.
 pub(crate) fn rows(node: &Node<'_>, known: &[&str]) -> Vec<usize> {
     let names = node.texts();
     for name in names.iter().filter(|name| !known.contains(name)) {
@@ -182,7 +182,7 @@ fn requested_columns(node: &Node<'_>, of: Of) -> Option<Vec<String>> {
     (!columns.is_empty()).then(|| columns.iter().map(|column| (*column).to_owned()).collect())
 }
 
-/// The `metrics_response`.
+/// Makes the `metrics_response`.
 pub(crate) fn response(request: &MetricsRequest, config: &Config, counts: &Counts) -> Result<Value, Refusal> {
     let unwritable = |error: serde_json::Error| Refusal::internal(format!("writing the metrics: {error}"));
     let mut rows = Vec::with_capacity(request.rows.len());
@@ -219,7 +219,8 @@ fn port<'a>(config: &'a ConfiguredPort, counts: &FlowPortCounters) -> PortMetric
     PortMetric {
         name: &config.name,
         location: &config.location,
-        // A missing port cannot be opened, and a failed port is reported as an error.
+        // A link that is not up cannot occur: a missing port cannot be opened, and a failed port is reported as an
+        // error.
         link: "up",
         capture: "stopped",
         transmit: counts.transmit.name(),
@@ -279,7 +280,7 @@ fn flow<'a>(config: &'a FlowConfig, counts: &FlowCounts) -> FlowMetric<'a> {
     }
 }
 
-/// Bytes with FCS.
+/// Returns the number of bytes, with FCS.
 fn bytes(traversal: &Traversal) -> u64 {
     traversal.bytes + traversal.frames * u64::from(FCS_BYTES)
 }

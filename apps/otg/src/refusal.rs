@@ -9,7 +9,7 @@ pub(crate) struct Refusal {
     /// The HTTP status.
     pub(crate) code: u16,
     pub(crate) kind: Kind,
-    /// Each begins with the path of the faulty part, if it is in the request.
+    /// Sentences, one per problem. Each begins with the path of the faulty part, if that is in the request.
     pub(crate) errors: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 impl Refusal {
-    /// The request is wrong, or not supported: `errors`, and the number of further errors.
+    /// Refuses an invalid or unsupported request, with `errors` and the number of further errors.
     pub(crate) fn validation(mut errors: Vec<String>, more: usize) -> Self {
         if more > 0 {
             errors.push(format!("and {more} more"));
@@ -30,12 +30,12 @@ impl Refusal {
         Self { code: StatusCode::BAD_REQUEST.as_u16(), kind: Kind::Validation, errors }
     }
 
-    /// The same for one problem.
+    /// Refuses a request because of one problem.
     pub(crate) fn invalid(error: impl Into<String>) -> Self {
         Self::validation(vec![error.into()], 0)
     }
 
-    /// The request is right and could not be done here.
+    /// Reports that a valid request could not be carried out here.
     pub(crate) fn internal(error: impl Into<String>) -> Self {
         Self {
             code: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
@@ -44,7 +44,7 @@ impl Refusal {
         }
     }
 
-    /// The same under another HTTP status.
+    /// Sets another HTTP status.
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { code: status.as_u16(), ..self }
     }

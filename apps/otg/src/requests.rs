@@ -18,19 +18,20 @@ use crate::refusal::Refusal;
 
 /// Largest request, bytes: room for lists of 65536 addresses in several fields.
 pub(crate) const MAX_REQUEST_BYTES: usize = 32 << 20;
-/// Most values in a request: each takes many times the memory that its text does.
+/// Maximum number of values in a request: each takes many times the memory of its text.
 const MAX_VALUES: usize = 1 << 20;
-/// Most requests with a body in memory at a time; the others wait.
+/// Maximum number of requests with a body in memory at a time; further requests wait.
 const MAX_BODIES: usize = 4;
 /// Time limit for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Most bytes still read of a refused request, so that its client gets the reason before the connection closes.
+/// Maximum number of bytes read of a refused request. Reading lets the client get the reason before the connection
+/// closes.
 const MAX_REFUSED_BYTES: usize = 1 << 20;
 
 type Answer = Response<Full<Bytes>>;
 type PostHandler = fn(&mut Controller, Value) -> Result<Value, Refusal>;
 
-/// The requests of the model, and one of our own.
+/// Finds the action of a request: those of the model, and one outside the model.
 fn action(method: &Method, path: &str) -> Option<PostHandler> {
     Some(match (method.as_str(), path) {
         ("GET", "/config") => Controller::config,
@@ -49,7 +50,7 @@ fn action(method: &Method, path: &str) -> Option<PostHandler> {
     })
 }
 
-/// Answers the requests of all connections.
+/// Handler of the requests of all connections.
 #[derive(Debug)]
 pub(crate) struct RequestHandler {
     gate: Gate,
@@ -63,7 +64,7 @@ impl RequestHandler {
         Self { gate, controller, bodies }
     }
 
-    /// Answers a request of the connection at `permit`.
+    /// Answers a request of the connection with permit `permit`.
     pub(crate) async fn answer(
         &self,
         permit: &ConnectionPermit,
@@ -100,11 +101,11 @@ impl RequestHandler {
             let request = document(&body)?;
             drop(body);
             let done = action(&mut controller.lock().unwrap_or_else(PoisonError::into_inner), request);
-            // Here, since a client that disconnects does not end the work.
+            // The permit is dropped here, since the work continues when its client disconnects.
             drop(held);
             done
         };
-        // On a thread that is allowed to block: opening ports takes time.
+        // A blocking thread, since opening ports takes time.
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|_| Refusal::internal("the request failed; this is a defect: please report it"))?
     }
@@ -141,7 +142,7 @@ async fn discard(mut body: Incoming) {
     }
 }
 
-/// A page in a browser can send other types to any server without a preflight request.
+/// Checks the content type. A page in a browser can send other types to any server without a preflight request.
 fn check_type(headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if body.is_empty() || kind.starts_with("application/json") {
@@ -152,12 +153,12 @@ fn check_type(headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
         .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
-/// The document of a request; `null` if missing.
+/// Parses the document of a request; `null` if missing.
 fn document(body: &[u8]) -> Result<Value, Refusal> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    // Each value but the first follows one of these.
+    // Each value but the first follows one of these characters.
     let values = body.iter().filter(|byte| b",:[{".contains(byte)).count();
     if values > MAX_VALUES {
         return Err(Refusal::invalid(format!(
@@ -181,7 +182,7 @@ fn refused(refusal: Refusal) -> Answer {
     json(status, serde_json::to_string(&refusal).unwrap_or_default())
 }
 
-/// The answer to a refused client; the connection ends with it.
+/// Makes the reply to a refused client; the connection ends after it.
 fn turned_away(refusal: Refusal) -> Answer {
     let mut answer = refused(refusal);
     let headers = answer.headers_mut();

@@ -33,17 +33,17 @@ use crate::traffic::SessionSettings;
 
 /// Time limit for requests in progress when the server stops.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
-/// Largest head of a request, and most bytes per read of a connection.
+/// Longest head of a request, and maximum number of bytes per read of a connection.
 const READ_BYTES: usize = 32 << 10;
-/// How long no connection is accepted when the process has no descriptors left.
+/// Pause in accepting connections when the process has no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How the server is reached, and how it opens ports.
+/// Settings of a server: how clients reach it, and how it opens ports.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The address to listen on.
     pub listen: Listen,
-    /// Whether and how connections are encrypted; those at a path are not.
+    /// Encryption of connections; connections at a UNIX socket are not encrypted.
     pub encryption: Encryption,
     /// The token that clients must send; `None` accepts every client that reaches the server.
     pub token: Option<Token>,
@@ -51,18 +51,18 @@ pub struct ServerOptions {
     pub host_names: Vec<String>,
     /// The ports that clients can open.
     pub locations: Locations,
-    /// How the ports of a configuration are opened.
+    /// Settings for opening the ports of a configuration.
     pub ports: OpenOptions,
-    /// How they are served.
+    /// Settings for the session that serves the ports.
     pub session: SessionOptions,
 }
 
 /// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// At an address; port 0 takes a free one.
+    /// An address and a TCP port; port 0 takes a free port.
     Tcp(SocketAddr),
-    /// At a UNIX socket, which only this user can open.
+    /// A UNIX socket, which only the server's user can open.
     Unix(PathBuf),
 }
 
@@ -87,47 +87,47 @@ impl fmt::Display for Listen {
     }
 }
 
-/// How connections are encrypted.
+/// Encryption of connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Encryption {
     /// No TLS: plain HTTP.
     None,
-    /// By a certificate made at the start, which clients cannot verify.
+    /// TLS with a certificate generated at the start, which clients cannot verify.
     SelfSigned,
-    /// By a certificate from files.
+    /// TLS with a certificate from files.
     Files {
-        /// The certificate and those that vouch for it, PEM.
+        /// Path of the certificate and the certificates that vouch for it, PEM.
         certificate: PathBuf,
-        /// Its private key, PEM.
+        /// Path of its private key, PEM.
         key: PathBuf,
     },
 }
 
-/// Why the server cannot run.
+/// Reasons why the server cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtgServerError {
-    /// The address cannot be listened on.
+    /// No socket can listen at the address.
     #[error("listening on {address}: {source}; choose another address or port")]
     Listen {
-        /// The address.
+        /// Address to listen at.
         address: SocketAddr,
-        /// The kernel's words.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The UNIX socket cannot be used.
     #[error(transparent)]
     Socket(#[from] ListeningSocketError),
-    /// Every host on the network could use the server.
+    /// Without a token, every host on the network could use the server.
     #[error(
         "listening on {0} without a token would allow every host that reaches it to send any traffic from this \
          machine; leave --no-token out, or listen on 127.0.0.1"
     )]
     Exposed(SocketAddr),
-    /// No token could be made.
+    /// No token could be generated.
     #[error("cannot make a token: {reason}; give one by --token-file")]
     Token { reason: String },
-    /// No certificate could be made, or TLS does not accept it.
+    /// No certificate could be generated, or TLS does not accept it.
     #[error("the certificate cannot be used: {reason}")]
     Certificate { reason: String },
     /// A file cannot be used.
@@ -137,10 +137,10 @@ pub enum OtgServerError {
         /// The reason, and advice.
         reason: String,
     },
-    /// A pattern of locations makes no sense.
+    /// A pattern of locations is invalid.
     #[error("location pattern {pattern:?}: {reason}; * is for any characters but /, ** for any folders")]
     Pattern {
-        /// The pattern.
+        /// The invalid pattern.
         pattern: String,
         reason: String,
     },
@@ -149,7 +149,7 @@ pub enum OtgServerError {
     Serve(io::Error),
 }
 
-/// A server that listens. Connections wait until [`OtgServer::run`].
+/// A listening server. Connections wait until [`OtgServer::run`].
 #[derive(Debug)]
 pub struct OtgServer {
     listener: Listener,
@@ -165,7 +165,7 @@ enum Listener {
     Unix(ListeningSocket),
 }
 
-/// Stops a server from another thread.
+/// Handle that stops a server from another thread.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<watch::Sender<bool>>);
 
@@ -206,7 +206,7 @@ impl OtgServer {
                 let gate = Gate::at_address(token, address.ip(), &options.host_names, scheme);
                 let failed = |source| OtgServerError::Listen { address: *address, source };
                 let listener = TcpListener::bind(address).map_err(failed)?;
-                // The runtime requires this.
+                // A non-blocking socket is what the runtime requires.
                 listener.set_nonblocking(true).map_err(failed)?;
                 let listen = Listen::Tcp(listener.local_addr().map_err(failed)?);
                 (Listener::Tcp(listener), listen, tls, gate)
@@ -216,13 +216,14 @@ impl OtgServer {
         Ok(Self { listener, listen, tls, handler: RequestHandler::new(gate, controller), stop })
     }
 
-    /// The address that it listens on, with the chosen port.
+    /// Returns the listening address, with the port that was chosen for port 0.
     #[must_use]
     pub fn listen(&self) -> &Listen {
         &self.listen
     }
 
-    /// The server's URL for clients, like `https://127.0.0.1:8443`; with `token` in it as clients take it from a URL.
+    /// Returns the server's URL for clients, like `https://127.0.0.1:8443`. `token` is included in the form that
+    /// clients take from a URL.
     #[must_use]
     pub fn url(&self, token: Option<&Token>) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -233,16 +234,16 @@ impl OtgServer {
         }
     }
 
-    /// Handle that stops it.
+    /// Returns a handle that stops the server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
     }
 
-    /// Serves until it is stopped. Then traffic has stopped and all ports are closed.
+    /// Serves until the server is stopped. On return, traffic has stopped and all ports are closed.
     ///
     /// # Errors
-    /// [`OtgServerError::Serve`].
+    /// [`OtgServerError::Serve`]: the runtime could not start, or use the socket.
     pub fn run(self) -> Result<(), OtgServerError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(OtgServerError::Serve)?.block_on(self.serve()).map_err(OtgServerError::Serve)
@@ -280,13 +281,13 @@ impl OtgServer {
         }
         drop(door);
         let all = async { while tasks.join_next().await.is_some() {} };
-        // Requests that take longer end with the set.
+        // Dropping the set ends requests that take longer.
         let _ = tokio::time::timeout(LAST_REQUESTS, all).await;
         Ok(())
     }
 }
 
-/// Serves a connection to its end, or to the end of the current request once the server is stopped.
+/// Serves a connection to its end. Once the server is stopped, the connection ends after the current request.
 async fn attend(
     stream: Stream,
     tls: Option<TlsAcceptor>,
@@ -317,11 +318,11 @@ trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 type Stream = Box<dyn ByteStream>;
 
-/// The listener as the runtime waits for it.
+/// Listener of the async runtime.
 #[derive(Debug)]
 enum TokioListener {
     Tcp(tokio::net::TcpListener),
-    /// The socket's file is removed with the listener.
+    /// A UNIX socket, whose file is removed with the listener.
     Unix {
         listener: tokio::net::UnixListener,
         _file: ListeningSocket,

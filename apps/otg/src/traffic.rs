@@ -1,4 +1,4 @@
-//! A configuration at work: its ports are open, its flows transmit or do not.
+//! A configuration in operation: open ports, and flows that transmit or not.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 
 /// Longest time until a flow has stopped after the request to stop: longer than a sender's longest sleep.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-/// Rates are over this time at least, so that several clients can read them at the same time.
+/// Shortest time over which rates are measured, so that several clients can read them at the same time.
 const LEAST_RATE_INTERVAL_NS: u64 = 200_000_000;
 
 /// State of a flow, in the model's words.
@@ -53,13 +53,14 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
 }
 
-/// Ports open, flows ready.
+/// Open ports and their flows.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     config: Config,
-    /// None if there are no ports, if they could not be opened again, or after a failure.
+    /// Session with the open ports. `None` if there are no ports, if they could not be opened again, or after a
+    /// failure.
     session: Option<TestSession>,
-    /// The error that ended the session, and its result until then.
+    /// Error that ended the session, and the result until then.
     failed: Option<(Failure, SessionReport)>,
     flows: Vec<FlowRun>,
     rates: Rates,
@@ -68,11 +69,11 @@ pub(crate) struct Traffic {
 #[derive(Debug, Clone, Copy)]
 struct FlowRun {
     last_command: Transmit,
-    /// Whether it was started since the session is open.
+    /// Whether the flow was started since the session was opened.
     was_started: bool,
 }
 
-/// Frames/s and the like, by flow and by port.
+/// Rates (frames/s and others), by flow and by port.
 #[derive(Debug)]
 struct Rates {
     origin: Instant,
@@ -86,7 +87,7 @@ struct Rates {
 struct Rate {
     meter: RateMeter,
     now: TrafficRate,
-    /// When it was, ns after the origin.
+    /// Time of the last update, ns after `origin`.
     updated_ns: u64,
 }
 
@@ -101,7 +102,7 @@ pub(crate) struct Counts {
 pub(crate) struct FlowCounts {
     pub(crate) transmit: Transmit,
     pub(crate) sent: Traversal,
-    /// Its reception; `None` if it has no signature or no receiver.
+    /// Reception of the flow; `None` if the flow has no signature or no receiver.
     pub(crate) received: Option<(Traversal, StreamSummary)>,
 }
 
@@ -121,8 +122,8 @@ pub(crate) struct Traversal {
 }
 
 impl Traffic {
-    /// Opens the ports of `config` that are not among those `kept`, and closes those of them that it does not name. If
-    /// it fails, `kept` are those that are open.
+    /// Opens the ports of `config`. Ports among `kept` stay open; ports of `kept` that `config` does not name are
+    /// closed. On failure, `kept` contains the ports that are still open.
     pub(crate) fn open(
         config: Config,
         kept: &mut KeptPorts,
@@ -143,7 +144,7 @@ impl Traffic {
         &self.config
     }
 
-    /// The configuration, and its ports as they are open.
+    /// Ends the session, and returns the configuration and the ports, which stay open.
     pub(crate) fn close(mut self) -> (Config, KeptPorts) {
         let kept = self.end_session();
         (self.config, kept)
@@ -162,7 +163,7 @@ impl Traffic {
         self.go(flows)
     }
 
-    /// Begins a new session over the same ports: counters of the previous one are lost.
+    /// Begins a new session over the same ports. Counters of the previous session are lost.
     fn renew(&mut self, flows: &[usize], settings: &SessionSettings) -> Result<(), Refusal> {
         let others: Vec<&str> = (0..self.flows.len())
             .filter(|index| !flows.contains(index) && self.transmit(*index) != Transmit::Stopped)
@@ -199,7 +200,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Stops `flows`, in the state `transmit`.
+    /// Stops `flows`, and sets their state to `transmit`.
     pub(crate) fn stop(&mut self, flows: &[usize], transmit: Transmit) -> Result<(), Refusal> {
         let session = session(&mut self.session)?;
         session.stop_loads(flows);
@@ -209,13 +210,13 @@ impl Traffic {
             }
         }
         if self.flows.iter().all(|flow| flow.last_command != Transmit::Started) {
-            // So that the counters are final when the client reads them.
+            // Waiting makes the counters final before the client reads them.
             session.wait_sent(STOP_LIMIT);
         }
         Ok(())
     }
 
-    /// Whether a flow is transmitting.
+    /// Whether any flow is transmitting.
     pub(crate) fn is_transmitting(&self) -> bool {
         (0..self.flows.len()).any(|index| self.transmit(index) == Transmit::Started)
     }
@@ -223,12 +224,12 @@ impl Traffic {
     fn transmit(&self, index: usize) -> Transmit {
         let last_command = self.flows.get(index).map_or(Transmit::Stopped, |flow| flow.last_command);
         let is_sending = self.session.as_ref().is_some_and(|session| session.is_sending(index));
-        // A flow ends by itself when it has sent all that it should.
+        // A flow ends by itself when it has sent all its frames.
         if last_command == Transmit::Started && !is_sending { Transmit::Stopped } else { last_command }
     }
 
-    /// Current counters and rates; with the reception of flows only if requested, since it is copied while the
-    /// receiving threads wait.
+    /// Returns current counters and rates. The reception of flows is included only on request, since the receiving
+    /// threads wait while it is copied.
     pub(crate) fn counts(&mut self, with_received_flows: bool) -> Result<Counts, Refusal> {
         self.check_health()?;
         let meters: Vec<MeterReport> = match &self.session {
@@ -248,7 +249,8 @@ impl Traffic {
     fn flow(&self, index: usize, meters: &[MeterReport]) -> FlowCounts {
         let sent = self.session.as_ref().map(|session| session.sent(index)).unwrap_or_default();
         FlowCounts {
-            // Read after the counters: a finished flow has counted everything.
+            // The state `transmit` is read after the counters. So `stopped` can come with counters that are not final
+            // yet.
             sent: Traversal { frames: sent.frames, bytes: sent.bytes, ..Traversal::default() },
             received: self.received(index, meters).map(|stream| {
                 let summary = stream.summary();
@@ -260,7 +262,7 @@ impl Traffic {
         }
     }
 
-    /// Reception of a flow at its receiving ports.
+    /// Sums the reception of a flow over its receiving ports.
     fn received(&self, index: usize, meters: &[MeterReport]) -> Option<StreamReport> {
         let (config, session) = (self.config.flows.get(index)?, self.session.as_ref()?);
         let is_its = |stream: &&StreamReport| {
@@ -296,7 +298,7 @@ impl Traffic {
         }
     }
 
-    /// Results of the flows' latest start; refused while a flow transmits.
+    /// Returns the results of the flows' latest start; refused while a flow transmits.
     pub(crate) fn outcome(&mut self) -> Result<FlowResults, Refusal> {
         self.note_failure();
         if self.failed.is_none() && self.is_transmitting() {
@@ -304,7 +306,7 @@ impl Traffic {
         }
         let mut report = self.session.as_mut().and_then(TestSession::report);
         if self.session.is_some() && report.is_none() {
-            // A port failed just now.
+            // A missing report means that a port failed just now.
             self.note_failure();
         }
         let mut failure = None;
@@ -316,7 +318,7 @@ impl Traffic {
         Ok(FlowResults { failure, clock, flows, ports })
     }
 
-    /// Ends the session if a port failed, closes the others, and records which port and why.
+    /// Ends the session if a port failed, closes the other ports, and records which port failed and why.
     fn note_failure(&mut self) {
         let Some(failed) = self.session.take_if(|session| session.has_failed()) else { return };
         let SessionResult { report, outcome, .. } = failed.end(Duration::ZERO);
@@ -330,7 +332,7 @@ impl Traffic {
         self.failed = Some((Failure { port, reason }, report));
     }
 
-    /// Whether all ports work; if one failed, returns which and why.
+    /// Checks that all ports work; if one failed, the refusal tells which and why.
     fn check_health(&mut self) -> Result<(), Refusal> {
         self.note_failure();
         if let Some((failure, _)) = &self.failed {
@@ -360,7 +362,7 @@ fn open(config: &Config, kept: &mut KeptPorts, settings: &SessionSettings) -> Re
         .map_err(|error| refusal(config, &error))
 }
 
-/// Adds to an error of the generator the part of the configuration that it concerns.
+/// Adds the affected part of the configuration to an error of the generator.
 fn refusal(config: &Config, error: &SessionError) -> Refusal {
     let flow = |name: &str| config.flows.iter().position(|flow| flow.name == name);
     let path = match error {
@@ -393,7 +395,7 @@ impl Rates {
         }
     }
 
-    /// Writes the rates of now into the counts.
+    /// Writes the current rates into the counts.
     fn update(&mut self, counts: &mut Counts) {
         let now_ns = self.origin.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
         let flows = counts.flows.iter_mut().zip(&mut self.flows_sent).zip(&mut self.flows_received);

@@ -1,4 +1,4 @@
-//! Sends to a collector: one UDP socket, which is never read.
+//! Sending to a collector: one UDP socket, which is never read.
 
 use std::fmt;
 use std::io;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 /// The port that IANA has assigned to sFlow (section 5).
 pub const SFLOW_PORT: u16 = 6343;
-/// Time between two attempts to find the way.
+/// Time between two attempts to find a route to the collector.
 const RETRY: Duration = Duration::from_secs(5);
-/// Time between two words about failures.
+/// Shortest time between two messages about failures.
 const QUIET: Duration = Duration::from_secs(600);
 
 /// Address of a collector.
@@ -23,7 +23,7 @@ pub struct CollectorAddress {
 impl FromStr for CollectorAddress {
     type Err = String;
 
-    /// `HOST`, `HOST:PORT`, `ADDRESS`, `[IPV6]:PORT`.
+    /// Parses `HOST`, `HOST:PORT`, `ADDRESS`, `[IPV6]:PORT`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
@@ -56,36 +56,36 @@ impl fmt::Display for CollectorAddress {
     }
 }
 
-/// Sends datagrams to a collector, be it there or not.
+/// Sender of datagrams to a collector, whether the collector is running or not.
 #[derive(Debug)]
 pub struct Collector {
     address: CollectorAddress,
     socket: Option<UdpSocket>,
     /// Time of the last failed attempt to open the socket.
     tried: Option<Instant>,
-    /// Datagrams that left and were not refused.
+    /// Number of datagrams that were sent and not refused.
     sent: u64,
-    /// Datagrams that could not leave, or were refused.
+    /// Number of datagrams that could not be sent, or were refused.
     failed: u64,
-    /// The last unreported failure.
+    /// Text of the last failure, until it is reported.
     untold: Option<String>,
     told: Option<Instant>,
 }
 
 impl Collector {
-    /// The collector at an address; the socket is opened with the first datagram.
+    /// Makes a sender to an address; the socket is opened with the first datagram.
     #[must_use]
     pub fn new(address: CollectorAddress) -> Self {
         Self { address, socket: None, tried: None, sent: 0, failed: 0, untold: None, told: None }
     }
 
-    /// Datagrams that left, and datagrams that could not or were refused there.
+    /// Returns the number of datagrams that were sent, and the number that could not be sent or were refused.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.sent, self.failed)
     }
 
-    /// A line about unreported failures, if any: at most once in [`QUIET`].
+    /// Returns a line about unreported failures, if any: at most one line in [`QUIET`].
     pub fn trouble(&mut self, now: Instant) -> Option<String> {
         if self.told.is_some_and(|told| now.duration_since(told) < QUIET) {
             return None;
@@ -95,7 +95,7 @@ impl Collector {
         Some(format!("collector {}: {problem}; {} datagrams lost so far", self.address, self.failed))
     }
 
-    /// The source address of datagrams; opens the socket if an attempt is due.
+    /// Returns the source address of datagrams. Opens the socket if an attempt is due.
     pub fn local_address(&mut self, now: Instant) -> Option<IpAddr> {
         self.find_path(now);
         self.socket.as_ref()?.local_addr().ok().map(|address| address.ip())
@@ -120,7 +120,7 @@ impl Collector {
             self.failed += 1;
             return;
         };
-        // A refusal is the answer to an earlier datagram, which was lost, and this one has not been sent.
+        // A refusal is the reply to an earlier datagram, which was lost. This datagram has not been sent yet.
         let result = match socket.send(datagram) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 self.sent = self.sent.saturating_sub(1);
@@ -138,7 +138,7 @@ impl Collector {
                 let keeps =
                     [io::ErrorKind::ConnectionRefused, io::ErrorKind::WouldBlock].contains(&error.kind());
                 if !keeps {
-                    // An address or a route has changed.
+                    // Other errors mean that an address or a route has changed.
                     self.socket = None;
                     self.tried = Some(now);
                 }
@@ -157,7 +157,7 @@ impl CollectorAddress {
             };
             let connected = UdpSocket::bind((any, 0)).and_then(|socket| {
                 socket.connect(address)?;
-                // A full send buffer must not make the exporter wait.
+                // A non-blocking socket, since a full send buffer must not make the exporter wait.
                 socket.set_nonblocking(true)?;
                 Ok(socket)
             });
@@ -207,7 +207,7 @@ mod tests {
         assert!(told[0].contains("no process listens there"), "{told:?}");
         let (sent, failed) = collector.counts();
         assert!(failed > 0 && sent + failed == 10, "{sent} {failed}");
-        // A collector starts.
+        // The collector starts here.
         let listener = UdpSocket::bind(free).unwrap();
         collector.send(b"at last", now);
         let mut bytes = [0; 100];

@@ -1,20 +1,21 @@
-//! Datagrams in XDR (RFC 4506): big-endian words of 32 bits; bytes of a variable length have their number before them,
-//! and zeros behind them to the next word.
+//! Datagrams in XDR (RFC 4506): big-endian words of 32 bits. A byte string of variable length has its length before it,
+//! and zeros after it to the next word.
 
 use std::net::IpAddr;
 
-/// Longest datagram, bytes: it fits a link of 1500 beside IPv6 and UDP, and some tunnel (section 5).
+/// Longest datagram, bytes: it fits a link with an MTU of 1500, with IPv6, UDP and some tunnel (section 5).
 pub const MAX_DATAGRAM_BYTES: usize = 1400;
-/// Most bytes of a frame in a sample.
+/// Maximum number of bytes of a frame in a sample.
 pub const MAX_HEADER_BYTES: usize = 256;
-/// Most bytes of a port's name.
+/// Longest name of a port in a sample, bytes.
 pub const MAX_NAME_BYTES: usize = 255;
-/// Version, agent with an address of IPv6, sub-agent, sequence, uptime, number of samples.
+/// Bytes of version, agent with an IPv6 address, sub-agent, sequence, uptime, number of samples.
 const DATAGRAM_HEADER_BYTES: usize = 40;
-/// Bytes of the FCS, which the datapath does not see: counted in a frame's length, and stripped (section 5).
+/// Bytes of the FCS. The datapath does not see the FCS. A sample counts it in the frame's length, and as stripped
+/// (section 5).
 pub(crate) const FCS_BYTES: u32 = 4;
 
-/// Standard structures have the enterprise 0, so that their format alone is the data format.
+/// Format of a standard structure. Its enterprise is 0, so the format alone is the data format.
 const FLOW_SAMPLE: u32 = 1;
 const COUNTERS_SAMPLE: u32 = 2;
 const SAMPLED_HEADER: u32 = 1;
@@ -23,20 +24,20 @@ const PORT_NAME: u32 = 1005;
 
 /// `header_protocol`: Ethernet of ISO 8023.
 const ETHERNET: u32 = 1;
-/// `ifType` of IANA: ethernetCsmacd.
+/// `ifType` of IANA: `ethernetCsmacd`.
 const ETHERNET_CSMACD: u32 = 6;
 const FULL_DUPLEX: u32 = 1;
-/// A counter that is not there.
+/// Value of a counter that does not exist.
 const UNKNOWN: u32 = u32::MAX;
 
 /// Destination of a sampled frame (`interface`, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampledOutput {
-    /// To one interface.
+    /// One interface, by index.
     Interface(u32),
-    /// To this number of ports.
+    /// Several ports, by number.
     Several(u32),
-    /// Nowhere, for an unreported reason.
+    /// No destination, for an unreported reason.
     Nowhere,
 }
 
@@ -53,38 +54,38 @@ impl SampledOutput {
 /// A sampled frame (`flow_sample` with one `sampled_header`).
 #[derive(Debug, Clone, Copy)]
 pub struct FlowSample<'a> {
-    /// Number among the samples of its source.
+    /// Sequence number among the samples of the source.
     pub sequence: u32,
-    /// ifIndex of the port that received it, which is also the data source. 24 bits.
+    /// ifIndex of the port that received the frame, which is also the data source. 24 bits.
     pub input: u32,
-    /// Sampling rate: one of this number of frames is sampled.
+    /// Sampling rate N: one of N frames is sampled.
     pub sampling_rate: u32,
-    /// Pool of frames from which the samples of the source were taken.
+    /// Number of frames from which the samples of the source were taken.
     pub sample_pool: u32,
-    /// Samples that were lost before they arrived here.
+    /// Number of samples that were lost before they reached the exporter.
     pub drops: u32,
-    /// Its destination.
+    /// Destination of the frame.
     pub output: SampledOutput,
-    /// Its length, bytes, without FCS.
+    /// Length of the frame, bytes, without FCS.
     pub frame_bytes: u32,
-    /// Its first bytes; those beyond [`MAX_HEADER_BYTES`] are left out.
+    /// First bytes of the frame; bytes beyond [`MAX_HEADER_BYTES`] are left out.
     pub header: &'a [u8],
 }
 
 /// The state of a port (`counters_sample` with `if_counters` and `port_name`).
 #[derive(Debug, Clone, Copy)]
 pub struct CounterSample<'a> {
-    /// Number among the samples of its source.
+    /// Sequence number among the samples of the source.
     pub sequence: u32,
-    /// ifIndex, 24 bits.
+    /// ifIndex of the port, 24 bits.
     pub interface: u32,
-    /// Name of the port, truncated to [`MAX_NAME_BYTES`].
+    /// Name of the port, cut off at [`MAX_NAME_BYTES`].
     pub name: &'a str,
     /// `ifSpeed`, bit/s; 0 if unknown.
     pub speed_bps: u64,
-    /// `ifAdminStatus`.
+    /// `ifAdminStatus`: true for up.
     pub is_enabled: bool,
-    /// `ifOperStatus`.
+    /// `ifOperStatus`: true for up.
     pub is_up: bool,
     /// Counters of received frames.
     pub received: DirectionCounters,
@@ -95,13 +96,13 @@ pub struct CounterSample<'a> {
 /// Counters of an interface in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DirectionCounters {
-    /// Bytes with FCS.
+    /// Number of bytes, with FCS.
     pub octets: u64,
     /// Frames of all kinds, since the datapath does not distinguish them.
     pub frames: u64,
-    /// Frames dropped that were as they should be.
+    /// Number of valid frames that were dropped.
     pub discards: u64,
-    /// Invalid frames dropped.
+    /// Number of invalid frames that were dropped.
     pub errors: u64,
 }
 
@@ -110,15 +111,15 @@ pub struct DirectionCounters {
 pub struct DatagramSender {
     /// Address of the agent.
     pub agent: IpAddr,
-    /// Distinguishes processes with the same agent address.
+    /// Number that distinguishes processes with the same agent address.
     pub sub_agent: u32,
-    /// Number among the sender's datagrams.
+    /// Sequence number among the sender's datagrams.
     pub sequence: u32,
     /// Time since the start, ms.
     pub uptime_ms: u32,
 }
 
-/// Samples on their way into one datagram. Their memory is allocated once.
+/// Samples for one datagram. Their memory is allocated once.
 #[derive(Debug)]
 pub struct Samples {
     bytes: Vec<u8>,
@@ -134,13 +135,13 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// How many there are.
+    /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Adds a sampled frame. `false`, and nothing is added: no room is left.
+    /// Adds a sampled frame. Returns `false`, and adds nothing, if there is no room left.
     #[must_use]
     pub fn add_flow(&mut self, sample: &FlowSample<'_>) -> bool {
         let header = sample.header.get(..MAX_HEADER_BYTES).unwrap_or(sample.header);
@@ -165,7 +166,7 @@ impl Samples {
         })
     }
 
-    /// Adds the state of a port. `false`, and nothing is added: no room is left.
+    /// Adds the state of a port. Returns `false`, and adds nothing, if there is no room left.
     #[must_use]
     pub fn add_counters(&mut self, sample: &CounterSample<'_>) -> bool {
         let CounterSample { interface, received, sent, .. } = *sample;
@@ -177,7 +178,7 @@ impl Samples {
                 words(bytes, &[interface, ETHERNET_CSMACD]);
                 long(bytes, sample.speed_bps);
                 words(bytes, &[FULL_DUPLEX, u32::from(sample.is_enabled) | u32::from(sample.is_up) << 1]);
-                // A counter of 32 bits wraps. Multicasts and broadcasts are among the frames.
+                // A counter of 32 bits wraps. Multicasts and broadcasts are included in the frames.
                 long(bytes, received.octets);
                 let DirectionCounters { frames, discards, errors, .. } = received;
                 words(bytes, &[frames as u32, UNKNOWN, UNKNOWN, discards as u32, errors as u32, UNKNOWN]);
@@ -203,7 +204,7 @@ impl Samples {
         has_room
     }
 
-    /// The datagram of these samples (`sample_datagram_v5`), which are removed.
+    /// Makes the datagram of the samples (`sample_datagram_v5`), which are removed.
     pub fn take(&mut self, sender: DatagramSender) -> &[u8] {
         let Self { bytes, count, datagram } = self;
         datagram.clear();
@@ -239,7 +240,7 @@ fn opaque(bytes: &mut Vec<u8>, content: &[u8]) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// A structure behind its data format and its length.
+/// Writes a structure after its data format and its length.
 fn structure(bytes: &mut Vec<u8>, format: u32, write: impl FnOnce(&mut Vec<u8>)) {
     words(bytes, &[format, 0]);
     let begin = bytes.len();
@@ -285,7 +286,7 @@ mod tests {
         sent: DirectionCounters { octets: 8, frames: 9, discards: 10, errors: 11 },
     };
 
-    /// The bytes that hexadecimal digits are.
+    /// Converts hexadecimal digits to bytes.
     fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<_> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
         digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
@@ -351,7 +352,7 @@ mod tests {
                 prop_assert!(datagram.len() <= MAX_DATAGRAM_BYTES && datagram.len().is_multiple_of(4));
                 let header = if is_v6 { 40 } else { 28 };
                 prop_assert_eq!(&datagram[header - 4..header], &count.to_be_bytes());
-                // Every sample has the length in its header.
+                // Each sample has its length in its header.
                 let (mut rest, mut found) = (&datagram[header..], 0);
                 while let Some((head, behind)) = rest.split_first_chunk::<8>() {
                     let len = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;

@@ -1,4 +1,4 @@
-//! Makes samples from the datapath's records and the daemon's reports.
+//! Conversion of the datapath's records and the daemon's reports to samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,43 +15,43 @@ use crate::datagram::{
     CounterSample, DatagramSender, DirectionCounters, FCS_BYTES, FlowSample, SampledOutput, Samples,
 };
 
-/// Longest time that a sample waits for others (section 5: one second).
+/// Longest time that a sample waits for further samples (section 5: one second).
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Interfaces of switches have the upper half of the 24 bits that a data source has for its index, so that they are
-/// apart from the machine's own.
+/// First index for interfaces of switches. They have the upper half of the 24 bits for the index of a data source,
+/// apart from the machine's own interfaces.
 const FIRST_INTERFACE: u32 = 0x80_0000;
 
 /// Settings of an exporter.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The switch.
+    /// Name of the switch.
     pub switch: String,
-    /// One of this number of frames of each port is sampled.
+    /// Sampling rate N: one of N frames of each port is sampled.
     pub sampling_rate: u32,
-    /// Most bytes of a frame in a sample.
+    /// Maximum number of bytes of a frame in a sample.
     pub header_bytes: usize,
-    /// Address of the agent; `None` is the source address of the first datagram.
+    /// Address of the agent; `None` means the source address of the first datagram.
     pub agent: Option<IpAddr>,
 }
 
 /// Counters of an exporter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ExporterCounters {
-    /// Samples of frames.
+    /// Number of samples of frames.
     pub flow_samples: u64,
-    /// Samples of counters.
+    /// Number of samples of counters.
     pub counter_samples: u64,
-    /// Datagrams that left and were not refused.
+    /// Number of datagrams that were sent and not refused.
     pub datagrams: u64,
-    /// Datagrams that could not leave, or that the collector's machine refused.
+    /// Number of datagrams that could not be sent, or that the collector's machine refused.
     pub failed_datagrams: u64,
-    /// Samples that the datapath had to drop because the exporter was too slow.
+    /// Number of samples that the datapath dropped because the exporter was too slow.
     pub dropped_samples: u64,
-    /// Frames from the datapath that were not a record of a sample.
+    /// Number of frames from the datapath that were not a record of a sample.
     pub foreign_frames: u64,
 }
 
-/// A count that continues when another begins anew, as with a new daemon.
+/// A counter that continues when its source begins again at 0, such as a new daemon.
 #[derive(Debug, Clone, Copy, Default)]
 struct Continued {
     before: u64,
@@ -74,9 +74,9 @@ impl Continued {
 /// A port as a source of samples (section 3).
 #[derive(Debug, Default)]
 struct Source {
-    /// `None` until the daemon has reported it.
+    /// Name of the port; `None` until the daemon has reported it.
     name: Option<String>,
-    /// Frames of the port by worker, since each worker counts separately.
+    /// Number of frames of the port, by worker, since each worker counts separately.
     pool: BTreeMap<u8, Continued>,
     flow_sequence: u32,
     counter_sequence: u32,
@@ -85,18 +85,18 @@ struct Source {
 }
 
 impl Source {
-    /// Frames from which samples were taken, up to frame `number` of a worker.
+    /// Returns the number of frames from which samples were taken, up to frame `number` of a worker.
     fn pool_at(&mut self, worker: u8, number: u64) -> u64 {
         self.pool.entry(worker).or_default().update(number.saturating_add(1));
         self.pool.values().fold(0, |sum, count| sum.wrapping_add(count.total()))
     }
 }
 
-/// Exports one switch to one collector.
+/// Exporter of one switch to one collector.
 #[derive(Debug)]
 pub struct Exporter {
     options: Options,
-    /// Distinguishes switches of one agent.
+    /// Number that distinguishes the switches of one agent.
     switch_number: u32,
     sources: BTreeMap<u8, Source>,
     drops: Continued,
@@ -109,7 +109,8 @@ pub struct Exporter {
     counts: ExporterCounters,
 }
 
-/// The number of a switch, 15 bits of its name: the same whenever an exporter starts, and without a list of switches.
+/// Returns the number of a switch, 15 bits of a hash of its name. The number is the same whenever an exporter starts,
+/// without a list of switches.
 fn switch_number(name: &str) -> u32 {
     // FNV-1a.
     let hash =
@@ -118,7 +119,7 @@ fn switch_number(name: &str) -> u32 {
 }
 
 impl Exporter {
-    /// An exporter that starts now.
+    /// Makes an exporter that starts at `now`.
     #[must_use]
     pub fn new(options: Options, collector: Collector, now: Instant) -> Self {
         Self {
@@ -135,14 +136,14 @@ impl Exporter {
         }
     }
 
-    /// Its counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counts(&self) -> ExporterCounters {
         let (datagrams, failed_datagrams) = self.collector.counts();
         ExporterCounters { datagrams, failed_datagrams, dropped_samples: self.drops.total(), ..self.counts }
     }
 
-    /// A line about a collector that cannot be reached; seldom, however long that lasts.
+    /// Returns a line about a collector that cannot be reached; rarely, however long that lasts.
     pub fn trouble(&mut self, now: Instant) -> Option<String> {
         self.collector.trouble(now)
     }
@@ -175,8 +176,8 @@ impl Exporter {
         self.add(now, |samples| samples.add_flow(&sample));
     }
 
-    /// Takes the daemon's report of its ports, which lists the ports of the switch to sample. `mirror` is the port to
-    /// which the records go: its drops are lost samples, and it is not an interface.
+    /// Takes the daemon's report of the sampled switch's ports. `mirror` is the port that receives the records: its
+    /// drops are lost samples, and it is not an interface.
     pub fn report(&mut self, ports: &[PortReport], mirror: &str, now: Instant) {
         let mut there = BTreeSet::new();
         for port in ports {
@@ -195,17 +196,17 @@ impl Exporter {
         self.sources.retain(|index, _| there.contains(index));
     }
 
-    /// A sample of a port's counters.
+    /// Adds a sample of a port's counters.
     fn count(&mut self, index: PortIndex, port: &PortReport, now: Instant) {
         let interface = self.interface(index);
         let source = self.sources.entry(index.0).or_default();
-        // Another port has the index now.
+        // A different name means that another port has the index now.
         if source.name.as_ref().is_some_and(|name| *name != port.name) {
             *source = Source::default();
         }
         source.name = Some(port.name.clone());
         let counters = &port.counters;
-        // Counters that begin anew must have a sequence that does so too (section 5).
+        // Counters that begin again must have a sequence that begins again (section 5).
         let is_anew = counters.received_frames < source.received_frames
             || counters.delivered_frames < source.delivered_frames;
         source.counter_sequence = if is_anew { 1 } else { source.counter_sequence.wrapping_add(1) };
@@ -235,21 +236,21 @@ impl Exporter {
         self.add(now, |samples| samples.add_counters(&sample));
     }
 
-    /// How long samples can still wait; `None` if there are none.
+    /// Returns how long samples can still wait; `None` if there are none.
     #[must_use]
     pub fn patience(&self, now: Instant) -> Option<Duration> {
         let since = self.waiting_since?;
         Some(LONGEST_WAIT.saturating_sub(now.duration_since(since)))
     }
 
-    /// Sends samples that have waited long enough.
+    /// Sends the samples if they have waited long enough.
     pub fn tick(&mut self, now: Instant) {
         if self.patience(now).is_some_and(|patience| patience.is_zero()) {
             self.flush(now);
         }
     }
 
-    /// Sends the samples that there are.
+    /// Sends all samples.
     pub fn flush(&mut self, now: Instant) {
         self.waiting_since = None;
         if self.samples.count() == 0 {
@@ -281,7 +282,7 @@ impl Exporter {
     }
 }
 
-/// How a counter of an interface calls a drop.
+/// Counter of an interface for a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lost {
     /// `ifInErrors`.
@@ -325,7 +326,7 @@ mod tests {
 
     const MIRROR: &str = "vale0:sflow";
 
-    /// An exporter of a switch, and the collector.
+    /// Makes an exporter of a switch, and the socket of a collector.
     fn exporter(now: Instant) -> (Exporter, UdpSocket) {
         let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
         collector.set_nonblocking(true).unwrap();
@@ -335,7 +336,7 @@ mod tests {
         (Exporter::new(options, Collector::new(address.parse().unwrap()), now), collector)
     }
 
-    /// The next datagram, as words.
+    /// Receives the next datagram, as words.
     fn words(collector: &UdpSocket) -> Option<Vec<u32>> {
         let mut bytes = [0; 2000];
         let len = collector.recv(&mut bytes).ok()?;
@@ -371,7 +372,7 @@ mod tests {
         }
     }
 
-    /// Sequence, pool and drops of the one flow sample of the next datagram.
+    /// Returns sequence, pool and drops of the one flow sample of the next datagram.
     fn flow(exporter: &mut Exporter, collector: &UdpSocket, now: Instant) -> (u32, u32, u32) {
         exporter.flush(now);
         let words = words(collector).unwrap();
@@ -388,7 +389,7 @@ mod tests {
             exporter.record(&record(3, worker, number, 60), now);
             pools.push(flow(&mut exporter, &collector, now));
         }
-        // Worker 0 begins anew after 20 frames.
+        // Worker 0 begins again after 20 frames.
         assert_eq!(pools, [(1, 10, 0), (2, 15, 0), (3, 25, 0), (4, 28, 0), (5, 38, 0)]);
         exporter.record(&record(4, 0, 0, 60), now);
         assert_eq!(flow(&mut exporter, &collector, now), (1, 1, 0), "another port has its own");
@@ -434,7 +435,7 @@ mod tests {
         assert_eq!(if_counters[5], 3, "up");
         assert_eq!(if_counters[6..14], [0, 6400, 100, u32::MAX, u32::MAX, 2, 4, u32::MAX]);
         assert_eq!(if_counters[14..22], [0, 0, 0, u32::MAX, u32::MAX, 3, 0, 0]);
-        // A daemon that begins anew adds to the drops.
+        // Reports of a restarted daemon, whose counters add to the drops.
         exporter.report(&[mirror(1)], MIRROR, now);
         exporter.record(&record(1, 0, 0, 60), now);
         assert_eq!(flow(&mut exporter, &collector, now).2, 7);

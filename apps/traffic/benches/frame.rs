@@ -15,7 +15,7 @@ fn source(fields: &str) -> FrameSource {
     }
 }
 
-/// How much signature, modifiers, sizes and headers cost.
+/// Measures the cost of signature, modifiers, sizes and headers.
 fn frames(criterion: &mut Criterion) {
     const ADDRESS: &str = "{field = 'ipv4.source', increment = {count = 1000}}";
     const PORT: &str = "{field = 'udp.source', random = {seed = 7, low = 1024}}";

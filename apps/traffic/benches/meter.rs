@@ -8,10 +8,10 @@ use ringroad_traffic::signature::{
     FormSet, Signature, SignatureForm, SignatureReading, Signer, read_signature,
 };
 
-/// Frames that a receiving thread hands to the meter at a time.
+/// Number of frames that a receiving thread hands to the meter at a time.
 const BATCH: u64 = 256;
 
-/// A frame of `len` bytes without FCS, with 42 bytes of headers, signed.
+/// A signed frame of `len` bytes without FCS, with 42 bytes of headers.
 fn signed(form: SignatureForm, len: usize) -> (Signer, Vec<u8>) {
     let mut frame = vec![0x55; len];
     let (before, signature) = frame.split_at_mut(len - form.bytes());
@@ -52,7 +52,7 @@ fn signatures(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Records frames for the given number of iterations; `number` computes each frame's number from its position in the
+/// Records frames for the given number of iterations. `number` computes each frame's number from its position in the
 /// stream.
 fn record(criterion: &mut Criterion, name: &str, latency: bool, streams: u16, number: impl Fn(u64) -> u64) {
     let config = ExpectedStreams { streams: Some((0..streams).collect()), latency, start_ns: 0 };
@@ -75,7 +75,7 @@ fn record(criterion: &mut Criterion, name: &str, latency: bool, streams: u16, nu
                 let SignatureReading::Intact(signature) = &mut digest.reading else { continue };
                 signature.sequence_low = number(frame / u64::from(streams)) & 0xff_ffff_ffff;
                 signature.timestamp_low = (frame * 67) & 0xff_ffff_ffff;
-                // Latencies of 5 to 13 us, of no pattern.
+                // Latencies of 5 to 13 us, without a pattern.
                 digest.arrival_ns = frame * 67 + 5000 + (frame.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51);
             }
             sent += BATCH;
@@ -90,7 +90,7 @@ fn meters(criterion: &mut Criterion) {
     record(criterion, "in order", true, 1, |index| index);
     record(criterion, "in order, 64 streams", true, 64, |index| index);
     record(criterion, "one of 128 lost", true, 1, |index| index + index / 127);
-    // Every 16th number and the next change places.
+    // Every 16th number is exchanged with the next.
     record(criterion, "one of 16 reordered", true, 1, |index| match index % 16 {
         0 => index + 1,
         1 => index - 1,

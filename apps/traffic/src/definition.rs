@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Reading a definition does not check it as a whole; [`StreamDefinition::compile`] does. Errors name the stream, the
-//! field, the given value, and the allowed ones.
+//! field, the given value, and the allowed values.
 
 mod error;
 mod reversed;
@@ -45,48 +45,49 @@ pub const MAX_WEIGHT: u32 = 10_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamDefinition {
-    /// Name for users; "stream 0" for the first if not given.
+    /// Name for users; by default "stream 0" for the first stream, and so on.
     pub name: String,
-    /// Its share of the frames of a load, relative to the other streams, 1 to [`MAX_WEIGHT`].
+    /// Share of the load's frames relative to the other streams, 1 to [`MAX_WEIGHT`].
     pub weight: u32,
-    /// Sizes of the frames; 64 bytes if not given. Not beside a template, which has its own.
+    /// Sizes of the frames; 64 bytes if not given. Not allowed with a template, which has a size of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<FrameSizeMix>,
-    /// Whether frames carry a signature ([`crate::signature`]), in their last bytes. They do if not given.
+    /// Whether frames carry a signature ([`crate::signature`]) in their last bytes; true if not given.
     pub signature: bool,
-    /// The bytes after the headers; zeros if not given. Not beside a template.
+    /// The bytes after the headers; zeros if not given. Not allowed with a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
-    /// Headers, the outermost first; Ethernet, IPv4 and UDP if not given. Not beside a template.
+    /// Headers, the outermost first; Ethernet, IPv4 and UDP if not given. Not allowed with a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packet: Option<Vec<Header>>,
-    /// A template, without FCS; filled up with zeros to 60 bytes.
+    /// A template, without FCS; padded with zeros to 60 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<HexBytes>,
     /// A template from a capture file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcap: Option<PcapTemplate>,
-    /// Whether the lengths and checksums of a template's headers are computed: lengths so that packets reach the
-    /// frame's end, checksums for every frame, except UDP ones that are 0. They are computed if not given; else they
-    /// stay unchanged, whatever is modified.
+    /// Whether the lengths and checksums of a template's headers are computed; true if not given. Lengths then reach to
+    /// the end of the frame, and each frame has right checksums, except for UDP checksums that are 0. If false, lengths
+    /// and checksums stay unchanged, whatever is modified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix_checksums: Option<bool>,
-    /// Number of flows, 1 to [`crate::modifier::MAX_FLOWS`], each frame is in the next flow: the source port of the
-    /// outermost UDP or TCP header varies and, if there are not enough ports from its own on, also the source address
-    /// of the IP header before it. Without such a header the outermost IP source address varies, else the Ethernet one.
+    /// Number of flows, 1 to [`crate::modifier::MAX_FLOWS`]; each frame belongs to the next flow. The source port of
+    /// the outermost UDP or TCP header varies. If there are too few ports from the header's own port on, the source
+    /// address of the IP header before it varies as well. Without such a header, the outermost IP source address
+    /// varies, or the Ethernet source address if there is no IP header.
     pub flows: u64,
-    /// Whether each flow has an Ethernet source address of its own too.
+    /// Whether each flow has an Ethernet source address of its own as well.
     pub flow_macs: bool,
     /// Fields that vary.
     pub modify: Vec<ModifierDefinition>,
 }
 
-/// A frame of a capture file. Reading it is the caller's part: see [`StreamDefinition::with_template`].
+/// A frame of a capture file. The caller reads the file: see [`StreamDefinition::with_template`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PcapTemplate {
     pub file: PathBuf,
-    /// Index of the frame, from 0; the first if not given.
+    /// Index of the frame, from 0; the first frame if not given.
     #[serde(default)]
     pub index: u64,
 }
@@ -111,7 +112,7 @@ impl Default for StreamDefinition {
 }
 
 impl StreamDefinition {
-    /// The same, made from a frame (without FCS) in place of the capture file that it names.
+    /// The same stream, with a frame (without FCS) as its template instead of a capture file.
     #[must_use]
     pub fn with_template(mut self, frame: Vec<u8>) -> Self {
         self.pcap = None;
@@ -133,7 +134,7 @@ impl StreamDefinition {
         made.map_err(|error| error.of(&self.name))
     }
 
-    /// The Ethernet address that its first frame goes to; `None` where no Ethernet header begins the frame.
+    /// Ethernet destination address of the first frame; `None` if the frame does not begin with an Ethernet header.
     #[must_use]
     pub fn destination(&self) -> Option<Mac> {
         match (&self.frame, self.packet.as_deref()) {
@@ -144,7 +145,7 @@ impl StreamDefinition {
         }
     }
 
-    /// The headers, or those there are by default.
+    /// The headers of the definition, or the default headers.
     pub(crate) fn headers(&self) -> Vec<Header> {
         self.packet.clone().unwrap_or_else(|| {
             vec![
@@ -156,17 +157,17 @@ impl StreamDefinition {
     }
 }
 
-/// Streams in the form of a file.
+/// Streams, as a file lists them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamList {
-    /// The streams.
     #[serde(rename = "stream", default)]
     pub streams: Vec<StreamDefinition>,
 }
 
 impl StreamList {
-    /// Reads streams, names those that have no name "stream 0" by their place, and sees that no name is there twice.
+    /// Reads streams, and names streams without a name after their index, "stream 0" for the first. Refuses a name that
+    /// occurs twice.
     ///
     /// # Errors
     /// [`ReadError`] with the path of the field in the file.
@@ -179,10 +180,10 @@ impl StreamList {
         Ok(list)
     }
 
-    /// Checks and sets names like [`Self::read`], for streams from other sources.
+    /// Checks and sets names as [`Self::read`] does, for streams from other sources.
     ///
     /// # Errors
-    /// [`ReadError`] if two streams have one name.
+    /// [`ReadError`] if two streams have the same name.
     pub fn name_streams(&mut self) -> Result<(), ReadError> {
         for index in 0..self.streams.len() {
             let (before, rest) = self.streams.split_at_mut(index);

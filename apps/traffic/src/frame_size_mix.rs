@@ -14,13 +14,13 @@ use crate::definition::{Problem, StreamError};
 use crate::line_rate::FrameSize;
 use crate::rotation::{MAX_CHOICES, MAX_ROTATION, Rotation};
 
-/// Most sizes of one stream.
+/// Greatest number of sizes of one stream.
 pub const MAX_SIZES: usize = 16384;
 
-/// Sizes with FCS of the simple IMIX and how many of 12 frames have each.
+/// Sizes with FCS of the simple IMIX, each with its number of frames among 12.
 ///
-/// IP packets of 40, 576 and 1500 bytes at 7 : 4 : 1, as in most testers, with 18 bytes of Ethernet header and FCS, and
-/// the smallest as long as Ethernet's shortest frame.
+/// IP packets of 40, 576 and 1500 bytes at 7 : 4 : 1, as in most testers, get 18 bytes of Ethernet header and FCS. The
+/// smallest frame is padded to Ethernet's minimum.
 pub const IMIX: [(u32, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
 
 /// Sizes and their order.
@@ -33,34 +33,34 @@ pub const IMIX: [(u32, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
 /// more or less than its exact share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameSizeMix {
-    /// One size.
+    /// One size for all frames.
     Fixed(FrameSize),
-    /// These in turn, at most [`MAX_SIZES`].
+    /// Sizes in turn, at most [`MAX_SIZES`].
     InTurn(Vec<FrameSize>),
-    /// [`IMIX`].
+    /// The sizes and weights of [`IMIX`].
     Imix,
     /// Sizes with weights of at least 1.
     Weighted {
         /// Sizes and weights.
         sizes: Vec<(FrameSize, u32)>,
-        /// Drawn at random if given.
+        /// Seed of the random order; a fixed order if absent.
         random_seed: Option<u64>,
     },
-    /// From the first to the last.
+    /// Sizes from the first to the last.
     Range {
-        /// The first.
+        /// First size.
         first: FrameSize,
-        /// No longer than this.
+        /// Upper limit of the sizes.
         last: FrameSize,
-        /// Bytes from one to the next, at least 1.
+        /// Bytes from one size to the next, at least 1.
         step: u32,
-        /// Drawn at random if given, all equally often.
+        /// Seed of the random order, in which all sizes are equally frequent; a fixed order if absent.
         random_seed: Option<u64>,
     },
 }
 
 impl Default for FrameSizeMix {
-    /// 64 bytes.
+    /// Frames of 64 bytes.
     fn default() -> Self {
         Self::Fixed(FrameSize::MIN)
     }
@@ -133,7 +133,7 @@ fn range(first: FrameSize, last: FrameSize, step: u32) -> Result<Vec<FrameSize>,
     Ok(sizes.filter_map(|bytes| FrameSize::new(bytes).ok()).collect())
 }
 
-/// The table form.
+/// Sizes as a table.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SizeTable {

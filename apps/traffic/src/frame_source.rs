@@ -1,9 +1,9 @@
 //! The frames of a stream, one after the other.
 //!
-//! A frame differs from the one before it in few bytes: modified fields, signature, checksums. So one frame in memory
-//! has these bytes rewritten each time, and a *pristine* one restores bytes when a frame is longer or shorter.
-//! Checksums are sums (RFC 1071) of a part that is computed in advance, for each size, and of the words just written;
-//! unlike updates of the last frame's checksum (RFC 1624), errors cannot accumulate.
+//! A frame differs from the previous frame in few bytes: modified fields, signature, checksums. So the source keeps one
+//! frame in memory and rewrites these bytes each time. A *pristine* frame restores bytes when a frame is longer or
+//! shorter. A checksum (RFC 1071) is the sum of a part that is computed in advance for each size, and of the words just
+//! written. Errors cannot accumulate, as they could if the last frame's checksum was updated (RFC 1624).
 
 mod compile;
 mod plan;
@@ -16,19 +16,19 @@ use crate::modifier::{BitField, Progress};
 use crate::rotation::Rotation;
 use crate::signature::{COMPACT_BYTES, FULL_BYTES, FormSet, SignatureForm, Signer};
 
-/// Makes the frames of one stream for one sender. From [`crate::definition::StreamDefinition::compile`].
+/// Source of the frames of one stream for one sender, made by [`crate::definition::StreamDefinition::compile`].
 #[derive(Debug, Clone)]
 pub struct FrameSource {
-    /// The longest frame, without anything that varies.
+    /// The longest frame, with zeros in the varying bytes.
     pristine: Box<[u8]>,
     /// The frame that was made last.
     frame: Box<[u8]>,
-    /// Which of `plans` the next frame has.
+    /// Index in `plans` of the next frame's size.
     next: usize,
-    /// Which of `plans` `frame` has the length and constant words of.
+    /// Index in `plans` of the size of `frame`, which has the length and the constant words of that size.
     shown: usize,
     plans: Box<[SizePlan]>,
-    /// With FCS, as `plans`.
+    /// Sizes with FCS, in the order of `plans`.
     sizes: Vec<FrameSize>,
     rotation: Rotation,
     writer: Writer,
@@ -39,28 +39,28 @@ pub struct FrameSource {
 #[error("sender {index} of {of}: give a sender below the number of senders, which is at least 1")]
 #[non_exhaustive]
 pub struct ShareError {
-    /// The sender, from 0.
+    /// Index of the sender, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of senders.
     pub of: u32,
 }
 
 impl FrameSource {
-    /// Bytes in the slot, without FCS, of the next frame.
+    /// Length of the next frame in its slot, bytes without FCS.
     #[inline]
     #[must_use]
     pub fn next_size(&self) -> usize {
         self.plans.get(self.next).map_or(0, |plan| plan.slot_bytes)
     }
 
-    /// The sequence number of the next frame: how many were made before it.
+    /// Sequence number of the next frame, which is the number of frames made so far.
     #[inline]
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.writer.sequence
     }
 
-    /// The next frame, without FCS. `timestamp_ns` goes into its signature.
+    /// Makes the next frame and returns it, without FCS. `timestamp_ns` goes into its signature.
     #[inline]
     pub fn next_frame(&mut self, timestamp_ns: u64) -> &[u8] {
         if self.next != self.shown {
@@ -75,7 +75,7 @@ impl FrameSource {
         frame
     }
 
-    /// The frames, if all have one size.
+    /// The frames, if all frames have one size.
     #[inline]
     #[must_use]
     pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
@@ -84,7 +84,7 @@ impl FrameSource {
         Some(OneSize { plan, pristine, writer: &mut self.writer })
     }
 
-    /// Makes `frame` one of the next size.
+    /// Changes `frame` to the next size.
     fn reshape(&mut self) {
         if let Some(shown) = self.plans.get(self.shown)
             && let Some(written) = self.frame.get_mut(shown.signature_at..shown.slot_bytes)
@@ -98,9 +98,9 @@ impl FrameSource {
         self.shown = self.next;
     }
 
-    /// Makes this the source of sender `index` of `of` senders of one stream: it starts anew, with frame `index` of the
-    /// stream, and each next frame is `of` frames later. So all senders together make each combination of modified
-    /// fields as often as a single sender would. Sizes and sequence numbers are each sender's own.
+    /// Makes this the source of sender `index` of `of` senders of one stream. The sender begins with frame `index` of
+    /// the stream, and each further frame is `of` frames later. So all senders together make each combination of
+    /// modified fields as often as a single sender would. Each sender has sizes and sequence numbers of its own.
     ///
     /// # Errors
     /// [`ShareError`] if there is no such sender.
@@ -116,14 +116,14 @@ impl FrameSource {
         Ok(self)
     }
 
-    /// Bytes in the slot, without FCS, of the longest frame.
+    /// Length of the longest frame in its slot, bytes without FCS.
     #[inline]
     #[must_use]
     pub fn longest_slot_bytes(&self) -> usize {
         self.pristine.len()
     }
 
-    /// Bits that a frame counts in the mean of all sizes.
+    /// Mean number of bits of a frame over all sizes, as `layer` counts them.
     #[must_use]
     pub fn mean_bits(&self, layer: BitLayer) -> f64 {
         let order = self.rotation.order();
@@ -138,8 +138,8 @@ impl FrameSource {
         &self.sizes
     }
 
-    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`; capital letters are sizes without a
-    /// letter there. In words if that would be too long, or the order is random.
+    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`, with capital letters for sizes to which
+    /// the RFC gives no letter. Long rounds and random orders are described in words.
     #[must_use]
     pub fn size_genome(&self) -> String {
         self.rotation.genome(&self.sizes)
@@ -152,16 +152,17 @@ impl FrameSource {
     }
 }
 
-/// The frames of a stream, one after the other, written in place for sending.
+/// Frames of a stream that are written one after the other into slots.
 pub trait WriteFrames {
     /// Writes the next frame to the start of `slot` and returns its length, bytes without FCS. `timestamp_ns` goes into
-    /// its signature. `holds_frame`: an earlier frame of this stream is there, so only the varying bytes are written.
+    /// its signature. If `holds_frame`, the slot holds an earlier frame of this stream, and only the varying bytes are
+    /// written.
     ///
-    /// `None` if `slot` is too short: it is unchanged, and the frame is still the next.
+    /// Returns `None` if `slot` is too short. The slot is then unchanged, and the frame is still the next.
     fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize>;
 }
 
-/// The frames of a stream that all have one size. From [`FrameSource::of_one_size`].
+/// The frames of a stream that all have one size, made by [`FrameSource::of_one_size`].
 #[derive(Debug)]
 pub struct OneSize<'source> {
     plan: &'source SizePlan,
@@ -172,18 +173,18 @@ pub struct OneSize<'source> {
 /// The varying parts of a stream's frames that all have one size.
 #[derive(Debug)]
 pub enum Variation<'source> {
-    /// Nothing.
+    /// Frames without varying bytes.
     Constant(ConstantFrames<'source>),
     /// A full signature, and at most one checksum over it.
     Full(SignedFrames<'source, FULL_BYTES>),
     /// A compact signature, and at most one checksum over it.
     Compact(SignedFrames<'source, COMPACT_BYTES>),
-    /// Anything.
+    /// All other combinations.
     Any(OneSize<'source>),
 }
 
 impl<'source> OneSize<'source> {
-    /// The varying parts, so that a caller writes a burst without a check for each frame.
+    /// The varying parts, so that a caller checks once for a burst which parts vary.
     #[inline]
     #[must_use]
     pub fn variation(self) -> Variation<'source> {
@@ -223,7 +224,7 @@ impl WriteFrames for Variation<'_> {
     }
 }
 
-/// The start of `slot` that the next frame takes, with `pristine` in it.
+/// The bytes of `slot` for the next frame. They are filled with `pristine` unless `holds_frame`.
 #[inline]
 fn prepared<'slot>(slot: &'slot mut [u8], pristine: &[u8], holds_frame: bool) -> Option<&'slot mut [u8]> {
     let frame = slot.get_mut(..pristine.len())?;
@@ -242,7 +243,7 @@ impl WriteFrames for OneSize<'_> {
     }
 }
 
-/// Frames that are all the same, to the byte.
+/// Frames that are all identical.
 #[derive(Debug)]
 pub struct ConstantFrames<'source> {
     pristine: &'source [u8],
@@ -250,13 +251,13 @@ pub struct ConstantFrames<'source> {
 }
 
 impl ConstantFrames<'_> {
-    /// Counts `frames` frames as written: they are already in place.
+    /// Counts `frames` frames as written without writing them: their bytes are already in the slots.
     #[inline]
     pub fn skip(&mut self, frames: u64) {
         *self.sequence = self.sequence.wrapping_add(frames);
     }
 
-    /// Bytes in the slot, without FCS, of each frame.
+    /// Length of each frame in its slot, bytes without FCS.
     #[inline]
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
@@ -273,13 +274,13 @@ impl WriteFrames for ConstantFrames<'_> {
     }
 }
 
-/// Frames that are the same but for a signature of `BYTES` bytes, and at most one checksum over it.
+/// Frames that differ only in a signature of `BYTES` bytes and at most one checksum over it.
 #[derive(Debug)]
 pub struct SignedFrames<'source, const BYTES: usize> {
     pristine: &'source [u8],
     signer: Signer,
     checksum: Option<SignedChecksum>,
-    /// The stream's sequence number, set to the next frame's number at the end.
+    /// The stream's sequence number, which is updated when this value is dropped.
     sequence: &'source mut u64,
     next: u64,
 }
@@ -290,15 +291,15 @@ impl<const BYTES: usize> Drop for SignedFrames<'_, BYTES> {
     }
 }
 
-/// The only checksum that varies, with the signature.
+/// The only varying checksum, which varies with the signature.
 #[derive(Debug)]
 struct SignedChecksum {
     checksum: LiveChecksum,
-    /// Of all that does not vary.
+    /// Sum of all constant words.
     sum: u64,
-    /// All ones if it covers the signature.
+    /// All ones if the checksum covers the signature, else 0.
     counted: u64,
-    /// How far the sum of the signature's words must be shifted, bits.
+    /// Bits by which the sum of the signature's words must be shifted.
     shift: u32,
 }
 
@@ -327,16 +328,16 @@ impl<const BYTES: usize> WriteFrames for SignedFrames<'_, BYTES> {
     }
 }
 
-/// Writes the varying parts.
+/// Writer of the varying parts of frames.
 #[derive(Debug, Clone)]
 struct Writer {
     modifiers: Box<[Modifier]>,
-    /// The first `live` of these.
+    /// The varying checksums: the first `live` entries.
     checksums: Box<[LiveChecksum; MAX_LIVE_CHECKSUMS]>,
     live: usize,
-    /// Whether there are at most two, and neither covers the other.
+    /// Whether there are at most two varying checksums, and neither covers the other.
     plain: bool,
-    /// The checksums that the signature counts in.
+    /// The checksums that cover the signature.
     signature_counts_in: Sums,
     sequence: u64,
 }
@@ -345,14 +346,14 @@ struct Writer {
 struct Modifier {
     field: BitField,
     progress: Progress,
-    /// The checksums that the field counts in.
+    /// The checksums that cover the field.
     counts_in: Sums,
 }
 
 impl Writer {
     #[inline]
     fn write(&mut self, plan: &SizePlan, timestamp_ns: u64, frame: &mut [u8]) {
-        // With their number known the sums are in registers.
+        // The sums are in registers if their number is known at compile time.
         match (self.plain, self.live) {
             (true, 0) => self.write_with::<0, false>(plan, timestamp_ns, frame),
             (true, 1) => self.write_with::<1, false>(plan, timestamp_ns, frame),
@@ -362,7 +363,7 @@ impl Writer {
         }
     }
 
-    // Separate, so that none saves the registers that another needs.
+    // A function of its own for each case, so that no case saves registers that only another case needs.
     #[inline(never)]
     fn write_with<const LIVE: usize, const NESTED: bool>(
         &mut self,
@@ -385,7 +386,7 @@ impl Writer {
             add(&mut sums, sum << plan.signature_sum_shift, &self.signature_counts_in);
         }
         for index in 0..LIVE {
-            // If fewer vary, the last are not used.
+            // If fewer checksums vary, the last entries are unused.
             if NESTED && index >= self.live {
                 break;
             }

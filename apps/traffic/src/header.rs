@@ -29,7 +29,7 @@ pub const VXLAN_PORT: u16 = 4789;
 /// Default IPv4 "time to live" and IPv6 "hop limit" (RFC 1700).
 pub const DEFAULT_TTL: u8 = 64;
 
-/// One header of a packet. In text a table with one entry, named as in [`Header::name`]: `{ipv4 = {ttl = 7}}`.
+/// One header of a packet. In text, a table with one entry that is named as in [`Header::name`]: `{ipv4 = {ttl = 7}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Header {
@@ -45,7 +45,7 @@ pub enum Header {
     Ipv6(Ipv6),
     /// UDP (RFC 768), 8 bytes.
     Udp(Udp),
-    /// TCP without options (RFC 9293), 20 bytes. There is no connection: each frame has just these values.
+    /// TCP without options (RFC 9293), 20 bytes. Each frame has just the given values: there is no connection.
     Tcp(Tcp),
     /// ICMP (RFC 792), 8 bytes.
     Icmp(Icmp),
@@ -55,11 +55,11 @@ pub enum Header {
     Arp(Arp),
     /// VXLAN (RFC 7348, section 5), 8 bytes.
     Vxlan(Vxlan),
-    /// Any bytes.
+    /// Raw bytes of any content.
     Raw(HexBytes),
 }
 
-/// Ethernet II.
+/// Ethernet II header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ethernet {
@@ -67,7 +67,7 @@ pub struct Ethernet {
     pub source: Mac,
     /// Destination address; 02:00:00:00:00:02 if not given.
     pub destination: Mac,
-    /// EtherType; if not given, set by the next header, or 0x88b5 (local experiments, IEEE 802).
+    /// EtherType; if not given, the next header's, or 0x88b5 (local experiments, IEEE 802).
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub ether_type: Option<u16>,
 }
@@ -82,7 +82,7 @@ impl Default for Ethernet {
     }
 }
 
-/// VLAN tag. Its TPID is in the EtherType field of the header before.
+/// VLAN tag. Its TPID is in the EtherType field of the preceding header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Vlan {
@@ -94,7 +94,7 @@ pub struct Vlan {
     pub priority: u8,
     /// Drop eligible indicator.
     pub dei: bool,
-    /// Tag protocol identifier; if not given 0x88a8 for the first of several tags (IEEE 802.1ad), else 0x8100.
+    /// Tag protocol identifier; if not given, 0x88a8 for the first of several tags (IEEE 802.1ad), else 0x8100.
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub tpid: Option<u16>,
     /// EtherType of the next header, as in [`Ethernet::ether_type`].
@@ -112,13 +112,13 @@ impl Default for Vlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mpls {
-    /// Label, 0 to 1048575; 16, the first that is not reserved, if not given.
+    /// Label, 0 to 1048575; if not given 16, the first label that is not reserved.
     #[serde(deserialize_with = "up_to::<0xf_ffff, _, _>")]
     pub label: u32,
     /// Traffic class (RFC 5462), 0 to 7.
     #[serde(deserialize_with = "up_to::<7, _, _>")]
     pub traffic_class: u8,
-    /// Bottom of stack; if not given, set by the next header.
+    /// Bottom of stack; if not given, 0 before another MPLS header, else 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bottom: Option<bool>,
     /// Time to live, 64 if not given.
@@ -132,7 +132,7 @@ impl Default for Mpls {
     }
 }
 
-/// IPv4.
+/// IPv4 header without options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ipv4 {
@@ -156,7 +156,7 @@ pub struct Ipv4 {
     pub identification: u16,
     /// The "don't fragment" flag; set if not given.
     pub dont_fragment: bool,
-    /// Protocol; if not given, set by the next header, or 253 (experiments, RFC 3692).
+    /// Protocol; if not given, the next header's, or 253 (experiments, RFC 3692).
     #[serde(deserialize_with = "optional::<255, _, _>", skip_serializing_if = "Option::is_none")]
     pub protocol: Option<u8>,
     /// Header checksum.
@@ -179,7 +179,7 @@ impl Default for Ipv4 {
     }
 }
 
-/// IPv6.
+/// IPv6 header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ipv6 {
@@ -198,7 +198,7 @@ pub struct Ipv6 {
     /// Flow label (RFC 6437), 0 to 1048575.
     #[serde(deserialize_with = "up_to::<0xf_ffff, _, _>")]
     pub flow_label: u32,
-    /// Next header, as [`Ipv4::protocol`].
+    /// Next header; the default is as in [`Ipv4::protocol`].
     #[serde(deserialize_with = "optional::<255, _, _>", skip_serializing_if = "Option::is_none")]
     pub next_header: Option<u8>,
 }
@@ -216,17 +216,17 @@ impl Default for Ipv6 {
     }
 }
 
-/// UDP.
+/// UDP header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Udp {
     /// Source port; 49152 if not given.
     #[serde(deserialize_with = "up_to::<0xffff, _, _>")]
     pub source: u16,
-    /// Destination port; if not given 4789 before VXLAN, else 9.
+    /// Destination port; if not given, 4789 before VXLAN, else 9.
     #[serde(deserialize_with = "optional::<0xffff, _, _>", skip_serializing_if = "Option::is_none")]
     pub destination: Option<u16>,
-    /// Checksum; "zero" means none.
+    /// Checksum. "zero" means that the packet has no checksum.
     pub checksum: Checksum,
 }
 
@@ -236,7 +236,7 @@ impl Default for Udp {
     }
 }
 
-/// TCP.
+/// TCP header without options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tcp {
@@ -275,11 +275,11 @@ impl Default for Tcp {
     }
 }
 
-/// ICMP or ICMPv6, with the second four bytes as in echo messages.
+/// ICMP or ICMPv6 header, with the second four bytes as in echo messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Icmp {
-    /// Type; an echo request (8, in ICMPv6 128) if not given.
+    /// Type; if not given, an echo request (8, in ICMPv6 128).
     #[serde(
         rename = "type",
         deserialize_with = "optional::<255, _, _>",
@@ -299,7 +299,7 @@ pub struct Icmp {
     pub checksum: Checksum,
 }
 
-/// ARP.
+/// ARP packet for IPv4 over Ethernet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Arp {
@@ -330,7 +330,7 @@ impl Default for Arp {
     }
 }
 
-/// VXLAN.
+/// VXLAN header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Vxlan {
@@ -346,7 +346,7 @@ impl Default for Vxlan {
 }
 
 impl Header {
-    /// The name in definitions and in field names.
+    /// Name of the header in definitions and in field names.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.kind().name()

@@ -1,7 +1,7 @@
 //! Length of a frame on an Ethernet line, and the resulting conversion between rates in frames and in bits.
 //!
-//! Two counts of bits are in use. *L2* counts the frame from destination address to FCS. **L1* adds the overhead of
-//! each frame on the line: preamble, start-of-frame delimiter and the gap to the next frame (IEEE 802.3, clauses 3.2.1,
+//! Two counts of bits are in use. *L2* counts the frame from destination address to FCS. *L1* adds the overhead of each
+//! frame on the line: preamble, start-of-frame delimiter and the gap to the next frame (IEEE 802.3, clauses 3.2.1,
 //! 3.2.2 and 4.4.2). A link's nominal speed is an L1 rate.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const PREAMBLE_BYTES: u32 = 7;
 /// Start-of-frame delimiter, bytes.
 pub const SFD_BYTES: u32 = 1;
-/// Frame check sequence at the frame's end, bytes. Counted in a frame size, never present in a slot.
+/// Frame check sequence at the frame's end, bytes. Part of a frame size, and never present in a slot.
 pub const FCS_BYTES: u32 = 4;
 /// Least gap between frames (96 bit times), bytes.
 pub const GAP_BYTES: u32 = 12;
@@ -98,17 +98,17 @@ impl From<FrameSize> for u32 {
     }
 }
 
-/// Which bits a bit rate counts.
+/// Selection of the bits that a bit rate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BitLayer {
-    /// Everything on the line: 20 bytes over the frame with FCS, 24 over the slot's length.
+    /// All bits on the line: 20 bytes more than the frame with FCS, 24 more than in the slot.
     L1,
-    /// The frame with FCS: 4 bytes over the slot's length.
+    /// The frame with FCS: 4 bytes more than in the slot.
     L2,
 }
 
 impl BitLayer {
-    /// Bytes counted for each frame beyond those in its slot.
+    /// Bytes that each frame counts in addition to its bytes in the slot.
     #[must_use]
     pub const fn bytes_over_slot(self) -> u32 {
         match self {
@@ -117,7 +117,7 @@ impl BitLayer {
         }
     }
 
-    /// Bits counted for a frame of `size`.
+    /// Bits that a frame of `size` counts.
     #[must_use]
     pub const fn bits_per_frame(self, size: FrameSize) -> u32 {
         (size.0 - FCS_BYTES + self.bytes_over_slot()) * 8
@@ -136,7 +136,7 @@ pub fn frame_rate_fps(rate_bps: f64, size: FrameSize, layer: BitLayer) -> f64 {
     rate_bps / f64::from(layer.bits_per_frame(size))
 }
 
-/// Most frames/s of `size` that a link of nominally `link_bps` bit/s carries.
+/// Greatest rate of frames of `size` on a link of nominally `link_bps` bit/s, frames/s.
 #[must_use]
 pub fn max_frame_rate_fps(link_bps: f64, size: FrameSize) -> f64 {
     frame_rate_fps(link_bps, size, BitLayer::L1)

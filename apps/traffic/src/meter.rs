@@ -1,8 +1,9 @@
 //! Reception of test frames: counted and measured per stream, at a receiving port.
 //!
 //! Threads that receive read each frame's signature into a [`Digest`], which needs no lock, and hand a batch of them to
-//! the port's [`Meter`]. It counts frames that arrived intact, duplicated, reordered, damaged or not at all, measures
-//! latency, and returns a [`MeterReport`] of all frames, or an [`IntervalReport`] of the frames since the last one.
+//! the port's [`Meter`]. The meter counts frames that arrived intact, duplicated, reordered, damaged or not at all, and
+//! measures latency. It returns a [`MeterReport`] of all frames, or an [`IntervalReport`] of the frames since the
+//! previous interval report.
 //!
 //! ```text
 //! all frames of the port
@@ -14,9 +15,9 @@
 //!     lost     = sent - in order - reordered
 //! ```
 //!
-//! A stream takes about 10 KiB, 8 KiB for each octave of its latencies, twice that from the first interval report on,
-//! and up to 200 KiB while gaps in its numbers wait to be filled. This memory is allocated when a stream, an octave or
-//! a gap first appears, not per frame.
+//! A stream takes about 10 KiB of memory, and 8 KiB for each octave of its latencies, or 16 KiB from the first interval
+//! report on. It takes up to 200 KiB more while gaps in its numbers wait to be filled. This memory is allocated when a
+//! stream, an octave or a gap first appears, not per frame.
 
 mod delay;
 mod distribution;
@@ -38,52 +39,53 @@ use self::stream::StreamMeter;
 use crate::sequence::SequenceTracker;
 use crate::signature::{FormSet, Signature, SignatureReading, read_signature};
 
-/// Streams that are accepted as they appear. The frames of further ones are counted as of unknown streams.
+/// Number of streams that are accepted as they appear. Frames of further streams are counted as frames of unknown
+/// streams.
 pub const MAX_APPEARING_STREAMS: usize = 1024;
 
-/// The data of a frame that the meter needs.
+/// Data of a frame that the meter needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
-    /// Its signature, if any.
+    /// Reading of the frame's signature.
     pub reading: SignatureReading,
-    /// Its length in slots, bytes without FCS.
+    /// Length of the frame in its slots, bytes without FCS.
     pub len: u32,
-    /// Arrival time, ns of the clock that the sender's timestamps are from.
+    /// Arrival time, ns of the clock of the sender's timestamps.
     pub arrival_ns: u64,
 }
 
 impl Digest {
-    /// Of a whole `frame` without FCS that arrived at `arrival_ns`.
+    /// Digest of a whole `frame` without FCS that arrived at `arrival_ns`.
     #[inline]
     #[must_use]
     pub fn new(frame: &[u8], forms: FormSet, arrival_ns: u64) -> Self {
-        // Neither a slot nor all slots of a ring together exceed a u32.
+        // Neither a slot nor all slots of a ring together have more bytes than a u32 counts.
         Self { reading: read_signature(frame, forms), len: frame.len() as u32, arrival_ns }
     }
 }
 
-/// The streams that a meter expects.
+/// Streams that a meter expects, and what it measures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedStreams {
-    /// The streams, by their numbers on the wire; their frames are numbered from 0. `None`: up to
-    /// [`MAX_APPEARING_STREAMS`] as they appear, each numbered from its first frame.
+    /// Streams by their numbers on the wire. Their frames are numbered from 0. `None`: up to [`MAX_APPEARING_STREAMS`]
+    /// as they appear, each numbered from its first frame.
     pub streams: Option<Vec<u16>>,
-    /// Whether latency is measured. It is not if the sender does not set timestamps.
+    /// Whether latency is measured. False for a sender that sets no timestamps.
     pub latency: bool,
-    /// Start of the first interval, ns of the timestamps' clock. If streams are listed, frames that left before are
-    /// counted separately.
+    /// Start of the first interval, ns of the timestamps' clock. If streams are listed, frames that left before the
+    /// start are counted separately.
     pub start_ns: u64,
 }
 
-/// Why the meter cannot be made.
+/// Reason why a meter cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MeterConfigError {
-    /// A number that is twice in the list.
+    /// The list has a number twice.
     #[error("streams: {0} is listed twice; the number of each stream on the wire must be its own")]
     RepeatedStream(u16),
 }
 
-/// Index of a stream that is not known.
+/// Index that stands for an unknown stream.
 const UNKNOWN: u32 = u32::MAX;
 
 /// Counts and measures frames that arrive at one port.
@@ -92,19 +94,19 @@ pub struct Meter {
     latency: bool,
     accepts_streams: bool,
     start_ns: u64,
-    /// Index in `streams` by number on the wire.
+    /// Indexes in `streams`, by number on the wire.
     indices: Vec<u32>,
     streams: Vec<StreamMeter>,
     port: PortCounts,
     interval_start_ns: u64,
     /// Counters at the start of the interval.
     port_before: PortCounts,
-    /// Latencies of all streams in an interval: kept for its memory.
+    /// Latencies of all streams in an interval, kept to reuse the memory.
     interval_latencies: Distribution,
 }
 
 impl Meter {
-    /// A meter that has seen nothing.
+    /// Makes a meter that has counted nothing.
     pub fn new(config: ExpectedStreams) -> Result<Self, MeterConfigError> {
         let mut meter = Self {
             latency: config.latency,
@@ -126,7 +128,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Takes a batch of frames of the port, in order of arrival.
+    /// Counts a batch of frames of the port, in order of arrival.
     pub fn record(&mut self, digests: &[Digest]) {
         for digest in digests {
             self.port.frames += 1;
@@ -153,7 +155,7 @@ impl Meter {
         }
     }
 
-    /// Reception since the last call, or since the start; `now_ns` is the caller's clock.
+    /// Reception since the last call, or since the start. `now_ns` is a time of the caller's clock.
     pub fn interval(&mut self, now_ns: u64) -> IntervalReport {
         let mut total = IntervalCounts::default();
         self.interval_latencies.clear();
@@ -178,20 +180,20 @@ impl Meter {
         report
     }
 
-    /// Frames of the port up to now.
+    /// Counts of the port's frames so far.
     #[must_use]
     pub fn port_counts(&self) -> PortCounts {
         self.port
     }
 
-    /// Reception up to now. It is a copy: some microseconds for each stream.
+    /// Reception so far. The report is a copy, which takes some microseconds for each stream.
     #[must_use]
     pub fn report(&self) -> MeterReport {
         MeterReport { port: self.port, streams: self.streams.iter().map(StreamMeter::report).collect() }
     }
 
-    /// Whether a frame left before this meter, which knows its streams, began: a frame that some queue held back from a
-    /// previous run.
+    /// Whether a frame left before this meter began, as a queue may hold back frames of a previous run. Always false if
+    /// the meter accepts streams as they appear.
     #[inline]
     fn is_earlier(&self, signature: &Signature, arrival_ns: u64) -> bool {
         !self.accepts_streams
@@ -216,7 +218,7 @@ impl Meter {
         }
     }
 
-    /// A stream that is not there yet.
+    /// Adds a new stream and returns its index.
     #[cold]
     fn add(&mut self, wire_stream: u16, sequence: SequenceTracker) -> usize {
         let index = self.streams.len();

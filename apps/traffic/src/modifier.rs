@@ -1,4 +1,4 @@
-//! How a field of a stream's frames varies from frame to frame.
+//! Variation of a field from frame to frame of a stream.
 
 mod bit_field;
 mod progress;
@@ -13,44 +13,44 @@ pub(crate) use self::bit_field::BitField;
 pub(crate) use self::progress::{Progress, Values};
 pub(crate) use self::resolve::{FrameMap, Varied, flows, resolve};
 
-/// Most modifiers of one stream, including the two or three of `flows`.
+/// Greatest number of modifiers of one stream, including the two or three of `flows`.
 pub const MAX_MODIFIERS: usize = 32;
-/// Most values in a list.
+/// Greatest number of values in a list.
 pub const MAX_LIST: usize = 65536;
-/// Most flows that `flows` makes.
+/// Greatest number of flows that `flows` makes.
 pub const MAX_FLOWS: u64 = 10_000_000;
 
-/// One field that varies.
+/// Variation of one field.
 ///
-/// In text a table with `field` and one of `increment`, `decrement`, `random` and `list`:
-/// `{field = "ipv4.source", increment = {count = 1000}, every = 10}`.
+/// In text, a table with `field` and one of `increment`, `decrement`, `random` and `list`: `{field = "ipv4.source",
+/// increment = {count = 1000}, every = 10}`.
 ///
 /// A field is named by its header and its own name, `ipv4.source`; if a header occurs more than once, `vlan[1].id` is
-/// in the second. Bytes are named by position: `payload[4..8]` are four bytes of the payload, `udp[0..2]` the first two
-/// of the UDP header, `frame[0..6]` the first six of the frame, at most 8 bytes each. Of IPv6 addresses the low 64 bits
-/// vary.
+/// in the second header. Bytes are named by position: `payload[4..8]` are four bytes of the payload, `udp[0..2]` the
+/// first two bytes of the UDP header, `frame[0..6]` the first six of the frame. A name covers at most 8 bytes. Only the
+/// low 64 bits of IPv6 addresses vary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "ModifierText", into = "ModifierText")]
 pub struct ModifierDefinition {
-    /// Which field.
+    /// Name of the field.
     pub field: String,
-    /// Through which values.
+    /// Values of the field.
     pub progression: Progression,
-    /// How many frames in a row have the same value, at least 1. With a field that has `count` values above it,
+    /// Number of consecutive frames with the same value, at least 1. If a modifier has `count` values, another with
     /// `every = count` makes all combinations of both.
     pub every: u64,
 }
 
-/// The values of a field, the first frame's first.
+/// Values of a field, beginning with the first frame's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progression {
-    /// `count` values upwards, then again.
+    /// Ascending values, `count` in number, then the first again.
     Increment(SteppedValues),
-    /// `count` values downwards, then again.
+    /// Descending values, `count` in number, then the first again.
     Decrement(SteppedValues),
-    /// A value drawn for each frame, which depends on the seed and the frame's number alone.
+    /// A random value for each frame, which depends only on the seed and the frame's number.
     Random(Draws),
-    /// These in turn, at most [`MAX_LIST`].
+    /// Values in turn, at most [`MAX_LIST`].
     List(Vec<ModifierValue>),
 }
 
@@ -58,12 +58,12 @@ pub enum Progression {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SteppedValues {
-    /// How many values, at least 1.
+    /// Number of values, at least 1.
     pub count: u64,
     /// Difference between consecutive values; 1 if not given.
     #[serde(default = "one")]
     pub step: u64,
-    /// The first; the header's value if not given.
+    /// First value; the header's value if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<ModifierValue>,
 }
@@ -72,18 +72,18 @@ pub struct SteppedValues {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Draws {
-    /// Seed: makes this sequence of values differ from others.
+    /// Seed of the random numbers. Each seed gives another sequence of values.
     pub seed: u64,
-    /// The lowest; 0 if not given.
+    /// Lowest value; 0 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<ModifierValue>,
-    /// The highest; the field's maximum if not given.
+    /// Highest value; the field's maximum if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<ModifierValue>,
 }
 
-/// The value of a field: a number, or text as in the field's header, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`. Text
-/// can also be a hexadecimal number, `0x10`, and for fields without their own notation a decimal one.
+/// Value of a field: a number, or text as in the field's header, like `10.0.0.1`, `02:00:00:00:00:0a`, `SA`. Text can
+/// also be a hexadecimal number, `0x10`, and for fields without a notation of their own a decimal number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ModifierValue {
@@ -130,7 +130,7 @@ impl<'de> Deserialize<'de> for ModifierValue {
     }
 }
 
-/// A modifier as it is written.
+/// A modifier in its text form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModifierText {

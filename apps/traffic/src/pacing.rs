@@ -1,13 +1,12 @@
-//! When frames are due.
+//! Schedule of frames.
 //!
 //! [`Departures`] computes when the next frame of a load should leave, from a [`RateSpec`] and a [`LoadShape`], on a
-//! clock that the caller reads. Every time is computed from the start, so that errors do not add up; at a rate in bits
+//! clock that the caller reads. Every time is computed from the start, so that errors do not add up. At a rate in bits,
 //! each frame takes the time of its own length, as on a link.
 //!
-//! A late sender can catch up only to a limit: lateness beyond the *catch-up limit* is given up. The schedule moves on
-//! by that time, and the frames that would have left in it are counted as skipped. So, whatever the caller's timing, in
-//! any span of time T no more than r · T + 1 + catch-up limit frames leave at a constant rate r, and both the offered
-//! and the intended load are known.
+//! A late sender can catch up only to the *catch-up limit*. The schedule moves on by the lateness beyond this limit,
+//! and the frames of that time are counted as skipped. So at a constant rate r, no more than r · T + 1 + catch-up limit
+//! frames leave in any span of time T, whatever the caller's timing. Both the offered and the intended load are known.
 //!
 //! [`DepartureError`] measures the accuracy of the sender's own timing.
 
@@ -23,10 +22,10 @@ pub use self::rate_spec::{RateError, RateSpec};
 use crate::line_rate::{BitLayer, FCS_BYTES, FrameSize};
 use crate::random::SplitMix64;
 
-/// A catch-up limit for sending from a thread that a stock kernel interrupts now and then, frames.
+/// Default catch-up limit, frames, for sending from a thread that a stock kernel interrupts now and then.
 pub const DEFAULT_CATCH_UP_FRAMES: u32 = 2048;
 
-/// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by, ns.
+/// Time before a frame is due for which the sender stays awake, ns: more than a sleep is usually late by.
 pub const AWAKE_NS: u64 = 100_000;
 
 const NS_PER_S: f64 = 1e9;
@@ -38,7 +37,7 @@ enum Unit {
     Bit(BitLayer),
 }
 
-/// When the frames of one load leave. Times are nanoseconds of one monotonic clock.
+/// Departure times of the frames of one load. Times are nanoseconds of one monotonic clock.
 #[derive(Debug, Clone)]
 pub struct Departures {
     unit: Unit,
@@ -47,43 +46,44 @@ pub struct Departures {
     mean_fps: Option<f64>,
     catch_up_ns: f64,
     origin_ns: u64,
-    /// Time by which the schedule moved on because the sender was late, ns.
+    /// Time by which the schedule has moved on because the sender was late, ns.
     given_up_ns: f64,
     skipped_frames: f64,
-    /// Due time of the next frame, ns after the origin, without the time given up.
+    /// Due time of the next frame, ns after the origin, without `given_up_ns`.
     due_ns: f64,
     sent: u64,
 }
 
-/// How the time of one frame follows from those before.
+/// Rule for the time of a frame, given the frames before it.
 #[derive(Debug, Clone)]
 enum Timing {
-    /// At once.
+    /// All frames are due at once.
     Max,
-    /// Each unit takes the same time; `units` passed so far.
+    /// Each unit takes the same time. `units` have passed so far.
     Constant { ns_per_unit: f64, units: f64 },
     /// The time between frames is exponentially distributed.
     Poisson { ns_per_unit: f64, random: SplitMix64 },
-    /// Frames in bursts: `period_ns` from the start of one to the start of the next if given, else `gap_ns` behind it.
+    /// Frames leave in bursts. `pause` sets the distance between bursts.
     Bursts { frames: u32, left: u32, ns_per_unit: f64, start_ns: f64, pause: Pause, units: f64 },
-    /// The rate grows or falls linearly from `from` to `to` units/ns within `span_ns`, and stays.
+    /// The rate changes linearly from `from` to `to` units/ns within `span_ns`, and then stays.
     Ramp { from: f64, to: f64, span_ns: f64, units: f64 },
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Pause {
-    /// From the due time of a burst's last frame and its own length to the next burst, ns.
+    /// Time from the end of a burst's last frame to the next burst, ns.
     Gap(f64),
-    /// Increase of the time between the starts of two bursts for each unit sent in the burst, ns.
+    /// Time for each unit of a burst, ns. The sum over a burst is the time from its start to the start of the next
+    /// burst.
     PerUnit(f64),
 }
 
-/// Offered beside intended frames.
+/// Offered load and intended load.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct OfferedLoad {
     /// Time since the start, ns.
     pub elapsed_ns: u64,
-    /// Frames due by now: those sent, those skipped, and those that wait; those sent, at the maximum rate.
+    /// Frames due by now: sent, skipped and waiting frames. At the maximum rate, the frames sent.
     pub intended_frames: u64,
     /// Frames sent.
     pub sent_frames: u64,
@@ -92,13 +92,13 @@ pub struct OfferedLoad {
 }
 
 impl OfferedLoad {
-    /// Frames due by now and not sent: skipped, or still waiting.
+    /// Frames due by now and not sent: skipped or waiting.
     #[must_use]
     pub fn shortfall_frames(&self) -> u64 {
         self.intended_frames.saturating_sub(self.sent_frames)
     }
 
-    /// Frames/s really sent; 0 before any time has passed.
+    /// Rate of sent frames, frames/s; 0 before any time has passed.
     #[must_use]
     pub fn sent_fps(&self) -> f64 {
         if self.elapsed_ns == 0 {
@@ -120,8 +120,9 @@ impl OfferedLoad {
 }
 
 impl Departures {
-    /// The schedule of frames whose mean length, without FCS, is `mean_slot_bytes`, at `rate` and in `shape`; the first
-    /// is due at `origin_ns`. `share` is this sender's part of the rate: 1, or less if several send one load.
+    /// Makes the schedule of frames whose mean length, without FCS, is `mean_slot_bytes`, at `rate` and in `shape`. The
+    /// first frame is due at `origin_ns`. `share` is this sender's part of the rate: 1, or less if several send one
+    /// load.
     ///
     /// # Errors
     /// [`RateError`] for a rate or shape outside its range.
@@ -139,7 +140,7 @@ impl Departures {
             RateSpec::PercentOfLink { .. } => Unit::Bit(BitLayer::L1),
         };
         let mean_units = unit.of(mean_slot_bytes);
-        // Units/ns; `None` is the maximum rate.
+        // Rates in units/ns; `None` is the maximum rate.
         let units_per_ns = |rate: &RateSpec| -> Result<Option<f64>, RateError> {
             let units_per_s = match (rate.units_per_s()?, unit) {
                 (None, _) => return Ok(None),
@@ -168,20 +169,20 @@ impl Departures {
         })
     }
 
-    /// Intended average frames/s for the frames' mean length: for a ramp at its end; `None` is the maximum rate.
+    /// Intended mean rate, frames/s of the mean length. The final rate of a ramp; `None` is the maximum rate.
     #[inline]
     #[must_use]
     pub fn intended_fps(&self) -> Option<f64> {
         self.mean_fps
     }
 
-    /// How late a sender may be before frames are skipped, ns; endless at the maximum rate.
+    /// Lateness of a sender up to which no frames are skipped, ns; endless at the maximum rate.
     #[must_use]
     pub fn catch_up_ns(&self) -> u64 {
         self.catch_up_ns as u64
     }
 
-    /// When the schedule began, ns.
+    /// Start of the schedule, ns.
     #[inline]
     #[must_use]
     pub fn origin_ns(&self) -> u64 {
@@ -195,23 +196,23 @@ impl Departures {
         self.timing.restart();
     }
 
-    /// When the next frame is due: ns of the caller's clock, rounded up.
+    /// Due time of the next frame, ns of the caller's clock, rounded up.
     #[inline]
     #[must_use]
     pub fn next_due_ns(&self) -> u64 {
         let (due_ns, whole_ns) = (self.next_due(), self.next_due() as u64);
-        // Rounded up, without the call that `ceil` is on processors of the oldest kind.
+        // This rounding avoids `ceil`, which is a function call on the oldest processors.
         self.origin_ns.saturating_add(whole_ns).saturating_add(u64::from((whole_ns as f64) < due_ns))
     }
 
-    /// When the next frame is due, ns after the origin, with its fraction.
+    /// Due time of the next frame, ns after the origin, with its fraction.
     #[inline]
     #[must_use]
     pub fn next_due(&self) -> f64 {
         self.due_ns + self.given_up_ns
     }
 
-    /// Whether the next frame is due at `now_ns`. Gives up the sender's lateness beyond the catch-up limit.
+    /// Whether the next frame is due at `now_ns`. Skips the sender's lateness beyond the catch-up limit.
     #[inline]
     pub fn is_due(&mut self, now_ns: u64) -> bool {
         let Some(elapsed_ns) = now_ns.checked_sub(self.origin_ns) else { return false };
@@ -228,13 +229,14 @@ impl Departures {
         self.skipped_frames += span_ns * self.mean_fps.unwrap_or(0.0) / NS_PER_S;
     }
 
-    /// Makes the next frame due `span_ns` later, if there is no rate: a capture file sets the distance of its frames.
+    /// Makes the next frame due `span_ns` later, for loads without a rate: a capture file sets the distance of its
+    /// frames.
     #[inline]
     pub fn postpone(&mut self, span_ns: f64) {
         self.due_ns += span_ns;
     }
 
-    /// Records that the next frame left; it has `slot_bytes`, without FCS.
+    /// Records that the next frame left. The frame has `slot_bytes` bytes, without FCS.
     #[inline]
     pub fn depart(&mut self, slot_bytes: usize) {
         self.sent += 1;
@@ -249,13 +251,13 @@ impl Departures {
         self.sent += u64::from(frames);
     }
 
-    /// Frames that left.
+    /// Number of frames that left.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The counters at `now_ns`.
+    /// Offered and intended load at `now_ns`.
     #[must_use]
     pub fn offered_load(&self, now_ns: u64) -> OfferedLoad {
         let elapsed_ns = now_ns.saturating_sub(self.origin_ns);
@@ -276,12 +278,12 @@ impl Departures {
 }
 
 impl Unit {
-    /// Units that a frame of `slot_bytes` counts.
+    /// Number of units of a frame of `slot_bytes`.
     #[inline]
     fn of(self, slot_bytes: f64) -> f64 {
         match self {
             Self::Frame => 1.0,
-            // A frame shorter than the least is padded on a link.
+            // A link pads frames that are shorter than Ethernet's minimum.
             Self::Bit(layer) => {
                 let shortest = f64::from(FrameSize::MIN.bytes() - FCS_BYTES);
                 (slot_bytes.max(shortest) + f64::from(layer.bytes_over_slot())) * 8.0
@@ -353,7 +355,7 @@ impl Timing {
         }
     }
 
-    /// Moves `due_ns` from a frame of `counted` units to the next one.
+    /// Moves `due_ns` from a frame of `counted` units to the next frame.
     #[inline]
     fn advance(&mut self, counted: f64, due_ns: &mut f64) {
         match self {
@@ -385,15 +387,15 @@ impl Timing {
     }
 }
 
-/// Time at which a rate that rises linearly from `from` to `to` units/ns within `span_ns`, and then stays, has passed
-/// `units`, ns.
+/// Time at which `units` have passed, ns, if the rate changes linearly from `from` to `to` units/ns within `span_ns`,
+/// and then stays.
 #[inline]
 fn ramp_time(from: f64, to: f64, span_ns: f64, units: f64) -> f64 {
     let on_the_ramp = (from + to) / 2.0 * span_ns;
     if units >= on_the_ramp {
         return span_ns + (units - on_the_ramp) / to;
     }
-    // units = from·t + (to − from)·t² / (2·span), solved for t in the form that does not cancel where to = from.
+    // The solution of units = from·t + (to − from)·t² / (2·span) for t, in the form that does not cancel if to = from.
     let slope = (to - from) / span_ns;
     2.0 * units / (from + (from * from + 2.0 * slope * units).max(0.0).sqrt())
 }

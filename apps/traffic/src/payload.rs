@@ -10,19 +10,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::header::HexBytes;
 use crate::random::SplitMix64;
 
-/// The payload of a stream's frames, the same in each, from the payload's first byte on.
+/// Payload of a stream's frames, which is the same in each frame.
 ///
-/// In text: bytes that repeat, as pairs of hexadecimal digits (`"00"`, `"55aa"`), `{increment = true}` or
-/// `{random_seed = 1}`.
+/// In text, bytes that repeat, as pairs of hexadecimal digits (`"00"`, `"55aa"`), `{increment = true}` or `{random_seed
+/// = 1}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// These bytes again and again.
+    /// Bytes that repeat.
     Pattern(HexBytes),
-    /// 0, 1, 2 to 255, and again.
+    /// Bytes 0, 1, 2 to 255, which repeat.
     Increment,
-    /// Random bytes that depend on the seed alone.
+    /// Random bytes that depend only on the seed.
     Random {
-        /// The seed.
+        /// Seed of the random numbers.
         seed: u64,
     },
 }
@@ -35,7 +35,7 @@ impl Default for Payload {
 }
 
 impl Payload {
-    /// Its bytes, endless; `None` for a pattern without bytes.
+    /// Bytes of the payload, endless; `None` for a pattern without bytes.
     pub(crate) fn bytes(&self) -> Box<dyn Iterator<Item = u8> + '_> {
         match self {
             Self::Pattern(HexBytes(bytes)) => Box::new(bytes.iter().copied().cycle()),
@@ -47,7 +47,7 @@ impl Payload {
     }
 }
 
-/// The table form.
+/// Payload as a table.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PayloadTable {

@@ -1,5 +1,5 @@
-//! Random numbers that a seed makes again: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Fast, 2^64 long, equally
-//! distributed; not for secrets.
+//! Random numbers that a seed reproduces: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). The generator is fast,
+//! uniform, and has a period of 2^64. It is not for secrets.
 
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -10,20 +10,19 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// The sequence that belongs to `seed`.
+    /// Begins the sequence of `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Number `index` of the sequence that belongs to `seed`, without making those before.
+    /// Number `index` of the sequence of `seed`, computed without the numbers before it.
     #[inline]
     #[must_use]
     pub const fn at(seed: u64, index: u64) -> u64 {
         Self { state: seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(index)) }.mixed().1
     }
 
-    /// The next number.
     #[inline]
     pub const fn next(&mut self) -> u64 {
         let (following, value) = self.mixed();
@@ -31,13 +30,13 @@ impl SplitMix64 {
         value
     }
 
-    /// The next number, in [0, 1), a multiple of 2^-53.
+    /// The next number in [0, 1), a multiple of 2^-53.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
-    /// The next number, exponentially distributed with mean 1.
+    /// The next number of an exponential distribution with mean 1.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
@@ -52,8 +51,8 @@ impl SplitMix64 {
     }
 }
 
-/// `drawn` scaled below `bound`, without division (Lemire, "Fast Random Integer Generation in an Interval", 2019). Even
-/// but for `bound` / 2^64.
+/// `drawn` scaled to a number below `bound`, without division (Lemire, "Fast Random Integer Generation in an Interval",
+/// 2019). Uniform up to `bound` / 2^64.
 #[inline]
 pub(crate) const fn below(drawn: u64, bound: u64) -> u64 {
     ((drawn as u128 * bound as u128) >> 64) as u64
@@ -88,7 +87,7 @@ mod tests {
         let numbers: Vec<f64> = (0..100_000).map(|_| random.exponential()).collect();
         let mean = numbers.iter().sum::<f64>() / 1e5;
         let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / 1e5;
-        // Four standard errors of each; the numbers are the same in each run.
+        // The bounds are four standard errors each; the numbers are the same in each run.
         assert!((mean - 1.0).abs() < 0.0127, "{mean}");
         assert!((variance - 1.0).abs() < 0.036, "{variance}");
     }
@@ -99,7 +98,7 @@ mod tests {
         for index in 0..100_000 {
             seen[below(SplitMix64::at(7, index), 10) as usize] += 1;
         }
-        // Five standard deviations; the numbers are the same in each run.
+        // The bounds are five standard deviations; the numbers are the same in each run.
         assert!(seen.iter().all(|count| (9_525..10_475).contains(count)), "{seen:?}");
     }
 }

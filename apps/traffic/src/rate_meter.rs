@@ -7,31 +7,31 @@ use crate::line_rate::BitLayer;
 const NS_PER_S: f64 = 1e9;
 const BITS_PER_GIGABIT: f64 = 1e9;
 
-/// Values of two growing counters at one moment.
+/// Values of two counters at one moment. The counters only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrafficSnapshot {
-    /// Frames so far.
+    /// Number of frames so far.
     pub frames: u64,
-    /// Their bytes without FCS, as the ports count them.
+    /// Bytes of the frames without FCS, as the ports count them.
     pub bytes: u64,
-    /// When, ns of a monotonic clock.
+    /// Time of the snapshot, ns of a monotonic clock.
     pub now_ns: u64,
 }
 
-/// Traffic over an interval. All rates are 0 over no time.
+/// Traffic over an interval. All rates of an empty interval are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct TrafficRate {
     /// Length of the interval, ns.
     pub interval_ns: u64,
-    /// Frames in it.
+    /// Number of frames in the interval.
     pub frames: u64,
-    /// Their bytes without FCS.
+    /// Bytes of the frames, without FCS.
     pub bytes: u64,
-    /// Frames/s.
+    /// Rate, frames/s.
     pub rate_fps: f64,
-    /// Gbit/s on the line: with FCS, preamble, delimiter and gap.
+    /// Rate on the line, Gbit/s: with FCS, preamble, delimiter and gap.
     pub l1_gbps: f64,
-    /// Gbit/s of frames with their FCS.
+    /// Rate of frames with their FCS, Gbit/s.
     pub l2_gbps: f64,
 }
 
@@ -53,10 +53,10 @@ impl TrafficRate {
     }
 }
 
-/// Turns snapshots into rates, since the last one and since the first.
+/// Rates from snapshots, since the last snapshot and since the first.
 ///
-/// A counter that became smaller was restarted, and its value was counted since the last snapshot. A snapshot no later
-/// than the last one is skipped: its counts are part of the next interval.
+/// A counter that became smaller was restarted: its value is then the count since the last snapshot. A snapshot no
+/// later than the last one is skipped: its counts are part of the next interval.
 #[derive(Debug, Clone)]
 pub struct RateMeter {
     first_ns: u64,
@@ -66,13 +66,13 @@ pub struct RateMeter {
 }
 
 impl RateMeter {
-    /// A meter for the time after `first`.
+    /// Makes a meter for the time after `first`.
     #[must_use]
     pub fn new(first: TrafficSnapshot) -> Self {
         Self { first_ns: first.now_ns, last: first, frames: 0, bytes: 0 }
     }
 
-    /// Takes a snapshot and returns the traffic since the last one.
+    /// Adds a snapshot and returns the traffic since the last one.
     pub fn update(&mut self, snapshot: TrafficSnapshot) -> TrafficRate {
         let interval_ns = snapshot.now_ns.saturating_sub(self.last.now_ns);
         if interval_ns == 0 {

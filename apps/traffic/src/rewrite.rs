@@ -1,8 +1,8 @@
-//! Other addresses for frames that exist already, with the checksums that follow.
+//! Rewrites the addresses of existing frames, and the checksums that cover them.
 //!
-//! Ethernet addresses are replaced. IP addresses are mapped by prefix: an address inside one prefix gets the bits of
-//! another in front and keeps the rest, so that different hosts stay different. Addresses inside ARP packets follow.
-//! Checksums are updated by the difference (RFC 1624, equation 3), so a wrong one stays wrong by as much.
+//! Ethernet addresses are replaced. IP addresses are mapped by prefix: an address inside a prefix gets the bits of
+//! another prefix and keeps the rest, so that different hosts stay different. Addresses inside ARP packets are mapped,
+//! too. Checksums are updated by the difference (RFC 1624, equation 3), so a wrong checksum stays wrong by as much.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,11 +23,11 @@ pub struct AddressRewrite {
     pub source: Option<Mac>,
     /// Destination Ethernet address of every frame.
     pub destination: Option<Mac>,
-    /// Maps for IP addresses, source and destination alike; the first that contains an address applies.
+    /// Maps for IP addresses, both source and destination. The first map whose prefix contains an address applies.
     pub ip: Vec<PrefixMap>,
 }
 
-/// One prefix becomes another of the same length and family: `10.0.0.0/8=198.18.0.0/8`. Serialised as that text.
+/// Map from one prefix to another of the same length and family: `10.0.0.0/8=198.18.0.0/8`. Serialised as that text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PrefixMap {
@@ -66,7 +66,7 @@ impl FromStr for PrefixMap {
     }
 }
 
-/// An address and how many of its bits count.
+/// Reads an address and the length of its prefix, bits.
 fn prefix(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let address: IpAddr = address.parse().ok()?;
@@ -118,7 +118,7 @@ impl PrefixMap {
 }
 
 impl AddressRewrite {
-    /// Whether it changes nothing.
+    /// Whether the rewrite changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -137,7 +137,7 @@ impl AddressRewrite {
         }
         let Some(ethernet) = EthernetHeader::read(frame, Tags::WithOld) else { return };
         if ethernet.ether_type == ether_type::ARP {
-            // Ethernet and IPv4 (RFC 826): sender's address 14 bytes in, target's 24.
+            // In ARP for Ethernet and IPv4 (RFC 826), the sender's address is at offset 14, the target's at 24.
             for offset in [14, 24] {
                 self.map_field(frame, ethernet.end() + offset, 4);
             }
@@ -161,7 +161,7 @@ impl AddressRewrite {
         }
     }
 
-    /// Maps the address at `at`; returns the change of a one's complement sum.
+    /// Maps the address at `at`. Returns the change of the one's complement sum.
     fn map_field(&self, frame: &mut [u8], at: usize, len: usize) -> u64 {
         let Some(field) = frame.get_mut(at..at + len) else { return 0 };
         let address = match (<[u8; 4]>::try_from(&*field), <[u8; 16]>::try_from(&*field)) {
@@ -184,8 +184,8 @@ impl AddressRewrite {
     }
 }
 
-/// Updates the checksum at `at`. For UDP 0 means "none" and stays. All words of a packet are at places of one parity, so
-/// the change of an address counts the same in all its checksums.
+/// Updates the checksum at `at`. A UDP checksum of 0 means "none" and stays. All words of a packet are at positions of
+/// the same parity, so the change of an address counts the same in all checksums of the packet.
 fn update(frame: &mut [u8], at: usize, difference: u64, is_udp: bool) {
     let Some(field) = frame.get_mut(at..at + 2) else { return };
     let old = u16::from_le_bytes([field[0], field[1]]);

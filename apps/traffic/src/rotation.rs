@@ -1,10 +1,11 @@
-//! Weighted selection of the next element: the sizes of a stream's frames, the streams of a load.
+//! Weighted selection of the next element, such as the size of a frame or the stream of a load.
 
 use crate::random::{SplitMix64, below};
 
-/// Most steps until a rotation repeats: the sum of the weights divided by their greatest common divisor.
+/// Greatest number of steps until a rotation repeats. It is the sum of the weights divided by their greatest common
+/// divisor.
 pub const MAX_ROTATION: usize = 65536;
-/// Most things with weights in one rotation.
+/// Greatest number of weighted elements in one rotation.
 pub const MAX_CHOICES: usize = 4096;
 
 /// Indexes in an order that repeats, or drawn from that order at random.
@@ -22,15 +23,16 @@ struct Draw {
 }
 
 impl Rotation {
-    /// Each of `choices` once, in turn. `choices` is at most [`MAX_ROTATION`].
+    /// Selects each of `choices` elements once, in turn. `choices` is at most [`MAX_ROTATION`].
     pub(crate) fn in_turn(choices: usize) -> Self {
         Self::of((0..choices).map(|choice| choice as u16).collect())
     }
 
-    /// In proportion to the weights, spread as evenly as possible: after any number of steps the count of each choice
-    /// differs from its exact share by less than one. The first choice with the greatest weight comes first.
+    /// Selects elements in proportion to their weights, spread as evenly as possible. After any number of steps, the
+    /// count of each element differs from its exact share by less than one. The first element with the greatest weight
+    /// comes first.
     ///
-    /// `None` if there are no weights, one is 0, there are more than [`MAX_CHOICES`], or the order would be longer
+    /// `None` if there are no weights or more than [`MAX_CHOICES`], if a weight is 0, or if the order would be longer
     /// than [`MAX_ROTATION`].
     pub(crate) fn weighted(weights: &[u32]) -> Option<Self> {
         let divisor = weights.iter().copied().fold(0, greatest_common_divisor);
@@ -46,15 +48,15 @@ impl Rotation {
         Self { order: order.into_boxed_slice(), position: 0, draw: None }
     }
 
-    /// The same shares, but each step drawn at random: it depends on `seed` and the step's number alone.
+    /// Selects elements at random with the same shares. Each step depends only on `seed` and the step's number.
     pub(crate) fn at_random(mut self, seed: u64) -> Self {
         self.draw = Some(Draw { seed, position: 0 });
         self.draw_position();
         self
     }
 
-    /// Starts anew and returns the first; random choices differ with `sender`, so that several senders do not draw the
-    /// same.
+    /// Starts anew and returns the first element. Random choices differ with `sender`, so that several senders do not
+    /// draw the same elements.
     pub(crate) fn restart(&mut self, sender: u32) -> usize {
         self.position = 0;
         if let Some(draw) = &mut self.draw {
@@ -64,12 +66,12 @@ impl Rotation {
         self.current()
     }
 
-    /// One round.
+    /// Order of one round.
     pub(crate) fn order(&self) -> &[u16] {
         &self.order
     }
 
-    /// Whether the order is drawn.
+    /// Whether elements are drawn at random.
     pub(crate) fn is_random(&self) -> bool {
         self.draw.is_some()
     }
@@ -79,7 +81,7 @@ impl Rotation {
         self.order.get(self.position).copied().unwrap_or(0).into()
     }
 
-    /// Goes to the next and returns it.
+    /// Moves to the next element and returns it.
     #[inline]
     pub(crate) fn advance(&mut self) -> usize {
         match &mut self.draw {
@@ -107,13 +109,14 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Tijdeman's rule ("The chairman assignment problem", 1980): among the choices that would otherwise fall behind their
-/// share by enough, the one with the earliest deadline. It keeps every choice within less than 1 of its share, always.
+/// Order by Tijdeman's rule ("The chairman assignment problem", 1980). Among the elements that would otherwise fall too
+/// far behind their share, the one with the earliest deadline is next. The rule keeps every element within less than 1
+/// of its share at every step.
 fn spread(weights: &[u64], steps: u64) -> Vec<u16> {
     if weights.len() == 1 {
         return vec![0];
     }
-    // All compared numbers are times 2k - 2, so that they are whole.
+    // All compared numbers are multiplied by 2k - 2, so that they are whole.
     let scale = 2 * weights.len() as u64 - 2;
     let mut made = vec![0u64; weights.len()];
     (1..=steps)
@@ -123,7 +126,8 @@ fn spread(weights: &[u64], steps: u64) -> Vec<u16> {
                 .zip(&made)
                 .enumerate()
                 .filter(|(_, (weight, made))| step * *weight * scale >= (**made * scale + 1) * steps);
-            // Its deadline: the last step at which its share is still not a whole one (less 1 / scale) ahead.
+            // The deadline of an element is the last step at which its share is less than 1 (minus 1 / scale) ahead of
+            // its count.
             let soonest = due.min_by(|(_, (weight, made)), (_, (other_weight, other_made))| {
                 ((*made * scale + scale - 1) * *other_weight)
                     .cmp(&((*other_made * scale + scale - 1) * *weight))
@@ -188,7 +192,7 @@ mod tests {
             prop_assert_eq!(&drawn, &draw());
             for (choice, share) in [(0, 7000i32), (1, 4000), (2, 1000)] {
                 let made = drawn.iter().filter(|drawn| **drawn == choice).count() as i32;
-                // Six standard deviations and more.
+                // The bound is more than six standard deviations.
                 prop_assert!((made - share).abs() < 400, "{choice}: {made}");
             }
         }

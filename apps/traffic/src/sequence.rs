@@ -1,39 +1,39 @@
 //! Loss, duplication and reordering, from the sequence numbers that frames carry.
 //!
 //! A [`SequenceTracker`] stores which numbers arrived, in blocks of 64: the block of the highest number so far and the
-//! 1023 blocks before it (8 KiB). That is the *window*; it reaches at least [`WINDOW_FRAMES`] back. Each number is one
-//! of
+//! 1023 blocks before it (8 KiB). These blocks are the *window*, which reaches back at least [`WINDOW_FRAMES`]. Each
+//! number is one of
 //!
 //! - *in order*: higher than all before;
-//! - *reordered*: lower than one before it, new, and in the window (RFC 4737's reordered: below the next expected);
+//! - *reordered*: new, in the window, and lower than the next expected number (as in RFC 4737);
 //! - *duplicate*: in the window, and seen before;
-//! - *stale*: below the window, so that whether it was seen before is no longer known.
+//! - *stale*: below the window, where duplicates are no longer recognised.
 //!
-//! **Lost* are the numbers from the lowest to the highest that did not arrive up to now, or arrived stale. A number
+//! *Lost* are the numbers between the lowest and the highest that have not arrived so far, or arrived stale. A number
 //! counted as lost that still arrives within the window is then counted as reordered, not lost. So the counts are exact
-//! unless a frame is stale, and `received = in order + reordered + duplicates + stale` always.
+//! unless a frame is stale. `received = in order + reordered + duplicates + stale` always holds.
 //!
 //! Loss after the highest number cannot be detected here: compare `received` with the sender's count. A sender that
-//! starts again from a lower number needs a new tracker; to the old one its frames are duplicates or stale.
+//! starts again from a lower number needs a new tracker; for the old tracker its frames are duplicates or stale.
 
 use serde::Serialize;
 
-/// Distance behind the highest number within which duplicates and reordered frames are always distinguished, frames.
+/// Distance behind the highest number, frames, up to which duplicates and reordered frames are always distinguished.
 pub const WINDOW_FRAMES: u64 = (BLOCKS as u64 - 1) * BLOCK_FRAMES;
 
 const BLOCKS: usize = 1024;
 const BLOCK_FRAMES: u64 = u64::BITS as u64;
 
-/// Received and missing frames.
+/// Counts of received and missing frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SequenceCounts {
-    /// All arrivals.
+    /// Number of arrivals.
     pub received: u64,
     /// Numbers missing between the lowest and the highest.
     pub lost: u64,
     /// Numbers that had arrived before.
     pub duplicates: u64,
-    /// Numbers that arrived for the first time, after a higher one.
+    /// Numbers that arrived for the first time, after a higher number.
     pub reordered: u64,
     /// Numbers too far behind to be classified as duplicate or reordered.
     pub stale: u64,
@@ -42,25 +42,25 @@ pub struct SequenceCounts {
 /// Relation of an arriving frame's number to the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArrivalOrder {
-    /// Higher than all before.
+    /// The number is higher than all before.
     InOrder {
-        /// Numbers expected before it that had not arrived, frames.
+        /// Count of expected numbers below this one that had not arrived, frames.
         skipped: u64,
     },
-    /// New, after a higher one.
+    /// The number is new and follows a higher one.
     Reordered,
-    /// It had arrived before.
+    /// The number had arrived before.
     Duplicate,
-    /// Too far behind to be classified as duplicate or reordered.
+    /// The number is too far behind to be classified as duplicate or reordered.
     Stale,
 }
 
-/// Follows one stream's sequence numbers.
+/// Tracker of one stream's sequence numbers.
 #[derive(Debug, Clone)]
 pub struct SequenceTracker {
-    /// Bit n % 64 of block n / 64 % 1024 is set if number n arrived and is in the window.
+    /// Bitmap of the window: bit n % 64 of block n / 64 % 1024 is set if number n arrived.
     window: Box<[u64; BLOCKS]>,
-    /// The lowest number for which loss is counted, once known.
+    /// Lowest number for which loss is counted, once known.
     lowest: Option<u64>,
     highest: Option<u64>,
     counts: SequenceCounts,
@@ -73,33 +73,33 @@ impl Default for SequenceTracker {
 }
 
 impl SequenceTracker {
-    /// A tracker for a stream in progress: the lowest number is the lowest that arrives.
+    /// Makes a tracker for a stream in progress. Its lowest number is the lowest that arrives.
     #[must_use]
     pub fn new() -> Self {
         Self { window: Box::new([0; BLOCKS]), lowest: None, highest: None, counts: SequenceCounts::default() }
     }
 
-    /// A tracker for a stream that starts with number `first`: numbers missing from there on are lost. If a lower
-    /// number arrives, loss is counted from that one on.
+    /// Makes a tracker for a stream that starts with number `first`: missing numbers from `first` on are lost. If a
+    /// lower number arrives, loss is counted from that number on.
     #[must_use]
     pub fn starting_at(first: u64) -> Self {
         Self { lowest: Some(first), ..Self::new() }
     }
 
-    /// The counts up to now.
+    /// Counts so far.
     #[must_use]
     pub fn counts(&self) -> SequenceCounts {
         self.counts
     }
 
-    /// The number that follows the highest; before the first frame the lowest, or 0 if that is not known.
+    /// Next expected number: the highest plus 1. Before the first frame the lowest number, or 0 if it is unknown.
     #[inline]
     #[must_use]
     pub fn expected(&self) -> u64 {
         self.highest.map_or(self.lowest.unwrap_or(0), |highest| highest.saturating_add(1))
     }
 
-    /// Takes the number of a received frame, and classifies it.
+    /// Records the number of a received frame, and classifies it.
     #[inline]
     pub fn record(&mut self, number: u64) -> ArrivalOrder {
         self.counts.received += 1;
@@ -109,10 +109,10 @@ impl SequenceTracker {
         }
     }
 
-    /// Returns how many numbers were skipped.
+    /// Moves the window to `number`. Returns the count of skipped numbers.
     #[inline]
     fn advance(&mut self, number: u64, before: Option<u64>) -> u64 {
-        // Numbers skipped: those after the highest, or for the first frame those from the lowest on.
+        // Skipped numbers are those after the highest, or for the first frame those from the lowest on.
         let expected = match before {
             Some(highest) => highest + 1,
             None => *self.lowest.get_or_insert(number),

@@ -1,8 +1,8 @@
 //! The signature that a test frame carries: stream, sequence number, time of departure, and a checksum.
 //!
-//! It is the last bytes of the frame before the FCS, so at the end of the payload. There are four forms; a sender uses
-//! the longest that fits after the headers ([`SignatureForm::longest_within`]). All numbers are big-endian, and a form
-//! that has less than 64 bits for a number carries its low bits.
+//! The signature is the last bytes of the frame before the FCS, thus at the end of the payload. There are four forms. A
+//! sender uses the longest form that fits after the headers ([`SignatureForm::longest_within`]). All numbers are
+//! big-endian, and a form that has less than 64 bits for a number carries its low bits.
 //!
 //! ```text
 //! Full, 28 bytes
@@ -23,9 +23,9 @@
 //!     1        3          2
 //! ```
 //!
-//! Every checksum covers the fields before it, except the magic. In the full form it begins with the `covered` bytes
-//! immediately before the signature, so that damage to the payload shows. Each form starts its checksum differently;
-//! all-zero bytes are a signature in none of them.
+//! Every checksum covers the fields before it, except the magic. In the full form the checksum also covers the
+//! `covered` bytes immediately before the signature, so that damage to the payload is detected. Each form has another
+//! initial checksum. Bytes that are all zero are a signature in no form.
 //!
 //! A receiver does not know the sent signature, so [`read_signature`] classifies the frame:
 //!
@@ -34,8 +34,8 @@
 //!   short or tiny form is corrupted for a compact magic alone;
 //! - neither: *foreign*.
 //!
-//! Short and tiny have no magic. Damaged, they are foreign; and one foreign frame in 2^16 is taken for one of them. If
-//! this matters, configure the forms that the receiver expects ([`FormSet`]).
+//! Short and tiny signatures have no magic. Frames with a damaged one are foreign, and one foreign frame in 2^16 is
+//! taken for signed. If this matters, configure the forms that the receiver expects ([`FormSet`]).
 
 mod checksum;
 mod form;
@@ -48,7 +48,7 @@ use self::checksum::{Crc32c, crc16, crc32c};
 
 const FULL_MAGIC: u32 = 0xa752_961e;
 const COMPACT_MAGIC: u16 = 0xb5e9;
-/// Initial checksum, instead of covered bytes.
+/// Initial checksums. In the full form the covered bytes come first instead.
 const COMPACT_SEED: u32 = 0x3c5a_9617;
 const SHORT_SEED: u16 = 0x5a3c;
 const TINY_SEED: u16 = 0xc369;
@@ -58,10 +58,10 @@ pub(crate) const COMPACT_BYTES: usize = SignatureForm::Compact.bytes();
 pub(crate) const SHORT_BYTES: usize = SignatureForm::Short.bytes();
 pub(crate) const TINY_BYTES: usize = SignatureForm::Tiny.bytes();
 
-/// Why the requested signatures cannot be written.
+/// Reason why the requested signatures cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SignerError {
-    /// The form has fewer bits for the stream.
+    /// The stream's number does not fit the form.
     #[error(
         "stream: {stream} does not fit a signature of {} bytes, which carries 0 to {}; use a lower number, or \
          frames with room for {} bytes behind their headers",
@@ -73,18 +73,19 @@ pub enum SignerError {
         /// The requested stream.
         stream: u16,
     },
-    /// More payload than its length field allows.
+    /// The payload is longer than the length field allows.
     #[error(
         "covered: {bytes} bytes are too many for the checksum of a signature, which covers 0 to {}",
         u16::MAX
     )]
     Covered {
-        /// Bytes to cover.
+        /// Number of bytes to cover.
         bytes: usize,
     },
 }
 
-/// Writes the signatures of one stream whose covered payload bytes do not vary: their checksum is computed once.
+/// Writer of the signatures of one stream. The covered bytes of the payload do not vary: their checksum is computed
+/// once.
 #[derive(Debug, Clone, Copy)]
 pub struct Signer {
     form: SignatureForm,
@@ -95,8 +96,8 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Signatures of `form` for `stream`. `covered` are the bytes of the frame immediately before the signature that
-    /// the signature covers, all or the last of the payload; only the full form covers them.
+    /// Makes signatures of `form` for `stream`. `covered` are the bytes of the frame immediately before the signature
+    /// that it covers: all of the payload, or its last bytes. Only the full form covers bytes.
     pub fn new(form: SignatureForm, stream: u16, covered: &[u8]) -> Result<Self, SignerError> {
         if stream > form.max_stream() {
             return Err(SignerError::Stream { form, stream });
@@ -107,13 +108,13 @@ impl Signer {
         Ok(Self { form, stream, covered_bytes, covered_crc: crc32c(covered), crc: Crc32c::new() })
     }
 
-    /// The form written.
+    /// Form of the signatures.
     #[must_use]
     pub fn form(&self) -> SignatureForm {
         self.form
     }
 
-    /// Writes the signature of the frame numbered `sequence` that departs at `timestamp_ns` over `out`.
+    /// Writes the signature of frame number `sequence`, which departs at `timestamp_ns`, to `out`.
     ///
     /// # Panics
     /// Unless `out` is exactly `self.form().bytes()` long.
@@ -131,9 +132,9 @@ impl Signer {
         }
     }
 
-    /// Like [`Self::sign`], for the form of `BYTES` bytes, which must be this signer's form.
-    // Its only hot callers write checksums over the signature next: together they need no call, and keep it in
-    // registers.
+    /// Writes a signature as [`Self::sign`] does, for the form of `BYTES` bytes, which must be this signer's form. The
+    /// hot callers then write checksums over the signature: inlined, they need no call, and keep the signature in
+    /// registers.
     #[inline(always)]
     pub(crate) fn sign_as<const BYTES: usize>(
         &self,
@@ -178,37 +179,37 @@ impl Signer {
     }
 }
 
-/// The kind of a frame's last bytes.
+/// Classification of a frame's last bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureReading {
     /// No signature.
     Foreign,
     /// A signature with damage, in itself or in the bytes that it covers.
     Corrupted {
-        /// The stream number in the frame. Certain if the damage is in the magic, else it may itself be damaged.
+        /// The stream number in the frame. It is certain if the damage is in the magic, else it may itself be damaged.
         stream: u16,
     },
-    /// A signature as it was written.
+    /// A signature without damage.
     Intact(Signature),
 }
 
 /// The fields of an intact signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// The form, which sets the number of bits of the other fields.
+    /// The form, on which the lengths of the other fields depend.
     pub form: SignatureForm,
     /// Number of the stream on the wire.
     pub stream: u16,
-    /// Low [`SignatureForm::sequence_bits`] of the sequence number.
+    /// Low [`SignatureForm::sequence_bits`] bits of the sequence number.
     pub sequence_low: u64,
-    /// Low [`SignatureForm::timestamp_bits`] of the time of departure in ns; 0 if there are none.
+    /// Low [`SignatureForm::timestamp_bits`] bits of the time of departure, ns; 0 if the form has no timestamp.
     pub timestamp_low: u64,
 }
 
 impl Signature {
-    /// The sequence number: among numbers with these low bits the nearest to `near`, the number expected next. Right
-    /// unless the frame is half the numbers of its form or more away from it: 2^39 for the compact form, 2^23 for the
-    /// short and tiny ones.
+    /// The sequence number: the number nearest to `near` among those with these low bits, where `near` is the number
+    /// expected next. Right if the distance from `near` is less than half the range of the form: 2^39 for the compact
+    /// form, 2^23 for the short and tiny forms.
     #[inline]
     #[must_use]
     pub fn sequence(&self, near: u64) -> u64 {
@@ -216,11 +217,11 @@ impl Signature {
         latest(self.sequence_low, bits, near.saturating_add(low(u64::MAX, bits) / 2))
     }
 
-    /// The time of departure, ns of the sender's clock, which must also be the clock of `now_ns`: the latest with these
-    /// low bits that is not more than a sixteenth of the form's range after now (a time after now means that the clocks
-    /// differ).
+    /// The time of departure, ns of the sender's clock, which must also be the clock of `now_ns`. It is the latest time
+    /// with these low bits that is at most a sixteenth of the form's range after `now_ns`. A time after `now_ns` means
+    /// that the clocks differ.
     ///
-    /// Right for 17 minutes in the compact form, for 4 seconds in the short form. None if the form carries none.
+    /// Right for 17 minutes in the compact form, for 4 seconds in the short form. None if the form has no timestamp.
     #[inline]
     #[must_use]
     pub fn timestamp_ns(&self, now_ns: u64) -> Option<u64> {
@@ -231,8 +232,7 @@ impl Signature {
     }
 }
 
-/// Reads the signature of `frame`, which is without FCS, in any of `forms`. A frame with bytes appended or cut off is
-/// foreign.
+/// Reads the signature of `frame`, without FCS, in any of `forms`. A frame with bytes appended or cut off is foreign.
 #[inline]
 #[must_use]
 pub fn read_signature(frame: &[u8], forms: FormSet) -> SignatureReading {
@@ -256,7 +256,7 @@ pub fn read_signature(frame: &[u8], forms: FormSet) -> SignatureReading {
     read_weaker(frame, forms)
 }
 
-/// Reads a frame that is neither intact nor has the magic of the full form, and is not intact in the compact form.
+/// Reads a frame that is not intact in the full or compact form and does not have the magic of the full form.
 #[inline(never)]
 fn read_weaker(frame: &[u8], forms: FormSet) -> SignatureReading {
     if forms.contains(SignatureForm::Full)
@@ -303,10 +303,10 @@ fn read_weaker(frame: &[u8], forms: FormSet) -> SignatureReading {
     }
 }
 
-/// The full form, read but not judged.
+/// Fields of the full form, before they are checked.
 struct Full {
     magic_right: bool,
-    /// `covered` and `stream`.
+    /// Fields `covered` and `stream`.
     head: u32,
     sequence: u64,
     timestamp_ns: u64,
@@ -351,12 +351,12 @@ impl Full {
     }
 }
 
-/// The compact form, read but not judged.
+/// Fields of the compact form, before they are checked.
 struct Compact {
     magic_right: bool,
-    /// `stream` and the upper 16 bits of `sequence`.
+    /// Field `stream` and the upper 16 bits of `sequence`.
     head: u32,
-    /// The lower 24 bits of `sequence`, and `timestamp`.
+    /// The lower 24 bits of `sequence`, and field `timestamp`.
     tail: u64,
     crc: u32,
 }
@@ -414,7 +414,7 @@ fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     u64::from_be_bytes(number)
 }
 
-/// The low `bits` of `number`, 0 to 64.
+/// The low `bits` bits of `number`; `bits` is 0 to 64.
 #[inline]
 const fn low(number: u64, bits: u32) -> u64 {
     match bits {
@@ -423,7 +423,7 @@ const fn low(number: u64, bits: u32) -> u64 {
     }
 }
 
-/// The highest number up to `limit` whose low `bits` are `number`, or `number` if there is none.
+/// The highest number up to `limit` with the low `bits` bits `number`, or `number` if there is none.
 #[inline]
 fn latest(number: u64, bits: u32, limit: u64) -> u64 {
     limit.checked_sub(low(limit.wrapping_sub(number), bits)).unwrap_or(number)

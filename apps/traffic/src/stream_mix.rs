@@ -4,7 +4,7 @@ use crate::frame_source::{FrameSource, OneSize};
 use crate::line_rate::BitLayer;
 use crate::rotation::{MAX_CHOICES, MAX_ROTATION, Rotation};
 
-/// Streams that share a load by weight.
+/// Streams that share a load by their weights.
 ///
 /// The order is fixed and spread: after any number of frames each stream has sent less than one frame more or less than
 /// its exact share.
@@ -22,14 +22,14 @@ pub struct StreamMix {
 )]
 #[non_exhaustive]
 pub struct MixError {
-    /// How many streams there are.
+    /// Number of streams.
     pub streams: usize,
-    /// Sum of their weights.
+    /// Sum of the weights.
     pub sum: u64,
 }
 
 impl StreamMix {
-    /// Streams with their weights.
+    /// Combines streams with their weights.
     ///
     /// # Errors
     /// [`MixError`] if there are no streams, too many, or their weights do not fit.
@@ -42,14 +42,15 @@ impl StreamMix {
         Ok(Self { sources, rotation })
     }
 
-    /// Bytes in the slot, without FCS, of the next frame.
+    /// Length of the next frame in its slot, bytes without FCS.
     #[inline]
     #[must_use]
     pub fn next_size(&self) -> usize {
         self.sources.get(self.rotation.current()).map_or(0, FrameSource::next_size)
     }
 
-    /// The next frame, without FCS, and its stream. `timestamp_ns` goes into its signature.
+    /// Makes the next frame. Returns the frame, without FCS, and the index of its stream. `timestamp_ns` goes into its
+    /// signature.
     #[inline]
     pub fn next_frame(&mut self, timestamp_ns: u64) -> (&[u8], usize) {
         let stream = self.rotation.current();
@@ -58,7 +59,7 @@ impl StreamMix {
         (frame.unwrap_or_default(), stream)
     }
 
-    /// The frames, if there is one stream and all its frames have one size.
+    /// The frames, if there is one stream and all frames have one size.
     #[inline]
     #[must_use]
     pub fn of_one_size(&mut self) -> Option<OneSize<'_>> {
@@ -66,21 +67,21 @@ impl StreamMix {
         source.of_one_size()
     }
 
-    /// The streams, in the given order. Their [`FrameSource::next_sequence`] is the number of frames that each has
+    /// The streams in the given order. The [`FrameSource::next_sequence`] of each is the number of frames that it has
     /// sent.
     #[must_use]
     pub fn sources(&self) -> &[FrameSource] {
         &self.sources
     }
 
-    /// Bytes in the slot, without FCS, of the longest frame.
+    /// Length of the longest frame in its slot, bytes without FCS.
     #[inline]
     #[must_use]
     pub fn longest_slot_bytes(&self) -> usize {
         self.sources.iter().map(FrameSource::longest_slot_bytes).max().unwrap_or(0)
     }
 
-    /// Bits that a frame counts in the mean of all streams and sizes.
+    /// Mean number of bits of a frame over all streams and sizes, as `layer` counts them.
     #[must_use]
     pub fn mean_bits(&self, layer: BitLayer) -> f64 {
         let order = self.rotation.order();

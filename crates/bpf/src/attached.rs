@@ -1,4 +1,4 @@
-//! Which XDP program is on an interface, and taking it off: rtnetlink, since such programs need not have a link.
+//! Query and removal of an interface's XDP program, by rtnetlink, since such programs need not have a link.
 
 use std::os::fd::OwnedFd;
 
@@ -26,7 +26,7 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 const NLA_F_NESTED: u16 = 1 << 15;
-/// Room for the answer about one interface, bytes: some attributes are long.
+/// Room for the answer about one interface, bytes. Some attributes are long.
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// An XDP program that is attached to an interface.
@@ -34,11 +34,11 @@ const ANSWER_BYTES: usize = 64 << 10;
 pub struct AttachedXdp {
     /// The kernel's id of the program.
     pub program: u32,
-    /// Where it runs; `None` for one that runs in the device itself, or several at once.
+    /// Mode in which the program runs. `None` if it runs in the device itself, or if there are several programs.
     pub mode: Option<XdpAttachMode>,
 }
 
-/// The XDP program on interface `interface`, `None` where there is none.
+/// The XDP program on interface `interface`; `None` if there is none.
 ///
 /// # Errors
 /// [`BpfError::NoInterface`], or [`BpfError::System`] if the kernel does not answer.
@@ -58,13 +58,15 @@ pub fn attached_xdp(interface: u32) -> Result<Option<AttachedXdp>, BpfError> {
     Ok(Some(AttachedXdp { program, mode }))
 }
 
-/// Detaches any XDP program from `interface`, also one that another program attached: only if the user requested it.
+/// Detaches any XDP program from `interface`, even one that another process attached. Call this only on the user's
+/// request.
 ///
 /// # Errors
 /// [`BpfError`] if the kernel refuses. No attached program is not an error.
 pub fn detach_xdp(interface: u32) -> Result<(), BpfError> {
     const STEP: &str = "detaching the XDP program of an interface";
-    // Native and generic programs cannot both be there unless one was added through the device: two rounds do.
+    // Native and generic programs can both be attached only if one was added through the device. Two rounds remove
+    // both.
     for _ in 0..2 {
         let Some(found) = attached_xdp(interface)? else { return Ok(()) };
         if detach_xdp_link(found.program, interface).map_err(|source| failed(STEP, interface, source))? {
@@ -93,7 +95,8 @@ fn failed(step: &'static str, interface: u32, source: Errno) -> BpfError {
     }
 }
 
-/// Sends one rtnetlink request about an interface and returns the kernel's answer; an error in it as `Err`.
+/// Sends one rtnetlink request about an interface and returns the kernel's answer. An error in the answer becomes
+/// `Err`.
 fn request(kind: u16, flags: u16, interface: u32, attributes: &[u8]) -> Result<Vec<u8>, Errno> {
     let socket: OwnedFd = rustix::net::socket_with(
         AddressFamily::NETLINK,
@@ -107,7 +110,7 @@ fn request(kind: u16, flags: u16, interface: u32, attributes: &[u8]) -> Result<V
     message.extend((bytes as u32).to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend((NLM_F_REQUEST | flags).to_ne_bytes());
-    // Sequence number and port: one request per socket needs neither.
+    // Sequence number and port: a socket with a single request needs neither.
     message.extend([0; 8]);
     // ifinfomsg: family and type unspecified, index, no flags.
     message.extend([0; 4]);
@@ -140,7 +143,7 @@ fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let bytes = usize::from(half(attributes, 0)?);
         let kind = half(attributes, 2)? & NLA_TYPE_MASK;
-        // A length below its own header would never advance.
+        // A length below that of the header would never advance.
         let value = attributes.get(4..bytes)?;
         if kind == wanted {
             return Some(value);

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-/// Why a map, program or attachment could not be created.
+/// Reason why a map, program or attachment could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BpfError {
@@ -16,7 +16,7 @@ pub enum BpfError {
     #[error("{step}: this kernel does not offer it ({source}): it needs Linux {needs} or later")]
     Unsupported {
         step: &'static str,
-        /// The first kernel that supports it.
+        /// First kernel that supports it.
         needs: &'static str,
         source: Errno,
     },
@@ -52,7 +52,7 @@ pub enum BpfError {
         /// The requested index.
         interface: u32,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("{step}: {source}")]
     System { step: &'static str, source: Errno },
 }

@@ -1,4 +1,4 @@
-//! eBPF instructions, as far as the programs here use them. Encoding: kernel documentation, "BPF Instruction Set
+//! eBPF instructions that the programs of this crate use. Encoding: kernel documentation, "BPF Instruction Set
 //! Architecture" (RFC 9669).
 
 /// One instruction: opcode, registers (source in the upper half), offset, immediate.
@@ -11,9 +11,9 @@ pub(crate) struct Instruction {
     immediate: i32,
 }
 
-/// Marks an immediate load as that of a map's descriptor (`BPF_PSEUDO_MAP_FD`).
+/// Mark of an immediate load of a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 const MAP_DESCRIPTOR: u8 = 1;
-/// Marks an immediate load as that of the address of a map's only value (`BPF_PSEUDO_MAP_VALUE`, Linux 5.2).
+/// Mark of an immediate load of the address of a map's only value (`BPF_PSEUDO_MAP_VALUE`, Linux 5.2).
 const MAP_VALUE: u8 = 2;
 
 impl Instruction {
@@ -81,37 +81,37 @@ impl Instruction {
         Self::new(0x62, to, 0, offset, value.cast_signed())
     }
 
-    /// Skips `skipped` instructions where `register` is 0.
+    /// Skips `skipped` instructions if `register` is 0.
     pub(crate) const fn skip_if_zero(register: u8, skipped: i16) -> Self {
         Self::new(0x15, register, 0, skipped, 0)
     }
 
-    /// Skips `skipped` instructions where the lower 32 bits of `register` do not equal `value`.
+    /// Skips `skipped` instructions if the lower 32 bits of `register` do not equal `value`.
     pub(crate) const fn skip_unless_equal_32(register: u8, value: u32, skipped: i16) -> Self {
         Self::new(0x56, register, 0, skipped, value.cast_signed())
     }
 
-    /// Skips `skipped` instructions where `register` is above `other`.
+    /// Skips `skipped` instructions if `register` is above `other`.
     pub(crate) const fn skip_if_above(register: u8, other: u8, skipped: i16) -> Self {
         Self::new(0x2D, register, other, skipped, 0)
     }
 
-    /// The same instruction with another number of skipped ones.
+    /// Returns this jump with another number of skipped instructions.
     pub(crate) const fn skipping(self, skipped: i16) -> Self {
         Self { offset: skipped, ..self }
     }
 
-    /// Skips `skipped` instructions where the lower 32 bits of `register` equal `value`.
+    /// Skips `skipped` instructions if the lower 32 bits of `register` equal `value`.
     pub(crate) const fn skip_if_equal_32(register: u8, value: u32, skipped: i16) -> Self {
         Self::new(0x16, register, 0, skipped, value.cast_signed())
     }
 
-    /// `to = address of the map with this descriptor`: takes two places.
+    /// `to = address of the map with this descriptor`. Takes two instructions.
     pub(crate) const fn set_map(to: u8, descriptor: i32) -> [Self; 2] {
         [Self::new(0x18, to, MAP_DESCRIPTOR, 0, descriptor), Self::new(0, 0, 0, 0, 0)]
     }
 
-    /// `to = address of the only value of the array with this descriptor`: takes two places.
+    /// `to = address of the only value of the array with this descriptor`. Takes two instructions.
     pub(crate) const fn set_map_value(to: u8, descriptor: i32) -> [Self; 2] {
         [Self::new(0x18, to, MAP_VALUE, 0, descriptor), Self::new(0, 0, 0, 0, 0)]
     }
@@ -121,7 +121,7 @@ impl Instruction {
         Self::new(0x85, 0, 0, 0, helper)
     }
 
-    /// Returns register 0.
+    /// Exits with register 0 as the result.
     pub(crate) const fn exit() -> Self {
         Self::new(0x95, 0, 0, 0, 0)
     }

@@ -14,26 +14,26 @@ const ATTACH_TCX_EGRESS: u32 = 47;
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of `linux/if_link.h`.
 const FLAG_GENERIC: u32 = 1 << 1;
 const FLAG_NATIVE: u32 = 1 << 2;
-/// `BPF_F_BEFORE`; with no program named, before all that are there.
+/// `BPF_F_BEFORE`: without a named program, before all attached programs.
 const FLAG_BEFORE: u32 = 1 << 3;
-/// Most programs at one hook (`BPF_MPROG_MAX`).
+/// Maximum number of programs at one hook (`BPF_MPROG_MAX`).
 const MAX_PROGRAMS: usize = 64;
 
-/// Where an XDP program runs.
+/// Mode in which an XDP program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpAttachMode {
-    /// In the interface's driver, on its receive buffers.
+    /// Runs in the interface's driver, on its receive buffers.
     Native,
-    /// In the stack, on frames already in kernel buffers: any interface, but slower.
+    /// Runs in the stack, on frames already in kernel buffers. Every interface supports this mode, but it is slower.
     Generic,
 }
 
-/// Which way through an interface a tcx program sees.
+/// Direction of the frames that a tcx program sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TcxSide {
     /// Frames that the interface received.
     Ingress,
-    /// Frames that the host stack sends through it.
+    /// Frames that the host stack sends through the interface.
     Egress,
 }
 
@@ -59,7 +59,7 @@ struct Create {
 // SAFETY: repr(C), integers without hidden padding, no addresses.
 unsafe impl Attribute for Create {}
 
-/// The kernel's report of a link (`struct bpf_link_info`, the union as XDP and tcx use it).
+/// The kernel's report of a link (`struct bpf_link_info` with the union's fields for XDP and tcx).
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
 struct Info {
@@ -78,7 +78,7 @@ struct InfoQuery {
     bytes: u32,
     info: u64,
 }
-// SAFETY: repr(C), integers without padding; `link_info` gives the address and size of an `Info` of its own.
+// SAFETY: repr(C), integers without padding; `link_info` passes the address and size of its own `Info`.
 unsafe impl Attribute for InfoQuery {}
 
 #[repr(C)]
@@ -111,11 +111,11 @@ struct Query {
     link_flags: u64,
     revision: u64,
 }
-// SAFETY: repr(C), integers without hidden padding; `tcx_programs` gives the address of an array of `count` places.
+// SAFETY: repr(C), integers without hidden padding; `tcx_programs` gives the address of an array of `count` elements.
 unsafe impl Attribute for Query {}
 
-/// A program attached to an interface. Dropping it detaches, also where a child has the descriptor too for the moment
-/// between its fork and its program; so does any end of the process.
+/// A program attached to an interface. Dropping it detaches, even if a child process has the descriptor between fork
+/// and exec. Every end of the process detaches it too.
 #[derive(Debug)]
 pub struct BpfLink {
     descriptor: OwnedFd,
@@ -125,8 +125,8 @@ impl BpfLink {
     /// Attaches `program` to interface `interface`.
     ///
     /// # Errors
-    /// [`BpfError::Occupied`] where another XDP program is there; [`BpfError::NotNative`] where the driver cannot run
-    /// it; [`BpfError::Unsupported`] before Linux 5.9, which has no XDP links.
+    /// [`BpfError::Occupied`] if the interface has another XDP program; [`BpfError::NotNative`] if the driver cannot
+    /// run it; [`BpfError::Unsupported`] before Linux 5.9, which has no XDP links.
     pub fn attach_xdp(program: &XdpProgram, interface: u32, mode: XdpAttachMode) -> Result<Self, BpfError> {
         let (flags, step) = match mode {
             XdpAttachMode::Native => (FLAG_NATIVE, "attaching an XDP program natively"),
@@ -138,7 +138,7 @@ impl BpfLink {
                 let interface = interface_name(interface).unwrap_or_else(|| format!("#{interface}"));
                 BpfError::Occupied { interface, source }
             }
-            // An unknown interface is just an invalid argument to the kernel.
+            // The kernel reports an unknown interface as an invalid argument.
             Errno::INVAL | Errno::NODEV if interface_name(interface).is_none() => {
                 BpfError::NoInterface { step, interface }
             }
@@ -149,7 +149,7 @@ impl BpfLink {
         })
     }
 
-    /// Attaches `program` to interface `interface`, before all programs that are there already.
+    /// Attaches `program` to interface `interface`, before all programs already attached.
     ///
     /// # Errors
     /// [`BpfError::Unsupported`] before Linux 6.6, otherwise the kernel's error.
@@ -163,7 +163,7 @@ impl BpfLink {
         })
     }
 
-    /// Index of the interface that the program is attached to; `None` after the interface is gone or the program was
+    /// Index of the interface that the program is attached to; `None` if the interface is gone or the program was
     /// detached by force.
     ///
     /// # Errors
@@ -177,8 +177,8 @@ impl BpfLink {
 
 impl Drop for BpfLink {
     fn drop(&mut self) {
-        // Refused where it is detached already, or where the kernel cannot (before 5.9): closing the descriptor does
-        // the rest.
+        // Detaching fails if the program is detached already, or before Linux 5.9. Closing the descriptor detaches it
+        // then.
         let _ = detach(self.descriptor.as_fd());
     }
 }
@@ -189,7 +189,7 @@ impl AsFd for BpfLink {
     }
 }
 
-/// The programs attached to `side` of interface `interface` through tcx, by program id, in the order in which they run.
+/// Ids of the programs attached to `side` of interface `interface` through tcx, in the order in which they run.
 ///
 /// # Errors
 /// [`BpfError::Unsupported`] before Linux 6.6, [`BpfError::NoInterface`].
@@ -217,7 +217,7 @@ pub fn tcx_programs(interface: u32, side: TcxSide) -> Result<Vec<u32>, BpfError>
     Ok(ids.iter().copied().take(query.count as usize).collect())
 }
 
-/// Detaches the link through which XDP program `program` is on interface `interface`; whether there was one.
+/// Detaches the link through which XDP program `program` is on interface `interface`. Returns whether there was one.
 pub(crate) fn detach_xdp_link(program: u32, interface: u32) -> Result<bool, Errno> {
     let mut identity = Identity { id: 0, next: 0, flags: 0 };
     while bpf(Command::LinkNextId, &mut identity).is_ok() {
@@ -263,7 +263,7 @@ fn link_info(link: BorrowedFd<'_>) -> Result<Info, Errno> {
     Ok(info)
 }
 
-/// The name of an interface in this network namespace; `None` where it has no such interface.
+/// Name of an interface in this network namespace; `None` if there is no such interface.
 fn interface_name(interface: u32) -> Option<String> {
     let any =
         rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::DGRAM, None).ok()?;

@@ -1,4 +1,4 @@
-//! Maps: tables that programs read.
+//! Maps: tables that programs and this process share.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -42,9 +42,10 @@ pub(crate) struct Shape {
     /// `enum bpf_map_type`.
     pub(crate) kind: u32,
     pub(crate) key_bytes: usize,
-    /// Bytes of a value as bpf(2) reads and writes it: for maps with a value for each processor, of all together.
+    /// Bytes of a value as bpf(2) reads and writes it. A map with a value for each processor has the bytes of all of
+    /// them here.
     pub(crate) value_bytes: usize,
-    /// Bytes of a value as programs see it.
+    /// Bytes of a value that a program accesses.
     pub(crate) cell_bytes: usize,
     pub(crate) entries: u32,
     pub(crate) flags: u32,
@@ -81,19 +82,19 @@ impl Map {
         bpf(Command::MapUpdate, &mut attribute).map(drop)
     }
 
-    /// Reads the value of `key` into `value`. `false`: there is none.
+    /// Reads the value of `key` into `value`. Returns whether there is one.
     pub(crate) fn get(&self, key: &[u8], value: &mut [u8]) -> Result<bool, Errno> {
         let mut attribute = self.element(key, value.len(), value.as_mut_ptr() as u64)?;
         found(bpf(Command::MapLookup, &mut attribute))
     }
 
-    /// Removes the value of `key`. `false`: there was none.
+    /// Removes the value of `key`. Returns whether there was one.
     pub(crate) fn remove(&self, key: &[u8]) -> Result<bool, Errno> {
         let mut attribute = self.element(key, self.value_bytes, 0)?;
         found(bpf(Command::MapDelete, &mut attribute))
     }
 
-    /// Refuses slices of other lengths than the kernel reads or writes.
+    /// Describes an operation on one element. Refuses slices of other lengths than the kernel reads or writes.
     fn element(&self, key: &[u8], value_bytes: usize, value: u64) -> Result<Element, Errno> {
         if key.len() != self.key_bytes || value_bytes != self.value_bytes {
             return Err(Errno::INVAL);
@@ -129,7 +130,7 @@ impl XskMap {
     /// An empty map for queues 0 to `queues` - 1.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn create(queues: u32) -> Result<Self, BpfError> {
         let shape = Shape {
             kind: TYPE_XSKMAP,
@@ -150,13 +151,13 @@ impl XskMap {
         }
     }
 
-    /// Number of queues it has room for.
+    /// Number of queues that the map has room for.
     #[must_use]
     pub fn queues(&self) -> u32 {
         self.queues
     }
 
-    /// Has the frames of receive queue `queue` go to `socket`, which is bound to that queue.
+    /// Directs the frames of receive queue `queue` to `socket`, which is bound to that queue.
     ///
     /// # Errors
     /// [`BpfError::System`]: no such queue in the map (E2BIG), or not an AF_XDP socket that is bound (EBADF,
@@ -171,7 +172,7 @@ impl XskMap {
     /// error.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn clear(&self, queue: u32) -> Result<(), BpfError> {
         let removed = self.map.remove(&queue.to_ne_bytes());
         removed.map(drop).map_err(|source| BpfError::new("taking an AF_XDP socket off the map", source))

@@ -1,4 +1,4 @@
-//! The programs, and loading them.
+//! XDP and traffic control programs: their instructions, and loading them.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ const TYPE_SCHED_CLS: u32 = 3;
 const TYPE_XDP: u32 = 6;
 /// `expected_attach_type` of XDP programs (`BPF_XDP`).
 pub(crate) const ATTACH_XDP: u32 = 37;
-/// The program copes with frames in several buffers (`BPF_F_XDP_HAS_FRAGS`, Linux 5.18).
+/// Flag of programs that support frames in several buffers (`BPF_F_XDP_HAS_FRAGS`, Linux 5.18).
 const HAS_FRAGMENTS: u32 = 1 << 5;
 
 /// Kernel functions that the programs call (`enum bpf_func_id`).
@@ -22,11 +22,10 @@ const REDIRECT: i32 = 23;
 const REDIRECT_MAP: i32 = 51;
 /// `BPF_F_INGRESS` of bpf_redirect().
 const REDIRECT_INGRESS: i32 = 1;
-/// `XDP_PASS`: on to the host stack.
+/// `XDP_PASS`: the frame goes on to the host stack.
 const XDP_PASS: i32 = 2;
-/// `TCX_NEXT`: on to the next program, and after the last one on as if there were none.
+/// `TCX_NEXT`: the frame goes on to the next program. After the last program it takes its normal path.
 const TCX_NEXT: i32 = -1;
-/// `TCX_DROP`
 const TCX_DROP: i32 = 2;
 /// Offset of `rx_queue_index` in `struct xdp_md`.
 const XDP_QUEUE: i16 = 16;
@@ -109,7 +108,7 @@ fn load(
     }
 }
 
-/// An XDP program: it decides about each frame an interface receives, before the host stack sees it.
+/// An XDP program. It decides about each frame that an interface receives, before the host stack sees it.
 #[derive(Debug)]
 pub struct XdpProgram {
     descriptor: OwnedFd,
@@ -117,19 +116,19 @@ pub struct XdpProgram {
 }
 
 impl XdpProgram {
-    /// A program that gives each frame to the socket that `map` names for its receive queue, and to the host stack
-    /// where it names none. `multi_buffer` requests frames in several buffers too (Linux 5.18): if the kernel does not
-    /// support that, the program is loaded without it ([`XdpProgram::multi_buffer`]).
+    /// A program that gives each frame to the socket of its receive queue in `map`, or to the host stack if there is
+    /// none. `multi_buffer` requests support of frames in several buffers (Linux 5.18). If the kernel lacks it, the
+    /// program is loaded without ([`XdpProgram::multi_buffer`]).
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn to_sockets(map: &XskMap, multi_buffer: bool) -> Result<Self, BpfError> {
         let [set_map, set_map_rest] = Instruction::set_map(1, map.as_fd().as_raw_fd());
         let program = [
             Instruction::load_32(2, 1, XDP_QUEUE),
             set_map,
             set_map_rest,
-            // Linux 5.3 takes the lower bits of the flags as the verdict where the map has no entry.
+            // Linux 5.3 takes the lower bits of the flags as the verdict if the map has no entry.
             Instruction::set(3, XDP_PASS),
             Instruction::call(REDIRECT_MAP),
             Instruction::exit(),
@@ -146,7 +145,7 @@ impl XdpProgram {
         Ok(Self { descriptor, multi_buffer: false })
     }
 
-    /// Whether it takes frames that lie in several buffers.
+    /// Whether the program accepts frames that lie in several buffers.
     #[must_use]
     pub fn multi_buffer(&self) -> bool {
         self.multi_buffer
@@ -159,27 +158,27 @@ impl AsFd for XdpProgram {
     }
 }
 
-/// Where a redirected frame enters the interface it is sent to.
+/// Point at which a redirected frame enters the target interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedirectPath {
-    /// As if the interface had received it.
+    /// The frame continues as if the interface had received it.
     Ingress,
-    /// As if the host stack had sent it there.
+    /// The frame continues as if the host stack had sent it through the interface.
     Egress,
 }
 
-/// A traffic control program: it decides about each frame on its way into or out of the host stack.
+/// A traffic control program. It decides about each frame on its way into or out of the host stack.
 #[derive(Debug)]
 pub struct TcxProgram {
     descriptor: OwnedFd,
 }
 
 impl TcxProgram {
-    /// A program that sends every frame to interface `interface`, after setting the frame's mark where one is given.
-    /// The mark stays with a frame as long as it stays in this network namespace.
+    /// A program that sends every frame to interface `interface`. If `mark` is given, it sets the frame's mark before.
+    /// A frame keeps its mark within this network namespace.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn redirect(interface: u32, entrance: RedirectPath, mark: Option<u32>) -> Result<Self, BpfError> {
         let flags = match entrance {
             RedirectPath::Ingress => REDIRECT_INGRESS,
@@ -202,7 +201,7 @@ impl TcxProgram {
     /// A program that drops every frame without this mark and passes the others unchanged.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn drop_unless_marked(mark: u32) -> Result<Self, BpfError> {
         let program = [
             Instruction::load_32(2, 1, SKB_MARK),

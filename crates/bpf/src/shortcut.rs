@@ -1,8 +1,8 @@
 //! Frames that pass within the kernel, from the outer end of one veth pair to the inner end of another.
 //!
-//! A program on the way into each outer end looks both addresses of a frame up in a table. It passes the frame on if
+//! A program at the ingress of each outer end looks up both addresses of a frame in a table. It passes the frame on if
 //! the source is known at this end and the destination at another one. All other frames go to a TAP interface. So the
-//! table holds only what the owner of both has learned from those other frames.
+//! table holds only addresses that the owner of TAP and table has learned from those other frames.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -16,11 +16,11 @@ use crate::program::TcxProgram;
 const TYPE_HASH: u32 = 1;
 const TYPE_ARRAY: u32 = 2;
 const TYPE_PERCPU_ARRAY: u32 = 6;
-/// Entries take memory when they are made (`BPF_F_NO_PREALLOC`).
+/// Flag: entries take memory only when they are made (`BPF_F_NO_PREALLOC`).
 const NO_PREALLOCATION: u32 = 1;
-/// Most addresses of all groups.
+/// Maximum number of addresses of all groups.
 const ADDRESSES: u32 = 16384;
-/// Most ends.
+/// Maximum number of ends.
 pub const MAX_ENDS: u32 = 1024;
 
 /// Kernel functions (`enum bpf_func_id`); redirect_peer from Linux 5.10.
@@ -32,21 +32,21 @@ const REDIRECT_PEER: i32 = 155;
 const SKB_LEN: i16 = 0;
 const SKB_DATA: i16 = 76;
 const SKB_DATA_END: i16 = 80;
-/// `PACKET_HOST`: the frame is for the station that gets it.
+/// `PACKET_HOST`: the frame is for the station that receives it.
 const PACKET_HOST: i32 = 0;
 
 const KEY_BYTES: usize = 8;
-/// An address's place: index of the outer end, number of its counter, whether the address has sent since the owner last
-/// looked; 32 bits each, and as many unused.
+/// Bytes of an address's value: index of the outer end, number of its counters, whether the address has sent since the
+/// owner's last query; 32 bits each, then 32 unused bits.
 const VALUE_BYTES: usize = 16;
-/// Frames and bytes received, frames and bytes delivered; 64 bits each.
+/// Bytes of an end's counters: frames and bytes received, frames and bytes delivered; 64 bits each.
 const COUNTER_BYTES: usize = 32;
 
 /// A MAC address in a group of ends between which frames pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ShortcutKey {
     pub mac: [u8; 6],
-    /// The group, from 1.
+    /// Number of the group, from 1.
     pub group: u16,
 }
 
@@ -58,16 +58,16 @@ impl ShortcutKey {
     }
 }
 
-/// Frames that an end has had of other ends, and given to them.
+/// Counters of the frames that an end passed to other ends and received from them within the kernel.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
     /// Frames that came in by the end and left by another.
     pub received_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub received_bytes: u64,
     /// Frames that came in by another end and left by this one.
     pub delivered_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub delivered_bytes: u64,
 }
 
@@ -112,11 +112,11 @@ impl ShortcutTable {
         })
     }
 
-    /// Puts an address behind the outer end with index `interface`, whose counter has the number `counter`. `false`:
-    /// the table is full.
+    /// Stores that an address is behind the outer end with index `interface`, whose counters have the number `counter`.
+    /// Returns `false` if the table is full.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn set(&self, address: ShortcutKey, interface: u32, counter: u32) -> Result<bool, BpfError> {
         let mut value = [0; VALUE_BYTES];
         value[..4].copy_from_slice(&interface.to_ne_bytes());
@@ -131,7 +131,7 @@ impl ShortcutTable {
     /// Removes an address. A missing address is not an error.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn remove(&self, address: ShortcutKey) -> Result<(), BpfError> {
         let removed = self.addresses.remove(&address.key());
         removed.map(drop).map_err(|source| BpfError::new("removing an address from the map", source))
@@ -140,7 +140,7 @@ impl ShortcutTable {
     /// Whether the address has sent since the last call.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn take_seen(&self, address: ShortcutKey) -> Result<bool, BpfError> {
         let failed = |source| BpfError::new("looking an address up in the map", source);
         let mut value = [0; VALUE_BYTES];
@@ -152,10 +152,10 @@ impl ShortcutTable {
         Ok(true)
     }
 
-    /// The traffic that the end with counter number `counter` has received and sent.
+    /// Traffic that the end with counters number `counter` has received and sent.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn passed(&self, counter: u32) -> Result<Passed, BpfError> {
         let mut cells = vec![0; COUNTER_BYTES * self.processors];
         self.counters
@@ -172,23 +172,23 @@ impl ShortcutTable {
     }
 }
 
-/// Processors for which the kernel keeps values, also those that are not there.
+/// Number of processors for which the kernel keeps values, absent ones included.
 fn possible_processors() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
-    // The kernel would write beyond a buffer that is too small: 8192 is its maximum, if it does not report the number.
+    // The kernel would write beyond a buffer that is too small. If it does not report the number, its maximum is 8192.
     last.map_or(8192, |last| last + 1)
 }
 
-/// The group of an end, which can change while its program runs.
+/// Group of an end. It can change while its program runs.
 #[derive(Debug)]
 pub struct GroupCell(Map);
 
 impl GroupCell {
-    /// A cell of no group: no frame passes within the kernel.
+    /// A cell without a group, so that no frame passes within the kernel.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn create() -> Result<Self, BpfError> {
         let shape = Shape {
             kind: TYPE_ARRAY,
@@ -203,28 +203,28 @@ impl GroupCell {
         made.map(Self).map_err(|source| BpfError::new("making the map of a group", source))
     }
 
-    /// Puts the end into a group; 0 takes it out of all.
+    /// Puts the end into a group; group 0 removes it from any group.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn set(&self, group: u16) -> Result<(), BpfError> {
         let set = self.0.set(&0_u32.to_ne_bytes(), &u32::from(group).to_ne_bytes());
         set.map_err(|source| BpfError::new("setting a group", source))
     }
 }
 
-/// An outer end, and where its frames go that do not pass within the kernel.
+/// An outer end, and the destination of its frames that do not pass within the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortcutEnd {
     /// Index of the outer end.
     pub interface: u32,
-    /// Number of its counter, below [`MAX_ENDS`].
+    /// Number of the end's counters, below [`MAX_ENDS`].
     pub counter: u32,
     /// Index of the TAP interface.
     pub tap: u32,
 }
 
-/// Instructions, and the places of those that jump behind the last one.
+/// Instructions, and the positions of the jumps to the end.
 #[derive(Default)]
 struct Code {
     instructions: Vec<I>,
@@ -236,20 +236,21 @@ impl Code {
         self.instructions.extend_from_slice(instructions);
     }
 
-    /// Adds a jump to the end.
+    /// Adds a jump behind the last instruction.
     fn leave(&mut self, jump: I) {
         self.leaving.push(self.instructions.len());
         self.instructions.push(jump);
     }
 
-    /// Registers 0 and 1: the value of the key that lies `key` bytes from the frame pointer. Exits if there is none.
+    /// Looks up the key at `key` bytes from the frame pointer, and puts its value into registers 0 and 1. Leaves if the
+    /// key has no value.
     fn lookup(&mut self, map: BorrowedFd<'_>, key: i32) {
         self.add(&I::set_map(1, map.as_raw_fd()));
         self.add(&[I::copy(2, 10), I::add(2, key), I::call(MAP_LOOKUP)]);
         self.leave(I::skip_if_zero(0, 0));
     }
 
-    /// Adds a frame of register 7 bytes to the counters at `offset` of the counter in `counter`.
+    /// Adds one frame, with its bytes in register 7, to the counters at `offset` from register `counter`.
     fn count(&mut self, counter: u8, offset: i16) {
         self.add(&[
             I::load_64(1, counter, offset),
@@ -274,17 +275,18 @@ impl Code {
 }
 
 impl TcxProgram {
-    /// The program for the way into an outer end, as the module describes it.
+    /// The program for the ingress of an outer end, which the module's documentation describes.
     ///
     /// # Errors
-    /// [`BpfError`] where the kernel refuses.
+    /// [`BpfError`] if the kernel refuses.
     pub fn shortcut(table: &ShortcutTable, group: &GroupCell, end: ShortcutEnd) -> Result<Self, BpfError> {
         const SOURCE: i16 = -16;
         const DESTINATION: i16 = -8;
         const OWN_COUNTER: i16 = -20;
         const OTHER_COUNTER: i16 = -24;
         let mut code = Code::default();
-        // 6: the frame. 7: its group, then its length. 8: index of the other end. 9: the other counter.
+        // Registers: 6 has the frame; 7 its group, then its length; 8 the index of the other end; 9 the counters of the
+        // other end.
         code.add(&[I::copy(6, 1), I::load_32(2, 6, SKB_DATA), I::load_32(3, 6, SKB_DATA_END)]);
         code.add(&[I::copy(4, 2), I::add(4, 14)]);
         code.leave(I::skip_if_above(4, 3, 0));
@@ -299,7 +301,7 @@ impl TcxProgram {
         code.lookup(table.addresses.as_fd(), SOURCE.into());
         code.add(&[I::load_32(1, 0, 0)]);
         code.leave(I::skip_unless_equal_32(1, end.interface, 0));
-        // Stored once, so that processors share the line.
+        // Written only if it changes, so that processors share the cache line.
         code.add(&[I::load_32(1, 0, 8), I::skip_unless_equal_32(1, 0, 1), I::store_value_32(0, 8, 1)]);
 
         code.lookup(table.addresses.as_fd(), DESTINATION.into());
@@ -312,7 +314,8 @@ impl TcxProgram {
         code.add(&[I::load_32(7, 6, SKB_LEN)]);
         code.count(0, 0);
         code.count(9, 16);
-        // The kernel holds it for a frame to another station: the outer end has another address than the inner one.
+        // The kernel takes it for a frame to another station, because the outer end has another address than the inner
+        // one.
         code.add(&[I::copy(1, 6), I::set(2, PACKET_HOST), I::call(CHANGE_TYPE)]);
         code.add(&[I::copy(1, 8), I::set(2, 0), I::call(REDIRECT_PEER), I::exit()]);
         let program = code.end(&[I::set_32(1, end.tap), I::set(2, 0), I::call(REDIRECT), I::exit()]);

@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// Commands of bpf(2) that are used here.
+/// Commands of bpf(2) that this crate uses.
 #[derive(Debug, Clone, Copy)]
 #[repr(u32)]
 pub(crate) enum Command {
@@ -26,14 +26,14 @@ pub(crate) enum Command {
 ///
 /// # Safety
 /// The type is `repr(C)` and every bit pattern, padding included, is initialised: the kernel reads its bytes, and may
-/// write them. Addresses in it are valid for what the command does with them while it runs.
+/// write them. Addresses in the type are valid for the command's accesses while it runs.
 pub(crate) unsafe trait Attribute {}
 
 /// Calls bpf(2); returns its result.
 pub(crate) fn bpf<A: Attribute>(command: Command, attribute: &mut A) -> Result<i64, Errno> {
     let size = size_of::<A>();
-    // SAFETY: `attribute` is `size` initialised bytes that this call may change; addresses in it are vouched for by
-    // the implementation of `Attribute`.
+    // SAFETY: `attribute` is `size` initialised bytes that this call may change; the implementation of `Attribute`
+    // vouches for the addresses in it.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command as u32, std::ptr::from_mut(attribute), size) };
     if result < 0 {
         let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
@@ -45,6 +45,6 @@ pub(crate) fn bpf<A: Attribute>(command: Command, attribute: &mut A) -> Result<i
 /// Calls a command that returns a descriptor. The kernel sets close-on-exec on all of them.
 pub(crate) fn bpf_descriptor<A: Attribute>(command: Command, attribute: &mut A) -> Result<OwnedFd, Errno> {
     let descriptor = i32::try_from(bpf(command, attribute)?).map_err(|_| Errno::BADF)?;
-    // SAFETY: the kernel has just made this descriptor for us, and no other code knows it.
+    // SAFETY: the kernel has just created this descriptor for this call, and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -52,7 +52,7 @@ fn veth() -> (u32, u32) {
     (index_of("veth-a"), index_of("veth-b"))
 }
 
-/// Waits for what no descriptor announces.
+/// Waits for a condition that no descriptor announces.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(20);
     while !is_so() {
@@ -79,7 +79,7 @@ fn xdp_ends_with_its_link_in_either_mode() {
             assert_eq!(found.mode, Some(mode));
             assert_ne!(found.program, 0);
             assert_eq!(link.attached_to().unwrap(), Some(a));
-            // A child that another test is just starting has the descriptor too, for a moment: that does not matter.
+            // Another test's child process has the descriptor too between fork and exec. That must not matter.
             let copy = link.as_fd().try_clone_to_owned().unwrap();
             drop(link);
             assert_eq!(attached_xdp(a).unwrap(), None);
@@ -156,7 +156,7 @@ fn a_map_takes_only_sockets_of_its_queues() {
     });
 }
 
-/// A UDP socket on address `host` of 10.9.0.0/24, and what to send to it.
+/// A UDP socket on address `host` of 10.9.0.0/24, and the destination for packets to it.
 fn receiver(host: u8) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::new(10, 9, 0, host), 4000)).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -198,7 +198,7 @@ fn dropping_lets_only_the_mark_through() {
 fn redirection_reaches_the_ingress_of_another_interface_with_a_mark() {
     const MARK: u32 = 0x5252_4F44;
     in_namespace(|| {
-        // What is sent through `veth-a` is received on `veth-c` instead, which drops all that is not marked.
+        // Frames sent through `veth-a` are received on `veth-c` instead, which drops all unmarked ones.
         let (a, _) = veth();
         ip("link add veth-c type veth peer name veth-d");
         ip("link set veth-c up");
@@ -295,7 +295,8 @@ fn await_readable(socket: &UdpSocket) {
     assert_eq!(rustix::event::poll(&mut wanted, Some(&limit)).unwrap(), 1, "nothing arrived");
 }
 
-/// Not a test of its own: attaches to the interface whose index is in the environment and waits to be killed.
+/// Helper process, no test of its own: attaches to the interface whose index is in the environment and waits to be
+/// killed.
 #[test]
 #[ignore = "the other half of a_killed_process_leaves_nothing_attached"]
 fn holder() {

@@ -1,17 +1,18 @@
-//! Errors of capture files: each names the file, the place in it, and a remedy.
+//! Errors of capture files. Each error names the file, the position in it, and a remedy.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// A place in a capture file.
+/// Position in a capture file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturePosition {
-    /// The file as it was named, or a phrase for what has no name.
+    /// Path as it was given, or a phrase for a source without a name.
     pub path: PathBuf,
     /// Offset of the record or block, in bytes from the beginning.
     pub offset_bytes: u64,
-    /// Whole frames in front of it; its frame, if it holds one, is number `frames_before + 1` in other tools.
+    /// Number of whole frames before this position. A frame at this position is number `frames_before + 1` in other
+    /// tools.
     pub frames_before: u64,
 }
 
@@ -36,9 +37,9 @@ pub enum CaptureError {
     #[error("{}: the file is compressed with {kind}; unpack it first: {command} {}", path.display(), path.display())]
     Compressed {
         path: PathBuf,
-        /// The compression's name.
+        /// Name of the compression.
         kind: &'static str,
-        /// The program that unpacks it.
+        /// Program that decompresses the file.
         command: &'static str,
     },
     /// The first bytes are not those of a capture.
@@ -46,68 +47,68 @@ pub enum CaptureError {
              convert it: editcap -F nsecpcap {} new.pcap", path.display(), path.display())]
     NotACapture {
         path: PathBuf,
-        /// Its first bytes (at most four) in hexadecimal.
+        /// First bytes of the file (at most four) in hexadecimal.
         start: String,
     },
-    /// A version of the format that is not 2.4 (pcap) or 1.x (pcapng).
+    /// The version of the format is not 2.4 (pcap) or 1.x (pcapng).
     #[error("{at}: format version {major}.{minor} is not supported; rewrite the file with a current tool: \
              tcpdump -r {} -w new.pcap", at.path.display())]
     Version {
-        /// Where it is declared.
+        /// Position of the version.
         at: CapturePosition,
         /// Major version.
         major: u16,
         /// Minor version.
         minor: u16,
     },
-    /// Frames that are not Ethernet frames.
+    /// The file has frames that are not Ethernet frames.
     #[error("{at}: {interface} has link type {linktype}{}, and only Ethernet (1) can pass a port; capture on \
              an Ethernet interface, by its own name", linktype_name(*linktype))]
     LinkType {
-        /// Where the first such frame is, or the header of a file that has only such.
+        /// Position of the first such frame, or of the file header if all frames are of this type.
         at: CapturePosition,
-        /// The interface: its number in the pcapng section and its name, as far as known.
+        /// Interface: its number in the pcapng section and its name, as far as known.
         interface: String,
         /// Number in the tcpdump.org registry of link types.
         linktype: u32,
     },
-    /// The file ends inside a record; all frames in front of it were delivered.
+    /// The file ends inside a record. All frames before the record were delivered.
     #[error("{at}: the file ends inside this record; {}", truncation_advice(at))]
     Truncated {
-        /// Where the cut record begins.
+        /// Start of the truncated record.
         at: CapturePosition,
     },
-    /// A record declares a length that no frame has.
+    /// A record declares a length that is impossible for a frame.
     #[error(
         "{at}: the record declares {length_bytes} bytes, more than the {bound_bytes} that one may have; \
              the file is damaged from here on"
     )]
     TooLong {
-        /// Where the record begins.
+        /// Start of the record.
         at: CapturePosition,
-        /// The declared length in bytes.
+        /// Declared length, bytes.
         length_bytes: u32,
-        /// The bound in bytes: [`crate::MAX_FRAME_BYTES`] or [`crate::MAX_BLOCK_BYTES`].
+        /// Greatest length, bytes: [`crate::MAX_FRAME_BYTES`] or [`crate::MAX_BLOCK_BYTES`].
         bound_bytes: u32,
     },
-    /// A record contradicts itself, or what was declared before it.
+    /// A record contradicts itself, or earlier declarations.
     #[error("{at}: {problem}; the file is damaged from here on")]
     Malformed {
-        /// Where the record begins.
+        /// Start of the record.
         at: CapturePosition,
         problem: String,
     },
     /// Reading failed.
     #[error("{at}: cannot read on: {source}")]
     Read {
-        /// Where the unreadable record begins.
+        /// Start of the unreadable record.
         at: CapturePosition,
         source: io::Error,
     },
     /// A pipe or stream cannot be read again from the beginning.
     #[error("{}: cannot go back to the first frame: {source}; save the capture to a file and loop over that", path.display())]
     NotRewindable {
-        /// The source.
+        /// Path of the source.
         path: PathBuf,
         source: io::Error,
     },
@@ -119,10 +120,10 @@ pub enum CaptureError {
             extent(*frames, *whole), write_advice(source.kind()))]
     Write {
         path: PathBuf,
-        /// Whole frames that reached it.
+        /// Number of whole frames that reached the file.
         frames: u64,
-        /// Whether it ends with the last of them. What cannot be cut back may not:
-        /// a pipe, a device, standard output.
+        /// Whether the file ends with its last whole frame. May be false for a pipe, a device or standard output, which
+        /// cannot be cut back.
         whole: bool,
         source: io::Error,
     },
@@ -131,10 +132,10 @@ pub enum CaptureError {
              create a new one", path.display())]
     Ended {
         path: PathBuf,
-        /// Whole frames that reached it.
+        /// Number of whole frames that reached the file.
         frames: u64,
     },
-    /// A time that classic pcap cannot hold: its seconds have 32 bits. The frame was not written; others can.
+    /// Classic pcap cannot hold the time: its seconds have 32 bits. The frame was not written; later frames can be.
     #[error("{}: {timestamp_ns} ns since 1970 is after the year 2106, which pcap cannot hold; \
              write a .pcapng file", path.display())]
     Timestamp {
@@ -145,13 +146,13 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
-    /// Whether the reader of our output has gone away (`ringroad capture -w - | head`): the end, not a failure.
+    /// Whether the reader of our output has gone away (`ringroad capture -w - | head`): a regular end, not a failure.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe)
     }
 }
 
-/// A fault that a decoder met; the reader knows where.
+/// A fault that a decoder found; the reader adds the position.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Io(io::Error),
@@ -183,7 +184,7 @@ impl Fault {
     }
 }
 
-/// The link types that people meet when they wanted Ethernet.
+/// Name of a link type that users often meet instead of Ethernet.
 fn linktype_name(linktype: u32) -> &'static str {
     match linktype {
         0 | 108 => " (BSD loopback)",

@@ -1,4 +1,4 @@
-//! Numbers out of foreign bytes, in the byte order of the file. Running out of bytes is `None`, never a panic.
+//! Decodes numbers from untrusted bytes in the byte order of the file. Missing bytes give `None`, never a panic.
 
 /// Byte order in which a capture file, or a pcapng section, holds its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(crate) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The order in which `bytes` read as `magic`.
+    /// Byte order in which `bytes` read as `magic`.
     pub(crate) fn of_magic(bytes: [u8; 4], magic: u32) -> Option<Self> {
         if bytes == magic.to_le_bytes() {
             Some(Self::Little)
@@ -41,7 +41,7 @@ impl ByteOrder {
     }
 }
 
-/// The not yet read rest of a header, record or option list.
+/// Remainder of a header, record or option list that is not decoded yet.
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
     order: ByteOrder,
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         self.array().map(|bytes| self.order.i64(bytes))
     }
 
-    /// The next `len` bytes; the padding to a multiple of four behind them is passed over if it is there.
+    /// The next `len` bytes. Skips the padding to a multiple of four after them, if it is present.
     pub(crate) fn padded(&mut self, len: usize) -> Option<&'a [u8]> {
         let (value, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest.get(len.next_multiple_of(4) - len..).unwrap_or_default();

@@ -7,14 +7,14 @@ use crate::error::CaptureError;
 use crate::format::CaptureFormat;
 use crate::writer::{CaptureSummary, CaptureWriter};
 
-/// When a capture continues in another file; by default never.
+/// Limits at which a capture continues in another file. The default has no limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileLimits {
-    /// A file has no more bytes, unless it has one frame only.
+    /// Greatest length of a file, bytes. A file with only one frame may be longer.
     pub file_bytes: Option<u64>,
-    /// All frames of a file came less than this many ns after its first.
+    /// Time after the first frame of a file, ns, from which on frames go to the next file.
     pub file_ns: Option<u64>,
-    /// Maximum number of files: after the last, the first is overwritten.
+    /// Maximum number of files. After the last file, the first is overwritten.
     pub files: Option<u32>,
 }
 
@@ -26,19 +26,19 @@ impl FileLimits {
 
 /// Writes frames to one file, or to several in turn.
 ///
-/// The first has the given name, and the next ones have their number from 1 after that name. If
-/// [`FileLimits::files`] bounds them, numbers begin with 0 and have as many digits as the greatest; a bound of 1 needs
-/// none. These are tcpdump's names with `-C` and `-W`.
+/// The first file has the given name. Each further file has a number after that name, from 1 on. If
+/// [`FileLimits::files`] bounds the number of files, numbers begin with 0 and have as many digits as the greatest. A
+/// bound of 1 needs no number. These are tcpdump's names with `-C` and `-W`.
 #[derive(Debug)]
 pub struct CaptureFiles {
     path: PathBuf,
     limits: FileLimits,
     current: CaptureWriter,
-    /// Files begun, each time that it was.
+    /// Number of files begun. An overwritten file counts each time.
     begun: u64,
-    /// Content of those before the current one.
+    /// Content of the files before the current one.
     before: CaptureSummary,
-    /// When the first frame of the current one came.
+    /// Time of the first frame of the current file, ns.
     first_ns: Option<u64>,
 }
 
@@ -46,17 +46,17 @@ impl CaptureFiles {
     /// Creates the first file, as [`CaptureWriter::create`] does. Standard output (`-`) has no limits.
     ///
     /// # Errors
-    /// As [`CaptureWriter::create`].
+    /// Those of [`CaptureWriter::create`].
     pub fn create(path: &Path, snaplen_bytes: u32, limits: FileLimits) -> Result<Self, CaptureError> {
         let format = CaptureFormat::from_path(path);
         let first = CaptureWriter::create(name(path, limits, 0), format, snaplen_bytes)?;
         Ok(Self { path: path.to_owned(), limits, ..first.into() })
     }
 
-    /// As [`CaptureWriter::write_frame`], in the next file where the current one is full.
+    /// Writes a frame as [`CaptureWriter::write_frame`] does. If the current file is full, the frame goes to the next.
     ///
     /// # Errors
-    /// As [`CaptureWriter::write_frame`] and [`CaptureWriter::create`].
+    /// Those of [`CaptureWriter::write_frame`] and [`CaptureWriter::create`].
     pub fn write_frame(
         &mut self,
         timestamp_ns: u64,
@@ -86,22 +86,22 @@ impl CaptureFiles {
         Ok(())
     }
 
-    /// As [`CaptureWriter::flush`].
+    /// Writes the buffered frames of the current file, as [`CaptureWriter::flush`] does.
     ///
     /// # Errors
-    /// As [`CaptureWriter::flush`].
+    /// Those of [`CaptureWriter::flush`].
     pub fn flush(&mut self) -> Result<(), CaptureError> {
         self.current.flush()
     }
 
-    /// Content of all files, also of those that were written over, without buffered frames.
+    /// Content of all files, including overwritten files, without buffered frames.
     #[must_use]
     pub fn written(&self) -> CaptureSummary {
         let CaptureSummary { frames, bytes } = self.current.written();
         CaptureSummary { frames: self.before.frames + frames, bytes: self.before.bytes + bytes }
     }
 
-    /// Files begun: one and more.
+    /// Number of files begun, at least one.
     #[must_use]
     pub fn begun(&self) -> u64 {
         self.begun
@@ -109,7 +109,7 @@ impl CaptureFiles {
 }
 
 impl From<CaptureWriter> for CaptureFiles {
-    /// One capture, without limits.
+    /// Makes a capture in one file, without limits.
     fn from(current: CaptureWriter) -> Self {
         Self {
             path: PathBuf::new(),
@@ -128,7 +128,7 @@ fn name(path: &Path, limits: FileLimits, number: u64) -> PathBuf {
     let (number, digits) = match limits.files {
         Some(files) if limits.has_several() => {
             let last = files.max(1) - 1;
-            // One file alone needs no number.
+            // A single file needs no number.
             (number % (u64::from(last) + 1), last.checked_ilog10().map_or(0, |log| log as usize + 1))
         }
         _ => (number, 0),
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::CaptureReader;
 
-    /// Times of the frames in each file of a folder, by name.
+    /// Names of the files in a folder, each with the times of its frames.
     fn read(folder: &Path) -> Vec<(String, Vec<u64>)> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = entries
@@ -236,7 +236,7 @@ mod tests {
                 prop_assert!(file_ns.is_none_or(|most| span < most));
             }
             prop_assert_eq!(written.written().frames, frames.len() as u64);
-            // The files that are left hold the last frames, in order of the time.
+            // The remaining files hold the last frames, in order of time.
             let mut times: Vec<_> = kept.iter().flat_map(|(_, times)| times).copied().collect();
             times.sort_unstable();
             let last: Vec<_> = frames.iter().skip(frames.len() - times.len()).map(|&(at, _)| at).collect();

@@ -1,5 +1,5 @@
-//! Filters in the language of libpcap (pcap-filter(7)). The system's libpcap compiles and runs them; it is loaded with
-//! the first filter, so that a program without filters does not need it.
+//! Filters in the language of libpcap (pcap-filter(7)). The system's libpcap compiles and runs them. It is loaded with
+//! the first filter, so that programs without filters do not need it.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::format::{LINKTYPE_ETHERNET, MAX_FRAME_BYTES};
 
-/// Names of the library: Debian's, that of other distributions, and that of development packages.
+/// File names of the library: Debian's, that of other distributions, and that of development packages.
 const FILES: [&CStr; 3] = [c"libpcap.so.0.8", c"libpcap.so.1", c"libpcap.so"];
 /// libpcap's "unknown" netmask: only `ip broadcast` needs one.
 const UNKNOWN_NETMASK: u32 = u32::MAX;
@@ -43,7 +43,7 @@ type FreeCode = unsafe extern "C" fn(*mut Program);
 type Close = unsafe extern "C" fn(*mut Pcap);
 type Run = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
 
-/// The functions of libpcap that are needed.
+/// The required functions of libpcap.
 struct Library {
     open_dead: OpenDead,
     compile: Compile,
@@ -53,18 +53,18 @@ struct Library {
     run: Run,
 }
 
-/// Which frames are meant.
+/// A compiled filter expression.
 #[derive(Debug)]
 pub struct CaptureFilter {
     instructions: Box<[Instruction]>,
     run: Run,
 }
 
-/// Why there is no filter.
+/// Reason why a filter cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureFilterError {
-    /// The library is not there.
+    /// The library is not installed.
     #[error("a filter needs libpcap, which is not installed; on Debian: apt install libpcap0.8")]
     NoLibrary,
     /// The expression is invalid.
@@ -78,7 +78,7 @@ pub enum CaptureFilterError {
 }
 
 impl Library {
-    /// The library, loaded at the first use; `None` if it is not installed.
+    /// The library, which is loaded at the first call; `None` if it is not installed.
     fn get() -> Option<&'static Self> {
         static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
         LIBRARY.get_or_init(Self::load).as_ref()
@@ -86,11 +86,11 @@ impl Library {
 
     fn load() -> Option<Self> {
         let handle = FILES.iter().find_map(|file| {
-            // SAFETY: a name with a NUL at its end; the library stays loaded.
+            // SAFETY: the name ends with a NUL; the library stays loaded.
             NonNull::new(unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) })
         })?;
         let find = |name: &CStr| {
-            // SAFETY: a loaded library, and a name with a NUL at its end.
+            // SAFETY: the library is loaded, and the name ends with a NUL.
             NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) }).map(NonNull::as_ptr)
         };
         // Each function has the type that pcap/pcap.h and pcap/bpf.h give it.
@@ -112,7 +112,7 @@ impl Library {
 }
 
 impl CaptureFilter {
-    /// The filter that tcpdump would make of `expression`, for Ethernet frames; an empty one passes all.
+    /// Compiles `expression` for Ethernet frames, as tcpdump does. An empty expression passes all frames.
     ///
     /// # Errors
     /// [`CaptureFilterError`].
@@ -123,19 +123,19 @@ impl CaptureFilter {
             reason: reason.to_owned(),
         };
         let text = CString::new(expression).map_err(|_| refused("there is a NUL in it"))?;
-        // SAFETY: plain numbers.
+        // SAFETY: the arguments are plain numbers.
         let handle = unsafe { (library.open_dead)(LINKTYPE_ETHERNET as c_int, MAX_FRAME_BYTES as c_int) };
         if handle.is_null() {
             return Err(refused("there is no memory for it"));
         }
         let mut program = Program { len: 0, instructions: null_mut() };
-        // SAFETY: a handle that was just made, a place for the program, and a text with a NUL at its end.
+        // SAFETY: the handle was just made, `program` is writable, and the text ends with a NUL.
         let status = unsafe { (library.compile)(handle, &mut program, text.as_ptr(), 1, UNKNOWN_NETMASK) };
         let compiled = if status == 0 {
             // SAFETY: libpcap has just made a program of this many instructions, at least one.
             let made = unsafe { std::slice::from_raw_parts(program.instructions, program.len as usize) };
             let instructions = made.into();
-            // SAFETY: it is libpcap's, and nothing refers to it any more.
+            // SAFETY: the program belongs to libpcap, and nothing refers to it any more.
             unsafe { (library.free_code)(&mut program) };
             Ok(Self { instructions, run: library.run })
         } else {
@@ -145,12 +145,12 @@ impl CaptureFilter {
             let reason = unsafe { CStr::from_ptr(reason) };
             Err(refused(&reason.to_string_lossy()))
         };
-        // SAFETY: it is open, and is not used after this.
+        // SAFETY: the handle is open, and is not used after this call.
         unsafe { (library.close)(handle) };
         compiled
     }
 
-    /// Whether a frame is meant, of which all bytes are there.
+    /// Whether the filter passes `frame`, which must be complete.
     #[inline]
     #[must_use]
     pub fn passes(&self, frame: &[u8]) -> bool {

@@ -1,24 +1,24 @@
-//! The formats, their magic numbers and the bounds on lengths, for reader and writer.
+//! Formats, their magic numbers and the bounds on lengths, for reader and writer.
 
 use std::fmt;
 use std::path::Path;
 
-/// The longest frame that is read or written, in bytes: 256 KiB, the largest snapshot length that tcpdump
-/// and Wireshark use. A longer record is a damaged file.
+/// Length of the longest frame that is read or written, bytes: 256 KiB, the largest snapshot length of tcpdump and
+/// Wireshark. A longer record means that the file is damaged.
 pub const MAX_FRAME_BYTES: u32 = 256 * 1024;
 
-/// The longest pcapng block that is held in memory, in bytes: a frame of [`MAX_FRAME_BYTES`] and as much again for its
-/// options. Blocks of kinds that hold no frames are skipped at any length.
+/// Length of the longest pcapng block that is held in memory, bytes: a frame of [`MAX_FRAME_BYTES`] and as much again
+/// for its options. Blocks that cannot hold frames are skipped at any length.
 pub const MAX_BLOCK_BYTES: u32 = 2 * MAX_FRAME_BYTES;
 
-/// The link type of Ethernet in the tcpdump.org registry, the only one that ports carry.
+/// Link type of Ethernet in the tcpdump.org registry. Ports carry no other type.
 pub(crate) const LINKTYPE_ETHERNET: u32 = 1;
 
-/// Classic pcap, microseconds, as a number in the file's own byte order.
+/// Magic number of classic pcap with microseconds, in the file's own byte order.
 pub(crate) const PCAP_MICROSECONDS: u32 = 0xa1b2_c3d4;
-/// Classic pcap, nanoseconds, as a number in the file's own byte order.
+/// Magic number of classic pcap with nanoseconds, in the file's own byte order.
 pub(crate) const PCAP_NANOSECONDS: u32 = 0xa1b2_3c4d;
-/// Block type of a pcapng section header; reads the same in both byte orders.
+/// Block type of a pcapng section header, which reads the same in both byte orders.
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 /// Byte-order magic inside a section header, in the section's own byte order.
 pub(crate) const SECTION_BYTE_ORDER: u32 = 0x1a2b_3c4d;
@@ -34,7 +34,7 @@ pub enum CaptureFormat {
 }
 
 impl CaptureFormat {
-    /// The format that a file name selects: pcapng if it ends in `.pcapng` (in any case), else pcap.
+    /// Format that a file name selects: pcapng if the name ends in `.pcapng` (in any case), else pcap.
     pub fn from_path(path: impl AsRef<Path>) -> Self {
         match path.as_ref().extension() {
             Some(extension) if extension.eq_ignore_ascii_case("pcapng") => Self::PcapNg,

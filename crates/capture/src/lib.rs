@@ -1,15 +1,15 @@
 //! Capture files as a source and a sink of Ethernet frames.
 //!
 //! [`CaptureReader`] reads classic pcap (both byte orders, microsecond and nanosecond files) and pcapng (any number of
-//! sections and interfaces); the first four bytes distinguish them. [`CaptureWriter`] writes either, always with
+//! sections and interfaces); the first four bytes distinguish them. [`CaptureWriter`] writes either format, always with
 //! nanosecond timestamps; [`CaptureFiles`] writes several files in turn. [`CaptureFilter`] selects frames.
 //!
-//! A capture file is foreign input. With any bytes, reading it
+//! A capture file is untrusted input. Whatever its bytes are, a reader
 //! - ends: each step consumes at least twelve bytes or finishes;
-//! - holds at most [`MAX_BLOCK_BYTES`] of it in memory, plus a bounded list of interfaces;
-//! - delivers every whole frame in front of a fault, and then reports the fault and its place.
+//! - holds at most [`MAX_BLOCK_BYTES`] of the file in memory, plus a bounded list of interfaces;
+//! - delivers every whole frame before a fault, and then reports the fault and its position.
 //!
-//! Neither direction allocates or makes a system call per frame once it runs.
+//! Neither reader nor writer allocates memory or makes a system call for each frame.
 //!
 //! Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng; link types: the tcpdump.org registry.
 

@@ -1,7 +1,7 @@
 //! Classic pcap: a file header of 24 bytes, then records of a 16-byte header and the captured bytes.
 //!
-//! As lenient as other readers where this is harmless: a frame longer than the file's snapshot length, or than its own
-//! original length, is delivered.
+//! The reader is as lenient as others where this is harmless: it delivers a frame that is longer than the file's
+//! snapshot length, or than its own original length.
 
 use crate::error::Fault;
 use crate::fields::{ByteOrder, Fields};
@@ -12,10 +12,10 @@ use crate::window::Window;
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 
-/// The low bits of the link type field; the others state whether frames carry a frame check sequence.
+/// Mask of the link type in its field. The other bits state whether frames carry a frame check sequence.
 const LINKTYPE_MASK: u32 = 0x03ff_ffff;
 
-/// State of reading a classic pcap file: the values of its header.
+/// Values of the header of a classic pcap file.
 pub(crate) struct Pcap {
     order: ByteOrder,
     fraction_ns: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Pcap {
 }
 
 impl Pcap {
-    /// Byte order and nanoseconds per unit of the fraction field, if `magic` is classic pcap's.
+    /// Byte order and nanoseconds per unit of the fraction field, if `magic` belongs to classic pcap.
     fn recognise(magic: [u8; 4]) -> Option<(ByteOrder, u64)> {
         let order = |number| ByteOrder::of_magic(magic, number);
         order(PCAP_MICROSECONDS)
@@ -77,7 +77,7 @@ impl Pcap {
             return Err(Fault::Truncated);
         }
         Ok(Some(Found {
-            // At most 2^32 * 1e9 + 2^32 * 1e3: no overflow.
+            // The time is at most 2^32 * 1e9 + 2^32 * 1e3 and cannot overflow.
             timestamp_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.fraction_ns,
             original_len: original_len.max(captured_len),
             record_len,

@@ -1,8 +1,8 @@
-//! pcapng: a sequence of blocks, each framed by its own length at both ends.
+//! pcapng: a sequence of blocks, each with its length at both ends.
 //!
-//! A section header gives the byte order; interface descriptions give link type and clock of the frames that name them;
-//! three kinds of block hold frames. All others are skipped, and so are options without effect on frames: a name that
-//! is not UTF-8 or a malformed comment is harmless.
+//! A section header gives the byte order. Interface descriptions give link type and clock of the frames that refer to
+//! them. Three kinds of block hold frames. The reader skips all other blocks, and options without effect on frames: a
+//! name that is not UTF-8 or a malformed comment is harmless.
 
 use crate::error::Fault;
 use crate::fields::{ByteOrder, Fields};
@@ -13,7 +13,7 @@ use crate::reader::Found;
 use crate::window::Window;
 
 const INTERFACE_DESCRIPTION: u32 = 1;
-/// The obsolete Packet Block.
+/// Type of the obsolete Packet Block.
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
@@ -23,21 +23,22 @@ const OPTION_IF_NAME: u16 = 2;
 const OPTION_IF_TSRESOL: u16 = 9;
 const OPTION_IF_TSOFFSET: u16 = 14;
 
-/// Type and total length in front of a block's body, the length again behind it.
+/// Length of the fields around a block's body: type and total length before the body, the length again after it.
 const FRAMING_BYTES: usize = 12;
 /// Offset of the body in a block.
 const BODY: usize = 8;
-/// Fixed part of an Enhanced or obsolete Packet Block's body.
+/// Length of the fixed part of an Enhanced or obsolete Packet Block's body.
 const PACKET_FIELDS_BYTES: usize = 20;
-/// Fixed part of a Simple Packet Block's body.
+/// Length of the fixed part of a Simple Packet Block's body.
 const SIMPLE_FIELDS_BYTES: usize = 4;
 
-/// No real section has more; it bounds the memory that a hostile file takes.
+/// Greatest number of interfaces of a section. No real section has more, and the bound limits the memory that a hostile
+/// file takes.
 const MAX_INTERFACES: usize = 65_536;
-/// As much of an interface's name as errors quote.
+/// Longest part of an interface's name that errors quote.
 const MAX_NAME_BYTES: usize = 64;
 
-/// State of reading a pcapng file: what its current section has declared.
+/// State of the reader: the declarations of the current section.
 pub(crate) struct PcapNg {
     order: ByteOrder,
     interfaces: Vec<Interface>,
@@ -50,7 +51,7 @@ struct Interface {
     clock: TimestampUnit,
 }
 
-/// How an interface's timestamps count.
+/// Conversion of an interface's timestamps to nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TimestampUnit {
     /// ns = ticks * `multiplier` / `divisor` + `offset_ns`.
@@ -59,7 +60,7 @@ struct TimestampUnit {
     offset_ns: i128,
 }
 
-/// The kind of the next block.
+/// Kind of the block that was read.
 enum Step {
     Frame(Found),
     Declaration,
@@ -70,7 +71,7 @@ enum Step {
 impl PcapNg {
     /// Reads up to and including the first interface description, or to the first block that holds a frame.
     pub(crate) fn open(window: &mut Window) -> Result<Self, Fault> {
-        // The first block is the section header that the caller has recognised; it sets the order.
+        // The first block is the section header that the caller has recognised. It sets the byte order.
         let mut pcapng = Self { order: ByteOrder::Little, interfaces: Vec::new() };
         pcapng.step(window)?;
         while pcapng.interfaces.is_empty() {
@@ -88,7 +89,7 @@ impl PcapNg {
         self.interfaces.iter().map(|interface| interface.snaplen_bytes).max().unwrap_or(0)
     }
 
-    /// Finds the next frame, consuming all blocks in front of it; `None` at the end of the file.
+    /// Finds the next frame and consumes all blocks before it; `None` at the end of the file.
     pub(crate) fn next(&mut self, window: &mut Window) -> Result<Option<Found>, Fault> {
         loop {
             match self.step(window)? {
@@ -99,7 +100,7 @@ impl PcapNg {
         }
     }
 
-    /// Takes one block: consumed, unless it is a frame's.
+    /// Reads one block. The block is consumed unless it holds a frame.
     fn step(&mut self, window: &mut Window) -> Result<Step, Fault> {
         window.begin_record();
         let framing = window.peek(FRAMING_BYTES)?;
@@ -164,7 +165,7 @@ impl PcapNg {
             Some(version)
         };
         let (major, minor) = versions().ok_or_else(too_short)?;
-        // Minor 2 was written by mistake for 0; the specification has readers take both alike.
+        // Minor version 2 was once written by mistake instead of 0. By the specification, readers treat both alike.
         if major != 1 {
             return Err(Fault::Version(major, minor));
         }
@@ -208,7 +209,7 @@ impl PcapNg {
         Ok(())
     }
 
-    /// Reads an Enhanced Packet Block, or its obsolete predecessor, which differs in the width of one field.
+    /// Reads an Enhanced Packet Block, or its obsolete predecessor, in which one field has another width.
     fn packet(&self, fields: &mut Fields<'_>, kind: u32, record_len: usize) -> Result<Found, Fault> {
         let mut fixed = || {
             let interface = match kind {
@@ -234,7 +235,8 @@ impl PcapNg {
         })
     }
 
-    /// Reads a Simple Packet Block: of the section's first interface, with neither time nor captured length.
+    /// Reads a Simple Packet Block. It belongs to the section's first interface, and has neither a time nor a captured
+    /// length.
     fn simple_packet(&self, fields: &mut Fields<'_>, record_len: usize) -> Result<Found, Fault> {
         let original_len = fields.u32().ok_or_else(too_short)?;
         let interface = self.ethernet_interface(0)?;
@@ -267,7 +269,7 @@ impl PcapNg {
     }
 }
 
-/// The captured length, if no longer than a frame may be nor than the rest of the block.
+/// The captured length, if it exceeds neither the greatest length of a frame nor the rest of the block.
 fn checked_len(captured_len: u32, rest: &Fields<'_>) -> Result<usize, Fault> {
     if captured_len > MAX_FRAME_BYTES {
         return Err(Fault::TooLong { length_bytes: captured_len, bound_bytes: MAX_FRAME_BYTES });
@@ -283,8 +285,8 @@ fn too_short() -> Fault {
 }
 
 impl TimestampUnit {
-    /// `resolution` is if_tsresol: a negative power of 10, or of 2 if the top bit is set. `offset_s` is
-    /// if_tsoffset in seconds.
+    /// Conversion by `resolution`, the option if_tsresol: a negative power of 10, or of 2 if the top bit is set.
+    /// `offset_s` is the option if_tsoffset, s.
     fn new(resolution: u8, offset_s: i64) -> Self {
         let power = u32::from(resolution & 0x7f);
         let (multiplier, divisor) = match (resolution & 0x80 != 0, power) {
@@ -299,7 +301,7 @@ impl TimestampUnit {
         if self.divisor == 1 && self.offset_ns == 0 {
             return ticks.saturating_mul(self.multiplier);
         }
-        // Both factors are below 2^64, and the multiplier far below: the product stays under 2^94.
+        // The product stays below 2^94: both factors are below 2^64, and the multiplier is far smaller.
         let since_offset = u128::from(ticks) * u128::from(self.multiplier) / self.divisor;
         let ns = since_offset as i128 + self.offset_ns;
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)

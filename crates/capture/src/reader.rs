@@ -1,4 +1,4 @@
-//! The source of frames: one reader over both formats.
+//! Reader of frames from files of both formats.
 
 use std::fmt;
 use std::fs::File;
@@ -12,19 +12,19 @@ use crate::pcap::Pcap;
 use crate::pcapng::PcapNg;
 use crate::window::{Source, Window};
 
-/// A frame, lent by [`CaptureReader::next_frame`] until its next call.
+/// A frame that [`CaptureReader::next_frame`] lends until its next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedFrame<'a> {
-    /// When it was captured, in ns since 1970-01-01 UTC. 0 if the file does not state it (pcapng Simple Packet Blocks);
-    /// a time outside `u64` becomes the nearest that fits.
+    /// Time of capture, ns since 1970-01-01 UTC. 0 if the file does not state it (pcapng Simple Packet Blocks). A time
+    /// outside the range of `u64` becomes the nearest time in the range.
     pub timestamp_ns: u64,
     /// The captured bytes from the destination address on; at most [`crate::MAX_FRAME_BYTES`].
     pub bytes: &'a [u8],
-    /// Length of the frame on the wire, in bytes; never less than `bytes.len()`.
+    /// Length of the frame on the wire, bytes; never less than `bytes.len()`.
     pub original_len: u32,
 }
 
-/// A frame in the window, as a decoder found it; offsets count from the window's start.
+/// A frame that a decoder found in the window. Offsets count from the window's start.
 pub(crate) struct Found {
     pub(crate) timestamp_ns: u64,
     pub(crate) original_len: u32,
@@ -61,7 +61,7 @@ impl CaptureReader {
     /// Opens the file at `path` and reads its header; `-` is standard input.
     ///
     /// # Errors
-    /// [`CaptureError::Open`] if the file cannot be opened, and those of [`CaptureReader::from_read`].
+    /// [`CaptureError::Open`] if the file cannot be opened, and the errors of [`CaptureReader::from_read`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let from_stdin = path == Path::new("-");
@@ -77,7 +77,7 @@ impl CaptureReader {
         }
     }
 
-    /// Reads a capture from a file that is open, and its header at once; `path` is its name in messages.
+    /// Reads a capture from an open file. Its header is read at once. `path` is the file's name in messages.
     ///
     /// # Errors
     /// Those of [`CaptureReader::from_read`].
@@ -85,11 +85,11 @@ impl CaptureReader {
         Self::new(path.into(), Source::file(file))
     }
 
-    /// Reads a capture from any byte source, and its header at once. Buffered here: the source need not be.
-    /// For pcapng this reads on to the first interface description or packet.
+    /// Reads a capture from any byte source. Its header is read at once, and for pcapng all up to the first interface
+    /// description or packet. The reader has a buffer, so the source needs none.
     ///
     /// # Errors
-    /// Each states what the bytes are instead of a capture of Ethernet frames: [`CaptureError::Empty`],
+    /// Errors that state what the bytes are instead of a capture of Ethernet frames: [`CaptureError::Empty`],
     /// [`CaptureError::Compressed`], [`CaptureError::NotACapture`], [`CaptureError::Version`],
     /// [`CaptureError::LinkType`], [`CaptureError::Truncated`], [`CaptureError::TooLong`], [`CaptureError::Malformed`],
     /// [`CaptureError::Read`].
@@ -113,9 +113,9 @@ impl CaptureReader {
     /// [`CaptureReader::rewind`].
     ///
     /// # Errors
-    /// [`CaptureError::Truncated`], [`CaptureError::TooLong`], [`CaptureError::Malformed`],
-    /// [`CaptureError::LinkType`], [`CaptureError::Version`] (of a later pcapng section) and
-    /// [`CaptureError::Read`], each with the place in the file.
+    /// [`CaptureError::Truncated`], [`CaptureError::TooLong`], [`CaptureError::Malformed`], [`CaptureError::LinkType`],
+    /// [`CaptureError::Version`] (of a later pcapng section) and [`CaptureError::Read`], each with the position in the
+    /// file.
     pub fn next_frame(&mut self) -> Result<Option<CapturedFrame<'_>>, CaptureError> {
         if self.ended {
             return Ok(None);
@@ -144,11 +144,11 @@ impl CaptureReader {
         }
     }
 
-    /// Goes back to the first frame, for another round of a replay. Files only.
+    /// Returns to the first frame, for another round of a replay. Possible only for files.
     ///
     /// # Errors
-    /// [`CaptureError::NotRewindable`] for pipes and streams; those of [`CaptureReader::open`] if the file
-    /// has changed since.
+    /// [`CaptureError::NotRewindable`] for pipes and streams; the errors of [`CaptureReader::open`] if the file has
+    /// changed since.
     pub fn rewind(&mut self) -> Result<(), CaptureError> {
         self.ended = true;
         self.frames = 0;
@@ -166,7 +166,6 @@ impl CaptureReader {
         }
     }
 
-    /// The file's format.
     pub fn format(&self) -> CaptureFormat {
         match self.decoder {
             Decoder::Pcap(_) => CaptureFormat::Pcap,
@@ -174,8 +173,8 @@ impl CaptureReader {
         }
     }
 
-    /// The snapshot length that the file declares, in bytes: the most that was captured of a frame. For
-    /// pcapng the largest of the interfaces met so far. 0 if it declares none.
+    /// Snapshot length that the file declares, bytes: the greatest captured length of a frame. For pcapng, the largest
+    /// of the interfaces read so far. 0 if the file declares none.
     pub fn snaplen(&self) -> u32 {
         match &self.decoder {
             Decoder::Pcap(pcap) => pcap.snaplen_bytes,
@@ -201,7 +200,7 @@ impl fmt::Debug for CaptureReader {
     }
 }
 
-/// Why a source did not open: a fault at a place in it, or an error of the whole.
+/// Reason why a source did not open: a fault in the header, or an error of the whole source.
 enum OpenFault {
     Header(Fault),
     Other(CaptureError),
@@ -233,7 +232,7 @@ fn open_decoder(path: &Path, window: &mut Window) -> Result<Decoder, OpenFault> 
     }
 }
 
-/// First bytes, name and unpacking command of what captures are commonly packed with.
+/// Common compressions of captures: first bytes, name and decompression command.
 const COMPRESSED: [(&[u8], &str, &str); 5] = [
     (&[0x1f, 0x8b], "gzip", "gunzip"),
     (b"BZh", "bzip2", "bunzip2"),

@@ -1,15 +1,15 @@
-//! A fixed buffer over a byte source: the only place that reads, and the bound on what reading can hold.
+//! A buffer over a byte source. It alone reads from the source, and it bounds the memory of a reader.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 use crate::format::MAX_BLOCK_BYTES;
 
-/// Where the bytes come from.
+/// Source of the bytes.
 pub(crate) enum Source {
-    /// An open file, and the offset at which it was handed over; `None` for a pipe or a terminal.
+    /// An open file, and the offset at which it was handed over; the offset is `None` for a pipe or a terminal.
     File { file: File, start: Option<u64> },
-    /// Anything else that reads.
+    /// Any other byte source.
     Stream(Box<dyn Read + Send>),
 }
 
@@ -33,7 +33,7 @@ impl Source {
     }
 }
 
-/// Size of a window in which no longer record has been met.
+/// Size of a window that has held no longer record, bytes.
 const WINDOW_BYTES: usize = 64 * 1024;
 
 /// A window that moves over a [`Source`]; `start..end` of the buffer is unread input. It grows to the longest
@@ -52,17 +52,17 @@ impl Window {
         Self { source, buffer: vec![0; WINDOW_BYTES], start: 0, end: 0, consumed_bytes: 0, record_bytes: 0 }
     }
 
-    /// Notes that a record begins here.
+    /// Records that the next record begins at the current offset.
     pub(crate) fn begin_record(&mut self) {
         self.record_bytes = self.consumed_bytes;
     }
 
-    /// Where the record in hand begins, in bytes since the beginning of the source.
+    /// Offset of the current record, bytes from the beginning of the source.
     pub(crate) fn record_offset_bytes(&self) -> u64 {
         self.record_bytes
     }
 
-    /// The next `wanted` bytes without consuming them; fewer only where the source ends. `wanted` is at most
+    /// The next `wanted` bytes, without consuming them. Fewer only at the end of the source. `wanted` is at most
     /// [`MAX_BLOCK_BYTES`].
     pub(crate) fn peek(&mut self, wanted: usize) -> io::Result<&[u8]> {
         debug_assert!(wanted <= MAX_BLOCK_BYTES as usize, "callers bound their records");
@@ -92,21 +92,22 @@ impl Window {
         Ok(())
     }
 
-    /// Passes over up to `len` bytes that [`Window::peek`] has shown.
+    /// Skips up to `len` bytes that [`Window::peek`] has returned.
     pub(crate) fn consume(&mut self, len: usize) {
         let len = len.min(self.end - self.start);
         self.start += len;
         self.consumed_bytes += len as u64;
     }
 
-    /// Consumes a record of `record` shown bytes, and lends the `len` bytes at `offset` in it.
+    /// Consumes a record of `record` bytes that [`Window::peek`] has returned, and lends the `len` bytes at `offset` in
+    /// it.
     pub(crate) fn take(&mut self, record: usize, offset: usize, len: usize) -> &[u8] {
         let from = self.start + offset;
         self.consume(record);
         self.buffer.get(from..from + len).unwrap_or_default()
     }
 
-    /// Passes over `len` bytes of any number, reading them if need be. `false` if the source ends before.
+    /// Skips `len` bytes, even more than the window holds. Returns `false` if the source ends earlier.
     pub(crate) fn skip(&mut self, mut len: u64) -> io::Result<bool> {
         while len > 0 {
             let step = len.min(self.buffer.len() as u64) as usize;
@@ -120,7 +121,7 @@ impl Window {
         Ok(true)
     }
 
-    /// Goes back to where the source began. Only files can.
+    /// Returns to the beginning of the source. Possible only for files.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
         match &mut self.source {
             Source::File { file, start: Some(start) } => file.seek(SeekFrom::Start(*start))?,

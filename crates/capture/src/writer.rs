@@ -1,7 +1,7 @@
-//! The sink of frames.
+//! Writer of frames.
 //!
-//! Frames are encoded into one buffer that goes out with one `write` when it is full. Only whole records
-//! enter the buffer; when a `write` fails half-way, the file is cut back to the last whole record in it.
+//! Frames are encoded into one buffer, which is written by one `write` when it is full. Only whole records enter the
+//! buffer. If a `write` fails half-way, the file is cut back to its last whole record.
 
 use std::fmt;
 use std::fs::File;
@@ -14,31 +14,31 @@ use crate::format::{
     CaptureFormat, LINKTYPE_ETHERNET, MAX_FRAME_BYTES, PCAP_NANOSECONDS, SECTION_BYTE_ORDER, SECTION_HEADER,
 };
 
-/// Bytes gathered before they are written.
+/// Size of the buffer at which it is written, bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Room for the frame that overfills the buffer, with its headers and padding.
+/// Room for the last frame before a write, with its headers and padding, bytes.
 const RECORD_BYTES: usize = MAX_FRAME_BYTES as usize + 64;
 
 const PCAP_RECORD_HEADER_BYTES: usize = 16;
-/// An Enhanced Packet Block without its frame and padding.
+/// Length of an Enhanced Packet Block without its frame and padding, bytes.
 const PCAPNG_BLOCK_BYTES: usize = 32;
 const ENHANCED_PACKET: u32 = 6;
 const INTERFACE_DESCRIPTION: u32 = 1;
 const OPTION_IF_TSRESOL: u16 = 9;
-/// if_tsresol of nanoseconds: 10^-9 s.
+/// Value of if_tsresol for nanoseconds: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
 /// Content of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureSummary {
-    /// Whole frames.
+    /// Number of whole frames.
     pub frames: u64,
-    /// Length of the file in bytes, headers included.
+    /// Length of the file, bytes, including headers.
     pub bytes: u64,
 }
 
 enum Sink {
-    /// A regular file that we created: it can be cut back.
+    /// A regular file that the writer created and can cut back.
     File(File),
     Stream(Box<dyn Write + Send>),
 }
@@ -55,7 +55,7 @@ enum Sink {
 /// # Ok(())
 /// # }
 /// ```
-/// Dropping it writes the buffered frames, and loses the error if that fails: call [`CaptureWriter::finish`].
+/// Dropping the writer writes the buffered frames, and loses the error if that fails: call [`CaptureWriter::finish`].
 pub struct CaptureWriter {
     path: PathBuf,
     sink: Sink,
@@ -77,7 +77,7 @@ impl Sink {
 impl CaptureWriter {
     /// Creates the file at `path`, or overwrites it, and writes the header; `-` is standard output.
     ///
-    /// Of each frame at most `snaplen_bytes` are stored; 0, and what exceeds it, means [`MAX_FRAME_BYTES`].
+    /// At most `snaplen_bytes` bytes of each frame are stored; 0, like any number above it, means [`MAX_FRAME_BYTES`].
     /// [`CaptureFormat::from_path`] gives the format that the name selects.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl CaptureWriter {
     ) -> Result<Self, CaptureError> {
         let path = path.as_ref();
         let opened = if path == Path::new("-") {
-            // The descriptor itself: the standard library's own handle flushes at every newline byte.
+            // The descriptor is written directly, because the standard library's handle flushes at every newline byte.
             io::stdout()
                 .as_fd()
                 .try_clone_to_owned()
@@ -103,7 +103,8 @@ impl CaptureWriter {
         }
     }
 
-    /// Writes a capture to a file that is open and empty, and its header at once; `path` is its name in messages.
+    /// Writes a capture to a file that is open and empty. The header is written at once. `path` is the file's name in
+    /// messages.
     ///
     /// # Errors
     /// [`CaptureError::Create`] and [`CaptureError::Write`].
@@ -120,7 +121,8 @@ impl CaptureWriter {
         }
     }
 
-    /// Writes a capture to any byte sink, and its header at once. Buffered here: the sink need not be.
+    /// Writes a capture to any byte sink. The header is written at once. The writer has a buffer, so the sink needs
+    /// none.
     ///
     /// # Errors
     /// [`CaptureError::Write`].
@@ -160,13 +162,12 @@ impl CaptureWriter {
         Ok(writer)
     }
 
-    /// Adds a frame captured at `timestamp_ns` (since 1970-01-01 UTC) that had `original_len` bytes on the
-    /// wire. `bytes` beyond the snapshot length are left out; an `original_len` below `bytes.len()` counts as
-    /// that.
+    /// Adds a frame captured at `timestamp_ns` (since 1970-01-01 UTC) that had `original_len` bytes on the wire.
+    /// `bytes` beyond the snapshot length are left out. An `original_len` below `bytes.len()` counts as `bytes.len()`.
     ///
     /// # Errors
-    /// [`CaptureError::Write`] when the buffer was due and could not be written: the capture has ended.
-    /// [`CaptureError::Ended`] ever after. [`CaptureError::Timestamp`]: this frame was left out.
+    /// [`CaptureError::Write`] if the full buffer could not be written: the capture has ended. [`CaptureError::Ended`]
+    /// for all later frames. [`CaptureError::Timestamp`]: this frame was left out.
     pub fn write_frame(
         &mut self,
         timestamp_ns: u64,
@@ -177,7 +178,7 @@ impl CaptureWriter {
             return Err(self.ended_error());
         }
         let captured = bytes.get(..self.snaplen_bytes as usize).unwrap_or(bytes);
-        // No longer than the snapshot length, so it fits.
+        // The length is at most the snapshot length, so it fits.
         let captured_len = captured.len() as u32;
         let original_len = original_len.max(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         match self.format {
@@ -206,7 +207,7 @@ impl CaptureWriter {
         if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Hands all buffered frames to the system, so that a reader of the file or pipe can see them.
+    /// Writes all buffered frames, so that a reader of the file or pipe can see them.
     ///
     /// # Errors
     /// [`CaptureError::Write`], [`CaptureError::Ended`].
@@ -251,7 +252,7 @@ impl CaptureWriter {
         self.written
     }
 
-    /// Length of the file, bytes, after all buffered frames and one more of `frame_bytes` bytes are written.
+    /// Length of the file, bytes, after all buffered frames and one more frame of `frame_bytes` bytes are written.
     pub(crate) fn bytes_with(&self, frame_bytes: usize) -> u64 {
         let captured = frame_bytes.min(self.snaplen_bytes as usize);
         let record = match self.format {
@@ -261,12 +262,11 @@ impl CaptureWriter {
         self.written.bytes + (self.buffer.len() + record) as u64
     }
 
-    /// The file's format.
     pub fn format(&self) -> CaptureFormat {
         self.format
     }
 
-    /// The most that is stored of a frame, in bytes.
+    /// Greatest stored length of a frame, bytes.
     pub fn snaplen(&self) -> u32 {
         self.snaplen_bytes
     }
@@ -285,11 +285,11 @@ impl CaptureWriter {
         CaptureError::Write { path, frames, whole: cut_back, source }
     }
 
-    /// The whole records in the first `done` bytes of the buffer.
+    /// Whole records in the first `done` bytes of the buffer.
     fn whole_records(&self, done: usize) -> CaptureSummary {
         let mut whole = CaptureSummary::default();
         if self.written.bytes == 0 {
-            // It was the header: not a record, and no use in part.
+            // The buffer held the header, which is not a record, and is useless in part.
             return whole;
         }
         let number = |at: usize| {
@@ -321,7 +321,7 @@ impl CaptureWriter {
 impl Drop for CaptureWriter {
     fn drop(&mut self) {
         if !self.buffer.is_empty() && !self.ended {
-            // The error cannot be returned here: `finish` returns it.
+            // The error cannot be returned here. `finish` returns it.
             let _ = self.flush();
         }
     }
@@ -352,20 +352,20 @@ fn push_shorts<const N: usize>(buffer: &mut Vec<u8>, numbers: [u16; N]) {
 fn push_pcap_header(buffer: &mut Vec<u8>, snaplen_bytes: u32) {
     push_numbers(buffer, [PCAP_NANOSECONDS]);
     push_shorts(buffer, [2, 4]);
-    // Time zone and accuracy are always 0.
+    // Time zone and accuracy, which are always 0, and the other fields.
     push_numbers(buffer, [0, 0, snaplen_bytes, LINKTYPE_ETHERNET]);
 }
 
 fn push_pcapng_header(buffer: &mut Vec<u8>, snaplen_bytes: u32) {
     push_numbers(buffer, [SECTION_HEADER, 28, SECTION_BYTE_ORDER]);
     push_shorts(buffer, [1, 0]);
-    // The section's length: not known.
+    // Length of the section, which is unknown, then the block's length again.
     push_numbers(buffer, [u32::MAX, u32::MAX, 28]);
     push_numbers(buffer, [INTERFACE_DESCRIPTION, 32]);
     push_shorts(buffer, [LINKTYPE_ETHERNET as u16, 0]);
     push_numbers(buffer, [snaplen_bytes]);
     push_shorts(buffer, [OPTION_IF_TSRESOL, 1]);
     buffer.extend_from_slice(&[NANOSECONDS, 0, 0, 0]);
-    // End of options, then the block's length again.
+    // End of the options, and the block's length again.
     push_numbers(buffer, [0, 32]);
 }

@@ -28,7 +28,7 @@ fn a_missing_folder_is_named() {
     assert!(error.to_string().contains("/nowhere/a.pcap"));
 }
 
-/// A sink that takes `room` bytes in all, and at most 1000 at once.
+/// A sink that takes `room` bytes in all, and at most 1000 bytes at once.
 struct Small {
     room: usize,
     taken: in_memory::Sink,
@@ -93,7 +93,7 @@ fn fill(folder: &Path) {
         assert!(error.is_none(), "{error:?}");
         assert_eq!(read.len() as u64, frames);
         assert!(read.iter().zip(0..).all(|(frame, n)| frame.timestamp_ns == n));
-        // No room for one more record: it was filled to the last whole one.
+        // The file is filled to the last whole record: there is no room for one more.
         assert_eq!(std::fs::metadata(&path).unwrap().len(), writer.written().bytes);
         drop(writer);
         std::fs::remove_file(&path).unwrap();
@@ -106,7 +106,7 @@ fn a_full_disk_leaves_every_whole_frame_readable() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return fill(folder.as_ref());
     }
-    // The small disk is mounted in a mount namespace of this test's own, and goes with it.
+    // The small disk is mounted in a mount namespace of this test's own, and disappears with the namespace.
     let Some(mut in_mount_namespace) = ringroad_test_needs::mount_namespace() else { return };
     let folder = tempfile::tempdir().unwrap();
     let mount = r#"mount -t tmpfs -o size=900k tmpfs "$CAPTURE_TEST_SMALL_DISK" && exec "$@""#;

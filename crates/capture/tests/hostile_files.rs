@@ -1,4 +1,4 @@
-//! Damaged, foreign and hostile files: each fault is named, and all whole frames in front of it are delivered.
+//! Damaged, foreign and hostile files: each fault is named, and all whole frames before it are delivered.
 #![allow(clippy::unwrap_used, dead_code)]
 
 mod in_memory;
@@ -12,7 +12,7 @@ use ringroad_capture::{CaptureError, CaptureFormat, CaptureReader, MAX_BLOCK_BYT
 
 const FORMATS: [CaptureFormat; 2] = [CaptureFormat::Pcap, CaptureFormat::PcapNg];
 
-/// Section header and interface description as our writer makes them.
+/// Length of the section header and interface description that our writer makes, bytes.
 const PCAPNG_HEADER_BYTES: usize = 60;
 const PCAP_HEADER_BYTES: usize = 24;
 
@@ -231,7 +231,7 @@ fn a_flood_of_interfaces_is_stopped() {
     assert!(matches!(error, Some(CaptureError::Malformed { .. })));
 }
 
-/// A source that breaks after the bytes it has, once interrupted by a signal.
+/// A source that fails after its bytes, and is once interrupted by a signal.
 struct Breaking {
     bytes: Cursor<Vec<u8>>,
     interrupted: bool,
@@ -260,7 +260,7 @@ fn a_read_error_follows_the_frames_before_it() {
 }
 
 proptest! {
-    /// The checks that hold for any input are in `in_memory::drain`.
+    /// The checks of `in_memory::drain` hold for any input.
     #[test]
     fn random_bytes_behind_a_header_never_panic(
         format in 0_usize..2, bytes in vec(any::<u8>(), 0..400), piece in 1_usize..50

@@ -1,5 +1,5 @@
-//! Written captures are read again, by Ringroad's reader and by another implementation; captures of the latter are read
-//! too.
+//! Written captures are read again, by Ringroad's reader and by another implementation. Captures of the other
+//! implementation are read, too.
 #![allow(clippy::unwrap_used, dead_code)]
 
 mod in_memory;

@@ -1,7 +1,7 @@
-//! Bytes to messages and back, within limits.
+//! Conversion of bytes to messages and back, within limits.
 //!
-//! [`FrameDecoder`] accepts bytes in pieces of any size and holds one frame at most; what belongs to the next frame
-//! stays with the caller. No input makes it panic or hold more than its limit.
+//! [`FrameDecoder`] accepts bytes in pieces of any size and holds one frame at most; bytes of the next frame stay with
+//! the caller. No input makes the decoder panic or hold more than its limit.
 
 use std::collections::TryReserveError;
 use std::io::{self, Write};
@@ -11,23 +11,23 @@ use serde::Serialize;
 use crate::message::{ErrorKind, ErrorReply, Reply, Request};
 use crate::printable::printable;
 
-/// Longest body of a request, bytes.
+/// Maximum length of a request's body, bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 << 10;
-/// Longest body of a reply, bytes.
+/// Maximum length of a reply's body, bytes.
 pub const MAX_REPLY_BYTES: usize = 8 << 20;
-/// Length of a frame's head: the length of its body as `u32`, little-endian, bytes.
+/// Length of a frame's header, bytes. The header holds the length of the body in bytes, as a little-endian `u32`.
 pub const PREFIX_BYTES: usize = 4;
-/// Most characters of what a peer sent that are quoted to people.
+/// Maximum number of characters of a peer's text that are quoted to people.
 const QUOTED_CHARS: usize = 200;
 
-/// A head after which the stream cannot be read on.
+/// Error in a frame's header, after which the stream cannot be read on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
     /// The body would be longer than allowed.
     #[error("a message of {announced_bytes} bytes was announced, {max_bytes} are allowed")]
     TooLong {
-        /// Length in the head, bytes.
+        /// Length in the header, bytes.
         announced_bytes: usize,
         /// Limit, bytes.
         max_bytes: usize,
@@ -37,7 +37,7 @@ pub enum FrameError {
     OutOfMemory(#[from] TryReserveError),
 }
 
-/// A message that cannot be sent.
+/// Reason why a message cannot be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -71,8 +71,8 @@ impl FrameDecoder {
         Self { max_body_bytes, prefix: [0; PREFIX_BYTES], prefix_bytes: 0, body: Vec::new(), error: None }
     }
 
-    /// Takes bytes from the front of `input` up to the end of the current frame. `Some` is that frame's body, with
-    /// the bytes behind it left in `input`; `None` means that `input` is used up.
+    /// Takes bytes from the front of `input` up to the end of the current frame. `Some` is that frame's body, and
+    /// `input` keeps the bytes behind the frame; `None` means that `input` is used up.
     ///
     /// # Errors
     /// [`FrameError`]; the stream is lost, and every later call returns the same.
@@ -103,7 +103,7 @@ impl FrameDecoder {
         }
         let missing = announced_bytes - self.body.len();
         let (piece, rest) = input.split_at(missing.min(input.len()));
-        // Memory follows the bytes that came, not those announced, and never goes beyond those.
+        // Memory follows the bytes that came, not the announced length, and never exceeds that length.
         if self.body.capacity() - self.body.len() < piece.len() {
             self.body.try_reserve_exact(missing.min(piece.len().max(self.body.len())))?;
         }
@@ -122,21 +122,21 @@ impl FrameDecoder {
         self.prefix_bytes > 0
     }
 
-    /// What has come of the current frame, its head included.
+    /// Received bytes of the current frame, its header included.
     pub(crate) fn begun(&self) -> Vec<u8> {
         let prefix = self.prefix.get(..self.prefix_bytes).unwrap_or_default();
         prefix.iter().chain(&self.body).copied().collect()
     }
 
-    /// Memory held for the current frame, bytes: at most the frame's length, and twice what has come of it, however the
-    /// pieces come.
+    /// Memory held for the current frame, bytes: at most the frame's length, and at most twice the received bytes,
+    /// whatever the size of the pieces.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.body.capacity()
     }
 
-    /// How many bytes the current frame needs at least before anything new is known: the rest of the head, then the
-    /// rest of the body. A reader that reads at most this many never takes bytes of the next frame.
+    /// Number of bytes that the current frame needs at least: the rest of the header, then the rest of the body. A
+    /// reader that reads at most this many bytes never takes bytes of the next frame.
     pub(crate) fn wanted_bytes(&self) -> usize {
         if self.prefix_bytes < PREFIX_BYTES {
             return PREFIX_BYTES - self.prefix_bytes;
@@ -145,7 +145,7 @@ impl FrameDecoder {
     }
 }
 
-/// The frame of a request.
+/// Encodes a request as a frame.
 ///
 /// # Errors
 /// [`EncodeError`]: longer than [`MAX_REQUEST_BYTES`].
@@ -153,7 +153,7 @@ pub fn encode_request(request: &Request) -> Result<Vec<u8>, EncodeError> {
     encode(request, MAX_REQUEST_BYTES)
 }
 
-/// The frame of a reply.
+/// Encodes a reply as a frame.
 ///
 /// # Errors
 /// [`EncodeError`]: longer than [`MAX_REPLY_BYTES`].
@@ -161,7 +161,7 @@ pub fn encode_reply(reply: &Reply) -> Result<Vec<u8>, EncodeError> {
     encode(reply, MAX_REPLY_BYTES)
 }
 
-/// How many bytes a part of a message takes in a frame.
+/// Number of bytes that a part of a message takes in a frame.
 #[must_use]
 pub fn encoded_bytes(part: &impl Serialize) -> usize {
     let mut counted = Counted(0);
@@ -199,10 +199,10 @@ fn encode(message: &impl Serialize, max_bytes: usize) -> Result<Vec<u8>, EncodeE
     }
 }
 
-/// The request in a frame's body.
+/// Decodes the request in a frame's body.
 ///
 /// # Errors
-/// The refusal to answer with, of kind [`ErrorKind::BadRequest`]; the next frame may be good again.
+/// The refusal to answer with, of kind [`ErrorKind::BadRequest`]; the next frame may be valid again.
 pub fn decode_request(body: &[u8]) -> Result<Request, ErrorReply> {
     serde_json::from_slice(body).map_err(|error| {
         ErrorReply::new(
@@ -213,10 +213,10 @@ pub fn decode_request(body: &[u8]) -> Result<Request, ErrorReply> {
     })
 }
 
-/// The reply in a frame's body.
+/// Decodes the reply in a frame's body.
 ///
 /// # Errors
-/// Why it is invalid, as text that is safe for a terminal.
+/// The reason why the body is invalid, as text that is safe for a terminal.
 pub fn decode_reply(body: &[u8]) -> Result<Reply, String> {
     serde_json::from_slice(body).map_err(|error| printable(&error.to_string(), QUOTED_CHARS))
 }

@@ -1,5 +1,6 @@
-//! A program's end of a control connection: one request, one reply, within a time. The daemon may need more time for
-//! some requests, since a card takes seconds to make its queues: these are waited for, and the wait is reported.
+//! A program's end of a control connection: one request, one reply, within a timeout. The daemon may need more time for
+//! some requests, since a card takes seconds to make its queues: the program waits longer for these, and reports the
+//! wait.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,15 +21,15 @@ use crate::peer::PeerCredentials;
 use crate::report::{ListReport, MacEntryReport, StartedBy, StatusReport};
 use crate::socket_path::fallback_socket_path;
 
-/// How long [`Connection`] waits for the daemon by default.
+/// Time for which [`Connection`] waits for the daemon by default.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the daemon may need for a request that changes interfaces ([`Request::may_take_long`]). It carries such a
-/// request out even where nobody waits for the answer.
+/// Time that the daemon may need for a request that changes interfaces ([`Request::may_take_long`]). The daemon carries
+/// such a request out even if no program waits for the reply.
 pub const LONG_TIMEOUT: Duration = Duration::from_secs(600);
-/// Most bytes read from the socket at once.
+/// Maximum number of bytes read from the socket at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 
-/// A connection to the daemon. It holds the ports that were opened through it: dropping it closes them.
+/// A connection to the daemon. Dropping the connection closes the ports that were opened through it.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -39,16 +40,16 @@ pub struct Connection {
     unusable: bool,
 }
 
-/// How long one request is waited for.
+/// Timeout of one request.
 struct RequestTimeout {
     began: Instant,
-    /// At the end of each of these it is reported that the wait goes on.
+    /// Interval after which a report says that the wait goes on.
     each: Duration,
     most: Duration,
 }
 
 impl RequestTimeout {
-    /// How long until the next report, or the end.
+    /// Time until the next report, or the end.
     fn next(&self) -> Duration {
         let waited = self.began.elapsed();
         let turns = waited.as_nanos().checked_div(self.each.as_nanos()).unwrap_or(0) + 1;
@@ -61,19 +62,19 @@ impl RequestTimeout {
     }
 }
 
-/// A daemon as it introduces itself.
+/// Identity of a daemon, as its `Hello` reply states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Introduction {
-    /// Version of its program, such as `0.1.0`.
+    /// Version of the daemon's program, such as `0.1.0`.
     pub version: String,
-    /// Distinguishes it from earlier daemons at the socket.
+    /// Number that distinguishes the daemon from earlier daemons at the socket.
     pub instance: u64,
-    /// What started it.
+    /// Party that started the daemon.
     pub started: StartedBy,
 }
 
 impl Connection {
-    /// Connects to the daemon that listens on `path`, waiting [`DEFAULT_TIMEOUT`] at most.
+    /// Connects to the daemon that listens on `path`, within [`DEFAULT_TIMEOUT`].
     ///
     /// # Errors
     /// [`ControlError::DaemonNotRunning`], [`ControlError::PermissionDenied`], [`ControlError::ForeignDaemon`],
@@ -82,7 +83,7 @@ impl Connection {
         Self::connect_within(path, DEFAULT_TIMEOUT)
     }
 
-    /// [`Self::connect`] with another timeout, which then holds for requests too.
+    /// Connects like [`Self::connect`], with another timeout, which applies to requests too.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -116,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// Requests everything that the daemon knows of itself, with all ports.
+    /// Requests the daemon's whole state, with all ports.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -140,12 +141,12 @@ impl Connection {
         Ok(list)
     }
 
-    /// The ports from a place on.
+    /// Requests the ports that follow `next`.
     fn list_from(&mut self, mut next: Option<String>) -> Result<ListReport, ControlError> {
         let mut ports = Vec::new();
         while let Some(cursor) = next {
             let page = self.page(&Request::ListFrom { from: cursor })?;
-            // A daemon that sends nothing and still promises more would be polled for ever.
+            // A page without ports ends the list, since a daemon could promise further pages for ever.
             next = page.next.filter(|_| !page.ports.is_empty());
             ports.extend(page.ports);
         }
@@ -159,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// Requests all learned addresses of a switch; they come in their order.
+    /// Requests all learned addresses of a switch, which come in the table's order.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -187,14 +188,14 @@ impl Connection {
     /// close-on-exec, in the order that [`crate::message::OpenedPort`] documents.
     ///
     /// # Errors
-    /// [`ControlError::Refused`] with the daemon's [`Reply::Error`]; [`ControlError::Unsendable`]; both leave the
-    /// connection as it was. After any other error the connection is unusable.
+    /// [`ControlError::Refused`] with the daemon's [`Reply::Error`], or [`ControlError::Unsendable`]: both leave the
+    /// connection usable. After any other error the connection is unusable.
     pub fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), ControlError> {
         if self.unusable {
             return Err(ControlError::ConnectionUnusable);
         }
         let frame = encode_request(request)?;
-        // Good again only where a whole reply was read.
+        // The connection is usable again only after a whole reply.
         self.unusable = true;
         let most = if request.may_take_long() { self.timeout.max(LONG_TIMEOUT) } else { self.timeout };
         let patience = RequestTimeout { began: Instant::now(), each: self.timeout, most };
@@ -215,20 +216,20 @@ impl Connection {
         }
     }
 
-    /// The same connection with its socket where `target` puts it.
+    /// Moves the connection's socket to the descriptor that `target` returns.
     #[must_use]
     pub fn relocated(mut self, relocate: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
         self.socket = relocate(self.socket);
         self
     }
 
-    /// Waits at most `timeout` for each answer from now on.
+    /// Sets the maximum time to wait for each reply from now on.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// Calls `report`, with the time waited so far, whenever the timeout has passed once more and the answer is still
-    /// waited for ([`Request::may_take_long`]).
+    /// Calls `report`, with the time waited so far, at the end of each timeout while the program waits for the reply of
+    /// a long request ([`Request::may_take_long`]).
     pub fn report_waits(&mut self, report: fn(Duration)) {
         self.report_wait = Some(report);
     }
@@ -239,7 +240,7 @@ impl Connection {
         &self.path
     }
 
-    /// Who made the daemon's socket listen: the daemon itself, or its service manager.
+    /// Credentials of the process that made the daemon's socket listen: the daemon itself, or its service manager.
     #[must_use]
     pub fn daemon(&self) -> PeerCredentials {
         self.daemon
@@ -260,7 +261,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads one frame and not a byte more, so that descriptors are known to belong to it.
+    /// Reads one frame and not a byte more, so that received descriptors belong to this frame.
     fn receive_frame(&self, patience: &RequestTimeout) -> Result<(Vec<u8>, Vec<OwnedFd>), ControlError> {
         let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
         let mut descriptors = Vec::new();
@@ -298,7 +299,7 @@ impl Connection {
     /// Waits until the socket is ready for `flags`, or has failed.
     fn wait(&self, flags: PollFlags, patience: &RequestTimeout) -> Result<(), ControlError> {
         loop {
-            // A time too long for the kernel is as good as none.
+            // A time too long for the kernel counts as no timeout.
             let left = Timespec::try_from(patience.next()).ok();
             match poll(&mut [PollFd::new(&self.socket, flags)], left.as_ref()) {
                 Ok(0) if patience.is_over() => return Err(timeout(&self.path, patience.most)),
@@ -334,7 +335,8 @@ impl AsFd for Connection {
 fn open_socket(path: &Path, timeout: Duration) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // Bounds connect too, which waits where the daemon is behind with accepting; 0 would mean for ever.
+    // The send timeout bounds connect, too, which waits while the daemon is behind with accepting; 0 would mean no
+    // timeout.
     set_socket_timeout(&socket, Timeout::Send, Some(timeout.max(Duration::from_millis(1))))?;
     rustix::io::retry_on_intr(|| connect(&socket, &address))?;
     Ok(socket)
@@ -355,7 +357,7 @@ fn timeout(path: &Path, waited: Duration) -> ControlError {
     ControlError::Timeout { path: path.to_owned(), timeout_ms: waited.as_millis() }
 }
 
-/// Mode and owner of `path` or, where this user cannot see it, of the directory nearest to it that shows.
+/// Mode and owner of `path` or, if this user cannot see it, of its nearest visible parent directory.
 fn access_of(path: &Path) -> String {
     path.ancestors()
         .find_map(|existing| Some((existing, std::fs::metadata(existing).ok()?)))
@@ -367,7 +369,8 @@ fn access_of(path: &Path) -> String {
         .unwrap_or_else(|| "mode and owner unknown".to_owned())
 }
 
-/// Anybody can make the directory of the fallback socket, so a daemon there must be root's or the user's own.
+/// Whether the daemon may be trusted. Anybody can make the directory of the fallback socket, so a daemon there must be
+/// root's or the user's own.
 fn is_trusted(path: &Path, daemon_uid: u32, own_uid: u32) -> bool {
     path != fallback_socket_path(own_uid) || daemon_uid == 0 || daemon_uid == own_uid
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::codec::EncodeError;
 use crate::message::ErrorReply;
 
-/// Why a connection was not made or a request not answered.
+/// Reason why a connection was not made or a request not answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -24,7 +24,7 @@ pub enum ControlError {
         /// Mode and owner of the socket or, where that is hidden, of the directory that hides it.
         access: String,
     },
-    /// A daemon of another user listens at the place where anybody can put a socket.
+    /// A daemon of another user listens at the fallback path, where anybody can put a socket.
     #[error("the daemon on {} belongs to user {uid}, not to you or root: remove that directory, or set \
              RINGROAD_SOCKET to the socket that you mean", path.display())]
     ForeignDaemon {
@@ -52,20 +52,20 @@ pub enum ControlError {
     Timeout {
         /// Path of the socket.
         path: PathBuf,
-        /// How long was waited, ms.
+        /// Time waited, ms.
         timeout_ms: u128,
     },
-    /// The received bytes are not an answer to the request: not of this protocol, or not of this kind. The connection
-    /// is unusable from then on.
+    /// The received bytes are not a reply to the request: they violate the protocol, or are a reply of another kind.
+    /// The connection is unusable from then on.
     #[error("the daemon broke the protocol ({0}): use a program and a daemon of the same version")]
     ProtocolViolation(String),
-    /// The request cannot be sent; nothing was.
+    /// The request cannot be sent; no byte was sent.
     #[error("request not sent: {0}")]
     Unsendable(#[from] EncodeError),
     /// An earlier request on this connection failed, so the stream is out of step.
     #[error("this connection failed before: open a new one")]
     ConnectionUnusable,
-    /// The daemon answered that it will not do it.
+    /// The daemon refused the request.
     #[error("{0}")]
     Refused(#[source] ErrorReply),
     /// The kernel failed on the socket.

@@ -1,10 +1,11 @@
-//! What would happen to a frame at a switch: the reply to `ExplainArgs`, and what the CLI prints of it with `--json`.
+//! Prediction of a frame's path through a switch: the reply to `ExplainArgs`, and what the CLI prints of it with
+//! `--json`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::{TracedReason, TracedSource};
 
-/// The way of a frame through a switch, as the switch is now.
+/// Path of a frame through a switch in its present state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Explanation {
@@ -12,20 +13,20 @@ pub struct Explanation {
     pub switch: String,
     /// The port that the frame comes in by.
     pub from: ExplainedPort,
-    /// Whether flow tables decide; else the learned addresses.
+    /// Whether flow tables decide; else the learned addresses do.
     pub has_flow_tables: bool,
-    /// Its headers, in the syntax of flows, and the TTLs that these do not have.
+    /// Headers of the frame in the syntax of flows, and the TTLs that this syntax does not have.
     pub headers: String,
-    /// Its length, bytes.
+    /// Length of the frame, bytes.
     pub frame_bytes: u64,
-    /// What is done with it, in this order.
+    /// Steps of the path, in order.
     pub steps: Vec<ExplainedStep>,
-    /// Where it leaves. Several outputs may name one port: it gets several frames.
+    /// Outputs of the frame. Several outputs may name one port, which then gets several frames.
     pub outputs: Vec<ExplainedOutput>,
-    /// The cause under which it counts as dropped, as in reports of ports; `None` where it leaves.
+    /// Cause under which the frame counts as dropped, as in reports of ports; `None` if it leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<String>,
-    /// Whether there are more steps than are listed. Then outputs may be missing.
+    /// Whether the path has more steps than are listed. Outputs may be missing then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }
@@ -34,9 +35,9 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedPort {
-    /// Its number for flow tables and controllers.
+    /// Number of the port for flow tables and controllers.
     pub number: u32,
-    /// Its name, such as `vale0:a`.
+    /// Name of the port, such as `vale0:a`.
     pub name: String,
 }
 
@@ -44,30 +45,30 @@ pub struct ExplainedPort {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedOutput {
-    /// The ports; none where it goes to the controllers.
+    /// Ports that get the frame; none if it goes to the controllers.
     pub ports: Vec<ExplainedPort>,
-    /// Whether it goes to the controllers.
+    /// Whether the frame goes to the controllers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_controllers: bool,
     /// The queue that a flow entry has set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<u32>,
-    /// Its headers then.
+    /// Headers of the frame as it leaves.
     pub headers: String,
-    /// Its first bytes then, in hexadecimal digits.
+    /// First bytes of the frame as it leaves, in hexadecimal digits.
     pub start: String,
-    /// Its length then, bytes.
+    /// Length of the frame as it leaves, bytes.
     pub frame_bytes: u64,
 }
 
-/// A step of the way.
+/// A step of a frame's path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedStep {
-    /// How many buckets of groups this is in.
+    /// Number of nested group buckets around this step.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u32,
-    /// What is done.
+    /// Content of the step.
     #[serde(flatten)]
     pub what: Explained,
 }
@@ -76,24 +77,24 @@ fn is_zero(depth: &u32) -> bool {
     *depth == 0
 }
 
-/// What is done with the frame.
+/// Content of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "step", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Explained {
-    /// A table looks for an entry.
+    /// A table is searched for an entry.
     Table {
-        /// Its number.
+        /// Number of the table.
         table: u8,
-        /// The entry that matches; `None` if none does.
+        /// Matching entry; `None` if no entry matches.
         flow: Option<ExplainedFlow>,
     },
-    /// A meter would measure it. Nothing is measured now.
+    /// A meter would measure the frame. The explanation measures nothing.
     Meter {
-        /// Its number.
+        /// Number of the meter.
         meter: u32,
-        /// Number of the band whose rate it would exceed at this moment; `None` if it would pass.
+        /// Number of the band whose rate the frame would exceed at this moment; `None` if it would pass.
         exceeded_band: Option<u32>,
     },
     /// The action set is carried out.
@@ -102,62 +103,64 @@ pub enum Explained {
     Action {
         /// The action, in the syntax of flows.
         action: String,
-        /// What it changes; nothing where the frame had that already, or has no such header.
+        /// Changed fields; none if the frame had these values already, or has no such header.
         changes: Vec<HeaderChange>,
     },
     /// A group chooses buckets.
     Group {
-        /// Its number.
+        /// Number of the group.
         group: u32,
-        /// How many buckets.
+        /// Number of chosen buckets.
         chosen: u32,
     },
-    /// A copy of the frame goes through a bucket: the next steps that are deeper.
+    /// A copy of the frame goes through a bucket, in the next steps with a greater depth.
     Bucket {
         /// Number of the bucket in its group, from 0.
         bucket: u32,
     },
-    /// The options of its input port determine its VLAN.
+    /// The options of its input port determine the frame's VLAN.
     Vlan {
-        /// The options, as of a port's name; empty where the port has none.
+        /// Options, as in a port's name; empty if the port has none.
         options: String,
-        /// The VLAN; `None`: it is of no VLAN.
+        /// VLAN of the frame; `None` if it is in no VLAN.
         vlan: Option<u16>,
     },
-    /// The learned addresses determine its output.
+    /// The learned addresses determine the frame's output.
     Learned {
-        /// What the switch knows of its source, and would learn. Nothing is learned now.
+        /// Knowledge of the switch about the frame's source, with the change that the frame would cause. The
+        /// explanation learns nothing.
         source: TracedSource,
-        /// Name of the other port of its source, if it would move or is refused.
+        /// Name of the other port of the source address, if the address would move or is refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source_port: Option<String>,
-        /// Why it goes where it goes.
+        /// Reason for the frame's destination.
         reason: TracedReason,
     },
-    /// It leaves by ports of the switch.
+    /// The frame leaves by ports of the switch.
     Output {
-        /// The destination, in the syntax of flows: a number, `ALL`, `FLOOD`, `NORMAL`.
+        /// Destination in the syntax of flows: a number, `ALL`, `FLOOD`, `NORMAL`.
         to: String,
-        /// Number of the output in the list of outputs; `None` where there is no port for it.
+        /// Index of the output in the list of outputs; `None` if the switch has no such port.
         output: Option<u32>,
     },
-    /// The controllers get it.
+    /// The controllers get the frame.
     Controllers {
-        /// Why: `no_match`, `action` or `invalid_ttl`.
+        /// Reason: `no_match`, `action` or `invalid_ttl`.
         reason: String,
-        /// How many of its bytes they get; 65535 for all.
+        /// Maximum number of its bytes that they get; 65535 for all bytes.
         max_len: u16,
-        /// Number of the output in the list of outputs.
+        /// Index of the output in the list of outputs.
         output: u32,
     },
-    /// An output that sends it nowhere.
+    /// An output sends the frame nowhere.
     NotSent {
-        /// The destination, in the syntax of flows.
+        /// Destination in the syntax of flows.
         to: String,
-        /// Why: `came_from_there`, `no_such_port`, `disabled`, `no_packet_in`, or `mirror_port`: a mirror leads to it.
+        /// Reason: `came_from_there`, `no_such_port`, `disabled`, `no_packet_in`, or `mirror_port` if a mirror leads to
+        /// the port.
         why: String,
     },
-    /// It goes no further, or nowhere at all.
+    /// The frame is dropped, or a copy of it.
     Dropped {
         /// The cause, as in reports of ports.
         cause: String,
@@ -168,13 +171,13 @@ pub enum Explained {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedFlow {
-    /// Its priority.
+    /// Priority of the entry.
     pub priority: u16,
-    /// Its cookie.
+    /// Cookie of the entry.
     pub cookie: u64,
-    /// Which frames it matches, in the syntax of flows; empty: all.
+    /// Match of the entry, in the syntax of flows; empty if it matches all frames.
     pub matching: String,
-    /// What it does, in the syntax of flows.
+    /// Actions of the entry, in the syntax of flows.
     pub actions: String,
 }
 
@@ -182,12 +185,12 @@ pub struct ExplainedFlow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeaderChange {
-    /// Its name, such as `eth_dst`.
+    /// Name of the field, such as `eth_dst`.
     pub field: String,
-    /// Its value before; `None` where it was not there.
+    /// Value before the action; `None` if the frame did not have the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// Its value now; `None` where it is not there any more.
+    /// Value after the action; `None` if the frame does not have the field any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! Bytes and descriptors over a UNIX socket, without blocking.
+//! Passing of bytes and descriptors over a UNIX socket, without blocking.
 //!
 //! Received descriptors are close-on-exec from the start and owned at once, so that none leaks on any path. A signal
-//! never shows as an error; a full or empty socket shows as [`io::ErrorKind::WouldBlock`]; a peer that is gone shows
-//! as [`io::ErrorKind::BrokenPipe`] without the signal.
+//! never shows as an error; a full or empty socket shows as [`io::ErrorKind::WouldBlock`]; a peer that is gone shows as
+//! [`io::ErrorKind::BrokenPipe`] without the signal.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,25 +16,27 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Most descriptors with one reply: a region, and two eventfds for each of the most queues a port has.
+/// Maximum number of descriptors with one reply: a region, and two eventfds for each queue of a port with the maximum
+/// number of queues.
 pub const MAX_DESCRIPTORS: usize = 1 + 2 * (MAX_QUEUES as usize + MAX_HOST_QUEUES);
-/// Most host queues of one port.
+/// Maximum number of host queues of one port.
 const MAX_HOST_QUEUES: usize = 16;
 
-/// What one call of [`receive`] brought.
+/// Result of one call of [`receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedMessage {
-    /// Bytes stored; 0 where the peer will send no more.
+    /// Bytes stored; 0 if the peer will send no more.
     pub bytes: usize,
     /// Whether the kernel dropped descriptors for which there was no room.
     pub descriptors_lost: bool,
 }
 
-/// Sends as much of `bytes` as the socket takes, with `descriptors` attached to the first byte, and returns how much it
-/// took. The descriptors are on their way as soon as that is not 0.
+/// Sends as much of `bytes` as the socket takes, with `descriptors` attached to the first byte, and returns the number
+/// of bytes taken. If this number is not 0, the descriptors are sent.
 ///
 /// # Errors
-/// Those of sendmsg(2), among them `WouldBlock` and `BrokenPipe`; `InvalidInput` for more than [`MAX_DESCRIPTORS`].
+/// The errors of sendmsg(2), among them `WouldBlock` and `BrokenPipe`; `InvalidInput` for more than
+/// [`MAX_DESCRIPTORS`].
 pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -46,11 +48,10 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
     Ok(retry_on_intr(|| sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, flags))?)
 }
 
-/// Receives into `buffer`, and appends descriptors that came along to `descriptors`. There is room for
-/// [`MAX_DESCRIPTORS`].
+/// Receives into `buffer`, and appends received descriptors to `descriptors`. There is room for [`MAX_DESCRIPTORS`].
 ///
 /// # Errors
-/// Those of recvmsg(2), among them `WouldBlock`.
+/// The errors of recvmsg(2), among them `WouldBlock`.
 pub fn receive(
     socket: impl AsFd,
     buffer: &mut [u8],
@@ -67,10 +68,10 @@ pub fn receive(
     Ok(received)
 }
 
-/// Receives into `buffer` without room for descriptors: the kernel drops all that are sent along, and reports that.
+/// Receives into `buffer` without room for descriptors: the kernel drops all received descriptors, and reports this.
 ///
 /// # Errors
-/// Those of recvmsg(2), among them `WouldBlock`.
+/// The errors of recvmsg(2), among them `WouldBlock`.
 pub fn receive_bytes(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<ReceivedMessage> {
     receive_message(socket, buffer, &mut RecvAncillaryBuffer::default())
 }

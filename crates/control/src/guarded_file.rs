@@ -1,5 +1,4 @@
-//! Files that a privileged process opens by a path which an administrator gave, perhaps in a folder where others may
-//! write.
+//! Files that a privileged process opens by an administrator's path, perhaps in a folder where other users may write.
 //!
 //! No other user can choose the file, and opening never waits: no link is followed, and pipes and files of other users
 //! are refused.
@@ -13,30 +12,30 @@ use rustix::io::Errno;
 /// The purpose of opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilePurpose {
-    /// To read it. It may be another user's file, because the administrator named it for its content.
+    /// Reading. The file may be another user's, because the administrator named it for its content.
     Read,
-    /// To read what this user or root has written there.
+    /// Reading content that this user or root has written.
     ReadOwn,
-    /// To append to it; the mode determines who else can read it.
+    /// Appending. The mode determines who else can read the file.
     Append(u32),
-    /// To replace its content, readable by this user only.
+    /// Replacing the content. The file is readable by this user only.
     Replace,
 }
 
-/// Why a file is not opened.
+/// Reason why a file is not opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardedFileError {
-    /// A link could lead anywhere.
+    /// The path is a link, which could lead anywhere.
     #[error("it is a symbolic link; name the file itself")]
     Link,
-    /// A folder, a pipe or a socket.
+    /// The path is a folder, a pipe or a socket.
     #[error("it is not a regular file; name another")]
     NotAFile,
     /// Another user could read the written bytes, or has chosen the file that would be overwritten.
     #[error("it belongs to user {0}; remove it or name another")]
     OtherUser(u32),
-    /// It has a second name, which another user may have given it.
+    /// The file has a second name, which another user may have given it.
     #[error("it has several names (hard links); remove it or name another")]
     SecondName,
     /// The kernel refused.
@@ -44,7 +43,7 @@ pub enum GuardedFileError {
     System(#[from] Errno),
 }
 
-/// Opens `path`. Devices such as `/dev/null` are opened too, but never to read: reading one may wait.
+/// Opens `path`. Devices such as `/dev/null` are opened too, but never for reading: a read from a device may block.
 ///
 /// # Errors
 /// [`GuardedFileError`].

@@ -18,7 +18,7 @@
 //! - [`connection`]: the program's end; [`server_connection`]: the daemon's end, for its event loop.
 //! - [`fd_passing`], [`peer`], [`socket_path`]: descriptors, the process at the other end, and the socket's path;
 //!   [`printable`]: text of untrusted peers.
-//! - [`listening_socket`]: a server's socket file; [`guarded_file`]: files at paths where others may write.
+//! - [`listening_socket`]: a server's socket file; [`guarded_file`]: files at paths where other users may write.
 
 #![deny(missing_docs)]
 pub mod codec;

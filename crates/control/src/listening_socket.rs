@@ -1,8 +1,8 @@
 //! The listening end of a UNIX socket: a file with exactly the given permissions, and never another user's.
 //!
-//! Every user who may write to the file may connect. No link is followed to it. Of the files at its path only an
-//! unserved socket of this user is removed. A user who may write to the file's folder can still put another socket in
-//! its place, as with any path.
+//! Every user who may write to the file may connect. No link to the file is followed. Of the files at the path, only an
+//! unserved socket of this user is removed. A user who may write to the file's folder can still replace the socket by
+//! another one, as with any path.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -16,17 +16,17 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 /// The default mode of a server's socket: only the server's own user can connect.
 const DEFAULT_MODE: u32 = 0o600;
 
-/// Why a socket could not be created.
+/// Reason why a socket could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListeningSocketError {
-    /// Its path cannot be a socket's.
+    /// The path cannot be a socket's.
     #[error("the path of the socket {path} does not fit: a socket's has 107 bytes at most and no NUL")]
     Path {
         /// The path.
         path: PathBuf,
     },
-    /// Another program serves it.
+    /// Another program serves the path.
     #[error(
         "a program listens on {path} already: end it, choose another path, or connect to it as its client"
     )]
@@ -34,20 +34,20 @@ pub enum ListeningSocketError {
         /// The path.
         path: PathBuf,
     },
-    /// Something else is there.
+    /// The path has a file that is not a socket.
     #[error("{path} exists and is not a socket: choose another path")]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// The socket of another user is there.
+    /// The path has a socket of another user.
     #[error(
         "{path} is a socket that user {uid} left behind: remove it if it is no longer used, or choose another path"
     )]
     NotOurs {
         /// The path.
         path: PathBuf,
-        /// Whose it is.
+        /// Owner of the socket.
         uid: u32,
     },
     /// The kernel refused.
@@ -57,7 +57,7 @@ pub enum ListeningSocketError {
         step: &'static str,
         /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -73,13 +73,13 @@ impl ListeningSocketError {
 pub struct BoundSocket {
     socket: OwnedFd,
     file: SocketFile,
-    /// Whether the file stays.
+    /// Whether the file stays when the socket is dropped.
     leaves_file: bool,
 }
 
 impl BoundSocket {
-    /// Makes a socket with a file at `path`, by the same rules as [`ListeningSocket::bind`], and does not listen: a
-    /// socket for datagrams.
+    /// Makes a socket with a file at `path`, by the same rules as [`ListeningSocket::bind`]. It does not listen: it is
+    /// for datagrams.
     ///
     /// # Errors
     /// [`ListeningSocketError`].
@@ -89,7 +89,7 @@ impl BoundSocket {
         let socket = socket(kind).map_err(ListeningSocketError::system("making a socket for", path))?;
         make_way(path, kind)?;
 
-        // The file takes the socket's own permissions, less the mask: at no time may more users connect than shall.
+        // The file gets the socket's permissions, less the mask, so that at no time more users can connect than may.
         rustix::fs::fchmod(&socket, mode)
             .map_err(ListeningSocketError::system("setting the permissions of", path))?;
         rustix::net::bind(&socket, &address).map_err(|error| match error {
@@ -102,7 +102,7 @@ impl BoundSocket {
         Ok(this)
     }
 
-    /// Listens, with a queue of `backlog` connections that wait to be accepted. Before this call no client can connect.
+    /// Makes the socket listen, with a backlog of `backlog` connections. Before this call no client can connect.
     ///
     /// # Errors
     /// [`ListeningSocketError`].
@@ -132,7 +132,7 @@ impl Drop for BoundSocket {
 pub struct ListeningSocket(BoundSocket);
 
 impl ListeningSocket {
-    /// Resumes the socket at `path` that another process of this user made and leaves to this one.
+    /// Resumes the socket at `path` that another process of this user made and left to this process.
     ///
     /// # Errors
     /// [`ListeningSocketError`]: there is another file at the path by now.
@@ -142,12 +142,13 @@ impl ListeningSocket {
         Ok(Self(BoundSocket { socket, file, leaves_file: false }))
     }
 
-    /// Leaves the file where it is: it is another process's, which has the socket as well.
+    /// Leaves the file at its path when this socket is dropped: it belongs to another process, which has the socket as
+    /// well.
     pub fn leave_file(&mut self) {
         self.0.leaves_file = true;
     }
 
-    /// Whether its file is still at its path.
+    /// Whether the socket's file is still at its path.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         self.0.file.is_at(&self.0.file.path)
@@ -162,7 +163,7 @@ impl ListeningSocket {
         BoundSocket::bind(path, kind, mode)?.listen(16)
     }
 
-    /// A connection that waits, if one does.
+    /// Accepts a waiting connection, if there is one.
     ///
     /// # Errors
     /// The kernel's (out of descriptors).
@@ -181,8 +182,8 @@ impl AsFd for ListeningSocket {
     }
 }
 
-/// The file of a socket. While it is held no other file can have its number, so that a file that was put in its place
-/// is detected.
+/// The file of a socket. While it is held, no other file can have its inode number, so that a replaced file is
+/// detected.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -190,7 +191,7 @@ struct SocketFile {
 }
 
 impl SocketFile {
-    /// What is at `path`, never what a link there leads to; `None` where there is nothing.
+    /// Opens the file at `path`, never the target of a link there; `None` if there is no file.
     fn open(path: &Path) -> Result<Option<Self>, ListeningSocketError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -209,16 +210,16 @@ impl SocketFile {
         rustix::fs::fstat(&self.file).map_err(ListeningSocketError::system("checking", &self.path))
     }
 
-    /// A way to this file and no other, wherever its path leads by now.
+    /// Path to this file and no other, wherever the socket's path leads by now.
     fn handle(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Gives back the permissions that the process's mask took.
+    /// Restores the permissions that the process's mask removed.
     fn allow(&self, mode: Mode) -> Result<(), ListeningSocketError> {
         let status = self.status()?;
         let taken = || ListeningSocketError::Taken { path: self.path.clone() };
-        // A user with write access to the folder may have replaced the socket that was bound.
+        // A user with write access to the folder may have replaced the bound socket.
         if status.st_uid != rustix::process::geteuid().as_raw() {
             return Err(taken());
         }
@@ -236,13 +237,13 @@ impl SocketFile {
         }
     }
 
-    /// Removes it if it is still at its path.
+    /// Removes the file if it is still at its path.
     fn remove(&self) -> rustix::io::Result<()> {
         if self.is_at(&self.path) { self.take_away() } else { Ok(()) }
     }
 
-    /// Moves what is at the path aside and removes it, or puts it back if it is another file after all: what is at a
-    /// path can change between a look and the removal.
+    /// Moves the file at the path aside and removes it, or puts it back if it is another file: the file at a path can
+    /// change between a check and the removal.
     fn take_away(&self) -> rustix::io::Result<()> {
         let mut number = [0; 8];
         rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
@@ -273,8 +274,8 @@ fn make_way(path: &Path, kind: SocketType) -> Result<(), ListeningSocketError> {
     let Some(there) = SocketFile::open(path)? else { return Ok(()) };
     match connect(&there.handle(), kind) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-        // A server answers, even if only that it is busy or of another kind; or the kernel does not report whether one
-        // does.
+        // A server answers, even if only that it is busy or of another kind; or the kernel does not report whether a
+        // server exists.
         _ => return Err(ListeningSocketError::Taken { path: path.to_owned() }),
     }
     let uid = there.status()?.st_uid;
@@ -287,12 +288,12 @@ fn make_way(path: &Path, kind: SocketType) -> Result<(), ListeningSocketError> {
 /// Connects to the server at `path`.
 ///
 /// # Errors
-/// The kernel's; `NotFound` and `ConnectionRefused` where there is none.
+/// The kernel's; `NotFound` and `ConnectionRefused` if there is no server.
 pub fn connect(path: &Path, kind: SocketType) -> io::Result<OwnedFd> {
     let address = address(path).map_err(io::Error::other)?;
     let socket = socket(kind)?;
     rustix::net::connect(&socket, &address)?;
-    // Connected at once or not at all; from here on a thread of its own waits on it.
+    // The connection is made at once or not at all; afterwards a thread of its own waits on it.
     rustix::io::ioctl_fionbio(&socket, false)?;
     Ok(socket)
 }
@@ -312,7 +313,7 @@ mod tests {
     fn a_socket_left_behind_is_replaced_and_one_in_use_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        // What a killed server leaves.
+        // A socket file, as a killed server leaves it.
         drop(UnixListener::bind(&path).unwrap());
         let listener = ListeningSocket::bind(&path, SocketType::STREAM, None).unwrap();
         assert_eq!(permissions(&path), 0o600);
@@ -336,7 +337,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for mode in [0o600, 0o660, 0o666] {
             let path = folder.path().join(format!("{mode:o}"));
-            // Before the mask's part is given back.
+            // Permissions before `allow` restores the mask's part.
             let socket = socket(SocketType::STREAM).unwrap();
             rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode)).unwrap();
             rustix::net::bind(&socket, &address(&path).unwrap()).unwrap();
@@ -353,7 +354,7 @@ mod tests {
     fn no_link_is_followed_and_its_target_stays_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (path, target) = (folder.path().join("s"), folder.path().join("target"));
-        // A file, a socket without a server, and nothing.
+        // Functions that make a file, a socket without a server, and nothing.
         let make: [fn(&Path); 3] = [
             |target| std::fs::write(target, "mine").unwrap(),
             |target| drop(UnixListener::bind(target).unwrap()),
@@ -381,7 +382,7 @@ mod tests {
         let successor = UnixListener::bind(&path).unwrap();
         drop(listener);
         assert!(path.exists());
-        // Even when it came between the last look and the removal.
+        // A file that appears between the last check and the removal stays, too.
         let gone = SocketFile { path: path.clone(), file: tempfile::tempfile().unwrap().into() };
         gone.take_away().unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -1,8 +1,9 @@
 //! Requests and replies.
 //!
 //! In JSON an enum's variant is its name in snake case, alone (`"status"`) or as the one key of an object
-//! (`{"detach":{"name":"vale0:a"}}`). Requests must not hold fields that the daemon does not know, so that a request is
-//! never silently left out; replies may, so that an older client can read a newer daemon of the same protocol.
+//! (`{"detach":{"name":"vale0:a"}}`). Requests must not hold fields that the daemon does not know, so that no setting
+//! is silently ignored. Replies may hold unknown fields, so that an older client can read a newer daemon of the same
+//! protocol.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ use crate::report::{
     StartedBy, StatusReport, TraceReport, UpgradeReport,
 };
 
-/// Version of frames and messages. It changes when an older peer would misunderstand a newer one.
+/// Version of frames and messages. It changes if an older peer would misunderstand a newer one.
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// A program's request to the daemon.
@@ -41,28 +42,29 @@ pub enum Request {
         #[serde(rename = "wish")]
         properties: PortProperties,
     },
-    /// Requests everything that the daemon knows of itself. Answered by [`Reply::Status`].
+    /// Requests the daemon's whole state. Answered by [`Reply::Status`].
     Status,
     /// Requests the ports. Answered by [`Reply::List`].
     List,
-    /// Requests the ports after those of an earlier answer that did not have room for all. Answered by [`Reply::List`].
+    /// Requests the ports after those of an earlier reply that did not have room for all ports. Answered by
+    /// [`Reply::List`].
     ListFrom {
-        /// [`ListReport::next`] of that answer.
+        /// [`ListReport::next`] of the earlier reply.
         #[serde(rename = "place")]
         from: String,
     },
     /// Makes a port that stays until it is detached. Answered by [`Reply::Attached`].
     Attach {
-        /// The port.
+        /// Description of the port.
         #[serde(flatten)]
         port: PortSpec,
-        /// Without a driver: a program serves the port, not the interface of the port's name.
+        /// Whether a program serves the port instead of the interface of the port's name. The port has no driver then.
         #[serde(default)]
         for_program: bool,
-        /// Attach the host stack's side of the interface too, as a port whose name ends in `^`.
+        /// Whether the host stack's side of the interface is attached too, as a port whose name ends in `^`.
         #[serde(default)]
         host: bool,
-        /// Attach the interface even where that cuts the host off from it.
+        /// Whether the interface is attached even if that cuts the host off from it.
         #[serde(default)]
         take: bool,
     },
@@ -70,15 +72,16 @@ pub enum Request {
     Detach {
         /// Port name as it was attached.
         name: String,
-        /// Remove it even if a program has it open. The program then loses it.
+        /// Whether the port is removed even if a program has it open. The program then loses the port.
         #[serde(default)]
         take: bool,
-        /// Remove it only if it has this [`AttachedPort::number`]: not a later port of that name.
+        /// [`AttachedPort::number`] of the port: a later port of that name is not removed. `None` stands for any port
+        /// of the name.
         #[serde(default)]
         number: Option<u64>,
     },
-    /// Writes ports into the daemon's configuration file as they are now: those that were attached are added, those
-    /// that were detached are removed. Answered by [`Reply::Saved`].
+    /// Writes the present ports into the daemon's configuration file: attached ports are added, detached ports are
+    /// removed. Answered by [`Reply::Saved`].
     Save {
         /// Names of the ports; none stands for all.
         #[serde(default)]
@@ -89,12 +92,12 @@ pub enum Request {
     /// Requests the differences between a configuration and both the configuration in force and the ports. Answered by
     /// [`Reply::ConfigDifference`].
     CompareConfig {
-        /// That configuration, in TOML; `None` stands for the daemon's file as it is now.
+        /// The other configuration, in TOML; `None` stands for the present content of the daemon's file.
         #[serde(default)]
         toml: Option<String>,
     },
-    /// Puts a configuration into the daemon's file and reloads it. If that fails, the file is as before. Answered by
-    /// [`Reply::ConfigDifference`]: what it changed.
+    /// Writes a configuration into the daemon's file and reloads the file. If that fails, the file is unchanged.
+    /// Answered by [`Reply::ConfigDifference`], which lists the changes.
     ApplyConfig {
         /// The configuration, in TOML.
         toml: String,
@@ -108,8 +111,8 @@ pub enum Request {
         /// Name of the port on this switch, such as `a`, which need not exist yet; `None` removes the address.
         port: Option<String>,
     },
-    /// Sends copies of frames to a port of a switch. A mirror from the same port to the same port is replaced. Answered
-    /// by [`Reply::Done`].
+    /// Sends copies of frames to a port of a switch. A mirror with the same source and the same target is replaced.
+    /// Answered by [`Reply::Done`].
     SetMirror(Mirror),
     /// Ends a mirror. Answered by [`Reply::Done`].
     RemoveMirror {
@@ -130,18 +133,18 @@ pub enum Request {
     },
     /// Requests all switches with flow tables. Answered by [`Reply::OpenFlow`].
     OpenFlow,
-    /// Requests what would happen to a frame at a switch. Nothing counts it, meters do not measure it, and no address
-    /// is learned. Answered by [`Reply::Explained`].
+    /// Requests a prediction of a frame's path through a switch. The frame is not counted or metered, and no address is
+    /// learned. Answered by [`Reply::Explained`].
     Explain(FrameToExplain),
-    /// Notes what happens to the next frames of a switch. There is one trace at a time: it ends with its client's
+    /// Records the path of the next frames of a switch. There is one trace at a time, which ends with its client's
     /// connection. Answered by [`Reply::Done`].
     StartTrace {
         /// Name of the switch, such as `vale0`.
         switch: String,
-        /// Only frames that come in by this port, by its name on the switch.
+        /// Port whose received frames are traced, by its name on the switch; `None` stands for all ports.
         #[serde(default)]
         from: Option<String>,
-        /// How many frames, at most 4096.
+        /// Number of frames, at most 4096.
         count: u32,
     },
     /// Requests the frames of this client's trace. Answered by [`Reply::Traced`].
@@ -149,7 +152,7 @@ pub enum Request {
     /// Ends this client's trace. Answered by [`Reply::Done`].
     StopTrace,
     /// Changes the VLANs, the isolation and the storm limit of a switch's port while it is in use, to exactly the
-    /// options of the name. Answered by [`Reply::Done`].
+    /// options in `name`. Answered by [`Reply::Done`].
     SetPortOptions {
         /// Name of the port with its new options, such as `vale0:a@vlan=10,isolated`.
         name: String,
@@ -158,19 +161,19 @@ pub enum Request {
     ForgetAddresses {
         /// Name of the switch.
         switch: String,
-        /// Those of this port alone, by its name on this switch.
+        /// Port whose addresses are forgotten, by its name on this switch; `None` stands for all ports.
         #[serde(default)]
         port: Option<String>,
     },
-    /// Requests the learned addresses of a switch, at most as many as fit in an answer. Answered by
-    /// [`Reply::MacTable`].
+    /// Requests the learned addresses of a switch, as many as fit in a reply. Answered by [`Reply::MacTable`].
     MacTable {
         /// Name of the switch, such as `vale0`.
         switch: String,
-        /// Last address of an earlier reply; this reply lists the addresses behind it. `None` begins with the first.
+        /// Last address of an earlier reply: this reply lists the addresses behind it. `None` begins with the first
+        /// address.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
-        /// Its VLAN, if it was in one: an address may be in several.
+        /// VLAN of the last address, if it was in one: an address may be in several VLANs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_vlan: Option<u16>,
     },
@@ -179,7 +182,7 @@ pub enum Request {
     NetmapOpen,
     /// A netmap program's request. Answered by [`Reply::Netmap`].
     Netmap {
-        /// The device that it is about; requests about ports need none.
+        /// Device that the request is about; requests about ports need none.
         device: Option<Badge>,
         /// The request.
         request: NetmapRequest,
@@ -189,31 +192,31 @@ pub enum Request {
     /// Replaces the daemon by a new process of the installed program. The new process takes over the connection and
     /// answers with [`Reply::Upgraded`].
     Upgrade {
-        /// Also where programs lose ports that cannot be handed over.
+        /// Whether to upgrade even if programs lose ports that cannot be handed over.
         #[serde(default)]
         anyway: bool,
     },
-    /// Ends the daemon, after the reply. Answered by [`Reply::Done`].
+    /// Ends the daemon after the reply. Answered by [`Reply::Done`].
     Stop,
 }
 
-/// Who may send a request.
+/// Users who may send a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Privilege {
-    /// Every user who can connect.
+    /// All users who can connect.
     Anyone,
-    /// Users to whom the daemon's rules give what the request names, as far as it names a port.
+    /// Users whom the daemon's rules permit the port that the request names, if it names a port.
     ByName,
-    /// Root and the daemon's own user. The text says what other users may not do: `attach ports`.
+    /// Root and the daemon's own user. The text says what other users may not do, such as `attach ports`.
     Administrator(&'static str),
 }
 
 impl Request {
-    /// Who may send it. The daemon checks this before anything else.
+    /// Users who may send the request. The daemon checks this before anything else.
     #[must_use]
     pub fn privilege(&self) -> Privilege {
-        // Without a `_`: the compiler refuses a request that has no line here.
+        // No `_` arm: the compiler refuses a request that has no line here.
         match self {
             Self::Hello { .. }
             | Self::Status
@@ -248,29 +251,29 @@ impl Request {
         }
     }
 
-    /// Whether the daemon may need more than seconds to carry it out: it opens interfaces, and their drivers take what
-    /// time they need. What such a request has done stays, whether or not its answer is read.
+    /// Whether the daemon may need more than seconds for the request, because it opens interfaces, whose drivers can be
+    /// slow. The effects of such a request stay, even if nobody reads the reply.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
         matches!(self, Self::Attach { .. } | Self::Detach { .. } | Self::ApplyConfig { .. } | Self::Reload)
     }
 }
 
-/// Copies of frames for a monitoring port. Frames that this port sends are dropped, and it gets no other frames.
+/// Copies of frames for a monitoring port. Frames that this port sends are dropped, and the port gets no other frames.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Mirror {
     /// Name of the port whose frames are copied, such as `vale0:a`, or of a switch, such as `vale0`, for all its ports.
-    /// It need not be there yet, like the other.
+    /// The port need not exist yet.
     pub from: String,
-    /// Name of the port that gets the copies, on the same switch.
+    /// Name of the port that gets the copies, on the same switch. The port need not exist yet.
     pub to: String,
-    /// Which frames of the port.
+    /// Direction of the copied frames.
     #[serde(default)]
     pub direction: MirrorDirection,
-    /// One in this many frames of each port is copied, at least 1: one of each group of that many frames in a row,
-    /// chosen at random.
+    /// Sampling divisor, at least 1: one frame, chosen at random, of each group of this many consecutive frames of a
+    /// port is copied.
     #[serde(default = "one")]
     pub sample: u32,
     /// Whether the port gets a record of each frame (number, ports, length, first bytes) in place of the frame.
@@ -292,68 +295,69 @@ pub struct OpenFlow {
     /// of this machine have the socket `SWITCH.mgmt` beside the control socket.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listen: Vec<String>,
-    /// What the switch does without a controller.
+    /// Behaviour of the switch without a controller.
     #[serde(default)]
     pub fail_mode: FailMode,
-    /// Number of the switch for controllers, 1 to 16 hexadecimal digits; `None`: made from its name.
+    /// Number of the switch for controllers, 1 to 16 hexadecimal digits; `None` stands for a number made from the
+    /// switch's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datapath_id: Option<String>,
-    /// Path of the switch's private key for TLS, a PEM file that the daemon reads. TLS needs this and the two that
-    /// follow.
+    /// Path of the switch's private key for TLS, a PEM file that the daemon reads. TLS needs this file and the two
+    /// files that follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private_key: Option<String>,
-    /// Path of the switch's certificate, with those between it and its CA.
+    /// Path of the switch's certificate, followed by the certificates between it and its CA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// Path of the certificates of the CAs that sign those of controllers and tools.
+    /// Path of the certificates of the CAs that sign the certificates of controllers and tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_cert: Option<String>,
 }
 
-/// A frame, and where it comes in.
+/// A frame, and the port by which it comes in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FrameToExplain {
     /// Name of the switch, such as `vale0`.
     pub switch: String,
-    /// The port that it comes in by: its name on the switch, or its number for flow tables.
+    /// Port that the frame comes in by: its name on the switch, or its number for flow tables.
     pub from: String,
-    /// Its first bytes without FCS, in hexadecimal digits; at most 256 bytes are used.
+    /// First bytes of the frame without FCS, in hexadecimal digits; at most 256 bytes are used.
     pub start: String,
-    /// Its length, bytes; `None` where `start` is all of it.
+    /// Length of the frame, bytes; `None` if `start` is the whole frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_bytes: Option<u32>,
-    /// Metadata that it has at the first table.
+    /// Metadata of the frame at the first table.
     #[serde(default)]
     pub metadata: u64,
-    /// Tunnel that it comes from.
+    /// Number of the tunnel that the frame comes from.
     #[serde(default)]
     pub tunnel_id: u64,
 }
 
-/// What a switch with flow tables does while no controller is connected.
+/// Behaviour of a switch with flow tables while no controller is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailMode {
-    /// Its flows stay, and frames that match none are dropped.
+    /// The flows stay, and frames that match no flow are dropped.
     #[default]
     Secure,
-    /// It is a learning switch until a controller comes.
+    /// The switch is a learning switch until a controller connects.
     Standalone,
 }
 
-/// Which frames of a port are copied, seen from the switch.
+/// Direction of the copied frames of a port, seen from the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MirrorDirection {
-    /// Those that come in by the port.
+    /// Frames that come in by the port.
     Received,
-    /// Those that the switch delivers to the port.
+    /// Frames that the switch delivers to the port.
     Delivered,
-    /// Both.
+    /// Both directions.
     #[default]
     Both,
 }
@@ -362,35 +366,36 @@ fn one() -> u32 {
     1
 }
 
-/// One port that outlives programs, described so that every daemon can make it from this alone. A configuration has
-/// it as `[[port]]`; the daemon keeps it to make the port again after a crash or an upgrade.
+/// One port that outlives programs, described so that every daemon can make it from this description alone. A
+/// configuration has the description as `[[port]]`; the daemon keeps it to make the port again after a crash or an
+/// upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PortSpec {
     /// Name of the port with its options, as the user typed it.
     pub name: String,
-    /// Device that serves the port, such as `xdp:eth0@netns=blue`; `None`: a program that opens it.
+    /// Device that serves the port, such as `xdp:eth0@netns=blue`; `None` if a program opens the port.
     #[serde(default)]
     pub driver: Option<String>,
     /// Requested size and mode.
     #[serde(rename = "wish")]
     pub properties: PortProperties,
-    /// The kernel's number (inode) of the network namespace in which the driver's interface was found; `None`: it is
-    /// looked up by the driver's `netns=`, else in the requesting program's namespace, and without a program in the
-    /// daemon's.
+    /// The kernel's number (inode) of the network namespace in which the driver's interface was found; `None` if the
+    /// interface is to be looked up: by the driver's `netns=`, else in the requesting program's namespace, or in the
+    /// daemon's if there is no program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<u64>,
 }
 
 impl PortSpec {
-    /// A port that a program serves, with sizes of the daemon's choice.
+    /// Describes a port that a program serves, with sizes of the daemon's choice.
     #[must_use]
     pub fn for_program(name: impl Into<String>) -> Self {
         Self { name: name.into(), driver: None, properties: PortProperties::default(), netns: None }
     }
 
-    /// A port that a device serves, with sizes of the daemon's choice.
+    /// Describes a port that a device serves, with sizes of the daemon's choice.
     #[must_use]
     pub fn for_device(name: impl Into<String>, driver: impl Into<String>) -> Self {
         Self { driver: Some(driver.into()), ..Self::for_program(name) }
@@ -402,19 +407,19 @@ impl PortSpec {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PortProperties {
-    /// Queues, each a tx ring and an rx ring.
+    /// Number of queues, each a tx ring and an rx ring.
     #[serde(default)]
     pub queues: Option<u16>,
-    /// Slots of each ring.
+    /// Number of slots of each ring.
     #[serde(default)]
     pub slots: Option<u32>,
     /// Size of a buffer, bytes.
     #[serde(default)]
     pub buffer_bytes: Option<u32>,
-    /// Buffers besides those in the rings, for programs that hold frames back.
+    /// Number of buffers besides those in the rings, for programs that hold frames back.
     #[serde(default)]
     pub extra_buffers: u32,
-    /// Pages that the region is made of.
+    /// Pages of the region.
     #[serde(default)]
     pub huge_pages: HugePages,
     /// Whether the program sends.
@@ -449,7 +454,7 @@ impl Default for PortProperties {
 }
 
 /// The daemon's reply.
-// `OpenedPort` makes it large; there is one reply at a time, and none on a hot path.
+// `OpenedPort` makes the enum large, but there is one reply at a time, and none on a hot path.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -462,12 +467,12 @@ pub enum Reply {
         protocol: u32,
         /// Version of the daemon's program, such as `0.1.0`.
         version: String,
-        /// The daemon's process, as it sees itself.
+        /// Process id of the daemon, in its own PID namespace.
         pid: u32,
-        /// Distinguishes this daemon from earlier daemons at the socket.
+        /// Number that distinguishes this daemon from earlier daemons at the socket.
         #[serde(default)]
         instance: u64,
-        /// What started it.
+        /// Party that started the daemon.
         #[serde(default = "by_command")]
         started: StartedBy,
     },
@@ -475,7 +480,7 @@ pub enum Reply {
     Opened(OpenedPort),
     /// The daemon has carried out the request.
     Done,
-    /// The configuration is in force, except for what the report names.
+    /// The configuration is in force, except for the keys that the report names.
     Reloaded(ReloadReport),
     /// A new daemon has taken over.
     Upgraded(UpgradeReport),
@@ -485,7 +490,7 @@ pub enum Reply {
     Saved(SaveReport),
     /// The configuration in force.
     Config(ConfigReport),
-    /// How the daemon differs from a configuration.
+    /// Differences between a daemon and a configuration.
     ConfigDifference(ConfigDifference),
     /// The daemon's state.
     Status(StatusReport),
@@ -495,27 +500,27 @@ pub enum Reply {
     Mirrors(Vec<Mirror>),
     /// The switches with flow tables.
     OpenFlow(Vec<OpenFlowReport>),
-    /// The way of the frame.
+    /// Path of the frame through the switch.
     Explained(Explanation),
     /// The frames of a trace.
     Traced(TraceReport),
     /// Learned addresses are forgotten.
     Forgotten {
-        /// How many.
+        /// Number of addresses.
         addresses: u64,
     },
     /// Learned addresses of a switch in their order; empty if there are no more.
     MacTable(Vec<MacEntryReport>),
     /// The connection is a netmap device.
     NetmapDevice(Badge),
-    /// Answer to a netmap program's request.
+    /// Reply to a netmap program's request.
     Netmap(NetmapReply),
     /// The request was not served, and changed nothing.
     Error(ErrorReply),
 }
 
 impl Reply {
-    /// How many descriptors travel with this reply.
+    /// Number of descriptors that travel with this reply.
     #[must_use]
     pub fn descriptor_count(&self) -> usize {
         match self {
@@ -528,15 +533,15 @@ impl Reply {
 
 /// A port that the daemon opened for a program.
 ///
-/// The descriptors that come with it, in this order: the region's memfd; then for each queue, from 0, two eventfds:
-/// `kick`, which the program writes to wake the other side, and `notify`, on which the program waits. The two ends of
-/// a pipe get the same pairs crossed: one end's `kick` is the other end's `notify`.
+/// Its descriptors come in this order: the region's memfd; then for each queue, from 0, two eventfds: `kick`, which the
+/// program writes to wake the other side, and `notify`, on which the program waits. The two ends of a pipe get the same
+/// pairs crossed: one end's `kick` is the other end's `notify`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenedPort {
     /// The port's full name.
     pub name: String,
-    /// What the port is, and with it who works the other side of the rings.
+    /// Kind of the port, which tells who works the other side of the rings.
     pub kind: PortBackend,
     /// The mechanism in use, as text for users: page size, isolation and similar details.
     pub mode: String,
@@ -546,14 +551,14 @@ pub struct OpenedPort {
     /// Notes for the user, such as why a better mechanism was not available.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where everything lies in the region. Foreign numbers: check them before the region is mapped.
+    /// Layout of the region. Foreign numbers: check them before the region is mapped.
     pub geometry: RegionGeometry,
-    /// Which objects of the region are this port's. Foreign numbers: check them against the geometry.
+    /// Objects of the region that belong to this port. Foreign numbers: check them against the geometry.
     pub placement: PortPlacement,
-    /// For a pipe's end: the other end's objects, since this end's tx rings feed its rx rings.
+    /// Objects of the other end of a pipe, since this end's tx rings feed that end's rx rings.
     #[serde(default)]
     pub peer_placement: Option<PortPlacement>,
-    /// Queues, each a tx ring, an rx ring and a pair of eventfds.
+    /// Number of queues, each a tx ring, an rx ring and a pair of eventfds.
     pub queue_count: u16,
     /// Switch that the port is on.
     pub switch: Option<String>,
@@ -562,7 +567,7 @@ pub struct OpenedPort {
 }
 
 impl OpenedPort {
-    /// How many descriptors travel with this port: one, and two per queue.
+    /// Number of descriptors that travel with this port: one, and two per queue.
     #[must_use]
     pub fn descriptor_count(&self) -> usize {
         1 + 2 * usize::from(self.queue_count)
@@ -573,21 +578,21 @@ impl OpenedPort {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AttachedPort {
-    /// Full name.
+    /// Full name of the port.
     pub name: String,
-    /// Name of its driver.
+    /// Name of the port's driver.
     pub driver: String,
     /// The mechanism in use, as text for users.
     pub mode: String,
     /// Notes for the user, such as why a better mechanism was not available.
     pub notes: Vec<String>,
-    /// Its number, which no other attached port has, and which it keeps if the daemon dies and the next one attaches it
-    /// again; 0 for ports of the configuration.
+    /// Number that no other attached port has, and that the port keeps if the daemon dies and the next daemon attaches
+    /// the port again; 0 for ports of the configuration.
     #[serde(default)]
     pub number: u64,
 }
 
-/// What works the other side of an opened port's rings.
+/// Kind of an opened port: the peer of its rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -601,20 +606,20 @@ pub enum PortBackend {
     Device,
 }
 
-/// Why a request was not served.
+/// Reason why a request was not served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorReply {
-    /// Cause, for programs.
+    /// Cause for programs.
     pub kind: ErrorKind,
-    /// Cause, for people: what failed, and on what.
+    /// Cause for people: the step that failed, and its object.
     pub message: String,
     /// A remedy for the user; empty if there is none.
     pub advice: String,
 }
 
 impl ErrorReply {
-    /// A refusal with its cause and advice.
+    /// Creates a refusal with its cause and advice.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { kind, message: message.into(), advice: advice.into() }
@@ -642,7 +647,7 @@ pub enum ErrorKind {
     NoSuchPort,
     /// Another program has the port.
     PortTaken,
-    /// This user may not do that.
+    /// This user may not do this.
     PermissionDenied,
     /// The switch has no free port.
     SwitchFull,
@@ -657,9 +662,9 @@ pub enum ErrorKind {
     VersionMismatch,
     /// The user or the daemon has as many ports as are allowed.
     TooManyPorts,
-    /// The daemon cannot do it now; later it may.
+    /// The daemon cannot serve the request now, but may later.
     Busy,
-    /// This daemon, kernel or driver cannot do it.
+    /// This daemon, kernel or driver does not support the request.
     Unsupported,
     /// The daemon failed.
     Internal,

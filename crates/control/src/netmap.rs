@@ -1,8 +1,8 @@
 //! A netmap program's requests to the daemon, and the replies.
 //!
-//! A *device* is one open of `/dev/netmap`: a connection of its own, of which the program holds the other end as its
+//! A *device* is one open of `/dev/netmap`: a connection of its own, whose other end the program holds as its
 //! descriptor. It carries one exchange ([`Request::NetmapOpen`](crate::message::Request::NetmapOpen)) and is idle
-//! afterwards: the daemon leaves a *badge* in it that is only peeked at, never consumed, so that any process with a
+//! afterwards: the daemon leaves a *badge* in it, which programs peek at and never consume, so that any process with a
 //! copy of the descriptor can identify the device. Requests about the device travel on a connection of that process,
 //! with the badge. The binding ends when the last copy is closed.
 //!
@@ -21,7 +21,7 @@ const BADGE_MAGIC: [u8; 8] = *b"rr-netmp";
 /// Size of a badge on the wire, bytes.
 pub const BADGE_BYTES: usize = 32;
 
-/// Names a device to the daemon, and proves that the sender holds the descriptor.
+/// Badge that names a device to the daemon, and proves that the sender holds the device's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Badge {
@@ -49,7 +49,7 @@ impl Badge {
         bytes
     }
 
-    /// The badge in `bytes`, if it is one.
+    /// Reads the badge in `bytes`; `None` if there is none.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; BADGE_BYTES]) -> Option<Self> {
         let mut words = [0; 4];
@@ -61,22 +61,22 @@ impl Badge {
     }
 }
 
-/// Sizes of a port as netmap has them, separate for each direction, as requested (0: the daemon's choice) or as they
-/// are.
+/// Sizes of a port as netmap has them, separate for each direction, either requested (0 leaves the choice to the
+/// daemon) or present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortSizes {
-    /// Slots of each tx ring.
+    /// Number of slots of each tx ring.
     pub tx_slots: u32,
-    /// Slots of each rx ring.
+    /// Number of slots of each rx ring.
     pub rx_slots: u32,
-    /// Tx rings, host rings not counted.
+    /// Number of tx rings, host rings not counted.
     pub tx_rings: u16,
-    /// Rx rings, host rings not counted.
+    /// Number of rx rings, host rings not counted.
     pub rx_rings: u16,
-    /// Host tx rings.
+    /// Number of host tx rings.
     pub host_tx_rings: u16,
-    /// Host rx rings.
+    /// Number of host rx rings.
     pub host_rx_rings: u16,
 }
 
@@ -88,7 +88,7 @@ pub struct Offsets {
     pub max: u64,
     /// Offset that every slot begins with, bytes.
     pub initial: u64,
-    /// Bits of `slot.ptr` that hold it; 0 stands for 64.
+    /// Number of bits of `slot.ptr` that hold the offset; 0 stands for 64.
     pub bits: u32,
 }
 
@@ -96,9 +96,9 @@ pub struct Offsets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pool {
-    /// Where it begins in the mapping, bytes.
+    /// Start of the pool in the mapping, bytes.
     pub offset: u64,
-    /// Objects in it.
+    /// Number of objects in the pool.
     pub objects: u32,
     /// Size of an object, bytes.
     pub object_bytes: u32,
@@ -108,7 +108,7 @@ pub struct Pool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pools {
-    /// Bytes to map.
+    /// Size of the mapping, bytes.
     pub memory_bytes: u64,
     /// Memory id.
     pub mem_id: u16,
@@ -124,8 +124,8 @@ pub struct Pools {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExternalMemory {
-    /// What is the same for the same memory and different for other memory: device and inode of a shared mapping's file
-    /// and the offset in it, or process, 0 and address.
+    /// Identity of the memory, equal for the same memory and different for other memory: device and inode of a shared
+    /// mapping's file and the offset in it, or process, 0 and address.
     pub identity: [u64; 3],
     /// Requested geometry; zero fields leave the choice to the daemon. `memory_bytes` is the size of the program's
     /// memory.
@@ -140,15 +140,15 @@ pub struct Register {
     pub name: String,
     /// Requested sizes.
     pub sizes: PortSizes,
-    /// Requested memory id; 0: none.
+    /// Requested memory id; 0 requests none.
     pub mem_id: u16,
-    /// Ring number, for the modes that name one.
+    /// Number of the ring, for the modes that name one.
     pub ring_id: u16,
-    /// `NR_REG_*`.
+    /// Mode: one of `NR_REG_*`.
     pub mode: u32,
     /// Requested extra buffers.
     pub extra_buffers: u32,
-    /// `NR_MONITOR_TX` and the other flags.
+    /// Flags: `NR_MONITOR_TX` and others.
     pub flags: u64,
     /// The OFFSETS option.
     #[serde(default)]
@@ -156,8 +156,8 @@ pub struct Register {
     /// The EXTMEM option.
     #[serde(default)]
     pub external_memory: Option<ExternalMemory>,
-    /// Whether another option of the request needs exclusive use of the rings (CSB): refused with EINVAL if `flags` do
-    /// not request it.
+    /// Whether another option of the request needs exclusive use of the rings (CSB). Such a request is refused with
+    /// EINVAL if `flags` do not request it.
     #[serde(default)]
     pub needs_exclusive: bool,
 }
@@ -170,17 +170,17 @@ pub struct Register {
 pub enum NetmapRequest {
     /// Binds the device. Answered by [`NetmapReply::Bound`].
     Register(Register),
-    /// Requests the device's binding, for a process that did not make it. Answered by [`NetmapReply::Bound`]; ENXIO
-    /// where it is not bound.
+    /// Requests the device's binding, for a process that did not make it. Answered by [`NetmapReply::Bound`]; ENXIO if
+    /// the device is not bound.
     Binding,
-    /// Waits until what was closed before is taken back. Answered by [`NetmapReply::Done`].
+    /// Waits until the resources of all closed bindings are taken back. Answered by [`NetmapReply::Done`].
     Settle,
     /// Requests the monitors of the device's port, for a process that has to fill them. Answered by
     /// [`NetmapReply::Monitors`].
     Monitors,
     /// PORT_INFO_GET. Answered by [`NetmapReply::PortInfo`].
     PortInfo {
-        /// Port; empty: only the region is requested.
+        /// Name of the port; if empty, only the region is queried.
         name: String,
         /// Requested sizes, if the query creates the port.
         sizes: PortSizes,
@@ -189,44 +189,44 @@ pub enum NetmapRequest {
     },
     /// VALE_ATTACH. Answered by [`NetmapReply::PortIndex`].
     ValeAttach {
-        /// `valeX:IF`.
+        /// Names of switch and interface: `valeX:IF`.
         name: String,
-        /// `NR_REG_ALL_NIC` or `NR_REG_NIC_SW`.
+        /// Mode: `NR_REG_ALL_NIC` or `NR_REG_NIC_SW`.
         mode: u32,
-        /// Must be 0.
+        /// Number of the ring; must be 0.
         ring_id: u16,
         /// Requested memory id.
         mem_id: u16,
     },
     /// VALE_DETACH. Answered by [`NetmapReply::PortIndex`].
     ValeDetach {
-        /// `valeX:IF`.
+        /// Names of switch and interface: `valeX:IF`.
         name: String,
     },
     /// VALE_LIST. Answered by [`NetmapReply::Listed`].
     ValeList {
-        /// Port to look up; empty: the first at or after the indices.
+        /// Port to look up; if empty, the first port at or after the indices.
         name: String,
-        /// Switch to begin with.
+        /// Index of the switch to begin with.
         switch_index: u16,
-        /// Port to begin with.
+        /// Index of the port to begin with.
         port_index: u32,
     },
     /// PORT_HDR_SET. Answered by [`NetmapReply::HeaderBytes`].
     PortHeaderSet {
-        /// Port.
+        /// Name of the port.
         name: String,
-        /// 0, 10 or 12.
+        /// Length of the header, bytes: 0, 10 or 12.
         bytes: u32,
     },
     /// PORT_HDR_GET. Answered by [`NetmapReply::HeaderBytes`].
     PortHeaderGet {
-        /// Port.
+        /// Name of the port.
         name: String,
     },
     /// VALE_NEWIF. Answered by [`NetmapReply::PortInfo`].
     ValeNewInterface {
-        /// Name.
+        /// Name of the new port.
         name: String,
         /// Requested sizes.
         sizes: PortSizes,
@@ -235,28 +235,28 @@ pub enum NetmapRequest {
     },
     /// VALE_DELIF. Answered by [`NetmapReply::Done`].
     ValeDeleteInterface {
-        /// Name.
+        /// Name of the port.
         name: String,
     },
     /// VALE_POLLING_ENABLE. Answered by [`NetmapReply::Done`].
     PollingEnable {
-        /// `valeX:IF`.
+        /// Names of switch and interface: `valeX:IF`.
         name: String,
-        /// 1: one processor, 2: one per ring.
+        /// Mode: 1 for one processor, 2 for one processor per ring.
         mode: u32,
-        /// First processor.
+        /// Number of the first processor.
         first_cpu: u32,
         /// Number of processors.
         cpus: u32,
     },
     /// VALE_POLLING_DISABLE. Answered by [`NetmapReply::Done`].
     PollingDisable {
-        /// `valeX:IF`.
+        /// Names of switch and interface: `valeX:IF`.
         name: String,
     },
     /// POOLS_INFO_GET. Answered by [`NetmapReply::Pools`].
     PoolsInfo {
-        /// Port.
+        /// Name of the port.
         name: String,
         /// Memory id.
         mem_id: u16,
@@ -264,10 +264,10 @@ pub enum NetmapRequest {
 }
 
 impl NetmapRequest {
-    /// Who may send it.
+    /// Users who may send the request.
     #[must_use]
     pub fn privilege(&self) -> Privilege {
-        // Without a `_`: the compiler refuses a request that has no line here.
+        // No `_` arm: the compiler refuses a request that has no line here.
         match self {
             Self::Register(_)
             | Self::PortInfo { .. }
@@ -288,21 +288,21 @@ impl NetmapRequest {
     }
 }
 
-/// Who works the other side of a bound ring.
+/// Peer at the other side of a bound ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RingService {
     /// The daemon's datapath.
     Datapath,
-    /// The other end of a pipe: its ring of the other direction, in the same region, is this ring object.
+    /// The other end of a pipe, whose ring of the other direction is in the same region.
     Pipe {
-        /// Ring object of the peer.
+        /// Object of the peer's ring.
         peer: u32,
     },
-    /// An rx ring that monitored ports fill.
+    /// The monitored ports, which fill this rx ring.
     Monitor,
-    /// No other side: a null port's ring, or a monitor's tx ring.
+    /// No peer: this is a null port's ring, or a monitor's tx ring.
     Nobody {
         /// Whether a sync is an error (a monitor's tx ring).
         fails: bool,
@@ -313,24 +313,24 @@ pub enum RingService {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RingBinding {
-    /// Direction, seen by the program.
+    /// Direction, as seen by the program.
     pub direction: Direction,
-    /// Index within its direction; host rings follow the others.
+    /// Index of the ring within its direction; host rings follow the others.
     pub index: u16,
-    /// Ring object in the region. A foreign number: check it.
+    /// Object of the ring in the region. A foreign number: check it.
     pub object: u32,
-    /// Its slots.
+    /// Number of slots.
     pub slots: u32,
-    /// Who works its other side.
+    /// Peer at the other side of the ring.
     pub service: RingService,
-    /// Which pair of eventfds is its own: `kick`, `notify`; several rings may have the same.
+    /// Index of the ring's pair of eventfds (`kick`, `notify`); several rings may share a pair.
     pub events: u16,
-    /// Whether it is a host ring.
+    /// Whether the ring is a host ring.
     pub host: bool,
 }
 
-/// A device's binding. The descriptors with it: the region's memfd, then `event_pairs` times `kick` (written to wake
-/// the other side) and `notify` (waited on).
+/// A device's binding. Its descriptors are the region's memfd, then `event_pairs` times `kick` (written to wake the
+/// other side) and `notify` (waited on).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bound {
@@ -340,7 +340,7 @@ pub struct Bound {
     pub sizes: PortSizes,
     /// Memory id of the region.
     pub mem_id: u16,
-    /// Where everything lies in the region. Foreign numbers: check them.
+    /// Layout of the region. Foreign numbers: check them.
     pub geometry: RegionGeometry,
     /// Offset of the device's `netmap_if`, bytes.
     pub interface_offset: u64,
@@ -348,18 +348,18 @@ pub struct Bound {
     pub extra_buffers: u32,
     /// `nr_mode` and `nr_flags` as REGISTER returns them.
     pub mode: u32,
-    /// See `mode`.
+    /// Flags; see `mode`.
     pub flags: u64,
-    /// The rings bound: tx rings first, each direction in its order.
+    /// Bound rings: tx rings first, each direction in its order.
     pub rings: Vec<RingBinding>,
-    /// Pairs of eventfds that come with it.
+    /// Number of pairs of eventfds that come with the reply.
     pub event_pairs: u16,
     /// Geometry that EXTMEM answers with.
     #[serde(default)]
     pub external_memory: Option<Pools>,
 }
 
-/// A monitor's ring, and the ring of the port that it monitors. The descriptor with it: the eventfd that wakes its
+/// A monitor's ring, and the ring of the port that it monitors. Its descriptor is the eventfd that wakes the monitor's
 /// program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -368,13 +368,14 @@ pub struct MonitorRing {
     pub direction: Direction,
     /// Index of the monitored ring.
     pub index: u16,
-    /// The monitor's rx ring: an object of the same region.
+    /// Object of the monitor's rx ring, in the same region.
     pub object: u32,
-    /// Its slots.
+    /// Number of slots of the monitor's ring.
     pub slots: u32,
-    /// Whether buffers are exchanged with it after use, instead of copied.
+    /// Whether buffers are exchanged with the monitor's ring after use, instead of copied.
     pub zero_copy: bool,
-    /// Whether its frames are marked as seen on the tx side. Those that arrive at the other end of a pipe are not.
+    /// Whether the copied frames are marked as seen on the tx side. Frames that arrive at the other end of a pipe are
+    /// not.
     pub sent: bool,
 }
 
@@ -388,24 +389,24 @@ pub enum NetmapReply {
     Bound(Box<Bound>),
     /// The monitors; one descriptor each.
     Monitors(Vec<MonitorRing>),
-    /// A port.
+    /// Properties of a port.
     PortInfo {
-        /// Bytes to map.
+        /// Size of the mapping, bytes.
         memory_bytes: u64,
-        /// Its sizes.
+        /// Sizes of the port.
         sizes: PortSizes,
-        /// Its memory id.
+        /// Memory id of the port.
         mem_id: u16,
     },
     /// Index of a port on its switch.
     PortIndex(u32),
-    /// A port of a switch.
+    /// Entry of a switch's list of ports.
     Listed {
-        /// Full name.
+        /// Full name of the port.
         name: String,
         /// Index of the switch.
         switch_index: u16,
-        /// Index of the port; 255 where the switch has no such port.
+        /// Index of the port; 255 if the switch has no such port.
         port_index: u32,
     },
     /// Length of the virtio-net header, bytes.
@@ -418,13 +419,13 @@ pub enum NetmapReply {
     Failed {
         /// Errno value.
         errno: i32,
-        /// The fault, in words for the user.
+        /// Description of the failure, for the user.
         message: String,
     },
 }
 
 impl NetmapReply {
-    /// How many descriptors travel with this reply.
+    /// Number of descriptors that travel with this reply.
     #[must_use]
     pub fn descriptor_count(&self) -> usize {
         match self {

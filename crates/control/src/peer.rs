@@ -10,14 +10,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// Credentials of a peer, taken by the kernel when it connected (`SO_PEERCRED`, unix(7)); the peer cannot forge them.
 ///
-/// At the client's end they are those of the process that called `listen`.
+/// At the client's end these are the credentials of the process that called `listen`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Process; `None` if it is in a PID namespace that this process does not see (the kernel then reports 0).
+    /// Process id; `None` if the peer is in a PID namespace that this process does not see (the kernel then reports 0).
     pub pid: Option<u32>,
-    /// Effective user; 65534 (overflow) where it has no number in this user namespace.
+    /// Effective user id; 65534 (overflow) if the user has no number in this user namespace.
     pub uid: u32,
-    /// Effective group, with the same exception.
+    /// Effective group id, with the same exception.
     pub gid: u32,
 }
 
@@ -25,36 +25,37 @@ impl PeerCredentials {
     /// Queries the kernel for the process at the other end of `socket`.
     ///
     /// # Errors
-    /// That of getsockopt(2): `socket` is not a connected UNIX socket.
+    /// The error of getsockopt(2): `socket` is not a connected UNIX socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        // Not rustix: its type for a process cannot be 0, and any peer in another PID namespace makes it so.
+        // rustix does not fit: its type for a process id cannot be 0, and a peer in another PID namespace has the id 0.
         let credentials = getsockopt(&socket, sockopt::PeerCredentials)?;
         Ok(Self { pid: visible_pid(credentials.pid()), uid: credentials.uid(), gid: credentials.gid() })
     }
 }
 
-/// The process that connected, also after its number is reused.
+/// Process that connected, also after its number is reused.
 ///
-/// The kernel keeps it with the socket and returns it on request (`SO_PEERPIDFD`, Linux 6.5). On older
-/// kernels it must be found by its number at once, before the number is reused.
+/// The kernel keeps the process with the socket and returns it on request (`SO_PEERPIDFD`, Linux 6.5). On older kernels
+/// it must be looked up by its process id at once, before the id is reused.
 #[derive(Debug)]
 pub(crate) enum PeerProcess {
-    /// Requested when it is needed.
+    /// Queried when it is needed.
     InSocket,
-    /// Found when the connection was taken.
+    /// Looked up when the connection was accepted.
     Found(io::Result<OwnedFd>),
 }
 
 impl PeerProcess {
     /// The process at the other end of `socket`, which was accepted just now.
     pub(crate) fn of(socket: impl AsFd, peer: PeerCredentials) -> Self {
-        // Kernels before 6.5 do not keep it. A query creates a descriptor, so the kernel is queried once.
+        // Kernels before 6.5 do not keep the process. A query creates a descriptor, so this process queries the kernel
+        // once.
         static IS_IN_SOCKETS: OnceLock<bool> = OnceLock::new();
         let ask = || !matches!(getsockopt(&socket, sockopt::PeerPidfd), Err(Errno::ENOPROTOOPT));
         if *IS_IN_SOCKETS.get_or_init(ask) { Self::InSocket } else { Self::Found(found(peer)) }
     }
 
-    /// A descriptor of it (pidfd).
+    /// Descriptor of the process (pidfd).
     pub(crate) fn descriptor(&self, socket: impl AsFd) -> io::Result<OwnedFd> {
         match self {
             Self::InSocket => Ok(getsockopt(&socket, sockopt::PeerPidfd)?),

@@ -1,7 +1,7 @@
 //! Makes foreign text fit for terminals and logs.
 
-/// `text` in at most `max_chars` characters, without any that moves a cursor, ends a line, or changes the order or the
-/// sight of what stands around it. Each replaced character becomes U+FFFD; an ellipsis marks the cut.
+/// `text` in at most `max_chars` characters, without characters that move a cursor, end a line, or change the order or
+/// visibility of the text around them. A replaced character becomes U+FFFD; an ellipsis marks the cut.
 #[must_use]
 pub fn printable(text: &str, max_chars: usize) -> String {
     let mut shown: String = text
@@ -15,8 +15,9 @@ pub fn printable(text: &str, max_chars: usize) -> String {
     shown
 }
 
-/// Whether a character shows as itself. Control characters act on a terminal; the others here are invisible, or turn
-/// the text behind them around (Unicode 16, general category Cf and the separators of lines and paragraphs).
+/// Whether a character shows as itself. Control characters act on a terminal; the other excluded characters are
+/// invisible, or reverse the text behind them (Unicode 16, general category Cf and the separators of lines and
+/// paragraphs).
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     !c.is_control()

@@ -1,8 +1,8 @@
 //! The daemon's reports about itself and its ports: the replies to `Status`, `List` and `MacTable`, and what the CLI
 //! prints with `--json`, field by field.
 //!
-//! Counters run from the making of the thing counted and never go back. `received` are frames that the datapath took
-//! from the port, `delivered` those that it put into the port.
+//! Counters start with the creation of the counted object and never decrease. `received` are frames that the datapath
+//! took from the port, `delivered` are frames that it put into the port.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::OpenFlow;
 
-/// The whole daemon.
+/// State of the whole daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusReport {
     /// Version of the daemon's program.
     pub version: String,
-    /// The daemon's process.
+    /// Process id of the daemon.
     pub pid: u32,
     /// Time since the daemon started, seconds.
     pub uptime_s: u64,
@@ -25,25 +25,25 @@ pub struct StatusReport {
     pub socket: String,
     /// Path of the configuration file, if there is one.
     pub config: Option<String>,
-    /// What started the daemon.
+    /// Party that started the daemon.
     pub started: StartedBy,
     /// The threads that move frames.
     pub workers: Vec<WorkerReport>,
-    /// The switches.
+    /// Switches of the daemon.
     pub switches: Vec<SwitchReport>,
-    /// The ports, those on switches and all others.
+    /// Ports on switches, and all others.
     pub ports: Vec<PortReport>,
-    /// As [`ListReport::next`].
+    /// Position of the next page, as in [`ListReport::next`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Memory of all regions together, bytes.
     pub shared_memory_bytes: u64,
-    /// The same by user id.
+    /// Memory of all regions by user id, bytes.
     #[serde(default)]
     pub shared_memory_by_user: BTreeMap<u32, u64>,
     /// Part of `shared_memory_bytes` that lies in huge pages, bytes.
     pub huge_page_bytes: u64,
-    /// Ports that are configured, or that a daemon before this one had, and are not there yet: the reason for each.
+    /// Ports that are configured, or that an earlier daemon had, and that do not exist yet: the reason for each.
     #[serde(default)]
     pub waiting: BTreeMap<String, String>,
     /// Requests that were answered with an error, including malformed requests.
@@ -51,7 +51,7 @@ pub struct StatusReport {
 }
 
 impl OpenFlowReport {
-    /// How many controllers are connected.
+    /// Number of connected controllers.
     #[must_use]
     pub fn connected_controllers(&self) -> usize {
         self.controllers.iter().filter(|controller| controller.is_connected).count()
@@ -62,54 +62,55 @@ impl OpenFlowReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenFlowReport {
-    /// Its settings.
+    /// Settings of OpenFlow for the switch.
     pub settings: OpenFlow,
     /// Number of the switch for controllers, 16 hexadecimal digits.
     pub datapath_id: String,
     /// Path of the socket for tools of this machine.
     pub socket: String,
-    /// Its connections to controllers, in the order of the settings.
+    /// Connections to controllers, in the order of the settings.
     pub controllers: Vec<ControllerReport>,
-    /// Connections of tools.
+    /// Number of connections of tools.
     pub tools: u64,
-    /// Connections of tools that the switch refused or ended.
+    /// Number of connections of tools that the switch refused or ended.
     #[serde(default)]
     pub refused_tools: u64,
-    /// The same by cause: `tls`, `greeting`, `protocol`, `silence`, `unread`, `address`, `crowd` (docs/openflow.md).
+    /// Number of refused connections of tools by cause: `tls`, `greeting`, `protocol`, `silence`, `unread`, `address`,
+    /// `crowd` (docs/openflow.md).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused_tools_by_cause: BTreeMap<String, u64>,
-    /// From where the last of them came, and why it was refused.
+    /// Address and reason of the last refusal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub refusal: String,
-    /// Flow entries in all tables.
+    /// Number of flow entries in all tables.
     pub flows: u64,
-    /// Groups.
+    /// Number of groups.
     #[serde(default)]
     pub groups: u64,
-    /// Meters.
+    /// Number of meters.
     #[serde(default)]
     pub meters: u64,
     /// Memory that entries, groups and meters are charged for, bytes.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// The most that this may be; what all switches have together can be less.
+    /// Maximum of this memory, bytes; the memory that is left for all switches together can be less.
     #[serde(default)]
     pub memory_limit_bytes: u64,
-    /// Changes of flow entries that controllers and tools have made.
+    /// Number of changes of flow entries by controllers and tools.
     #[serde(default)]
     pub flow_mods: u64,
-    /// Frames that the switch has had for controllers.
+    /// Number of frames that the switch has had for controllers.
     #[serde(default)]
     pub packet_ins: u64,
-    /// Messages that a controller did not get because it did not read.
+    /// Number of messages that a controller did not get because it did not read.
     pub dropped_news: u64,
-    /// Packets of controllers that the switch did not take: too many at once.
+    /// Number of packets from controllers that the switch did not accept, because there were too many at once.
     #[serde(default)]
     pub dropped_packet_outs: u64,
     /// The tables that have entries, or have had frames.
     #[serde(default)]
     pub tables: Vec<FlowTableReport>,
-    /// Why the settings are not in force yet; empty where they are.
+    /// Reason why the settings are not in force yet; empty if they are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting: String,
 }
@@ -118,13 +119,13 @@ pub struct OpenFlowReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowTableReport {
-    /// Its number.
+    /// Number of the table.
     pub table: u8,
-    /// Flow entries.
+    /// Number of flow entries.
     pub flows: u64,
-    /// Frames that reached it.
+    /// Number of frames that reached the table.
     pub lookups: u64,
-    /// Frames that an entry of it matched.
+    /// Number of frames that matched an entry of the table.
     pub matches: u64,
 }
 
@@ -132,16 +133,16 @@ pub struct FlowTableReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ControllerReport {
-    /// Where the controller is.
+    /// Address of the controller.
     pub address: String,
-    /// Whether switch and controller have greeted each other.
+    /// Whether the connection is established: switch and controller have exchanged HELLO.
     pub is_connected: bool,
-    /// Why the connection failed or ended last; empty while it is there.
+    /// Reason why the connection failed or ended last; empty while it is established.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problem: String,
 }
 
-/// What started the daemon.
+/// Party that started the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -161,45 +162,46 @@ pub enum StartedBy {
 pub struct WorkerReport {
     /// Number of the worker, from 0.
     pub index: u32,
-    /// CPU that it is pinned to, if it is.
+    /// CPU that the thread is pinned to, if it is pinned.
     pub cpu: Option<u32>,
-    /// Turns over its ports.
+    /// Number of turns over the worker's ports.
     pub loops: u64,
-    /// Part of `loops` that moved at least one frame.
+    /// Number of turns that moved at least one frame.
     pub busy_loops: u64,
-    /// Time that those took, ns; what other programs had of the processor in their middle counts.
+    /// Time of the turns that moved frames, ns. Time that other programs took from the processor in the middle of such
+    /// a turn counts.
     #[serde(default)]
     pub busy_ns: u64,
-    /// Frames that those moved.
+    /// Number of frames moved.
     #[serde(default)]
     pub frames: u64,
-    /// How many of those moved one frame, up to two, up to four, and so on to [`MOST_TURN_FRAMES`], and more.
+    /// Number of turns that moved one frame, up to two, up to four, and so on to [`MOST_TURN_FRAMES`], and more.
     #[serde(default)]
     pub turn_frames: Vec<u64>,
-    /// Times that it went to sleep for lack of work.
+    /// Number of times that the worker went to sleep for lack of work.
     pub sleeps: u64,
-    /// Times that a program's kick woke it.
+    /// Number of times that a program's kick woke the worker.
     pub kicks_received: u64,
     /// CPU time used, ns.
     pub cpu_time_ns: u64,
-    /// What it is doing.
+    /// Activity of the worker.
     pub state: WorkerState,
 }
 
 /// The greatest bound of [`WorkerReport::turn_frames`].
 pub const MOST_TURN_FRAMES: u64 = 1024;
 
-/// What a worker is doing.
+/// Activity of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WorkerState {
-    /// Moves frames or looks for some.
+    /// The worker moves frames or polls for some.
     Running,
-    /// Waits to be kicked.
+    /// The worker waits for a kick.
     Sleeping,
-    /// Ended.
+    /// The worker has ended.
     Stopped,
 }
 
@@ -207,24 +209,24 @@ pub enum WorkerState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SwitchReport {
-    /// Name, such as `vale0`.
+    /// Name of the switch, such as `vale0`.
     pub name: String,
     /// Number of ports.
     pub ports: u32,
     /// Number of addresses learned and not yet aged out.
     pub macs: u32,
-    /// Addresses that were forgotten because others needed their place.
+    /// Number of addresses that were forgotten because other addresses needed their entry.
     #[serde(default)]
     pub evictions: u64,
-    /// Times that a frame came from a static address on another port than the address's.
+    /// Number of times that a frame came from a static address on another port than the address's.
     #[serde(default)]
     pub refused_moves: u64,
-    /// Frames that went to more than one port.
+    /// Number of copies of frames beyond one per frame.
     pub replicated_frames: u64,
-    /// Sum over all ports, those that left included: once traffic has stopped, `received_frames + replicated_frames` is
-    /// `delivered_frames` plus all drops.
+    /// Sum over all ports, including ports that left: once traffic has stopped, `received_frames + replicated_frames`
+    /// is `delivered_frames` plus all drops.
     pub totals: CounterReport,
-    /// Its flow tables, if it has some.
+    /// State of the flow tables, if the switch has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openflow: Option<OpenFlowReport>,
 }
@@ -239,40 +241,40 @@ pub struct ReloadReport {
     pub at_next_start: Vec<String>,
 }
 
-/// How a new daemon took over.
+/// Report of a daemon that has taken over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UpgradeReport {
-    /// Version of the daemon before.
+    /// Version of the earlier daemon.
     pub from: String,
-    /// Version of the daemon now.
+    /// Version of the present daemon.
     pub to: String,
-    /// Process of the daemon now.
+    /// Process id of the present daemon.
     pub pid: u32,
-    /// How long no frame was forwarded, ns.
+    /// Time in which no frame was forwarded, ns.
     pub pause_ns: u64,
-    /// Ports that stayed as they were and are there now: on switches, devices of programs, and pipes.
+    /// Number of ports that were kept as they were: on switches, devices of programs, and pipes.
     pub kept: u64,
-    /// Ports whose devices were closed and opened again, and are there now: frames may have been lost there meanwhile.
+    /// Ports whose devices were closed and opened again: frames may have been lost there meanwhile.
     pub reopened: Vec<String>,
-    /// Ports that could not be opened again yet, and why. The daemon retries them every second.
+    /// Ports that could not be opened again yet, each with the reason. The daemon retries them every second.
     #[serde(default)]
     pub waiting: BTreeMap<String, String>,
     /// Ports that are gone.
     pub lost: Vec<String>,
-    /// What of the configuration could not be applied; empty if all is in force.
+    /// Part of the configuration that could not be applied, as text for users; empty if all is in force.
     pub problem: String,
 }
 
-/// What was saved.
+/// Result of a request to save.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SaveReport {
-    /// The configuration file.
+    /// Path of the configuration file.
     pub config: String,
-    /// Ports, and static addresses (`MAC on PORT`), that it has now and did not have before.
+    /// Ports, and static addresses (`MAC on PORT`), that were added to the file.
     pub added: Vec<String>,
-    /// Ports and static addresses that were removed from it.
+    /// Ports and static addresses that were removed from the file.
     pub removed: Vec<String>,
 }
 
@@ -280,21 +282,21 @@ pub struct SaveReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigReport {
-    /// The file from which it was read; `None` for a daemon without one.
+    /// File from which the configuration was read; `None` for a daemon without one.
     pub config: Option<String>,
-    /// All of it in TOML, with the values of keys that the file leaves out.
+    /// Whole configuration in TOML, with the values of keys that the file leaves out.
     pub toml: String,
 }
 
-/// How a daemon differs from a configuration.
+/// Differences between a daemon and a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConfigDifference {
     /// Keys with other values.
     pub keys: Vec<KeyDifference>,
-    /// Ports that were attached and that the configuration does not have, and static addresses (`MAC on PORT`).
+    /// Attached ports that the configuration does not have, and static addresses (`MAC on PORT`).
     pub only_attached: Vec<String>,
-    /// Ports that the configuration has and the daemon does not have, or has with other options, and static addresses.
+    /// Configured ports that the daemon does not have, or has with other options, and static addresses.
     pub only_configured: Vec<String>,
 }
 
@@ -302,36 +304,36 @@ pub struct ConfigDifference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyDifference {
-    /// Such as `workers.count`.
+    /// Name of the key, such as `workers.count`.
     pub key: String,
     /// The value in force, in TOML.
     pub in_force: String,
     /// The configured value, in TOML.
     pub configured: String,
-    /// Whether the change takes effect when the daemon starts the next time only.
+    /// Whether the change takes effect only when the daemon starts the next time.
     pub at_next_start: bool,
 }
 
 impl ConfigDifference {
-    /// Whether there is none.
+    /// Whether there is no difference.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.only_attached.is_empty() && self.only_configured.is_empty()
     }
 }
 
-/// The ports.
+/// Ports of a daemon, or a part of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListReport {
-    /// The ports, those on switches and all others.
+    /// Ports on switches, and all others.
     pub ports: Vec<PortReport>,
-    /// Where the answer had not room for all: the place of the next, for
-    /// [`Request::ListFrom`](crate::message::Request::ListFrom).
+    /// Position of the next port, for [`Request::ListFrom`](crate::message::Request::ListFrom), if the reply did not
+    /// have room for all ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// In the answer to [`Request::List`](crate::message::Request::List): ports that are not there yet, and why. The
-    /// daemon retries them every second.
+    /// Ports that do not exist yet, each with the reason, in the reply to
+    /// [`Request::List`](crate::message::Request::List). The daemon retries them every second.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waiting: BTreeMap<String, String>,
 }
@@ -340,45 +342,45 @@ pub struct ListReport {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortReport {
-    /// Full name.
+    /// Full name of the port.
     pub name: String,
-    /// Name of its driver: `shm`, `pipe`, `af_xdp`, ...
+    /// Name of the port's driver: `shm`, `pipe`, `af_xdp`, ...
     pub kind: String,
     /// The mechanism in use, as text for users.
     pub mode: String,
-    /// Switch that it is on.
+    /// Switch that the port is on.
     pub switch: Option<String>,
-    /// Index on its switch.
+    /// Index of the port on its switch.
     pub index: Option<u8>,
-    /// Whether it was attached, and so outlives the program that uses it.
+    /// Whether the port was attached, and so outlives the program that uses it.
     pub persistent: bool,
-    /// Whether a program or driver serves it now.
+    /// Whether a program or driver serves the port now.
     pub bound: bool,
-    /// The program that has it open, else the program that made it and keeps it: then `bound` is false.
+    /// Program that has the port open, else the program that made the port and keeps it: then `bound` is false.
     pub owner: Option<PortOwner>,
-    /// Queues, each a tx ring and an rx ring.
+    /// Number of queues, each a tx ring and an rx ring.
     pub queues: u16,
-    /// Slots of each ring.
+    /// Number of slots of each ring.
     pub slots: u32,
     /// Size of a buffer, bytes.
     pub buffer_bytes: u32,
-    /// Its VLANs and limits on its switch, where some are set.
+    /// VLANs and limits of the port on its switch, if some are set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<PortSettingsReport>,
-    /// What went through it.
+    /// Counters of the port.
     pub counters: CounterReport,
-    /// The same for each queue that it has now, where it has several and is on a switch.
+    /// Counters of each present queue, if the port has several and is on a switch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue_counters: Vec<CounterReport>,
-    /// Why the port is stopped, if it is.
+    /// Reason why the port is stopped, if it is.
     pub error: Option<String>,
     /// Notes for the user, such as why a better mechanism was not available.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// The network interface behind it, as it is now; `None` for ports without one and where it is gone.
+    /// Network interface behind the port, as it is now; `None` for ports without one, and if the interface is gone.
     #[serde(default)]
     pub link: Option<LinkReport>,
-    /// The program at the other side of its socket; `None` for ports without one.
+    /// Program at the other side of the port's socket; `None` for ports without a socket.
     #[serde(default)]
     pub peer: Option<PeerReport>,
 }
@@ -396,16 +398,16 @@ pub struct PortSettingsReport {
     /// The VLAN of a trunk's frames without tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<u16>,
-    /// Whether it exchanges frames only with ports that are not isolated.
+    /// Whether the port exchanges frames only with ports that are not isolated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub isolated: bool,
-    /// How many frames/s it may send that go to several ports.
+    /// Storm limit: frames per second to several ports that the port may send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storm: Option<u32>,
 }
 
 impl std::fmt::Display for PortSettingsReport {
-    /// As the options of a port's name.
+    /// Writes the settings as options of a port's name.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let number = |key: &str, number: Option<u32>| number.map(|number| format!("{key}={number}"));
         let parts = [
@@ -423,15 +425,15 @@ impl std::fmt::Display for PortSettingsReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerReport {
-    /// Whether one is connected.
+    /// Whether a program is connected.
     pub connected: bool,
-    /// Connections that there were, the present one included.
+    /// Number of connections so far, the present one included.
     pub connections: u64,
     /// Features negotiated with the connected peer, in words for the user; empty without a peer.
     pub agreed: String,
-    /// Queues that the peer uses now.
+    /// Number of queues that the peer uses now.
     pub active_queues: u16,
-    /// Why the last connection failed or could not be made; absent after a regular end.
+    /// Reason why the last connection failed or could not be made; absent after a regular end.
     pub last_error: Option<String>,
 }
 
@@ -439,19 +441,19 @@ pub struct PeerReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkReport {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Network namespace in which it is, as the port's name gives it; `None` is the daemon's.
+    /// Network namespace of the interface, as the port's name gives it; `None` is the daemon's.
     pub netns: Option<String>,
-    /// Whether it is switched on.
+    /// Whether the interface is switched on.
     pub up: bool,
-    /// Whether it has a carrier.
+    /// Whether the interface has a carrier.
     pub running: bool,
-    /// Speed, bit/s, where the interface has one.
+    /// Speed, bit/s, if the interface has one.
     pub speed_bps: Option<u64>,
-    /// Its address, in lower case with colons.
+    /// Address of the interface, in lower case with colons.
     pub mac: String,
-    /// Longest packet that it carries, bytes without the Ethernet header.
+    /// Maximum length of a packet, bytes without the Ethernet header.
     pub mtu: u32,
 }
 
@@ -459,11 +461,11 @@ pub struct LinkReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortOwner {
-    /// Its process when it connected; `None` where it lives in a PID namespace that the daemon does not see.
+    /// Process id of the program when it connected; `None` if it lives in a PID namespace that the daemon does not see.
     pub pid: Option<u32>,
-    /// Its effective user when it connected.
+    /// Effective user id of the program when it connected.
     pub uid: u32,
-    /// What it calls itself.
+    /// Name that the program gave itself.
     pub program: String,
 }
 
@@ -473,87 +475,87 @@ pub struct PortOwner {
 pub struct MacEntryReport {
     /// Address in lower case with colons, such as `02:00:00:00:00:01`.
     pub mac: String,
-    /// The VLAN in which it was seen; `None` for none.
+    /// VLAN in which the address was seen; `None` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u16>,
-    /// Name of the port behind which it was seen.
+    /// Name of the port behind which the address was seen.
     pub port: String,
-    /// Time since it was last seen, seconds.
+    /// Time since the address was last seen, seconds.
     pub age_s: u64,
-    /// Whether an operator has put it there: it does not age, and frames do not move it.
+    /// Whether an operator has set the address: then it does not age, and frames do not move it.
     #[serde(default, rename = "static")]
     pub is_static: bool,
 }
 
-/// A trace as far as it has come.
+/// A trace, with the frames recorded so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceReport {
     /// The traced frames, in the order in which the switch decided on them.
     pub frames: Vec<TracedFrameReport>,
-    /// How many frames are still wanted.
+    /// Number of frames that are still to come.
     pub left: u32,
 }
 
-/// What happened to a frame.
+/// Path of a traced frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TracedFrameReport {
-    /// When the switch decided on it, ns since the Unix epoch.
+    /// Time of the switch's decision, ns since the Unix epoch.
     pub time_ns: u64,
-    /// Name of the port that it came in by.
+    /// Name of the port that the frame came in by.
     pub from: String,
-    /// Bytes, without FCS.
+    /// Length of the frame, bytes without FCS.
     pub len: u64,
-    /// Slots that it lay in.
+    /// Number of slots that held the frame.
     pub fragments: u32,
-    /// Whether its sender left checksums open, or left it to be cut.
+    /// Whether the sender left checksums open, or left the frame to be cut.
     pub unfinished: bool,
-    /// Its first bytes, at most 128, in hexadecimal digits.
+    /// First bytes of the frame, at most 128, in hexadecimal digits.
     pub start: String,
-    /// What the switch knew of its source.
+    /// Knowledge of the switch about the frame's source.
     pub source: TracedSource,
-    /// The other port of its source, if it has moved or is refused.
+    /// Other port of the source address, if the address has moved or is refused.
     pub source_port: Option<String>,
-    /// Why it goes where it goes.
+    /// Reason for the frame's destination.
     pub reason: TracedReason,
     /// Names of the ports to which the switch sent it.
     pub to: Vec<String>,
-    /// Why the switch sent it nowhere.
+    /// Reason why the switch sent the frame nowhere.
     pub dropped: Option<String>,
-    /// What became of it at each port.
+    /// Outcome at each port.
     pub deliveries: Vec<TracedDeliveryReport>,
 }
 
-/// What a switch knew of a frame's source.
+/// Knowledge of a switch about a frame's source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TracedSource {
-    /// It was on this port.
+    /// The address was on this port.
     Known,
-    /// It was on no port, and is on this one now.
+    /// The address was on no port, and is on this port now.
     Learned,
-    /// It was on another port, and is on this one now.
+    /// The address was on another port, and is on this port now.
     Moved,
-    /// It is on another port, where it stays.
+    /// The address is on another port, and stays there.
     Refused,
-    /// It is not learned: the frame is too short, has a multicast source, or forbids it.
+    /// The address is not learned: the frame is too short, has a multicast source, or forbids it.
     NotLearned,
 }
 
-/// Why a frame goes where it goes.
+/// Reason for a frame's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TracedReason {
-    /// Its destination is known.
+    /// The destination is known.
     Known,
-    /// Its destination is on no port: it goes to all others.
+    /// The destination is on no port: the frame goes to all other ports.
     Unknown,
-    /// It is for several stations, or all.
+    /// The frame is for several stations, or all.
     Multicast,
-    /// Its sender has named the port.
+    /// The sender has named the port.
     Forced,
 }
 
@@ -565,10 +567,10 @@ pub struct TracedDeliveryReport {
     pub port: Option<String>,
     /// Number of the port's queue.
     pub queue: u32,
-    /// Frames that the queue took: several if a long frame was cut.
+    /// Number of frames that the queue took: several if a long frame was cut.
     pub frames: u32,
-    /// Why it was dropped, if it was, whole or in part.
+    /// Reason why the frame was dropped, whole or in part, if it was.
     pub dropped: Option<String>,
-    /// Whether the queue holds it, and delivers or drops it later.
+    /// Whether the queue holds the frame, and delivers or drops it later.
     pub held: bool,
 }

@@ -1,6 +1,7 @@
-//! The daemon's end of a control connection: never blocks, bounded in memory, hostile bytes in.
+//! The daemon's end of a control connection. It never blocks, its memory is bounded, and its input may be hostile.
 //!
-//! For an event loop, level-triggered or edge-triggered. Whenever the socket is ready, or has hung up:
+//! The connection is for an event loop, level-triggered or edge-triggered. Whenever the socket is ready, or has hung
+//! up:
 //!
 //! 1. [`ServerConnection::flush`];
 //! 2. while [`ServerConnection::next_request`] gives something, serve it and [`ServerConnection::send`] the reply;
@@ -24,22 +25,22 @@ use crate::fd_passing::{receive_bytes, send};
 use crate::message::{ErrorKind, ErrorReply, Reply, Request};
 use crate::peer::{PeerCredentials, PeerProcess};
 
-/// Most bytes of input taken from the kernel before they are served.
+/// Maximum number of bytes of input taken from the kernel before they are served.
 pub const RECEIVE_BYTES: usize = 16 << 10;
-/// Most bytes of replies that wait for a peer to read; one more and the connection is closed.
+/// Maximum number of bytes of replies that wait for a peer to read; at one byte more the connection is closed.
 pub const MAX_QUEUED_BYTES: usize = MAX_REPLY_BYTES + PREFIX_BYTES;
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseCause {
-    /// The peer hung up, or ended its side and has all its answers.
+    /// The peer hung up, or ended its side and has all its replies.
     #[error("the program closed the connection")]
     PeerClosed,
     /// The peer announced a request that is too long.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The peer sent descriptors, which no request carries. None of them was taken.
+    /// The peer sent descriptors, which no request carries. The daemon took none of them.
     #[error("the program sent descriptors with a request")]
     UnexpectedDescriptors,
     /// The peer does not read its replies.
@@ -55,7 +56,7 @@ pub enum CloseCause {
 struct QueuedFrame {
     bytes: Vec<u8>,
     sent: usize,
-    /// Sent with the first byte.
+    /// Descriptors, sent with the first byte.
     descriptors: Vec<OwnedFd>,
 }
 
@@ -66,12 +67,12 @@ pub struct ServerConnection {
     peer: PeerCredentials,
     process: PeerProcess,
     decoder: FrameDecoder,
-    /// Bytes received and, from `served` on, not yet decoded.
+    /// Received bytes; those from `served` on are not decoded yet.
     input: Vec<u8>,
     served: usize,
     queue: VecDeque<QueuedFrame>,
     queued_bytes: usize,
-    /// Why no more is read; the connection ends once the queue is empty.
+    /// Reason why no more is read; the connection ends once the queue is empty.
     ending: Option<CloseCause>,
     closed: bool,
 }
@@ -98,7 +99,7 @@ impl ServerConnection {
         })
     }
 
-    /// Resumes a connection of another process: `unread` is what that process had received and not answered
+    /// Resumes a connection of another process. `unread` are the bytes that this process had received and not answered
     /// ([`Self::unread`]).
     ///
     /// # Errors
@@ -107,8 +108,8 @@ impl ServerConnection {
         Ok(Self { input: unread, ..Self::new(socket)? })
     }
 
-    /// What was received and not answered; `None` where replies wait to be sent, or the connection ends: no other
-    /// process can resume it.
+    /// Bytes that were received and not answered. `None` while replies wait to be sent, or the connection ends: no
+    /// other process can resume it.
     #[must_use]
     pub fn unread(&self) -> Option<Vec<u8>> {
         if self.closed || self.ending.is_some() || !self.queue.is_empty() {
@@ -119,13 +120,13 @@ impl ServerConnection {
         Some(unread)
     }
 
-    /// Who connected.
+    /// Credentials of the process that connected.
     #[must_use]
     pub fn peer(&self) -> PeerCredentials {
         self.peer
     }
 
-    /// A descriptor (pidfd) of the process that connected: unlike its number it never means another.
+    /// Descriptor (pidfd) of the process that connected, which never refers to another process, unlike the process id.
     ///
     /// # Errors
     /// The process is gone, or in a PID namespace that this one does not see; no descriptor is left.
@@ -133,12 +134,12 @@ impl ServerConnection {
         self.process.descriptor(&self.socket)
     }
 
-    /// The next request, or the refusal to send in place of an answer. `None`: nothing more for now, because the peer
-    /// sent nothing more, has replies to read first, or is gone.
+    /// Returns the next request, or the refusal to send instead of a reply. `None` means that there is no request for
+    /// now, because the peer sent nothing more, has replies to read first, or is gone.
     pub fn next_request(&mut self) -> Option<Result<Request, ErrorReply>> {
         while !self.closed && self.queue.is_empty() {
             if self.ending.as_ref().is_some_and(|cause| !matches!(cause, CloseCause::PeerClosed)) {
-                // The refusal is out, and what follows it in the stream means nothing.
+                // The refusal is sent, and the rest of the stream has no meaning.
                 self.closed = true;
                 return None;
             }
@@ -174,7 +175,7 @@ impl ServerConnection {
         refusal
     }
 
-    /// Refills the used-up input; false where the peer sent nothing more yet.
+    /// Refills the empty input buffer. Returns `false` if the peer sent nothing more yet.
     fn receive(&mut self) -> Result<bool, CloseCause> {
         self.served = 0;
         self.input.resize(RECEIVE_BYTES, 0);
@@ -204,9 +205,9 @@ impl ServerConnection {
         self.served = 0;
     }
 
-    /// Sends `reply` with `descriptors`, as much of it as the peer takes now; the rest is queued, with descriptors
-    /// duplicated, for [`Self::flush`]. A reply too long to send is replaced by an error. On a closed connection it
-    /// does nothing; where the peer reads too little ([`MAX_QUEUED_BYTES`]) the connection is closed.
+    /// Sends `reply` with `descriptors`, as many bytes as the peer takes now. The rest is queued for [`Self::flush`],
+    /// with duplicates of the descriptors. A reply too long to send is replaced by an error. A closed connection sends
+    /// nothing. If the peer reads too little ([`MAX_QUEUED_BYTES`]), the connection is closed.
     pub fn send(&mut self, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
         if self.closed {
             return;
@@ -256,7 +257,7 @@ impl ServerConnection {
         }
     }
 
-    /// Sends of the queue what the peer takes now.
+    /// Sends as much of the queue as the peer takes now.
     pub fn flush(&mut self) {
         while let Some(frame) = self.queue.front_mut() {
             let descriptors: Vec<BorrowedFd<'_>> = frame.descriptors.iter().map(AsFd::as_fd).collect();
@@ -279,19 +280,19 @@ impl ServerConnection {
         self.close(if is_hang_up(&error) { CloseCause::PeerClosed } else { CloseCause::Socket(error) });
     }
 
-    /// Whether to wait for input.
+    /// Whether the event loop is to wait for input.
     #[must_use]
     pub fn wants_read(&self) -> bool {
         !self.closed && self.ending.is_none() && self.queue.is_empty()
     }
 
-    /// Whether to wait for room for output.
+    /// Whether the event loop is to wait for room for output.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether [`Self::next_request`] has input without waiting for the socket.
+    /// Whether [`Self::next_request`] has received input that it has not decoded.
     #[must_use]
     pub fn has_input(&self) -> bool {
         !self.closed && self.queue.is_empty() && (self.served < self.input.len() || self.ending.is_some())
@@ -317,13 +318,13 @@ impl ServerConnection {
         self.decoder.held_bytes() + self.input.capacity() + replies
     }
 
-    /// Whether there is nothing left to do but to drop the connection.
+    /// Whether the connection can only be dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Why the connection ended or is about to.
+    /// Reason why the connection ended or is about to end.
     #[must_use]
     pub fn close_cause(&self) -> Option<&CloseCause> {
         self.ending.as_ref()

@@ -1,4 +1,4 @@
-//! Where the daemon's socket is: one rule for daemon, library and CLI.
+//! Path of the daemon's socket, by one rule for daemon, library and CLI.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub fn lock_path(socket: &Path) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Path of the socket for a process with this environment and effective user. The first of:
+/// Path of the socket for a process with this environment and effective user. This is the first of these paths:
 ///
 /// 1. `ringroad_socket` (`$RINGROAD_SOCKET`), without checks;
 /// 2. for root, `/run/ringroad/ringroad.sock`;
@@ -44,14 +44,14 @@ pub fn socket_path(ringroad_socket: Option<&OsStr>, xdg_runtime_dir: Option<&OsS
 
 /// Path of the socket of a user without a runtime directory: `/tmp/ringroad-UID/ringroad.sock`.
 ///
-/// Anybody can make that directory first. The daemon must find it owned by its user with mode 0700, or make it so;
-/// [`crate::Connection::connect`] refuses a daemon there that is neither root's nor the user's own.
+/// Anybody can make that directory first. The daemon must find it owned by its user with mode 0700, or give it this
+/// mode; [`crate::Connection::connect`] refuses a daemon there that is neither root's nor the user's own.
 #[must_use]
 pub fn fallback_socket_path(uid: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/ringroad-{uid}")).join(SOCKET_FILE)
 }
 
-/// [`socket_path`] for this process.
+/// Path of the socket for this process, as [`socket_path`] gives it.
 #[must_use]
 pub fn default_socket_path() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name);
@@ -62,8 +62,8 @@ pub fn default_socket_path() -> PathBuf {
     )
 }
 
-/// The file in which the daemon at `socket` keeps the ports that commands attached. It is there while the daemon runs,
-/// and after the daemon was killed.
+/// File in which the daemon at `socket` keeps the ports that commands attached. It exists while the daemon runs, and
+/// after the daemon was killed.
 #[must_use]
 pub fn attached_ports_path(socket: &Path) -> PathBuf {
     let mut path = socket.as_os_str().to_owned();

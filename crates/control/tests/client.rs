@@ -1,4 +1,4 @@
-//! A program's end against daemons good and bad, each a thread behind its own socket.
+//! Tests of a program's end with correct and faulty daemons, each a thread behind its own socket.
 #![allow(clippy::unwrap_used)]
 
 mod opened;
@@ -22,7 +22,7 @@ use ringroad_control::{
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_getfd};
 
-/// A daemon that treats its only connection with `serve`.
+/// A daemon that handles its only connection with `serve`.
 struct Daemon {
     path: PathBuf,
     _directory: tempfile::TempDir,
@@ -38,7 +38,7 @@ impl Daemon {
         Self { path, _directory: directory, thread }
     }
 
-    /// A daemon that runs the documented loop, and answers by `answer`.
+    /// A daemon that runs the documented loop, and answers with `answer`.
     fn answering(mut answer: impl FnMut(&Request) -> (Reply, Vec<OwnedFd>) + Send + 'static) -> Self {
         Self::new(move |socket| {
             let mut server = ServerConnection::new(socket).unwrap();
@@ -63,7 +63,7 @@ impl Daemon {
         })
     }
 
-    /// A daemon that answers the first request with these bytes, and waits for the program to hang up.
+    /// A daemon that answers the first request with `bytes`, and waits for the program to hang up.
     fn replying(bytes: Vec<u8>) -> Self {
         Self::new(move |mut socket| {
             read_request(&mut socket);
@@ -143,7 +143,7 @@ fn a_reply_is_not_mixed_up_with_the_next_one_and_its_descriptors() {
     let listener = UnixListener::bind(&path).unwrap();
     let mut connection = Connection::connect(&path).unwrap();
     let (mut daemon, _) = listener.accept().unwrap();
-    // Both answers are there before the questions; the kernel joins them if the client reads too much.
+    // Both replies are sent before the requests: if the client reads too much, it gets them as one.
     daemon.write_all(&encode_reply(&Reply::Done).unwrap()).unwrap();
     let files = files(3);
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
@@ -176,7 +176,7 @@ fn a_long_reply_arrives_whole() {
 #[test]
 fn a_long_list_is_requested_in_several_replies() {
     let address = |number: u32| format!("02:00:00:00:00:{number:02x}");
-    // The third one is in two VLANs.
+    // The third address is in two VLANs.
     let entry = move |number| MacEntryReport {
         mac: address(if number < 3 { number } else { number - 1 }),
         vlan: (number == 3).then_some(10),
@@ -243,7 +243,7 @@ fn no_socket_and_no_listener_both_mean_that_no_daemon_runs() {
         assert!(matches!(error, ControlError::DaemonNotRunning { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains(path.to_str().unwrap()) && text.contains("`ringroad up`"), "{text}");
-        // The second time there is a socket without a listener.
+        // The second round has a socket without a listener.
         drop(UnixListener::bind(&path));
     }
 }
@@ -307,7 +307,7 @@ fn a_request_that_takes_long_is_waited_for_and_the_wait_is_reported() {
     static REPORTS: Mutex<Option<Sender<Duration>>> = Mutex::new(None);
     let (reported, reports) = channel();
     *REPORTS.lock().unwrap() = Some(reported);
-    // The daemon is done once the wait was reported twice.
+    // The daemon answers after two reports of the wait.
     let daemon = Daemon::answering(move |_| {
         let waits = [reports.recv().unwrap(), reports.recv().unwrap()];
         assert!(waits[0] < waits[1]);
@@ -316,7 +316,7 @@ fn a_request_that_takes_long_is_waited_for_and_the_wait_is_reported() {
     let mut connection = daemon.connect();
     connection.set_timeout(Duration::from_millis(20));
     connection.report_waits(|waited| {
-        // Nobody listens any more when it is done.
+        // The test no longer listens for reports once it is done.
         let _ = REPORTS.lock().unwrap().as_ref().unwrap().send(waited);
     });
     let port = PortSpec::for_device("vale0:eth0", "eth0");
@@ -332,7 +332,7 @@ fn a_daemon_that_does_not_accept_times_out() {
     let path = directory.path().join("ringroad.sock");
     let _listener = UnixListener::bind(&path).unwrap();
     let mut waiting = Vec::new();
-    // The backlog is finite, so this ends.
+    // The backlog is finite, so this loop ends.
     let error = loop {
         match Connection::connect_within(&path, Duration::from_millis(20)) {
             Ok(connection) => waiting.push(connection),

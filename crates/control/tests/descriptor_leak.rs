@@ -1,4 +1,4 @@
-//! Alone in its process, so that the count of open descriptors is its own.
+//! A test alone in its process, so that no other test changes the number of open descriptors.
 #![allow(clippy::unwrap_used)]
 
 mod opened;
@@ -15,7 +15,7 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A peer sends descriptors that the daemon does not want.
+/// Sends descriptors that the daemon does not want.
 fn unwanted_at_the_daemon() {
     let (peer, socket) = UnixStream::pair().unwrap();
     let mut server = ServerConnection::new(socket).unwrap();
@@ -25,7 +25,7 @@ fn unwanted_at_the_daemon() {
     assert_eq!(open_descriptors(), before, "unwanted descriptors entered the daemon's table");
 }
 
-/// Replies with descriptors wait in the queue of a connection that is then dropped.
+/// Queues replies with descriptors on a connection, and drops it.
 fn queued_at_the_daemon() {
     let (_peer, socket) = UnixStream::pair().unwrap();
     let mut server = ServerConnection::new(socket).unwrap();
@@ -37,14 +37,14 @@ fn queued_at_the_daemon() {
     assert_eq!(open_descriptors(), before + 3);
 }
 
-/// A daemon sends `count` descriptors with `frame`, which the program refuses.
+/// Sends `count` descriptors with `frame` as a daemon; the program refuses them.
 fn unwanted_at_the_program(frame: Vec<u8>, count: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ringroad.sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let mut connection = Connection::connect(&path).unwrap();
     let (mut daemon, _) = listener.accept().unwrap();
-    // The answer is there before the question, so that no thread is needed.
+    // The reply is sent before the request, so that no thread is needed.
     let descriptors = vec![daemon.as_fd(); count];
     let sent = fd_passing::send(&daemon, &frame[..1], &descriptors).unwrap();
     daemon.write_all(&frame[sent..]).unwrap();

@@ -219,7 +219,7 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-/// Counters with another number in each statistic.
+/// Counters with a different number in each statistic.
 fn counters() -> CounterReport {
     let numbers = Statistic::ALL.iter().zip(1_u64..);
     let mut json: serde_json::Map<_, _> =
@@ -454,7 +454,7 @@ fn names_on_the_wire_are_snake_case() {
     assert_eq!(serde_json::to_string(&StartedBy::OnDemand).unwrap(), "\"on_demand\"");
 }
 
-/// A request to attach as programs before [`PortSpec`] send it, the Python package among them.
+/// Attach requests of programs older than [`PortSpec`], the Python package among them, keep their fields.
 #[test]
 fn an_attach_request_has_the_fields_of_a_port_beside_its_own() {
     let sent = serde_json::json!({ "attach": {
@@ -489,10 +489,10 @@ fn an_opened_port_brings_a_region_and_two_eventfds_per_queue() {
     assert!(counts[3..].iter().all(|&count| count == 0), "{counts:?}");
 }
 
-/// Set, it makes the test write the schema: `make docs`.
+/// Environment variable that makes the test write the schema (`make docs`).
 const WRITE: &str = "RINGROAD_WRITE_DOCS";
 
-/// The published schema: its `$defs` have every type, and of these `Request` and `Reply` are the messages.
+/// The published schema: its `$defs` have every type, and the types `Request` and `Reply` are the messages.
 fn published_schema() -> serde_json::Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control-protocol.schema.json");
     let mut generator = schemars::generate::SchemaSettings::draft2020_12().into_generator();
@@ -540,7 +540,7 @@ fn the_python_package_has_the_statistics() {
     assert!(module == expected, "the statistics have changed: run `make docs`");
 }
 
-/// Judges messages by the published schema's definition of `kind`.
+/// Validator of messages by the published schema's definition of `kind`.
 fn judge(kind: &str) -> jsonschema::Validator {
     let mut schema = published_schema();
     schema["$ref"] = format!("#/$defs/{kind}").into();

@@ -1,4 +1,5 @@
-//! The daemon's end against misbehaving peers. Everything runs in one thread: nothing here may block.
+//! Tests of the daemon's end with misbehaving peers. Everything runs in one thread, so a blocking call would hang the
+//! test.
 #![allow(clippy::unwrap_used)]
 
 mod opened;
@@ -15,7 +16,7 @@ use ringroad_control::report::MacEntryReport;
 use ringroad_control::server_connection::{CloseCause, MAX_QUEUED_BYTES};
 use ringroad_control::{Reply, Request, ServerConnection, fd_passing};
 
-/// A connection in which replies of a megabyte do not find room, however the machine's sockets are tuned.
+/// A connection whose socket has no room for a reply of a megabyte, however the machine's sockets are tuned.
 fn pair() -> (UnixStream, ServerConnection) {
     let (peer, socket) = UnixStream::pair().unwrap();
     for end in [&peer, &socket] {
@@ -24,7 +25,7 @@ fn pair() -> (UnixStream, ServerConnection) {
     (peer, ServerConnection::new(socket).unwrap())
 }
 
-/// One turn of the daemon's loop that answers every request with `reply`; the requests seen.
+/// Runs one turn of the daemon's loop, which answers every request with `reply`. Returns the requests.
 fn turn(server: &mut ServerConnection, reply: &Reply) -> Vec<Request> {
     server.flush();
     let mut seen = Vec::new();
@@ -44,7 +45,7 @@ fn turn(server: &mut ServerConnection, reply: &Reply) -> Vec<Request> {
 fn arrived(peer: &mut UnixStream) -> Vec<Reply> {
     peer.set_nonblocking(true).unwrap();
     let mut stream = Vec::new();
-    // Ends with `WouldBlock`, with a reset or at the end of the stream.
+    // The read ends with `WouldBlock`, with a reset or at the end of the stream.
     let _ = peer.read_to_end(&mut stream);
     let mut decoder = FrameDecoder::new(MAX_REPLY_BYTES);
     let mut input = stream.as_slice();
@@ -225,14 +226,14 @@ fn encode_reply_len(reply: &Reply) -> usize {
     ringroad_control::codec::encode_reply(reply).unwrap().len() - PREFIX_BYTES
 }
 
-/// Sends `reply` with three descriptors, which are closed at this side at once.
+/// Sends `reply` with three descriptors, and closes them at this side.
 fn send_with_descriptors(server: &mut ServerConnection, reply: &Reply) {
     let files: Vec<_> = (0..3).map(|_| tempfile::tempfile().unwrap()).collect();
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     server.send(reply, &borrowed);
 }
 
-/// Takes `bytes` bytes at the peer in small pieces, flushing in between; how many descriptors came with them.
+/// Reads `bytes` bytes at the peer in small pieces, and flushes in between. Returns the number of received descriptors.
 fn drain(peer: &UnixStream, server: &mut ServerConnection, mut bytes: usize) -> usize {
     let mut descriptors = Vec::new();
     while bytes > 0 {
@@ -260,7 +261,7 @@ fn descriptors_of_a_reply_sent_in_pieces_arrive_once() {
     let (peer, mut server) = pair();
     let long = opened(1, &"x".repeat(1 << 20));
     let bytes = PREFIX_BYTES + encode_reply_len(&long);
-    // The first begins at once and the second waits in the queue before it begins; both end in the queue.
+    // The first reply is sent in part at once, the second waits in the queue; both end in the queue.
     send_with_descriptors(&mut server, &long);
     assert!(server.queued_bytes() > 0 && server.queued_bytes() < bytes);
     send_with_descriptors(&mut server, &long);

@@ -1,4 +1,4 @@
-//! The statistics of a queue. One table for all: what is counted, summed, handed over and reported follows from it.
+//! Statistics of a queue, in one table, which determines the counters, their sums, their handover and the reports.
 //!
 //! Each value has one writer, the worker that serves the queue; any thread may read at any time. A reader sees each
 //! value as of some moment, and exact sums once traffic has stopped.
@@ -13,25 +13,25 @@ use crate::drop_cause::{DropCause, DropTally};
 /// A statistic of a port as users see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Statistic {
-    /// Its name in reports. In metrics it follows the name of what has the counters.
+    /// Name in reports. In metrics the name of the counted object stands in front of it.
     pub name: &'static str,
     /// Meaning of the value.
     pub meaning: &'static str,
-    /// The same for metrics, of whatever has the counters.
+    /// Meaning of the value in metrics, for every counted object: a port, a switch or the datapath.
     pub help: &'static str,
-    /// Whether it can go back.
+    /// Whether the value can decrease.
     pub is_gauge: bool,
-    /// Its value in a report.
+    /// Reads the value from a report.
     pub value: fn(&CounterReport) -> u64,
 }
 
-/// Makes the statistics: one is one line here, with its meaning, its name, and its help text in metrics.
+/// Makes the statistics. Each statistic is one line here, with its meaning, its name, and its help text in metrics.
 ///
 /// - `traffic` passes through a port. The methods below count it: frames and their bytes go together.
-/// - `copies` are what a switch adds to its traffic. They are reported of switches alone.
+/// - `copies` are frames that a switch adds to its traffic. Reports show them for switches alone.
 /// - `events` are all others. A method of an event's name counts it. A new event has `#[serde(default)]`: reports of
 ///   older daemons do not have it.
-/// - `waiting` is taken off the delivered frames as long as it lasts.
+/// - `waiting` is subtracted from the delivered frames as long as it lasts.
 macro_rules! statistics {
     (
         traffic { $($(#[doc = $traffic_meaning:literal])+ $traffic:ident = $traffic_help:literal,)+ }
@@ -51,7 +51,7 @@ macro_rules! statistics {
             waiting_bytes: AtomicU64,
         }
 
-        /// The values of a queue, or of several added up.
+        /// Values of a queue's counters, or sums of several queues'.
         #[derive(Debug, Default, Clone, PartialEq, Eq)]
         pub struct CounterSnapshot {
             $($(#[doc = $traffic_meaning])+ pub $traffic: u64,)+
@@ -59,11 +59,11 @@ macro_rules! statistics {
             /// Frames dropped, indexed by [`DropCause`].
             pub dropped: [u64; DropCause::ALL.len()],
             $($(#[doc = $meaning])+ pub $event: u64,)+
-            /// Frames that a device has not taken, as of the last look; in no other value.
+            /// Frames that a device has not taken, as of the last check; in no other value.
             pub waiting: Waiting,
         }
 
-        /// What went through a port, and what did not.
+        /// Traffic of a port, with drops and events.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct CounterReport {
@@ -104,7 +104,7 @@ macro_rules! statistics {
         }
 
         impl QueueCounters {
-            /// The counters of a queue that another process had up to here.
+            /// Creates counters that begin with the values of another process's queue.
             #[must_use]
             pub fn resume(snapshot: &CounterSnapshot) -> Self {
                 Self {
@@ -116,7 +116,7 @@ macro_rules! statistics {
                 }
             }
 
-            /// The values as they are counted: frames that wait are among the delivered ones.
+            /// The values as they are counted: waiting frames are among the delivered frames.
             fn counted(&self) -> CounterSnapshot {
                 let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
                 CounterSnapshot {
@@ -155,7 +155,7 @@ macro_rules! statistics {
                 [$((stringify!($event), self.$event)),+].into_iter()
             }
 
-            /// The events, to change them.
+            /// The events by name, to change them.
             pub fn events_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut u64)> {
                 [$((stringify!($event), &mut self.$event)),+].into_iter()
             }
@@ -180,16 +180,16 @@ statistics! {
     traffic {
         /// Frames that the datapath took from the port.
         received_frames = "Frames that the datapath took from here",
-        /// Bytes of those frames, without FCS.
+        /// Bytes of the received frames, without FCS.
         received_bytes = "Bytes of those frames, without FCS",
         /// Frames that the datapath put into the port.
         delivered_frames = "Frames that the datapath put here",
-        /// Bytes of those frames, without FCS.
+        /// Bytes of the delivered frames, without FCS.
         delivered_bytes = "Bytes of those frames, without FCS",
     }
     copies {
-        /// Copies beyond the first that flooding frames of this port made, and segments beyond the first of long frames
-        /// delivered to it.
+        /// Copies of flooded frames of this port beyond the first, and segments beyond the first of long frames
+        /// delivered to the port.
         replicated_frames,
     }
     events {
@@ -199,43 +199,43 @@ statistics! {
         wakeups = "Times that the datapath woke a program",
     }
     waiting {
-        /// Frames put into an interface's ring that its driver has not taken: not among the delivered ones.
+        /// Frames put into an interface's ring that its driver has not taken; not among the delivered frames.
         waiting_frames = "Frames that the driver of an interface has not taken, in no other account",
     }
 }
 
-/// Frames that passed a queue's port without its worker.
+/// Frames that passed a queue's port without the queue's worker.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct BypassedFrames {
     /// Frames that came in by the port.
     pub received_frames: u64,
-    /// Bytes of those frames, without FCS.
+    /// Bytes of the received frames, without FCS.
     pub received_bytes: u64,
     /// Frames that went out by the port.
     pub delivered_frames: u64,
-    /// Bytes of those frames, without FCS.
+    /// Bytes of the delivered frames, without FCS.
     pub delivered_bytes: u64,
 }
 
-/// Frames that a queue got, and its device has not taken.
+/// Frames delivered to a queue that its device has not taken.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
     /// Number of frames.
     pub frames: u64,
-    /// Bytes of those frames, without FCS.
+    /// Bytes of the waiting frames, without FCS.
     pub bytes: u64,
 }
 
-/// Frames that a queue got, and its device dropped.
+/// Frames delivered to a queue that its device dropped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RefusedFrames {
     /// Number of frames, by cause.
     pub dropped: DropTally,
-    /// Bytes of those frames, without FCS.
+    /// Bytes of the refused frames, without FCS.
     pub bytes: u64,
 }
 
-/// A relaxed load and store: there is one writer, so no locked instruction is needed.
+/// Adds with a relaxed load and store: there is one writer, so no locked instruction is needed.
 #[inline]
 fn add(counter: &AtomicU64, amount: u64) {
     if amount != 0 {
@@ -291,26 +291,26 @@ impl QueueCounters {
         self.dropped_as(DropCause::KernelDropped, frames);
     }
 
-    /// Counts frames whose end did not come, as received and as dropped.
+    /// Counts frames whose last piece did not come, as received and as dropped.
     pub fn incomplete(&self, frames: u64) {
         add(&self.received_frames, frames);
         self.dropped_as(DropCause::Incomplete, frames);
     }
 
-    /// Counts frames that were counted as delivered as dropped: their device refused them.
+    /// Counts frames as dropped that were counted as delivered: their device refused them.
     pub fn refused(&self, refused: &RefusedFrames) {
         add(&self.delivered_frames, u64::from(refused.dropped.total()).wrapping_neg());
         add(&self.delivered_bytes, refused.bytes.wrapping_neg());
         self.dropped(&refused.dropped);
     }
 
-    /// Notes which of the delivered frames the device has not taken.
+    /// Records the delivered frames that the device has not taken.
     pub fn waiting(&self, waiting: Waiting) {
         self.waiting_frames.store(waiting.frames, Ordering::Relaxed);
         self.waiting_bytes.store(waiting.bytes, Ordering::Relaxed);
     }
 
-    /// Counts the frames that wait as dropped: their device has ended.
+    /// Counts the waiting frames as dropped: their device has ended.
     pub fn give_up_waiting(&self) {
         let waiting = self.waiting_frames.swap(0, Ordering::Relaxed);
         add(&self.delivered_frames, waiting.wrapping_neg());
@@ -318,7 +318,7 @@ impl QueueCounters {
         self.dropped_as(DropCause::LinkDown, waiting);
     }
 
-    /// Counts frames that passed without the worker.
+    /// Counts frames that passed the port without the worker.
     pub fn passed(&self, traffic: BypassedFrames) {
         self.received(traffic.received_frames, traffic.received_bytes);
         self.delivered(traffic.delivered_frames, traffic.delivered_bytes);
@@ -345,19 +345,19 @@ impl std::ops::AddAssign for Waiting {
 }
 
 impl CounterSnapshot {
-    /// Frames dropped for `cause`.
+    /// Number of frames dropped for `cause`.
     #[must_use]
     pub fn dropped_for(&self, cause: DropCause) -> u64 {
         self.dropped[cause as usize]
     }
 
-    /// Counts the frames that wait as dropped: what they wait in ends with the process.
+    /// Counts the waiting frames as dropped: their ring ends with the process.
     pub fn give_up_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         self.dropped[DropCause::LinkDown as usize] += waiting.frames;
     }
 
-    /// All frames dropped.
+    /// Number of all dropped frames.
     #[must_use]
     pub fn dropped_frames(&self) -> u64 {
         self.dropped.iter().sum()
@@ -398,7 +398,7 @@ mod tests {
         counters.waiting(Waiting { frames: 1, bytes: 100 });
         assert_eq!(snapshot(&counters).delivered_frames, 4);
 
-        // Another process takes up the counters, and not what waits.
+        // Another process continues the counters, without the waiting frames.
         let mut left = snapshot(&counters);
         left.give_up_waiting();
         let resumed = snapshot(&QueueCounters::resume(&left));

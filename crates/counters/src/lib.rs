@@ -1,6 +1,6 @@
-//! The counters of a queue: every frame taken in is given out or dropped by cause.
+//! Counters of a queue: every received frame is delivered or dropped by cause.
 //!
-//! [`counters`] has the table of statistics, and all that follows from it: what a worker counts in, the sums, and the
+//! [`counters`] has the table of statistics, and all that follows from it: a worker's counters, the sums, and the
 //! report for users. [`drop_cause`] has the causes of dropped frames.
 
 #![deny(missing_docs)]

@@ -1,33 +1,34 @@
-//! Places of control connections, and the memory that they may buffer.
+//! Permits of control connections, and limits on the memory that they may buffer.
 //!
-//! A user has a share of the places, and all users together leave some to administrators. So root and the daemon's own
-//! user can always connect, to find a problem and end it.
+//! A user has a share of the connections, and some are kept for administrators. So root and the daemon's own user can
+//! always connect, to find a problem and end it.
 
 use std::collections::BTreeMap;
 
-/// Part of all places that is kept for administrators: one in this many, and one at least.
+/// Divisor of the number of connections: this part, at least one connection, is kept for administrators.
 const RESERVED_ONE_IN: usize = 16;
-/// Part of all places that one user may have if the configuration sets no number: one in this many, and one at least.
+/// Divisor of the number of connections: one user may have this part, at least one connection, if the configuration
+/// sets no number.
 const USER_ONE_IN: usize = 4;
-/// Part of the process's descriptors that control connections may take: one in this many. Each port takes five and
+/// Divisor of the process's descriptors: control connections may take this part. Each port takes five descriptors or
 /// more.
 const DESCRIPTORS_ONE_IN: usize = 4;
-/// Most memory that half requests and unread replies of one user may take, bytes. Honest programs hold none.
+/// Maximum memory of incomplete requests and unread replies of one user, bytes. Well-behaved programs hold none.
 pub const MAX_HELD_BYTES: usize = 16 << 20;
 
-/// Why a connection is refused, in words for its client.
+/// Reason why a connection is refused, as text for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdmissionError {
-    /// All are taken.
+    /// All connections are in use.
     #[error("all {0} connections of the daemon are taken")]
     All(usize),
-    /// The user has his share.
+    /// The user has all connections of a user's share.
     #[error("user {user} has {connections} connections, which is all that one user may have")]
     User {
-        /// Who.
+        /// User id.
         user: u32,
-        /// How many he has.
+        /// Number of the user's connections.
         connections: usize,
     },
     /// The process has no descriptors left.
@@ -41,7 +42,7 @@ struct UserLoad {
     held_bytes: usize,
 }
 
-/// The places.
+/// Control connections in use, and their limits.
 #[derive(Debug)]
 pub struct Admission {
     connections: usize,
@@ -51,8 +52,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// `connections` places for a process that may have `descriptors` open; `per_user` of them for one user, 0 standing
-    /// for a share of them.
+    /// Admits `connections` connections to a process that may have `descriptors` open, and `per_user` of them for one
+    /// user; 0 stands for a share of the connections.
     #[must_use]
     pub fn new(connections: usize, per_user: usize, descriptors: usize) -> Self {
         let allowed = connections.min(descriptors / DESCRIPTORS_ONE_IN).max(1);
@@ -60,13 +61,13 @@ impl Admission {
         Self { connections: allowed, per_user, taken: 0, users: BTreeMap::new() }
     }
 
-    /// How many places there are.
+    /// Maximum number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections
     }
 
-    /// Takes a place for a connection of `user`.
+    /// Admits a connection of `user`.
     ///
     /// # Errors
     /// [`AdmissionError`].
@@ -84,7 +85,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Gives a place back; returns whether the user has no other.
+    /// Removes a connection of `user`; returns whether it was the user's last one.
     pub fn leave(&mut self, user: u32) -> bool {
         self.taken -= 1;
         let Some(load) = self.users.get_mut(&user) else { return true };
@@ -96,8 +97,8 @@ impl Admission {
         last
     }
 
-    /// Counts that a connection of `user` holds `now` bytes instead of `before`; returns whether that is still within
-    /// the user's limit.
+    /// Counts that a connection of `user` holds `now` bytes instead of `before`; returns whether the user's total is
+    /// still within the limit.
     pub fn hold(&mut self, user: u32, before: usize, now: usize) -> bool {
         let Some(load) = self.users.get_mut(&user) else { return true };
         load.held_bytes = load.held_bytes - before + now;
@@ -119,7 +120,7 @@ mod tests {
         for user in 0..22 {
             assert_eq!(admission.enter(2000 + user, false), Ok(()));
         }
-        // Two of 32 are kept.
+        // Two of the 32 connections are kept for administrators.
         assert_eq!(admission.enter(3000, false), Err(AdmissionError::All(32)));
         for _ in 0..2 {
             assert_eq!(admission.enter(0, true), Ok(()));

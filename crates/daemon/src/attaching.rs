@@ -1,8 +1,8 @@
 //! Ports that outlive programs: from a request to descriptions ([`PortSpec`]), and from a description to a port.
 //!
 //! A description is carried out in two steps. The first checks all that can be known before the device is opened, and
-//! takes what only one port can have; to drop its result undoes it. The second opens the device. So a request attaches
-//! all its ports or none, and an upgrade checks each port before the running daemon gives it up.
+//! takes the resources that only one port can have; dropping its result undoes this. The second opens the device. So a
+//! request attaches all its ports or none, and an upgrade checks each port before the running daemon gives it up.
 
 use ringroad_control::message::{AttachedPort, ErrorKind, PortSpec};
 use ringroad_drivers::catalogue::NETNS;
@@ -24,18 +24,18 @@ use crate::ports::Ports;
 use crate::quotas::Holding;
 use crate::refusal::{Refusal, device_refusal, fabric_refusal, refuse, table_refusal};
 
-/// A port that is to be made: its description, and what the daemon knows of it besides.
+/// A port that is to be made: its description, and the daemon's data about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRecord {
     pub(crate) spec: PortSpec,
-    /// The settings requested last: by its name, or by a change since.
+    /// Settings requested last, by the port's name or by a later change.
     pub(crate) asked: PortSettings,
     pub(crate) origin: PortOrigin,
-    /// Its index on the switch, which it gets again if that is free: flow tables name ports by it.
+    /// Index on the switch, which the port gets again if the index is free: flow tables name ports by it.
     pub(crate) index: Option<u8>,
 }
 
-/// A port that passed all checks. It has its side of an interface and its region.
+/// A port that passed all checks. It holds its side of an interface and its region.
 #[derive(Debug)]
 pub(crate) struct ReadyPort {
     record: PortRecord,
@@ -47,12 +47,12 @@ pub(crate) struct ReadyPort {
     device: Option<ReadyDevice>,
 }
 
-/// Ports that are ready, in the order in which they are entered, and those that cannot be, with the reason.
+/// Ports that are ready, in the order in which they are entered, and ports that cannot be made, with the reason.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyPorts(Vec<(PortRecord, Result<ReadyPort, Refusal>)>);
 
 impl PortRecord {
-    /// A port that was not changed since it was described.
+    /// Record of a port that was not changed since it was described.
     #[must_use]
     pub fn new(spec: PortSpec, origin: PortOrigin) -> Self {
         let name: Option<PortName> = spec.name.parse().ok();
@@ -60,18 +60,18 @@ impl PortRecord {
         Self { asked, spec, origin, index: None }
     }
 
-    /// The port's name, without options.
+    /// Name of the port without options.
     pub(crate) fn key(&self) -> String {
         key_of(&self.spec)
     }
 }
 
-/// The name of a port, without options.
+/// Name of a port without options.
 pub(crate) fn key_of(spec: &PortSpec) -> String {
     spec.name.parse::<PortName>().map_or_else(|_| spec.name.clone(), |name| name.base.to_string())
 }
 
-/// Whether a port has the host stack's side of the interface that `other` has: it goes with that port, since alone it
+/// Whether a port has the host stack's side of the interface that `other` has: it leaves with that port, since alone it
 /// would cut the host off.
 pub(crate) fn is_host_side_of(spec: &PortSpec, other: &PortSpec) -> bool {
     let interface = |spec: &PortSpec| {
@@ -86,8 +86,8 @@ pub(crate) fn is_host_side_of(spec: &PortSpec, other: &PortSpec) -> bool {
     this == other
 }
 
-/// The ports that a request to attach `port` means, each with all that is needed to make it: the interface that it
-/// is called after where it has no driver and is not `for_program`, and with `host` the host stack's side beside it.
+/// Descriptions of the ports that a request to attach `port` means. A port without a driver that is not `for_program`
+/// gets the interface of its own name; with `host` the host stack's side is attached beside it.
 ///
 /// # Errors
 /// The refusal to send.
@@ -132,7 +132,7 @@ pub fn requested(
     Ok(ports)
 }
 
-/// The name of a port that can be attached, with its switch and its name there.
+/// Name of a port that can be attached, with its switch and its name on the switch.
 fn switch_port(spec: &PortSpec) -> Result<(PortName, String, String), Refusal> {
     let name: PortName =
         spec.name.parse().map_err(|error| refuse(ErrorKind::BadName, format!("{error}"), ""))?;
@@ -155,17 +155,17 @@ fn namespace_of(spec: &PortSpec) -> Result<Option<HeldNamespace>, Refusal> {
     held.map_err(|error| refuse(ErrorKind::BadName, error.to_string(), ""))
 }
 
-/// The device that serves a described port; `None`: a program does.
+/// Device that serves a described port; `None` if a program serves it.
 ///
 /// # Errors
-/// The refusal with which a request would be answered now.
+/// The refusal that a request would get now.
 pub(crate) fn device_of(spec: &PortSpec) -> Result<Option<NamedDevice>, Refusal> {
     let netns = namespace_of(spec)?;
     let find = |text: &String| NamedDevice::find(text, NamespaceScope::within(netns.as_ref()));
     spec.driver.as_ref().map(find).transpose()
 }
 
-/// The interface of a port's name, or its host stack's side.
+/// Interface with the port's name, or the host stack's side of it.
 fn namesake(port: &str, scope: NamespaceScope<'_>) -> Result<NamedDevice, Refusal> {
     let interface = port.strip_suffix('^').unwrap_or(port);
     let netns = scope.home()?;
@@ -189,7 +189,7 @@ fn host_stack_of(device: &NamedDevice) -> Option<NamedDevice> {
     Some(NamedDevice { spelled: name.base.to_string(), name, netns: device.netns.clone() })
 }
 
-/// A note for users of what the host loses if `device` is attached alone; `None` if it loses nothing.
+/// Note for users about the host's loss if `device` is attached alone; `None` if the host loses nothing.
 ///
 /// # Errors
 /// The host uses the interface, and the request does not allow its loss.
@@ -199,7 +199,7 @@ fn cut_off(device: &ReadyDevice, take: bool) -> Result<Option<String>, Refusal> 
         Some((interface, InterfaceUse::Wire | InterfaceUse::HostStack)) => interface,
         Some((_, InterfaceUse::Copies)) | None => return Ok(None),
     };
-    // With both sides taken it is for their owners to join them.
+    // The owners of both sides decide about a connection between them.
     if device.plan.side.is_some_and(|side| holder_of(side.other()).is_some()) {
         return Ok(None);
     }
@@ -223,33 +223,33 @@ fn cut_off(device: &ReadyDevice, take: bool) -> Result<Option<String>, Refusal> 
 }
 
 impl ReadyPorts {
-    /// Those that are ready.
+    /// Ports that are ready.
     pub(crate) fn ready(&self) -> impl Iterator<Item = &ReadyPort> {
         self.0.iter().filter_map(|(_, port)| port.as_ref().ok())
     }
 
-    /// The names of those that cannot be made, and why.
+    /// Names of the ports that cannot be made, with the reason.
     pub(crate) fn refused(&self) -> impl Iterator<Item = (String, String)> {
         let refused = self.0.iter().filter_map(|(record, port)| Some((record, port.as_ref().err()?)));
         refused.map(|(record, refusal)| (record.key(), refusal.message.clone()))
     }
 
-    /// The names of all.
+    /// Names of all ports.
     pub(crate) fn keys(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(record, _)| record.key())
     }
 }
 
 impl ReadyPort {
-    /// The region of the port `key`, if this is the port.
+    /// Device of this port, if the port is `key`.
     pub(crate) fn device_of(&self, key: &str) -> Option<&ReadyDevice> {
         self.device.as_ref().filter(|_| self.key == key)
     }
 }
 
 impl Ports {
-    /// Attaches ports for a command, all or none of them. With `take` even where that cuts the host off from an
-    /// interface that it uses.
+    /// Attaches ports for a command, all or none of them. With `take` they are attached even if that cuts the host off
+    /// from an interface that it uses.
     ///
     /// # Errors
     /// The refusal to send; nothing is attached then.
@@ -285,7 +285,7 @@ impl Ports {
         self.enter_each(ready)
     }
 
-    /// The first step for each of these ports.
+    /// Carries out the first step for each of these ports.
     pub(crate) fn make_ready(&self, records: Vec<PortRecord>) -> ReadyPorts {
         let mut ready = ReadyPorts::default();
         for record in records {
@@ -295,7 +295,7 @@ impl Ports {
         ready
     }
 
-    /// The second step for each of these ports.
+    /// Carries out the second step for each of these ports.
     pub(crate) fn enter_each(
         &mut self,
         ready: ReadyPorts,
@@ -310,7 +310,7 @@ impl Ports {
                     format!("it waits for {}, without which the host would be cut off", key_of(other)),
                     "",
                 )),
-                // The command or the configuration that had it attached stated its user's intent.
+                // No question about `take`: the original command or configuration has answered it.
                 None => port.and_then(|port| self.enter(port, true)),
             };
             if made.is_err() {
@@ -340,8 +340,8 @@ impl Ports {
         Ok(ReadyPort { record, key, switch, port, settings, shape, device })
     }
 
-    /// The first step for the device of the described port `key`, beside `others`; `None` if it has none. Returns the
-    /// port's shape, too.
+    /// Carries out the first step for the device of the described port `key`, beside `others`; `None` if it has none.
+    /// Also returns the port's shape.
     pub(crate) fn described_device(
         &self,
         key: &str,

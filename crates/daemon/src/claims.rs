@@ -1,6 +1,6 @@
-//! Claims on the sides of network interfaces. One port has a side, by any mechanism: else two ports would receive its
-//! frames, or frames would leave by the interface that they came from. Interfaces belong to the machine, so the process
-//! has one list.
+//! Claims on the sides of network interfaces. Only one port has a side, by any mechanism. Otherwise two ports would
+//! receive its frames, or frames would leave by the interface that they came from. Interfaces belong to the machine, so
+//! the process has one list.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,12 +16,12 @@ fn claims() -> MutexGuard<'static, BTreeMap<InterfaceSide, String>> {
     CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A side of an interface, had until this is dropped.
+/// Claim on a side of an interface, which ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim(InterfaceSide);
 
 impl Claim {
-    /// Takes `side` for `holder`, a port with its program, if it has one.
+    /// Claims `side` for `holder`, which names a port and its program, if it has one.
     ///
     /// # Errors
     /// Another port has the side.
@@ -40,7 +40,7 @@ impl Claim {
         }
     }
 
-    /// Gives it to `device` for the device's lifetime.
+    /// Moves the claim into `device` for the device's lifetime.
     pub(crate) fn give_to(self, device: &mut Device) {
         device.keep = Some(Box::new((device.keep.take(), self)));
     }
@@ -52,7 +52,7 @@ impl Drop for Claim {
     }
 }
 
-/// The port that has `side`.
+/// Holder of `side`.
 pub(crate) fn holder_of(side: InterfaceSide) -> Option<String> {
     claims().get(&side).cloned()
 }

@@ -14,33 +14,33 @@ use crate::mirrors;
 use crate::openflow;
 use crate::port_rules::{self, PortRules};
 
-/// More memory than any machine has, MiB: its bytes are still a number.
+/// Maximum of memory settings, MiB: more than any machine has, and its number of bytes still fits.
 const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
 
-/// Why a configuration cannot be used.
+/// Reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("reading the configuration {path}: {source}")]
     Read { path: String, source: std::io::Error },
-    /// It is not TOML, or has a key that does not exist.
+    /// The file is not TOML, or has a key that does not exist.
     #[error("configuration {path}: {source}")]
     Parse {
         path: String,
         /// Line and reason.
         source: Box<toml::de::Error>,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("configuration {path}: {what}")]
     Value {
         path: String,
-        /// Which value, and what would do.
+        /// Name of the value, and valid values.
         what: String,
     },
 }
 
-/// All of it.
+/// A whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -57,15 +57,15 @@ pub struct Config {
     /// `[[port]]`: ports that exist without a program.
     #[serde(with = "port_tables")]
     pub port: Vec<PortSpec>,
-    /// `[[port_policy]]`: settings of ports that no program can choose otherwise.
+    /// `[[port_policy]]`: settings of ports that programs cannot change.
     pub port_policy: Vec<PortPolicyConfig>,
     /// `[[address]]`: addresses that stay on their ports.
     pub address: Vec<StaticAddress>,
-    /// Ports that get copies of the frames of others.
+    /// `[[mirror]]`: ports that get copies of the frames of other ports.
     pub mirror: Vec<Mirror>,
     /// `[[openflow]]`: switches with flow tables.
     pub openflow: Vec<OpenFlow>,
-    /// `[[allow]]`: who may open which ports.
+    /// `[[allow]]`: users who may open ports.
     pub allow: Vec<Allow>,
 }
 
@@ -73,13 +73,13 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkersConfig {
-    /// How many, 1 to 16.
+    /// Number of threads, 1 to 16.
     pub count: u16,
-    /// Processors to run them on, in order; fewer or none leave the rest to the kernel.
+    /// Processors for the threads, in order; the kernel chooses for threads without a processor here.
     pub cpus: Vec<u32>,
-    /// How long an idle worker keeps looking before it sleeps, microseconds.
+    /// Time for which an idle worker polls before it sleeps, microseconds.
     pub spin_us: u64,
-    /// Never sleep.
+    /// Whether workers never sleep.
     pub busy: bool,
 }
 
@@ -93,9 +93,9 @@ impl Default for WorkersConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SocketConfig {
-    /// Permission bits in octal, as a string: who may connect at all.
+    /// Permission bits in octal, as a string. They decide who can connect.
     pub mode: String,
-    /// Group id that the socket is given to.
+    /// Group id of the socket file.
     pub gid: Option<u32>,
 }
 
@@ -109,9 +109,9 @@ impl Default for SocketConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningConfig {
-    /// How long an address is remembered after it was last seen, seconds.
+    /// Lifetime of an address after it was last seen, seconds.
     pub ageing_s: u32,
-    /// Addresses per switch, a power of two.
+    /// Maximum number of addresses per switch, a power of two.
     pub mac_entries: usize,
 }
 
@@ -129,7 +129,7 @@ pub struct Log {
     pub level: String,
     /// `text` or `json`.
     pub format: LogFormat,
-    /// File to append to; standard error where none is named and the daemon runs in the foreground.
+    /// File to which lines are appended. Without it, a daemon in the foreground writes to standard error.
     pub file: Option<PathBuf>,
 }
 
@@ -139,53 +139,54 @@ impl Default for Log {
     }
 }
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For users.
+    /// Text for users.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
-/// What clients may use up, together and by user. Root and the daemon's user are bound by what there is in all, not by
-/// a user's share.
+/// Limits of the resources that clients may use, together and by user. Only the limits for all users together bind root
+/// and the daemon's user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Control connections. A sixteenth of them is for root and the daemon's user alone.
+    /// Maximum number of control connections. A sixteenth of them is for root and the daemon's user alone.
     pub connections: usize,
-    /// Control connections of one user; 0 stands for a quarter of `connections`. Root and the daemon's user have no
-    /// such limit.
+    /// Maximum number of control connections of one user; 0 stands for a quarter of `connections`. Root and the
+    /// daemon's user have no such limit.
     pub connections_per_user: usize,
-    /// Shared memory of all regions, MiB; 0 stands for half of the machine's memory.
+    /// Maximum shared memory of all regions, MiB; 0 stands for half of the machine's memory.
     pub shared_memory_mib: u64,
     /// Part of the shared memory, the switches, the ports of each switch and the queues that is for root and the
     /// daemon's user alone, percent.
     pub reserve_percent: u8,
-    /// Shared memory of one user, MiB; 0 stands for half of what all have.
+    /// Maximum shared memory of one user, MiB; 0 stands for half of `shared_memory_mib`.
     pub user_shared_memory_mib: u64,
-    /// Switches on which one user has ports.
+    /// Maximum number of switches on which one user has ports.
     pub user_switches: u32,
-    /// Ports of one user on one switch.
+    /// Maximum number of ports of one user on one switch.
     pub user_ports_of_switch: u32,
-    /// Ports of one user in all.
+    /// Maximum number of ports of one user in all.
     pub user_ports: u32,
-    /// Queues of one user's ports, pipes and devices.
+    /// Maximum number of queues of one user's ports, pipes and devices.
     pub user_queues: u32,
-    /// Pipes that one user made.
+    /// Maximum number of pipes that one user made.
     pub user_pipes: u32,
-    /// Interfaces and other devices that one user's programs have open.
+    /// Maximum number of interfaces and other devices that one user's programs have open.
     pub user_devices: u32,
-    /// Memory of flow tables, groups and meters of all switches, MiB; 0 stands for a quarter of the machine's memory.
+    /// Maximum memory of flow tables, groups and meters of all switches, MiB; 0 stands for a quarter of the machine's
+    /// memory.
     pub flow_memory_mib: u64,
-    /// The same of one switch, MiB; 0 stands for half of what all have.
+    /// Maximum memory of flow tables, groups and meters of one switch, MiB; 0 stands for half of `flow_memory_mib`.
     pub switch_flow_memory_mib: u64,
 }
 
 impl LimitsConfig {
-    /// Memory of flow tables, bytes: of all switches, and of one.
+    /// Maximum memory of flow tables, bytes: of all switches, and of one.
     #[must_use]
     pub fn flow_memory_bytes(&self) -> (u64, u64) {
         let or = |mib: u64, default: u64| if mib == 0 { default } else { mib.saturating_mul(1 << 20) };
@@ -194,7 +195,7 @@ impl LimitsConfig {
     }
 }
 
-/// The machine's memory, bytes.
+/// Size of the machine's memory, bytes.
 pub(crate) fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     u64::from(info.mem_unit) * info.totalram
@@ -220,8 +221,8 @@ impl Default for LimitsConfig {
     }
 }
 
-/// A [`PortSpec`] as the file has it: its sizes beside its name, and its network namespace in the driver. Without a
-/// structure of its own an error would name neither line nor key.
+/// A [`PortSpec`] as the file has it: its sizes beside its name, and its network namespace in the driver. With a
+/// structure of its own, an error names line and key.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WrittenPort {
@@ -258,7 +259,7 @@ impl From<WrittenPort> for PortSpec {
 
 impl From<&PortSpec> for WrittenPort {
     fn from(port: &PortSpec) -> Self {
-        // Without `..`: the compiler requires a line here for whatever a port gets.
+        // No `..`: the compiler requires a line here for each new field of a port.
         let PortSpec { name, driver, properties, netns: _ } = port.clone();
         let PortProperties { queues, slots, buffer_bytes, extra_buffers, huge_pages, tx: _, rx: _ } =
             properties;
@@ -268,7 +269,7 @@ impl From<&PortSpec> for WrittenPort {
     }
 }
 
-/// Ports as tables of the file.
+/// Conversion of ports to tables of the file.
 mod port_tables {
     use ringroad_control::message::PortSpec;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -284,7 +285,7 @@ mod port_tables {
     }
 }
 
-/// Settings of the ports whose name matches. A key that is left out fixes nothing.
+/// Settings of the ports whose name matches. A key that is left out is not fixed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortPolicyConfig {
@@ -299,10 +300,10 @@ pub struct PortPolicyConfig {
     /// The VLAN of a trunk's frames without tags.
     #[serde(default)]
     pub native: Option<u16>,
-    /// Whether it exchanges frames only with ports that are not isolated.
+    /// Whether the port exchanges frames only with ports that are not isolated.
     #[serde(default)]
     pub isolated: Option<bool>,
-    /// How many frames/s it may send that go to several ports.
+    /// Storm limit: frames per second to several ports that the port may send.
     #[serde(default)]
     pub storm: Option<u32>,
 }
@@ -330,9 +331,9 @@ impl PortPolicyConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StaticAddress {
-    /// `02:00:00:00:00:01`.
+    /// Address, such as `02:00:00:00:00:01`.
     pub mac: String,
-    /// `vale0:a`, which need not be there yet.
+    /// Name of the port, such as `vale0:a`, which need not exist yet.
     pub port: String,
 }
 
@@ -340,7 +341,7 @@ impl StaticAddress {
     /// Switch, address, and name of the port on the switch.
     ///
     /// # Errors
-    /// What is wrong, and what would do.
+    /// Text that names the invalid value, and valid values.
     pub fn parse(&self) -> Result<(String, Mac, String), String> {
         let mac: Mac = self.mac.parse().map_err(|error| format!("{:?}: {error}", self.mac))?;
         if mac.is_multicast() {
@@ -353,13 +354,13 @@ impl StaticAddress {
         }
     }
 
-    /// Whether `other` is the same address on the same port, however it is written.
+    /// Whether `other` is the same address on the same port, regardless of the spelling.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.parse().is_ok_and(|this| other.parse() == Ok(this))
     }
 }
 
-/// Who may open the ports whose name matches.
+/// Users who may open the ports whose name matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allow {
@@ -377,7 +378,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError`], naming file, line and what would do.
+    /// [`ConfigError`], which names file, line and valid values.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path)
@@ -385,7 +386,7 @@ impl Config {
         Self::parse(&text, &name)
     }
 
-    /// Parses and checks the text of a configuration; `name` stands for it in errors.
+    /// Parses and checks the text of a configuration; `name` names it in errors.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -529,7 +530,7 @@ mod tests {
     fn the_installed_configuration_sets_nothing_and_its_examples_parse() {
         let installed = include_str!("../../../packaging/systemd/ringroadd.toml");
         assert_eq!(Config::parse(installed, "x").unwrap(), Config::default());
-        // Prose has a space behind its mark.
+        // Commented examples are uncommented: a prose line has a space after the `#`.
         let examples = installed.lines().map(|line| match line.strip_prefix('#') {
             Some(prose) if prose.starts_with(' ') => "",
             Some(example) => example,

@@ -38,21 +38,22 @@ pub(crate) struct ReadyDevice {
     home: Option<Arc<ShmRegion>>,
 }
 
-/// A device named in a request: an interface is in one namespace, while other namespaces may have one of the same name.
+/// A device named in a request. Interfaces of several namespaces can have the same name, so the namespace belongs to
+/// it.
 #[derive(Debug, Clone)]
 pub struct NamedDevice {
-    /// As it was typed.
+    /// Name as it was typed.
     pub(crate) spelled: String,
     pub(crate) name: PortName,
-    /// Where its interface is, if it has one.
+    /// Namespace of its interface, if it has one.
     pub(crate) netns: Option<HeldNamespace>,
 }
 
 impl NamedDevice {
-    /// The device called `text` by someone at `scope`.
+    /// Finds the device that a requester at `scope` calls `text`.
     ///
     /// # Errors
-    /// The refusal to send: it is no name, or its namespace cannot be found.
+    /// The refusal to send: the name is invalid, or its namespace cannot be found.
     pub(crate) fn find(text: &str, scope: NamespaceScope<'_>) -> Result<Self, Refusal> {
         let name: PortName =
             text.parse().map_err(|error| refuse(ErrorKind::BadName, format!("{error}"), ""))?;
@@ -60,15 +61,15 @@ impl NamedDevice {
         Ok(Self { spelled: text.to_owned(), name, netns })
     }
 
-    /// Under which name it is known, and permitted: interfaces of other namespaces than the daemon's are called after
-    /// these.
+    /// Name by which the device is known and permitted; it contains the namespace of an interface that is not in the
+    /// daemon's namespace.
     #[must_use]
     pub fn key(&self) -> String {
         key_in(&self.name.base.to_string(), self.netns.as_ref())
     }
 }
 
-/// How a device called `base` is known where its interface is in `netns`.
+/// Name by which a device called `base` is known if its interface is in `netns`.
 pub(crate) fn key_in(base: &str, netns: Option<&HeldNamespace>) -> String {
     match netns {
         Some(netns) if !netns.is_current() => format!("{base}@netns={}", netns.label()),
@@ -77,7 +78,7 @@ pub(crate) fn key_in(base: &str, netns: Option<&HeldNamespace>) -> String {
 }
 
 impl Ports {
-    /// Opens a device for a program, in one region with it.
+    /// Opens a device for a program; both lie in one region.
     pub(crate) fn open_device_port(
         &mut self,
         named: &NamedDevice,
@@ -101,7 +102,7 @@ impl Ports {
             ));
         }
         let shared = match &name.options.share {
-            // The other device is in the same namespace unless it is named otherwise.
+            // The other device is in the same namespace unless its name has another one.
             Some(other) => {
                 let beside = key_in(other, netns.as_ref());
                 let devices = self.table.devices();
@@ -110,7 +111,7 @@ impl Ports {
             }
             None => None,
         };
-        // The rings of a shared region come in as many pairs as it has.
+        // Number of pairs of rings: a shared region fixes it for all its ports.
         let queues = shared.as_ref().map(|home| home.shape().queues).or(properties.queues);
         let failed = |error: DeviceError| device_refusal(&key, &error);
         let plan = plan_device_in(netns.as_ref(), name, queues).map_err(failed)?;
@@ -149,7 +150,7 @@ impl Ports {
     }
 
     /// Checks that a device can be opened for the port `key` of a switch, beside `others`, and takes its side of an
-    /// interface and its region. Returns the port's shape, too.
+    /// interface and its region. Also returns the port's shape.
     pub(crate) fn ready_device(
         &self,
         key: &str,
@@ -180,7 +181,7 @@ impl Ports {
         Ok((ReadyDevice { named, plan, claim, home }, shape))
     }
 
-    /// Opens a device that is ready, with what another process leaves of it. Returns its region, too.
+    /// Opens a device that is ready, with the state that another process leaves of it. Also returns its region.
     pub(crate) fn open_ready_device(
         &self,
         ready: ReadyDevice,
@@ -198,7 +199,7 @@ impl Ports {
         Ok((device, home))
     }
 
-    /// The region of a device on a switch, or of one that will be there.
+    /// Region of the device of a port of a switch, which is attached or will be.
     fn device_home(&self, other: &str, others: &ReadyPorts) -> Result<Arc<ShmRegion>, Refusal> {
         let there = match self.table.occupant(other) {
             Some(Occupant::Device { home, .. }) => home.as_ref(),
@@ -213,7 +214,8 @@ impl Ports {
         })
     }
 
-    /// Checks all devices, logs which have failed or recovered since the last check, and tells controllers of it.
+    /// Checks all devices, logs which have failed or recovered since the last check, and reports changes to
+    /// controllers.
     pub(crate) fn watch_devices(&mut self) -> Result<(), FabricError> {
         let fabric = self.table.fabric();
         fabric.end_wires()?;
@@ -246,12 +248,12 @@ impl Ports {
         Ok(())
     }
 
-    /// Has the next check look at all cards: nothing announces that one was reset, and each look asks the kernel.
+    /// Marks all cards for the next check. No event announces the reset of a card, and each check asks the kernel.
     pub(crate) fn suspect_all_cards(&mut self) {
         let on_switches = self.table.on_switches().iter();
         let on_switches = on_switches.filter_map(|(key, port)| Some((key, port.occupant.device()?)));
         let devices = self.table.devices().iter().map(|(key, port)| (key, &port.device));
-        // What has no rings is no card.
+        // A device without rings is no card.
         let has_rings = |device: &Device| {
             device.interface.as_ref().and_then(|interface| interface.opened_for?.rings).is_some()
         };
@@ -259,7 +261,7 @@ impl Ports {
         self.suspect_cards = cards.map(|(key, _)| key.clone()).collect();
     }
 
-    /// What may be wrong with the card of the port `key`.
+    /// Fault of the card of the port `key`, if there is one.
     fn card_fault(&self, key: &str) -> Option<String> {
         let on_switch = self.table.on_switches().get(key).and_then(|port| port.occupant.device());
         let device = on_switch.or_else(|| self.table.devices().get(key).map(|port| &port.device))?;

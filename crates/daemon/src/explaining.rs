@@ -1,4 +1,4 @@
-//! What would happen to a frame at a switch, step by step. Nothing counts it, and nothing is learned of it.
+//! Prediction of a frame's path through a switch, step by step. The frame is not counted, and nothing is learned of it.
 
 use std::fmt::Write;
 
@@ -29,19 +29,19 @@ use crate::openflow::CONTROLLERS_INDEX;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
 
-/// More steps are not listed: nested groups can have any number.
+/// Maximum number of listed steps: nested groups can cause any number of steps.
 const MAX_STEPS: usize = 2000;
-/// Nor more text, bytes.
+/// Maximum length of the text of all steps, bytes.
 const MAX_TEXT: usize = 1 << 20;
-/// First bytes of a frame that count.
+/// Maximum number of a frame's first bytes that are used.
 const MAX_START: usize = 256;
-/// The number of a VLAN, of frames that are of none.
+/// VLAN number that stands for no VLAN.
 const NO_VLAN: u16 = 0;
-/// The longest frame of any port, bytes.
+/// Maximum length of a frame of any port, bytes.
 const MAX_FRAME: u32 = 64 << 10;
 
 impl Ports {
-    /// What would happen to a frame.
+    /// Predicts the path of a frame.
     ///
     /// # Errors
     /// The refusal to send: no such switch or port, or no frame.
@@ -87,7 +87,7 @@ impl Ports {
         } else if outlets.contains(from) {
             recorder.note_dropped(DropCause::MirrorPort);
         } else if let Some((seen, now_ns)) = self.openflow.tables_of(switch) {
-            // Nothing changes the tables any more once the state is gone.
+            // The tables do not change any more once the state is gone.
             if let Some(tables) = seen.tables.enter() {
                 recorder.senders = tables.ports().senders();
                 tables.receive(&mut packet, now_ns, &mut PipelineScratch::default(), &mut recorder);
@@ -117,7 +117,7 @@ impl Ports {
     }
 }
 
-/// A frame's first bytes, and its length.
+/// First bytes of a frame, and its length.
 fn frame_of(asked: &FrameToExplain) -> Result<(Vec<u8>, usize), String> {
     let FrameToExplain { start, frame_bytes, .. } = asked;
     let digit = |&byte: &u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -136,20 +136,20 @@ fn frame_of(asked: &FrameToExplain) -> Result<(Vec<u8>, usize), String> {
     Ok((bytes, len))
 }
 
-/// Notes each step of the way.
+/// Records each step of the path.
 struct Recorder<'way> {
     learning: &'way LearningSwitch,
     name: &'way dyn Fn(PortIndex) -> String,
     from: PortIndex,
     /// The ports that can send frames.
     senders: PortMask,
-    /// The ports that get copies from mirrors: they get no other frames.
+    /// Ports that get copies from mirrors, and no other frames.
     outlets: PortMask,
     steps: Vec<ExplainedStep>,
     outputs: Vec<ExplainedOutput>,
     text_bytes: usize,
     is_cut: bool,
-    /// The headers as they were last listed: those of the packet, and of its copy in each bucket around this step.
+    /// Headers at the last listing: those of the packet, and of its copy in each bucket around this step.
     seen: Vec<Vec<(&'static str, String)>>,
     dropped: Option<DropCause>,
 }
@@ -178,7 +178,7 @@ impl Recorder<'_> {
         ExplainedPort { number: port_number(index).0, name: (self.name)(index) }
     }
 
-    /// Lists an output, and returns its number.
+    /// Lists an output, and returns its index.
     fn leave(&mut self, packet: &Packet, ports: PortMask, queue: Option<u32>) -> u32 {
         let output = ExplainedOutput {
             to_controllers: ports.is_empty(),
@@ -204,7 +204,7 @@ impl Recorder<'_> {
         others
     }
 
-    /// Where the learned addresses send it.
+    /// Ports to which the learned addresses send the packet.
     fn by_learned(&mut self, packet: &Packet) -> PortMask {
         let Some(header) = packet.header_bytes().first_chunk() else { return PortMask::default() };
         let header = FrameHeader::from_bytes(header, FrameHeader::NO_LEARN);
@@ -221,7 +221,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Notes what a switch whose ports have options would do with a frame of these first bytes and this length.
+    /// Records the decision of a switch whose ports have options, for a frame of these first bytes and this length.
     fn by_options(&mut self, prediction: &Prediction, options: String, (start, bytes): (&[u8], usize)) {
         let looked_up = prediction.looked_up;
         let vlan = looked_up.map(|(_, vlan)| vlan).filter(|&vlan| vlan != NO_VLAN);
@@ -243,7 +243,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Notes what the switch knows of a frame's addresses in a VLAN.
+    /// Records the switch's knowledge of a frame's addresses in a VLAN.
     fn note_learned(&mut self, header: FrameHeader, vlan: u16) {
         let lookup = |mac| self.learning.table.lookup_in(vlan, mac, self.learning.now());
         let is_static = |mac| self.learning.table.static_port(mac).is_some();
@@ -341,7 +341,7 @@ impl PipelineSink for Recorder<'_> {
         let gone = before.iter().filter(|(name, _)| value(&now, *name).is_none());
         let names = now.iter().chain(gone).map(|&(name, _)| name);
         let changes: Vec<_> = names
-            // This field is set by an instruction, not an action; it is listed with its entry.
+            // Metadata is set by an instruction, not by an action; it is listed with its entry.
             .filter(|name| *name != "metadata")
             .map(|name| HeaderChange {
                 field: name.to_owned(),

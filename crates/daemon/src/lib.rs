@@ -2,15 +2,15 @@
 //!
 //! - [`config`]: the TOML file; [`permissions`]: who may do what; [`port_rules`]: port settings that the configuration
 //!   fixes.
-//! - [`ports`]: all ports, and the changes to them; [`attaching`]: those that outlive programs, from description to
+//! - [`ports`]: all ports, and the changes to them; [`attaching`]: ports that outlive programs, from description to
 //!   port; `switch_settings`: static addresses, mirrors and OpenFlow of switches; `mirrors`: ports that get copies of
-//!   frames; [`status`]: reports about them; `tracing_report`: reports about single frames.
+//!   frames; [`status`]: reports about ports; `tracing_report`: reports about single frames.
 //! - [`netmap`]: devices, ports and requests of programs written for netmap.
-//! - [`devices`]: ports of devices; `shortcuts`: the way within the kernel between some of them; [`namespace_scope`]:
-//!   the network namespace of an interface's name.
-//! - [`server`]: the control socket's loop; [`admission`]: places of connections; [`request_scheduler`]: the order of
+//! - [`devices`]: ports of devices; `shortcuts`: frames between some of them that pass within the kernel;
+//!   [`namespace_scope`]: the network namespace of an interface's name.
+//! - [`server`]: the control socket's loop; [`admission`]: limits of connections; [`request_scheduler`]: the order of
 //!   requests; [`reload`]: a new configuration while traffic runs; [`restore`]: attached ports after a daemon that was
-//!   killed; `saving`: writes what operators have set to the configuration file; [`upgrade`]: a new daemon takes over
+//!   killed; `saving`: writes settings of operators to the configuration file; [`upgrade`]: a new daemon takes over
 //!   everything from this one.
 //! - [`service_manager`]: notifications to systemd.
 //! - [`listen`]: takes the socket, for one daemon; [`logging`]: the target of log lines; [`log_limit`]: a limit on

@@ -1,5 +1,5 @@
-//! The links of ports, followed: what changes shows in reports and flow tables at once, and a port whose interface has
-//! other queues, another MTU, other rings, or is another one of the same name, is opened anew.
+//! Changes of the links of ports. They show in reports and flow tables at once. A port is opened anew if its interface
+//! has other queues, another MTU or other rings, or is another interface of the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -21,26 +21,26 @@ use crate::attaching::ReadyPorts;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
 
-/// The shortest time between two openings of a port: whoever can change an interface decides how often it changes.
+/// Minimum time between two openings of a port: a user who can change an interface decides how often it changes.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is known of the links of ports.
+/// State of the links of ports.
 #[derive(Debug)]
 pub struct FollowedLinks {
-    /// Rung at each change of a link.
+    /// Eventfd that is signalled at each change of a link.
     pub(crate) bell: Arc<OwnedFd>,
-    /// The revision of each port's link at the last look at its settings.
+    /// Revision of each port's link at the last check of its settings.
     seen: BTreeMap<String, u32>,
-    /// Ports to be looked at again: they were opened a moment ago.
+    /// Ports to be checked again, because they were opened a moment ago.
     pending: BTreeSet<String>,
-    /// Ports that could not be opened anew, and the change for which they were to be: they are tried again.
+    /// Ports that could not be opened anew, each with the change that requires it; they are retried.
     unopened: BTreeMap<String, String>,
-    /// When each port was last opened anew.
+    /// Time at which each port was last opened anew.
     renewed: BTreeMap<String, Instant>,
 }
 
 impl FollowedLinks {
-    /// Begins to listen.
+    /// Begins to follow links.
     ///
     /// # Errors
     /// The kernel has no descriptors left.
@@ -51,19 +51,19 @@ impl FollowedLinks {
         Ok(Self { bell, seen, pending: BTreeSet::new(), unopened: BTreeMap::new(), renewed: BTreeMap::new() })
     }
 
-    /// Whether ports are to be looked at again without a change.
+    /// Whether ports are to be checked again without a change.
     pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty() || !self.unopened.is_empty()
     }
 }
 
 impl Ports {
-    /// Takes up the changes of links.
+    /// Processes the changes of links.
     ///
     /// # Errors
     /// A worker that is gone.
     pub(crate) fn follow_links(&mut self) -> Result<(), FabricError> {
-        // What frames depend on comes first: a port may take long to open.
+        // Faults come first, since frames depend on them and a port may take long to open.
         self.watch_devices()?;
         if self.follow_settings()? {
             self.watch_devices()?;
@@ -71,7 +71,8 @@ impl Ports {
         Ok(())
     }
 
-    /// Opens ports anew whose interfaces have other settings than they were opened for. Whether there were such.
+    /// Opens ports anew whose interfaces have other settings than at their opening. Returns whether there were such
+    /// ports.
     fn follow_settings(&mut self) -> Result<bool, FabricError> {
         let ports = self.table.on_switches().iter();
         let interfaces =
@@ -107,7 +108,7 @@ impl Ports {
         Ok(has_changed)
     }
 
-    /// Opens the device of a port of a switch again, in the place of what it has: `change` is the reason, for people.
+    /// Opens the device of a port of a switch again, in place of the present one; `change` is the reason, for people.
     fn renew(&mut self, key: &str, change: &str) -> Result<(), FabricError> {
         self.links.renewed.insert(key.to_owned(), Instant::now());
         let Some(port) = self.table.on_switches().get(key) else { return Ok(()) };
@@ -149,7 +150,7 @@ impl Ports {
         Ok((device, home, shape))
     }
 
-    /// Notes at the devices of programs what changed of their interfaces: only the program can open them anew.
+    /// Adds notes about changed interfaces to the devices of programs: only the program can open them anew.
     fn note_changes_for_programs(&mut self) {
         for (key, device) in self.table.devices_mut() {
             let Some(interface) = &mut device.interface else { continue };
@@ -167,11 +168,11 @@ impl Ports {
     }
 }
 
-/// How an interface, as it is now, differs from what its device was opened for, for people; `None` where it does not.
+/// Difference between an interface and the settings at its device's opening, for people; `None` if there is none.
 fn change_of(interface: &DeviceInterface, now: &InterfaceSettings) -> Option<String> {
     let before = interface.opened_for?;
     match interface.link.state() {
-        // Another one, even with the same number.
+        // The interface is another one, even with the same index.
         LinkState::Gone => Some(now.changes_since(&InterfaceSettings { index: 0, ..before })),
         _ => (*now != before).then(|| now.changes_since(&before)),
     }

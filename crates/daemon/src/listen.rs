@@ -1,4 +1,4 @@
-//! Taking the control socket: one daemon per path, stale sockets cleared, the folder safe.
+//! Binding of the control socket: one daemon per path, stale sockets cleared, the folder safe.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use ringroad_control::socket_path::{MANAGED, lock_path};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::SocketType;
 
-/// Connections that wait to be accepted at most. The queue is first come, first served, and a user who connects and
-/// closes without end fills it: so it is short, and the next new client waits in the kernel, where every process has
-/// one place.
+/// Backlog of the socket. The backlog is first come, first served, and a user who connects and closes without end fills
+/// it. A short one serves new clients sooner: a client beyond it waits in the kernel, where each process has one
+/// position.
 pub(crate) const BACKLOG: i32 = 128;
 
-/// Why the socket cannot be used.
+/// Reason why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// A daemon listens there already, or something else is in the way.
+    /// A daemon listens on the path already, or another file is in the way.
     #[error(transparent)]
     Socket(#[from] listening_socket::ListeningSocketError),
-    /// Another user could put a socket of his own there.
+    /// Another user could replace the socket by one of their own.
     #[error(
         "the folder {0} can be written by others; choose another socket with --socket or $RINGROAD_SOCKET"
     )]
@@ -31,7 +31,7 @@ pub enum ListenError {
     #[error("{step} {path}: {source}")]
     System {
         step: &'static str,
-        /// On what.
+        /// Path of the file.
         path: String,
         source: std::io::Error,
     },
@@ -42,9 +42,9 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Lis
     move |source| ListenError::System { step, path, source }
 }
 
-/// Listens at `path` with permission bits `mode`; the socket's file goes with what is returned. The check for another
-/// daemon, the clearing of what a dead one left and the binding happen under a lock, so that of two daemons started at
-/// the same time one wins and the other reports it.
+/// Listens at `path` with permission bits `mode`; the socket's file is removed with the returned value. The check for
+/// another daemon, the removal of a dead daemon's socket and the binding happen under a lock. So of two daemons started
+/// at the same time one wins, and the other reports it.
 ///
 /// If the daemon is `managed` by a service manager that restarts it when it dies, the lock file states that. Programs
 /// that find no daemon then wait for the restart instead of starting another daemon.
@@ -61,7 +61,7 @@ pub fn listen(
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
         _ => PathBuf::from("."),
     };
-    // Others must be able to pass where the socket's mode lets them in.
+    // Permissions of the folder let all users pass whom the socket's mode lets in.
     let folder_mode = if mode & 0o077 == 0 { 0o700 } else { 0o755 };
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -74,7 +74,7 @@ pub fn listen(
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|errno| failed("opening the lock", &lock_path)(errno.into()))?;
-    // In a folder like /tmp any user could have put it there, and hold it for ever.
+    // Another user could have put the lock file into a folder like /tmp, and hold its lock for ever.
     let lock_status =
         rustix::fs::fstat(&lock).map_err(|errno| failed("checking", &lock_path)(errno.into()))?;
     if !is_safe_owner(lock_status.st_uid) {
@@ -83,7 +83,7 @@ pub fn listen(
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
         .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
 
-    // No client can connect before group and mode are set, so a client that finds the socket ready is accepted by its
+    // Clients cannot connect before group and mode are set, so a client that finds the socket ready is accepted by its
     // mode.
     let socket = BoundSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
@@ -105,12 +105,12 @@ pub fn set_access(path: &Path, mode: u32, gid: Option<u32>) -> Result<(), Listen
         .map_err(failed("setting the mode of", path))
 }
 
-/// Whether root or the daemon's own user owns it.
+/// Whether the owner is root or the daemon's own user.
 fn is_safe_owner(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// A folder in which another user can replace the socket is refused, unless the sticky bit keeps him from it.
+/// Refuses a folder in which another user can replace the socket. The sticky bit prevents this.
 fn check_folder(folder: &Path) -> Result<(), ListenError> {
     let status = std::fs::metadata(folder).map_err(failed("checking", folder))?;
     let writable = status.mode() & 0o022 != 0 && status.mode() & 0o1000 == 0;

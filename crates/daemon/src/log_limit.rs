@@ -1,7 +1,7 @@
 //! Limits on the log lines that untrusted peers can cause at will.
 //!
-//! A line is an untrusted peer's if it has the field `user` with the id of a user who is not an administrator, or
-//! `visited` with a port or socket to which a peer connected. Each user and each such port can write a few lines at
+//! A line counts as an untrusted peer's if it has the field `user` with the id of a user who is not an administrator,
+//! or `visited` with a port or socket to which a peer connected. Each user and each such port can write a few lines at
 //! once, then one now and then; all together can write little more. Omitted lines are counted, and the counts are
 //! logged. All other lines stay.
 
@@ -17,11 +17,11 @@ use tracing_subscriber::layer::Context;
 
 /// Rate of one source of lines: a burst, then one per interval.
 const OF_ONE: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
-/// What all sources together may.
+/// Rate of all sources together.
 const OF_ALL: Rate = Rate { burst: 300, interval: Duration::from_millis(200) };
-/// Most sources with a rate of their own.
+/// Maximum number of sources with a rate of their own.
 const MAX_SOURCES: usize = 1024;
-/// Most sources named in one report.
+/// Maximum number of sources named in one report.
 const NAMED_SOURCES: usize = 8;
 
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ struct Rate {
     interval: Duration,
 }
 
-/// Who causes lines.
+/// Source of lines.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     User(u64),
@@ -46,10 +46,10 @@ impl fmt::Display for Source {
     }
 }
 
-/// Lines of one source, or of all.
+/// Budget of one source's lines, or of all lines.
 #[derive(Debug, Clone, Copy)]
 struct Budget {
-    /// When the budget is full again.
+    /// Time at which the budget is full again.
     rested_at: Instant,
     left_out: u64,
 }
@@ -72,7 +72,7 @@ impl Budget {
 struct LineLedger {
     sources: BTreeMap<Source, Budget>,
     all: Budget,
-    /// Lines of sources beyond [`MAX_SOURCES`].
+    /// Number of omitted lines of sources beyond [`MAX_SOURCES`].
     left_out: u64,
 }
 
@@ -103,7 +103,7 @@ impl LineLedger {
         self.sources.retain(|_, budget| budget.left_out > 0 || budget.rested_at > now);
     }
 
-    /// A sentence for each of the sources of which most was left out, and one for the others; counting restarts.
+    /// Makes a sentence for each of the sources with the most omitted lines, and one for the others; counting restarts.
     fn report(&mut self, now: Instant) -> Vec<String> {
         let mut left_out: Vec<(u64, String)> = self
             .sources
@@ -143,7 +143,7 @@ impl Visit for FindSource {
     }
 }
 
-/// Keeps untrusted peers' lines within bounds, as a layer in front of the layers that write them.
+/// Layer that limits the lines of untrusted peers, in front of the layers that write lines.
 #[derive(Debug, Clone)]
 pub struct LogLimit {
     own_uid: u32,
@@ -151,15 +151,15 @@ pub struct LogLimit {
 }
 
 impl LogLimit {
-    /// For a daemon that runs as `own_uid`.
+    /// Limits the log of a daemon that runs as `own_uid`.
     #[must_use]
     pub fn new(own_uid: u32) -> Self {
         Self { own_uid, ledger: Arc::new(Mutex::new(LineLedger::new(Instant::now()))) }
     }
 
-    /// Logs how much was left out since the last time, if anything was.
+    /// Logs the number of lines omitted since the last report, if there were any.
     pub fn report(&self) {
-        // The lock is free again before the lines go through this layer.
+        // The lock is released before the report's lines go through this layer.
         let sentences = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).report(Instant::now());
         for sentence in sentences {
             warn!("{sentence}");

@@ -1,4 +1,4 @@
-//! Log lines: structured, to standard error or a file. Nothing is logged per packet.
+//! Logging of structured lines, to standard error or a file. Nothing is logged per packet.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,12 +16,12 @@ use tracing_subscriber::{Layer, Registry};
 use crate::config::{Log, LogFormat};
 use crate::log_limit::LogLimit;
 
-/// The files of the log that the configuration does not name.
+/// Log files besides the one that the configuration names.
 #[derive(Debug, Default)]
 pub struct LogFiles {
-    /// The command line's, which goes before the configuration's.
+    /// File from the command line, which takes precedence over the configuration's.
     pub given: Option<PathBuf>,
-    /// The one for a daemon whose configuration names none; without it lines go to standard error.
+    /// File for a daemon whose configuration names none; without it, lines go to standard error.
     pub otherwise: Option<PathBuf>,
 }
 
@@ -46,12 +46,12 @@ pub struct RunningLog {
     level: Handle<Targets, Registry>,
     files: LogFiles,
     target: Arc<Mutex<Target>>,
-    /// Bounds what untrusted peers can have logged.
+    /// Limit on the lines that untrusted peers can cause.
     pub limit: LogLimit,
 }
 
 impl RunningLog {
-    /// One that writes nothing.
+    /// A log that writes nothing.
     #[cfg(test)]
     pub(crate) fn silent() -> Self {
         let (_, level) = tracing_subscriber::reload::Layer::new(Targets::new());
@@ -62,9 +62,9 @@ impl RunningLog {
     /// Changes the level.
     ///
     /// # Errors
-    /// A description where it does not parse.
+    /// A description if the level does not parse.
     pub fn set_level(&self, level: &str) -> Result<(), String> {
-        // It fails only if the log is gone, and then no report can reach the user.
+        // The reload fails only if the log is gone, and then no report can reach the user.
         let _ = self.level.reload(filter(level)?);
         Ok(())
     }
@@ -83,7 +83,7 @@ impl RunningLog {
 /// Starts logging as configured.
 ///
 /// # Errors
-/// A description where the level does not parse or the file cannot be opened.
+/// A description if the level does not parse or the file cannot be opened.
 pub fn start(config: &Log, files: LogFiles) -> Result<RunningLog, String> {
     let (filter, level) = tracing_subscriber::reload::Layer::new(filter(&config.level)?);
     let limit = LogLimit::new(rustix::process::geteuid().as_raw());
@@ -104,7 +104,7 @@ pub fn start(config: &Log, files: LogFiles) -> Result<RunningLog, String> {
     Ok(RunningLog { level, files, target, limit })
 }
 
-/// Opens the log file for appending. No other user may choose the target of the daemon's lines.
+/// Opens the log file for appending. Another user must not choose the target of the daemon's lines.
 fn open(path: &Path) -> Result<File, String> {
     guarded_file::open(path, FilePurpose::Append(0o640))
         .map_err(|error| format!("opening the log file {}: {error}", path.display()))
@@ -126,11 +126,11 @@ impl Write for SharedTarget {
     }
 }
 
-/// Writes lines in which nothing but their end acts on a terminal or begins another line.
+/// Writes lines in which only the end of the line acts on a terminal or begins another line.
 struct PlainLines<W>(W);
 
 impl<W: Write> Write for PlainLines<W> {
-    /// Takes a whole line, as it is given by the formatter.
+    /// Takes a whole line, as the formatter gives it.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let (line, end) = text.strip_suffix('\n').map_or((&*text, ""), |line| (line, "\n"));
@@ -151,7 +151,7 @@ impl<W: Write> Write for PlainLines<W> {
     }
 }
 
-/// The filter for a level as the configuration writes it.
+/// Filter for a level of the configuration.
 fn filter(level: &str) -> Result<Targets, String> {
     level
         .parse::<Targets>()

@@ -32,13 +32,13 @@ use ringroad_switch::MacTableConfig;
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// Control socket [default: $RINGROAD_SOCKET, else the usual place of the user]
+    /// Control socket [default: $RINGROAD_SOCKET, else the user's usual path]
     #[arg(long)]
     socket: Option<PathBuf>,
     /// Configuration (TOML); read again on SIGHUP
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Only check the configuration
+    /// Check the configuration and do nothing else
     #[arg(long, requires = "config")]
     check: bool,
     /// Append log lines to this file instead of standard error
@@ -50,10 +50,10 @@ struct Arguments {
     /// End when there have been no ports and no connections for a while
     #[arg(long)]
     on_demand: bool,
-    /// The process in the background
+    /// Marks the process in the background
     #[arg(long, hide = true)]
     detached: bool,
-    /// A process that takes over from its parent, which is connected to its standard input
+    /// Take over from the parent process, which is connected to standard input
     #[arg(long, hide = true)]
     take_over: bool,
 }
@@ -76,7 +76,7 @@ impl Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // The previous process has no inherited descriptors.
+    // A process that takes over has no inherited descriptors.
     if arguments.detached && !arguments.take_over {
         close_inherited();
     }
@@ -90,13 +90,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Closes what a program that started the daemon had open: its pipes and connections must not stay open until the
-/// daemon ends.
+/// Closes descriptors that the starting program had open: its pipes and connections must not stay open until the daemon
+/// ends.
 fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     for number in numbers.filter(|&number| number > 2).collect::<Vec<_>>() {
-        // This program has opened none yet; the one of the listing is gone already.
+        // This program has opened none yet, and the listing's own descriptor is closed already.
         let _ = nix::unistd::close(number);
     }
 }
@@ -130,7 +130,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let started = match start(arguments, successor.as_ref()) {
         Err(reason) if let Some(successor) = &successor => {
             successor.report_failure(&reason);
-            // Nothing may be undone on the way out: all of it is the other process's.
+            // Destructors must not run: they would undo resources that belong to the other process.
             std::process::exit(1);
         }
         started => started?,
@@ -156,7 +156,7 @@ struct Started {
     server: Server,
     socket: PathBuf,
     service_manager: Option<ServiceManager>,
-    /// How it is, in a line.
+    /// State of the daemon, in a line.
     status: String,
 }
 
@@ -164,10 +164,10 @@ fn told_manager(error: &std::io::Error) -> String {
     format!("talking to the service manager: {error}")
 }
 
-/// Starts the server, or takes over from the previous process. `None`: there is nothing to serve.
+/// Starts the server, or takes over from the previous process. `None` means that there is nothing to serve.
 fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option<Started>, String> {
     if arguments.detached && successor.is_none() {
-        // A session of its own: signals for the starting user's terminal are not for the daemon.
+        // The daemon gets a session of its own, since signals of the starting user's terminal are not for the daemon.
         let _ = rustix::process::setsid();
         std::env::set_current_dir("/").map_err(|error| format!("changing to /: {error}"))?;
     }
@@ -189,7 +189,7 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
         Some(_) => None,
         None => {
             match listen(&socket, config.socket_mode()?, config.socket.gid, service_manager.is_some()) {
-                // Another daemon was quicker: it serves the caller.
+                // Another daemon was quicker, and serves the caller.
                 Err(ListenError::Socket(Taken { .. })) if arguments.on_demand => {
                     say_ready(arguments.detached)?;
                     return Ok(None);
@@ -278,7 +278,7 @@ fn beside(socket: &Path, ending: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Reports to the waiting process, and in the background closes inherited descriptors.
+/// Reports to the waiting process, and closes inherited descriptors if the process is in the background.
 fn say_ready(detached: bool) -> Result<(), String> {
     if !detached {
         return Ok(());
@@ -308,7 +308,8 @@ fn make_fabric(config: &Config) -> Result<Fabric, String> {
     Fabric::threaded(workers, table).map_err(|error| error.to_string())
 }
 
-/// Each port takes five descriptors; the usual soft limit of 1024 is there for programs that use select.
+/// Raises the limit of open descriptors: each port takes five, and the usual soft limit of 1024 is for programs that
+/// use select.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! Mirrors as requests and the configuration name them.
+//! Mirrors of requests and of the configuration.
 
 use ringroad_control::message::{Mirror, MirrorDirection};
 use ringroad_datapath::fabric::NamedMirror;
@@ -6,10 +6,10 @@ use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
 
 use crate::ports::Ports;
 
-/// The switch of a mirror, and the mirror by the names of its ports there.
+/// Reads the switch of a mirror, and the mirror by the names of its ports there.
 ///
 /// # Errors
-/// What is wrong, and what would do.
+/// Text that names the invalid value, and valid values.
 pub(crate) fn parse(mirror: &Mirror) -> Result<(String, NamedMirror), String> {
     let (switch, to) = port_of_switch(&mirror.to)?;
     let from = if mirror.from == switch { None } else { Some(port_of_switch(&mirror.from)?) };
@@ -33,7 +33,7 @@ pub(crate) fn parse(mirror: &Mirror) -> Result<(String, NamedMirror), String> {
         from,
         to,
         received: mirror.direction != MirrorDirection::Delivered,
-        // All frames of a switch come in by some port.
+        // Received frames suffice for a whole switch: all its frames come in by some port.
         delivered: mirror.direction != MirrorDirection::Received && from_port,
         sample: mirror.sample,
         records: mirror.records,

@@ -1,4 +1,4 @@
-//! The network namespace of an interface's name: if the name has none, that of the requesting process. The same name
+//! Network namespace of an interface's name. A name without one means the requesting process's namespace. The same name
 //! means another interface in each namespace.
 
 use std::fmt::Display;
@@ -19,30 +19,30 @@ pub struct NamespaceScope<'a> {
     asking: Option<&'a ServerConnection>,
     /// Whether names may lead to every namespace.
     administers: bool,
-    /// The answer, where it is known.
+    /// Namespace of the interface, if it is known already.
     known: Option<&'a HeldNamespace>,
 }
 
 impl<'a> NamespaceScope<'a> {
-    /// Of names in the daemon's own configuration.
+    /// Scope of names in the daemon's own configuration.
     pub const OWN: Self = Self { asking: None, administers: true, known: None };
 
-    /// Of names that the client at `connection` gives.
+    /// Scope of names that the client at `connection` gives.
     #[must_use]
     pub fn of(connection: &'a ServerConnection, administers: bool) -> Self {
         Self { asking: Some(connection), administers, known: None }
     }
 
-    /// Of names whose interfaces were in `known` when the ports were attached.
+    /// Scope of names whose interfaces were in `known` when the ports were attached.
     #[must_use]
     pub fn within(known: Option<&'a HeldNamespace>) -> Self {
         Self { known, ..Self::OWN }
     }
 
-    /// The namespace where it is known; else the requesting process's: that of its first thread.
+    /// The known namespace, else the namespace of the requesting process's first thread.
     ///
     /// # Errors
-    /// The refusal to send: it cannot be seen.
+    /// The refusal to send: the namespace cannot be seen.
     pub fn home(self) -> Result<HeldNamespace, Refusal> {
         if let Some(known) = self.known {
             return Ok(known.clone());
@@ -66,7 +66,7 @@ impl<'a> NamespaceScope<'a> {
         HeldNamespace::of_process(process, pidfd).map_err(|error| unknown(&error))
     }
 
-    /// Where the interface is that `name` means; `None` for names that mean no interface.
+    /// Namespace of the interface that `name` means; `None` for names that mean no interface.
     ///
     /// # Errors
     /// The refusal to send: there is no such namespace, it cannot be seen, or may not be named like this.
@@ -80,7 +80,8 @@ impl<'a> NamespaceScope<'a> {
         let Some(text) = name.options.device.text(&NETNS) else { return self.home().map(Some) };
         let bad = |why: &dyn Display| refuse(ErrorKind::BadName, why.to_string(), "");
         let namespace: Namespace = text.parse().map_err(|error| bad(&error))?;
-        // Numbers and paths would show what a user cannot see, and a path can lead to a file system that never answers.
+        // Numbers and paths could show namespaces that the user cannot see, and a path can lead to a file system that
+        // never answers.
         if !self.administers && !matches!(namespace, Namespace::Named(_)) {
             return Err(refuse(
                 ErrorKind::PermissionDenied,

@@ -1,4 +1,4 @@
-//! Switches that forward by flow tables, and what serves them.
+//! Switches that forward by flow tables, with the threads and sockets that serve them.
 
 mod report;
 mod settings;
@@ -30,24 +30,25 @@ use crate::config;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
-/// The controllers' port; no user can give a port this name.
+/// Name of the controllers' port; no user can give a port this name.
 const CONTROLLERS_PORT: &str = "(controllers)";
-/// How long an answer waits for the tables of a switch.
+/// Time for which a reply waits for the tables of a switch.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
-/// The last index: the numbers of other ports begin at 1 for controllers, whichever came first.
+/// Index of the controllers' port. It is the last one, so that the numbers of other ports begin at 1 for controllers,
+/// whichever port came first.
 pub(crate) const CONTROLLERS_INDEX: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
 
 /// The switches that have flow tables.
 #[derive(Debug)]
 pub struct FlowSwitches {
-    /// Where sockets for tools are.
+    /// Folder of the sockets for tools.
     folder: PathBuf,
     running: BTreeMap<String, RunningSwitch>,
-    /// Tables that workers use, or will use, of switches whose settings are not in force yet.
+    /// Tables of switches whose settings are not in force yet; workers use them or will use them.
     ready: BTreeMap<String, FlowTables>,
-    /// Settings that could not be put in force yet, and why: they are tried again.
+    /// Settings that could not be put in force yet, each with the reason; they are retried.
     waiting: BTreeMap<String, (OpenFlow, String)>,
-    /// The fabric's revision at the last look.
+    /// Revision of the fabric at the last check.
     revision: u64,
     /// Memory of the tables of all switches.
     memory: Arc<SharedBudget>,
@@ -55,22 +56,22 @@ pub struct FlowSwitches {
 }
 
 impl Default for FlowSwitches {
-    /// Without a folder, and without settings about memory.
+    /// Creates a value without a folder, and with the default limits of memory.
     fn default() -> Self {
         Self::beside(Path::new(""), &config::LimitsConfig::default())
     }
 }
 
-/// What a switch needs before its controllers are set.
+/// Parts that a switch needs before its controllers are set.
 #[derive(Debug)]
 struct FlowTables {
     state: FlowState,
-    /// For each worker, and for the agent as the last of them.
+    /// Tables for each worker, and for the agent as the last entry.
     needs: Vec<WorkerTables>,
     clock: Clock,
-    /// The other end of the port for controllers, once that is on the switch.
+    /// Descriptor of the controllers' port, once the port is on the switch.
     packets: Option<OwnedFd>,
-    /// What another process has left.
+    /// Flow tables that another process has left.
     agent_state: Option<(AgentState, Image)>,
 }
 
@@ -87,15 +88,15 @@ struct RunningSwitch {
     settings: OpenFlow,
     datapath_id: u64,
     service: OpenFlowService,
-    /// What the workers see.
+    /// Tables as the workers see them.
     seen: WorkerTables,
     clock: Clock,
     socket_path: PathBuf,
-    /// Removes the socket's file.
+    /// Socket for tools, whose file is removed with it.
     _socket: BoundSocket,
-    /// What the service knows of each port.
+    /// State of each port that the service knows.
     known: BTreeMap<PortIndex, Known>,
-    /// Whether the service may not have taken up all of that yet.
+    /// Whether the service may not have processed all of `known` yet.
     is_ahead: bool,
 }
 
@@ -103,7 +104,7 @@ struct RunningSwitch {
 struct Known {
     name: String,
     is_up: bool,
-    /// Identifies the port's counters.
+    /// Pointers to the port's counters, which identify the counters.
     queues: Vec<usize>,
 }
 
@@ -111,7 +112,7 @@ fn no_flows() -> MakeForwardingPlane {
     Box::new(|_, _| Box::new(NoFlows))
 }
 
-/// The settings in force, and those that wait.
+/// OpenFlow settings in force, and those that wait.
 pub(crate) fn in_force(ports: &Ports) -> Vec<OpenFlow> {
     let FlowSwitches { running, waiting, .. } = &ports.openflow;
     let is_replaced = |running: &&RunningSwitch| waiting.contains_key(&running.settings.switch);
@@ -120,7 +121,7 @@ pub(crate) fn in_force(ports: &Ports) -> Vec<OpenFlow> {
 }
 
 impl FlowSwitches {
-    /// No switch; sockets for tools will be beside the control socket.
+    /// Creates a value without switches; sockets for tools will be beside the control socket.
     #[must_use]
     pub fn beside(socket: &Path, limits: &config::LimitsConfig) -> Self {
         let (all_bytes, memory_bytes) = limits.flow_memory_bytes();
@@ -135,7 +136,7 @@ impl FlowSwitches {
         }
     }
 
-    /// Tables without flows for a switch with `workers` workers.
+    /// Makes tables without flows for a switch with `workers` workers.
     fn empty_tables(&self, workers: usize) -> FlowTables {
         FlowTables::empty(workers, self.limits, Arc::clone(&self.memory))
     }
@@ -145,7 +146,7 @@ impl FlowSwitches {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether settings are to be tried again.
+    /// Whether settings are to be retried.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -161,7 +162,7 @@ impl FlowSwitches {
         self.running.iter().map(|(switch, running)| (switch.as_str(), &running.service))
     }
 
-    /// Tables that workers decide by and that no thread serves yet, as another process left them.
+    /// Tables that workers use and that no thread serves yet, as another process left them.
     pub(crate) fn waiting_tables(&self) -> impl Iterator<Item = (&str, &(AgentState, Image), &FlowState)> {
         self.ready.iter().filter_map(|(switch, tables)| {
             Some((switch.as_str(), tables.agent_state.as_ref()?, &tables.state))
@@ -207,7 +208,7 @@ impl Ports {
     /// Makes a switch forward by flow tables, with these settings.
     ///
     /// # Errors
-    /// The refusal to send; the switch is as it was then.
+    /// The refusal to send; the switch is unchanged then.
     pub(crate) fn set_openflow(&mut self, settings: &OpenFlow) -> Result<(), Refusal> {
         let parsed = parse(settings).map_err(|what| refuse(ErrorKind::BadProperties, what, ""))?;
         let tls = read_tls(settings).map_err(|what| refuse(ErrorKind::BadProperties, what, ""))?;
@@ -236,7 +237,7 @@ impl Ports {
     /// Lets the workers of switches continue with the tables and the counts of another process.
     ///
     /// # Errors
-    /// What cannot be taken over.
+    /// Text that names what cannot be taken over.
     pub(crate) fn resume_flow_tables(&mut self, counts: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
         for (switch, mut tables) in std::mem::take(&mut self.openflow.ready) {
             if !self.openflow.waiting.contains_key(&switch) {
@@ -277,7 +278,7 @@ impl Ports {
         }
     }
 
-    /// Ends a switch's flow tables; what decides then.
+    /// Ends a switch's flow tables; `then` makes the next forwarding plane.
     fn end_openflow(&mut self, switch: &str, then: Option<MakeForwardingPlane>) -> Result<(), Refusal> {
         self.openflow.running.remove(switch);
         let fabric = self.table.fabric_mut();
@@ -297,13 +298,13 @@ impl Ports {
         let fabric = self.table.fabric_mut();
         for (settings, _) in secure {
             if fabric.learning(&settings.switch).is_some() && !fabric.has_forwarding_plane(&settings.switch) {
-                // A worker that is gone ends the daemon anyway.
+                // A lost worker ends the daemon anyway.
                 let _ = fabric.set_forwarding_plane(&settings.switch, Some(no_flows()));
             }
         }
     }
 
-    /// Puts settings in force, now or as soon as that can be done.
+    /// Puts settings in force, now or as soon as possible. Returns the reason for a delay.
     pub(crate) fn want_openflow(&mut self, settings: &OpenFlow) -> Option<String> {
         let refusal = self.set_openflow(settings).err()?;
         self.openflow.waiting.insert(settings.switch.clone(), (settings.clone(), refusal.message.clone()));
@@ -311,7 +312,7 @@ impl Ports {
         Some(refusal.message)
     }
 
-    /// Tries again what could not be put in force.
+    /// Retries settings that could not be put in force.
     pub(crate) fn retry_openflow(&mut self) {
         for (settings, _) in std::mem::take(&mut self.openflow.waiting).into_values() {
             self.want_openflow(&settings);
@@ -348,7 +349,7 @@ impl Ports {
         self.openflow.revision = fabric.revision();
     }
 
-    /// The same, if a port came or left since.
+    /// Notifies controllers as [`Self::follow_openflow`] does, if a port came or left since.
     pub(crate) fn follow_openflow_ports(&mut self) {
         if !self.openflow.is_empty() && self.openflow.revision != self.table.fabric().revision() {
             self.hold_for_openflow();
@@ -356,8 +357,8 @@ impl Ports {
         }
     }
 
-    /// The same, and waits until the tables know all ports: for a request whose answer tells of a new port. A thread
-    /// that does not get to it soon does so after the answer.
+    /// Notifies controllers as [`Self::follow_openflow_ports`] does, and waits until the tables know all ports, for a
+    /// request whose reply names a new port. A thread that is late processes the port after the reply.
     pub(crate) fn settle_openflow_ports(&mut self) {
         self.follow_openflow_ports();
         for running in self.openflow.running.values_mut().filter(|running| running.is_ahead) {

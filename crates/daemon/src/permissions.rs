@@ -1,8 +1,8 @@
-//! Permissions. The socket's mode decides who may connect. This module decides the rest, by the kernel's report of the
-//! peer's user.
+//! Permissions. The socket's mode decides who may connect. This module decides everything else, by the kernel's report
+//! of the peer's user.
 //!
 //! Every request that names a port is checked by [`Permissions::check`]: to open or bind it, to share its memory, to be
-//! the other end of a pipe or attach a pipe to it, to read its state, to change or read data of its users only.
+//! the other end of a pipe or attach a pipe to it, to read its state, to change or read data of its users.
 
 use globset::{Glob, GlobMatcher};
 use ringroad_control::message::ErrorKind;
@@ -23,15 +23,15 @@ pub struct Permissions {
 pub enum PortAccess {
     /// The request makes the port, or the port waits for a program.
     Free {
-        /// Whether it is a device: these are the machine's.
+        /// Whether the port is a device: devices belong to the machine.
         device: bool,
     },
-    /// This user has made it, and its memory with it.
+    /// This user has made the port, and its memory with it.
     Of(u32),
 }
 
 impl Permissions {
-    /// The rules of a checked configuration, for a daemon that runs as `own_uid`.
+    /// Compiles the rules of a checked configuration, for a daemon that runs as `own_uid`.
     #[must_use]
     pub fn new(own_uid: u32, allow: &[Allow]) -> Self {
         let rules = allow
@@ -41,7 +41,8 @@ impl Permissions {
         Self { own_uid, rules }
     }
 
-    /// Whether `peer` may change the daemon itself: attach, detach, reload, stop. The daemon's own user and root may.
+    /// Whether `peer` may change the daemon itself: attach, detach, reload, stop. The daemon's own user and root may do
+    /// so.
     #[must_use]
     pub fn may_administer(&self, peer: PeerCredentials) -> bool {
         peer.uid == 0 || peer.uid == self.own_uid
@@ -72,7 +73,7 @@ impl Permissions {
         }
     }
 
-    /// Refuses what [`Self::may_have`] does not grant.
+    /// Checks that [`Self::may_have`] grants the port.
     ///
     /// # Errors
     /// The refusal to send.

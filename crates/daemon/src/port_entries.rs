@@ -1,4 +1,4 @@
-//! The daemon's data for each port of the table: its owner, its origin, its reservation.
+//! Data of the daemon for each port of the table: its owner, its origin, its reservation.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -23,19 +23,19 @@ pub type ClientId = u64;
 pub struct Client {
     /// The connection: a port exists while it is open.
     pub id: ClientId,
-    /// The kernel's information about the process.
+    /// Credentials of the process, from the kernel.
     pub peer: PeerCredentials,
     /// The name that the program gives itself.
     pub program: String,
 }
 
 impl Client {
-    /// The owner in whose share of the workers' time its ports are served.
+    /// Owner whose share of the workers' time serves the client's ports.
     pub(crate) fn share(&self) -> Share {
         Share::Program { user: self.peer.uid, program: self.peer.pid.unwrap_or(0) }
     }
 
-    /// As who it opens a port, which takes `holding` of its share.
+    /// Opener of the client's port, which takes `holding` of the client's share.
     pub(crate) fn opener(&self, holding: Holding) -> Opener<'static, Self, Kept> {
         Opener { owner: self.clone(), kept: Kept::of_program(self, holding), share: self.share(), wrap: None }
     }
@@ -50,25 +50,25 @@ impl std::fmt::Display for Client {
     }
 }
 
-/// A port's origin, which decides who may remove it.
+/// Origin of a port, which decides who may remove it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PortOrigin {
-    /// A program of this user opened it; it goes with the program.
+    /// A program of this user opened the port, which goes with the program.
     Program {
         /// The user.
         uid: u32,
     },
-    /// `ringroad attach`, or a netmap program's request.
+    /// A command made the port: `ringroad attach`, or a netmap program's request.
     Command {
         /// [`AttachedPort::number`](ringroad_control::message::AttachedPort).
         number: u64,
     },
-    /// The configuration.
+    /// The configuration has the port.
     Config,
 }
 
 impl PortOrigin {
-    /// The number under which a command attached it, else 0.
+    /// Number under which a command attached the port, else 0.
     pub(crate) fn number(&self) -> u64 {
         match self {
             Self::Command { number } => *number,
@@ -77,30 +77,30 @@ impl PortOrigin {
     }
 }
 
-/// The daemon's data of a port, from its making to its end.
+/// Data of the daemon for a port, from its creation to its end.
 #[derive(Debug)]
 pub struct Kept {
     pub(crate) origin: PortOrigin,
-    /// The description from which it was made, if it outlives programs or has a device; else its program has it.
+    /// Description from which the port was made, if it outlives programs or has a device.
     pub(crate) spec: Option<PortSpec>,
-    /// The settings requested last: by its name, or by a change since.
+    /// Settings requested last, by the port's name or by a later change.
     pub(crate) asked: PortSettings,
-    /// The part of its maker's share that it takes; none if an administrator made it.
+    /// Part of its maker's share that the port takes; none if an administrator made it.
     pub(crate) _holding: Holding,
 }
 
 impl Kept {
-    /// With a port of this origin.
+    /// Creates the data of a port with this origin.
     pub(crate) fn new(origin: PortOrigin, holding: Holding) -> Self {
         Self { origin, spec: None, asked: PortSettings::default(), _holding: holding }
     }
 
-    /// With a port that a program makes.
+    /// Creates the data of a port that a program makes.
     pub(crate) fn of_program(client: &Client, holding: Holding) -> Self {
         Self::new(PortOrigin::Program { uid: client.peer.uid }, holding)
     }
 
-    /// The user whose program made the port, in whose memory it lies.
+    /// User whose program made the port; the user's memory holds the port.
     pub(crate) fn user(&self) -> Option<u32> {
         match self.origin {
             PortOrigin::Program { uid } => Some(uid),
@@ -108,7 +108,7 @@ impl Kept {
         }
     }
 
-    /// The description from which it can be made as it is now.
+    /// Description from which the port can be made with its present settings.
     pub(crate) fn spec_now(&self) -> Option<PortSpec> {
         let spec = self.spec.clone()?;
         let is_as_made = spec.name.parse().is_ok_and(|name: PortName| name.options.settings == self.asked);
@@ -117,20 +117,20 @@ impl Kept {
     }
 }
 
-/// The daemon's ports.
+/// Ports of the daemon.
 pub(crate) type DaemonPortTable = PortTable<Client, Kept>;
 
-/// The record of a port of a switch; `None` if it goes with its program.
+/// Record of a port of a switch; `None` if the port goes with its program.
 pub(crate) fn record_of(port: &SwitchPort<Client, Kept>) -> Option<PortRecord> {
     let Kept { origin, spec, asked, .. } = &port.kept;
     let (spec, asked, origin) = (spec.clone()?, asked.clone(), origin.clone());
     Some(PortRecord { spec, asked, origin, index: Some(port.index) })
 }
 
-/// An answer to an open request with the descriptors that go with it.
+/// Reply to an open request, with its descriptors.
 #[derive(Debug)]
 pub struct OpenReply {
-    /// The answer.
+    /// Reply to send.
     pub reply: OpenedPort,
     side: ProgramSide,
 }
@@ -153,7 +153,7 @@ impl OpenReply {
         Self { reply, side }
     }
 
-    /// The region's memfd, then kick and notify of each queue.
+    /// Descriptors of the reply: the region's memfd, then kick and notify of each queue.
     #[must_use]
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let events = self.side.events.iter().flat_map(|events| [events.kick.as_fd(), events.notify.as_fd()]);

@@ -1,4 +1,4 @@
-//! Options of a port of a switch, changed while the port is in use.
+//! Changes of the options of a port of a switch while the port is in use.
 
 use ringroad_control::message::ErrorKind;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName, PortOptions};
@@ -8,11 +8,11 @@ use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
 impl Ports {
-    /// Gives a port the VLANs, isolation and storm limit that a name has, and takes away those that it does not have.
-    /// Returns what is in force then. Where a command attached the port, it comes back with them after a crash.
+    /// Gives a port the VLANs, isolation and storm limit that a name has, and removes those that the name does not
+    /// have. Returns the settings in force. A port that a command attached comes back with these options after a crash.
     ///
     /// # Errors
-    /// The refusal to send; the port is as it was then.
+    /// The refusal to send; the port is unchanged then.
     pub(crate) fn set_options(&mut self, name: &PortName) -> Result<PortSettings, Refusal> {
         let key = name.base.to_string();
         let asked = &name.options.settings;

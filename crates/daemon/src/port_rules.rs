@@ -1,4 +1,4 @@
-//! What the configuration fixes of the settings of ports: no program can choose anything else.
+//! Rules of the configuration that fix settings of ports: no program can choose other values.
 
 use globset::{Glob, GlobMatcher};
 use ringroad_control::message::ErrorKind;
@@ -20,10 +20,10 @@ struct Fixed {
 }
 
 impl PortPolicyConfig {
-    /// The VLANs that it names.
+    /// VLANs that the rule names.
     ///
     /// # Errors
-    /// Keys that do not go together.
+    /// The rule has keys that exclude each other.
     pub(crate) fn vlans(&self) -> Result<Option<PortVlans>, String> {
         match (self.vlan, &self.trunk, self.native) {
             (Some(_), Some(_), _) => Err("vlan and trunk: choose one of them".to_owned()),
@@ -36,7 +36,7 @@ impl PortPolicyConfig {
 }
 
 impl PortRules {
-    /// The rules of a checked configuration.
+    /// Compiles the rules of a checked configuration.
     #[must_use]
     pub fn new(policies: &[PortPolicyConfig]) -> Self {
         let rule = |policy: &PortPolicyConfig| {
@@ -47,8 +47,8 @@ impl PortRules {
         Self(policies.iter().filter_map(rule).collect())
     }
 
-    /// The settings of the port `key` for which `asked` was requested: rules prevail. Of several rules the first that
-    /// names a setting counts.
+    /// Settings of the port `key` for which `asked` was requested: rules prevail. The first rule that names a setting
+    /// decides about it.
     #[must_use]
     pub fn settings(&self, key: &str, asked: &PortSettings) -> PortSettings {
         let fixed = || self.0.iter().filter(|(pattern, _)| pattern.is_match(key)).map(|(_, fixed)| fixed);
@@ -59,7 +59,7 @@ impl PortRules {
         }
     }
 
-    /// The same for a port that is about to be created.
+    /// Settings of a port that is about to be created, as in [`Self::settings`].
     ///
     /// # Errors
     /// The refusal to send if the request contradicts a rule.

@@ -1,4 +1,5 @@
-//! The ports that exist: on switches, for programs or with devices, and pipes. Opening, closing, attaching, detaching.
+//! The daemon's ports: on switches, for programs or with devices, and pipes. This module opens, closes, attaches and
+//! detaches them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
@@ -26,35 +27,35 @@ use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal, table_refusal};
 use crate::restore::RestoreFile;
 
-/// All ports.
+/// All ports of the daemon, and the rules for them.
 #[derive(Debug)]
 pub struct Ports {
     pub(crate) table: DaemonPortTable,
-    /// Who may have what.
+    /// Rules about the ports that users may have.
     pub(crate) permissions: Arc<Permissions>,
-    /// What is fixed of the settings of ports.
+    /// Rules that fix settings of ports.
     pub(crate) rules: PortRules,
     /// Faults of devices that were logged, by port.
     pub(crate) known_faults: BTreeMap<String, String>,
-    /// Ports whose cards are looked at: all at each tick, and those that were found reset.
+    /// Ports whose cards are checked: all ports at each tick, and ports whose cards were found reset.
     pub(crate) suspect_cards: BTreeSet<String>,
     /// The links of ports.
     pub(crate) links: FollowedLinks,
-    /// Rung when a device's peer comes, goes or changes.
+    /// Eventfd that is signalled when a device's peer comes, goes or changes.
     pub(crate) peer_changes: Arc<OwnedFd>,
-    /// The peers' state at the last check, by port.
+    /// State of the peers at the last check, by port.
     pub(crate) known_peers: BTreeMap<String, PeerStatus>,
-    /// Configured ports whose devices are not there yet, or busy, and why.
+    /// Configured ports whose devices are not there yet, or busy, each with the reason.
     pub(crate) waiting: BTreeMap<String, String>,
     pub(crate) quotas: Quotas,
     /// Switches that have flow tables.
     pub openflow: FlowSwitches,
-    /// Ports that commands attached, for a daemon after this one.
+    /// Ports that commands attached, recorded for a restore by the next daemon.
     pub restore: RestoreFile,
 }
 
 impl Ports {
-    /// No ports on `fabric`.
+    /// Creates a value without ports on `fabric`.
     ///
     /// # Errors
     /// The kernel has no descriptors left.
@@ -125,7 +126,7 @@ impl Ports {
         };
         let asked = &name.options.settings;
         let settings = match there {
-            // A persistent port has the settings it was made with.
+            // A persistent port has the settings with which it was made.
             Some(port) if port.settings.has_all_of(asked) => port.settings.clone(),
             Some(port) => {
                 return Err(refuse(
@@ -141,7 +142,7 @@ impl Ports {
         }
         let home = match &name.options.share {
             Some(other) => self.home_of(other, client)?,
-            // A persistent port has the sizes it was made with.
+            // A persistent port has the sizes with which it was made.
             None => ShmRegion::create(waiting.unwrap_or(shape), Some(&self.quotas.memory_payer(client)))
                 .map_err(region_refusal)?,
         };
@@ -160,7 +161,7 @@ impl Ports {
         Ok(opened)
     }
 
-    /// The region of another port, for those who may have that port: who shares a region sees everything in it.
+    /// Region of another port, for users who may have that port: a user who shares a region sees everything in it.
     pub(crate) fn home_of(&self, other: &str, client: &Client) -> Result<Arc<ShmRegion>, Refusal> {
         let mut programs = self.table.programs();
         let (_, shm, owner) = programs.find(|(key, ..)| *key == other).ok_or_else(|| {
@@ -175,7 +176,7 @@ impl Ports {
         Ok(Arc::clone(shm.home()))
     }
 
-    /// Whether a client may have one more port on a switch.
+    /// Checks that a client may have one more port on a switch.
     pub(crate) fn check_switch(&self, switch: &str, client: &Client) -> Result<(), Refusal> {
         let owners = self.table.on_switches().values();
         let owners =
@@ -183,23 +184,23 @@ impl Ports {
         self.quotas.check_switch(client, switch, owners)
     }
 
-    /// Bytes of all regions that are mapped here.
+    /// Size of all regions that the daemon has mapped, bytes.
     #[must_use]
     pub fn shared_memory_bytes(&self) -> u64 {
         self.quotas.memory().total()
     }
 
-    /// The same by user.
+    /// Size of the mapped regions by user id, bytes.
     #[must_use]
     pub fn shared_memory_by_user(&self) -> BTreeMap<u32, u64> {
         self.quotas.memory().by_user()
     }
 
-    /// Bytes of regions on 2 MiB pages.
+    /// Size of the regions on 2 MiB pages, bytes.
     #[must_use]
     pub fn huge_page_bytes(&self) -> u64 {
         let huge = self.table.regions().filter(|region| region.is_huge());
-        // Ports may share one.
+        // Regions are counted once, since ports may share one.
         let by_region: HashMap<_, _> =
             huge.map(|region| (region.id(), region.mapped_bytes() as u64)).collect();
         by_region.values().sum()
@@ -242,11 +243,11 @@ impl Ports {
         Ok(OpenReply::new(&full_name, PortBackend::PipeEnd, opened))
     }
 
-    /// Removes a port of a switch, and with an interface the host stack's side of it where that is on a switch. With
-    /// `take` also a port that a program has open; returns this program's client.
+    /// Removes a port of a switch. With an interface it also removes the host stack's side, if that is on a switch.
+    /// With `take` it removes a port that a program has open, too, and returns this program's client.
     ///
     /// # Errors
-    /// The refusal to send. The host stack's side is not removed alone where that would cut the host off.
+    /// The refusal to send. The host stack's side is not removed alone if that would cut the host off.
     pub fn detach(&mut self, key: &str, take: bool) -> Result<Option<ClientId>, Refusal> {
         if let Some(given_up) = self.restore.give_up(key) {
             let is_beside = |port: &PortSpec| is_host_side_of(port, &given_up);
@@ -302,13 +303,13 @@ impl Ports {
         Ok(owner)
     }
 
-    /// The ports that are not there yet, and why.
+    /// Ports that do not exist yet, each with the reason.
     pub(crate) fn waiting_ports(&self) -> BTreeMap<String, String> {
         let configured = self.waiting.iter().map(|(port, reason)| (port.clone(), reason.clone()));
         configured.chain(self.restore.waiting_ports()).collect()
     }
 
-    /// Whether the port `key` is there: on a switch, a program's device, or the pipe of this master's end.
+    /// Whether the port `key` exists: on a switch, as a program's device, or as the pipe of this master's end.
     pub(crate) fn has(&self, key: &str) -> bool {
         let pipe = key.split_once('{').map(|(parent, id)| (parent.to_owned(), id.to_owned()));
         self.table.on_switches().contains_key(key)
@@ -327,10 +328,10 @@ impl Ports {
         self.table.occupant(key).and_then(side_of).is_some_and(|side| side.host)
     }
 
-    /// Takes back everything that a client had open.
+    /// Takes back all ports that a client had open.
     ///
     /// # Errors
-    /// [`FabricError`] where a worker is gone, which the daemon cannot survive.
+    /// [`FabricError`] if a worker is gone, which the daemon cannot survive.
     pub fn close_client(&mut self, client: ClientId) -> Result<(), FabricError> {
         self.table.close_all_of(|owner| owner.id == client)
     }

@@ -17,7 +17,7 @@ use crate::config;
 use crate::port_entries::Client;
 use crate::refusal::{Refusal, refuse};
 
-/// Descriptors that a queue takes: two eventfds, of which the port and the datapath have a handle each.
+/// Number of descriptors that a queue takes: two eventfds, each with a handle at the port and one at the datapath.
 const DESCRIPTORS_PER_QUEUE: u64 = 4;
 
 /// The part of its user's share that a port, pipe or device takes while it exists.
@@ -26,7 +26,7 @@ pub struct Holding {
     _reservations: Vec<Reservation>,
 }
 
-/// What something takes besides memory.
+/// Demand for resources other than memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Demand {
     pub(crate) ports: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// The demand of a switch's port.
+    /// Demand of a port of a switch.
     pub(crate) fn of_port(queues: u16) -> Self {
         Self { ports: 1, queues: queues.into(), ..Self::default() }
     }
@@ -56,14 +56,15 @@ pub struct Quotas {
     queues: Arc<Ledger>,
     pipes: Arc<Ledger>,
     devices: Arc<Ledger>,
-    /// Switches that one user may have ports on, and all ordinary users together may make.
+    /// Maximum number of switches on which one user may have ports, and of switches that all ordinary users together
+    /// may make.
     switches: [usize; 2],
-    /// Ports that one user, and all ordinary users together, may have on one switch.
+    /// Maximum number of ports on one switch for one user, and for all ordinary users together.
     ports_of_switch: [usize; 2],
 }
 
 impl Quotas {
-    /// The quotas of a configuration, for a daemon that runs as `own_uid`. Nothing is held.
+    /// Creates the quotas of a configuration, for a daemon that runs as `own_uid`. Nothing is held.
     #[must_use]
     pub fn new(limits: &config::LimitsConfig, own_uid: u32) -> Self {
         let part = |total: u64| (u128::from(total) * u128::from(limits.reserve_percent) / 100) as u64;
@@ -77,7 +78,7 @@ impl Quotas {
             mib => mib << 20,
         };
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        // The other half is for connections and memory, and for a copy of each that is on its way to a program.
+        // Half of the descriptors is left for connections and memory, and for duplicates on their way to programs.
         let queues = descriptors / 2 / DESCRIPTORS_PER_QUEUE;
         let open_ended = |user: u32| ledger(u64::MAX, user.into());
         let (switches, ports) = (MAX_SWITCHES as u64, MAX_PORTS as u64);
@@ -93,7 +94,7 @@ impl Quotas {
         }
     }
 
-    /// The books of shared memory.
+    /// Ledger of shared memory.
     pub(crate) fn memory(&self) -> &Ledger {
         &self.memory
     }
@@ -107,7 +108,7 @@ impl Quotas {
         ChargedUser::new(&self.memory, client.peer.uid, self.is_privileged(client.peer))
     }
 
-    /// The payer of memory for the daemon's own devices: its own user.
+    /// Payer of memory for the daemon's own devices: the daemon's own user.
     pub(crate) fn own_payer(&self) -> ChargedUser {
         ChargedUser::new(&self.memory, self.own_uid, true)
     }
@@ -135,8 +136,8 @@ impl Quotas {
         Ok(holding)
     }
 
-    /// Whether a client may have one more port on a switch. `owners`: the user of each port on all switches, with the
-    /// switch, those of one switch in a row.
+    /// Checks that a client may have one more port on a switch. `owners` are the ports of all switches, each as its
+    /// switch and its user; ports of one switch are consecutive.
     ///
     /// # Errors
     /// The refusal to send, which names the limit.

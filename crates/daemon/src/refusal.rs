@@ -1,4 +1,4 @@
-//! The daemon's refusals of requests, as clients get them.
+//! Refusals of requests, as clients get them.
 
 use ringroad_control::message::{ErrorKind, ErrorReply};
 use ringroad_datapath::fabric::FabricError;
@@ -52,7 +52,7 @@ fn fabric_kind(error: &FabricError) -> ErrorKind {
     }
 }
 
-/// `name` is that of the port.
+/// Refusal for an error of the table; `name` is the port's name.
 pub(crate) fn table_refusal(name: &str, error: TableError) -> Refusal {
     match error {
         TableError::Region(error) => region_refusal(error),

@@ -1,4 +1,5 @@
-//! A new configuration while traffic runs. Ports that are the same in both configurations stay as they are.
+//! Application of a new configuration while traffic runs. Ports that are the same in both configurations stay
+//! unchanged.
 
 use ringroad_control::message::{ErrorKind, Mirror, OpenFlow, PortSpec};
 use ringroad_datapath::fabric::FabricError;
@@ -19,13 +20,14 @@ use crate::ports::Ports;
 pub struct Applied {
     /// The clients that lost a port.
     pub lost: Vec<ClientId>,
-    /// A line for each port that could not be made, and will not be without a change.
+    /// Lines for ports that cannot be made without a change, one for each.
     pub problems: Vec<String>,
-    /// A line for each port whose device is not there yet, or busy. Apply the configuration again to try it again.
+    /// Lines for ports whose devices are not there yet, or busy, one for each. Applying the configuration again retries
+    /// them.
     pub waiting: Vec<String>,
 }
 
-/// Brings the configured ports in line with `wanted`. Ports of programs and of `ringroad attach` stay.
+/// Changes the configured ports to `wanted`. Ports of programs and of `ringroad attach` stay.
 pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
     let mut applied = Applied::default();
     let mut known = std::mem::take(&mut ports.waiting);
@@ -35,7 +37,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
         .filter(|(_, port)| !port.kept.spec.as_ref().is_some_and(|spec| wanted.contains(spec)))
         .map(|(key, _)| key.clone())
         .collect();
-    // An interface goes before its host stack's side, and takes that along.
+    // An interface is removed before its host stack's side, which it takes with it.
     unwanted.sort_by_key(|key| ports.is_host_side(key));
     for key in unwanted {
         if ports.table.on_switches().contains_key(&key) {
@@ -61,7 +63,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
             }
             Err(refusal) => {
                 let waits = matches!(refusal.kind, ErrorKind::NoSuchPort | ErrorKind::Busy);
-                // Once for each reason, not for each try.
+                // Each reason is logged once, not at each retry.
                 if known.remove(&spec.name).is_none_or(|known| known != refusal.message) {
                     warn!(port = %spec.name, reason = %refusal.message, "port not made; it is tried again every second");
                 }
@@ -78,7 +80,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
     applied
 }
 
-/// Brings the settings of all ports to what these rules fix. Returns what cannot be in force.
+/// Changes the settings of all ports to the values that these rules fix. Returns the rules that cannot be in force.
 pub fn apply_policies(ports: &mut Ports, wanted: &[PortPolicyConfig]) -> Vec<String> {
     ports.rules = PortRules::new(wanted);
     let Ports { table, rules, .. } = ports;
@@ -96,7 +98,7 @@ pub fn apply_policies(ports: &mut Ports, wanted: &[PortPolicyConfig]) -> Vec<Str
     problems
 }
 
-/// Changes the static addresses from `before` to `wanted`. Those set by commands stay.
+/// Changes the static addresses from `before` to `wanted`. Addresses set by commands stay.
 pub fn apply_addresses(ports: &mut Ports, before: &[StaticAddress], wanted: &[StaticAddress]) {
     let fabric = ports.table.fabric_mut();
     for (switch, mac, _) in before.iter().filter(|old| !wanted.contains(old)).flat_map(StaticAddress::parse) {
@@ -107,7 +109,7 @@ pub fn apply_addresses(ports: &mut Ports, before: &[StaticAddress], wanted: &[St
     }
 }
 
-/// Changes the mirrors from `before` to `wanted`. Those set by commands stay.
+/// Changes the mirrors from `before` to `wanted`. Mirrors set by commands stay.
 ///
 /// # Errors
 /// A worker that is gone.
@@ -123,11 +125,11 @@ pub fn apply_mirrors(ports: &mut Ports, before: &[Mirror], wanted: &[Mirror]) ->
 }
 
 /// Changes OpenFlow from `before` to `wanted`, and reads keys and certificates again. Settings made by commands stay.
-/// Returns what is retried.
+/// Returns the settings that are retried.
 pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow]) -> Vec<String> {
     let is_wanted = |old: &OpenFlow| wanted.iter().any(|new| new.switch == old.switch);
     for old in before.iter().filter(|old| !is_wanted(old)) {
-        // It may have been removed by a command.
+        // A command may have removed it already.
         let _ = ports.remove_openflow(&old.switch);
     }
     let now = openflow::in_force(ports);
@@ -135,10 +137,10 @@ pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow
     changed.filter_map(|settings| ports.want_openflow(settings)).collect()
 }
 
-/// The keys that differ between the two and take effect when the daemon starts the next time only.
+/// Keys that differ between the two configurations and take effect only when the daemon starts the next time.
 #[must_use]
 pub fn needs_restart(started: &Config, new: &Config) -> Vec<&'static str> {
-    // Without `..`: the compiler requires a line here for every new key.
+    // No `..`: the compiler requires a line here for every new key.
     let WorkersConfig { count, cpus, spin_us, busy } = &new.workers;
     let LearningConfig { ageing_s, mac_entries } = &new.switch;
     let LimitsConfig {

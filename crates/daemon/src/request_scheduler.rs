@@ -1,8 +1,9 @@
 //! The order in which the control thread serves users.
 //!
-//! Users share the thread's time: the next turn is for the user who has used the least, and goes round among the user's
-//! connections. A user who sends a request after a pause has no claim to the unused time, so no user can save up turns.
-//! Within a user the order is that of the events: a close by one program comes before a later request of another.
+//! Users share the thread's time. The next turn belongs to the user who has used the least time, and the user's
+//! connections take turns in order. A user who sends a request after a pause has no claim to the unused time, so no
+//! user can save up turns. Requests of one user keep the order of their events: a close by one program comes before a
+//! later request of another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,20 +13,20 @@ use crate::port_entries::ClientId;
 #[derive(Debug, Default)]
 struct UserTurns {
     waiting: VecDeque<ClientId>,
-    /// Time of the thread that he has had, or left to others.
+    /// Time of the thread that the user has used, or left to others.
     used: Duration,
 }
 
-/// Connections that have something to be done, by user.
+/// Connections with work to be done, by user.
 #[derive(Debug, Default)]
 pub struct RequestScheduler {
     users: BTreeMap<u32, UserTurns>,
-    /// What the user had who had the last turn: the least of all who waited.
+    /// Used time of the user who had the last turn: the least of all users who waited.
     least: Duration,
 }
 
 impl RequestScheduler {
-    /// Queues a connection of `user` after the user's others. It must not wait already.
+    /// Queues a connection of `user` after the user's others. The connection must not wait already.
     pub fn add(&mut self, user: u32, client: ClientId) {
         let requests = self.users.entry(user).or_default();
         if requests.waiting.is_empty() {
@@ -34,7 +35,7 @@ impl RequestScheduler {
         requests.waiting.push_back(client);
     }
 
-    /// Takes out the connection that is next.
+    /// Takes out the next connection.
     pub fn take_next(&mut self) -> Option<ClientId> {
         let (user, _) = self.waiting_users().min_by_key(|(_, requests)| requests.used)?;
         let requests = self.users.get_mut(&user)?;
@@ -74,7 +75,8 @@ mod tests {
 
     const TURN: Duration = Duration::from_micros(100);
 
-    /// Gives `count` turns of `time`, after each of which the connection waits again; who had them.
+    /// Takes `count` turns of `time`, after each of which the connection waits again. Returns the connections in the
+    /// order of their turns.
     fn rotate(
         requests: &mut RequestScheduler,
         count: usize,
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(requests.take_next(), Some(5));
         requests.charge(0, 2 * TURN);
         requests.add(0, 5);
-        // No thousand turns are saved up.
+        // The new client has not saved up a thousand turns.
         assert_eq!(requests.take_next(), Some(1));
     }
 

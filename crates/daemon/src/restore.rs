@@ -1,9 +1,8 @@
-//! Ports that commands attached, and static addresses, mirrors and OpenFlow that they set, come back after a daemon that
-//! was killed.
+//! Restore of ports, static addresses, mirrors and OpenFlow that commands set, after a daemon was killed.
 //!
-//! The daemon keeps a list of it in a file beside its socket, and removes the file when it ends regularly. A daemon
-//! that finds the file therefore follows one that was killed, and repeats what it lists. Learned addresses, flows and
-//! counters are lost.
+//! The daemon keeps a list of them in a file beside its socket, and removes the file when it ends regularly. A daemon
+//! that finds the file therefore follows one that was killed, and restores the listed items. Learned addresses, flows
+//! and counters are lost.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind as IoErrorKind, Write};
@@ -24,41 +23,41 @@ use crate::ports::Ports;
 use crate::refusal::Refusal;
 use crate::switch_settings::SwitchSettings;
 
-/// Longest list that is read, bytes: many more than those of all ports that there can be.
+/// Maximum length of a list that is read, bytes: far more than the list of the maximum number of ports.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The list as it is in the file.
+/// List in the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct List {
-    /// The kernel's number for its own start: namespaces have other numbers after the next one.
+    /// Boot id of the kernel: after the next boot, namespaces have other numbers.
     boot: String,
     ports: Vec<PortRecord>,
     /// Settings of switches that commands made and the configuration does not have.
     settings: SwitchSettings,
 }
 
-/// What is kept of ports that commands attached.
+/// List of the ports that commands attached, and state of its restore.
 #[derive(Debug, Default)]
 pub struct RestoreFile {
-    /// `None`: nothing is kept.
+    /// File of the list; `None` if no list is kept.
     file: Option<PathBuf>,
-    /// Of a daemon before this one, and not attached yet.
+    /// Ports of an earlier daemon that are not attached yet.
     waiting: Vec<PortRecord>,
-    /// Settings that commands made before this daemon began, and that are not in force yet.
+    /// Settings that commands made before this daemon started, and that are not in force yet.
     settings: SwitchSettings,
     /// Settings that the configuration has.
     configured: SwitchSettings,
     last_number: u64,
-    /// Why ports are not attached yet, by port.
+    /// Reasons why ports are not attached yet, by port.
     reasons: BTreeMap<String, String>,
     is_broken: bool,
 }
 
 impl RestoreFile {
-    /// Keeps the list in the file beside `socket`, and takes from it what a daemon before this one left there.
+    /// Keeps the list in the file beside `socket`, and reads the list that an earlier daemon left there.
     ///
     /// # Errors
-    /// The file of another user, or no list.
+    /// The file belongs to another user, or holds no list.
     pub fn beside(socket: &Path) -> (Self, Option<Error>) {
         let file = attached_ports_path(socket);
         let (list, problem) = match take(&file) {
@@ -76,7 +75,7 @@ impl RestoreFile {
 }
 
 impl RestoreFile {
-    /// Resumes the list of another daemon at `socket` that hands over to this one.
+    /// Resumes the list of another daemon at `socket` that hands over to this daemon.
     pub(crate) fn resume(socket: &Path, waiting: Vec<PortRecord>, last_number: u64) -> Self {
         Self { file: Some(attached_ports_path(socket)), waiting, last_number, ..Self::default() }
     }
@@ -86,12 +85,13 @@ impl RestoreFile {
         &self.waiting
     }
 
-    /// The number given last.
+    /// Number of the last attached port.
     pub(crate) fn last_number(&self) -> u64 {
         self.last_number
     }
 
-    /// A number that no port had before: the time, ns since the Unix epoch, or more where two would have the same.
+    /// Creates a number that no port had before: the time, ns since the Unix epoch, or the last number plus 1 if that
+    /// is greater.
     pub(crate) fn new_number(&mut self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last_number = (self.last_number + 1).max(now.as_nanos() as u64);
@@ -104,7 +104,7 @@ impl RestoreFile {
         !self.waiting.is_empty()
     }
 
-    /// The ports to retry, and why they are missing.
+    /// Ports to retry, each with the reason why it is missing.
     pub(crate) fn waiting_ports(&self) -> impl Iterator<Item = (String, String)> {
         let reason = |name: &String| self.reasons.get(name).cloned().unwrap_or_default();
         self.waiting.iter().map(move |port| (port.spec.name.clone(), reason(&port.spec.name)))
@@ -115,8 +115,8 @@ impl RestoreFile {
         self.waiting.iter().any(|port| port.key() == key && port.origin.number() == number)
     }
 
-    /// Gives up a waiting port, and with an interface its host stack's side. Returns its description; `None`: there is
-    /// none of that name.
+    /// Gives up a waiting port, and with an interface its host stack's side. Returns the port's description, or `None`
+    /// if there is no waiting port of that name.
     pub(crate) fn give_up(&mut self, key: &str) -> Option<PortSpec> {
         let at = self.waiting.iter().position(|port| port.key() == key)?;
         let spec = self.waiting.remove(at).spec;
@@ -124,12 +124,12 @@ impl RestoreFile {
         Some(spec)
     }
 
-    /// Notes that a port could not be attached. Returns whether it will be retried: a description that means nothing
-    /// here, such as one with a network namespace that is gone, never will do.
+    /// Records that a port could not be attached. Returns whether the port will be retried: a description that has
+    /// become meaningless, such as one with a network namespace that is gone, is not retried.
     pub(crate) fn note_refusal(&mut self, port: PortRecord, refusal: Refusal) -> bool {
         let (name, reason) = (port.spec.name.clone(), refusal.message);
         let waits = refusal.kind != ErrorKind::BadName;
-        // Once for each reason, not for each try.
+        // Each reason is logged once, not at each retry.
         if self.reasons.get(&name) != Some(&reason) {
             let then = if waits { "; it is tried again every second" } else { "" };
             warn!(port = %name, %reason, "a port of the daemon before this one is not attached{then}");
@@ -142,12 +142,12 @@ impl RestoreFile {
     }
 }
 
-/// Removes the list: the daemon at `socket` ends in order.
+/// Removes the list, because the daemon at `socket` ends regularly.
 pub fn forget(socket: &Path) {
     let _ = std::fs::remove_file(attached_ports_path(socket));
 }
 
-/// Reads the list and removes it, so that a port that ends the daemon is not attached again and again.
+/// Reads the list and removes it, so that a port that crashes the daemon is not attached again and again.
 fn take(file: &Path) -> Result<List, Error> {
     let opened =
         guarded_file::open(file, guarded_file::FilePurpose::ReadOwn).map_err(|error| match error {
@@ -164,14 +164,14 @@ fn boot() -> String {
 }
 
 impl Ports {
-    /// Notes what the configuration has now: the list has what commands have set besides.
+    /// Records the settings of the configuration: the list has the other settings, which commands made.
     pub(crate) fn keep_to(&mut self, config: &Config) {
         self.restore.configured = SwitchSettings::of(config);
         self.keep_list();
     }
 
-    /// Restores what commands of a daemon before this one have set and attached, besides `config`, which is in force.
-    /// Returns what of the settings is retried.
+    /// Restores the ports and settings that commands of an earlier daemon made, besides `config`, which is in force.
+    /// Returns the settings that are retried.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -186,7 +186,7 @@ impl Ports {
         Ok(problems)
     }
 
-    /// Writes the list of what commands have attached and set. A list that cannot be written is logged once.
+    /// Writes the list of ports and settings that commands made. A failure to write is logged once.
     pub(crate) fn keep_list(&mut self) {
         let Some(file) = &self.restore.file else { return };
         let attached = self.table.on_switches().values();
@@ -205,7 +205,7 @@ impl Ports {
         self.restore.is_broken = written.is_err();
     }
 
-    /// Attaches ports of a daemon before this one, as far as their devices are there.
+    /// Attaches ports of an earlier daemon whose devices exist.
     pub(crate) fn attach_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.restore.waiting);
         if waiting.is_empty() {
@@ -225,10 +225,10 @@ impl Ports {
     }
 }
 
-/// Writes the list in one step: another daemon finds the one before or this one.
+/// Writes the list in one step: another daemon finds either the old list or the new one.
 fn write(file: &Path, list: &List) -> Result<(), Error> {
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // Only for this user.
+    // Temporary file that only this user can read.
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     serde_json::to_writer(&mut new, list)?;
     new.flush()?;

@@ -1,4 +1,4 @@
-//! The configuration file, brought to what operators have set at run time, and compared with it.
+//! Writing of settings made at run time to the configuration file, and comparison with the file.
 //!
 //! Only `[[port]]`, `[[address]]`, `[[mirror]]` and `[[openflow]]` tables are written. All else in the file stays as
 //! its user wrote it, comments included.
@@ -26,12 +26,12 @@ use crate::refusal::{Refusal, refuse};
 use crate::reload::needs_restart;
 use crate::switch_settings::addresses_in_force;
 
-/// The table of the configuration that makes the port `key`, which a command attached.
+/// Table of the configuration that makes the port `key`, which a command attached.
 ///
 /// # Errors
-/// The refusal to send: the configuration has no words for it.
+/// The refusal to send: the configuration cannot describe the port.
 fn configured(key: &str, mut port: PortSpec) -> Result<PortSpec, Refusal> {
-    // These are of a program.
+    // Directions are a program's request, and have no meaning in the configuration.
     (port.properties.tx, port.properties.rx) = (true, true);
     let (Some(text), Some(number)) = (&port.driver, port.netns) else { return Ok(port) };
     let driver = driver_text(text, number).map_err(|why| {
@@ -44,7 +44,7 @@ fn configured(key: &str, mut port: PortSpec) -> Result<PortSpec, Refusal> {
     Ok(PortSpec { driver: Some(driver), netns: None, ..port })
 }
 
-/// The driver as a daemon outside of the namespace with this number names it.
+/// Driver text that names the namespace with this number, as a daemon outside of the namespace would write it.
 fn driver_text(text: &str, netns: u64) -> Result<String, String> {
     let (base, options) = text.split_once('@').map_or((text, None), |(base, options)| (base, Some(options)));
     let options = options.into_iter().flat_map(|options| options.split(','));
@@ -61,11 +61,11 @@ fn driver_text(text: &str, netns: u64) -> Result<String, String> {
     Ok(if options.is_empty() { base.to_owned() } else { format!("{base}@{}", options.join(",")) })
 }
 
-/// Writes the ports called `names`, or all, into the configuration file at `path` as they are now; `config` is what the
-/// daemon has of it.
+/// Writes the present ports called `names`, or all, into the configuration file at `path`; `config` is the daemon's
+/// copy of the file.
 ///
 /// # Errors
-/// The refusal to send. The file is as before then.
+/// The refusal to send. The file is unchanged then.
 pub(crate) fn save(
     ports: &mut Ports,
     config: &mut Config,
@@ -102,7 +102,7 @@ pub(crate) fn save(
     let tables = document.entry("port").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let tables = tables.as_array_of_tables_mut().ok_or_else(|| failed(&"write ports as [[port]] tables"))?;
     let mut removed = Vec::new();
-    // An interface that was detached took the host stack's side with it, which alone would cut the host off.
+    // Detached interfaces took their host stack's sides with them, which alone would cut the host off.
     let detached =
         names.iter().any(|name| !on_switches.contains_key(name) && !ports.waiting.contains_key(name));
     tables.retain(|table| {
@@ -135,7 +135,7 @@ pub(crate) fn save(
         removed.extend(old);
     }
     let text = document.to_string();
-    // What a reload would refuse is not written.
+    // Text that a reload would refuse is not written.
     let new = Config::parse(&text, &path.display().to_string()).map_err(|error| failed(&error))?;
     replace(path, &text).map_err(|error| failed(&error))?;
     (config.port, config.address, config.mirror) = (new.port, new.address, new.mirror);
@@ -154,8 +154,8 @@ fn words(address: &StaticAddress) -> String {
     format!("{} on {}", address.mac, address.port)
 }
 
-/// Updates the `[[address]]` tables to the values in force; returns those added and removed. `None`: they are not
-/// tables.
+/// Updates the `[[address]]` tables to the values in force; returns the added and the removed addresses, or `None` if
+/// the file has no tables there.
 fn save_addresses(
     ports: &Ports,
     config: &Config,
@@ -184,8 +184,8 @@ fn save_addresses(
     Some((added.into_iter().map(words).collect(), removed))
 }
 
-/// Updates the `[[mirror]]` tables to the values in force; returns those added and removed. `None`: they are not
-/// tables.
+/// Updates the `[[mirror]]` tables to the values in force; returns the added and the removed mirrors, or `None` if the
+/// file has no tables there.
 fn save_mirrors(
     ports: &Ports,
     config: &Config,
@@ -227,8 +227,8 @@ fn save_mirrors(
     Some((words(added), words(removed)))
 }
 
-/// Updates the `[[openflow]]` tables to the values in force; returns those added and removed. `None`: they are not
-/// tables.
+/// Updates the `[[openflow]]` tables to the values in force; returns the added and the removed settings, or `None` if
+/// the file has no tables there.
 fn save_openflow(
     ports: &Ports,
     config: &Config,
@@ -251,15 +251,15 @@ fn save_openflow(
     Some((words(added), words(removed)))
 }
 
-/// A value as a table of the file.
+/// Converts a value to a table of the file.
 fn table(value: &impl Serialize) -> Result<Table, String> {
     let text = toml::to_string(value).map_err(|error| error.to_string())?;
     Ok(text.parse::<DocumentMut>().map_err(|error| error.to_string())?.as_table().clone())
 }
 
-/// Puts a file with this text in the place of another one, in one step and with its owner and mode.
+/// Replaces a file by one with this text, in one step and with the same owner and mode.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
-    // A link stays a link.
+    // The target of a link is replaced, not the link.
     let path = path.canonicalize()?;
     let before = std::fs::metadata(&path)?;
     let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
@@ -272,7 +272,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// How the daemon, which has `ports` and keeps to `in_force`, differs from `other`.
+/// Differences between the daemon, which has `ports` and the configuration `in_force`, and `other`.
 pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> ConfigDifference {
     let at_next_start = needs_restart(in_force, other);
     let (here, there) = (keys_of(in_force), keys_of(other));

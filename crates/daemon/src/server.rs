@@ -1,4 +1,4 @@
-//! The control socket's loop: one thread, epoll, nothing that blocks on a client.
+//! The control socket's loop: one thread, epoll, no operation that blocks on a client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -39,9 +39,9 @@ mod upgrade;
 
 pub use upgrade::{NewParts, NewProcess};
 
-/// Ageing ticks in the lifetime of an address.
+/// Number of ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
-/// How long a daemon that was started on demand stays without ports and connections.
+/// Time for which a daemon that was started on demand stays without ports and connections.
 const IDLE_BEFORE_EXIT: Duration = Duration::from_secs(10);
 const LISTENER: u64 = u64::MAX;
 const SIGNALS: u64 = u64::MAX - 1;
@@ -49,13 +49,12 @@ const PEERS: u64 = u64::MAX - 2;
 const DEVICES: u64 = u64::MAX - 3;
 const LINKS: u64 = u64::MAX - 4;
 
-/// Time between two tries to make what could not be made: ports whose devices are not there, or not free.
+/// Time between two attempts to make ports whose devices are not there, or not free.
 const RETRY: Duration = Duration::from_secs(1);
-/// The shortest time between two looks at links that changed: whoever has the other end of a link can change it at any
-/// rate.
+/// Minimum time between two checks of changed links: a user at the other end of a link can change it at any rate.
 const LINK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Why the daemon ended without a request.
+/// Reason why the daemon ended without a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -74,13 +73,13 @@ pub struct ServerParts {
     pub socket: PathBuf,
     /// The configuration.
     pub config: Config,
-    /// The file it came from.
+    /// File of the configuration.
     pub config_path: Option<PathBuf>,
-    /// How the daemon was started.
+    /// Party that started the daemon.
     pub started: StartedBy,
-    /// The ports, with those of the configuration.
+    /// Ports, those of the configuration included.
     pub ports: Ports,
-    /// Becomes readable with a byte per signal: `h` for SIGHUP, `t` for SIGTERM and SIGINT.
+    /// Stream with a byte per signal: `h` for SIGHUP, `t` for SIGTERM and SIGINT.
     pub signals: UnixStream,
     /// The log.
     pub log: RunningLog,
@@ -91,37 +90,37 @@ pub struct ServerParts {
 /// The running daemon.
 pub struct Server {
     parts: ServerParts,
-    /// Everything that is waited for. Sessions are edge-triggered: a turn continues until their socket has nothing
-    /// more, so no session misses an edge, and one that waits for its turn or is behind with reading costs nothing.
+    /// Epoll set of the loop. Sessions are edge-triggered: a turn continues until their socket has no more input, so no
+    /// session misses an edge. A session that waits for its turn or for its client's reading costs nothing.
     epoll: OwnedFd,
-    /// Connections that are netmap devices, level-triggered: any event at one of them ends it.
+    /// Connections that are netmap devices, level-triggered: any event at one of them ends the device.
     devices: OwnedFd,
     sessions: BTreeMap<ClientId, Session>,
     requests: RequestScheduler,
     admission: Admission,
-    /// Sessions that must complete a request, by when.
+    /// Deadlines of sessions that must complete a request.
     due: BTreeSet<(Instant, ClientId)>,
     spares: Vec<OwnedFd>,
     next_tick: Instant,
     /// The time at which a daemon without users ends.
     idle_at: Option<Instant>,
-    /// When accepting resumes, if it was stopped.
+    /// Time at which accepting resumes, if it was stopped.
     accept_at: Option<Instant>,
-    /// When ports are tried again whose devices were not there, or not free.
+    /// Time of the next attempt to make ports whose devices were not there, or not free.
     retry_at: Option<Instant>,
-    /// When links that changed are looked at, and when that was done last.
+    /// Time of the next check of changed links; `links_seen` is the time of the last one.
     links_at: Option<Instant>,
     links_seen: Option<Instant>,
-    /// When the kernel's path between veth pairs is next updated to what switches have learned; and the number of ports
-    /// at the last update, `usize::MAX` if something else has changed.
+    /// Time at which the kernel's tables for veth pairs are next updated with learned addresses. `ports_at_look` is the
+    /// number of ports at the last update, `usize::MAX` if something else has changed.
     shortcuts_at: Option<Instant>,
     ports_at_check: usize,
     netmap: Netmap,
-    /// The client whose trace runs.
+    /// Client of the running trace.
     tracer: Option<ClientId>,
     next_client: ClientId,
     started_at: Instant,
-    /// Distinguishes this daemon from earlier ones.
+    /// Number that distinguishes this daemon from earlier ones.
     instance: u64,
     rejected_requests: u64,
     stopping: bool,
@@ -137,7 +136,8 @@ fn system(what: &'static str) -> impl FnOnce(Errno) -> ServerError {
     move |source| ServerError::System { what, source }
 }
 
-/// Only a worker that is gone ends the daemon: any other failure of one client's ports concerns only that client.
+/// Passes on the errors that end the daemon: a worker that is gone. Any other failure of one client's ports concerns
+/// only that client, and is logged.
 fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
     match result {
         Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
@@ -149,7 +149,7 @@ fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
     }
 }
 
-/// As [`survive`], for a client's request: the client gets the error.
+/// Passes on the errors of a client's request as [`survive`] does, but the client gets the others.
 fn told<T>(result: Result<T, FabricError>) -> Result<Result<T, ErrorReply>, ServerError> {
     match result {
         Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
@@ -158,7 +158,7 @@ fn told<T>(result: Result<T, FabricError>) -> Result<Result<T, ErrorReply>, Serv
 }
 
 impl Server {
-    /// A server ready to run.
+    /// Creates a server that is ready to run.
     ///
     /// # Errors
     /// [`ServerError::System`].
@@ -202,7 +202,7 @@ impl Server {
             idle_at: None,
             accept_at: None,
             retry_at: None,
-            // What changed before it listened.
+            // Links may have changed before the server followed them.
             links_at: Some(now),
             links_seen: None,
             shortcuts_at: None,
@@ -245,7 +245,7 @@ impl Server {
         Ok(())
     }
 
-    /// Handles events, and waits for them for at most `wait`; clients with requests are queued.
+    /// Waits for events for at most `wait`, and handles them; clients with requests are queued.
     fn take_events(&mut self, wait: Duration) -> Result<(), ServerError> {
         let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [empty; 256];
@@ -289,7 +289,7 @@ impl Server {
             .fold(self.next_tick, Instant::min)
     }
 
-    /// Logs where switches are joined in a loop. The log's limit holds for this, too.
+    /// Logs loops between switches. The log's limit applies to these lines, too.
     fn tell_of_loops(&self) {
         let fabric = self.parts.ports.table.fabric();
         for (switch, port) in fabric.take_loops() {
@@ -302,13 +302,14 @@ impl Server {
         }
     }
 
-    /// Does what is due by `now`.
+    /// Does the tasks that are due by `now`.
     fn keep_time(&mut self, now: Instant) -> Result<(), ServerError> {
         if self.next_tick <= now {
             self.next_tick = now + tick_length(&self.parts.config);
             self.parts.ports.table.fabric().tick();
             self.tell_of_loops();
-            // Faults that nothing announces: a capture file that cannot be written, a broken rule, a card's reset.
+            // Polling finds faults that no event announces: a capture file that cannot be written, a violation, a
+            // card's reset.
             self.parts.ports.suspect_all_cards();
             survive(self.parts.ports.watch_devices())?;
             self.parts.log.limit.report();
@@ -339,10 +340,10 @@ impl Server {
         if self.links_at.is_some_and(|at| at <= now) {
             self.links_at = None;
             survive(self.parts.ports.follow_links())?;
-            // The kernel's path between veth pairs has other ends.
+            // Links have changed, and with them the ends of the kernel's path between veth pairs.
             self.ports_at_check = usize::MAX;
             self.links_seen = Some(Instant::now());
-            // A link that changes all the time does not put the next try off.
+            // A link that changes all the time must not postpone the next attempt.
             if self.retry_at.is_none() {
                 self.watch_waiting_ports();
             }
@@ -357,7 +358,7 @@ impl Server {
             self.due.remove(&(at, id));
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             if session.waits {
-                // It may have done its part and not have had its turn.
+                // A client that waits for its turn may have completed its request already.
                 let due = now + REQUEST_PATIENCE;
                 session.due = Some(due);
                 self.due.insert((due, id));
@@ -369,7 +370,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends everything in order: no new connections, programs see the end of theirs, the socket goes.
+    /// Ends the daemon in order: no new connections, programs see the end of theirs, the socket is removed.
     pub fn shut_down(self) {
         self.parts.log.limit.report();
         info!("ended");
@@ -392,7 +393,7 @@ impl Server {
         !self.parts.ports.waiting.is_empty() || self.parts.ports.restore.waits()
     }
 
-    /// Retries what could not be made yet.
+    /// Schedules the next attempt to make missing ports.
     fn watch_waiting_ports(&mut self) {
         let Ports { openflow, links, .. } = &self.parts.ports;
         let waits = self.ports_wait() || openflow.is_waiting() || links.is_pending();
@@ -420,7 +421,7 @@ impl Server {
     }
 }
 
-/// A number that no daemon before this one had: the time of its start, ns.
+/// Creates a number that no earlier daemon had: the time of the start, ns.
 fn instance() -> u64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)

@@ -1,5 +1,4 @@
-//! The daemon's notifications to a service manager: sd_notify(3), a datagram of lines to the socket in
-//! `$NOTIFY_SOCKET`.
+//! Notifications to a service manager: sd_notify(3), a datagram of lines to the socket in `$NOTIFY_SOCKET`.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,10 +6,10 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Names the service manager's socket: a path, or `@` and an abstract name.
+/// Environment variable with the service manager's socket: a path, or `@` and an abstract name.
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The service manager, where one started the daemon.
+/// Service manager that started the daemon, if one did.
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: UnixDatagram,
@@ -18,10 +17,10 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// The service manager that the environment names.
+    /// Connects to the service manager that the environment names.
     ///
     /// # Errors
-    /// It names a socket that cannot be used.
+    /// The environment names a socket that cannot be used.
     pub fn of_environment() -> io::Result<Option<Self>> {
         std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty()).map(Self::at).transpose()
     }
@@ -37,7 +36,7 @@ impl ServiceManager {
         Ok(Self { socket, address })
     }
 
-    /// The daemon serves now; `status` describes its state in a line.
+    /// Notifies that the daemon serves now; `status` describes its state in a line.
     ///
     /// # Errors
     /// The socket's.
@@ -45,7 +44,7 @@ impl ServiceManager {
         self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")))
     }
 
-    /// Another process has taken over the service.
+    /// Notifies that another process has taken over the service.
     ///
     /// # Errors
     /// The socket's.
@@ -53,7 +52,7 @@ impl ServiceManager {
         self.tell(&format!("MAINPID={pid}"))
     }
 
-    /// The daemon has begun to end.
+    /// Notifies that the daemon has begun to end.
     ///
     /// # Errors
     /// The socket's.

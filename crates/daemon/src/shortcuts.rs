@@ -12,23 +12,24 @@ use tracing::warn;
 
 use crate::port_entries::DaemonPortTable;
 
-/// Interval of reading the addresses of a switch: frames for an address that moves go to its old place for up to this
+/// Interval of reading the addresses of a switch: frames for an address that moves go to its old port for up to this
 /// time.
 pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 
-/// A port's place on the way.
+/// Port that is an end of the kernel's path.
 struct End<'a> {
     shortcut: &'a Arc<Shortcut>,
-    /// Whether frames can leave by it: those that cannot are for the datapath, which counts them.
+    /// Whether frames can leave by the port: other frames go to the datapath, which counts them.
     is_running: bool,
-    /// The addresses learned there.
+    /// Addresses learned at the port.
     addresses: BTreeSet<Octets>,
 }
 
 /// The ends of a switch, by the indexes of their ports.
 type Ends<'a> = BTreeMap<u8, End<'a>>;
 
-/// Updates the kernel's tables to what the switches have learned. Returns whether there are ports that need it.
+/// Updates the kernel's tables with the learned addresses of the switches. Returns whether there are ports that need
+/// this.
 pub(crate) fn follow(table: &DaemonPortTable) -> bool {
     let mut by_switch: BTreeMap<&str, Ends<'_>> = BTreeMap::new();
     for port in table.on_switches().values() {
@@ -39,7 +40,7 @@ pub(crate) fn follow(table: &DaemonPortTable) -> bool {
             by_switch.entry(&port.switch).or_default().insert(port.index, end);
         }
     }
-    // One alone has nowhere to pass frames to.
+    // A single end has no other end to pass frames to.
     by_switch.retain(|_, ends| ends.len() > 1 || ends.values().any(|end| end.shortcut.is_on_way()));
     for (switch, ends) in &mut by_switch {
         if let Err(error) = follow_switch(table, switch, ends) {
@@ -52,7 +53,7 @@ pub(crate) fn follow(table: &DaemonPortTable) -> bool {
 
 fn follow_switch(table: &DaemonPortTable, switch: &str, ends: &mut Ends<'_>) -> Result<(), BpfError> {
     let fabric = table.fabric();
-    // A mirror must see the frames, and settings of ports must hold for them.
+    // Mirrors must see the frames, and settings of ports must apply to them.
     if !fabric.only_learns(switch) {
         return ends.values().try_for_each(|end| end.shortcut.leave());
     }
@@ -62,7 +63,7 @@ fn follow_switch(table: &DaemonPortTable, switch: &str, ends: &mut Ends<'_>) -> 
             end.addresses.insert(entry.mac.octets());
         }
     }
-    // An address that has moved leaves its old place first.
+    // An address that has moved is removed from its old end first.
     for (&index, end) in ends.iter() {
         for mac in end.shortcut.keep_only(number + 1, &end.addresses)? {
             fabric.refresh(switch, Mac::from_octets(mac), PortIndex(index));

@@ -1,4 +1,4 @@
-//! The daemon's reports about itself.
+//! Reports about the daemon.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::netmap::Netmap;
 use crate::port_entries::{Client, Kept};
 use crate::ports::Ports;
 
-/// The counters of a program's device: what came from the device and went into it, and the drops on both ways.
+/// Counters of a program's device: frames from the device and to it, and the drops in both directions.
 pub(crate) fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -> CounterReport {
     let mut counters = device.clone();
     for (sum, frames) in counters.dropped.iter_mut().zip(&program.dropped) {
@@ -39,7 +39,7 @@ pub(crate) fn wire_report(program: &CounterSnapshot, device: &CounterSnapshot) -
     CounterReport::from(&counters)
 }
 
-/// The counters of a port between programs: what it sent, and what was put into it. The programs' own claims.
+/// Counters of a port between programs: frames that it sent, and frames put into it. The programs write these counts.
 pub(crate) fn filled_report(sent: &FillCounts, received: &FillCounts) -> CounterReport {
     let missed = (received.missed > 0).then(|| (DropCause::NoSpace.name().to_owned(), received.missed));
     CounterReport {
@@ -52,7 +52,7 @@ pub(crate) fn filled_report(sent: &FillCounts, received: &FillCounts) -> Counter
     }
 }
 
-/// The interface behind a device, and what may be wrong with its card.
+/// Interface behind a device, and the fault of its card, if there is one.
 pub(crate) fn link_and_fault(device: &Device) -> (Option<LinkReport>, Option<String>) {
     let link = link_report(device);
     let fault = device
@@ -63,7 +63,7 @@ pub(crate) fn link_and_fault(device: &Device) -> (Option<LinkReport>, Option<Str
     (link, fault)
 }
 
-/// The interface behind a device: the state by which frames are sent, and what only the kernel knows.
+/// Interface behind a device: the state by which frames are sent, and data that only the kernel has.
 fn link_report(device: &Device) -> Option<LinkReport> {
     let interface = device.interface.as_ref()?;
     let LinkView { state, mtu, .. } = interface.link.view();
@@ -113,13 +113,13 @@ pub(crate) fn owner_report(client: &Client) -> PortOwner {
     PortOwner { pid: client.peer.pid, uid: client.peer.uid, program: client.program.clone() }
 }
 
-/// Most bytes of the ports of one answer, the last of them apart: well below what a reply may have, and made in a few
-/// milliseconds.
+/// Size of the ports in one reply, bytes, from which on no further port is added: far below the limit of a reply, and
+/// made in a few milliseconds.
 const PAGE_BYTES: usize = 1 << 20;
-/// Most addresses of one answer, which has about as many bytes.
+/// Maximum number of addresses in one reply, which then has about as many bytes as a page of ports.
 const PAGE_ADDRESSES: usize = 10_000;
 
-/// The ports of one answer.
+/// Ports of one reply.
 #[derive(Debug, Default)]
 struct Page {
     ports: Vec<PortReport>,
@@ -128,7 +128,7 @@ struct Page {
 }
 
 impl Page {
-    /// Whether there is room for one more; where there is not, it is the next answer's first.
+    /// Whether there is room for one more port; if not, the port is the first of the next reply.
     fn has_room(&mut self, section: Section, key: &str) -> bool {
         if self.bytes >= PAGE_BYTES && self.next.is_none() {
             self.next = Some(format!("{}{key}", section as u8));
@@ -151,7 +151,7 @@ enum Section {
     Netmap,
 }
 
-/// Where an answer begins: the place as [`Page::has_room`] writes it.
+/// Position of a reply's first port, as [`Page::has_room`] writes it.
 struct ListCursor<'a> {
     section: u8,
     key: &'a str,
@@ -164,7 +164,7 @@ impl<'a> ListCursor<'a> {
         Self { section, key }
     }
 
-    /// The key with which a section begins; `None` if an earlier reply had it.
+    /// Key with which a section begins; `None` if an earlier reply had the section.
     fn first_of(&self, section: Section) -> Option<&'a str> {
         match self.section.cmp(&(section as u8)) {
             Ordering::Less => Some(""),
@@ -174,10 +174,10 @@ impl<'a> ListCursor<'a> {
     }
 }
 
-/// The ports from `cursor` on, which is an earlier answer's [`ListReport::next`]: as many as belong into one answer.
+/// Ports from `cursor` on, which is an earlier reply's [`ListReport::next`], as many as belong into one reply.
 ///
 /// # Errors
-/// [`FabricError`] where a worker is gone.
+/// [`FabricError`] if a worker is gone.
 pub fn list(ports: &Ports, netmap: &Netmap, cursor: Option<&str>) -> Result<ListReport, FabricError> {
     let is_first = cursor.is_none();
     if is_first {
@@ -307,7 +307,7 @@ fn pipe_end_report(name: String, pipe: &PipePort<Client, Kept>, side: PipeSide) 
     }
 }
 
-/// All switches.
+/// Reports of all switches.
 #[must_use]
 pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
     let mut openflow: BTreeMap<String, OpenFlowReport> =
@@ -331,7 +331,7 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
         .collect()
 }
 
-/// All workers.
+/// Reports of all workers.
 #[must_use]
 pub fn workers(ports: &Ports) -> Vec<WorkerReport> {
     use std::sync::atomic::Ordering::Relaxed;
@@ -372,8 +372,8 @@ fn thread_cpu_ns(thread: u32) -> u64 {
         .unwrap_or(0)
 }
 
-/// Learned addresses of a switch in their order, those after `after` and as many as fit in one answer; `tick_s`
-/// is the length of an ageing tick in seconds.
+/// Learned addresses of a switch after `after`, in their order, as many as fit in one reply; `tick_s` is the length of
+/// an ageing tick in seconds.
 #[must_use]
 pub fn mac_table(
     ports: &Ports,
@@ -397,10 +397,10 @@ pub fn mac_table(
     Some(reports.collect())
 }
 
-/// The first of `entries` after the address `after` in its VLAN, in their order.
+/// First addresses of `entries` after the address `after` in its VLAN, in their order.
 fn address_page(mut entries: Vec<MacEntry>, after: Option<(&str, u16)>) -> Vec<MacEntry> {
     if let Some((mac, vlan)) = after {
-        // Addresses order as they are printed.
+        // Addresses are ordered as they are printed.
         entries.retain(|entry| (&*entry.mac.to_string(), entry.vlan) > (mac, vlan));
     }
     let key = |entry: &MacEntry| (entry.mac, entry.vlan);
@@ -449,7 +449,7 @@ mod tests {
         }
         assert!(answers > 1, "all fitted into one answer");
         assert_eq!(listed, names);
-        // An invalid place means the beginning; a place whose port has gone means that of the next port.
+        // An invalid position means the beginning; the position of a port that has gone means the next port.
         assert_eq!(list(&ports, &netmap, Some("é")).unwrap().ports[0].name, names[0]);
         let gone = format!("0{}-", names[5]);
         assert_eq!(list(&ports, &netmap, Some(&gone)).unwrap().ports[0].name, names[6]);
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn addresses_that_exceed_one_reply_come_in_several_in_order() {
         let entry = |number: u32| {
-            // Three VLANs of each address.
+            // Each address is in three VLANs.
             let [a, b, c, d] = (number / 3).to_be_bytes();
             MacEntry {
                 mac: Mac::from_octets([2, 0, a, b, c, d]),

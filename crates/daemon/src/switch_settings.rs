@@ -8,7 +8,7 @@ use crate::config::{Config, StaticAddress};
 use crate::ports::Ports;
 use crate::{mirrors, openflow, reload};
 
-/// These settings of all switches.
+/// Static addresses, mirrors and OpenFlow of all switches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SwitchSettings {
     pub(crate) addresses: Vec<StaticAddress>,
@@ -17,19 +17,19 @@ pub(crate) struct SwitchSettings {
 }
 
 impl SwitchSettings {
-    /// Those in force.
+    /// Settings in force.
     pub(crate) fn in_force(ports: &Ports) -> Self {
         let (mirrors, openflow) = (mirrors::in_force(ports), openflow::in_force(ports));
         Self { addresses: addresses_in_force(ports), mirrors, openflow }
     }
 
-    /// Those of a configuration.
+    /// Settings of a configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let (addresses, mirrors) = (config.address.clone(), config.mirror.clone());
         Self { addresses, mirrors, openflow: config.openflow.clone() }
     }
 
-    /// Those that `other` does not have.
+    /// Settings that `other` does not have.
     pub(crate) fn without(mut self, other: &Self) -> Self {
         self.addresses.retain(|address| !other.addresses.iter().any(|other| other.is_same(address)));
         self.mirrors.retain(|mirror| !other.mirrors.contains(mirror));
@@ -37,7 +37,7 @@ impl SwitchSettings {
         self
     }
 
-    /// Puts them in force beside the others. Returns what is retried.
+    /// Puts the settings in force beside others. Returns the settings that are retried.
     ///
     /// # Errors
     /// A worker that is gone.

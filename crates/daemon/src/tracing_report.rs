@@ -1,4 +1,4 @@
-//! The report of a trace: ports by their names.
+//! Report of a trace, with the names of ports.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use ringroad_datapath::fabric::Fabric;
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::trace::{Reason, SourceSeen, TracedDelivery, TracedFrame};
 
-/// The trace that runs; an empty one if none does.
+/// Report of the running trace; an empty one if no trace runs.
 pub(crate) fn report(fabric: &Fabric) -> TraceReport {
     let Some((switch, frames, left)) = fabric.traced() else {
         return TraceReport { frames: Vec::new(), left: 0 };

@@ -1,8 +1,8 @@
-//! How long a worker has worked: the time of all turns that moved frames, waiting and empty turns not counted. What
-//! other programs have of the worker's processor in the middle of such a turn counts.
+//! Busy time of a worker: the time of all turns that moved frames, waiting and empty turns not counted. Time that other
+//! programs take from the worker's processor in the middle of such a turn counts.
 //!
-//! The clock is read once a turn, so it is the processor's time-stamp counter: a reading costs some 20 cycles, one of
-//! the system's clock three times as much.
+//! The clock is read once a turn, so it is the processor's time-stamp counter: a reading costs some 20 cycles, a
+//! reading of the system's clock three times as much.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct BusyTime {
     ticks: AtomicU64,
-    /// When it was made, in both clocks.
+    /// Time of creation, in both clocks.
     began: (Instant, u64),
 }
 
@@ -33,10 +33,10 @@ impl BusyTime {
     }
 }
 
-/// The worker's hand on its busy time.
+/// Writer of a worker's busy time, used by the worker alone.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
-    /// When the last turn ended.
+    /// Time-stamp counter at the end of the last turn.
     last: u64,
 }
 
@@ -45,7 +45,7 @@ impl Stopwatch {
         Self { last: ticks() }
     }
 
-    /// Ends a turn, which began where the last ended, and returns whether it moved frames.
+    /// Ends a turn, which began when the last ended, and returns whether it moved frames.
     #[inline]
     pub(crate) fn end_turn(&mut self, moved: bool, busy: &BusyTime) {
         let now = ticks();
@@ -56,7 +56,7 @@ impl Stopwatch {
         self.last = now;
     }
 
-    /// Leaves out what was between the last turn and now.
+    /// Leaves out the time between the last turn and now.
     pub(crate) fn leave_out(&mut self) {
         self.last = ticks();
     }

@@ -1,6 +1,6 @@
-//! Plans in which frames leave as several copies or with other headers. The copies become frames of a second batch,
-//! which is executed like any other. A copy consists of its head, in memory of this module, and the original frame's
-//! bytes.
+//! Plans in which frames leave as several copies or with rewritten headers. The copies become frames of a second batch,
+//! which is executed like any other. A copy consists of its new header, in memory of this module, and the original
+//! frame's bytes.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -19,7 +19,8 @@ use crate::execution::{DeliveryTargets, Executed, Executor, Job, bytes_cost, fin
 
 /// Entries of each exchange that are free when a batch begins.
 pub(crate) const LEAST_ROOM: usize = BATCH_FRAMES + MAX_FRAGMENTS;
-/// Heads in use at a time: what other workers have not copied yet, and all that one frame can need.
+/// Header rewrites in use at a time: those that other workers have not copied yet, and the most that one frame can
+/// need.
 const REWRITES: u64 = 4 * MAX_COPIES as u64;
 
 /// Executes plans with copies.
@@ -30,16 +31,17 @@ pub(crate) struct Copier {
     rewrites: RewriteMemory,
 }
 
-/// Memory for heads, given out and taken back in turn.
+/// Memory for header rewrites, given out and taken back in order.
 #[derive(Debug, Default)]
 struct RewriteMemory {
-    /// Empty until the first head.
+    /// Empty until the first header rewrite.
     cells: Box<[UnsafeCell<[u8; MAX_REWRITE_BYTES]>]>,
-    /// Heads given out so far.
+    /// Header rewrites given out so far.
     given: u64,
-    /// Heads taken back so far.
+    /// Header rewrites taken back so far.
     back: u64,
-    /// Heads up to this number are free again once the other workers have consumed up to these positions.
+    /// Numbers of header rewrites, each with positions in the exchanges: rewrites below the number are free again once
+    /// the other workers have consumed their exchanges up to these positions.
     lent: VecDeque<(u64, [u64; MAX_WORKERS])>,
 }
 
@@ -54,7 +56,7 @@ impl Default for Copier {
 }
 
 impl Copier {
-    /// Whether there is memory for the heads of any frame.
+    /// Whether there is memory for the header rewrites of any frame.
     #[inline]
     pub(crate) fn has_room(&mut self, outboxes: &[Option<Outbox>]) -> bool {
         self.rewrites.given == self.rewrites.back || {
@@ -63,8 +65,8 @@ impl Copier {
         }
     }
 
-    /// Sends the copies of the frames of `batch` from the first on to the destinations of the job's plan, until
-    /// delivering them costs its budget or no memory is left for the next frame; one is executed at least.
+    /// Sends the copies of the job's frames to the destinations of its plan, until delivering them costs its budget or
+    /// no memory is left for the next frame. At least one frame is executed.
     pub(crate) fn execute(
         &mut self,
         executor: &mut Executor,
@@ -95,7 +97,7 @@ impl Copier {
                 _ => &[],
             };
             let count = copies.len().max(1);
-            // Each fragment of each copy can take an entry of an exchange.
+            // Entries of an exchange: each fragment of each copy can take one.
             let entries = count * (batch.frame(frame).len() + 1);
             let rewrites = copies.iter().filter(|copy| copy.rewrite.is_some()).count() as u64;
             if room.is_some_and(|room| entries > room && entries <= LEAST_ROOM)
@@ -137,7 +139,7 @@ impl Copier {
         executed
     }
 
-    /// Appends a copy of a frame, with another head if there is one.
+    /// Appends a copy of a frame, with a rewritten header if there is one.
     fn write(
         &mut self,
         source: &Batch,
@@ -156,7 +158,7 @@ impl Copier {
         let frame_bytes = source.frame_bytes(frame);
         let grows = bytes.len() as isize - replaces as isize;
         let unfinished = match replaces == frame_bytes {
-            // Nothing is left to finish.
+            // The copy is a finished frame.
             true => Unfinished::default(),
             false => meta.unfinished.shifted(grows).ok_or(DropCause::BadOffload)?,
         };
@@ -201,26 +203,26 @@ impl RewriteMemory {
         REWRITES - (self.given - self.back)
     }
 
-    /// A fragment with these bytes; the caller has checked [`RewriteMemory::free`].
+    /// Keeps these bytes as a fragment; the caller has checked [`RewriteMemory::free`].
     fn keep(&mut self, bytes: &[u8], flags: u16) -> Fragment {
         assert!(self.free() > 0, "heads overrun");
         if self.cells.is_empty() {
-            // Once in the life of an engine that rewrites.
+            // Allocated once in the life of an engine that rewrites headers.
             self.cells = (0..REWRITES).map(|_| UnsafeCell::new([0; MAX_REWRITE_BYTES])).collect();
         }
         let index = self.cells[(self.given % REWRITES) as usize].get();
         self.given += 1;
-        // SAFETY: the place was taken back, asserted above: no fragment of it is in use here or at another worker.
+        // SAFETY: this entry was taken back, asserted above: neither this worker nor another one uses a fragment of it.
         let index = unsafe { &mut *index };
         let bytes = bytes.get(..MAX_REWRITE_BYTES).unwrap_or(bytes);
         let (kept, _) = index.split_at_mut(bytes.len());
         kept.copy_from_slice(bytes);
-        // SAFETY: the place stays until the engine goes, which outlasts all workers' work, and is written again only
-        // when it was taken back.
+        // SAFETY: the entry lives as long as the engine, which outlasts all workers' work. It is written again only
+        // after it was taken back.
         unsafe { Fragment::from_private(kept, flags) }
     }
 
-    /// Marks what was given out as used until other workers have consumed what was handed over to them.
+    /// Marks the header rewrites given out as used until other workers have consumed all frames handed over to them.
     fn lend(&mut self, outboxes: &[Option<Outbox>]) {
         if self.given != self.lent.back().map_or(self.back, |&(given, _)| given) {
             self.lent.push_back((self.given, positions(outboxes)));

@@ -1,10 +1,10 @@
 //! One worker's share of the datapath: its queues, its view of the switches, and a step of work.
 //!
 //! To serve a queue, the engine takes a batch, lets the forwarding plane decide as much of it as the owner can pay,
-//! groups that by destination, delivers each group with one copy, releases the batch, and publishes the rings. Then
-//! every received frame is delivered, dropped by cause, or handed to another worker, which accounts for it. In each
-//! [`Engine::turn`] of a worker one owner spends its share ([`crate::scheduler`]); a program that steps its own engine
-//! serves all queues at once.
+//! groups these frames by destination, delivers each group with one copy, releases the batch, and publishes the rings.
+//! Every received frame is then delivered, dropped by cause, or handed to another worker, which accounts for it. In
+//! each [`Engine::turn`] of a worker one owner spends its share ([`crate::scheduler`]); a program that steps its own
+//! engine serves all queues at once.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,12 +30,12 @@ use crate::execution::{
 use crate::forwarding::{Forwarding, SwitchId, SwitchView, Topology};
 use crate::scheduler::{QueueScheduler, TURN_COST};
 
-/// Which event of [`Engine::wake_set`] is the bell's.
+/// Event number of the doorbell in [`Engine::wake_set`].
 pub(crate) const BELL: u64 = u64::MAX;
-/// By edge: what waits in a device whose destination is full would be readable all the time. Before it sleeps every
-/// queue is checked once more, so no edge can be missed.
+/// Edge-triggered events: with level-triggered ones, the descriptor of a device with frames would stay readable while
+/// their destination is full. Every queue is checked once more before the engine sleeps, so no edge is missed.
 const BY_EDGE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
-/// What waking a program costs.
+/// Cost of waking a program.
 const KICK_COST: u64 = 8;
 
 /// One worker's share of the datapath.
@@ -44,18 +44,18 @@ pub struct Engine {
     index: u16,
     queues: Vec<Option<Box<EngineQueue>>>,
     scheduler: QueueScheduler,
-    /// Places of the queues that do not sleep alone.
+    /// Indexes of the queues that the engine prepares for its sleep, because they do not sleep alone.
     polled: Vec<u32>,
     /// The descriptors that wake the sleeping engine; made at its first sleep.
     wakes: Option<OwnedFd>,
-    /// What all turns have cost.
+    /// Cost of all turns.
     spent: u64,
-    /// The counters without an owner: frames that another worker handed over for a removed switch.
+    /// Counters for frames without an owner: another worker handed them over for a removed switch.
     counters: Arc<QueueCounters>,
     switches: Vec<Option<SwitchView>>,
     outboxes: Vec<Option<Outbox>>,
     inboxes: Vec<Inbox>,
-    /// Whether no turns are taken ([`Self::hold`]).
+    /// Whether the engine takes no turns ([`Self::hold`]).
     holds: bool,
     scratch: Scratch,
 }
@@ -81,7 +81,7 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// Appends a fragment that another worker handed over. Returns whether its frame is whole now.
+    /// Appends a fragment that another worker handed over. Returns whether its frame is complete.
     #[inline]
     fn take_over(&mut self, handoff: &Handoff, first: bool) -> bool {
         self.batch.push(handoff.fragment, first);
@@ -94,7 +94,7 @@ impl Scratch {
 }
 
 impl Engine {
-    /// An engine without ports; `index` is its worker's number.
+    /// Creates an engine without ports; `index` is its worker's number.
     #[must_use]
     pub fn new(index: u16) -> Self {
         Self {
@@ -113,25 +113,25 @@ impl Engine {
         }
     }
 
-    /// Connects the engine with other workers: `outboxes` indexed by worker, none for itself.
+    /// Connects the engine with other workers: `outboxes` is indexed by worker, `None` at its own index.
     pub fn connect(&mut self, outboxes: Vec<Option<Outbox>>, inboxes: Vec<Inbox>) {
         self.outboxes = outboxes;
         self.inboxes = inboxes;
     }
 
-    /// The engine's counters without an owner.
+    /// Counters for frames without an owner.
     #[must_use]
     pub fn counters(&self) -> &Arc<QueueCounters> {
         &self.counters
     }
 
-    /// What all turns have cost together.
+    /// Cost of all turns together.
     #[must_use]
     pub fn spent(&self) -> u64 {
         self.spent
     }
 
-    /// Puts a queue at `queue_index`, which the caller has chosen and no other queue uses.
+    /// Puts a queue at `queue_index`, which the caller has chosen and which no other queue uses.
     pub fn insert(&mut self, queue_index: u32, queue: EngineQueue) {
         let index = queue_index as usize;
         if self.queues.len() <= index {
@@ -159,33 +159,32 @@ impl Engine {
         }
     }
 
-    /// Takes the queue at `queue_index` out: its counters end here. Delivers what other workers have for it, and waits
-    /// (spinning, while others work) until none borrows its frames any more. What had been delivered to it becomes
-    /// visible.
+    /// Removes the queue at `queue_index`: nothing is added to its counters any more. Delivers the frames that other
+    /// workers have handed over for this queue, and waits (spinning, while other workers run) until none borrows its
+    /// frames any more. Frames delivered to the queue before become visible.
     pub fn remove(&mut self, queue_index: u32) -> Option<EngineQueue> {
-        // Else handed-over frames would go to the next queue at this place. Others' room comes back only afterwards, so
-        // this ends.
+        // Frames that stayed in an inbox would go to the next queue at this index. Receiving them first frees the room
+        // of other workers only afterwards, so this ends.
         self.receive_handoffs(u64::MAX);
         self.forget_rest(queue_index);
         let mut queue = self.queues.get_mut(queue_index as usize)?.take()?;
         self.scheduler.remove(queue_index);
         self.polled.retain(|&other| other != queue_index);
         while !queue.pending.is_empty() {
-            // No program uses the slots of a queue that leaves: lent slots need not come back.
+            // No program uses the slots of a removed queue, so lent slots need not come back.
             settle(&mut queue, &self.outboxes, u64::MAX);
             self.receive_handoffs(u64::MAX);
             std::hint::spin_loop();
         }
         queue.port.flush();
         if let (Some(set), Some(descriptor)) = (&self.wakes, queue.wake_descriptor()) {
-            // The program has a duplicate, which would keep it in the set.
+            // The program has a duplicate of the descriptor, which would keep the event in the set.
             let _ = epoll::delete(set, descriptor);
         }
         Some(*queue)
     }
 
-    /// Gives back what is held of the batch of the queue at `queue_index`: frames that were not dispatched were not
-    /// received.
+    /// Gives back the held batch of the queue at `queue_index`: frames that were not dispatched count as not received.
     fn forget_rest(&mut self, queue_index: u32) {
         let Some(rest) = self.scheduler.take_rest(queue_index) else { return };
         if rest.0 != queue_index {
@@ -197,16 +196,16 @@ impl Engine {
         }
     }
 
-    /// Lets the queue at `queue_index` take nothing that its program publishes from now on.
+    /// Stops the queue at `queue_index` from taking frames that its program publishes from now on.
     pub fn close(&mut self, queue_index: u32) {
         if let Some(program) = self.queue_mut(queue_index).and_then(PortQueue::program) {
             program.close();
         }
     }
 
-    /// Forwards some of what the queues at `queue_indexes` have still to give, within a turn's cost, and in their
-    /// owner's time: a program's last frames are not lost because it ended right after sending them. Returns whether
-    /// there may be more.
+    /// Forwards some of the remaining frames of the queues at `queue_indexes`, within a turn's cost and in their
+    /// owner's time, so that a program's last frames are not lost because it ended right after sending them. Returns
+    /// whether more frames may remain.
     pub fn drain(&mut self, queue_indexes: &[u32]) -> bool {
         let mut cost = 0;
         for &queue_index in queue_indexes {
@@ -230,7 +229,7 @@ impl Engine {
         matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if !queue.pending.is_empty())
     }
 
-    /// The queue at `queue_index`, for inspection.
+    /// Borrows the queue at `queue_index`, for inspection.
     pub fn queue_mut(&mut self, queue_index: u32) -> Option<&mut dyn PortQueue> {
         match self.queues.get_mut(queue_index as usize)?.as_mut() {
             Some(queue) => Some(queue.port.as_mut()),
@@ -238,14 +237,15 @@ impl Engine {
         }
     }
 
-    /// Why the queue at `queue_index` has stopped frames that go `way`, as text for users; `None` while it has not.
+    /// Reason why the queue at `queue_index` has stopped frames that go `way`, as text for users; `None` while it has
+    /// not.
     #[inline]
     pub fn failure(&mut self, queue_index: u32, way: FailedDirection) -> Option<String> {
         let queue = self.queues.get_mut(queue_index as usize)?.as_mut()?;
         if queue.has_diagnosis { queue.port.diagnosis()?.failure(way) } else { None }
     }
 
-    /// How many queues have stopped frames.
+    /// Number of queues that have stopped frames.
     pub fn failures(&mut self) -> usize {
         let queue_indexes = 0..self.queues.len() as u32;
         queue_indexes
@@ -253,14 +253,14 @@ impl Engine {
             .count()
     }
 
-    /// Whether something can be wrong with the queue at `queue_index`.
+    /// Whether the queue at `queue_index` can report faults.
     #[inline]
     #[must_use]
     pub fn can_fail(&self, queue_index: u32) -> bool {
         matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if queue.has_diagnosis)
     }
 
-    /// Changes where the frames of the queue at `queue_index` go.
+    /// Changes the destination of the frames of the queue at `queue_index`.
     pub fn set_forwarding(&mut self, queue_index: u32, forwarding: Forwarding) {
         let holds = matches!(forwarding, Forwarding::Hold);
         if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) {
@@ -273,29 +273,29 @@ impl Engine {
         self.note_polled(queue_index);
     }
 
-    /// Gives a switch that this worker knows another map of its ports.
+    /// Replaces the map of the ports of a switch that this worker knows.
     pub fn set_topology(&mut self, id: SwitchId, topology: Arc<Topology>) {
         if let Some(Some(view)) = self.switches.get_mut(usize::from(id.0)) {
             view.topology = topology;
         }
     }
 
-    /// Notes deliveries in a trace from now on, or in none.
+    /// Records deliveries in this trace from now on, or in none.
     pub fn set_trace(&mut self, trace: Option<Arc<Trace>>) {
         self.scratch.executor.deliveries.trace = trace.map(|trace| (self.index, trace));
     }
 
-    /// Puts another forwarding plane in the place of a switch's.
+    /// Replaces the forwarding plane of a switch.
     pub fn set_forwarding_plane(&mut self, id: SwitchId, decide: Box<dyn ForwardingPlane>) {
         if let Some(Some(view)) = self.switches.get_mut(usize::from(id.0)) {
             view.decide = decide;
         }
     }
 
-    /// Sets or removes the view of a switch.
+    /// Sets or removes the worker's view of a switch.
     pub fn set_switch(&mut self, id: SwitchId, view: Option<SwitchView>) {
         if view.is_none() {
-            // Else it would go to the ports of the switch that gets the number next.
+            // Handed-over frames would else go to the ports of the switch that gets the number next.
             self.receive_handoffs(u64::MAX);
         }
         let index = usize::from(id.0);
@@ -307,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Makes its worker do only what it is called for, or everything again.
+    /// Makes the worker run nothing but commands, or everything again.
     pub fn hold(&mut self, holds: bool) {
         self.holds = holds;
         if !holds {
@@ -315,16 +315,16 @@ impl Engine {
         }
     }
 
-    /// Whether its worker does only what it is called for.
+    /// Whether the worker runs nothing but commands.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.holds
     }
 
-    /// Sends on what was received before. Returns whether nothing is left of it: every frame was delivered, dropped by
-    /// cause or handed to another worker, which has copied it, and every queue has all its slots back. A `patient`
-    /// caller lets devices send what programs have lent them, and drivers end what they do beside the worker; for
-    /// another the slots count as back.
+    /// Forwards the frames received before. Returns whether none of them remains: every frame was delivered, dropped by
+    /// cause or handed to another worker, which has copied it, and every queue has all its slots back. With `patient`,
+    /// devices may still send the slots that programs have lent them, and drivers may finish their work beside the
+    /// worker; without, these slots count as back.
     pub fn quiesce(&mut self, patient: bool) -> bool {
         self.receive_handoffs(u64::MAX);
         let mut queue_indexes = 0..self.queues.len() as u32;
@@ -354,15 +354,15 @@ impl Engine {
             && queue_indexes.all(|queue_index| !self.has_pending(queue_index))
     }
 
-    /// What the queue at `queue_index` leaves to the process that serves its port next ([`PortQueue::hand_over`]), once
-    /// the engine is quiescent.
+    /// State that the queue at `queue_index` leaves to the process that serves its port next
+    /// ([`PortQueue::hand_over`]), once the engine has quiesced.
     pub fn hand_over(&mut self, queue_index: u32) -> Option<HandOver> {
         let queue = self.queues.get_mut(queue_index as usize)?.as_mut()?;
         queue.count_missed();
         queue.port.hand_over()
     }
 
-    /// Serves every queue once. Returns the number of frames taken: 0 means that there was nothing to do.
+    /// Serves every queue once. Returns the number of frames taken: 0 if there was nothing to do.
     pub fn step(&mut self) -> usize {
         let mut frames = 0;
         if !self.inboxes.is_empty() {
@@ -381,14 +381,14 @@ impl Engine {
         frames
     }
 
-    /// Serves the queues of the owner whose turn it is, as far as its share goes, and what other workers have handed
+    /// Serves the queues of the owner whose turn it is, within its share, and the frames that other workers have handed
     /// over. Returns the number of frames taken.
     pub fn turn(&mut self) -> usize {
         let handed = self.receive_handoffs(TURN_COST);
         self.spent += handed.cost;
         let mut frames = handed.frames;
         let Some(mut turn) = self.scheduler.begin_turn() else { return frames };
-        // What an owner has other workers do for it must not pile up before what others have them do.
+        // Frames that an owner hands over to other workers must not pile up in front of other owners' frames.
         if !is_consumed(self.scheduler.handed_before(&turn), &self.outboxes) {
             return frames;
         }
@@ -401,7 +401,7 @@ impl Engine {
                 self.put_to_sleep(queue_index);
             }
             if from != 0 && served.frames == 0 {
-                // No room at another worker: the owner's next turn continues with it.
+                // No room at another worker: the owner's next turn continues with this queue.
                 break;
             }
         }
@@ -411,8 +411,8 @@ impl Engine {
         frames
     }
 
-    /// Whether the wire from `queue_index` waits for room at `destination`, whose other side wakes the engine when it
-    /// makes some.
+    /// Whether the wire from `queue_index` waits for room at `destination`, whose other side will wake the engine when
+    /// it makes room.
     fn sleeps_until_room(&mut self, queue_index: u32, destination: u32) -> bool {
         let Some(source) = self.queue_mut(queue_index) else { return false };
         let longest = source.longest_frame_bytes();
@@ -420,7 +420,7 @@ impl Engine {
         behind.is_some_and(|behind| behind.room(longest) == 0 && behind.await_room())
     }
 
-    /// Lets a queue announce its sleep, unless it does not sleep alone. `false`: it has work.
+    /// Lets a queue announce its sleep, if it sleeps alone. Returns `false` if it has work.
     fn put_to_sleep(&mut self, queue_index: u32) -> bool {
         let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) else { return true };
         if queue.asleep || !queue.sleeps_alone() {
@@ -447,8 +447,9 @@ impl Engine {
         }
     }
 
-    /// Announces the engine's sleep on all queues, at most on `most` that have to be notified one by one. `false`: it
-    /// must not sleep, since there is work, or more queues must be notified. [`Self::awake`] follows in either case.
+    /// Announces the engine's sleep on all queues, on at most `most` of those that are notified one by one. Returns
+    /// `false` if the engine must not sleep, since there is work, or more queues must be notified. The caller calls
+    /// [`Self::awake`] in either case.
     pub fn fall_asleep(&mut self, most: usize) -> bool {
         if self.scheduler.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
             return false;
@@ -488,7 +489,7 @@ impl Engine {
         })
     }
 
-    /// Withdraws what [`Self::fall_asleep`] announced, except for the queues that sleep alone.
+    /// Withdraws the announcements of [`Self::fall_asleep`], except for the queues that sleep alone.
     pub fn awake(&mut self) {
         self.announce(false);
     }
@@ -505,14 +506,14 @@ impl Engine {
         self.polled.iter().filter_map(|&queue_index| self.queues.get(queue_index as usize)?.as_deref())
     }
 
-    /// Whether slots are lent to a device, whose return no descriptor announces.
+    /// Whether a device has lent slots: no descriptor announces their return.
     #[must_use]
     pub fn has_lent(&self) -> bool {
         self.polled_queues()
             .any(|queue| matches!(queue.forwarding, Forwarding::Wire(_)) && !queue.pending.is_empty())
     }
 
-    /// How long until some queue has something to do that no descriptor announces; `None` if there is no such queue.
+    /// Time until some queue has work that no descriptor announces; `None` if there is no such queue.
     #[must_use]
     pub fn due_in(&mut self) -> Option<Duration> {
         let Self { polled, queues, .. } = self;
@@ -534,8 +535,8 @@ impl Engine {
         }
     }
 
-    /// Counts what no worker saw: frames that the kernel dropped before they could be received, as received and as
-    /// dropped; those that devices have dropped or not taken; rules broken that queues did not count.
+    /// Counts frames and violations that no worker saw: frames that the kernel dropped before they could be received,
+    /// as received and as dropped; frames that devices have dropped or refused; violations that queues did not count.
     pub fn count_missed(&mut self) {
         for queue in self.queues.iter_mut().flatten() {
             queue.count_missed();
@@ -543,7 +544,7 @@ impl Engine {
     }
 
     /// The descriptor that becomes readable when a sleeping engine has work; [`Self::woken`] processes its events.
-    /// `bell` is added to it when it is created again.
+    /// `bell` is added to the descriptor when it is created again.
     ///
     /// # Errors
     /// The kernel has no descriptors or no memory left.
@@ -561,12 +562,13 @@ impl Engine {
         self.wakes.as_ref().map(AsFd::as_fd).ok_or(rustix::io::Errno::BADF)
     }
 
-    /// Wakes the queue that an event of the wake set names. Returns whether it was a queue's.
+    /// Wakes the queue that an event of the wake set names. Returns whether the event was a queue's.
     pub fn woken(&mut self, event: u64) -> bool {
         let Ok(queue_index) = u32::try_from(event) else { return false };
         let Some(sleeper) = self.queue_mut(queue_index).and_then(PortQueue::sleeper) else { return false };
         sleeper.drain_wake();
-        // A device that has ended has no descriptor any more: what is in the set would be readable for ever.
+        // A device that has ended has no descriptor any more: its old descriptor in the set would stay readable for
+        // ever.
         if sleeper.wake_descriptor().is_none() {
             self.wakes = None;
             self.end_wires();
@@ -576,13 +578,13 @@ impl Engine {
         true
     }
 
-    /// Whether there are sleeping queues that no turn serves, so that the wake set must be polled while others work.
+    /// Whether some sleeping queues are in no turn, so that the wake set must be polled while others work.
     #[must_use]
     pub fn has_unwatched(&self) -> bool {
         self.scheduler.has_unwatched()
     }
 
-    /// Takes the signals off the descriptors of all queues, and ends the sleep of all.
+    /// Drains the descriptors of all queues, and ends the sleep of all queues.
     pub fn drain_wakes(&mut self) {
         for queue_index in 0..self.queues.len() as u32 {
             if let Some(sleeper) = self.queue_mut(queue_index).and_then(PortQueue::sleeper) {
@@ -592,8 +594,8 @@ impl Engine {
         }
     }
 
-    /// Serves the queue at `queue_index` until `budget` is spent. `from` is the number of frames already dispatched of
-    /// a held batch, 0 without one.
+    /// Serves the queue at `queue_index` until `budget` is spent. `from` is the number of frames of a held batch that
+    /// are already dispatched, 0 without a held batch.
     #[inline(always)]
     fn serve(&mut self, queue_index: u32, from: usize, budget: u64) -> Served {
         let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) else { return Served::EMPTY_POLL };
@@ -615,8 +617,9 @@ impl Engine {
         }
     }
 
-    /// Takes back what the borrowers of the frames of the queue at `queue_index` are done with. Returns whether other
-    /// workers, and the heads of copies, have room for a full batch: so nothing has to be dropped for lack of room.
+    /// Takes back the slots of the queue at `queue_index` that their borrowers are done with. Returns whether other
+    /// workers, and the memory for header rewrites, have room for a full batch, so that no frame is dropped for lack of
+    /// room.
     #[inline(never)]
     fn may_serve(&mut self, queue_index: u32, forwarding: Forwarding) -> bool {
         if matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if !queue.pending.is_empty()) {
@@ -635,7 +638,7 @@ impl Engine {
         Served::EMPTY_POLL
     }
 
-    /// Sends frames of the queue at `queue_index` on to the one at `destination`, which holds them back where it is
+    /// Forwards frames of the queue at `queue_index` to the queue at `destination`, which holds them back while it is
     /// full.
     #[inline(never)]
     fn serve_wire(&mut self, queue_index: u32, from: usize, budget: u64, destination: u32) -> Served {
@@ -669,7 +672,7 @@ impl Engine {
         let mut frame_cost = u64::from(source.properties.take_cost);
         match taker {
             Some(taker) => {
-                // The dearer of both: what shared memory costs is part of either.
+                // Maximum of both costs, since the cost of shared memory is part of either.
                 frame_cost = frame_cost.max(taker.properties.frame_cost.into());
                 executor.deliveries.deliver_to(taker, destination, batch, list);
                 kicks += taker.flush();
@@ -677,7 +680,7 @@ impl Engine {
                     && let Some(lender) = taker.port.lender()
                 {
                     lent = lender.lent();
-                    // What a device copies as it is called comes back at once.
+                    // Slots that a device copies within the call come back at once.
                     if lender.returned() >= lent {
                         lent = 0;
                     }
@@ -692,7 +695,7 @@ impl Engine {
         Served { frames: list.len(), cost: Served::EMPTY_POLL.cost + cost + u64::from(kicks) * KICK_COST }
     }
 
-    /// Sends frames of the queue at `queue_index`, which is a queue of a port of a switch, on as the switch decides.
+    /// Forwards frames of the queue at `queue_index`, which belongs to a port of a switch, as the switch decides.
     #[inline(never)]
     fn serve_switch(
         &mut self,
@@ -720,9 +723,10 @@ impl Engine {
             Some(Some(SwitchView { decide, topology, .. })) => {
                 plan.reset(from..frames);
                 let decided = decide.decide(port, batch, from, budget.saturating_mul(STEPS_PER_COST), plan);
-                // What is not executed of it is decided again, and paid again.
+                // Frames that are not executed now are decided again, and paid again.
                 decision_cost = decided.steps / STEPS_PER_COST;
-                // Short frames that are decided are executed in any case: to decide them again would cost more.
+                // Frames that are decided are executed in any case if they are short: a second decision would cost
+                // more.
                 let least = 2 * (decided.end - from) as u64;
                 let budget = budget.saturating_sub(decision_cost).max(least).max(1);
                 if batch.is_unfinished() {
@@ -752,18 +756,18 @@ impl Engine {
         } else {
             finish_batch(source, batch, 0, &self.outboxes);
         }
-        // What it costs to take them is beyond what a program's ring costs.
+        // Cost of taking these frames beyond that of taking them from a program's ring.
         let taking = received as u64 * u64::from(source.properties.take_cost - 1);
         let mut cost = Served::EMPTY_POLL.cost + decision_cost + executed.cost + taking;
         if received != 0 {
             cost += u64::from(source.flush()) * KICK_COST + self.flush();
-            // What passes a queue wakes it.
+            // Frames that pass a queue wake it.
             self.wake_queue(queue_index);
         }
         Served { frames: received, cost }
     }
 
-    /// Releases what the borrowers of the frames of the queue at `queue_index` are done with.
+    /// Releases the slots of the queue at `queue_index` that their borrowers are done with.
     #[cold]
     fn settle(&mut self, queue_index: u32, forwarding: Forwarding) {
         let returned = match forwarding {
@@ -778,14 +782,14 @@ impl Engine {
         }
     }
 
-    /// Makes what the queue at `queue_index` got back visible. Returns what waking its program costs.
+    /// Makes the slots that the queue at `queue_index` got back visible. Returns the cost of waking its program.
     #[inline]
     fn flush_source(&mut self, queue_index: u32) -> u64 {
         let Some(Some(source)) = self.queues.get_mut(queue_index as usize) else { return 0 };
         u64::from(source.flush()) * KICK_COST
     }
 
-    /// Delivers what other workers handed over, until `budget` is spent at each of them.
+    /// Delivers frames that other workers handed over, until `budget` is spent on each of these workers.
     fn receive_handoffs(&mut self, budget: u64) -> Served {
         let mut served = Served::default();
         for inbox in &mut self.inboxes {
@@ -835,7 +839,7 @@ impl Engine {
         served
     }
 
-    /// Makes everything delivered visible. Returns what waking programs cost.
+    /// Makes all delivered frames visible. Returns the cost of waking programs.
     fn flush(&mut self) -> u64 {
         let mut kicks = 0;
         for queue_index in self.scratch.executor.deliveries.dirty.drain(..) {
@@ -851,7 +855,7 @@ impl Engine {
     }
 }
 
-/// What became of a queue when it was served.
+/// Result of serving a queue.
 #[derive(Debug, Default, Clone, Copy)]
 struct Served {
     /// Frames taken.
@@ -860,11 +864,11 @@ struct Served {
 }
 
 impl Served {
-    /// A look that found nothing: it costs, too.
+    /// Result of a check that found no frame: the check costs 1 unit.
     const EMPTY_POLL: Self = Self { frames: 0, cost: 1 };
 }
 
-/// The queue at `one`, and that at `other`, if it is there.
+/// Borrows the queue at `one`, and the queue at `other`, if there is one.
 #[inline]
 fn pair(
     queues: &mut [Option<Box<EngineQueue>>],
@@ -878,7 +882,7 @@ fn pair(
     Some((one, other.as_deref_mut()))
 }
 
-/// Drops frames with impossible metadata.
+/// Drops frames whose metadata is impossible.
 #[cold]
 fn refuse_impossible(batch: &Batch, frames: Range<usize>, plan: &mut BatchPlan) {
     for frame in frames {
@@ -888,7 +892,7 @@ fn refuse_impossible(batch: &Batch, frames: Range<usize>, plan: &mut BatchPlan) 
     }
 }
 
-/// Gives the batch back to its source: buffers that others keep, then the slots.
+/// Gives the batch back to its source: first buffers that the destination keeps, then the slots.
 #[inline]
 fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[Option<Outbox>]) {
     if batch.gives()
@@ -899,7 +903,7 @@ fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[
     release(source, batch.slots(), lent, outboxes);
 }
 
-/// Releases the batch's slots, now or when those who borrow them are done.
+/// Releases the batch's slots, now or when their borrowers are done.
 #[inline]
 fn release(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[Option<Outbox>]) {
     if source.pending.is_empty()
@@ -916,7 +920,7 @@ fn release_later(source: &mut EngineQueue, slots: usize, lent: u64, outboxes: &[
     source.pending.push_back(PendingRelease { slots, positions: positions(outboxes), lent });
 }
 
-/// Releases what other workers, and the one to whom slots were lent, are done with.
+/// Releases the slots that other workers, and the taker of lent slots, are done with.
 fn settle(source: &mut EngineQueue, outboxes: &[Option<Outbox>], returned: u64) {
     let mut any = false;
     while let Some(pending) = source.pending.front() {

@@ -1,4 +1,4 @@
-//! A queue in an engine: the driver's part, its counters, and the slots that others still borrow.
+//! A queue in an engine: the driver's part, its counters, and its borrowed slots.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -12,13 +12,12 @@ use crate::exchange::MAX_WORKERS;
 use crate::forwarding::Forwarding;
 use crate::scheduler::{OwnerId, TURN_COST};
 
-/// Slots that can be released once other workers have copied the frames, or the one they were lent to is done with
-/// them.
+/// Slots that can be released once other workers have copied the frames, or the taker of lent slots is done with them.
 #[derive(Debug)]
 pub(crate) struct PendingRelease {
     pub(crate) slots: usize,
     pub(crate) positions: [u64; MAX_WORKERS],
-    /// What [`ringroad_port::port_queue::Lend::returned`] of the wire's other end must reach.
+    /// Count of lent slots that [`ringroad_port::port_queue::Lend::returned`] of the wire's other end must reach.
     pub(crate) lent: u64,
 }
 
@@ -29,15 +28,15 @@ pub struct EngineQueue {
     pub(crate) counters: Arc<QueueCounters>,
     pub(crate) owner: OwnerId,
     pub(crate) properties: QueueProperties,
-    /// Whether something can be wrong with it.
+    /// Whether the queue can report faults.
     pub(crate) has_diagnosis: bool,
-    /// Whether it can hold a wire's source back.
+    /// Whether the queue can hold a wire's source back.
     pub(crate) holds_back: bool,
-    /// Frames of which the taking alone costs a turn.
+    /// Frames whose receive cost uses up a turn.
     pub(crate) affordable: usize,
     pub(crate) pending: VecDeque<PendingRelease>,
     pub(crate) dirty: bool,
-    /// Whether it has announced its sleep by itself.
+    /// Whether the queue has announced its sleep by itself.
     pub(crate) asleep: bool,
 }
 
@@ -48,7 +47,7 @@ impl std::fmt::Debug for EngineQueue {
 }
 
 impl EngineQueue {
-    /// A queue whose frames are forwarded by `forwarding`, in the time of `owner`; `counters` are its counters.
+    /// Creates a queue whose frames are forwarded by `forwarding`, in the time of `owner`; `counters` counts them.
     #[must_use]
     pub fn new(
         mut port: Box<dyn PortQueue>,
@@ -76,14 +75,14 @@ impl EngineQueue {
         }
     }
 
-    /// What never changes of it.
+    /// Properties that never change.
     #[must_use]
     pub fn properties(&self) -> QueueProperties {
         self.properties
     }
 
-    /// Counts what no worker saw: frames that the kernel dropped, cut or passed on by itself, those that a device has
-    /// dropped or not taken, and rules that were broken.
+    /// Counts frames and violations that no worker saw: frames that the kernel dropped, cut or passed on by itself,
+    /// frames that a device has dropped or refused, and violations.
     pub(crate) fn count_missed(&mut self) {
         let Some(diagnosis) = self.port.diagnosis() else { return };
         let missed = diagnosis.missed_frames();
@@ -100,43 +99,43 @@ impl EngineQueue {
         self.counters.violations(diagnosis.violations());
     }
 
-    /// Ends the driver's part and gives the counters, to which nothing is added any more.
+    /// Ends the driver's part and returns the counters, to which nothing is added any more.
     #[must_use]
     pub fn close(mut self) -> Arc<QueueCounters> {
         self.count_missed();
         self.counters.give_up_waiting();
-        // Frames that the driver held back are counted when they leave.
+        // Frames that the driver held back are counted when the driver is dropped.
         drop(self.port);
         self.counters
     }
 
-    /// Whether it announces its sleep by itself, and stays asleep until it is woken or something passes it. Others
-    /// announce it whenever the engine is about to sleep.
+    /// Whether the queue announces its sleep by itself, and stays asleep until it is woken or a frame passes it. Other
+    /// queues announce their sleep whenever the engine is about to sleep.
     pub(crate) fn sleeps_alone(&self) -> bool {
         self.properties.sleeps_alone && !matches!(self.forwarding, Forwarding::Wire(_))
     }
 
-    /// Whether it has nothing to do: no frames, and no slots to settle.
+    /// Whether the queue has nothing to do: no frames, and no slots to release.
     #[inline]
     pub(crate) fn is_idle(&mut self) -> bool {
         self.pending.is_empty() && self.port.is_empty()
     }
 
-    /// How many frames may be taken of it within `budget`.
+    /// Number of frames that may be taken from the queue within `budget`.
     #[inline]
     pub(crate) fn most(&self, budget: u64) -> usize {
         if budget == u64::MAX { BATCH_FRAMES } else { self.affordable }
     }
 
-    /// Takes frames into the batch, as many as it has room for.
+    /// Receives frames into the batch, as many as it has room for.
     #[inline]
     pub(crate) fn receive(&mut self, batch: &mut Batch) {
         self.port.receive(batch);
-        // Frames beyond that would have no outcome, and no place in the counters.
+        // Frames beyond the capacity would have no outcome, and would not be counted.
         debug_assert!(batch.frames() <= batch.capacity(), "the queue gives more frames than it may");
     }
 
-    /// Makes what it got, and got back, visible. Returns how many wake-ups that sent.
+    /// Makes delivered frames and returned slots visible. Returns the number of wake-ups sent.
     #[inline]
     pub(crate) fn flush(&mut self) -> u32 {
         let kicks = self.port.flush();

@@ -17,44 +17,44 @@ use ringroad_ring::wakeup::{Kicker, Sleeper, publish_fence};
 
 use crate::forwarding::SwitchId;
 
-/// Most workers of one datapath.
+/// Maximum number of workers of one datapath.
 pub const MAX_WORKERS: usize = 16;
 /// Entries of an exchange ring.
 pub const EXCHANGE_ENTRIES: usize = 2048;
 
-/// Where the receiving worker takes a frame.
+/// Destination of a handed-over frame at the receiving worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandoffTarget {
-    /// To one queue of the receiving worker.
+    /// One queue of the receiving worker.
     Queue(u32),
-    /// To all ports of a switch that the receiving worker serves, but the one it came from.
+    /// All ports of a switch that the receiving worker serves, except the frame's source.
     Flood {
         switch: SwitchId,
-        /// Port the frame came from.
+        /// Port that the frame came from.
         from: PortIndex,
     },
-    /// To those ports of a set that the receiving worker serves.
+    /// The ports of a set that the receiving worker serves.
     Ports {
         switch: SwitchId,
-        /// The set's number in the exchange ([`Inbox::ports`]).
+        /// Number of the set in the exchange ([`Inbox::ports`]).
         set: u16,
     },
 }
 
-/// One fragment on its way.
+/// A fragment of a frame that is handed over.
 #[derive(Debug, Clone, Copy)]
 pub struct Handoff {
     /// The borrowed bytes.
     pub fragment: Fragment,
-    /// Where to.
+    /// Destination of the frame.
     pub target: HandoffTarget,
-    /// The switch in whose counters the frame is.
+    /// Switch whose counters count the frame.
     pub switch: SwitchId,
     /// The frame's metadata.
     pub meta: FrameMeta,
 }
 
-/// The bell of a worker: rung by other workers and by commands.
+/// Doorbell of a worker: other workers and commands ring it.
 #[derive(Debug)]
 pub struct Doorbell {
     sleeping: AtomicU32,
@@ -62,7 +62,7 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// A new bell.
+    /// Creates a doorbell.
     ///
     /// # Errors
     /// The kernel's error from `eventfd`.
@@ -98,15 +98,15 @@ impl Doorbell {
 #[derive(Debug)]
 struct Shared {
     entries: Box<[UnsafeCell<Option<Handoff>>]>,
-    /// Sets of ports that entries name: nothing until the first.
+    /// Sets of ports that entries name; allocated with the first set.
     sets: OnceLock<Box<[UnsafeCell<PortMask>]>>,
     published: AtomicU64,
     consumed: AtomicU64,
 }
 
 // SAFETY: an entry is written by the only sender before `published` passes it (release) and read by the only receiver
-// after (acquire); it is written again only after `consumed` passed it. So is a set: the entries that name it follow
-// each other, and as many other entries were written as there are places before its place is written again.
+// after (acquire); it is written again only after `consumed` passed it. A set is written and read in the same way: the
+// entries that name it follow each other, and a set is overwritten only after as many entries as the ring has.
 #[allow(unsafe_code)]
 unsafe impl Sync for Shared {}
 // SAFETY: fragments may move between threads; see `Fragment`.
@@ -119,7 +119,7 @@ pub struct Outbox {
     shared: Arc<Shared>,
     written: u64,
     published: u64,
-    /// The last set of ports that was written, and its number.
+    /// The last set of ports that was written, with its number.
     last_set: Option<(PortMask, u16)>,
     bell: Arc<Doorbell>,
     kicker: Kicker,
@@ -132,7 +132,7 @@ pub struct Inbox {
     read: u64,
 }
 
-/// An exchange towards the worker behind `bell`.
+/// Creates an exchange towards the worker behind `bell`.
 #[must_use]
 pub fn exchange(bell: Arc<Doorbell>) -> (Outbox, Inbox) {
     let shared = Arc::new(Shared {
@@ -153,7 +153,7 @@ pub fn exchange(bell: Arc<Doorbell>) -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Entries that can be pushed.
+    /// Number of entries that can be pushed.
     #[must_use]
     pub fn free(&self) -> usize {
         EXCHANGE_ENTRIES - (self.written - self.consumed()) as usize
@@ -165,13 +165,13 @@ impl Outbox {
         self.written
     }
 
-    /// Position up to which the receiver is done.
+    /// Position up to which the receiver has consumed entries.
     #[must_use]
     pub fn consumed(&self) -> u64 {
         self.shared.consumed.load(Ordering::Acquire)
     }
 
-    /// The number with which the next entry, which follows, and later entries name a set of ports; the caller has
+    /// Writes a set of ports, and returns the number by which the next entry and later entries name it; the caller has
     /// checked [`Outbox::free`].
     #[allow(unsafe_code)]
     pub fn set(&mut self, ports: PortMask) -> u16 {
@@ -184,9 +184,8 @@ impl Outbox {
         let number = self.last_set.map_or(0, |(_, last)| (usize::from(last) + 1) % EXCHANGE_ENTRIES);
         let make = || (0..EXCHANGE_ENTRIES).map(|_| UnsafeCell::new(PortMask::default())).collect();
         let set_cell = &self.shared.sets.get_or_init(make)[number];
-        // SAFETY: every set since the last one in this place came with an entry, so all entries that name that one are
-        // at least as many back as there are places, and the receiver has consumed them: some entry is free, asserted
-        // above.
+        // SAFETY: every set since the last one at this index came with an entry. So the entries that name the old set
+        // are at least a ring's length back, and the receiver has consumed them: some entry is free, asserted above.
         unsafe { *set_cell.get() = ports };
         self.last_set = Some((ports, number as u16));
         number as u16
@@ -202,7 +201,7 @@ impl Outbox {
         self.written += 1;
     }
 
-    /// Makes pushed entries visible and wakes the receiver where it sleeps.
+    /// Makes pushed entries visible and wakes the receiver if it sleeps.
     pub fn flush(&mut self) {
         if self.published != self.written {
             self.published = self.written;
@@ -214,13 +213,14 @@ impl Outbox {
 }
 
 impl Inbox {
-    /// Whether anything waits.
+    /// Whether an entry waits.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.shared.published.load(Ordering::Acquire) != self.read
     }
 
-    /// The next entry. It stays the next until [`Inbox::skip`], and its bytes stay borrowed until [`Inbox::consume`].
+    /// Returns the next entry. The entry stays the next until [`Inbox::skip`], and its bytes stay borrowed until
+    /// [`Inbox::consume`].
     #[allow(unsafe_code)]
     #[must_use]
     pub fn peek(&self) -> Option<Handoff> {
@@ -228,11 +228,11 @@ impl Inbox {
             return None;
         }
         let entry = &self.shared.entries[self.read as usize % EXCHANGE_ENTRIES];
-        // SAFETY: published, so the sender does not touch it until it is consumed.
+        // SAFETY: the entry is published, so the sender does not touch it until the entry is consumed.
         unsafe { *entry.get() }
     }
 
-    /// The ports of the set that the entry which [`Inbox::peek`] gave names.
+    /// Ports of the set that the entry of [`Inbox::peek`] names.
     #[allow(unsafe_code)]
     #[must_use]
     pub fn ports(&self, set: u16) -> PortMask {
@@ -246,19 +246,19 @@ impl Inbox {
         self.read += 1;
     }
 
-    /// Whether something taken was not handed back yet.
+    /// Whether entries were taken and not handed back yet.
     #[must_use]
     pub fn has_taken(&self) -> bool {
         self.shared.consumed.load(Ordering::Relaxed) != self.read
     }
 
-    /// Hands everything taken back to the sender.
+    /// Hands all taken entries back to the sender.
     pub fn consume(&mut self) {
         self.shared.consumed.store(self.read, Ordering::Release);
     }
 }
 
-/// Up to where something was handed over to each worker.
+/// Position of the last handed-over entry, for each worker.
 pub(crate) fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
     let mut positions = [0; MAX_WORKERS];
     for (position, outbox) in positions.iter_mut().zip(outboxes) {
@@ -267,7 +267,7 @@ pub(crate) fn positions(outboxes: &[Option<Outbox>]) -> [u64; MAX_WORKERS] {
     positions
 }
 
-/// Whether all workers are done with what was handed over to them before `positions`.
+/// Whether all workers have consumed the entries handed over to them before `positions`.
 pub(crate) fn is_consumed(positions: &[u64; MAX_WORKERS], outboxes: &[Option<Outbox>]) -> bool {
     let mut pairs = positions.iter().zip(outboxes);
     pairs.all(|(&position, outbox)| outbox.as_ref().is_none_or(|outbox| outbox.consumed() >= position))

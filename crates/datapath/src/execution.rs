@@ -1,7 +1,7 @@
 //! The execution of a plan: the frames of a batch are grouped by destination, and each group is delivered with one
 //! copy.
 //!
-//! This module does not know the reasons for a destination: it reads the [`BatchPlan`].
+//! This module reads the [`BatchPlan`], and does not know the reasons for a destination.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::grouping::Groups;
 
 /// Groups: two per port (unicast to the source's queue number, flooding to queue 0), then one per worker.
 const REMOTE_GROUPS: usize = 2 * MAX_PORTS;
-/// Copying this many more bytes costs as much as a short frame.
+/// Bytes whose copy costs as much as a short frame.
 pub(crate) const BYTES_PER_COST: usize = 512;
-/// How many times as much it costs to finish a frame as to copy it.
+/// Cost of finishing a frame, as a multiple of the cost of copying it.
 const FINISHING_COST: usize = 4;
 
-/// From where the frames of a batch came, and where the ports of their switch are.
+/// Source of a batch's frames, and the queues of the ports of their switch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'switch> {
     pub(crate) topology: &'switch Topology,
@@ -36,7 +36,7 @@ pub(crate) struct Origin<'switch> {
     pub(crate) port: PortIndex,
     /// Index of the queue in its port.
     pub(crate) queue: u16,
-    /// The worker that executes.
+    /// Worker that executes the plan.
     pub(crate) worker: u16,
 }
 
@@ -45,14 +45,14 @@ pub(crate) struct Origin<'switch> {
 pub(crate) struct Job<'plan> {
     /// The first frame.
     pub(crate) first: usize,
-    /// An outcome for each frame of the batch up to the last one to execute, of none its copies.
+    /// Outcome of each frame of the batch up to the last one to execute; none is `Copies`.
     pub(crate) outcomes: &'plan [Outcome],
-    /// The outcome that all frames from the first on have, where they were given it together.
+    /// Outcome that all frames from the first on have, if one call set it for all.
     pub(crate) common: Option<Outcome>,
-    /// The plan, which has the sets that they name.
+    /// Plan with the sets that the outcomes name.
     pub(crate) plan: &'plan BatchPlan,
     pub(crate) origin: Origin<'plan>,
-    /// Most cost of the deliveries.
+    /// Maximum cost of the deliveries.
     pub(crate) budget: u64,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Executed {
     pub(crate) cost: u64,
 }
 
-/// Working memory of executing, allocated once.
+/// Working memory of the executor, allocated once.
 #[derive(Debug)]
 pub(crate) struct Executor {
     groups: Groups,
@@ -88,14 +88,14 @@ impl Default for Executor {
     }
 }
 
-/// Where groups are delivered to.
+/// Queues and outboxes to which groups are delivered.
 #[derive(Debug)]
 pub(crate) struct DeliveryTargets<'engine> {
     pub(crate) queues: &'engine mut [Option<Box<EngineQueue>>],
     pub(crate) outboxes: &'engine mut [Option<Outbox>],
 }
 
-/// How many times as much the bytes of this batch cost, if some must be finished.
+/// Factor of the cost of this batch's bytes: above 1 if some frames must be finished.
 pub(crate) fn finishing_factor(batch: &Batch) -> usize {
     if batch.is_unfinished() { FINISHING_COST } else { 1 }
 }
@@ -108,7 +108,8 @@ pub(crate) fn bytes_cost(batch: &Batch, frame: usize, finishing: usize) -> u64 {
 }
 
 impl Executor {
-    /// Sends the frames of `batch` from the first on to the job's destinations, until delivering them costs its budget.
+    /// Delivers the frames of `batch` from the job's first on to their destinations, until the deliveries cost the
+    /// job's budget.
     #[inline]
     pub(crate) fn execute(
         &mut self,
@@ -125,7 +126,8 @@ impl Executor {
         executed
     }
 
-    /// Delivers short frames that all go to one port of this worker. `None`, without any effect, for all other frames.
+    /// Delivers short frames that all go to one port of this worker. Returns `None`, without any effect, for all other
+    /// frames.
     #[inline]
     fn execute_as_one(
         &mut self,
@@ -162,11 +164,11 @@ impl Executor {
         let mut executed = Executed { end: frames, replicated: 0, cost: 0 };
 
         let finishing = finishing_factor(batch);
-        // A batch of short frames to one port each is cheap as a whole, so that these need not be weighed one by one.
+        // A batch of short frames to one port each is cheap as a whole, so its frames need not be weighed one by one.
         let all_bytes = batch.bytes() * finishing as u64 / BYTES_PER_COST as u64;
         let weighs = all_bytes > budget / 2;
         let mut weighs_unicast = weighs;
-        // Beside 1 for each frame.
+        // Cost beyond 1 unit for each frame.
         let mut cost = 0;
         let is_spent =
             |cost: u64, number: u16| cost + u64::from(number) >= budget.saturating_add(first as u64);
@@ -306,15 +308,16 @@ fn hand_over(batch: &Batch, list: &[u16], job: &Job<'_>, outbox: &mut Outbox, dr
     }
 }
 
-/// Where frames to several ports go: the groups, worked out once for frames that follow each other.
+/// Destinations of frames to several ports: their groups, computed once for consecutive frames with the same
+/// destinations.
 #[derive(Debug, Default)]
 struct FloodGroups {
-    /// Of what the rest is: the set, or all ports but the one that frames come from.
+    /// Key of the other fields: a set, or all ports but the source (`Some(None)`). `None` if nothing is computed.
     of: Option<Option<SetId>>,
     groups: Vec<u16>,
-    /// How many ports.
+    /// Number of ports.
     copies: u64,
-    /// Cost of a short frame at all of them together.
+    /// Cost of a short frame at all these ports together.
     cost: u64,
 }
 
@@ -349,7 +352,7 @@ impl FloodGroups {
 }
 
 /// The group of frames to `port`. Unicast and flooding to the same queue share a group, which keeps their order; they
-/// differ only where the port has several queues. All frames for one other worker are one group.
+/// differ only where the port has several queues. All frames for another worker are one group.
 fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16) -> u16 {
     if target.worker == worker {
         2 * u16::from(port.0) + u16::from(to_flood_queue)
@@ -358,18 +361,18 @@ fn group_of(target: QueueRef, port: PortIndex, to_flood_queue: bool, worker: u16
     }
 }
 
-/// The common parts of a step's deliveries.
+/// State that the deliveries of a step share.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
-    /// Places with something to make visible.
+    /// Indexes of queues with deliveries that are not visible yet.
     pub(crate) dirty: Vec<u32>,
     finisher: Finisher,
-    /// The worker, and the trace that runs, if one does.
+    /// Number of the worker, with the running trace, if there is one.
     pub(crate) trace: Option<(u16, Arc<Trace>)>,
 }
 
 impl Deliveries {
-    /// Delivers frames of the batch to the queue at `queue_index`, if there is one, in its own counters.
+    /// Delivers frames of the batch to the queue at `queue_index`, if there is one, and counts them there.
     #[inline]
     pub(crate) fn deliver(
         &mut self,
@@ -387,7 +390,7 @@ impl Deliveries {
         true
     }
 
-    /// The same, to `queue`, which is at `queue_index`.
+    /// Delivers frames like [`Self::deliver`], to `queue`, which is at `queue_index`.
     #[inline]
     pub(crate) fn deliver_to(
         &mut self,
@@ -403,7 +406,7 @@ impl Deliveries {
         self.deliver_otherwise(queue, queue_index, batch, frames);
     }
 
-    /// As [`Self::deliver_to`], where a trace runs or something is left to do with some frame.
+    /// Delivers frames like [`Self::deliver_to`], while a trace runs or if some frames are unfinished.
     #[inline(never)]
     fn deliver_otherwise(
         &mut self,
@@ -425,8 +428,8 @@ impl Deliveries {
         }
     }
 
-    /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own` is
-    /// the counters of the engine itself.
+    /// Delivers the frames `all` of a batch that another worker handed over for ports of the switch in `view`; `own`
+    /// are the counters of the engine itself.
     pub(crate) fn deliver_handed(
         &mut self,
         queues: &mut [Option<Box<EngineQueue>>],
@@ -458,17 +461,17 @@ impl Deliveries {
     }
 }
 
-/// Where frames go that another worker handed over.
+/// Destination of frames that another worker handed over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HandoffDestination {
-    /// To one queue.
+    /// One queue.
     Queue(u32),
-    /// To those of these ports, all where there is `None`, that `worker` serves, but not to one of them.
+    /// Ports of this set (`None`: all ports) that `worker` serves, except `but`.
     Ports { ports: Option<PortMask>, but: PortIndex, worker: u16 },
 }
 
 impl HandoffDestination {
-    /// What `target` means at the worker that reads it from `inbox`.
+    /// Translates `target`, which the worker has read from `inbox`.
     pub(crate) fn from(target: HandoffTarget, inbox: &Inbox, worker: u16) -> Self {
         match target {
             HandoffTarget::Queue(queue_index) => Self::Queue(queue_index),
@@ -479,7 +482,7 @@ impl HandoffDestination {
         }
     }
 
-    /// How many queues get it, with what each costs: at least 1.
+    /// Cost of a short frame at all queues of this destination: at least 1.
     pub(crate) fn copies(self, view: Option<&SwitchView>) -> u64 {
         let (Self::Ports { ports, but, worker }, Some(view)) = (self, view) else { return 1 };
         let here = ports_here(&view.topology, ports, but, worker);
@@ -498,7 +501,7 @@ fn ports_here(
     here.map(|(_, target)| target)
 }
 
-/// Delivers frames one by one, so that it is known what became of each.
+/// Delivers frames one by one, to learn the outcome of each.
 #[cold]
 fn deliver_traced(
     finisher: &mut Finisher,

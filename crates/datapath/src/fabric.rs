@@ -1,9 +1,9 @@
-//! The fabric: which ports exist, on which switch, served by which worker. The one place that changes the datapath.
+//! The fabric: which ports exist, on which switch, served by which worker. Only the fabric changes the datapath.
 //!
-//! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). The order of changes
-//! never lets a frame reach a half removed port: first the port set and the address table forget the port, then every
-//! worker's map, then the fabric takes out its queues. The counters of a queue join the totals only when the queue is
-//! out, because frames reach the queue until then.
+//! Daemon and embedded mode build the same fabric; they differ in where engines run ([`Runner`]). Changes have an order
+//! in which no frame reaches a half removed port: first the port set and the address table forget the port, then every
+//! worker's map, then the fabric takes out its queues. A queue's counters join the totals only when the queue is out,
+//! because frames reach the queue until then.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -44,31 +44,31 @@ pub use mirrors::NamedMirror;
 use wires::Wire;
 pub use wires::WireId;
 
-/// Most switches of one fabric.
+/// Maximum number of switches of one fabric.
 pub const MAX_SWITCHES: usize = 64;
-/// Turns in which a port that closes may forward its last frames: about 5 ms in all.
+/// Turns in which a closing port may forward its last frames: about 5 ms in all.
 const DRAIN_TURNS: u32 = 64;
 
-/// The owner in whose share of a worker's time a port is served.
+/// Owner whose share of a worker's time serves a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// In the share of all ports of this user, which is divided equally among the user's programs.
+    /// The share of all ports of this user, which is divided equally among the user's programs.
     Program {
-        /// The user.
+        /// User id.
         user: u32,
-        /// Distinguishes its programs.
+        /// Number that distinguishes the user's programs.
         program: u32,
     },
-    /// In one of its own: a device that an administrator attached.
+    /// A share of the port's own: a device that an administrator attached.
     Own,
 }
 
-/// Where an engine runs.
+/// Execution of an engine: on a thread, or by its caller.
 #[derive(Debug)]
 pub enum Runner {
-    /// On a thread of its own.
+    /// A thread of the engine's own.
     Thread(Worker),
-    /// In the context of its caller.
+    /// The caller's thread.
     Stepped(Arc<Mutex<Engine>>),
 }
 
@@ -87,20 +87,20 @@ impl Runner {
     }
 }
 
-/// Why the fabric could not be changed.
+/// Reason why the fabric could not be changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
     /// All 254 ports of the switch are in use.
     #[error("switch {0} has 254 ports, which is all it can have")]
     SwitchFull(String),
-    /// Too many switches.
+    /// The fabric has its maximum number of switches.
     #[error("{MAX_SWITCHES} switches exist, which is all there can be")]
     TooManySwitches,
-    /// The name is taken.
+    /// The name belongs to another port.
     #[error("port {0} exists already")]
     PortTaken(String),
-    /// No such port.
+    /// No port has this name.
     #[error("there is no port {0}")]
     NoSuchPort(String),
     /// A worker is gone or cannot be started.
@@ -109,19 +109,19 @@ pub enum FabricError {
     /// The kernel refused an eventfd or random bytes.
     #[error("requesting an eventfd or random bytes from the kernel: {0}")]
     System(#[from] rustix::io::Errno),
-    /// Sizes of the address table.
+    /// Sizes of the address table are out of range.
     #[error(transparent)]
     Table(#[from] MacTableError),
-    /// Settings of a port of a switch for which flow tables decide.
+    /// A port of a switch with flow tables was to get settings.
     #[error("switch {0} has flow tables: its flows have to do what settings of ports would do")]
     HasFlowTables(String),
-    /// Flow tables for a switch whose ports have settings.
+    /// A switch was to get flow tables while its ports have settings.
     #[error("port {0} has settings: no flow tables can decide for its switch")]
     HasSettings(String),
-    /// VLANs on a switch whose address table does not distinguish them.
+    /// A switch was to get VLANs, but its address table does not distinguish them.
     #[error("a switch with VLANs needs room for {least} addresses; it has room for {0}", least = MacTableConfig::LEAST_ENTRIES_FOR_VLANS)]
     TableWithoutVlans(usize),
-    /// Number of workers out of range.
+    /// Number of workers is out of range.
     #[error("{0} workers: choose from 1 to {MAX_WORKERS}")]
     Workers(usize),
 }
@@ -130,12 +130,12 @@ pub enum FabricError {
 pub struct QueueParts {
     /// The driver's part.
     pub port: Box<dyn PortQueue>,
-    /// Its counters.
+    /// Counters of the queue.
     pub counters: Arc<QueueCounters>,
 }
 
 impl QueueParts {
-    /// With counters of its own, for drivers that do not write to it themselves.
+    /// Gives the queue counters of its own, for drivers that do not count themselves.
     #[must_use]
     pub fn new(port: Box<dyn PortQueue>) -> Self {
         Self { port, counters: Arc::default() }
@@ -146,10 +146,10 @@ impl QueueParts {
 struct FabricPort {
     index: PortIndex,
     queues: Vec<QueueRef>,
-    /// Those of them that take frames.
+    /// Queues that take frames: some or all of `queues`.
     taking: Vec<QueueRef>,
     counters: Vec<Arc<QueueCounters>>,
-    /// Counters of queues that were replaced.
+    /// Totals of queues that were replaced.
     past: CounterSnapshot,
 }
 
@@ -163,25 +163,25 @@ impl FabricPort {
     }
 }
 
-/// Makes what decides for a switch in place of the learning switch, which it is given, on the worker of a number.
+/// Makes the forwarding plane that replaces the learning switch, from the learning switch and the number of the worker.
 pub type MakeForwardingPlane = Box<dyn Fn(Arc<LearningSwitch>, u8) -> Box<dyn ForwardingPlane> + Send>;
 
 struct Switch {
     id: SwitchId,
     learning: Arc<LearningSwitch>,
-    /// What decides, if not the learning switch.
+    /// Maker of the forwarding plane, if it is not the learning switch.
     make_forwarding_plane: Option<MakeForwardingPlane>,
     topology: Topology,
     ports: BTreeMap<String, FabricPort>,
-    /// The mirrors that the workers' forwarding planes know.
+    /// Mirrors that the workers' forwarding planes know.
     mirrors: Vec<MirrorRule>,
     /// The settings of ports that have some.
     policies: BTreeMap<PortIndex, PortPolicy>,
-    /// The same as the workers' forwarding planes know them; `None` where no port has any.
+    /// Settings of ports as the workers' forwarding planes know them; `None` if no port has any.
     policed: Option<Arc<PortPolicies>>,
-    /// One set of counters per worker, for its work for the switch.
+    /// Counters of each worker, for its work for the switch.
     worker_counters: Vec<Arc<QueueCounters>>,
-    /// Counters of ports that have left.
+    /// Totals of ports that have left.
     departed: CounterSnapshot,
 }
 
@@ -208,35 +208,34 @@ impl Switch {
 #[derive(Debug)]
 pub struct Fabric {
     runners: Vec<Runner>,
-    /// Places in use, per worker.
+    /// Queue indexes in use, per worker.
     used_indexes: Vec<Vec<bool>>,
     switches: BTreeMap<String, Switch>,
     wires: BTreeMap<u64, Wire>,
     next_wire: u64,
     next_own_share: u64,
     table: MacTableConfig,
-    /// Static addresses by switch, each with the name of its port, which may not be there.
+    /// Static addresses by switch, each with the name of its port, which need not exist.
     statics: BTreeMap<String, BTreeMap<Mac, String>>,
     /// Mirrors by switch.
     mirrors: BTreeMap<String, Vec<NamedMirror>>,
-    /// Settings by switch and port, which may not be there.
+    /// Settings by switch and port, which need not exist.
     settings: BTreeMap<(String, String), PortSettings>,
-    /// The time for storm limits.
+    /// Clock for storm limits.
     clock: Clock,
-    /// The trace that runs, with its switch.
+    /// The running trace, with its switch.
     trace: Option<(String, Arc<Trace>)>,
     /// Counters of the engines themselves.
     engine_counters: Vec<Arc<QueueCounters>>,
-    /// Counters of switches and wires that are gone.
+    /// Totals of switches and wires that are gone.
     departed: CounterSnapshot,
-    /// Changes of ports so far.
+    /// Number of changes of ports so far.
     revision: u64,
 }
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // All workers stop before the first engine goes: what one has handed over is copied out of its memory by
-        // another.
+        // All workers stop before the first engine is dropped: other workers copy handed-over frames out of its memory.
         for runner in &mut self.runners {
             if let Runner::Thread(worker) = runner {
                 worker.end();
@@ -246,7 +245,7 @@ impl Drop for Fabric {
 }
 
 impl Fabric {
-    /// A fabric whose only engine is stepped by its users; gives the engine too.
+    /// Creates a fabric with one engine, which its users step; also returns the engine.
     #[must_use]
     pub fn stepped(table: MacTableConfig) -> (Self, Arc<Mutex<Engine>>) {
         let engine = Engine::new(0);
@@ -255,10 +254,10 @@ impl Fabric {
         (Self::with_runners(vec![Runner::Stepped(Arc::clone(&engine))], counters, table), engine)
     }
 
-    /// A fabric on threads, one per configuration, connected with each other.
+    /// Creates a fabric with a thread for each configuration; the workers are connected with each other.
     ///
     /// # Errors
-    /// [`FabricError::Workers`] for a number out of range, [`FabricError::Worker`] where a thread cannot be started.
+    /// [`FabricError::Workers`] for a number out of range, [`FabricError::Worker`] if a thread cannot be started.
     pub fn threaded(workers: Vec<WorkerConfig>, table: MacTableConfig) -> Result<Self, FabricError> {
         let count = workers.len();
         if count == 0 || count > MAX_WORKERS {
@@ -333,11 +332,11 @@ impl Fabric {
         &self.runners
     }
 
-    /// Adds a port to a switch, which comes into being with its first port. Its queues are spread over the workers, and
+    /// Adds a port to a switch, which is created with its first port. Its queues are spread over the workers, and
     /// served in `share`.
     ///
     /// # Errors
-    /// [`FabricError`]; nothing has changed then, except for frames that were already on their way.
+    /// [`FabricError`]; nothing has changed then, except for frames that were already under way.
     pub fn attach(
         &mut self,
         switch: &str,
@@ -348,10 +347,10 @@ impl Fabric {
         self.attach_with((switch, port), None, share, queues)
     }
 
-    /// The same for a port that another process had: with its index and the counters of queues that it had before.
+    /// Attaches a port that another process had, with its index and the totals of the queues that it had there.
     ///
     /// # Errors
-    /// As [`Self::attach`]; [`FabricError::PortTaken`] also where another port has the index.
+    /// As [`Self::attach`]; [`FabricError::PortTaken`] also if another port has the index.
     pub fn resume(
         &mut self,
         (switch, port): (&str, &str),
@@ -403,7 +402,7 @@ impl Fabric {
         };
         let id = switch.id;
         let counters = queues.iter().map(|queue| Arc::clone(&queue.counters)).collect();
-        // Before its first frame can come.
+        // Settings apply before the port's first frame can come.
         let settings = self.settings.get(&(name.to_owned(), port.to_owned())).cloned();
         self.apply_settings(name, index, settings.unwrap_or_default())?;
         let (refs, taking) = match self.assign_all(queues, id, index, share) {
@@ -429,7 +428,7 @@ impl Fabric {
         Ok(index)
     }
 
-    /// Puts other queues in the place of a port's: its index, learned addresses and counters stay.
+    /// Replaces the queues of a port, which keeps its index, learned addresses and totals.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -458,7 +457,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Sends frames only to the first `count` queues of a port, at least to one: its other side uses no more.
+    /// Sends frames only to the first `count` queues of a port, at least to one: its peer uses no more.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -471,7 +470,8 @@ impl Fabric {
         self.publish_topology(switch)
     }
 
-    /// Removes a port. What it had received before is forwarded or counted; the switch goes with its last port.
+    /// Removes a port. Frames that it had received before are forwarded or counted; the switch is removed with its last
+    /// port.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -509,8 +509,8 @@ impl Fabric {
         Some(self.switches.get(switch)?.id.0)
     }
 
-    /// Whether the switch decides by its addresses alone: nothing else decides for it, no port has settings, it has no
-    /// mirror with a port, and no trace of it runs.
+    /// Whether the switch decides by its addresses alone: it has no other forwarding plane, no settings of ports, no
+    /// mirror with an existing port, and no running trace.
     #[must_use]
     pub fn only_learns(&self, switch: &str) -> bool {
         let is_traced = self.trace.as_ref().is_some_and(|(traced, _)| traced == switch);
@@ -522,19 +522,19 @@ impl Fabric {
             })
     }
 
-    /// Whether something else than the learning switch decides for a switch.
+    /// Whether a switch has a forwarding plane other than the learning switch.
     #[must_use]
     pub fn has_forwarding_plane(&self, switch: &str) -> bool {
         self.switches.get(switch).is_some_and(|state| state.make_forwarding_plane.is_some())
     }
 
-    /// What the workers share of a switch's learning.
+    /// State of the learning switch that the workers share.
     #[must_use]
     pub fn learning(&self, switch: &str) -> Option<Arc<LearningSwitch>> {
         self.switches.get(switch).map(|state| Arc::clone(&state.learning))
     }
 
-    /// The ports of a switch: name, index, counters so far, and the counters of each queue since.
+    /// The ports of a switch: name, index, totals of replaced queues, and the counters of each queue since.
     pub fn ports_of(
         &self,
         switch: &str,
@@ -549,12 +549,11 @@ impl Fabric {
         self.revision
     }
 
-    /// Sets a forwarding plane other than the learning switch for a switch; `None`: the learning switch again. It lasts
-    /// until the last port of the switch has left.
+    /// Sets a forwarding plane other than the learning switch for a switch; `None` stands for the learning switch. The
+    /// forwarding plane lasts until the last port of the switch has left.
     ///
     /// # Errors
-    /// [`FabricError::NoSuchPort`] where there is no such switch, [`FabricError::HasSettings`], or a worker that is
-    /// gone.
+    /// [`FabricError::NoSuchPort`] if there is no such switch, [`FabricError::HasSettings`], or a worker that is gone.
     pub fn set_forwarding_plane(
         &mut self,
         switch: &str,
@@ -573,8 +572,8 @@ impl Fabric {
             .map_or(Ok(()), |state| self.install_forwarding_planes(switch, state, &mirrors))
     }
 
-    /// Gives each worker the forwarding plane of a switch: the learning one or what is in its place, behind one for
-    /// mirrors and one for a trace where there are such.
+    /// Gives each worker the forwarding planes of a switch: the learning switch or its replacement, behind one for
+    /// mirrors and one for a trace if there are such.
     fn install_forwarding_planes(
         &self,
         name: &str,
@@ -623,7 +622,7 @@ impl Fabric {
             .map(SwitchId)
             .find(|&id| !self.switches.values().any(|switch| switch.id == id))
             .ok_or(FabricError::TooManySwitches)?;
-        // Each table has a secret of its own, so no sender can aim at its sets.
+        // Secret key of each table, so that no sender can aim at its sets.
         let mut key = [0; 8];
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
         let table = MacTableConfig { hash_key: u64::from_ne_bytes(key), ..self.table };
@@ -682,7 +681,7 @@ impl Fabric {
         queue_index as u32
     }
 
-    /// Places the queues of a port; also returns which of them take frames.
+    /// Distributes the queues of a port among the workers; also returns the queues that take frames.
     fn assign_all(
         &mut self,
         queues: Vec<QueueParts>,
@@ -704,7 +703,7 @@ impl Fabric {
         Ok((all, taking))
     }
 
-    /// Gives a queue to the worker that has fewest.
+    /// Gives a queue to the worker with the fewest queues.
     fn assign(
         &mut self,
         parts: QueueParts,
@@ -739,7 +738,7 @@ impl Fabric {
         Ok(answers)
     }
 
-    /// The places of the queues at each worker that has some.
+    /// Indexes of the queues at each worker that serves some of them.
     fn by_worker(&self, queues: &[QueueRef]) -> impl Iterator<Item = (&Runner, Vec<u32>)> {
         (0u16..).zip(&self.runners).filter_map(|(worker, runner)| {
             let here = queues.iter().filter(|queue| queue.worker == worker);
@@ -748,14 +747,14 @@ impl Fabric {
         })
     }
 
-    /// Forwards what queues that are about to go had been given before, and takes nothing more from them.
+    /// Forwards the frames that closing queues had been given before, and takes no more from these queues.
     fn drain(&self, queues: &[QueueRef]) -> Result<(), FabricError> {
         self.at_each(queues, Engine::close)?;
         for (runner, indexes) in self.by_worker(queues) {
             let indexes: Arc<[u32]> = indexes.into();
             for _ in 0..DRAIN_TURNS {
                 let indexes = Arc::clone(&indexes);
-                // Others have their turns between these.
+                // Other owners have turns between these calls.
                 if !runner.call(move |engine| engine.drain(&indexes))? {
                     break;
                 }
@@ -765,10 +764,10 @@ impl Fabric {
         Ok(())
     }
 
-    /// Takes queues out of their engines, which ends their counters; returns the sum of these.
+    /// Takes queues out of their engines, and returns the sum of their counters.
     fn take_out(&mut self, queues: &[QueueRef]) -> Result<CounterSnapshot, FabricError> {
         let mut counters = CounterSnapshot::default();
-        // The drivers' parts end here, not on the worker: closing may take time.
+        // Drivers are dropped here, not on the worker: closing may take time.
         for removed in self.at_each(queues, Engine::remove)?.into_iter().flatten() {
             removed.close().add_to(&mut counters);
         }

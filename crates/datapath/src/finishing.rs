@@ -1,5 +1,5 @@
-//! Finishes frames that their sender left unfinished, for queues that take only finished frames: copies each out of the
-//! source's memory, which may change at any time, then completes or cuts it.
+//! Finishes frames that their sender left unfinished, for queues that take only finished frames. Each frame is copied
+//! out of the source's memory, which may change at any time, then completed or cut.
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch, FrameMeta};
@@ -8,12 +8,12 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{Cut, HEADER_ROOM_BYTES, LONGEST_UNFINISHED_BYTES, Unfinished};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
-/// Room for copies of frames and for headers of segments, bytes: two of the longest with all the segments that they may
-/// be cut into.
+/// Bytes of memory for copies of frames and for headers of segments: room for two frames of maximum length, with the
+/// headers of all the segments that they may be cut into.
 const MEMORY_BYTES: usize = 256 * 1024;
 const _: () = assert!(MEMORY_BYTES >= LONGEST_UNFINISHED_BYTES + HEADER_ROOM_BYTES);
 
-/// Changes of the number of frames by finishing, besides deliveries.
+/// Changes of the number of frames by finishing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
     /// Segments beyond the first of each frame.
@@ -22,13 +22,13 @@ pub struct Finished {
     pub dropped: DropTally,
 }
 
-/// Finishes frames in memory of its own, which is allocated with the first of them.
+/// Finisher of frames, with memory of its own, which the first unfinished frame allocates.
 #[derive(Debug, Default)]
 pub struct Finisher(Option<Box<SegmentBuffer>>);
 
 impl Finisher {
-    /// Gives `deliver` the frames of `source` that `frames` names, finished and in that order: in one batch or several,
-    /// and which of its frames, all of them. No fragment outlives the call of `deliver` that it is given to.
+    /// Finishes the frames `frames` of `source`, and gives them to `deliver` in their order, in one batch or several,
+    /// with the numbers of all frames of the batch. No fragment outlives the call of `deliver` that gets it.
     #[cold]
     pub fn finish(
         &mut self,
@@ -93,7 +93,7 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
             return;
         }
         let bytes = self.source.frame_bytes(frame);
-        // Checked by the engine already, but this is where it would be out of bounds.
+        // The engine has checked this already. Without this check a wrong offset would lead out of bounds.
         if !unfinished.fits(bytes) {
             return self.finished.dropped.add(DropCause::BadOffload, 1);
         }
@@ -154,14 +154,14 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         }
     }
 
-    /// Copies the known metadata of `frame` to the frame appended last, which is finished.
+    /// Copies the known metadata of `frame` to the frame appended last, now a finished frame.
     fn stamp(&mut self, frame: usize) {
         let meta = self.source.meta(frame);
         self.buffer.batch.describe(FrameMeta { unfinished: Unfinished::default(), ..meta });
     }
 }
 
-/// Appends a frame, in several fragments where it is longer than one can be.
+/// Appends a frame, in several fragments if it is longer than a fragment can be.
 fn push(batch: &mut Batch, frame: &[u8]) {
     let last = frame.len().saturating_sub(1) / usize::from(u16::MAX);
     for (index, part) in frame.chunks(usize::from(u16::MAX)).enumerate() {

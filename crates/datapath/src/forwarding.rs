@@ -6,14 +6,14 @@ use ringroad_port::counters::QueueCounters;
 use ringroad_port::forwarding_plane::ForwardingPlane;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 
-/// A queue, named by the worker that serves it and its place there.
+/// A queue, named by the worker that serves it and its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QueueRef {
     /// Index of the worker.
     pub worker: u16,
-    /// What a frame delivered to it costs ([`ringroad_port::port_queue::QueueProperties::frame_cost`]).
+    /// Cost of a frame delivered to the queue ([`ringroad_port::port_queue::QueueProperties::frame_cost`]).
     pub frame_cost: u16,
-    /// Place in the worker's engine.
+    /// Index of the queue in the worker's engine.
     pub index: u32,
 }
 
@@ -21,7 +21,7 @@ pub struct QueueRef {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SwitchId(pub u16);
 
-/// Which queues the ports of a switch have. Replaced as a whole when a port comes or goes.
+/// Queues of the ports of a switch. Replaced as a whole when a port comes or goes.
 #[derive(Debug, Clone)]
 pub struct Topology {
     queues: Vec<Vec<QueueRef>>,
@@ -34,15 +34,15 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// Sets the queues of a port; none takes it off.
+    /// Sets the queues of a port; an empty vector removes the port.
     pub fn set(&mut self, port: PortIndex, queues: Vec<QueueRef>) {
         if let Some(entry) = self.queues.get_mut(usize::from(port.0)) {
             *entry = queues;
         }
     }
 
-    /// The queue of `port` that takes unicast frames from a source's queue number `queue`: VALE keeps the ring index,
-    /// modulo what the receiver has.
+    /// The queue of `port` that takes unicast frames from a source's queue number `queue`: as in VALE, the ring index
+    /// stays, modulo the receiver's number of queues.
     #[inline]
     #[must_use]
     pub fn queue(&self, port: PortIndex, queue: u16) -> Option<QueueRef> {
@@ -62,7 +62,7 @@ impl Topology {
             .filter_map(|(port, queues)| queues.first().map(|&queue| (PortIndex(port), queue)))
     }
 
-    /// The same queues of the ports in `ports`.
+    /// First queues of the ports in `ports`, which take flooded frames.
     pub fn first_queues(&self, ports: PortMask) -> impl Iterator<Item = (PortIndex, QueueRef)> + '_ {
         let first = |port: PortIndex| self.queues.get(usize::from(port.0))?.first().copied();
         ports.iter().filter_map(move |port| Some((port, first(port)?)))
@@ -72,28 +72,29 @@ impl Topology {
 /// A switch as one worker sees it.
 #[derive(Debug)]
 pub struct SwitchView {
-    /// Decides where frames go.
+    /// Forwarding plane, which decides about frames.
     pub decide: Box<dyn ForwardingPlane>,
-    /// The map that was in force at the worker's last check.
+    /// Map of ports that was in force at the worker's last check.
     pub topology: Arc<Topology>,
-    /// Flooding that this worker does for others: copies beyond the first, frames for ports that left meanwhile.
+    /// Counters of floods that this worker carries out for other workers: copies beyond the first, and frames for ports
+    /// that left meanwhile.
     pub counters: Arc<QueueCounters>,
 }
 
-/// What becomes of the frames of a queue.
+/// Forwarding of the frames of a queue.
 #[derive(Debug, Clone, Copy)]
 pub enum Forwarding {
-    /// Where the switch decides.
+    /// Forwarded as the switch decides.
     Switch {
-        /// Which switch.
+        /// Number of the switch.
         switch: SwitchId,
-        /// The port that they come from.
+        /// Port that the queue belongs to.
         port: PortIndex,
         /// Index of the queue in its port.
         queue: u16,
     },
-    /// All to one queue of the same worker.
+    /// Forwarded to one queue of the same worker.
     Wire(u32),
-    /// Nowhere: frames stay where they are.
+    /// No forwarding: frames stay in the queue.
     Hold,
 }

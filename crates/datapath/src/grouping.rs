@@ -12,7 +12,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Room for `destinations` destinations.
+    /// Allocates lists for `destinations` destinations.
     #[must_use]
     pub fn new(destinations: usize) -> Self {
         Self {
@@ -21,7 +21,7 @@ impl Groups {
         }
     }
 
-    /// Adds frame number `frame` to the list of `destination`; beyond the room it is ignored.
+    /// Adds frame number `frame` to the list of `destination`; a destination out of range is ignored.
     #[inline]
     pub fn add(&mut self, destination: u16, frame: u16) {
         if let Some(list) = self.list(destination) {
@@ -42,7 +42,7 @@ impl Groups {
         let list = self.lists.get_mut(usize::from(destination))?;
         if list.is_empty() {
             if list.capacity() == 0 {
-                // Once in the life of a destination.
+                // Allocated once in the life of a destination.
                 list.reserve_exact(BATCH_FRAMES);
             }
             self.touched.push(destination);
@@ -57,7 +57,7 @@ impl Groups {
         &self.touched
     }
 
-    /// The frames of `destination`.
+    /// Frames in the list of `destination`.
     #[inline]
     #[must_use]
     pub fn frames(&self, destination: u16) -> &[u16] {

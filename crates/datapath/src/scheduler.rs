@@ -1,28 +1,28 @@
-//! The order of turns: the queues of a worker, grouped by the owner whose share of its time they use.
+//! The scheduler of a worker: the order of turns of its queues, grouped by the owner whose share of its time they use.
 //!
 //! Users have turns in order (deficit round robin), and a user's programs have parts of its turns in order. Each turn
-//! gives a user [`TURN_COST`] to spend on looks, copies and bytes; the user's next turns pay for overspent units, and
-//! so do those of the program that spent them. So more ports, queues, programs or dearer frames gain a user no time,
-//! nor a program the time of the user's other programs. A program's awake queues take turns, and with them a few
+//! gives a user [`TURN_COST`] to spend on checks, copies and bytes; the user's next turns pay for overspent units, and
+//! so do those of the program that spent them. So neither more ports, queues or programs nor dearer frames give a user
+//! more time, or take time from the user's other programs. A turn serves a program's awake queues, and a few of its
 //! sleeping ones. So a sleeping queue of a program with few queues never waits for the wake-ups of others.
 
 use ringroad_port::batch::Batch;
 
 use crate::exchange::MAX_WORKERS;
 
-/// Units that a user may spend in a turn. One unit is about a short frame's copy, 50 to 100 ns.
+/// Units that a user may spend in a turn. One unit is about the copy of a short frame, 50 to 100 ns.
 pub const TURN_COST: u64 = 512;
 /// Sleeping queues of a program that a turn checks.
 pub const SLEEPERS_PER_TURN: usize = 16;
-/// Looks without a frame after which a queue that sleeps alone is put to sleep.
+/// Checks without a frame after which a queue that sleeps alone is put to sleep.
 const EMPTY_POLLS_BEFORE_SLEEP: u16 = 1024;
 
 /// The owner whose share of a worker's time a queue uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OwnerId {
-    /// All queues of one user have one share.
+    /// User id: all queues of a user have one share.
     pub user: u64,
-    /// Each of its programs has as much of that as the others.
+    /// Number of the program: the user's programs have equal parts of the share.
     pub program: u32,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct QueueScheduler {
     users: Vec<User>,
     /// The user whose turn comes next.
     next: usize,
-    /// By place.
+    /// Owners of queues, by queue index.
     positions: Vec<Option<QueuePosition>>,
-    /// Programs with a batch that is not dispatched whole yet.
+    /// Number of programs with a held batch.
     rests: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct QueueScheduler {
 struct QueuePosition {
     user: usize,
     program: usize,
-    /// In the program's `queues`.
+    /// Index in the program's `queues`.
     position: usize,
     empty_polls: u16,
 }
@@ -54,27 +54,28 @@ struct User {
     /// The program whose turn comes next.
     next: usize,
     credit: i64,
-    /// How much had been handed over to each worker at the end of the last two turns that did so.
+    /// Positions in the exchange to each worker at the end of the last two turns that handed frames over.
     handed: [[u64; MAX_WORKERS]; 2],
 }
 
 #[derive(Debug)]
 struct Program {
     id: u32,
-    /// Those that are awake, then those that sleep.
+    /// Indexes of the awake queues, then of the sleeping ones.
     queues: Vec<u32>,
     awake: usize,
     next_awake: usize,
     next_sleeper: usize,
     credit: i64,
-    /// A batch that is not dispatched whole yet: whose, and its first frame that is not.
+    /// Queue of the held batch, and its first frame that is not dispatched.
     rest: Option<(u32, usize)>,
-    /// That batch. Its memory is allocated once in the life of a program, and never for one whose batches fit.
+    /// The held batch. Its memory is allocated once in the life of a program, and never if all batches of the program
+    /// fit into its turns.
     held: Option<Box<Batch>>,
 }
 
 impl User {
-    /// Whose part comes next.
+    /// Chooses the program with the next part of the turn.
     #[inline]
     fn next_program(&mut self) -> Option<usize> {
         if self.next >= self.programs.len() {
@@ -121,12 +122,12 @@ impl Program {
     }
 }
 
-/// A share more; who had nothing to spend it on keeps nothing for later.
+/// Adds a share; an owner with credit left keeps none of it for later.
 fn give_share(credit: &mut i64) {
     *credit = (*credit + TURN_COST as i64).min(TURN_COST as i64);
 }
 
-/// A user's turn: its current program, and the queues left to check.
+/// Turn of a user: its current program, and the queues left to check.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchedulerTurn {
     user: usize,
@@ -137,7 +138,7 @@ pub(crate) struct SchedulerTurn {
 }
 
 impl QueueScheduler {
-    /// Puts a queue that is awake among its owner's.
+    /// Adds an awake queue to its owner's.
     pub(crate) fn insert(&mut self, queue_index: u32, id: OwnerId) {
         self.remove(queue_index);
         let user = self.users.iter().position(|user| user.id == id.user).unwrap_or_else(|| {
@@ -177,7 +178,7 @@ impl QueueScheduler {
         self.set_awake(queue_index, true);
     }
 
-    /// Takes a queue out. What is held of its frames must have been taken up before.
+    /// Removes a queue. The caller has taken up its held frames before.
     pub(crate) fn remove(&mut self, queue_index: u32) {
         self.set_awake(queue_index, false);
         let Some(at) = self.positions.get_mut(queue_index as usize).and_then(Option::take) else { return };
@@ -190,7 +191,7 @@ impl QueueScheduler {
         if user.programs.is_empty() {
             self.users.swap_remove(at.user);
         }
-        // Who was last has taken the place of what is gone.
+        // The last user or program has moved to the index of the removed one.
         let Some(user) = self.users.get(at.user) else { return };
         for (program, entry) in user.programs.iter().enumerate() {
             for (position, &queue_index) in entry.queues.iter().enumerate() {
@@ -201,14 +202,14 @@ impl QueueScheduler {
         }
     }
 
-    /// Moves a queue among those that are awake, or among those that sleep.
+    /// Marks a queue as awake or as sleeping.
     pub(crate) fn set_awake(&mut self, queue_index: u32, awake: bool) {
         let Some(&Some(at)) = self.positions.get(queue_index as usize) else { return };
         let Some(program) = self.owner_of(queue_index) else { return };
         if (at.position < program.awake) == awake {
             return;
         }
-        // The border moves by one, and the queue changes places with the one beside it.
+        // The border between awake and sleeping queues moves by one, and the queue swaps with its neighbour there.
         let other = if awake { program.awake } else { program.awake - 1 };
         program.awake = if awake { program.awake + 1 } else { program.awake - 1 };
         program.queues.swap(at.position, other);
@@ -233,7 +234,8 @@ impl QueueScheduler {
         if user.credit <= 0
             && let Some(program) = user.programs.iter_mut().min_by_key(|program| program.credit)
         {
-            // The turn is lost, but its share counts: what a program spent too much is not paid twice.
+            // The user loses the turn, but the program still gets its share, so that it pays only once for overspent
+            // units.
             give_share(&mut program.credit);
         }
         let turn = SchedulerTurn { user: self.next, program: usize::MAX, programs, awake: 0, sleepers: 0 };
@@ -241,7 +243,7 @@ impl QueueScheduler {
         Some(turn)
     }
 
-    /// The next queue to check in a turn, and how many frames of its held batch were dispatched; `None` if the turn is
+    /// The next queue to check in a turn, and the number of dispatched frames of its held batch; `None` if the turn is
     /// over.
     #[inline]
     pub(crate) fn next(&mut self, turn: &mut SchedulerTurn) -> Option<(u32, usize)> {
@@ -250,7 +252,7 @@ impl QueueScheduler {
             if let Some(program) = user.programs.get_mut(turn.program)
                 && let Some(next) = program.next(turn)
             {
-                // Only a batch that is held has frames that were dispatched.
+                // Dispatched frames belong to a held batch, which is held no longer.
                 self.rests -= usize::from(next.1 != 0);
                 return Some(next);
             }
@@ -266,9 +268,9 @@ impl QueueScheduler {
         None
     }
 
-    /// Records what checking the queue at `queue_index` has cost in a turn, and whether it found frames: then the turn
-    /// goes round its program's queues once more. Returns whether the queue has been quiet for so long that it may
-    /// sleep while others work.
+    /// Records the cost of a check of the queue at `queue_index` in a turn, and whether it found frames. If it did, the
+    /// turn checks all queues of the program once more. Returns whether the queue has been quiet for so long that it
+    /// may sleep while others work.
     #[inline]
     pub(crate) fn note_poll(
         &mut self,
@@ -291,14 +293,14 @@ impl QueueScheduler {
         may_sleep && at.empty_polls >= EMPTY_POLLS_BEFORE_SLEEP
     }
 
-    /// What other workers must be done with before a user has this turn: what it had handed over to them in its last
-    /// turn but one.
+    /// Positions that other workers must have consumed before a user has this turn: those of the user's last turn but
+    /// one.
     #[inline]
     pub(crate) fn handed_before(&self, turn: &SchedulerTurn) -> &[u64; MAX_WORKERS] {
         self.users.get(turn.user).map_or(&[0; MAX_WORKERS], |user| &user.handed[0])
     }
 
-    /// Notes up to where something was handed over `before` and `after` a turn.
+    /// Records the positions of the exchanges `before` and `after` a turn.
     pub(crate) fn note_handed(
         &mut self,
         turn: &SchedulerTurn,
@@ -330,8 +332,8 @@ impl QueueScheduler {
         self.users.iter().flat_map(|user| &user.programs)
     }
 
-    /// Keeps `batch` of the queue at `queue_index`, whose frames from `from` on are not dispatched yet, and gives an
-    /// empty one for it.
+    /// Keeps `batch` of the queue at `queue_index`, whose frames from `from` on are not dispatched yet, and leaves an
+    /// empty batch in its stead.
     #[cold]
     pub(crate) fn hold(&mut self, queue_index: u32, from: usize, batch: &mut Batch) {
         if let Some(owner) = self.owner_of(queue_index) {
@@ -341,7 +343,7 @@ impl QueueScheduler {
         }
     }
 
-    /// Gives back in `batch` what is held of the queue at `queue_index`.
+    /// Moves the held frames of the queue at `queue_index` into `batch`.
     #[cold]
     pub(crate) fn take_up(&mut self, queue_index: u32, batch: &mut Batch) {
         if let Some(held) = self.owner_of(queue_index).and_then(|owner| owner.held.as_mut()) {
@@ -349,8 +351,8 @@ impl QueueScheduler {
         }
     }
 
-    /// What the owner of the queue at `queue_index` has under way: whose batch, and its first frame that is not
-    /// dispatched. Not any more, then.
+    /// Takes the record of a held batch from the owner of the queue at `queue_index`: the queue of the batch, and its
+    /// first frame that is not dispatched.
     #[inline]
     pub(crate) fn take_rest(&mut self, queue_index: u32) -> Option<(u32, usize)> {
         if self.rests == 0 {
@@ -369,17 +371,17 @@ impl QueueScheduler {
         }
     }
 
-    /// Whether a batch is held.
+    /// Whether some batch is held.
     pub(crate) fn has_rest(&self) -> bool {
         self.rests != 0
     }
 
-    /// A queue that is awake, the `skip`th.
+    /// Index of the `skip`th awake queue.
     pub(crate) fn awake_queue(&self, skip: usize) -> Option<u32> {
         self.programs().flat_map(|owner| owner.queues.iter().take(owner.awake)).nth(skip).copied()
     }
 
-    /// Whether some program has more sleepers than its turns check.
+    /// Whether some program has more sleeping queues than its turns check.
     pub(crate) fn has_unwatched(&self) -> bool {
         self.programs().any(|owner| owner.sleepers() > SLEEPERS_PER_TURN)
     }
@@ -488,7 +490,7 @@ mod tests {
                 assert!(!owner.queues.is_empty() && owner.awake <= owner.queues.len());
             }
         }
-        // Awake ones in one turn each, sleepers a few at a time.
+        // Awake queues are all checked in a turn, sleeping ones a few at a time.
         let mut seen = [0; 100];
         for _ in 0..3 * 100 {
             for queue_index in polled_queues(&mut scheduler, 1) {

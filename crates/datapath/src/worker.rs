@@ -19,40 +19,40 @@ use crate::engine::{BELL, Engine};
 use crate::exchange::Doorbell;
 use crate::scheduler::TURN_COST;
 
-/// How a worker runs.
+/// Settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
     /// Number of the worker, from 0.
     pub index: u16,
     /// Processor to run on; `None` leaves it to the kernel.
     pub cpu: Option<u32>,
-    /// How long it keeps looking for work before it sleeps.
+    /// Time for which an idle worker polls its queues before it sleeps.
     pub spin: Duration,
-    /// Never sleep.
+    /// Whether the worker never sleeps.
     pub busy: bool,
 }
 
-/// Ranges of [`WorkerStats::turn_frames`]: the last is above 1024 frames.
+/// Number of ranges of [`WorkerStats::turn_frames`]: the last is above 1024 frames.
 pub const TURN_FRAMES: usize = 12;
 
-/// A worker's counters, readable at any time.
+/// Counters of a worker, readable at any time.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Turns made.
     pub loops: AtomicU64,
     /// Turns that moved frames.
     pub busy_loops: AtomicU64,
-    /// Frames that those moved.
+    /// Frames that turns moved.
     pub frames: AtomicU64,
-    /// Of those, how many moved one frame, up to two, up to four, and so on; the last moved more.
+    /// Turns that moved one frame, up to two, up to four, and so on; the last range has no upper end.
     pub turn_frames: [AtomicU64; TURN_FRAMES],
-    /// How long those took.
+    /// Time of the turns that moved frames.
     pub busy_time: BusyTime,
-    /// Times it went to sleep.
+    /// Times that the worker went to sleep.
     pub sleeps: AtomicU64,
     /// Wake-ups by programs.
     pub kicks_received: AtomicU64,
-    /// Kernel thread id, 0 until it runs.
+    /// Kernel thread id, 0 until the thread runs.
     pub thread_id: AtomicU32,
     sleeping: AtomicBool,
 }
@@ -67,18 +67,18 @@ impl WorkerStats {
         add(&self.turn_frames[range.min(TURN_FRAMES - 1)], 1);
     }
 
-    /// Whether it sleeps at this moment.
+    /// Whether the worker sleeps at this moment.
     #[must_use]
     pub fn is_sleeping(&self) -> bool {
         self.sleeping.load(Ordering::Relaxed)
     }
 }
 
-/// Why a worker cannot be started or reached.
+/// Reason why a worker cannot be started or reached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// The kernel refused something at the start.
+    /// The kernel refused the thread or one of its resources.
     #[error("starting worker {index}: {source}")]
     Start { index: u16, source: std::io::Error },
     /// The thread has ended.
@@ -99,12 +99,12 @@ pub struct Worker {
     bell: Arc<Doorbell>,
     stats: Arc<WorkerStats>,
     thread: Option<JoinHandle<Box<WorkerThread>>>,
-    /// What ran on the thread, once it has ended.
+    /// State of the thread, once it has ended.
     ended: Option<Box<WorkerThread>>,
 }
 
 impl Worker {
-    /// Starts `engine` on a thread. `bell` is the bell of this worker that exchanges ring.
+    /// Starts `engine` on a thread. Other workers ring `bell`, through the exchanges, to wake this one.
     ///
     /// # Errors
     /// [`WorkerError::Start`].
@@ -147,10 +147,10 @@ impl Worker {
         })
     }
 
-    /// Runs `command` on the worker's engine between two turns, and waits for what it returns.
+    /// Runs `command` on the worker's engine between two turns, and waits for its result.
     ///
     /// # Errors
-    /// [`WorkerError::Gone`] where the thread has ended.
+    /// [`WorkerError::Gone`] if the thread has ended.
     pub fn call<T: Send + 'static>(
         &self,
         command: impl FnOnce(&mut Engine) -> T + Send + 'static,
@@ -158,7 +158,7 @@ impl Worker {
         let gone = || WorkerError::Gone(self.config.index);
         let (answer, result) = channel();
         let wrapped: Command = Box::new(move |engine| {
-            // A caller that no longer waits needs no answer.
+            // A caller that no longer waits needs no reply.
             let _ = answer.send(command(engine));
         });
         self.commands.send(wrapped).map_err(|_| gone())?;
@@ -167,19 +167,19 @@ impl Worker {
         result.recv().map_err(|_| gone())
     }
 
-    /// Keeps the worker from sleeping, or lets it sleep again where it may at all.
+    /// Keeps the worker awake, or lets it sleep again if its settings permit it.
     pub fn keep_awake(&self, awake: bool) {
         self.stay_awake.store(awake || self.config.busy, Ordering::Relaxed);
         self.bell.ring();
     }
 
-    /// The worker's counters.
+    /// Counters of the worker, which it updates while it runs.
     #[must_use]
     pub fn stats(&self) -> &WorkerStats {
         &self.stats
     }
 
-    /// How it runs.
+    /// Settings of the worker.
     #[must_use]
     pub fn config(&self) -> &WorkerConfig {
         &self.config
@@ -191,10 +191,10 @@ impl Worker {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends the thread. The engine stays with its queues, since other workers may still copy frames out of these.
+    /// Ends the thread. The engine stays with its queues, since other workers may still copy frames out of the queues.
     pub(crate) fn end(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // One that is held waits for a command.
+        // A held worker waits for a command.
         let _ = self.commands.send(Box::new(|_| ()));
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
@@ -220,7 +220,7 @@ struct WorkerThread {
     stats: Arc<WorkerStats>,
     sleeper: Sleeper,
     config: WorkerConfig,
-    /// What turns had cost when the wake set was last polled.
+    /// Cost of all turns when the wake set was last polled.
     spent_at_check: u64,
 }
 
@@ -290,11 +290,11 @@ impl WorkerThread {
 
     fn run_commands(&mut self) {
         self.pending.store(false, Ordering::Release);
-        // `pending` is cleared first: a command sent after this point sets it again.
+        // `pending` is cleared first: a command sent after this point sets the flag again.
         while let Ok(command) = self.commands.try_recv() {
             command(&mut self.engine);
         }
-        // Held workers do not touch what another process may be about to take over.
+        // A held worker does not touch rings that another process may be about to take over.
         while self.engine.is_held() && !self.stop.load(Ordering::Acquire) {
             let Ok(command) = self.commands.recv() else { break };
             command(&mut self.engine);
@@ -309,7 +309,7 @@ impl WorkerThread {
         {
             add(&self.stats.sleeps, 1);
             self.stats.sleeping.store(true, Ordering::Relaxed);
-            // A failure to wait (out of descriptors) turns sleeping into polling: slower, never wrong.
+            // Failure of the wait (out of descriptors) turns sleeping into polling: slower, never wrong.
             let _ = self.wait();
             self.stats.sleeping.store(false, Ordering::Relaxed);
         }
@@ -318,23 +318,23 @@ impl WorkerThread {
     }
 
     fn wait(&mut self) -> rustix::io::Result<()> {
-        // A test may stop a queue's clock, so the worker never relies on it for longer.
+        // Sleep has an upper limit, because a test may stop a queue's clock.
         let lent = self.engine.has_lent().then_some(UNANNOUNCED_POLL);
         let due = self.engine.due_in().map(|due| due.min(UNANNOUNCED_POLL));
         self.take_wakes(lent.into_iter().chain(due).min())
     }
 
-    /// Finds out which queues were woken while others had work.
+    /// Wakes the queues whose programs kicked while others had work.
     #[cold]
     fn collect_wakes(&mut self) {
         self.spent_at_check = self.engine.spent();
         if self.engine.has_unwatched() {
-            // What cannot be polled now is polled next time.
+            // A failed poll is repeated next time.
             let _ = self.take_wakes(Some(Duration::ZERO));
         }
     }
 
-    /// Waits for wake-ups, at most for `most`, and takes some.
+    /// Waits for wake-ups, at most for `most`, and handles some.
     fn take_wakes(&mut self, most: Option<Duration>) -> rustix::io::Result<()> {
         let most =
             most.map(|most| rustix::event::Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() });
@@ -355,7 +355,7 @@ impl WorkerThread {
     }
 }
 
-/// One writer: no locked instruction.
+/// Adds without a locked instruction, since there is one writer.
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }

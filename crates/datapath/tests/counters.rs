@@ -57,7 +57,7 @@ fn check_churn(workers: u16) {
     }
     fabric.attach("vale0", "p", USER, sink(&got, 10).parts()).unwrap();
     for round in 0..90u64 {
-        // Each change comes while frames are moving.
+        // Ports change while frames are moving.
         let before = got.got.load(SeqCst);
         while got.got.load(SeqCst) == before {
             std::thread::yield_now();
@@ -109,7 +109,7 @@ fn the_counters_of_a_wire_outlive_it() {
     assert_eq!((totals.received_frames, totals.delivered_frames), (10, 10));
 }
 
-/// An engine, and the other worker's way to it.
+/// Creates an engine, and another worker's outbox to it.
 fn engine_with_neighbour() -> (Engine, ringroad_datapath::exchange::Outbox) {
     let (outbox, inbox) = exchange(Arc::new(Doorbell::new().unwrap()));
     let mut engine = Engine::new(0);
@@ -118,7 +118,7 @@ fn engine_with_neighbour() -> (Engine, ringroad_datapath::exchange::Outbox) {
 }
 
 fn handoff(target: HandoffTarget) -> Handoff {
-    // SAFETY: constants stay.
+    // SAFETY: the fragment's bytes are a constant.
     let fragment = unsafe { Fragment::from_private(&[0xff; 60], 0) };
     Handoff { fragment, target, switch: SwitchId(0), meta: FrameMeta::default() }
 }

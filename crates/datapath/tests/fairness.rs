@@ -21,14 +21,14 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 struct Testbed {
     fabric: Fabric,
     engine: Arc<Mutex<Engine>>,
-    /// The load of the attacker's ports.
+    /// Far side of the attacker's ports.
     attacker: Arc<Far>,
     bystanders: [Arc<Far>; 2],
 }
 
 impl Testbed {
-    /// One user's two ports on a switch, beside another's `ports` ports of `queues` queues, each with `frames` frames
-    /// of `bytes` bytes to flood.
+    /// Creates a switch with two ports of one user, beside another user's `ports` ports of `queues` queues, each with
+    /// `frames` frames of `bytes` bytes to flood.
     fn new(ports: u8, queues: usize, frames: u64, bytes: usize) -> Self {
         Self::with(user(2), ports, queues, frames, bytes)
     }
@@ -49,8 +49,8 @@ impl Testbed {
         Self { fabric, engine, attacker, bystanders }
     }
 
-    /// Lets a bystander send a frame to the other, and counts what is done for the attacker until it is there: copies
-    /// and looks.
+    /// Sends a frame from one bystander to the other. Returns the work done for the attacker until the frame arrives:
+    /// copies and checks.
     fn one_way(&self) -> (u64, u64) {
         let [one, other] = &self.bystanders;
         let before = (self.attacker.got.load(SeqCst), self.attacker.polls.load(SeqCst));
@@ -88,7 +88,7 @@ fn a_flood_of_the_same_users_other_program_does_so_too() {
 fn a_flood_of_long_frames_lets_a_bystander_wait_for_one_turn() {
     let site = Testbed::new(100, 1, u64::MAX, 60_000);
     for _ in 0..100 {
-        // A flood of one such frame is dearer than a turn.
+        // A flood of one such frame costs more than a turn.
         assert!(site.one_way().0 <= 99);
     }
 }
@@ -100,7 +100,7 @@ fn thousands_of_empty_queues_let_a_bystander_wait_for_one_turn() {
         let (copies, polls) = site.one_way();
         assert!(copies == 0 && polls <= TURN_COST, "{polls}");
     }
-    // Meanwhile they have been put to sleep, and few are checked.
+    // The attacker's queues have been put to sleep meanwhile, and few are checked.
     assert!(site.one_way().1 <= 32);
 }
 
@@ -113,7 +113,7 @@ fn floods_do_not_pile_up_at_another_worker_before_a_bystanders_frame() {
     taker.connect(vec![None, None], vec![inbox]);
     let [attacker, flooded, bystander, other] =
         [Far::sending(u64::MAX), Far::sending(0), Far::sending(0), Far::sending(0)];
-    // On each of two switches the first port is the first worker's, all others are the second's.
+    // The first port of each of the two switches belongs to the first worker, all other ports to the second.
     for (number, from, to, ports) in [(0, &attacker, &flooded, 200), (1, &bystander, &other, 1)] {
         let (id, user) = (SwitchId(number), OwnerId { user: number.into(), program: 0 });
         let mut topology = Topology::default();
@@ -135,7 +135,7 @@ fn floods_do_not_pile_up_at_another_worker_before_a_bystanders_frame() {
         }
     }
     for _ in 0..200 {
-        // The worker that only hands over is far ahead of the one that copies.
+        // The worker that only hands frames over is far ahead of the worker that copies.
         for _ in 0..100 {
             source.turn();
         }
@@ -229,7 +229,7 @@ fn a_port_that_leaves_amid_a_batch_leaves_exact_counters() {
         site.engine.lock().unwrap().turn();
         let left = site.attacker.left.load(SeqCst);
         site.fabric.detach("vale9", &format!("e{port}")).unwrap();
-        // Its last frames are forwarded, but not for ever.
+        // The last frames are forwarded, but not for ever.
         let drained = left - site.attacker.left.load(SeqCst);
         assert!(drained <= 65 * (TURN_COST + 256), "{drained}");
         site.attacker.is_closed.store(false, SeqCst);
@@ -261,7 +261,7 @@ fn to_sleep_again_costs_time_only_for_the_queues_that_were_awake() {
     }
     assert_eq!((tries, told(&site)), (3, 120 * 16), "notified in parts");
     engine.awake();
-    // Places 2 and on are the attacker's.
+    // Queue indexes from 2 on are the attacker's.
     assert!(engine.woken(100));
     engine.turn();
     assert!(engine.fall_asleep(512));

@@ -17,21 +17,21 @@ use ringroad_port::port_queue::{Delivery, PortQueue};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 
-/// The far side of a port: what is known of the frames that it sends, and of those that it got.
+/// Far side of a port: metadata of the frames that it sends, and of those that it got.
 #[derive(Clone, Default)]
 struct Far {
     sends: Arc<Mutex<Vec<FrameMeta>>>,
     got: Arc<Mutex<Vec<FrameMeta>>>,
 }
 
-/// A queue that sends frames to all.
+/// A queue that floods its frames.
 struct Near(Far);
 
 impl PortQueue for Near {
     fn receive(&mut self, batch: &mut Batch) {
         for meta in self.0.sends.lock().unwrap().drain(..) {
             for (first, flags) in [(true, 1), (false, 0)] {
-                // SAFETY: constants stay.
+                // SAFETY: the fragment's bytes are a constant.
                 let fragment = unsafe { Fragment::from_private(&[0xff; 60], flags * MORE_FRAGMENTS) };
                 batch.push(fragment, first);
             }
@@ -62,7 +62,7 @@ fn timestamps_and_open_tasks_reach_ports_of_another_worker() {
     let fars: [Far; 3] = Default::default();
     let switch = Arc::new(LearningSwitch::new(MacTable::new(MacTableConfig::new(0)).unwrap()));
     let mut topology = Topology::default();
-    // The first two ports on the first worker, the third on the second.
+    // The first two ports belong to the first worker, the third to the second.
     for (number, far) in (0u8..).zip(&fars) {
         let (index, worker, queue_index) = (PortIndex(number), number / 2, u32::from(number));
         let forwarding = Forwarding::Switch { switch: SWITCH, port: index, queue: 0 };
@@ -79,7 +79,7 @@ fn timestamps_and_open_tasks_reach_ports_of_another_worker() {
         engine.set_switch(SWITCH, Some(SwitchView { decide, topology, counters: Arc::default() }));
     }
 
-    // A checksum is left to be filled in: at byte 34 and 16 beyond.
+    // The checksum at offset 16 behind byte 34 is left to be filled in.
     let open = Unfinished::from_header(
         &[[1, 0].as_slice(), &[54, 0, 34, 16].map(u16::to_ne_bytes).concat()].concat(),
     );

@@ -1,4 +1,4 @@
-//! The datapath executes any forwarding plane's plan exactly: sets of ports, copies, other headers; on one worker and
+//! The datapath executes any forwarding plane's plan exactly: sets of ports, copies, header rewrites; on one worker and
 //! on two.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
@@ -27,24 +27,24 @@ use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 
 const SWITCH: SwitchId = SwitchId(0);
 const PORTS: u8 = 4;
-/// No port of the switch.
+/// Index without a port.
 const GONE: u8 = 9;
 
-/// A frame, by its fragments.
+/// Fragments of a frame.
 type Parts = Vec<Vec<u8>>;
 
-/// The far side of a port: what it sends, in batches, and what it got.
+/// Far side of a port: the batches that it sends, and the frames that it got.
 #[derive(Default)]
 struct Far {
     sends: Vec<Vec<(Parts, FrameMeta)>>,
     got: Vec<(Vec<u8>, FrameMeta)>,
-    /// Slots taken and not given back.
+    /// Number of slots taken and not given back.
     lent: usize,
 }
 
 struct Near {
     far: Arc<Mutex<Far>>,
-    /// What was sent, which stays where it is.
+    /// Sent frames, whose bytes stay at their addresses.
     memory: Vec<Vec<(Parts, FrameMeta)>>,
 }
 
@@ -96,7 +96,7 @@ impl PortQueue for Near {
     }
 }
 
-/// Decides by the number that a frame begins with.
+/// Decides by the number at the start of a frame.
 struct ByNumber<Choose> {
     choose: Choose,
     /// Numbers of the frames that were executed.
@@ -136,11 +136,11 @@ impl<Choose: FnMut(u8, usize, &mut BatchPlan) + Send> ForwardingPlane for ByNumb
     }
 }
 
-/// Sends all frames to port 1, and takes these steps for each.
+/// Sends all frames to port 1, and takes `steps_each` steps for each.
 #[derive(Debug)]
 struct Dear {
     steps_each: u64,
-    /// Frames decided, also in vain.
+    /// Frames decided, repeated decisions included.
     decided: Arc<AtomicU64>,
 }
 
@@ -161,7 +161,7 @@ impl ForwardingPlane for Dear {
     }
 }
 
-/// A switch of four ports, the first of which sends.
+/// A switch of four ports, of which the first sends.
 struct Testbed {
     engines: Vec<Engine>,
     fars: Vec<Arc<Mutex<Far>>>,
@@ -170,7 +170,7 @@ struct Testbed {
 }
 
 impl Testbed {
-    /// With `workers` workers, which have its ports in turn.
+    /// Creates a switch with `workers` workers, which serve its ports in turn.
     fn new(workers: u8, decision: impl FnMut(u8, usize, &mut BatchPlan) + Send + 'static) -> Self {
         let mut engines: Vec<_> = (0..workers).map(|worker| Engine::new(worker.into())).collect();
         if let [one, other] = &mut engines[..] {
@@ -194,7 +194,7 @@ impl Testbed {
         let topology = Arc::new(topology);
         let mut decision = Some(decision);
         for engine in &mut engines {
-            // Only the first worker has a port that sends.
+            // The first worker alone has a port that sends.
             let decide: Box<dyn ForwardingPlane> = match decision.take() {
                 Some(decision) => Box::new(ByNumber { choose: decision, executed: Arc::clone(&executed) }),
                 None => Box::new(ByNumber { choose: |_, _, _: &mut BatchPlan| (), executed: Arc::default() }),
@@ -221,7 +221,7 @@ impl Testbed {
         self.fars.iter().map(got).collect()
     }
 
-    /// What is counted, which adds up.
+    /// Sums the counters, and checks that they add up.
     fn counters(&self) -> CounterSnapshot {
         let mut sum = CounterSnapshot::default();
         self.counters.iter().for_each(|counters| counters.add_to(&mut sum));
@@ -273,7 +273,7 @@ fn a_mirror_gets_a_tagged_copy_of_every_frame() {
 #[test]
 fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
     const FRAMES: u64 = 200;
-    // What a frame costs at its destination, and so many times as much by its decision.
+    // Cost of the decision on a frame, in units of its delivery.
     for decision_cost in [1, 50, TURN_COST / 2, TURN_COST, 3 * TURN_COST] {
         let mut bed = Testbed::new(1, |_, _, _: &mut BatchPlan| ());
         let decided = Arc::<AtomicU64>::default();
@@ -287,17 +287,17 @@ fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
             got.extend(bed.got().swap_remove(1));
             let frames = decided.load(Ordering::Relaxed) - frames;
             let spent = bed.engines[0].spent() - spent;
-            // Looks at queues cost too, and are few.
+            // Checks of queues cost a unit each, and are few.
             polls += spent - frames * (decision_cost + 1);
             assert!(frames * decision_cost < TURN_COST + 2 * decision_cost, "{frames} frames in a turn");
             turns += 1;
         }
         assert_eq!(got, (0..FRAMES as u8).map(|number| frame(number, 60)).collect::<Vec<_>>());
         assert_eq!(decided.load(Ordering::Relaxed), FRAMES, "no frame is decided twice");
-        // And so do the frames' bytes.
+        // Bytes of the frames cost units, too.
         let bytes_cost = FRAMES * 60 / 512;
         assert!(polls <= 16 * turns + bytes_cost, "{polls} units more in {turns} turns");
-        // The other owners have turns, too; this one's cannot be more than the share that it gets.
+        // Other owners have turns, too, so this owner gets no more than its share.
         assert!(turns >= FRAMES * decision_cost / (TURN_COST + decision_cost), "{turns} turns");
         bed.counters();
     }
@@ -311,8 +311,8 @@ fn the_offsets_of_open_tasks_move_with_the_headers() {
         )
     };
     let mut bed = Testbed::new(1, |number, frame, plan| {
-        // The first frame gets a tag, the second loses one, the third loses what its checksum counts from, the fourth
-        // all.
+        // The first frame gets a tag, the second loses one, the third loses the start of its checksum, the fourth all
+        // headers.
         let (replaces, len) = [(12, 16), (16, 12), (60, 14), (100, 40)][usize::from(number)];
         let rewrite = plan.rewrite(replaces, &vec![number; len]);
         plan.copy(frame, &[FrameCopy { rewrite, ..copy_to(1) }]);
@@ -339,7 +339,7 @@ fn frames_without_memory_wait_until_another_worker_has_copied() {
         plan.copy(frame, &copies);
     });
     bed.send(plain((0..200).map(|number| frame(number, 60))));
-    // The other worker takes nothing meanwhile.
+    // The other worker consumes nothing meanwhile.
     while bed.engines[0].step() != 0 {}
     let done = bed.executed.lock().unwrap().len();
     assert!(0 < done && done < 200, "{done}");
@@ -355,20 +355,20 @@ fn frames_without_memory_wait_until_another_worker_has_copied() {
 #[test]
 fn outcomes_that_cannot_be_executed_are_dropped_by_cause() {
     let mut bed = Testbed::new(2, |number, frame, plan| match number {
-        // No outcome, and a port that is not there.
+        // Frame 0 gets no outcome, frame 1 a port that does not exist.
         0 => {}
         1 => plan.set_outcome(frame, Outcome::Port(PortIndex(GONE))),
-        // A head instead of more than there is, and of all but too little.
+        // Frame 2 has fewer bytes than are replaced; frame 3 becomes too short.
         2 | 3 => {
             let rewrite = plan.rewrite(if number == 2 { 61 } else { 60 }, &[0; 13]);
             plan.copy(frame, &[FrameCopy { rewrite, ..copy_to(1) }]);
         }
-        // A head before as many fragments as a frame can have.
+        // Frame 4 has the maximum number of fragments, and gets a header as one more.
         4 => {
             let rewrite = plan.rewrite(0, &[0; 4]);
             plan.copy(frame, &[FrameCopy { rewrite, ..copy_to(1) }]);
         }
-        // More copies of more fragments than any other worker can be handed at once.
+        // Frame 5 gets more copies of more fragments than an exchange has entries.
         _ => plan.copy(frame, &[copy_to(1); MAX_COPIES]),
     });
     let mut batch = plain((0..4).map(|number| frame(number, 60)));
@@ -387,7 +387,8 @@ fn outcomes_that_cannot_be_executed_are_dropped_by_cause() {
     assert_eq!(of(DropCause::TooLong), 2);
 }
 
-/// A decision: copies, each to a port, all others or a set, with how many bytes are replaced by how many.
+/// Decision: copies, each to a port, to all other ports or to a set, with the number of bytes that are replaced and the
+/// length of their replacement.
 #[derive(Debug, Clone)]
 enum To {
     Port(u8),
@@ -410,7 +411,7 @@ fn copies() -> impl Strategy<Value = Vec<Copy>> {
     ];
     let rewrite = proptest::option::of((0..30usize, 14..40usize));
     let copy = (to, rewrite).prop_map(|(to, rewrite)| Copy { to, rewrite });
-    // Most plans of most switches are plain.
+    // Plans without copies are the most frequent in practice.
     prop_oneof![2 => proptest::collection::vec(copy.clone(), 0..4), 3 => copy.prop_map(|copy| vec![Copy { rewrite: None, ..copy }])]
 }
 
@@ -433,7 +434,8 @@ proptest! {
                     copies.truncate(1);
                     copies.iter_mut().for_each(|copy| copy.rewrite = None);
                 }
-                // The first fragment has what decisions are made by, and all of them together what is replaced.
+                // The first fragment holds the bytes that decisions read, and all fragments together the bytes that are
+                // replaced.
                 let mut whole = frame(number, 30 + lengths.iter().sum::<usize>());
                 let mut parts: Parts = lengths.iter().map(|&len| whole.split_off(whole.len() - len)).rev().collect();
                 parts.insert(0, whole);
@@ -477,7 +479,7 @@ proptest! {
             bed.send(batch.iter().map(|(parts, _)| (parts.clone(), FrameMeta::default())).collect());
         }
         bed.run();
-        // The source lies beside some ports and not beside others, and has its own order for either.
+        // The source shares a worker with some ports and not with others, and each kind of destination keeps its order.
         prop_assert_eq!(bed.got(), expected);
         prop_assert_eq!(bed.counters().received_frames, frames.len() as u64);
     }

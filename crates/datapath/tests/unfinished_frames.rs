@@ -18,12 +18,12 @@ use ringroad_port::port_settings::{PortSettings, PortVlans};
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_switch::MacTableConfig;
 
-/// A frame, and what is left to do with it if its sender states that.
+/// A frame, and the work left on it if its sender states any.
 type Sent = (Vec<u8>, Option<Unfinished>);
-/// A frame, and what was left to do with it as it came.
+/// A frame, and the work left on it when it arrived.
 type Got = (Vec<u8>, Unfinished);
 
-/// The far side of a port: what it sends, and what it got.
+/// Far side of a port: the frames that it sends, and those that it got.
 #[derive(Clone, Default)]
 struct Far {
     sends: Arc<Mutex<VecDeque<Sent>>>,
@@ -61,13 +61,13 @@ impl PortQueue for Near {
         {
             for (index, part) in frame.chunks(2048).enumerate() {
                 let more = if (index + 1) * 2048 < frame.len() { MORE_FRAGMENTS } else { 0 };
-                // SAFETY: a vector's bytes stay where they are when it moves, and it is kept until the release.
+                // SAFETY: a vector's bytes stay where they are when it moves, and the vector is kept until the release.
                 batch.push(unsafe { Fragment::from_private(part, more) }, index == 0);
                 self.lent.push_back(Vec::new());
             }
             if let Some(unfinished) = unfinished {
                 batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
-                // As of a header in a slot of its own.
+                // Header in a slot of its own.
                 batch.skip_slot();
                 self.lent.push_back(Vec::new());
             }
@@ -116,23 +116,23 @@ impl Drop for Near {
     }
 }
 
-/// Ports named by their letters on a switch, capitals take frames unfinished; each port sends from the address that
-/// ends with its letter.
+/// Ports of a switch, named by letters: ports with capitals take unfinished frames. Each port sends from the address
+/// that ends with its letter.
 struct Testbed {
     fabric: Fabric,
     step: Box<dyn Fn()>,
 }
 
 impl Testbed {
-    /// All in one engine that the test steps.
+    /// Puts all ports into one engine that the test steps.
     fn stepped() -> Self {
         let (fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
         Self { fabric, step: Box::new(move || while engine.lock().unwrap().step() != 0 {}) }
     }
 
-    /// Port after port on workers in turn.
+    /// Distributes the ports among workers in turn.
     fn threaded() -> Self {
-        // Nothing announces frames at these ports, so the workers must look.
+        // Busy polling, since nothing announces frames at these ports.
         let worker = |index| WorkerConfig { index, cpu: None, spin: Duration::ZERO, busy: true };
         let workers = vec![worker(0), worker(1)];
         Self { fabric: Fabric::threaded(workers, MacTableConfig::new(0)).unwrap(), step: Box::new(|| {}) }
@@ -157,8 +157,8 @@ impl Testbed {
         (self.step)();
     }
 
-    /// Waits until `out` frames were delivered or dropped and all workers have done with what they had in hand: between
-    /// two deliveries of a flooded frame the counters may look settled when they are not.
+    /// Waits until `out` frames were delivered or dropped and all workers have finished their turns: between two
+    /// deliveries of a flooded frame the counters may look settled when they are not.
     fn settle(&self, out: u64) -> CounterSnapshot {
         loop {
             let totals = self.fabric.switch_totals("vale0").unwrap().totals;
@@ -221,7 +221,7 @@ fn check_both_ways(mut site: Testbed) {
         (short.clone(), Some(checksum)),
     ];
     site.send(&a, sent.clone());
-    // Everything was flooded to three ports; two of them got 43 segments instead of one frame.
+    // Three ports got each flooded frame; two of them got 43 segments instead of one frame.
     let totals = site.settle(4 * 3 + 2 * 42);
     assert_eq!((totals.replicated_frames, totals.delivered_frames), (4 * 2 + 2 * 42, 4 * 3 + 2 * 42));
     assert_eq!(totals.dropped_frames(), 0);
@@ -237,7 +237,7 @@ fn check_both_ways(mut site: Testbed) {
         assert_eq!(frames[44], open_frame(9, 10));
         assert_eq!(payload_of(&frames[45]), short[54..]);
     }
-    // What comes from a port without headers has nothing left to do, wherever it goes.
+    // Frames from a port without headers are finished frames at every destination.
     site.send(&c, vec![(open_frame(9, 20), None)]);
     site.settle(4 * 3 + 2 * 42 + 3);
     for port in [&a, &b, &d] {
@@ -255,7 +255,7 @@ fn each_port_of_another_worker_gets_them_as_they_are_or_finished() {
     check_both_ways(Testbed::threaded());
 }
 
-/// A tag in front of the type of a frame.
+/// Adds a VLAN tag in front of the type of a frame.
 fn with_tag(frame: &[u8], vlan: u16) -> Vec<u8> {
     [&frame[..12], &[0x81, 0], &vlan.to_be_bytes(), &frame[12..]].concat()
 }
@@ -274,7 +274,7 @@ fn check_tags(mut site: Testbed) {
     site.send(&a, vec![(short.clone(), Some(checksum(34))), (jumbo.clone(), Some(long(34)))]);
     let totals = site.settle(2 * 3 + 2 * 42);
     assert_eq!(totals.dropped_frames(), 0);
-    // A tag moves the data to be finished, as it moves the headers.
+    // A tag moves the offsets of the open tasks, as it moves the headers.
     let shifted = |frame: &[u8], said: Unfinished| (with_tag(frame, 10), said.shifted(4).unwrap());
     assert_eq!(b.take(), [shifted(&short, checksum(34)), shifted(&jumbo, long(34))]);
     for (port, vlan) in [(&c, None), (&d, Some(10))] {
@@ -287,7 +287,7 @@ fn check_tags(mut site: Testbed) {
         let payload: Vec<u8> = frames[1..].iter().flat_map(|segment| payload_of(segment)).collect();
         assert!(payload == jumbo[54..]);
     }
-    // And the other way round.
+    // The other direction removes the tag.
     site.send(
         &b,
         vec![shifted(&jumbo, long(34))].into_iter().map(|(frame, said)| (frame, Some(said))).collect(),
@@ -327,7 +327,7 @@ fn frames_that_cannot_be_finished_are_counted_and_no_other_is_lost() {
         frames.push((open_frame(9, 100), Some(said)));
         frames.push(good.clone());
     }
-    // Only reading the frame shows that this is not a TCP segment: receivers that finish frames themselves get it.
+    // Reading the frame shows that this is not a TCP segment: receivers that finish frames themselves get it.
     let mut other = open_frame(9, 3000);
     other[23] = 99;
     frames.push((other, Some(header(NEEDS_CHECKSUM, TCP_IPV4, 1400, 34, 16))));
@@ -349,7 +349,7 @@ fn frames_that_cannot_be_finished_are_counted_and_no_other_is_lost() {
 fn segments_beyond_a_batch_and_its_memory_all_arrive_in_order() {
     let mut site = Testbed::stepped();
     let [a, c] = ["A", "c"].map(|name| site.attach(name));
-    // As small as segments may be: each frame of 64 KiB gives 250.
+    // Segments of the minimum length: each frame of 64 KiB gives 250.
     let said = Some(header(NEEDS_CHECKSUM, TCP_IPV4, 256, 34, 16));
     let frame = open_frame(9, 64_000);
     for _ in 0..20 {

@@ -23,7 +23,7 @@ const SLOT_BYTES: usize = 2048;
 
 struct SocketQueue {
     socket: OwnedFd,
-    /// Slots in which received frames lie until they are released; used in turn.
+    /// Slots of received frames until these are released; used in turn.
     memory: Box<[u8]>,
     next: usize,
     borrowed: usize,
@@ -112,7 +112,7 @@ impl Diagnose for SocketQueue {
     }
 }
 
-/// A queue, and the other end of its socket.
+/// Creates a queue, with the other end of its socket.
 fn pair() -> (Vec<QueueParts>, OwnedFd) {
     let flags = SocketFlags::CLOEXEC;
     let (socket, far) =
@@ -141,7 +141,7 @@ fn pass(from: &OwnedFd, to: &OwnedFd, frame: &[u8]) {
 
 #[test]
 fn a_driver_on_a_switch_wakes_its_worker_and_accounts_for_every_frame() {
-    // The worker sleeps at once where there is nothing to do, so each frame must wake it.
+    // The worker sleeps as soon as it is idle, so each frame must wake it.
     let worker = WorkerConfig { index: 0, cpu: None, spin: Duration::ZERO, busy: false };
     let mut fabric = Fabric::threaded(vec![worker], MacTableConfig::new(0)).unwrap();
     let ((a, far_a), (b, far_b)) = (pair(), pair());
@@ -157,7 +157,7 @@ fn a_driver_on_a_switch_wakes_its_worker_and_accounts_for_every_frame() {
     assert_eq!(CounterSnapshot::unaccounted(&[totals]), 0);
     assert_eq!(fabric.port_fault("vale0", "a").unwrap(), None);
     drop(far_a);
-    // The end wakes the worker, too.
+    // Closing the other end wakes the worker, too.
     while fabric.port_fault("vale0", "a").unwrap().is_none() {
         std::thread::yield_now();
     }

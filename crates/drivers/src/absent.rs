@@ -1,4 +1,4 @@
-//! Stands in for the device of a port while that is not open: frames for the port are dropped as `link_down`.
+//! Stand-in for the device of a port while the device is not open: frames for the port are dropped as `link_down`.
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
@@ -45,7 +45,7 @@ impl Diagnose for AbsentQueue {
     }
 }
 
-/// What stands in for a device with these capabilities at `interface`, which is not open for `reason`.
+/// Device in place of one with these capabilities at `interface`, which is not open for `reason`.
 #[must_use]
 pub fn stand_in(capabilities: PortCapabilities, interface: Option<DeviceInterface>, reason: &str) -> Device {
     let queue = Box::new(AbsentQueue { reason: reason.to_owned() });

@@ -1,4 +1,4 @@
-//! A device as the composition roots hold it: its needs, its queues, and the reasons why it cannot be opened.
+//! A device as the library and the daemon see it: its needs, its queues, and the reasons why it cannot be opened.
 
 use std::any::Any;
 use std::error::Error;
@@ -18,41 +18,41 @@ use rustix::io::Errno;
 use crate::peer::watch::PeerWatch;
 use crate::veth::shortcut::Shortcut;
 
-/// Why a device cannot be opened.
+/// Reason why a device cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Other programs cannot be woken safely.
+    /// The kernel refuses asynchronous I/O, so other programs cannot be woken safely.
     #[error(
         "the kernel refuses asynchronous I/O, which wakes other programs: {0}; raise the sysctl fs.aio-max-nr"
     )]
     NoWaking(Errno),
-    /// The region that the device shares.
+    /// The region that the device shares could not be made or used.
     #[error(transparent)]
     Region(#[from] RegionError),
     #[error(transparent)]
     Netdev(#[from] NetdevError),
-    /// Its network namespace.
+    /// The network namespace of the device's interface cannot be entered.
     #[error(transparent)]
     Namespace(NamespaceError),
-    /// The socket of a foreign program.
+    /// The socket for a foreign program cannot be opened.
     #[error(transparent)]
     PeerSocket(#[from] ListeningSocketError),
     /// The kernel has no descriptors or threads left for the connection of a socket.
     #[error("making the threads and descriptors of {name}: {source}")]
     Connection { name: String, source: std::io::Error },
-    /// The name is not a device's.
+    /// The name is not the name of a device.
     #[error(
         "{0} is not a device: devices are {forms}", forms = crate::catalogue::forms()
     )]
     NotADevice(String),
-    /// The driver has no such number of queues.
+    /// The driver does not support this number of queues.
     #[error("a {driver} port has at most {most} queue(s), not {asked}")]
     Queues {
         driver: &'static str,
-        /// Queues it can have.
+        /// Maximum number of queues.
         most: u16,
-        /// Requested queues.
+        /// Requested number of queues.
         asked: u16,
     },
     /// An error that only this driver reports.
@@ -62,13 +62,13 @@ pub enum DeviceError {
 
 /// An error of one driver, whose text states what failed, where, and the remedy. A driver's `open` returns it by `?`.
 pub trait DriverError: Error + Send + Sync + 'static {
-    /// As [`DeviceError::is_busy`].
+    /// Whether another program has the device, as in [`DeviceError::is_busy`].
     fn is_busy(&self) -> bool {
         false
     }
 }
 
-/// Any driver's error.
+/// Error of any driver.
 #[derive(Debug)]
 pub struct DriverFailure(Box<dyn DriverError>);
 
@@ -91,7 +91,7 @@ impl<E: DriverError> From<E> for DeviceError {
 }
 
 impl DeviceError {
-    /// Whether the cause is that the interface, or its namespace, does not exist (any more).
+    /// Whether the cause is that the interface, or its namespace, does not exist, or no longer exists.
     #[must_use]
     pub fn is_absence(&self) -> bool {
         match self {
@@ -106,8 +106,8 @@ impl DeviceError {
         }
     }
 
-    /// Whether the cause is that another program has the device. A retry can help: the program may end; it can be a
-    /// killed daemon that is not completely gone.
+    /// Whether the cause is that another program has the device. A retry can help, because that program may end. It can
+    /// be a killed daemon that still exits.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match self {
@@ -120,24 +120,24 @@ impl DeviceError {
 /// The use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceRole {
-    /// For one program, whose rings it is wired to.
+    /// The device serves one program and is wired to the program's rings.
     Program,
-    /// As a port of a switch.
+    /// The device is a port of a switch.
     SwitchPort,
 }
 
 /// The needs of a device, known before it is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DevicePlan {
-    /// Queues it will have; a program's port has as many.
+    /// Number of queues that the device will have. A program's port has the same number.
     pub queues: u16,
-    /// Buffers it needs in the region, all queues together; 0 where it needs no region.
+    /// Number of buffers that all queues together need in the region; 0 if the device needs no region.
     pub region_buffers: u32,
-    /// Default size of the buffers in its region, bytes, where it cannot use the usual ones.
+    /// Default size of the buffers in the device's region, bytes, if it cannot use buffers of the usual size.
     pub buffer_bytes: Option<u32>,
-    /// The namespace of its interface, if it has one in another namespace.
+    /// Namespace of the device's interface, if that is another than the thread's.
     pub netns: Option<HeldNamespace>,
-    /// The side of the interface that it will use, if the namespace is held.
+    /// Side of the interface that the device will use, if the namespace is held.
     pub side: Option<InterfaceSide>,
 }
 
@@ -147,14 +147,14 @@ impl DevicePlan {
     }
 }
 
-/// One side of a network interface of this machine, which only one port can have.
+/// One side of a network interface of this machine. Only one port can have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InterfaceSide {
-    /// The network namespace that it is in.
+    /// Network namespace of the interface.
     pub namespace: NamespaceId,
-    /// Its number there.
+    /// Index of the interface in that namespace.
     pub index: u32,
-    /// Whether it is the host stack's side (`eth0^`), not the wire's.
+    /// Whether this is the host stack's side (`eth0^`), and not the wire's.
     pub host: bool,
 }
 
@@ -168,52 +168,53 @@ impl InterfaceSide {
 
 /// An open device: its queues, and its abilities.
 pub struct Device {
-    /// One per queue.
+    /// The queues, in their order.
     pub queues: Vec<Box<dyn PortQueue>>,
     pub capabilities: PortCapabilities,
-    /// Its interface, with name and namespace, if it has one.
+    /// Interface of the device, with name and namespace, if it has one.
     pub interface: Option<DeviceInterface>,
-    /// The program at the other side of its socket, if it has one.
+    /// The program at the other end of the device's socket, if it has one.
     pub peer: Option<Arc<PeerWatch>>,
-    /// Its place on the way within the kernel, for the owner of its switch.
+    /// Control of the path within the kernel, for the owner of the device's switch.
     pub shortcut: Option<Arc<Shortcut>>,
-    /// A note for the user, such as the reason why a better mechanism failed.
+    /// Notes for the user, such as the reason why a better mechanism failed.
     pub notes: Vec<String>,
     /// Values that must live while the device is in use.
     pub keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// Where a device's interface is found, and its state.
+/// Location and state of a device's interface.
 #[derive(Debug, Clone)]
 pub struct DeviceInterface {
     pub name: String,
-    /// The network namespace; `None` is the opening process's.
+    /// Network namespace; `None` is that of the opening process.
     pub netns: Option<HeldNamespace>,
-    /// The side that the device uses.
+    /// Side of the interface that the device uses.
     pub side: Option<InterfaceSide>,
-    /// The state of its link.
+    /// State of the interface's link.
     pub link: Arc<LinkWatch>,
-    /// What the device was opened for; `None` if it made its interface itself.
+    /// Settings for which the device was opened; `None` if the device created the interface.
     pub opened_for: Option<InterfaceSettings>,
-    /// Whether its driver has told the speed of the link since the device was opened.
+    /// Whether the interface's driver has reported the speed of the link since the device was opened.
     pub had_speed: Arc<AtomicBool>,
 }
 
-/// What a device is opened for: where one of these differs, only another one serves the whole interface.
+/// Settings of an interface for which a device is opened. After a change of any of them only a new device serves the
+/// whole interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterfaceSettings {
-    /// Its number, which is another one for an interface that only has the same name.
+    /// Index of the interface. A new interface with the same name has another one.
     pub index: u32,
-    /// The longest payload of a frame, bytes.
+    /// Maximum payload of a frame, bytes.
     pub mtu: u32,
-    /// The receive queues in use.
+    /// Number of receive queues in use.
     pub queues: u32,
-    /// The driver's rings; `None` if it has none.
+    /// Sizes of the driver's rings; `None` if it has none.
     pub rings: Option<RingParams>,
 }
 
 impl InterfaceSettings {
-    /// How they differ from those `before`, for users.
+    /// Differences from the settings `before`, as text for users.
     #[must_use]
     pub fn changes_since(&self, before: &Self) -> String {
         let changed = [

@@ -1,8 +1,8 @@
 //! Drivers: a file or folder for each kind of port. [`catalogue`] lists the kinds with their descriptions.
 //!
 //! A driver never uses another driver, except that host rings and veth pairs use a TAP. [`nic`] chooses among the
-//! drivers of an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets sleep with
-//! `sleep_watch`, and poll the kernel's memory with a `poll_backoff`.
+//! drivers of an interface. [`shm`] and [`pipe`] serve the rings of programs. Drivers of sockets use `sleep_watch` to
+//! sleep and `poll_backoff` to poll the kernel's memory.
 
 pub mod absent;
 pub mod af_packet;

@@ -1,7 +1,7 @@
-//! Ports of network interfaces: which mechanism serves one, and its settings.
+//! Ports of network interfaces: selection of the mechanism that serves an interface, and its settings.
 //!
 //! The mechanisms themselves ([`crate::af_xdp`], [`crate::af_packet`], [`crate::host_rings`], [`crate::tap`]) know
-//! nothing of port names or of each other. Everything here runs in the interface's network namespace.
+//! nothing of port names or of each other. All code of this module runs in the interface's network namespace.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ use crate::shm::ShmRegion;
 use crate::tap::{TapConfig, TapDevice};
 use crate::veth::{VethConfig, VethDevice, VethError};
 
-/// `netns=` of every kind of interface.
+/// Option `netns=` of every kind of interface.
 pub const NETNS: PortOption = PortOption::new(
     "netns",
     ValueKind::Text { most_bytes: 4096 },
@@ -112,7 +112,7 @@ const MTU: PortOption = PortOption::new(
 );
 const MAC: PortOption = PortOption::new("mac", ValueKind::Mac, "the kernel's", "address of the interface");
 
-/// Network interfaces, their host stacks and TAPs.
+/// Ports of network interfaces, of their host stacks and of TAPs.
 pub(crate) const KINDS: &[PortKind] = &[
     PortKind {
         driver: "af_xdp or af_packet",
@@ -201,7 +201,7 @@ pub(crate) const KINDS: &[PortKind] = &[
 ];
 
 impl DeviceName {
-    /// The host stack's side of an interface.
+    /// Name of the port for the host stack's side of an interface.
     #[must_use]
     pub fn host_stack_of(interface: &str) -> Option<Self> {
         let kind = KINDS.iter().find(|kind| kind.target == NameTarget::Interface(InterfaceUse::HostStack))?;
@@ -209,19 +209,19 @@ impl DeviceName {
     }
 }
 
-/// Why an interface cannot serve a port as requested.
+/// Reason why an interface cannot serve a port as requested.
 #[derive(Debug, thiserror::Error)]
 enum InterfaceError {
-    /// The host's side of an interface whose frames generic XDP takes.
+    /// The host's side cannot be opened, because generic XDP takes the interface's frames.
     #[error(
         "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
          packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
     )]
     GenericXdp(String),
-    /// AF_XDP shares its buffers.
+    /// AF_XDP needs a region whose buffers it shares.
     #[error("{0}: AF_XDP needs a region")]
     NoRegion(String),
-    /// The interface has fewer queues.
+    /// The interface has fewer queues than requested.
     #[error(
         "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
     )]
@@ -230,19 +230,19 @@ enum InterfaceError {
 
 impl DriverError for InterfaceError {}
 
-/// How the frames of an interface are had.
+/// Mechanism that gives access to the frames of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InterfaceMechanism {
-    /// AF_XDP, else AF_PACKET.
+    /// AF_XDP if it is possible, otherwise AF_PACKET.
     Best,
     Xdp,
     Packet,
 }
 
-/// Ethernet header and one VLAN tag, bytes.
+/// Bytes of an Ethernet header and one VLAN tag.
 const ETHERNET_OVERHEAD_BYTES: u32 = 18;
 
-/// Runs `f` in `netns`, else here.
+/// Runs `f` in `netns`, or in the present namespace if that is `None`.
 pub(crate) fn within<T: Send>(
     netns: Option<&HeldNamespace>,
     f: impl FnOnce() -> Result<T, DeviceError> + Send,
@@ -253,7 +253,7 @@ pub(crate) fn within<T: Send>(
     }
 }
 
-/// Reads a device's interface, and its speed in bit/s if it has one; `None` where the interface is gone.
+/// Queries a device's interface, and its speed in bit/s if it has one. `None` if the interface is gone.
 #[must_use]
 pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
     let probe = || {
@@ -265,14 +265,14 @@ pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
     within(interface.netns.as_ref(), probe).ok()
 }
 
-/// The speed of an interface of the present namespace, bit/s, if it has one.
+/// Speed of an interface of the present namespace, bit/s, if it has one.
 fn speed_here(interface: &str) -> Option<u64> {
     link_speed(interface).ok().and_then(|speed| speed.bits_per_s)
 }
 
-/// Why no frame may pass a card whose link seems to run, with the remedy: a driver that is not notified of its card's
-/// reset believes that all is as before, but the card no longer tells it the speed. `speed_bps` is what [`link_of`] has
-/// read.
+/// Fault of a card that may pass no frames although its link seems to run, with the remedy. A driver that is not
+/// notified of its card's reset continues as before, but the card no longer reports the speed. `speed_bps` is the speed
+/// from [`link_of`].
 #[must_use]
 pub fn reset_fault(interface: &DeviceInterface, speed_bps: Option<u64>) -> Option<String> {
     let is_suspect =
@@ -287,12 +287,12 @@ pub fn reset_fault(interface: &DeviceInterface, speed_bps: Option<u64>) -> Optio
     })
 }
 
-/// The remedy for a card that was reset below its driver.
+/// Remedy for a card that was reset below its driver.
 pub(crate) fn set_up_again(interface: &str) -> String {
     format!("`ip link set dev {interface} down`, then `up`, sets it up again")
 }
 
-/// The settings of the interface of this name now; `None` where there is none.
+/// Present settings of the interface with this name; `None` if there is none.
 #[must_use]
 pub fn settings_of(interface: &DeviceInterface) -> Option<InterfaceSettings> {
     within(interface.netns.as_ref(), || settings_here(&link_by_name(&interface.name)?)).ok()
@@ -307,22 +307,22 @@ fn settings_here(link: &LinkInfo) -> Result<InterfaceSettings, DeviceError> {
     })
 }
 
-/// The side of the interface with number `index` that a port uses.
+/// Side of the interface with index `index` that a port uses.
 fn side_of(netns: Option<&HeldNamespace>, index: u32, host: bool) -> Option<InterfaceSide> {
     netns.map(|netns| InterfaceSide { namespace: netns.id(), index, host })
 }
 
-/// The interface of a device that is open.
+/// Interface of an open device.
 fn device_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterface, DeviceError> {
     Ok(DeviceInterface {
-        // Read last: a driver may have chosen settings of its own when it was opened.
+        // The settings are read last, because a driver may change settings when the device is opened.
         opened_for: Some(settings_here(link)?),
         had_speed: Arc::new(AtomicBool::new(speed_here(&link.name).is_some())),
         ..own_interface(link, plan)?
     })
 }
 
-/// The interface that a device has made.
+/// Interface that a device has created.
 fn own_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterface, DeviceError> {
     Ok(DeviceInterface {
         name: link.name.clone(),
@@ -368,8 +368,8 @@ fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError
     Ok(DevicePlan { region_buffers, buffer_bytes: Some(buffer_bytes), ..plan })
 }
 
-/// Whether the driver of an interface may have AF_XDP's zero copy. Kernels before 6.3 do not tell: virtual interfaces
-/// had none.
+/// Whether the driver of an interface may support AF_XDP's zero copy. Kernels before 6.3 do not report it; their
+/// virtual interfaces had no zero copy.
 fn may_zero_copy(link: &LinkInfo) -> Result<bool, DeviceError> {
     Ok(has_zero_copy(link.index)?.unwrap_or(link.kind.is_none()))
 }
@@ -405,7 +405,7 @@ fn plan_veth(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     Ok(DevicePlan { netns: netns.cloned(), side, ..planning.any_queues()? })
 }
 
-/// Longest frame of an interface whose packets have up to `mtu` bytes.
+/// Maximum length of a frame of an interface whose packets have up to `mtu` bytes.
 fn max_frame_bytes(mtu: u32) -> u32 {
     mtu.saturating_add(ETHERNET_OVERHEAD_BYTES)
 }
@@ -491,13 +491,13 @@ fn open_xdp(
     })
 }
 
-/// Whether an XDP program sees the interface's frames in generic mode. That comes after the place where host rings give
-/// frames to the host stack: these would come back by the interface.
+/// Whether an XDP program sees the interface's frames in generic mode. Generic XDP comes after the point at which host
+/// rings give frames to the host stack, so these frames would come back through the interface.
 fn is_generic(interface: &str) -> Result<bool, DeviceError> {
     Ok(link_by_name(interface)?.xdp.is_some_and(|xdp| xdp.mode == XdpReportedMode::Generic))
 }
 
-/// A port of a switch is promiscuous, unless configured otherwise.
+/// Makes the interface of a switch's port promiscuous, unless configured otherwise.
 fn promiscuity(
     link: &LinkInfo,
     options: &OptionValues,
@@ -509,7 +509,7 @@ fn promiscuity(
     Ok(Some(Promiscuous::set(&link.name, link.index)?))
 }
 
-/// `alone`: the host stack gets none of the frames.
+/// Opens an interface through AF_PACKET. `alone`: the host stack receives none of the frames.
 fn open_packet(
     link: &LinkInfo,
     options: &OptionValues,
@@ -525,14 +525,14 @@ fn open_packet(
         slots: ring_size(options),
         // Forwarders and responders need each frame at once; monitors benefit from the kernel's blocks.
         immediate: options.flag(&IMMEDIATE).unwrap_or(role == DeviceRole::SwitchPort || alone),
-        // A switch has no use for them.
+        // A switch does not use timestamps.
         timestamps: options
             .word(&TIMESTAMPS, &TIMESTAMP_SOURCES)
             .or((role == DeviceRole::Program).then_some(TimestampSource::Kernel)),
         fanout: options.word(&FANOUT, &FANOUTS).unwrap_or_default(),
         ignore_marked: Some(HOST_MARK),
     };
-    // The sockets first: their errors are the most specific.
+    // The sockets are opened first, because their errors are the most specific.
     let mut packet = PacketDevice::open(&config)?;
     let promiscuous = promiscuity(link, options, role)?;
     let mut barrier = None;
@@ -615,7 +615,7 @@ fn open_veth(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     })
 }
 
-/// Whether the port of a host's stack has offloads. A program wants frames as they are on a wire.
+/// Whether the port of a host's stack has offloads. A program needs frames as they are on a wire.
 fn takes_offloads(options: &OptionValues, role: DeviceRole) -> bool {
     options.flag(&OFFLOADS).unwrap_or(role == DeviceRole::SwitchPort)
 }
@@ -665,7 +665,7 @@ mod tests {
                 ("packet:rrn0", DeviceRole::SwitchPort, "TPACKET_V2 (immediate)"),
                 ("packet:rrn0@immediate=1", DeviceRole::Program, "TPACKET_V2 (immediate)"),
                 ("packet:rrn0@immediate=0", DeviceRole::SwitchPort, "TPACKET_V3"),
-                // Without a region there is no AF_XDP.
+                // AF_XDP is not possible without a region.
                 ("rrn0", DeviceRole::Program, "TPACKET_V2 (immediate)"),
             ] {
                 let mode = open(name, role).capabilities.mode;
@@ -687,7 +687,8 @@ mod tests {
             ] {
                 assert_eq!(plan_device(&name.parse().unwrap(), None).unwrap().buffer_bytes, bytes, "{name}");
             }
-            // The loopback's driver has none, and it is of no kind: a kernel that does not tell leaves it open.
+            // The loopback's driver has no zero copy, but loopback is of no virtual kind. So the result is open if the
+            // kernel does not report it.
             let loopback = link_by_name("lo").unwrap();
             let told = has_zero_copy(loopback.index).unwrap();
             assert_eq!(may_zero_copy(&loopback).unwrap(), told.is_none());

@@ -1,7 +1,8 @@
-//! The null port: gives frames of one size without end and takes everything, to measure what the rest costs.
+//! The null port. It delivers an endless stream of frames of one size and accepts all frames, to measure the cost of
+//! everything else.
 //!
-//! Without `copy` a frame costs its bookkeeping only; with it, the bytes are copied once each way, as a device's
-//! driver would. The same two modes as DPDK's null driver has.
+//! Without `copy` a frame costs only its bookkeeping. With `copy` the bytes are copied once in each direction, as a
+//! device's driver would do. DPDK's null driver has these two modes, too.
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
@@ -12,7 +13,7 @@ use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, S
 use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError};
 
-/// EtherType for local experiments (IEEE 802): no receiver mistakes these frames for others.
+/// EtherType for local experiments (IEEE 802), so that no receiver mistakes these frames for others.
 const LOCAL_EXPERIMENTAL: [u8; 2] = [0x88, 0xB5];
 
 const SIZE: PortOption = PortOption::new(
@@ -56,13 +57,13 @@ pub struct NullQueue {
     template: Vec<u8>,
     copy: bool,
     no_rx: bool,
-    /// One buffer per frame of a batch, where frames are copied.
+    /// Memory with one buffer per frame of a batch, if frames are copied.
     arena: Vec<u8>,
     sink: Vec<u8>,
 }
 
 impl NullQueue {
-    /// A queue that gives frames of `size_bytes` bytes (without FCS).
+    /// A queue that delivers frames of `size_bytes` bytes (without FCS).
     #[must_use]
     pub fn new(size_bytes: u16, copy: bool, no_rx: bool) -> Self {
         let size = usize::from(size_bytes);

@@ -1,8 +1,7 @@
-//! A patch: two ports that are each other's far end, to join two switches. One port receives the frames delivered to
-//! the other.
+//! A patch: two connected ports, to join two switches. Each port receives the frames delivered to the other.
 //!
-//! Each way is a ring of a region of their own: one port puts frames into it as into any program's rx ring, the other
-//! reads it as a program would.
+//! Each direction has a ring in a private region. One port puts frames into the ring as into any program's rx ring, and
+//! the other port reads the ring as a program would.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,16 +27,16 @@ use crate::shm::{QueueEvents, ShmQueue};
 pub struct PatchQueue {
     out: ShmQueue,
     input: ProgramEnd,
-    /// Slots of `input` that are borrowed.
+    /// Number of borrowed slots of `input`.
     borrowed: u32,
     wake: OwnedFd,
 }
 
 impl PatchQueue {
-    /// Both ports.
+    /// Creates both ports.
     ///
     /// # Errors
-    /// [`RegionError`] where memory or descriptors run out.
+    /// [`RegionError`] if memory or descriptors run out.
     pub fn pair() -> Result<[Self; 2], RegionError> {
         let geometry = RegionGeometry::for_ports(1, 1, DEFAULT_SLOTS, DEFAULT_BUFFER_BYTES, 0)?;
         let region = Arc::new(Region::create(geometry, HugePages::Never)?);
@@ -64,9 +63,9 @@ impl PatchQueue {
         Ok([queue(0, 1)?, queue(1, 0)?])
     }
 
-    /// Slots that wait and are not borrowed.
+    /// Number of waiting slots that are not borrowed.
     fn waiting(&mut self) -> u32 {
-        // The other port keeps the order, being ours.
+        // The result is ignored: the other port is trusted code and breaks no rule.
         let _ = self.input.sync();
         self.input.window().available() - self.borrowed
     }
@@ -86,7 +85,7 @@ impl PortQueue for PatchQueue {
                 batch.push(fragment, first);
                 first = false;
                 self.borrowed += 1;
-                // Frames are put whole.
+                // Frames are published whole, so the last slot ends a frame.
                 if flags == 0 || self.borrowed == end {
                     break;
                 }

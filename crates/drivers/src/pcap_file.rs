@@ -1,6 +1,6 @@
-//! A capture file as a port: the port receives the file's frames, and writes frames delivered to it into another file.
+//! A capture file as a port. The port receives the file's frames, and writes frames delivered to it into another file.
 //!
-//! Trust: the input file is foreign; the reader of [`ringroad_capture`] is the gate. Reading and writing block on the
+//! Trust: the input file is foreign, and the reader of [`ringroad_capture`] checks it. Reading and writing block on the
 //! disk, so such a port belongs in an embedded datapath or on a worker with spare time.
 #![allow(unsafe_code)]
 
@@ -18,14 +18,14 @@ use ringroad_port::port_queue::{Delivery, Diagnose, FailedDirection, PortCapabil
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, Planning, PortKind, Spelling};
 use crate::device::{Device, DeviceError, DevicePlan, DeviceRole, DriverError};
 
-/// Bytes of frames borrowed at a time.
+/// Size of the memory for borrowed frames, bytes.
 const ARENA_BYTES: usize = 1 << 20;
-/// Longest frame that a slot can describe, bytes.
+/// Maximum length of a frame that a slot can describe, bytes.
 const MAX_FRAME_BYTES: usize = 65535;
-/// Longest frame kept whole in output files, bytes.
+/// Maximum length of a frame that is kept whole in output files, bytes.
 const SNAPLEN_BYTES: u32 = 65535;
 
-/// Capture files.
+/// Ports of capture files.
 pub(crate) const KINDS: &[PortKind] = &[PortKind {
     driver: "pcap",
     spelling: Spelling::Scheme("pcap"),
@@ -41,7 +41,7 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
 
 impl DriverError for CaptureError {}
 
-/// A capture file that is not there, or not safe to open.
+/// A capture file that does not exist or is not safe to open.
 #[derive(Debug, thiserror::Error)]
 #[error("opening the capture file {}: {source}", path.display())]
 struct UnusableFile {
@@ -82,12 +82,12 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     Ok(Device::new(vec![Box::new(queue)], capabilities))
 }
 
-/// The files that a name gives: `FILE`, `in=FILE,out=FILE`, `in=FILE` or `out=FILE`.
+/// Files in a name: `FILE`, `in=FILE,out=FILE`, `in=FILE` or `out=FILE`.
 #[derive(Debug, Default)]
 pub(crate) struct NamedFiles {
-    /// Frames come from here.
+    /// File from which frames come.
     pub(crate) input: Option<PathBuf>,
-    /// Frames go there.
+    /// File to which frames go.
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -129,7 +129,7 @@ pub struct PcapQueue {
     input: Option<CaptureReader>,
     output: Option<CaptureWriter>,
     arena: Vec<u8>,
-    /// Fragments borrowed from the arena and not released yet: while there are any, it must not change.
+    /// Number of fragments borrowed from the arena. It must not change while there are any.
     borrowed: usize,
     gathered: Vec<u8>,
     input_fault: Option<String>,
@@ -152,10 +152,10 @@ impl PcapQueue {
         Ok(Self::new(input.map(CaptureReader::open).transpose()?, output))
     }
 
-    /// The same for paths at which others may have put links, pipes or files of their own.
+    /// Opens files as [`Self::open`] does, for paths at which other users may have put links, pipes or files.
     ///
     /// # Errors
-    /// As [`Self::open`], and what [`guarded_file`] refuses.
+    /// Those of [`Self::open`], and the refusals of [`guarded_file`].
     fn open_guarded(input: Option<&Path>, output: Option<&Path>) -> Result<Self, DeviceError> {
         let guarded = |path: &Path, purpose| {
             guarded_file::open(path, purpose).map_err(|source| UnusableFile { path: path.to_owned(), source })
@@ -223,8 +223,8 @@ impl PortQueue for PcapQueue {
         while batch.has_room(1) && self.arena.len() + MAX_FRAME_BYTES <= ARENA_BYTES {
             let Some(range) = self.read_frame() else { break };
             let bytes = self.arena.get(range).unwrap_or(&[]);
-            // SAFETY: the arena neither grows beyond its capacity, checked above, nor changes while anything of it is
-            // borrowed; it lives as long as the queue does.
+            // SAFETY: the arena neither grows beyond its capacity, checked above, nor changes while a fragment of it is
+            // borrowed, and it lives as long as the queue.
             let fragment = unsafe { Fragment::from_private(bytes, 0) };
             batch.push(fragment, true);
             self.borrowed += 1;
@@ -251,7 +251,7 @@ impl PortQueue for PcapQueue {
             let len = self.gathered.len() as u32;
             let written = match &mut self.output {
                 Some(writer) => writer.write_frame(now_ns, &self.gathered, len),
-                // A source only: like a wire without a far end.
+                // A port without an output file accepts all frames, like a wire without a far end.
                 None => Ok(()),
             };
             match written {

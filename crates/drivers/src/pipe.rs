@@ -1,7 +1,7 @@
-//! A pipe: two ports in one region, each the other's far end. Frames pass from program to program by exchange of
-//! slots ([`ringroad_ring::pipe_end`]); this driver only makes the region.
+//! A pipe: two ports in one region, each of which receives the other's frames. Frames pass from program to program by
+//! exchange of slots ([`ringroad_ring::pipe_end`]). This driver only makes the region.
 //!
-//! Trust: the two programs share the region and may scramble each other's frames on this pipe, nothing else.
+//! Trust: the two programs share the region. They may corrupt each other's frames on this pipe, but no other data.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use ringroad_ring::ring_view::{RingView, lay_out_port};
 use crate::shm::region::release;
 use crate::shm::{PortShape, QueueEvents};
 
-/// A pipe's region, the place of both ends in it, and their eventfds.
+/// A pipe's region, the placement of both ends in it, and their eventfds.
 #[derive(Debug)]
 pub struct Pipe {
     region: Arc<Region>,
     placements: [PortPlacement; 2],
-    /// As the master end has them.
+    /// Eventfds as the master end has them.
     events: Vec<QueueEvents>,
 }
 
@@ -32,11 +32,11 @@ impl Drop for Pipe {
 }
 
 impl Pipe {
-    /// Makes a pipe with a port of this shape at each end. `charged` reserves its memory; without one the memory is not
-    /// counted.
+    /// Creates a pipe with a port of this shape at each end. `charged` reserves its memory; without one the memory is
+    /// not counted.
     ///
     /// # Errors
-    /// [`RegionError`] where the sizes are out of range or memory is short.
+    /// [`RegionError`] if a size is out of range or memory is short.
     pub fn create(name: &str, shape: PortShape, charged: Option<&ChargedUser>) -> Result<Self, RegionError> {
         let geometry = shape.geometry(2)?;
         let region = Arc::new(Region::create_for(charged, geometry, shape.huge_pages)?);
@@ -49,13 +49,13 @@ impl Pipe {
         Ok(Self { region, placements, events: QueueEvents::of_queues(queues)? })
     }
 
-    /// A pipe that another process made and leaves to this one.
+    /// Takes over a pipe that another process created.
     #[must_use]
     pub fn resume(region: Region, placements: [PortPlacement; 2], events: Vec<QueueEvents>) -> Self {
         Self { region: Arc::new(region), placements, events }
     }
 
-    /// The eventfds, as the master's end has them.
+    /// Eventfds as the master end has them.
     #[must_use]
     pub fn events(&self) -> &[QueueEvents] {
         &self.events
@@ -67,7 +67,7 @@ impl Pipe {
         &self.region
     }
 
-    /// What reached the end `side` so far, by the counts of the program at the other end.
+    /// Frames that reached the end `side` so far, by the counters of the program at the other end.
     #[must_use]
     pub fn filled(&self, side: PipeSide) -> FillCounts {
         let placement = self.placement(side);
@@ -78,7 +78,8 @@ impl Pipe {
         views.map(|view| view.control().datapath.filled.read()).sum()
     }
 
-    /// Where the end `side` lies. Its tx rings are paired with the other end's rx rings, queue by queue.
+    /// Placement of the end `side` in the region. Its tx rings are paired with the other end's rx rings, queue by
+    /// queue.
     #[must_use]
     pub fn placement(&self, side: PipeSide) -> &PortPlacement {
         match side {
@@ -87,10 +88,11 @@ impl Pipe {
         }
     }
 
-    /// Other handles on the eventfds of the end `side`. They are crossed: what one end waits on, the other rings.
+    /// Duplicates of the eventfds of the end `side`. They are crossed: one end rings the eventfd on which the other
+    /// waits.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// The process has no descriptors left.
     pub fn clone_events(&self, side: PipeSide) -> Result<Vec<QueueEvents>, RegionError> {
         let crossed = |pair: QueueEvents| match side {
             PipeSide::Master => pair,

@@ -1,28 +1,28 @@
 //! A pause between reads of memory that the kernel writes.
 //!
-//! A read of a cache line takes it away from the processor that writes it. So a datapath that polls all the time
-//! without a result slows down the senders whose frames it waits for.
+//! A read of a cache line takes the line away from the processor that writes it. So a datapath that polls an empty ring
+//! without pauses slows down the senders whose frames it waits for.
 
 use ringroad_port::clock::Clock;
 
-/// Checks without a result, and when the next may follow.
+/// Pause after checks without a result.
 #[derive(Debug)]
 pub(crate) struct PollBackoff {
     clock: Clock,
     pause_ns: u64,
-    /// When the pause ends; 0 where there is none.
+    /// End of the pause, ns; 0 without a pause.
     until_ns: u64,
-    /// The time at which the last pause was seen to be over; 0 where that is long ago.
+    /// Time at which the last pause was found to be over, ns; 0 if that is no longer recent.
     now_ns: u64,
 }
 
 impl PollBackoff {
-    /// Pauses of `pause_ns` nanoseconds.
+    /// Creates pauses of `pause_ns` nanoseconds.
     pub(crate) fn new(pause_ns: u64) -> Self {
         Self { clock: Clock::system(), pause_ns, until_ns: 0, now_ns: 0 }
     }
 
-    /// Whether it is too early for the next look.
+    /// Whether it is too early for the next check.
     #[inline]
     pub(crate) fn lasts(&mut self) -> bool {
         if self.until_ns == 0 {
@@ -37,10 +37,10 @@ impl PollBackoff {
         false
     }
 
-    /// A check had no result, right after [`Self::lasts`].
+    /// Begins a pause after a check without a result, right after [`Self::lasts`].
     #[inline]
     pub(crate) fn begin(&mut self) {
-        // One reading of the clock does for both.
+        // The clock's reading of [`Self::lasts`] is used again.
         let now_ns = match std::mem::take(&mut self.now_ns) {
             0 => self.clock.now_ns(),
             read => read,
@@ -48,7 +48,7 @@ impl PollBackoff {
         self.until_ns = now_ns + self.pause_ns;
     }
 
-    /// The next look may follow at once.
+    /// Ends the pause, so that the next check may follow at once.
     #[inline]
     pub(crate) fn end(&mut self) {
         (self.until_ns, self.now_ns) = (0, 0);

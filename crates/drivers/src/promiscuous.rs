@@ -1,4 +1,4 @@
-//! Keeps an interface in promiscuous mode while any port needs it (`PACKET_MR_PROMISC`, packet(7)).
+//! Promiscuous mode of an interface while any port needs it (`PACKET_MR_PROMISC`, packet(7)).
 
 use std::io::Error;
 use std::os::fd::OwnedFd;
@@ -6,13 +6,14 @@ use std::os::fd::OwnedFd;
 use crate::af_packet::socket;
 use crate::device::DriverError;
 
-/// A membership that keeps an interface promiscuous. The kernel counts these, and ends this one with its socket.
+/// A membership that keeps an interface promiscuous. The kernel counts memberships, and ends this one when its socket
+/// is closed.
 #[derive(Debug)]
 pub struct Promiscuous {
     _socket: OwnedFd,
 }
 
-/// Why an interface cannot be made promiscuous.
+/// Reason why an interface cannot be made promiscuous.
 #[derive(Debug, thiserror::Error)]
 #[error("{interface}: making it promiscuous: {source}; this needs CAP_NET_RAW, or set promisc=0")]
 pub struct PromiscuousError {

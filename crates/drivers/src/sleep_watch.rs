@@ -1,25 +1,24 @@
 //! Watching a socket for a datapath that sleeps, and only then.
 //!
-//! For every frame that passes a socket the kernel wakes its watchers, even if no thread sleeps: on a veth, this costs
-//! 40 to 80 ns a frame for each epoll set that the socket is in. So the socket is only in this set, and only from a
-//! sleep until frames pass again.
+//! For every frame that passes a socket the kernel wakes its watchers, even if no thread sleeps. On a veth this costs
+//! 40 to 80 ns per frame for each epoll set with the socket. So the socket is only in this set, and only from a sleep
+//! until frames pass again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 
-/// Frames after which watching is given up: to give it up, and to begin again, costs as much as some 30 frames that are
-/// watched.
+/// Number of frames after which watching ends. To end it and begin again costs as much as some 30 watched frames.
 const FRAMES_UNWATCHED: usize = 64;
 
-/// A descriptor that is readable when a socket is, as far as that is watched.
+/// A descriptor that is readable when a socket is readable, while the socket is watched.
 #[derive(Debug)]
 pub(crate) struct SleepWatch {
     set: OwnedFd,
     is_watching: bool,
-    /// The kernel refused to watch.
+    /// Whether the kernel refused to watch.
     has_failed: bool,
-    /// Frames since the last sleep.
+    /// Number of frames since the last sleep.
     frames: usize,
 }
 
@@ -45,10 +44,10 @@ impl SleepWatch {
         Ok(())
     }
 
-    /// The datapath is about to sleep. It must not where [`Self::has_failed`] then.
+    /// Begins to watch before the datapath sleeps. The datapath must not sleep if [`Self::has_failed`] is true then.
     pub(crate) fn begin(&mut self, socket: impl AsFd) {
         self.frames = 0;
-        // The caller checks whether it failed.
+        // The caller checks for a failure.
         let _ = self.watch(socket);
     }
 
@@ -73,7 +72,7 @@ impl SleepWatch {
         self.is_watching = epoll::delete(&self.set, socket).is_err();
     }
 
-    /// A descriptor that is readable when the socket is, from [`Self::begin`] on.
+    /// A descriptor that is readable when the socket is readable, from [`Self::begin`] on.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }

@@ -1,5 +1,5 @@
-//! `szedata:` ports: channels of a capture card, used like any program does. Queue n is receive and transmit channel
-//! `channel` + n of the card.
+//! `szedata:` ports: channels of a capture card, which the port uses as any program does. Queue n is receive and
+//! transmit channel `channel` + n of the card.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -24,9 +24,9 @@ use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::wake_set::WakeSet;
 
-/// Segments borrowed at most, in batches that wait for other workers too.
+/// Maximum number of borrowed segments, those in batches that wait for other workers included.
 const MAX_BORROWED: usize = 16 * BATCH_FRAMES;
-/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+/// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
 
 const CHANNEL: PortOption = PortOption::new(
@@ -36,7 +36,7 @@ const CHANNEL: PortOption = PortOption::new(
     "first channel: queue n has the receive and the transmit channel `channel` + n",
 );
 
-/// Channels of capture cards.
+/// Ports of capture cards' channels.
 pub(crate) const KINDS: &[PortKind] = &[PortKind {
     driver: "szedata",
     spelling: Spelling::Scheme("szedata"),
@@ -52,12 +52,12 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
 
 impl DriverError for CardError {}
 
-/// The channel is another program's.
+/// Error for a channel that another program has.
 #[derive(Debug, thiserror::Error)]
 #[error("channel {channel} of the card at {path} is another program's, or the card has none of that number")]
 struct ChannelTaken {
     channel: u16,
-    /// The card's socket.
+    /// Path of the card's socket.
     path: String,
 }
 
@@ -93,14 +93,14 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     Ok(Device::new(device_queues, capabilities))
 }
 
-/// A receive channel and a transmit channel of one number.
+/// The receive channel and the transmit channel with one number.
 #[derive(Debug)]
 struct ChannelQueue {
     card: CardClient,
     channel: u16,
     wake: WakeSet,
     sleeper: Sleeper,
-    /// Bytes of each segment borrowed, in their order.
+    /// Bytes of each borrowed segment, in their order.
     borrowed: VecDeque<u32>,
     longest_bytes: usize,
     is_room_awaited: bool,
@@ -133,7 +133,7 @@ impl ChannelQueue {
         self.fault = Some(format!("channel {}: {fault}", self.channel));
     }
 
-    /// Looks whether the card is there, and has no complaint.
+    /// Checks whether the card still exists and reports no violation.
     fn check_card(&mut self) {
         let mut waits = [PollFd::from_borrowed_fd(self.card.socket(), PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -58,7 +58,7 @@ impl Host {
         Self { tasks, thread_id }
     }
 
-    /// Moves `interface` of the calling thread's namespace here, with an address, up.
+    /// Moves `interface` of the calling thread's namespace to this host, with an address, and sets it up.
     pub(crate) fn take(&self, interface: &str, address: &str) {
         ip(&format!("link set {interface} netns {}", self.thread_id));
         let commands = [format!("addr add {address} dev {interface}"), format!("link set {interface} up")];
@@ -69,31 +69,31 @@ impl Host {
         });
     }
 
-    /// Has `task` done here, and waits for it.
+    /// Runs `task` on this host, and waits for its end.
     pub(crate) fn run<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
         let (answer, result) = channel();
         self.start(move || drop(answer.send(task())));
         result.recv().unwrap()
     }
 
-    /// Has `task` done here, without waiting.
+    /// Runs `task` on this host, without waiting.
     pub(crate) fn start(&self, task: impl FnOnce() + Send + 'static) {
         self.tasks.send(Box::new(task)).unwrap();
     }
 }
 
-/// Runs `ip` with the words of `arguments` in the namespace of this thread; its output.
+/// Runs `ip` with the words of `arguments` in the namespace of this thread. Returns its output.
 pub(crate) fn ip(arguments: &str) -> String {
     run("ip", arguments)
 }
 
-/// Waits until `interface` has its link: before, what the host sends there vanishes.
+/// Waits until `interface` runs. Frames that the host sends on it before are lost.
 pub(crate) fn wait_running(interface: &str) {
     ringroad_netdev::link_monitor::wait_running(interface, std::time::Duration::from_secs(20)).unwrap();
 }
 
-/// Waits until `condition` holds. An object can outlive the closing of its descriptor for a moment: a child that
-/// another test is just starting has the descriptor too, until it runs its program.
+/// Waits until `condition` holds. An object can briefly outlive the closing of its descriptor: another test's child
+/// process has the descriptor, too, until it calls exec.
 #[track_caller]
 pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
@@ -103,7 +103,7 @@ pub(crate) fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `program` in the namespace of this thread, which must succeed; its output.
+/// Runs `program` in the namespace of this thread, which must succeed. Returns its output.
 pub(crate) fn run(program: &str, arguments: &str) -> String {
     let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -120,16 +120,16 @@ pub(crate) fn test_frame(from: u8, number: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-/// The number given to [`test_frame`].
+/// Number that was passed to [`test_frame`].
 pub(crate) fn number_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[14..18].try_into().unwrap())
 }
 
-/// A raw packet socket on an interface: the far end of a test. Reads wait.
+/// A raw packet socket on an interface, as the far end of a test. Reads block.
 pub(crate) struct RawSocket(OwnedFd);
 
 impl RawSocket {
-    /// On `interface` in the namespace of this thread; it receives frames of `ethertype` only.
+    /// Opens a socket on `interface` in the namespace of this thread. It receives frames of `ethertype` only.
     pub(crate) fn open(interface: &str, ethertype: u16) -> Self {
         let socket = socket::open().unwrap();
         rustix::io::ioctl_fionbio(&socket, false).unwrap();
@@ -138,7 +138,8 @@ impl RawSocket {
         Self(socket).set_patience()
     }
 
-    /// Room for what a test sends at once, and how long it waits for a frame before it fails.
+    /// Sets the buffer size for the frames that a test sends at once, and the timeout after which a missing frame fails
+    /// the test.
     fn set_patience(self) -> Self {
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&self.0, 16 << 20).unwrap();
         let patience = Some(std::time::Duration::from_secs(20));
@@ -152,12 +153,11 @@ impl RawSocket {
         socket::set_at(&self.0, libc::SOL_SOCKET, libc::SO_MARK, &mark).unwrap();
     }
 
-    /// Sends a frame.
     pub(crate) fn send(&self, frame: &[u8]) {
         assert_eq!(rustix::io::write(&self.0, frame).unwrap(), frame.len());
     }
 
-    /// Waits for a frame.
+    /// Waits for a frame and returns it.
     pub(crate) fn receive(&self) -> Vec<u8> {
         let mut frame = vec![0; 65536];
         let len = rustix::io::read(&self.0, &mut frame).unwrap();

@@ -1,4 +1,4 @@
-//! Queues that tests drive in the place of a worker.
+//! Queues that tests drive in place of a worker.
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::Batch;
@@ -15,7 +15,7 @@ pub(crate) fn open(name: &str) -> Device {
     try_open(name, DeviceRole::SwitchPort).unwrap()
 }
 
-/// Opens the device called `name`, or returns why not.
+/// Opens the device called `name`, or returns the error.
 pub(crate) fn try_open(name: &str, role: DeviceRole) -> Result<Device, DeviceError> {
     let name = name.parse().unwrap();
     open_device(&name, plan_device(&name, None).unwrap(), role, None)
@@ -88,7 +88,7 @@ pub(crate) fn deliver(queue: &mut dyn PortQueue, frames: &[Vec<u8>], piece: usiz
     delivery
 }
 
-/// Moves what waits at `from` to `to`, as a wire would; the number of frames.
+/// Moves waiting frames of `from` to `to`, as a wire would. Returns their number.
 pub(crate) fn forward(from: &mut dyn PortQueue, to: &mut dyn PortQueue, batch: &mut Batch) -> usize {
     batch.reset(256);
     from.receive(batch);

@@ -1,5 +1,5 @@
-//! Frames of a batch that are looked up together: the memory that the lookups need is fetched for all of them at
-//! once, instead of one wait per lookup. This pays if the entries are not in a core's caches.
+//! Frames of a batch that are looked up together: their memory is prefetched for all at once, instead of one wait per
+//! lookup. This pays if the entries are not in a core's caches.
 
 use ringroad_port::frame::{Fragment, prefetch_read};
 
@@ -9,23 +9,23 @@ use crate::packet::Packet;
 use crate::step_budget::StepBudget;
 use crate::tables::Tables;
 
-/// Frames that are looked up together.
+/// Maximum number of frames that are looked up together.
 pub(crate) const LANES: usize = 32;
-/// They are looked up together if the first table has at least this many entries: 32 bytes each, and a counter of 16,
-/// with their places in a hash table.
+/// Minimum number of entries in the first table for joint lookups. An entry takes 32 bytes, a counter of 16 bytes, and
+/// a slot in a hash table.
 const LEAST_ENTRIES: usize = 16 * 1024;
 
-/// Searches of each frame that is looked up together with others: all of them together search no more than one frame
+/// Maximum number of searches for each frame of a joint lookup: all of them together search no more than one frame
 /// alone may. A frame that needs more is looked up alone.
 const SEARCHES: u64 = 128;
 
-/// The first steps of some frames.
+/// First steps of the frames of a joint lookup.
 #[derive(Debug)]
 pub(crate) struct BatchLookup {
     keys: Box<[FlowKey; LANES]>,
     steps: [Step; LANES],
     budgets: [StepBudget; LANES],
-    /// The number of the first frame, and of the one behind the last.
+    /// Numbers of the first frame, and of the frame after the last.
     begin: usize,
     end: usize,
 }
@@ -38,7 +38,7 @@ impl Default for BatchLookup {
 }
 
 impl BatchLookup {
-    /// A batch begins. Whether its frames are looked up together.
+    /// Begins a batch. Returns whether its frames are looked up together.
     pub fn begin(&mut self, tables: &Tables) -> bool {
         self.end = 0;
         tables.tables.first().is_some_and(|table| table.len() >= LEAST_ENTRIES)
@@ -49,15 +49,15 @@ impl BatchLookup {
         (self.begin..self.end).contains(&frame)
     }
 
-    /// The key and the first step of a frame, if it was looked up and that was found.
+    /// Returns the key and the first step of a frame, if a joint lookup has found them.
     pub fn get(&self, frame: usize) -> Option<(&FlowKey, Step)> {
         let lane = frame.checked_sub(self.begin).filter(|_| frame < self.end)?;
         self.budgets.get(lane).filter(|steps_left| steps_left.has_found())?;
         Some((self.keys.get(lane)?, *self.steps.get(lane)?))
     }
 
-    /// Looks up frames from `frame` on, each of which has fragments and bytes, as this worker: `words` of keys count.
-    /// Returns how many steps that took.
+    /// Looks up the frames from `frame` on, each given as fragments and bytes, for this worker. Only `words` of their
+    /// keys are relevant. Returns the number of steps taken.
     pub fn lookup<'frames>(
         &mut self,
         (tables, worker): (&Tables, usize),

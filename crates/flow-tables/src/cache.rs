@@ -1,8 +1,8 @@
-//! A worker's cache for packets whose way through the tables took many lookups: the entries found, by the words of the
-//! key that any table uses.
+//! A worker's cache for packets that took many lookups: the entries found, by those words of the key that any table
+//! uses.
 //!
-//! Its memory has a fixed size. Entries cached before a change of the tables are never used. Untrusted peers can make
-//! it useless by many different packets; then it is left alone for a while, and costs nothing.
+//! The cache's memory has a fixed size. Entries cached before a change of the tables are never used. Senders can make
+//! the cache useless by many different packets; then workers bypass it for a while, at no cost.
 
 use crate::fast_path::FastOutcome;
 use crate::key::{FlowKey, WORDS, Words, word};
@@ -10,63 +10,63 @@ use crate::lookup_cache::Step;
 use crate::tables::Tables;
 use crate::tuples::{Seed, hash};
 
-/// Places that one hash has.
+/// Number of entries per hash value.
 const WAYS: usize = 2;
 const SETS: usize = 4096;
-/// Paths with more steps after the first are not cached.
+/// Maximum number of steps after the first. Longer paths are not cached.
 const MAX_STEPS: usize = 7;
-/// With fewer hash tables than that, a lookup in them costs no more than one in the cache.
+/// Minimum number of hash tables in use: with fewer, a lookup in them costs no more than a lookup in the cache.
 const LEAST_PARTS: usize = 4;
-/// After this many lookups the cache's benefit is checked.
+/// Number of lookups after which the cache's benefit is checked.
 const JUDGED_AFTER: u32 = 4096;
-/// The cache has no benefit if fewer than one of this many lookups hit.
+/// Minimum hit rate, as its reciprocal: the cache has no benefit if fewer than one of this many lookups hit.
 const LEAST_HITS: u32 = 3;
-/// This many packets bypass a cache without benefit.
+/// Number of packets that bypass a cache without benefit.
 const PASSED_BY: u32 = 128 * 1024;
 
-/// What is remembered of packets with one key.
+/// Cached outcome of packets with one key.
 #[derive(Debug, Clone, Copy)]
 struct CacheEntry {
-    /// Of which tables; 0: nothing is remembered.
+    /// Generation of the tables that the outcome is from; 0 if the entry is empty.
     generation: u64,
     hash: u64,
     fast_outcome: FastOutcome,
     first: Step,
-    /// How many steps follow.
+    /// Number of steps after the first.
     count: u8,
     others: [Step; MAX_STEPS],
 }
 
-/// What is known of a packet.
+/// Result of a query to the cache.
 #[derive(Debug)]
 pub(crate) enum Known<'cache> {
-    /// It has the key of the one before, in the same batch.
+    /// The key is that of the previous packet, in the same batch.
     Last(FastOutcome),
-    /// Its way, the first step of it, and the others.
+    /// The outcome, the first step, and the other steps.
     Way(FastOutcome, Step, &'cache [Step]),
     Nothing,
 }
 
-/// The words of a key that count, one after the other.
+/// Relevant words of a key, packed to the front.
 type Words16 = [u64; WORDS];
 
-/// A worker's memory of ways through the tables.
+/// A worker's cache of outcomes, by key.
 #[derive(Debug, Default)]
 pub(crate) struct ExactMatchCache {
-    /// Empty until the first use.
+    /// Entries; empty until the first use.
     remembered: Box<[[CacheEntry; WAYS]]>,
-    /// The words of each.
+    /// Key words of each entry.
     words: Box<[[Words16; WAYS]]>,
     seed: Seed,
-    /// Which words count, in the tables of this generation.
+    /// Generation of the tables for which `used` lists the relevant words.
     generation: u64,
     used: Words,
     numbers: [u8; WORDS],
     count: usize,
-    /// The words of the last packet.
+    /// Words of the last packet.
     recent: Words16,
     hash: u64,
-    /// Whether there was one before, in the same batch; and its way.
+    /// Outcome of the previous packet, if there was one in the same batch.
     last: Option<FastOutcome>,
     lookups: u32,
     hits: u32,
@@ -97,9 +97,9 @@ impl ExactMatchCache {
             self.remembered = vec![[nothing; WAYS]; SETS].into();
             self.words = vec![[[0; WORDS]; WAYS]; SETS].into();
         }
-        // Not zero, which stands for nothing.
+        // Zero stands for an empty entry, so the numbers begin at one.
         self.generation = tables.generation + 1;
-        // The way of a packet depends on the port that it came from, even if no entry matches on it.
+        // The port is always a part of the key: outcomes depend on it, even if no entry matches on it.
         let used = tables.words | 1 << word::PORTS | 1 << word::PRESENT;
         if used != self.used {
             let numbers = (0..WORDS as u8).filter(|number| used >> number & 1 != 0);
@@ -113,7 +113,7 @@ impl ExactMatchCache {
         true
     }
 
-    /// What is known of a packet with this key.
+    /// Queries the outcome of a packet with this key.
     #[inline]
     pub fn find(&mut self, key: &FlowKey) -> Known<'_> {
         let Some(words) = self.recent.get_mut(..self.count) else { return Known::Nothing };
@@ -135,7 +135,7 @@ impl ExactMatchCache {
             return Known::Nothing;
         };
         for (remembered, known) in remembered.iter().zip(known) {
-            // Word by word: a call would cost more.
+            // Comparison word by word: a call would cost more.
             let differs = || {
                 known.iter().zip(words.iter()).fold(0, |differs, (one, other)| differs | (one ^ other)) != 0
             };
@@ -149,7 +149,7 @@ impl ExactMatchCache {
         Known::Nothing
     }
 
-    /// Remembers the way of the packet that was not found.
+    /// Stores the outcome of the last packet, which was not found.
     pub fn put(&mut self, fast_outcome: FastOutcome, (first, others): (Step, &[Step])) {
         self.last = Some(fast_outcome);
         if others.len() > MAX_STEPS {
@@ -159,7 +159,8 @@ impl ExactMatchCache {
         let (Some(remembered), Some(words)) = (self.remembered.get_mut(set), self.words.get_mut(set)) else {
             return;
         };
-        // Replaces a way through other tables, if one is there; else one of the two, by a bit of the hash.
+        // Replaces an entry from an earlier generation, if there is one; else one of the two, chosen by a bit of the
+        // hash.
         let old = remembered.iter().position(|remembered| remembered.generation != self.generation);
         let way_index = old.unwrap_or((self.hash >> 63) as usize);
         let (Some(remembered), Some(words)) = (remembered.get_mut(way_index), words.get_mut(way_index))

@@ -1,4 +1,4 @@
-//! One table's way to find the entry that counts for a packet.
+//! Finds the entry of one table that applies to a packet.
 
 use std::sync::Arc;
 
@@ -12,30 +12,32 @@ use crate::step_budget::StepBudget;
 use crate::subtable::{Part, compiled};
 use crate::tuples::{BucketIndex, Seed};
 
-/// From this number of shapes, small ones and new ones are merged: a lookup in a few hash tables then finds some
-/// entries, one of which is right, instead of a lookup in one hash table per shape.
+/// Number of shapes from which small and new shapes are merged: a lookup in a few hash tables then finds some
+/// candidates, instead of a lookup in one hash table per shape.
 const MERGED_FROM: usize = 8;
-/// Shapes with more entries than that are not merged with others when that begins, for it takes its time.
+/// Maximum number of entries of a shape that is merged when merging begins. Larger shapes would take too long.
 const MOST_MOVED: usize = 4096;
-/// Entries that a look may have to search. With more than that, some go where they have more bits in common.
+/// Maximum number of candidates that a lookup has to search. Beyond it, some entries move to a part whose masks have
+/// more bits in common.
 const MOST_BESIDE: usize = 16;
 
-/// Finds entries by the packets that they match. One hash table for each part, those with the highest priorities first,
-/// until none of the rest can win. (Merged parts are those of TupleMerge: J. Daly et al., "TupleMerge: Fast Software
-/// Packet Processing for Online Packet Classification", IEEE/ACM Transactions on Networking 27(4), 2019.)
+/// Finds entries by the packets that they match. Each part has one hash table. Lookups search the parts with the
+/// highest priorities first, until no other part can win. (Merged parts are those of TupleMerge: J. Daly et al.,
+/// "TupleMerge: Fast Software Packet Processing for Online Packet Classification", IEEE/ACM Transactions on Networking
+/// 27(4), 2019.)
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Classifier {
     parts: Vec<Part>,
     seed: Seed,
     len: usize,
-    /// The words of a packet's key that count.
+    /// Relevant words of a packet's key.
     words: Words,
-    /// Whether shapes are merged, until there are none.
+    /// Whether shapes are merged. This holds until no shapes are left.
     merges: bool,
 }
 
-/// Where an entry is, while its table does not change: from the left 8 bits of the table's number, 24 of the part's,
-/// and 32 of the place in that.
+/// Location of an entry, valid while its table does not change. From the left: 8 bits of the table's number, 24 of the
+/// part's, and 32 of the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EntryLocation(u64);
 
@@ -51,7 +53,7 @@ impl EntryLocation {
     }
 }
 
-/// The bits that some of these masks have in common: more than `common`. `None`: there are none.
+/// Returns bits that some of the masks have in common, more than `common` has; `None` if there are none.
 fn finer(common: &FlowKey, mut masks: Vec<FlowKey>) -> Option<FlowKey> {
     masks.sort_by_key(|mask| std::cmp::Reverse(mask.bits()));
     let first = masks.first()?;
@@ -72,7 +74,7 @@ impl Classifier {
         self.parts.len()
     }
 
-    /// The words of a packet's key that count.
+    /// Relevant words of a packet's key.
     pub fn words(&self) -> Words {
         self.words
     }
@@ -81,14 +83,14 @@ impl Classifier {
         self.words = self.parts.iter().map(Part::words).fold(0, |all, words| all | words);
     }
 
-    /// The entry that counts for a packet, as the step of this table; nothing where the packet may not search so much
-    /// ([`StepBudget::has_found`]).
+    /// Finds the entry that applies to a packet, as the step of this table. Finds nothing if the packet may not search
+    /// that much ([`StepBudget::has_found`]).
     #[inline(always)]
     pub fn find(&self, table: u8, key: &FlowKey, steps_left: &mut StepBudget) -> Step {
         if let [only] = self.parts.as_slice()
             && !only.is_merged()
         {
-            // Fewer tables than a packet may search: this is not weighed.
+            // No check of the limit: a packet may search more hash tables than there are flow tables.
             steps_left.search();
             let (bucket, entry) = only.find(key);
             return Step { location: EntryLocation::new(table, 0, bucket), entry };
@@ -106,8 +108,8 @@ impl Classifier {
             steps_left.search();
             let (bucket, entry) = if part.is_merged() {
                 let found = part.find_merged(key, rank, steps_left);
-                // Weighed here alone: parts of one shape are few, or have thousands of entries each. What was not
-                // searched may have a better one.
+                // The limit is checked only here: parts of one shape are few, or have thousands of entries each. A part
+                // that was not searched may have a better entry.
                 if !steps_left.has_found() {
                     return Step::nothing(table);
                 }
@@ -123,7 +125,7 @@ impl Classifier {
         best
     }
 
-    /// The same for several packets, at most [`crate::batch_lookup::LANES`].
+    /// Finds the entries for several packets, at most [`crate::batch_lookup::LANES`], as `find` does for one.
     pub fn find_each(&self, table: u8, keys: &[FlowKey], steps: &mut [Step], budgets: &mut [StepBudget]) {
         steps.fill(Step::nothing(table));
         for (number, part) in self.parts.iter().enumerate() {
@@ -149,13 +151,13 @@ impl Classifier {
         }
     }
 
-    /// The entry at a place that a packet's look has found.
+    /// Returns the entry at a location that a packet's lookup has found.
     #[inline]
     pub fn at(&self, EntryLocation(location): EntryLocation) -> Option<&Arc<FlowEntry>> {
         self.parts.get((location >> 32) as usize & 0xff_ffff)?.at(location as BucketIndex)
     }
 
-    /// The entry with exactly this match and priority.
+    /// Returns the entry with exactly this match and priority.
     pub fn get(&self, priority: u16, matching: &Match) -> Option<&Arc<FlowEntry>> {
         let (mask, value) = compiled(matching.fields().iter().copied());
         self.parts.iter().find(|part| part.has_shape(&mask))?.get(&mask, &value, priority)
@@ -166,7 +168,7 @@ impl Classifier {
         self.parts.iter().any(|part| part.has_shape(mask))
     }
 
-    /// Adds an entry, in place of one with the same match and priority. Whether there is a new shape.
+    /// Adds an entry, or replaces the one with the same match and priority. Returns whether its shape is new.
     pub fn insert(&mut self, flow: Arc<FlowEntry>) -> bool {
         let (mask, value) = compiled(flow.matching.fields());
         let part = self.parts.iter_mut().find(|part| part.has_shape(&mask));
@@ -187,7 +189,7 @@ impl Classifier {
         !has_shape
     }
 
-    /// Removes the entry with exactly this match and priority. Whether its shape goes with it.
+    /// Removes the entry with exactly this match and priority. Returns whether its shape is gone with it.
     pub fn remove(&mut self, priority: u16, matching: &PackedMatch) -> bool {
         let (mask, value) = compiled(matching.fields());
         let Some(part) = self.parts.iter_mut().find(|part| part.has_shape(&mask)) else { return false };
@@ -208,7 +210,7 @@ impl Classifier {
         is_last
     }
 
-    /// Adds an entry. A new shape goes where entries have at least as many bits in common as `common` has.
+    /// Adds an entry. A new shape goes to a part whose entries have at least as many bits in common as `common` has.
     fn add(&mut self, mask: &FlowKey, value: &FlowKey, flow: Arc<FlowEntry>, common: &FlowKey) {
         let known = self.parts.iter().position(|part| part.has_shape(mask));
         let number = known.unwrap_or_else(|| self.add_shape(mask, common));
@@ -219,7 +221,7 @@ impl Classifier {
         }
     }
 
-    /// Finds a place for a shape.
+    /// Adds a shape to a part, or a part for the shape. Returns the part's number.
     fn add_shape(&mut self, mask: &FlowKey, common: &FlowKey) -> usize {
         if !self.merges && self.parts.len() < MERGED_FROM {
             self.parts.push(Part::alone(*mask, self.seed));
@@ -269,7 +271,7 @@ impl Classifier {
         }
     }
 
-    /// All entries, in no order that means anything.
+    /// All entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<FlowEntry>> {
         self.parts.iter().flat_map(Part::flows)
     }
@@ -284,7 +286,7 @@ mod tests {
     use super::*;
     use crate::counters::CounterId;
 
-    /// Networks within each other, by 33 times 12 masks.
+    /// Makes an entry for two nested networks, with one of 33 times 12 pairs of masks.
     fn flow(number: u32) -> FlowEntry {
         let prefix = |field: OxmField, address: u32, bits: u32| {
             let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Frames between a switch and its OpenFlow agent. They pass the controllers' port of the switch: each frame begins
-//! with a header with its origin and reason, or its destination.
+//! Frames between a switch and its OpenFlow agent. They pass the controllers' port of the switch. Each begins with a
+//! header: origin and reason, or destination.
 
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::message::PacketInReason;
@@ -8,34 +8,34 @@ use ringroad_port::port_index::{MAX_PORTS, PortIndex, PortMask};
 use crate::packet::Packet;
 use crate::pipeline::ToController;
 
-/// Bytes of the header in front of a frame for the controllers.
+/// Bytes of the header in front of a packet-in's frame.
 pub const PACKET_IN_BYTES: usize = 36;
-/// Bytes of the header in front of a frame of the controllers.
+/// Bytes of the header in front of a packet-out's frame.
 pub const PACKET_OUT_BYTES: usize = 34;
 
-/// The number of a switch's port for controllers: they begin at 1.
+/// Port number for controllers, which begin at 1.
 #[must_use]
 pub fn port_number(index: PortIndex) -> PortNo {
     PortNo(u32::from(index.0) + 1)
 }
 
-/// The port of a controller's number.
+/// Port of a controller's number; `None` if a switch cannot have such a port.
 #[must_use]
 pub fn port_index(port: PortNo) -> Option<PortIndex> {
     let index = port.0.checked_sub(1).and_then(|index| u8::try_from(index).ok())?;
     Some(PortIndex(index)).filter(|index| index.is_port())
 }
 
-/// What is known of a packet that goes to the controllers.
+/// Header in front of a packet that goes to the controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketInHeader {
-    /// The port that it came in by.
+    /// Port that the packet came in by.
     pub in_port: PortNo,
-    /// Why it goes to the controllers.
+    /// Reason why the packet goes to the controllers.
     pub reason: PacketInReason,
-    /// The table of the entry that sends it.
+    /// Table of the entry that sends the packet.
     pub table: u8,
-    /// How many of its bytes they get.
+    /// Maximum number of the packet's bytes that the controllers get.
     pub max_len: u16,
     /// The entry's cookie.
     pub cookie: u64,
@@ -46,7 +46,7 @@ pub struct PacketInHeader {
 }
 
 impl PacketInHeader {
-    /// The header of a packet that goes to the controllers as it is now.
+    /// Makes the header for the packet as it is now.
     #[must_use]
     pub fn of(packet: &Packet, why: ToController) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl PacketInHeader {
         }
     }
 
-    /// As bytes in front of the packet.
+    /// Encodes the header, which goes in front of the packet.
     #[must_use]
     pub fn to_bytes(self) -> [u8; PACKET_IN_BYTES] {
         let mut bytes = [0; PACKET_IN_BYTES];
@@ -102,8 +102,8 @@ impl PacketInHeader {
     }
 }
 
-/// The ports to which a controller's packet goes; the input port given by the controller is not among them unless the
-/// controller requests that.
+/// Encodes the ports to which a controller's packet goes. The input port given by the controller is not among them
+/// unless the controller requests that.
 #[must_use]
 pub fn packet_out_header(to: PortMask) -> [u8; PACKET_OUT_BYTES] {
     let mut bytes = [0; PACKET_OUT_BYTES];
@@ -115,7 +115,7 @@ pub fn packet_out_header(to: PortMask) -> [u8; PACKET_OUT_BYTES] {
     bytes
 }
 
-/// Reads the header in front of a controller's packet.
+/// Reads the destination ports from the header in front of a controller's packet.
 #[must_use]
 pub(crate) fn packet_out_ports(header: &[u8; PACKET_OUT_BYTES]) -> PortMask {
     let is_set = |port: &PortIndex| {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringroad_port::frame::prefetch_write;
 
-/// Packets and bytes.
+/// Number of packets, and of their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
 }
 
@@ -21,7 +21,7 @@ impl std::ops::AddAssign for Count {
     }
 }
 
-/// The number of a counter.
+/// Number that identifies a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CounterId(pub(crate) u32);
 
@@ -36,7 +36,7 @@ struct Cell {
 
 type Row = Arc<[Cell; BLOCK_CELLS]>;
 
-/// Some counters: a row of cells for each worker.
+/// Block of counters: a row of cells for each worker.
 #[derive(Debug)]
 pub(crate) struct Block {
     workers: Box<[Row]>,
@@ -49,7 +49,7 @@ impl Block {
     }
 }
 
-/// The counters as a worker sees them: the rows of each worker.
+/// Counters as a worker sees them: the rows of each worker.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters {
     workers: Vec<Vec<Row>>,
@@ -63,7 +63,7 @@ impl Counters {
         }
     }
 
-    /// Keeps the first blocks.
+    /// Keeps the first `blocks` blocks.
     pub fn truncate(&mut self, blocks: usize) {
         for rows in &mut self.workers {
             rows.truncate(blocks);
@@ -71,13 +71,13 @@ impl Counters {
         }
     }
 
-    /// A worker's own; none where there is no such worker.
+    /// Counters of a worker; none if there is no such worker.
     #[inline]
     pub fn of(&self, worker: usize) -> WorkerCounters<'_> {
         WorkerCounters(self.workers.get(worker).map_or(&[], Vec::as_slice))
     }
 
-    /// What all workers have added to a counter.
+    /// Sum of a counter over all workers.
     pub fn total(&self, id: CounterId) -> Count {
         let mut total = Count::default();
         for cell in self.workers.iter().filter_map(|rows| WorkerCounters(rows).cell(id)) {
@@ -112,7 +112,7 @@ impl<'counters> WorkerCounters<'counters> {
     #[inline]
     pub fn add(self, id: CounterId, count: Count) {
         if let Some(cell) = self.cell(id) {
-            // One writer: a load and a store lose nothing, and need no locked instruction.
+            // Each cell has one writer: a load and a store lose nothing, and need no locked instruction.
             let add = |counter: &AtomicU64, more: u64| {
                 counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
             };
@@ -122,16 +122,16 @@ impl<'counters> WorkerCounters<'counters> {
     }
 }
 
-/// Gives counters out and takes them back.
+/// Allocates counters, and takes them back.
 #[derive(Debug)]
 pub(crate) struct CounterBank {
     workers: usize,
     counters: Counters,
-    /// Counters that are given back, with what they showed then: they begin at zero again for their next owner.
+    /// Counters without an owner, with their last totals: they begin at zero again for the next owner.
     free: Vec<CounterId>,
-    /// What each counter showed when its owner got it.
+    /// Total of each counter when its owner got it.
     begins: Vec<Count>,
-    /// How many of each block have an owner.
+    /// Number of counters with an owner, by block.
     owned: Vec<usize>,
 }
 
@@ -146,7 +146,7 @@ impl CounterBank {
         }
     }
 
-    /// A counter at zero, and the block that it is the first of, if it is.
+    /// Allocates a counter at zero. Returns also its block, if the counter is the first of a new one.
     pub fn take(&mut self) -> (CounterId, Option<Arc<Block>>) {
         if let Some(id) = self.free.pop() {
             self.note_owner(id, true);
@@ -164,7 +164,7 @@ impl CounterBank {
         (id, block)
     }
 
-    /// Takes a counter back. No worker may still add to it.
+    /// Takes a counter back. No worker may add to it any more.
     pub fn give_back(&mut self, id: CounterId) {
         self.free.push(id);
         self.note_owner(id, false);
@@ -176,7 +176,7 @@ impl CounterBank {
         }
     }
 
-    /// Forgets the last blocks, if they have no owner and are a good part of all. Returns how many blocks stay.
+    /// Frees the last blocks, if they have no owners and are a good part of all. Returns the number of blocks left.
     pub fn shrink(&mut self) -> Option<usize> {
         let unowned = self.owned.iter().rev().take_while(|&&owned| owned == 0).count();
         let blocks = self.owned.len() - unowned;
@@ -189,13 +189,13 @@ impl CounterBank {
         self.begins.shrink_to_fit();
         let counters = self.begins.len();
         self.free.retain(|id| (id.0 as usize) < counters);
-        // The first ones are given out first, so that the last blocks become free.
+        // Counters of the first blocks are given out first, so that the last blocks become free.
         self.free.sort_unstable_by_key(|id| std::cmp::Reverse(id.0));
         self.free.shrink_to_fit();
         Some(blocks)
     }
 
-    /// How many counters there are, with an owner or without.
+    /// Number of counters, with an owner or without.
     pub fn len(&self) -> usize {
         self.begins.len()
     }
@@ -208,7 +208,7 @@ impl CounterBank {
         }
     }
 
-    /// What a counter shows.
+    /// Total since the counter's owner got it.
     pub fn read(&self, id: CounterId) -> Count {
         let (total, begin) =
             (self.counters.total(id), self.begins.get(id.0 as usize).copied().unwrap_or_default());

@@ -1,4 +1,5 @@
-//! What becomes of packets, where entries do no more than most do: found without the interpreter of all instructions.
+//! Outcomes of packets whose entries have only the most common actions, found without the interpreter of all
+//! instructions.
 
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_index::PortIndex;
@@ -9,19 +10,19 @@ use crate::packed_entry::Plain;
 use crate::step_budget::StepBudget;
 use crate::tables::{FragmentPolicy, Tables};
 
-/// What becomes of a packet.
+/// Outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FastOutcome {
-    /// It leaves by this port, and nothing else.
+    /// The packet leaves by this port, and nothing else happens.
     Port(PortIndex),
     Drop(DropCause),
-    /// A learning switch decides.
+    /// The learning switch decides.
     Normal,
     /// The interpreter of all instructions decides.
     Other,
 }
 
-/// The ports that a packet's way depends on.
+/// Ports that a packet's outcome depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     pub from: PortIndex,
@@ -29,7 +30,7 @@ pub(crate) struct Ends {
 }
 
 impl Tables {
-    /// The words of a packet's key that have to be read.
+    /// Words of a packet's key that have to be read.
     pub(crate) fn words_to_read(&self) -> Words {
         match self.fragments {
             FragmentPolicy::Normal => self.words,
@@ -38,7 +39,7 @@ impl Tables {
         }
     }
 
-    /// The way of a packet with this key, and its first step; further ones are added to `more`.
+    /// Outcome of a packet with this key, and its first step. Further steps are added to `more`.
     #[inline(always)]
     pub(crate) fn fast_outcome(
         &self,
@@ -54,7 +55,7 @@ impl Tables {
         (self.fast_outcome_after(first, key, ends, more, steps_left), first)
     }
 
-    /// The same where the first step is known.
+    /// Outcome of a packet whose first step is known.
     #[inline(always)]
     pub(crate) fn fast_outcome_after(
         &self,
@@ -71,7 +72,7 @@ impl Tables {
         }
     }
 
-    /// The same from this table on.
+    /// Outcome of a packet from this table on.
     #[inline(never)]
     fn fast_outcome_from(
         &self,
@@ -103,7 +104,7 @@ impl Tables {
         }
     }
 
-    /// As the interpreter's output to a port.
+    /// Outcome of an output to a port, as the interpreter has it.
     #[inline]
     fn output(&self, port: PortIndex, Ends { from, controllers }: Ends) -> FastOutcome {
         if port == from || !self.ports.may_send(port) {

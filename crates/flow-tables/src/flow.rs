@@ -9,30 +9,30 @@ use ringroad_openflow::oxm::{FieldMatch, Match};
 use crate::counters::CounterId;
 use crate::packed_match::PackedMatch;
 
-/// A flow entry. It does not change: a changed one takes its place.
+/// A flow entry. It never changes: a modified entry replaces it.
 #[derive(Debug)]
 pub struct FlowEntry {
-    /// Of several entries that match, the one of the highest priority counts.
+    /// Priority: of several entries that match, the one of the highest priority applies.
     pub priority: u16,
-    /// Which packets.
+    /// Match: the packets that the entry applies to.
     pub matching: PackedMatch,
-    /// The controller's own number.
+    /// Number that the controller chose for the entry.
     pub cookie: u64,
-    /// What is done with the packets. Entries that do the same share it.
+    /// Instructions for the packets. Entries with the same instructions share them.
     pub instructions: Arc<Instructions>,
-    /// Seconds without a packet after which it ends; 0: never.
+    /// Seconds without a packet after which the entry ends; 0: never.
     pub idle_timeout_s: u16,
-    /// Seconds after which it ends; 0: never.
+    /// Seconds after which the entry ends; 0: never.
     pub hard_timeout_s: u16,
-    /// As the controller gave them.
+    /// Flags as the controller gave them.
     pub flags: FlowFlags,
-    /// When it was added, ns of the caller's clock.
+    /// Time at which the entry was added, ns of the caller's clock.
     pub added_ns: u64,
     pub(crate) counter: CounterId,
 }
 
 impl FlowEntry {
-    /// Whether it is the entry for all packets that no other entry of its table matches (OpenFlow 1.3.5, 5.4).
+    /// Whether the entry is for all packets that no other entry of its table matches (OpenFlow 1.3.5, 5.4).
     #[must_use]
     pub fn is_table_miss(&self) -> bool {
         self.priority == 0 && self.matching.is_empty()
@@ -48,7 +48,7 @@ pub(crate) fn covers(wide: &Match, narrow: &PackedMatch) -> bool {
     })
 }
 
-/// Whether one packet can be matched by both.
+/// Whether both can match one packet.
 pub(crate) fn overlap(one: &PackedMatch, other: &Match) -> bool {
     let agrees =
         |one: &FieldMatch, other: &FieldMatch| (one.value ^ other.value) & one.mask & other.mask == 0;

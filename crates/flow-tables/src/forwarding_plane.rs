@@ -1,4 +1,4 @@
-//! What decides for a switch with flow tables, on one worker.
+//! Forwarding plane of a switch with flow tables, on one worker.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,12 +28,11 @@ use crate::step_budget::StepBudget;
 use crate::tables::FragmentPolicy;
 use crate::tally::Tally;
 
-/// The forwarding plane of a switch with flow tables.
+/// Forwarding plane of a switch with flow tables.
 #[derive(Debug)]
 pub struct FlowPlane {
     needs: WorkerTables,
     switch: Arc<LearningSwitch>,
-    /// The port behind which the controllers are.
     controllers: PortIndex,
     clock: Clock,
     packet: Packet,
@@ -44,8 +43,7 @@ pub struct FlowPlane {
     tally: Tally,
 }
 
-/// The forwarding plane of a switch whose flow tables are not there yet: it drops what a switch without flows would
-/// drop.
+/// Forwarding plane of a switch whose flow tables do not exist yet: it drops what a switch without flows would drop.
 #[derive(Debug)]
 pub struct NoFlows;
 
@@ -64,7 +62,7 @@ impl ForwardingPlane for NoFlows {
 }
 
 impl FlowPlane {
-    /// Decides by the tables; `switch` is what it does with frames that a flow sends to NORMAL.
+    /// Makes the forwarding plane; `switch` decides on frames that a flow sends to NORMAL.
     #[must_use]
     pub fn new(
         needs: WorkerTables,
@@ -87,7 +85,7 @@ impl FlowPlane {
     }
 }
 
-/// Sends the controllers' packets to their destinations.
+/// Sends the controllers' packets to their destination ports.
 fn send_out(batch: &Batch, first: usize, plan: &mut BatchPlan) {
     for frame in first..batch.frames() {
         let (mut header, mut len) = ([0; PACKET_OUT_BYTES], 0);
@@ -122,7 +120,7 @@ impl ForwardingPlane for FlowPlane {
         let Self { needs, switch, controllers, clock, packet, scratch, cache, batch_lookup, noted, tally } =
             self;
         needs.turns.begin();
-        // Nothing changes the tables any more once the state is gone.
+        // The tables are gone once the state is dropped: nothing changes them any more.
         let Some(tables) = needs.tables.enter() else { return Decision::all(batch) };
         let now_ns = if tables.has_meters() { clock.now_ns() } else { 0 };
         let ends = Ends { from, controllers: *controllers };
@@ -131,12 +129,12 @@ impl ForwardingPlane for FlowPlane {
         let (in_port, words) = (port_number(from), tables.words_to_read());
         let end = batch.frames();
         let mut steps_left = StepBudget::new();
-        // What the frames take beside searches, and of that what their copies will cost: more than the owner can pay is
-        // not decided now.
+        // Steps of the frames beside searches, and the part of them that copies will cost. Frames beyond the owner's
+        // budget are decided later.
         let (mut beside, mut of_copies) = (0, 0);
         let mut decided_end = end;
 
-        // What does not depend on the frames is decided once for all of them.
+        // Results that do not depend on the frames are found once for all of them.
         packet.enter(in_port);
         let mut common = None;
         if !tables.receives_by(in_port) {
@@ -169,7 +167,7 @@ impl ForwardingPlane for FlowPlane {
             return Decision { end, steps: steps_left.searched() };
         }
         let mut next = first;
-        // A frame whose way is cached takes nothing that is weighed: the end is looked for behind the others.
+        // Cached frames add no searches, so the budget is checked only after other frames.
         let is_spent = |steps_left: &StepBudget, beside| steps_left.searched() + beside >= budget;
         if is_spent(&steps_left, beside) {
             decided_end = end.min(first + 1);
@@ -183,7 +181,7 @@ impl ForwardingPlane for FlowPlane {
                 continue;
             }
             let mut is_new = false;
-            // Without a step, the frame has those of the last one.
+            // A step of `None` means the steps of the last frame.
             let (fast_outcome, step) = match common {
                 Some(fast_outcome) => (fast_outcome, None),
                 None if is_ahead
@@ -272,7 +270,7 @@ impl ForwardingPlane for FlowPlane {
                         decided_end = next;
                     }
                     packet.enter(in_port);
-                    // A cached path is not searched again, so it must not be one that a frame may not search.
+                    // The cache gets no path that exceeds a frame's limit, because a cached path is not searched again.
                     if is_new
                         && steps_left.has_found()
                         && let Some(steps) = lookup_cache.steps()
@@ -300,7 +298,7 @@ impl ForwardingPlane for FlowPlane {
         {
             plan.copy_both(frame, Destination::Ports(set), &head);
         }
-        // A look into the cache for each frame.
+        // Each frame costs one query of the cache.
         let lookups = if is_cached { (decided_end - first) as u64 } else { 0 };
         Decision { end: decided_end, steps: steps_left.searched() + beside + lookups - of_copies }
     }

@@ -1,4 +1,4 @@
-//! Groups: which buckets a packet goes through.
+//! Groups, and their choice of buckets for a packet.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -13,24 +13,24 @@ use crate::counters::CounterId;
 use crate::packet::Packet;
 use crate::tables::{TablePorts, Tables};
 
-/// A group. It does not change: a changed one takes its place.
+/// A group. It never changes: a modified group replaces it.
 #[derive(Debug)]
 pub struct GroupEntry {
-    /// How it chooses buckets.
+    /// Kind of the group, which says how it chooses buckets.
     pub kind: GroupKind,
-    /// Its buckets.
+    /// Buckets in the order of the request.
     pub buckets: Vec<Bucket>,
-    /// When it was added, ns of the caller's clock.
+    /// Time at which the group was added, ns of the caller's clock.
     pub added_ns: u64,
     pub(crate) counter: CounterId,
-    /// One for each bucket.
+    /// Counters, one for each bucket.
     pub(crate) bucket_counters: Vec<CounterId>,
 }
 
-/// Packets of one flow go through the same bucket of a selecting group.
+/// Fixed seed: packets of one flow go through the same bucket of a select group.
 const HASHER: FixedState = FixedState::with_seed(0x4772_6f75_7073);
 
-/// What makes packets one flow. Fields that a packet does not have make no difference.
+/// Fields that identify a flow. Fields that a packet does not have make no difference.
 const FLOW_FIELDS: [OxmField; 19] = [
     OxmField::EthDst,
     OxmField::EthSrc,
@@ -64,7 +64,7 @@ pub(crate) fn flow_hash(packet: &Packet) -> u64 {
 }
 
 impl GroupEntry {
-    /// The buckets that a packet goes through, and how many were compared to choose them.
+    /// Returns the buckets that a packet goes through, and the number of buckets compared to choose them.
     pub(crate) fn chosen(&self, packet: &Packet, tables: &Tables) -> (std::ops::Range<usize>, usize) {
         let all = self.buckets.len();
         let (one, compared) = match self.kind {
@@ -79,7 +79,7 @@ impl GroupEntry {
         (one.map_or(0..0, |one| one..one + 1), compared)
     }
 
-    /// A bucket by its weight among those that live.
+    /// Chooses a live bucket by its weight.
     fn selected(&self, packet: &Packet, tables: &Tables) -> Option<usize> {
         let weight = |bucket: &Bucket| if is_alive(bucket, tables) { u64::from(bucket.weight) } else { 0 };
         let total: u64 = self.buckets.iter().map(weight).sum();
@@ -95,15 +95,15 @@ impl GroupEntry {
     }
 }
 
-/// Groups that watch groups: no more than that within each other. What is beyond that does not live.
+/// Maximum depth of groups that watch groups. Groups beyond that depth do not live.
 const MAX_WATCHED: usize = 16;
 
-/// Whether the port lives that a bucket watches, if it watches one.
+/// Whether the port that a bucket watches is live. True if the bucket watches no port.
 fn has_live_port(bucket: &Bucket, ports: &TablePorts) -> bool {
     bucket.watch_port == PortNo::ANY || ports.lives(bucket.watch_port)
 }
 
-/// Whether a bucket lives: with the port and the group that it watches, and always if it watches neither.
+/// Whether a bucket is live: its watched port and group are. A bucket that watches neither is always live.
 fn is_alive(bucket: &Bucket, tables: &Tables) -> bool {
     let has_live_group =
         bucket.watch_group == group_id::ANY || tables.live_groups.contains(&bucket.watch_group);
@@ -111,13 +111,13 @@ fn is_alive(bucket: &Bucket, tables: &Tables) -> bool {
 }
 
 impl GroupEntry {
-    /// Whether one of its buckets watches a group.
+    /// Whether a bucket watches a group.
     pub(crate) fn watches_groups(&self) -> bool {
         self.buckets.iter().any(|bucket| bucket.watch_group != group_id::ANY)
     }
 }
 
-/// The live groups: those with a live bucket. Each bucket is checked once.
+/// Returns the live groups: those with a live bucket. Each bucket is checked once.
 pub(crate) fn live_groups<'groups>(
     groups: impl Iterator<Item = (u32, &'groups GroupEntry)>,
     ports: &TablePorts,

@@ -1,7 +1,7 @@
-//! A packet's fields as a few words, which entries are compared with.
+//! Fields of a packet as a few words, which are compared with those of entries.
 //!
-//! Each field has its place in a word; fields that no packet has together share one. The fields that a packet
-//! has are noted beside the words, since an absent field matches nothing.
+//! Each field has a fixed position in a word. Fields that no packet has together share a position. A further word tells
+//! which fields are present, since an absent field matches nothing.
 
 use ringroad_openflow::oxm::{OxmField, VLAN_PRESENT};
 
@@ -9,13 +9,13 @@ use crate::layout::{Layout, Network};
 use crate::packet::MAX_REWRITE_BYTES;
 use ringroad_wire::{ether_type, ip_protocol};
 
-/// Words of a key; the last gives the fields that are present. A power of two, so that every masked word number is
-/// valid.
+/// Number of words of a key; the last word tells which fields are present. A power of two, so that every masked word
+/// number is valid.
 pub(crate) const WORDS: usize = 16;
 
 /// Numbers of the words.
 pub(crate) mod word {
-    /// The port, and the physical port.
+    /// Port and physical port.
     pub const PORTS: usize = 0;
     pub const METADATA: usize = 1;
     pub const TUNNEL: usize = 2;
@@ -23,13 +23,13 @@ pub(crate) mod word {
     pub const TO: usize = 3;
     /// Source address.
     pub const FROM: usize = 4;
-    /// Ethernet type, protocol, traffic class, and ports, or what stands in their place.
+    /// Ethernet type, protocol, traffic class, and ports or the fields that share their position.
     pub const TYPES: usize = 5;
-    /// Addresses of IPv4, or those of ARP.
+    /// IPv4 addresses, or those of ARP.
     pub const IPV4: usize = 6;
-    /// Source of IPv6, or ARP's hardware address of the sender.
+    /// IPv6 source, or ARP's hardware address of the sender.
     pub const IPV6_FROM: usize = 7;
-    /// Destination of IPv6, or ARP's hardware address of the target.
+    /// IPv6 destination, or ARP's hardware address of the target.
     pub const IPV6_TO: usize = 9;
     /// Flow label, extension headers, and the outermost MPLS or PBB header.
     pub const LABELS: usize = 11;
@@ -38,15 +38,15 @@ pub(crate) mod word {
     pub const PRESENT: usize = 15;
 }
 
-/// Words, each by its bit.
+/// Set of words, one bit for each.
 pub(crate) type Words = u16;
 
-/// Those that do not come from the frame.
+/// Words that do not come from the frame.
 pub(crate) const PIPELINE_WORDS: Words = 1 << word::PORTS | 1 << word::METADATA | 1 << word::TUNNEL;
-/// Those that the first bytes of any frame are enough for, and how many bytes.
+/// Words that need no more than the Ethernet header, and the bytes needed for them.
 pub(crate) const ETHERNET_WORDS: Words = PIPELINE_WORDS | 1 << word::TO | 1 << word::FROM;
 pub(crate) const ETHERNET_BYTES: usize = 18;
-/// Bytes that are enough for most packets of IPv4: behind a tag and the IP header come the ports.
+/// Bytes that are enough for most IPv4 packets: a tag, the IP header and the ports.
 pub(crate) const SHORT_BYTES: usize = 18 + 20 + 4;
 
 const fn bits(fields: &[OxmField]) -> u64 {
@@ -92,7 +92,7 @@ const ARP: [OxmField; 5] =
     [OxmField::ArpOp, OxmField::ArpSpa, OxmField::ArpTpa, OxmField::ArpSha, OxmField::ArpTha];
 const NEIGHBOURS: [OxmField; 3] = [OxmField::Ipv6NdTarget, OxmField::Ipv6NdSll, OxmField::Ipv6NdTll];
 
-/// The word of a field, and how far left it is there. A field of 128 bits has this word and the next.
+/// Word of a field, and the field's shift to the left in it. A field of 128 bits has this word and the next.
 const fn word_bits(field: OxmField) -> (usize, u32) {
     match field {
         OxmField::InPort => (word::PORTS, 32),
@@ -132,7 +132,7 @@ const fn word_bits(field: OxmField) -> (usize, u32) {
     }
 }
 
-/// The fields of a packet; or which bits of which fields count.
+/// Fields of a packet, or a mask of the relevant bits of fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FlowKey {
     words: [u64; WORDS],
@@ -148,14 +148,14 @@ fn u32_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u32::from_be_bytes(word).into())
 }
 
-/// The VLAN and its priority, from a tag's control information.
+/// VLAN ID and priority, from a tag's control information.
 #[inline]
 fn tag(control: u64) -> u64 {
     (VLAN_PRESENT as u64 | control & 0xfff) << 3 | control >> 13 & 7
 }
 
 impl FlowKey {
-    /// Word `number`; only its last bits count.
+    /// Word `number`; only the last bits of the number are used.
     #[inline]
     pub fn word(&self, number: usize) -> u64 {
         self.words[number & (WORDS - 1)]
@@ -166,13 +166,13 @@ impl FlowKey {
         &self.words
     }
 
-    /// Whether it has all these fields.
+    /// Whether all these fields are present.
     #[inline]
     pub fn has(&self, fields: u64) -> bool {
         self.words[word::PRESENT] & fields == fields
     }
 
-    /// Writes a field's value, or its mask, into words in which it is zero.
+    /// Writes a field's value or mask. The field's bits must be zero before.
     pub fn add(&mut self, field: OxmField, value: u128) {
         let (number, shift) = word_bits(field);
         self.words[word::PRESENT] |= 1 << field as u64;
@@ -184,35 +184,35 @@ impl FlowKey {
         }
     }
 
-    /// The fields of a mask that not all packets have.
+    /// Fields of a mask that not all packets have.
     pub fn required(&self) -> u64 {
         self.words[word::PRESENT] & !ALWAYS
     }
 
-    /// The words of a mask in which bits count.
+    /// Words of a mask that have relevant bits.
     pub fn used_words(&self) -> impl Iterator<Item = u8> {
         (0..word::PRESENT as u8).filter(|&number| self.word(number.into()) != 0)
     }
 
-    /// How many bits of a mask count.
+    /// Number of relevant bits of a mask.
     pub fn bits(&self) -> u32 {
         self.words[..word::PRESENT].iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether all bits of a mask count in another, too.
+    /// Whether all relevant bits of the mask are relevant in `other`, too.
     pub fn is_within(&self, other: &Self) -> bool {
         (0..word::PRESENT).all(|number| self.words[number] & !other.words[number] == 0)
     }
 
-    /// The bits that count in another mask, too.
+    /// Bits that are relevant in both masks.
     pub fn common(&self, other: &Self) -> Self {
         let mut words = std::array::from_fn(|number| self.words[number] & other.words[number]);
         words[word::PRESENT] = 0;
         Self { words }
     }
 
-    /// The bits of a mask that masks like it probably have, too: no ports, and of all else whole pieces of 16 bits,
-    /// so not the ends of prefixes.
+    /// Bits of a mask that similar masks probably have, too: no ports, and of all other fields only whole 16-bit
+    /// pieces, so not the ends of prefixes.
     pub fn relaxed(&self) -> Self {
         let whole = |word: u64| {
             let pieces = (0..4).map(|number| 0xffff << (16 * number));
@@ -224,7 +224,7 @@ impl FlowKey {
         Self { words }
     }
 
-    /// The words that do not come from the frame.
+    /// Sets the words that do not come from the frame.
     #[inline]
     pub fn set_pipeline(&mut self, in_port: u32, metadata: u64, tunnel_id: u64) {
         self.words[word::PORTS] = u64::from(in_port) << 32 | u64::from(in_port);
@@ -232,8 +232,9 @@ impl FlowKey {
         self.words[word::TUNNEL] = tunnel_id;
     }
 
-    /// The words that tables about Ethernet headers use, from the first [`ETHERNET_BYTES`] of a frame of `len` bytes:
-    /// others are as they were, and no other field is there. False where this takes a closer look.
+    /// Reads the words that tables about Ethernet headers use, from the first [`ETHERNET_BYTES`] of a frame of `len`
+    /// bytes. Other words stay as they were, and no other field counts as present. Returns false if the frame is too
+    /// short for this.
     #[inline]
     pub fn read_ethernet(&mut self, bytes: &[u8; MAX_REWRITE_BYTES], len: usize) -> bool {
         let [to, from, next] = [0, 6, 14].map(|at| u64_at(bytes, at));
@@ -250,8 +251,8 @@ impl FlowKey {
         true
     }
 
-    /// All words, from the first [`SHORT_BYTES`] of a frame that is what most are: IPv4 without options, no fragment,
-    /// behind one VLAN tag or none. False where it is not.
+    /// Reads all words from the first [`SHORT_BYTES`] of the most common kind of frame: IPv4 without options, no
+    /// fragment, with at most one VLAN tag. Returns false for other frames.
     #[inline]
     pub fn read_ipv4(&mut self, bytes: &[u8; MAX_REWRITE_BYTES], len: usize) -> bool {
         let (from, next) = (u64_at(bytes, 6), u64_at(bytes, 14));
@@ -272,7 +273,7 @@ impl FlowKey {
         (tag, tagged): (u64, u64),
     ) -> bool {
         let (begin, transport) = (u64_at(bytes, AT), u32_at(bytes, AT + 20));
-        // Version, header length, and nothing in the fragment's place but the bit that forbids fragments.
+        // Version, header length, and no fragment: only the bit that forbids fragments may be set.
         if begin & 0xff00_0000_0000_3fff != 0x4500_0000_0000_0000 || len < AT + 20 {
             return false;
         }
@@ -304,18 +305,18 @@ impl FlowKey {
         true
     }
 
-    /// Makes words zero that only few packets use.
+    /// Zeroes words that only few packets use.
     #[cold]
     fn forget_rare(&mut self) {
         self.words[word::IPV6_FROM..word::PRESENT].fill(0);
     }
 
-    /// All words of the frame.
+    /// Reads all words of the frame.
     pub fn read(&mut self, headers: &[u8], layout: &Layout) {
         self.words[word::TO..].fill(0);
         let mut present = ALWAYS;
         let words = &mut self.words;
-        // As everywhere, an incomplete field counts as absent.
+        // An incomplete field counts as absent, as everywhere.
         let address = |at: usize| match headers.len() < at + 6 {
             true => 0,
             false => u32_at(headers, at) << 16 | u32_at(headers, at + 2) & 0xffff,
@@ -351,7 +352,7 @@ impl FlowKey {
         self.read_others(headers, layout);
     }
 
-    /// What stands behind the network header, and in place of one.
+    /// Reads the headers after the network header, or in its place.
     fn read_others(&mut self, headers: &[u8], layout: &Layout) {
         let words = &mut self.words;
         if let Some(at) = layout.transport {
@@ -427,7 +428,7 @@ mod tests {
                 prop_assert_eq!(field(&expected, one), packet.field(one), "{}", one);
             }
 
-            // The short paths have the same result, independent of the frame before.
+            // Both short paths have the same result as the full path, independent of the frame before.
             let mut headers = PacketHeaders::default();
             let mut load = |parts: &frames::Parts| {
                 let frame = frames::bytes(parts);

@@ -1,10 +1,10 @@
-//! Where the headers of a frame are.
+//! Positions of the headers of a frame.
 
 use ringroad_openflow::oxm::OxmField;
 use ringroad_wire::headers::{ADDRESSES_BYTES, EthernetHeader, Ip, IpFragment, IpVersion, Tags};
 use ringroad_wire::{ether_type, ip_protocol};
 
-/// Stands for the type of a frame that has a length in place of a type, and no SNAP header.
+/// Placeholder for the type of a frame that has a length in place of a type, and no SNAP header.
 pub(crate) const NO_ETH_TYPE: u16 = 0x05ff;
 
 /// Bits of the field for IPv6 extension headers (OpenFlow 1.3.5, 7.2.3.8).
@@ -22,11 +22,11 @@ mod exthdr {
 
 pub(crate) const LABEL_BYTES: usize = 4;
 const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
-/// The extension headers of a packet so far.
+/// Extension headers of a packet that were read so far.
 #[derive(Default)]
 struct Extensions {
     bits: u16,
-    /// Place of the last one in the order that RFC 8200, 4.1 recommends.
+    /// Rank of the last header in the order that RFC 8200, 4.1 recommends.
     rank: u8,
 }
 
@@ -42,7 +42,7 @@ impl Extensions {
             ip_protocol::ESP => (exthdr::ESP, 6),
             _ => (exthdr::NO_NEXT, 8),
         };
-        // Destination options may be there twice: before a routing header, and last.
+        // Destination options may occur twice: before a routing header, and last.
         let is_repeated = self.bits & bit != 0 && !(bit == exthdr::DESTINATION && order == 7 && rank < 7);
         self.bits |= bit;
         self.bits |= if is_repeated { exthdr::REPEATED } else { 0 };
@@ -61,13 +61,13 @@ pub(crate) enum Network {
     Ipv6,
 }
 
-/// Where each header begins, from the frame's first byte; `None` if there is no such header, or not all of it is in the
-/// bytes that were read.
+/// Offsets of the headers from the frame's first byte; `None` if the frame has no such header, or not all of it was
+/// read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Where the Ethernet type behind all VLAN tags is.
+    /// Offset of the Ethernet type after all VLAN tags.
     pub eth_type_at: usize,
-    /// That type, or the SNAP header's.
+    /// Ethernet type at that offset, or the type in the SNAP header.
     pub eth_type: u16,
     /// Control information of the outermost VLAN tag.
     pub vlan: Option<usize>,
@@ -76,18 +76,18 @@ pub(crate) struct Layout {
     /// The outermost MPLS header.
     pub mpls: Option<usize>,
     pub network: Network,
-    /// The network header; 0 where `network` is `None`.
+    /// The network header; 0 if `network` is `None`.
     pub network_at: usize,
-    /// Protocol behind all extension headers.
+    /// Protocol after all extension headers.
     pub ip_proto: u8,
     pub exthdr: u16,
-    /// Whether it is a fragment of an IP packet.
+    /// Whether the packet is a fragment of an IP packet.
     pub is_fragment: bool,
-    /// The transport header; not in fragments but the first.
+    /// The transport header; in fragments, only the first has one.
     pub transport: Option<usize>,
 }
 
-/// Where a field is: these bytes, big-endian, shifted right by this many bits.
+/// Location of a field: `bytes` bytes at `at`, big-endian, shifted right by `shift` bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FieldLocation {
     pub at: usize,
@@ -96,13 +96,13 @@ pub(crate) struct FieldLocation {
 }
 
 impl FieldLocation {
-    /// The bytes as one number, which is not shifted.
+    /// Number that the bytes encode, without the shift.
     pub fn raw(self, headers: &[u8]) -> u128 {
         let bytes = headers.get(self.at..self.at + self.bytes).unwrap_or(&[]);
         bytes.iter().fold(0, |value, &byte| value << 8 | u128::from(byte))
     }
 
-    /// The field's value, perhaps with other bits left of it.
+    /// Field's value, perhaps with other bits left of it.
     pub fn value(self, headers: &[u8]) -> u128 {
         self.raw(headers) >> self.shift
     }
@@ -113,14 +113,14 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Layout {
-    /// Finds the headers in a frame's first bytes. Any bytes will do.
+    /// Finds the headers in a frame's first bytes. The bytes may be anything.
     pub fn of(bytes: &[u8]) -> Self {
         let mut layout = Self { eth_type_at: ADDRESSES_BYTES, eth_type: NO_ETH_TYPE, ..Self::default() };
         let Some(ethernet) = EthernetHeader::read(bytes, Tags::Standard) else { return layout };
         (layout.vlan, layout.eth_type_at) = (ethernet.tag, ethernet.type_at);
         let at = ethernet.end();
         if ethernet.ether_type < ether_type::LEAST {
-            // What SNAP carries is only matched by its type.
+            // Ethernet type of a SNAP header: only this field of such a frame can be matched.
             if bytes.get(at..at + SNAP.len()) == Some(&SNAP)
                 && let Some(snap) = u16_at(bytes, at + SNAP.len())
             {
@@ -165,7 +165,7 @@ impl Layout {
         self.transport = (bytes.len() >= at + header_bytes).then_some(at);
     }
 
-    /// Where a field of the frame is; `None` where the frame has no such field, or the field is not in its bytes.
+    /// Location of a field; `None` if the frame has no such field, or its bytes were not read.
     pub fn location(&self, bytes: &[u8], field: OxmField) -> Option<FieldLocation> {
         let location = |at: usize, bytes: usize, shift: u32| Some(FieldLocation { at, bytes, shift });
         let network = |kind: Network| (self.network == kind).then_some(self.network_at);
@@ -224,13 +224,13 @@ impl Layout {
         }
     }
 
-    /// The address that a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4).
+    /// Address that a neighbour solicitation or advertisement is about (RFC 4861, 4.3 and 4.4).
     fn neighbour_target(&self, bytes: &[u8]) -> Option<usize> {
         let at = self.transport.filter(|_| self.ip_proto == ip_protocol::ICMPV6)?;
         (matches!(bytes.get(at), Some(135 | 136)) && bytes.len() >= at + 24).then_some(at + 8)
     }
 
-    /// The link-layer address in the option of this kind (RFC 4861, 4.6.1) of a message of this type.
+    /// Link-layer address in the option of this kind (RFC 4861, 4.6.1), in a message of this type.
     fn neighbour_option(&self, bytes: &[u8], message: u8, kind: u8) -> Option<usize> {
         let mut at = self.neighbour_target(bytes)? + 16;
         if bytes.get(self.transport?) != Some(&message) {

@@ -1,7 +1,7 @@
 //! Flow tables of OpenFlow 1.3: packets through tables, groups and meters. No input or output, no thread.
 //!
-//! [`state::FlowState`] is the only place that changes the tables; each worker of a switch has a
-//! [`forwarding_plane::FlowPlane`], which reads them without waiting.
+//! [`state::FlowState`] alone changes the tables; each worker of a switch has a [`forwarding_plane::FlowPlane`], which
+//! reads them without waiting.
 #![forbid(unsafe_code)]
 
 mod batch_lookup;

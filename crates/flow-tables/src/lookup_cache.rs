@@ -1,5 +1,5 @@
-//! The entries that a packet's lookups find, one table after the other. Packets with the same key have the same lookup
-//! cache, so it can be kept.
+//! Lookup cache: the entries that a packet's lookups found, table by table. Packets with the same key find the same
+//! entries.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::packet::Packet;
 use crate::step_budget::StepBudget;
 use crate::tables::Tables;
 
-/// What a table's lookup has found: an entry, if there is one, and where it is.
+/// Result of a table's lookup: the packed entry, if there is one, and its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub location: EntryLocation,
     pub entry: PackedEntry,
 }
 
-/// Steps, as far as they follow from the key that a packet had at first.
+/// Steps that follow from the key that a packet had at first.
 #[derive(Debug, Default)]
 pub(crate) struct LookupCache {
     steps: Vec<Step>,
-    /// The next step of the packet that is on its way.
+    /// Index of the next step of the current packet.
     next: usize,
     /// Whether further steps follow from the key.
     is_open: bool,
@@ -45,24 +45,24 @@ impl LookupCache {
         (self.next, self.is_open) = (0, true);
     }
 
-    /// The first step, and the others.
+    /// First step, and the other steps.
     pub fn steps(&self) -> Option<(Step, &[Step])> {
         self.steps.split_first().map(|(&first, others)| (first, others))
     }
 
-    /// Takes over steps that are known.
+    /// Replaces the steps by known ones.
     pub fn set(&mut self, first: Step, others: &[Step]) {
         self.clear();
         self.steps.push(first);
         self.steps.extend_from_slice(others);
     }
 
-    /// Another packet begins.
+    /// Begins another packet.
     pub fn rewind(&mut self) {
         (self.next, self.is_open) = (0, true);
     }
 
-    /// What the lookup of `table` finds for the packet that is on its way.
+    /// Looks up the current packet in `table`, in the known steps if possible.
     pub fn find<'tables>(
         &mut self,
         tables: &'tables Tables,
@@ -76,7 +76,7 @@ impl LookupCache {
             Some(&step) => step,
             None => {
                 let step = classifier.find(table, packet.key(), steps_left);
-                // What was not searched to the end is not known.
+                // The result of an incomplete search is not kept.
                 if self.is_open && steps_left.has_found() {
                     self.steps.truncate(self.next);
                     self.steps.push(step);
@@ -88,7 +88,7 @@ impl LookupCache {
         if step.entry.is_entry() { classifier.at(step.location) } else { None }
     }
 
-    /// What is found from here on depends on more than the key.
+    /// Ends the known steps: later lookups depend on more than the key.
     pub fn close(&mut self) {
         if self.is_open {
             self.steps.truncate(self.next);
@@ -97,8 +97,8 @@ impl LookupCache {
     }
 }
 
-/// Whether what later lookups find still follows from the fields that a packet had before an action. It does not
-/// where the action uncovers headers, or makes others of them.
+/// Whether later lookups still follow from the fields that a packet had before an action. They do not if the action
+/// uncovers headers, or changes their kind.
 #[inline]
 pub(crate) fn keeps_lookups(effect: Effect) -> bool {
     match effect {

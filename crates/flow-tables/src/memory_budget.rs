@@ -1,5 +1,5 @@
-//! The memory of a switch's tables, as its controllers are charged for it: bytes, with what the allocator and hash tables
-//! add, in the controllers' copy and in the two of the workers.
+//! Memory of a switch's tables, as charged to its controllers: bytes of the controllers' copy and of the workers' two
+//! copies, with the overhead of the allocator and of hash tables.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -13,29 +13,30 @@ use crate::flow::FlowEntry;
 use crate::meter::Band;
 use crate::packed_match::PackedMatch;
 
-/// A switch has so much even if others have used up what all share: enough to be a learning switch, and to be repaired.
+/// Bytes that a switch may always use, even if others have used up the shared budget: enough for a learning switch, and
+/// for repairs.
 const GUARANTEED_BYTES: u64 = 256 << 10;
 /// Copies of each hash table.
 const COPIES: usize = 3;
-/// An allocation beyond its content: the allocator's word, and the mean of what rounding adds.
+/// Bytes of an allocation beyond its content: the allocator's word, and the mean of what rounding adds.
 const PIECE_BYTES: usize = 24;
-/// An entry of a hash table beyond its key's words: its packed entry, flow and shape.
+/// Bytes of a hash table's entry beyond its key's words: packed entry, flow and shape.
 const ENTRY_BYTES: usize = 24;
-/// A combination of fields and masks in one copy of a table, with the hash table that it may have of its own.
+/// Bytes of a combination of fields and masks in one copy of a table, with a hash table of its own.
 const SHAPE_BYTES: usize = 1536;
-/// A counter: its number, where it began, its owner, and its cells of a few workers.
+/// Bytes of a counter: number, start value, owner, and cells of a few workers.
 const COUNTER_BYTES: usize = 24 + 24 + 4 * 16;
-/// A time at which an entry ends.
+/// Bytes of a time at which an entry ends.
 const TIMED_BYTES: usize = 128;
-/// A group or a meter in the hash tables of all copies.
+/// Bytes of a group or a meter in the hash tables of all copies.
 const NUMBERED_BYTES: usize = 128;
 
-/// Bytes of a hash table that has just become twice as long, of entries with so many.
+/// Bytes per entry of a hash table that has just doubled, if one bucket takes `bytes`.
 const fn at_its_emptiest(bytes: usize) -> usize {
     bytes * 16 / 7
 }
 
-/// What the tables of all switches together may use, and do.
+/// Memory budget that the tables of all switches share.
 #[derive(Debug)]
 pub struct SharedBudget {
     limit_bytes: u64,
@@ -43,13 +44,13 @@ pub struct SharedBudget {
 }
 
 impl SharedBudget {
-    /// Nothing is used.
+    /// Makes a budget of which nothing is used.
     #[must_use]
     pub fn new(limit_bytes: u64) -> Arc<Self> {
         Arc::new(Self { limit_bytes, used_bytes: AtomicU64::new(0) })
     }
 
-    /// Bytes that all switches together have charged.
+    /// Bytes charged by all switches together.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
@@ -60,15 +61,16 @@ impl SharedBudget {
     }
 }
 
-/// One switch's budget. Several threads may charge the shared budget at once, so it can be exceeded by one entry each.
+/// Budget of one switch. Several threads may charge the shared budget at once, so each can exceed it by one entry.
 #[derive(Debug)]
 pub(crate) struct TableBudget {
     limit_bytes: u64,
     shared: Arc<SharedBudget>,
     used_bytes: u64,
-    /// Of what is gone and still there, as workers read an earlier copy: since the last publication, and before that.
+    /// Bytes of deleted entries that workers may still read in an earlier copy: since the last publication, and before
+    /// it.
     leaving: [u64; 2],
-    /// Freed since this was last asked.
+    /// Bytes freed since the last query.
     freed_bytes: u64,
 }
 
@@ -77,29 +79,29 @@ impl TableBudget {
         Self { limit_bytes, shared, used_bytes: 0, leaving: [0; 2], freed_bytes: 0 }
     }
 
-    /// Whether there is room for so much.
+    /// Whether there is room for `bytes` more bytes.
     pub fn has_room(&self, bytes: u64) -> bool {
         let used = self.used_bytes.saturating_add(bytes);
         used <= self.limit_bytes && (used <= GUARANTEED_BYTES || self.shared.has_room(bytes))
     }
 
-    /// Charges this, whether there is room or not.
+    /// Charges the bytes, whether there is room or not.
     pub fn take(&mut self, bytes: u64) {
         self.used_bytes += bytes;
         self.shared.used_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes a charge back, once no worker sees what it was for.
+    /// Returns a charge, once no worker sees the memory that it was for.
     pub fn give_back(&mut self, bytes: u64) {
         self.leaving[0] += bytes;
     }
 
-    /// Whether some of it will be free after two publications.
+    /// Whether some charged bytes become free after two publications.
     pub fn is_leaving(&self) -> bool {
         self.leaving != [0; 2]
     }
 
-    /// The workers see another copy.
+    /// Notes that workers see another copy from now on.
     pub fn publish(&mut self) {
         let gone = self.leaving[1];
         self.leaving = [0, self.leaving[0]];
@@ -124,7 +126,7 @@ impl Drop for TableBudget {
     }
 }
 
-/// Bytes of an entry without its instructions, which others may share, and without its shape.
+/// Bytes of an entry without its instructions, which entries can share, and without its shape.
 pub(crate) fn of_flow(matching: &PackedMatch, words: usize, is_timed: bool) -> u64 {
     let own = size_of::<FlowEntry>() + 16 + matching.bytes() + 2 * PIECE_BYTES;
     let entry = at_its_emptiest(words.next_power_of_two() * 8 + ENTRY_BYTES) * COPIES;

@@ -5,12 +5,11 @@ use ringroad_port::token_bucket::TokenBucket;
 
 use crate::counters::CounterId;
 
-/// A meter.
 #[derive(Debug)]
 pub struct MeterEntry {
-    /// As the controller gave it.
+    /// Configuration from the controller.
     pub config: MeterConfig,
-    /// When it was added, ns of the caller's clock.
+    /// Time at which the meter was added, ns of the caller's clock.
     pub added_ns: u64,
     pub(crate) counter: CounterId,
     pub(crate) bands: Box<[Band]>,
@@ -20,9 +19,9 @@ pub struct MeterEntry {
 #[derive(Debug)]
 pub(crate) struct Band {
     pub counter: CounterId,
-    /// As the controller gave it.
+    /// Rate from the controller, in kbit/s or packets per second.
     rate: u32,
-    /// A token is a packet, or a bit.
+    /// Tokens: each is a packet, or a bit.
     bucket: TokenBucket,
 }
 
@@ -31,7 +30,7 @@ pub(crate) struct Band {
 pub enum Metered {
     /// No band is exceeded.
     Passes,
-    /// It is above the rate of the band of this number.
+    /// The packet exceeds the rate of the band with this number.
     Exceeds(usize),
 }
 
@@ -54,13 +53,13 @@ impl MeterEntry {
         Self { bands: bands.collect(), config, added_ns, counter }
     }
 
-    /// Measures a packet. Of the bands whose rate is exceeded, the one with the highest rate counts.
+    /// Measures a packet. If the rates of several bands are exceeded, the band with the highest rate applies.
     #[must_use]
     pub fn measure(&self, bytes: usize, now_ns: u64) -> Metered {
         self.judge(bytes, |bucket, tokens| bucket.take(tokens, now_ns))
     }
 
-    /// What [`MeterEntry::measure`] would return, without measuring.
+    /// Predicts the result of [`MeterEntry::measure`], without measuring.
     #[must_use]
     pub fn predict(&self, bytes: usize, now_ns: u64) -> Metered {
         self.judge(bytes, |bucket, tokens| bucket.has(tokens, now_ns))
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn a_band_lets_its_rate_pass() {
         let meter = meter(MeterFlags::PKTPS, vec![MeterBand::Drop { rate: 1000, burst: 0 }]);
-        // Twice the rate for ten seconds.
+        // Packets at twice the rate, for ten seconds.
         let passed =
             (0..20_000u64).filter(|packet| meter.measure(64, packet * NS / 2000) == Metered::Passes).count();
         assert!((10_000..=10_101).contains(&passed), "{passed}");

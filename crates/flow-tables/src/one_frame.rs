@@ -1,4 +1,4 @@
-//! What the interpreter of all instructions does to a frame of a batch, as a part of the batch's plan.
+//! Results of the instructions' interpreter for a frame of a batch, as a part of the batch's plan.
 
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::forwarding_plane::{
@@ -16,7 +16,7 @@ use crate::pipeline::{Dropped, OutputPort, PipelineSink, ToController};
 use crate::tables::Tables;
 use crate::tally::Tally;
 
-/// Who decides for the frames of one batch.
+/// Tables and learning switch that decide on the frames of one batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LookupContext<'batch> {
     pub tables: &'batch Tables,
@@ -24,22 +24,21 @@ pub(crate) struct LookupContext<'batch> {
     pub ends: Ends,
 }
 
-/// What is noted while a batch is decided.
+/// Notes taken while a batch is decided.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionScratch {
-    /// The copies of one frame.
+    /// Copies of one frame.
     copies: Vec<FrameCopy>,
     dropped: Option<Dropped>,
-    /// A frame that NORMAL floods.
+    /// First frame that NORMAL floods.
     pub normal_flood: Option<usize>,
-    /// The ports that frames were flooded to last, and those that they were kept from; `None` as the set: there is no
-    /// such port.
+    /// Last flood: the ports that were excluded, and the set of the others, or `None` if no port was left.
     flooded: Option<(PortMask, Option<SetId>)>,
-    /// The header of the last query to the learning switch, and its answer.
+    /// Header of the last query to the learning switch, and the result.
     normal: Option<(FrameHeader, Outcome)>,
 }
 
-/// What happens to one frame.
+/// Collects the results for one frame.
 pub(crate) struct OneFrame<'frame> {
     context: LookupContext<'frame>,
     frame: u16,
@@ -55,7 +54,7 @@ fn header_of(head: &[u8]) -> FrameHeader {
     FrameHeader::from_words(word(0), word(6), 0)
 }
 
-/// The cause under which a frame counts.
+/// Returns the drop cause under which such a frame counts.
 #[must_use]
 pub fn cause(dropped: Dropped) -> DropCause {
     match dropped {
@@ -71,7 +70,7 @@ pub fn cause(dropped: Dropped) -> DropCause {
 }
 
 impl LookupContext<'_> {
-    /// Where a learning switch sends a frame that begins like this.
+    /// Returns the learning switch's decision on a frame that begins with `head`.
     pub fn normal(&self, head: &[u8], plan: &mut BatchPlan, noted: &mut DecisionScratch) -> Outcome {
         let header = header_of(head);
         let last = noted.normal.filter(|(last, _)| *last == header);
@@ -95,7 +94,7 @@ impl LookupContext<'_> {
         }
     }
 
-    /// All ports that may send, but those that are `closed` and that of the controllers.
+    /// Returns the set of all ports that may send, without the `closed` ones and the controllers' port.
     fn flooded(&self, closed: PortMask, plan: &mut BatchPlan, noted: &mut DecisionScratch) -> Option<SetId> {
         match noted.flooded {
             Some((last, set)) if last == closed => set,
@@ -112,7 +111,7 @@ impl LookupContext<'_> {
 }
 
 impl DecisionScratch {
-    /// Another batch begins.
+    /// Begins another batch.
     pub fn clear(&mut self) {
         (self.normal_flood, self.flooded, self.normal) = (None, None, None);
     }
@@ -131,7 +130,7 @@ impl<'frame> OneFrame<'frame> {
         Self { context, frame: frame as u16, plan, noted, tally }
     }
 
-    /// How many ports get the frame, each copy counted.
+    /// Number of ports that get the frame, each copy counted.
     pub fn copies(&self) -> usize {
         let members = |copy: &FrameCopy| match copy.to {
             Destination::Ports(set) => self.plan.ports(set).len(),
@@ -143,7 +142,7 @@ impl<'frame> OneFrame<'frame> {
         }
     }
 
-    /// The frame's outcome; `None` where it leaves as copies, which the plan has then.
+    /// Returns the frame's outcome; `None` if the frame leaves as copies, which are in the plan then.
     pub fn finish(self) -> Option<Outcome> {
         match *self.noted.copies.as_slice() {
             [] => Some(Outcome::Drop(self.noted.dropped.map_or(DropCause::NoDestination, cause))),
@@ -155,10 +154,10 @@ impl<'frame> OneFrame<'frame> {
         }
     }
 
-    /// The head that the frame leaves with, if it has changed.
+    /// Header rewrite for the frame, if headers have changed. `None` on the outside if the plan has no room for it.
     fn head(&mut self, packet: &Packet) -> Option<Option<RewriteId>> {
         let Some((replaces, head)) = packet.changed_headers() else { return Some(None) };
-        // Ports one after the other mostly get the same.
+        // Consecutive ports mostly get the same headers.
         let last = self.noted.copies.last().and_then(|copy| copy.rewrite);
         let is_same = |&last: &RewriteId| {
             self.plan.rewrite_of(last).is_some_and(|last| last.replaces == replaces && last.bytes == head)

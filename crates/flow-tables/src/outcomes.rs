@@ -1,15 +1,15 @@
-//! Outcomes of frames, written into a plan for many frames at once where they are the same.
+//! Outcomes of frames, written into a plan for many frames at once if they are the same.
 
 use ringroad_port::forwarding_plane::{BatchPlan, Outcome};
 
-/// Outcomes of one frame after the other.
+/// Outcomes of consecutive frames.
 #[derive(Debug)]
 pub(crate) struct OutcomeRun {
-    /// The first frame of the batch that is decided.
+    /// First decided frame of the batch.
     first: usize,
-    /// The first frame of those whose outcome is not written yet.
+    /// First frame whose outcome is not written yet.
     begin: usize,
-    /// Their outcome.
+    /// Outcome of the frames from `begin` on.
     outcome: Option<Outcome>,
 }
 
@@ -18,11 +18,11 @@ impl OutcomeRun {
         Self { first, begin: first, outcome: None }
     }
 
-    /// The outcome of the next frame, which is `frame`.
+    /// Sets the outcome of the next frame, which is `frame`.
     #[inline]
     pub fn set(&mut self, plan: &mut BatchPlan, frame: usize, outcome: Outcome) {
         let is_same = match (self.outcome, outcome) {
-            // Most frames.
+            // The case of most frames, without a comparison of other outcomes.
             (Some(Outcome::Port(last)), Outcome::Port(port)) => last == port,
             (last, outcome) => last == Some(outcome),
         };
@@ -44,7 +44,7 @@ impl OutcomeRun {
         }
     }
 
-    /// The same, where no frame follows.
+    /// Writes the outcomes of all frames before `end`, after which no frame follows.
     pub fn finish(self, plan: &mut BatchPlan, end: usize) {
         match self.outcome {
             Some(outcome) if self.begin == self.first => plan.set_common(self.first..end, outcome),

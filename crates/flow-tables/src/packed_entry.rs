@@ -1,4 +1,4 @@
-//! What a worker has to know of an entry for most packets, in eight bytes beside the entry's key.
+//! Packed entry: the part of an entry that most packets need, in eight bytes beside the entry's key.
 
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
@@ -8,31 +8,30 @@ use crate::control_frame::port_index;
 use crate::counters::CounterId;
 use crate::flow::FlowEntry;
 
-/// What an entry does, where that is one of the things that most entries do.
+/// Action of an entry, as far as it is one of the most common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plain {
     /// There is no entry.
     Nothing,
-    /// To a port, and nothing else.
+    /// The packet goes to a port, and nothing else happens.
     Output(PortIndex),
-    /// On to another table.
+    /// The packet goes on to another table.
     Goto(u8),
     Drop,
-    /// Where a learning switch would send it.
+    /// The learning switch decides.
     Normal,
-    /// Something else: the interpreter knows.
+    /// The interpreter decides: the entry does something else.
     Other,
 }
 
-/// What most packets have to know of an entry: from the left 32 bits of its counter's number, 17 of its rank, 7 of what
-/// it does, and 8 of where to.
+/// Fields from the left: 32 bits of the counter's number, 17 of the rank, 7 of the action, 8 of its port or table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PackedEntry(u64);
 
 impl Plain {
     fn of(instructions: &Instructions) -> Self {
         let Instructions { meter, apply, clear: _, write, metadata, goto } = instructions;
-        // The action set is empty where only plain entries came before: there is nothing to clear.
+        // Plain entries leave the action set empty, so a plain entry has nothing to clear.
         if meter.is_some() || metadata.is_some() {
             return Self::Other;
         }
@@ -54,7 +53,7 @@ const RANK_SHIFT: u32 = 15;
 const KIND_SHIFT: u32 = 8;
 
 impl PackedEntry {
-    /// Of no entry.
+    /// Value that stands for no entry.
     pub const NOTHING: Self = Self(0);
 
     pub fn of(flow: &FlowEntry) -> Self {
@@ -75,7 +74,7 @@ impl PackedEntry {
         CounterId((self.0 >> COUNTER_SHIFT) as u32)
     }
 
-    /// More than that of each entry of a lower priority; 0 of no entry.
+    /// Rank: higher than that of each entry of a lower priority. 0 if there is no entry.
     #[inline]
     pub fn rank(self) -> u32 {
         self.0 as u32 >> RANK_SHIFT

@@ -1,12 +1,12 @@
-//! A match in a few bytes, for the tables may have millions.
+//! A match in a few bytes, since tables may have millions of entries.
 
 use ringroad_openflow::oxm::{FieldMatch, Match, OxmField};
 
-/// A match, packed: the number of each field, its value, and its mask where that has not all bits.
+/// A packed match: the number of each field, its value, and its mask unless that has all bits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PackedMatch(Box<[u8]>);
 
-/// In the number of a field: a mask follows.
+/// Bit in a field's number: a mask follows.
 const HAS_MASK: u8 = 0x80;
 
 impl From<&Match> for PackedMatch {
@@ -24,7 +24,7 @@ impl From<&Match> for PackedMatch {
 }
 
 impl PackedMatch {
-    /// The fields, by number.
+    /// Fields by number.
     pub fn fields(&self) -> impl Iterator<Item = FieldMatch> {
         let mut rest = &*self.0;
         std::iter::from_fn(move || {
@@ -42,28 +42,28 @@ impl PackedMatch {
         })
     }
 
-    /// What is matched of one field.
+    /// Match of one field; `None` if the field is not matched.
     #[must_use]
     pub fn get(&self, field: OxmField) -> Option<FieldMatch> {
         self.fields().find(|matched| matched.field == field)
     }
 
-    /// Bytes that it takes.
+    /// Size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it matches all packets.
+    /// Whether the match fits all packets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The same, to be read and sent.
+    /// Unpacks the match, to be read and sent.
     #[must_use]
     pub fn to_match(&self) -> Match {
-        // It was one, so its fields have their prerequisites.
+        // The packed match was made from a valid one, so its fields have their prerequisites.
         Match::new(self.fields()).unwrap_or_default()
     }
 }

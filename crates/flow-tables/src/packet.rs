@@ -1,4 +1,4 @@
-//! The packet that goes through the tables: its fields, and what actions do to its headers.
+//! A packet on its path through the tables: its fields, and the changes of its headers by actions.
 
 mod checksums;
 
@@ -15,19 +15,19 @@ use ringroad_wire::checksum::difference;
 use ringroad_wire::ether_type;
 use ringroad_wire::headers::ADDRESSES_BYTES;
 
-/// How many of a frame's first bytes are read. Fields behind them do not exist.
+/// Number of a frame's first bytes that are read. Fields after them do not exist.
 pub const HEADER_BYTES: usize = 160;
-/// How long the head may become by tags that actions push: a plan's head has room for it behind a header for
-/// controllers.
+/// Maximum length of the head with the tags that actions push, bytes: a header rewrite in a plan also has room for a
+/// header for controllers.
 pub const MAX_REWRITE_BYTES: usize =
     ringroad_port::forwarding_plane::MAX_REWRITE_BYTES - crate::control_frame::PACKET_IN_BYTES;
 
 /// Bytes of the longest field, an address of IPv6.
 const MAX_FIELD_BYTES: usize = 16;
-/// In the third byte of an MPLS header: it is the last one.
+/// Flag in the third byte of an MPLS header: no other MPLS header follows.
 const BOTTOM_OF_STACK: u8 = 1;
 
-/// Why an action could not be done. The packet goes no further.
+/// Reason why an action failed. The packet goes no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ActionError {
     /// The TTL would become zero.
@@ -36,20 +36,20 @@ pub enum ActionError {
     TooLong,
 }
 
-/// A packet and its pipeline fields. Loaded with frame after frame.
+/// A packet and its pipeline fields. One value is loaded with one frame after the other.
 #[derive(Debug, Clone)]
 pub struct Packet {
-    /// The port that it came from.
+    /// Port that the packet came in by.
     pub in_port: PortNo,
     /// Metadata passed from tables to later tables.
     pub metadata: u64,
-    /// The tunnel that it came from or goes to.
+    /// Tunnel that the packet came from or goes to.
     pub tunnel_id: u64,
     headers: PacketHeaders,
-    /// The head as it came, and how many bytes of the frame it was.
+    /// First bytes of the frame as it came in, and their number.
     original: [u8; HEADER_BYTES],
     taken: usize,
-    /// Bytes of the frame behind the head.
+    /// Number of the frame's bytes after the head.
     behind: usize,
     layout: Layout,
     has_open_checksum: bool,
@@ -79,8 +79,8 @@ impl Default for Packet {
 }
 
 impl Packet {
-    /// Loads a frame of `frame_bytes` bytes, whose first ones are `headers`; at most [`HEADER_BYTES`] of these count.
-    /// Where `has_open_checksum`, the sender left the sum over addresses and ports to a card.
+    /// Loads a frame of `frame_bytes` bytes that begins with `headers`; at most [`HEADER_BYTES`] of the headers are
+    /// used. If `has_open_checksum`, the sender left the sum over addresses and ports to a card.
     pub fn load(&mut self, in_port: PortNo, headers: &[u8], frame_bytes: usize, has_open_checksum: bool) {
         self.headers.set(headers.get(..HEADER_BYTES).unwrap_or(headers));
         self.begin(in_port);
@@ -102,7 +102,7 @@ impl Packet {
         self.layout = Layout::of(&self.headers);
     }
 
-    /// Begins frames of which only the port is known yet.
+    /// Begins the frames of a port, before any frame is known.
     #[inline]
     pub(crate) fn enter(&mut self, in_port: PortNo) {
         self.begin(in_port);
@@ -111,9 +111,9 @@ impl Packet {
         self.is_key_old = false;
     }
 
-    /// Takes the next frame of those that [`Packet::enter`] has begun, and reads of its head what these words of the
-    /// key need; [`Packet::load_rest`] must precede any access except reading the key. Whether it is a fragment of an
-    /// IP packet, as far as the words need more than Ethernet headers.
+    /// Takes the next frame from the port given to [`Packet::enter`], and reads as much of it as these words of the key
+    /// need. Until [`Packet::load_rest`], only the key may be read. Returns whether the frame is a fragment of an IP
+    /// packet, as far as the words need more than Ethernet headers.
     #[inline]
     pub(crate) fn enter_frame(&mut self, fragments: &[Fragment], bytes: usize, words: Words) -> bool {
         let is_read = if words & !ETHERNET_WORDS == 0 {
@@ -126,7 +126,7 @@ impl Packet {
         !is_read && self.enter_longer(fragments)
     }
 
-    /// The same for a frame that is longer to read.
+    /// Reads the key of a frame for which the short paths are not enough. Returns whether it is a fragment.
     #[inline(never)]
     fn enter_longer(&mut self, fragments: &[Fragment]) -> bool {
         self.headers.read(fragments, HEADER_BYTES);
@@ -141,25 +141,25 @@ impl Packet {
         self.complete(frame_bytes, has_open_checksum);
     }
 
-    /// The Ethernet header of a frame, of which more may have been read.
+    /// Ethernet header of a frame, perhaps with further bytes.
     pub(crate) fn header(&mut self, fragments: &[Fragment]) -> &[u8] {
         self.headers.read(fragments, ETHERNET_BYTES);
         &self.headers
     }
 
-    /// The frame's first bytes, as they are now.
+    /// First bytes of the frame, as they are now.
     #[must_use]
     pub fn header_bytes(&self) -> &[u8] {
         &self.headers
     }
 
-    /// The key as it was last read.
+    /// Key as it was last read.
     #[inline]
     pub(crate) fn last_key(&self) -> &FlowKey {
         &self.key
     }
 
-    /// The key of the packet as it is now.
+    /// Key of the packet as it is now.
     #[inline]
     pub(crate) fn key(&mut self) -> &FlowKey {
         if self.is_key_old {
@@ -170,15 +170,15 @@ impl Packet {
         &self.key
     }
 
-    /// The head as it is now, and how many bytes of the frame it replaces; `None` where it is as it came, as when a tag
-    /// was pushed and popped again.
+    /// Head as it is now, and the number of the frame's bytes that it replaces. `None` if the head is unchanged, as
+    /// after a tag was pushed and popped again.
     #[must_use]
     pub fn changed_headers(&self) -> Option<(usize, &[u8])> {
         let is_other = self.is_changed && self.original.get(..self.taken) != Some(&self.headers);
         is_other.then_some((self.taken, &*self.headers))
     }
 
-    /// All fields that it has; those of the pipeline where they are not zero.
+    /// All fields of the packet; those of the pipeline only if they are not zero.
     #[must_use]
     pub fn headers(&self) -> Headers {
         let is_told = |field: OxmField, value: u128| match field {
@@ -192,7 +192,7 @@ impl Packet {
         });
         let ttl = |at: Option<usize>| self.headers.get(at?).copied();
         Headers {
-            // A packet has what its fields need.
+            // A packet has the prerequisites of its fields.
             fields: Match::new(fields).unwrap_or_default(),
             nw_ttl: ttl(self.network_ttl()),
             mpls_ttl: ttl(self.layout.mpls.map(|label| label + 3)),
@@ -205,13 +205,13 @@ impl Packet {
         self.headers.len() + self.behind
     }
 
-    /// Whether it is a fragment of an IP packet.
+    /// Whether the packet is a fragment of an IP packet.
     #[must_use]
     pub fn is_fragment(&self) -> bool {
         self.layout.is_fragment
     }
 
-    /// A field's value; `None` where the packet does not have this field.
+    /// Value of a field; `None` if the packet does not have the field.
     #[must_use]
     pub fn field(&self, field: OxmField) -> Option<u128> {
         match field {
@@ -243,8 +243,7 @@ impl Packet {
             .all(|one| self.field(one.field).is_some_and(|value| value & one.mask == one.value))
     }
 
-    /// Applies an action to the headers. Actions about ports, queues and groups do nothing here, nor does an action on
-    /// a missing header.
+    /// Applies an action to the headers. Ignores actions on ports, queues and groups, and actions on a missing header.
     ///
     /// # Errors
     /// The packet must go no further.
@@ -287,8 +286,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Raises the drop precedence of assured forwarding (RFC 2597, 6) by `levels` levels, as a meter's band does.
-    /// Packets of other classes stay as they are.
+    /// Raises the drop precedence of assured forwarding (RFC 2597, 6) by `levels` levels, for a meter's band. Packets
+    /// of other classes stay as they are.
     pub fn remark(&mut self, levels: u8) {
         let Some(dscp) = self.field(OxmField::IpDscp) else { return };
         let (class, precedence) = (dscp >> 3, dscp >> 1 & 3);
@@ -322,14 +321,14 @@ impl Packet {
         self.layout.location(&self.headers, field).map_or(0, |location| location.value(&self.headers))
     }
 
-    /// Writes bytes of a header, at most those of an address, and has the checksums follow.
+    /// Writes bytes of a header, at most as many as an address has, and updates the checksums.
     fn write(&mut self, at: usize, new: &[u8]) {
         (self.is_changed, self.is_key_old) = (true, true);
         let Layout { network, network_at, .. } = self.layout;
         if at < network_at || !matches!(network, Network::Ipv4 | Network::Ipv6) {
             return self.store(at, new);
         }
-        // Checksums sum up pairs of bytes, counted from the network header's first.
+        // Checksums are sums of pairs of bytes, counted from the first byte of the network header.
         let is_odd = (at - network_at) % 2 == 1;
         let window = at - usize::from(is_odd)..(at + new.len()).min(self.headers.len());
         let mut buffers = [[0; MAX_FIELD_BYTES + 1]; 2];
@@ -355,7 +354,7 @@ impl Packet {
         }
     }
 
-    /// Puts other bytes, perhaps more or fewer, in the place of those from `from` to `to`.
+    /// Replaces the bytes from `from` to `to` by others, perhaps more or fewer.
     fn replace(&mut self, from: usize, to: usize, bytes: &[u8]) -> Result<(), ActionError> {
         if !self.headers.splice(from..to, bytes) {
             return Err(ActionError::TooLong);
@@ -376,7 +375,7 @@ impl Packet {
         self.replace(ADDRESSES_BYTES, ADDRESSES_BYTES, &[type_high, type_low, control_high, control_low])
     }
 
-    /// The header comes behind VLAN tags, where every receiver looks for it.
+    /// Adds an MPLS header after the VLAN tags, where receivers expect it.
     fn push_mpls(&mut self, ethertype: u16) -> Result<(), ActionError> {
         let Layout { eth_type_at, mpls, .. } = self.layout;
         if u16_at(&self.headers, eth_type_at).is_none_or(|found| found < ether_type::LEAST) {
@@ -396,7 +395,7 @@ impl Packet {
         self.replace(eth_type_at + 2, eth_type_at + 2, &label)
     }
 
-    /// The frame becomes what another one carries, between the same addresses (IEEE 802.1Q, 9.7).
+    /// Makes the frame the payload of another one between the same addresses (IEEE 802.1Q, 9.7).
     fn push_pbb(&mut self, ethertype: u16) -> Result<(), ActionError> {
         let Some(addresses) = self.headers.first_chunk::<ADDRESSES_BYTES>() else { return Ok(()) };
         let mut header = [0; ADDRESSES_BYTES + 6];
@@ -435,7 +434,7 @@ impl Packet {
         Ok(())
     }
 
-    /// The TTLs of the outermost MPLS header and of the header within, and where that is an IPv4 header.
+    /// Offsets of the TTLs of the outermost MPLS header and of the header inside, and of that header if it is IPv4.
     fn nested_ttls(&self) -> Option<(usize, usize, Option<usize>)> {
         let label = self.layout.mpls?;
         let inner = label + LABEL_BYTES;

@@ -1,4 +1,4 @@
-//! The first bytes of a frame, in memory that is never allocated.
+//! First bytes of a frame, in memory that is never allocated.
 
 use std::ops::{Deref, Range};
 
@@ -6,7 +6,7 @@ use ringroad_port::frame::Fragment;
 
 use crate::packet::MAX_REWRITE_BYTES;
 
-/// The first bytes of a frame. Those behind the last one that counts are of earlier frames.
+/// First bytes of a frame. Bytes after the last valid one are from earlier frames.
 #[derive(Debug, Clone)]
 pub(crate) struct PacketHeaders {
     bytes: [u8; MAX_REWRITE_BYTES],
@@ -34,13 +34,14 @@ impl PacketHeaders {
         self.len = 0;
     }
 
-    /// All bytes, whether they count or not.
+    /// All bytes, valid or not.
     #[inline]
     pub fn all(&self) -> &[u8; MAX_REWRITE_BYTES] {
         &self.bytes
     }
 
-    /// Starts again with the first `MOST` bytes of a frame, or as many as there are. Each byte is read once.
+    /// Starts again with the first `MOST` bytes of a frame, or with the whole frame if it is shorter. Reads each byte
+    /// once.
     #[inline]
     pub fn begin<const MOST: usize>(&mut self, fragments: &[Fragment]) {
         if let [one] = fragments
@@ -55,7 +56,7 @@ impl PacketHeaders {
         }
     }
 
-    /// Continues to read a frame, until there are `most` bytes or the frame ends. Each byte is read once.
+    /// Continues to read a frame, until there are `most` bytes or the frame ends. Reads each byte once.
     pub fn read(&mut self, fragments: &[Fragment], most: usize) {
         let mut behind = self.len;
         for fragment in fragments {
@@ -80,12 +81,12 @@ impl PacketHeaders {
         self.len = len;
     }
 
-    /// The bytes of a range, to be written.
+    /// Bytes of a range, writable; `None` if some are not valid.
     pub fn get_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         self.bytes.get_mut(..self.len)?.get_mut(range)
     }
 
-    /// Puts other bytes, perhaps more or fewer, in the place of a range; whether they fit.
+    /// Replaces the bytes of a range by more, fewer or as many. Returns whether the result fits.
     pub fn splice(&mut self, range: Range<usize>, bytes: &[u8]) -> bool {
         let Range { start, end } = range;
         let behind = start + bytes.len();

@@ -1,4 +1,4 @@
-//! The way of a packet through the tables (OpenFlow 1.3.5, 5.1).
+//! Path of a packet through the tables (OpenFlow 1.3.5, 5.1).
 
 use ringroad_openflow::action::{Action, Effect, PortNo};
 use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
@@ -11,121 +11,121 @@ use crate::packet::{ActionError, Packet};
 use crate::step_budget::StepBudget;
 use crate::tables::{FragmentPolicy, Tables};
 
-/// Groups within groups: no more than that. Loops are refused when a group is made; this is for what changes meanwhile.
+/// Maximum depth of groups within groups. Loops are refused when a group is made; this limit is for changes meanwhile.
 pub(crate) const MAX_GROUPS_DEEP: usize = 16;
-/// No table has this number: where a packet-in has no table, as for a packet-out.
+/// Table number of packets that are in no table, such as a packet-out.
 const NO_TABLE: u8 = 0xff;
 
-/// Why a packet went nowhere.
+/// Reason why a packet went nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dropped {
     /// No entry of a table matched.
     NoFlow,
-    /// The entries that matched send it nowhere.
+    /// Entries matched, but send the packet nowhere.
     ByFlow,
-    /// It would have taken more steps than one packet may.
+    /// The packet would have exceeded the steps that one packet may take.
     TooManySteps,
-    /// A meter's band dropped it.
+    /// A meter's band dropped the packet.
     ByMeter,
-    /// Its TTL was over.
+    /// The packet's TTL expired.
     TtlInvalid,
-    /// Its headers became too long.
+    /// The packet's headers became too long.
     TooLong,
-    /// It is a fragment, and these are dropped.
+    /// The packet is a fragment, and the switch drops fragments.
     Fragment,
-    /// The port does not receive, or does not send, by its configuration.
+    /// The port's configuration forbids it to receive or to send.
     ByPort,
 }
 
-/// Where a packet leaves.
+/// Destination of a packet that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutputPort {
-    /// By this port of the switch, even if it came from there.
+    /// A port of the switch, even if the packet came in by it.
     Port(PortNo),
-    /// By all ports but the one that it came from.
+    /// All ports but the one that the packet came in by.
     All,
-    /// The same, without ports that take no part in flooding.
+    /// All ports but the one that the packet came in by, and without ports that take no part in flooding.
     Flood,
-    /// Where a learning switch would send it.
+    /// The ports that the learning switch chooses.
     Normal,
 }
 
-/// Why a packet goes to the controllers, and what is sent with it.
+/// Reason and data of a packet to the controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToController {
-    /// Why.
+    /// Reason for the controllers.
     pub reason: PacketInReason,
-    /// The table of the entry that sent it.
+    /// Table of the entry that sends the packet.
     pub table: u8,
-    /// The cookie of this entry; all ones where there is none.
+    /// Cookie of the entry; all ones if there is none.
     pub cookie: u64,
-    /// How many of its bytes they get.
+    /// Maximum number of the packet's bytes that the controllers get.
     pub max_len: u16,
 }
 
-/// What happens to a packet on its way.
+/// Receives the events of a packet's path through the tables.
 pub trait PipelineSink {
-    /// It leaves, as it is now, by a queue of the port if the flow sets a queue.
+    /// Sends the packet as it is now, through a queue of the port if the flow has set one.
     fn output(&mut self, packet: &Packet, to: OutputPort, queue: Option<u32>);
-    /// The controllers get it, as it is now.
+    /// Sends the packet to the controllers, as it is now.
     fn packet_in(&mut self, packet: &Packet, why: ToController);
-    /// It goes nowhere.
+    /// Drops the packet.
     fn dropped(&mut self, why: Dropped);
-    /// A table looked for an entry, and found this one.
+    /// Notes that a table looked for an entry, and found this one.
     fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>);
-    /// Counts the packet here, with its present size of `bytes` bytes.
+    /// Counts the packet with this counter. `bytes` is its present size.
     fn count(&mut self, counter: CounterId, bytes: usize);
 
-    // The rest is for explanations of the path; it costs other sinks nothing.
+    // Events for explanations of the path, from here on. They cost other sinks nothing.
 
-    /// A meter judges the packet of `bytes` bytes.
+    /// Measures the packet of `bytes` bytes by a meter.
     #[inline]
     fn measure(&mut self, meter: &MeterEntry, bytes: usize, now_ns: u64) -> Metered {
         meter.measure(bytes, now_ns)
     }
-    /// An action on headers was done, and the packet is now like this.
+    /// Notes that an action on headers was done; the packet is as it is now.
     #[inline]
     fn changed(&mut self, _packet: &Packet, _action: &Action) {}
-    /// The action set of the packet, or of a bucket, is done next.
+    /// Notes that the action set of the packet, or of a bucket, is done next.
     #[inline]
     fn does_action_set(&mut self) {}
-    /// The packet reached a group that chose this many buckets for it.
+    /// Notes that the packet reached a group, which chose this many buckets for it.
     #[inline]
     fn grouped(&mut self, _group: u32, _chosen: usize) {}
-    /// A copy of the packet goes through a bucket of the group. False: the walk must end.
+    /// Notes that a copy of the packet goes through a bucket of the group. Returns false to end the path.
     #[inline]
     fn enters_bucket(&mut self, _packet: &Packet, _bucket: usize) -> bool {
         true
     }
-    /// That copy is done; the packet continues as it was.
+    /// Notes that the bucket's copy is done; the packet continues as it was.
     #[inline]
     fn leaves_bucket(&mut self) {}
-    /// The packet does not go to this port.
+    /// Notes that the packet does not go to this port.
     #[inline]
     fn not_sent(&mut self, _port: PortNo, _why: OutputRefusal) {}
 }
 
-/// Why an output sends a packet nowhere.
+/// Reason why an output sends a packet nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutputRefusal {
-    /// It came by this port, which only `IN_PORT` means then.
+    /// The packet came in by this port. Only `IN_PORT` sends it back.
     CameFromThere,
     /// The switch has no such port.
     NoSuchPort,
     /// A controller has disabled the port for frames that leave.
     Disabled,
-    /// Its controllers get no packet-in messages for packets of this port.
+    /// The controllers get no packet-in messages for packets of this port.
     NoPacketIn,
 }
 
-/// One of each kind of action (OpenFlow 1.3.5, 5.10).
+/// Action set: one action of each kind (OpenFlow 1.3.5, 5.10).
 #[derive(Debug, Clone)]
 pub(crate) struct ActionSet {
-    /// Actions on headers, each at the place of its kind ([`Action::set_order`]): the order in which they are done.
+    /// Actions on headers, each at the index of its kind ([`Action::place`]), which is the order of execution.
     headers: [Action; Action::KINDS.len()],
-    /// A bit for each place of `headers` that the set has.
+    /// Bit set of the indexes in `headers` that are used.
     has: u32,
-    /// One of each field, after the other actions on headers.
+    /// Actions that set fields, one for each field, done after the other actions on headers.
     fields: Vec<Action>,
     queue: Option<u32>,
     group: Option<u32>,
@@ -171,7 +171,7 @@ impl ActionSet {
         self.group.is_none() && self.output.is_none()
     }
 
-    /// What it does to headers.
+    /// Actions of the set that change headers.
     fn on_headers(&self) -> impl Iterator<Item = Action> {
         let positions = self.headers.iter().enumerate();
         let headers =
@@ -180,7 +180,7 @@ impl ActionSet {
     }
 }
 
-/// Where a packet is on its way.
+/// State of a packet's path through the tables.
 struct Walk<'walk, S> {
     tables: &'walk Tables,
     now_ns: u64,
@@ -189,14 +189,14 @@ struct Walk<'walk, S> {
     table: u8,
     cookie: u64,
     queue: Option<u32>,
-    /// Whether the entry at work is the one for all packets that no other entry of its table matches (5.4).
+    /// Whether the current entry is for all packets that no other entry of its table matches (5.4).
     is_table_miss: bool,
-    /// Whether it has left, or was dropped and counted.
+    /// Whether the packet has left, or was dropped and counted.
     is_settled: bool,
     steps_left: &'walk mut StepBudget,
 }
 
-/// What stays allocated from packet to packet.
+/// Memory that stays allocated from packet to packet.
 #[derive(Debug, Default)]
 pub struct PipelineScratch {
     pub(crate) set: ActionSet,
@@ -220,7 +220,7 @@ impl Tables {
         self.follow(packet, lookup_cache, now_ns, set, sink, &mut StepBudget::new());
     }
 
-    /// Takes a packet through the tables. The lookup cache knows the results of some lookups, and records those of
+    /// Takes a packet through the tables. The lookup cache has the results of some lookups, and records those of
     /// others.
     pub(crate) fn follow<S: PipelineSink>(
         &self,
@@ -239,7 +239,7 @@ impl Tables {
         }
     }
 
-    /// Whether packets may come in by a port, by its configuration.
+    /// Whether a port's configuration lets packets come in.
     pub(crate) fn receives_by(&self, port: PortNo) -> bool {
         let config = self.ports.get(port).map_or(PortConfig::default(), |state| state.config);
         !config.contains(PortConfig::NO_RECV) && !config.contains(PortConfig::PORT_DOWN)
@@ -282,7 +282,7 @@ impl<'walk, S: PipelineSink> Walk<'walk, S> {
 }
 
 impl<S: PipelineSink> Walk<'_, S> {
-    /// Goes on, if the packet may still take these steps; else it stops. It is dropped, if it has not left yet.
+    /// Counts steps. If the packet may take no more, the path ends, and the packet is dropped unless it has left.
     #[inline]
     fn take(&mut self, steps: impl FnOnce(&mut StepBudget) -> Option<()>) -> Option<()> {
         let done = steps(self.steps_left);
@@ -299,14 +299,14 @@ impl<S: PipelineSink> Walk<'_, S> {
         }
     }
 
-    /// `None` where the packet stops on its way.
+    /// Takes the packet through the tables. Returns `None` if the packet is stopped.
     fn through_tables(&mut self, packet: &mut Packet, set: &mut ActionSet) -> Option<()> {
         if self.tables.fragments == FragmentPolicy::Drop && packet.is_fragment() {
             self.sink.dropped(Dropped::Fragment);
             return None;
         }
         loop {
-            // Weighed with what the lookup searches.
+            // The table counts as a search; the limit is checked after the lookup.
             self.steps_left.search();
             let found = self.lookup_cache.find(self.tables, self.table, packet, self.steps_left);
             self.sink.looked_up(self.table, found.map(|flow| &**flow));
@@ -346,7 +346,7 @@ impl<S: PipelineSink> Walk<'_, S> {
     }
 
     fn meter(&mut self, packet: &mut Packet, meter: u32) -> Option<()> {
-        // Deleting a meter deletes its flows.
+        // Deleting a meter deletes its flows, so no flow names a missing meter.
         let meter = self.tables.meters.get(&meter)?;
         self.take(|steps_left| steps_left.measure(meter.bands.len()))?;
         self.sink.count(meter.counter, packet.bytes());
@@ -393,7 +393,7 @@ impl<S: PipelineSink> Walk<'_, S> {
         set.on_headers().try_for_each(|action| self.on_headers(packet, &action))?;
         self.queue = set.queue.or(self.queue);
         match (set.group, set.output) {
-            // With a group in the set, its output is not done.
+            // The set's output is ignored if it has a group.
             (Some(group), _) => self.group(packet, group, depth),
             (None, Some((port, max_len))) => self.output(packet, port, max_len),
             (None, None) => {}
@@ -423,7 +423,8 @@ impl<S: PipelineSink> Walk<'_, S> {
         }
     }
 
-    /// Each bucket has its own copy of the packet: the other buckets and later actions do not see its changes.
+    /// Sends the packet through a group. Each bucket has its own copy, so other buckets and later actions do not see
+    /// its changes.
     fn group(&mut self, packet: &Packet, number: u32, depth: usize) {
         let Some(group) = self.tables.groups.get(&number).filter(|_| depth < MAX_GROUPS_DEEP) else { return };
         self.sink.count(group.counter, packet.bytes());
@@ -449,7 +450,7 @@ impl<S: PipelineSink> Walk<'_, S> {
             set.write(&bucket.actions);
             let queue = self.queue;
             let mut copy = packet.clone();
-            // What stops in a bucket is counted there; the packet itself continues.
+            // A copy that stops in a bucket is counted there; the packet itself continues.
             if self.apply_set(&mut copy, &set, depth + 1).is_none() {
                 self.is_settled = true;
             }
@@ -467,7 +468,7 @@ impl<S: PipelineSink> Walk<'_, S> {
                 };
                 return self.packet_in(packet, reason, max_len);
             }
-            // Only what a controller sends goes through the tables by this name.
+            // TABLE is valid only for packets of a controller.
             PortNo::TABLE if self.table == NO_TABLE => {
                 self.is_settled = true;
                 let mut copy = packet.clone();
@@ -489,7 +490,7 @@ impl<S: PipelineSink> Walk<'_, S> {
             PortNo::ALL => OutputPort::All,
             PortNo::FLOOD => OutputPort::Flood,
             PortNo::NORMAL => OutputPort::Normal,
-            // Back to where it came from only by the name for that.
+            // The input port is a destination only under the name `IN_PORT`.
             port if port == packet.in_port => return self.sink.not_sent(port, OutputRefusal::CameFromThere),
             port if !port.is_physical() => return self.sink.not_sent(port, OutputRefusal::NoSuchPort),
             port => OutputPort::Port(port),
@@ -516,7 +517,7 @@ impl<S: PipelineSink> Walk<'_, S> {
     }
 }
 
-/// Whether frames may leave by a port, by its configuration.
+/// Whether a port's configuration lets frames leave.
 pub(crate) fn may_send(config: PortConfig) -> bool {
     !config.contains(PortConfig::NO_FWD) && !config.contains(PortConfig::PORT_DOWN)
 }

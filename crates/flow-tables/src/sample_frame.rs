@@ -1,4 +1,4 @@
-//! A frame made from its headers, to explain what would happen to such a frame.
+//! Sample frames made from headers, to explain the path of such a frame.
 
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::oxm::{FieldValue, OxmField, VLAN_PRESENT};
@@ -9,14 +9,14 @@ use ringroad_wire::checksum::{counted, fold, sum_bytes};
 use ringroad_wire::headers::ADDRESSES_BYTES;
 use ringroad_wire::{ether_type, ip_protocol};
 
-/// The shortest frame without its FCS, bytes.
+/// Bytes of the shortest frame without its FCS.
 const SHORTEST_FRAME: usize = 60;
 
-/// A frame with these headers, all else in them zero, and right checksums. Fields that are not in frames, such as the
-/// port, are left out.
+/// Makes a frame with these headers. All other fields are zero, and checksums are right. Fields that are not in frames,
+/// such as the port, are left out.
 ///
 /// # Errors
-/// No frame that can be made has this field with this value.
+/// The field whose value no frame can have.
 pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, OxmField> {
     let mut frame = skeleton(headers);
     frame.resize(frame.len().max(SHORTEST_FRAME), 0);
@@ -29,7 +29,7 @@ pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, OxmField> {
         _ => true,
     });
     for (field, value) in in_frame.clone() {
-        // What decides on the headers is there already.
+        // The skeleton already has the fields that select headers.
         if !matches!(
             field,
             OxmField::EthType | OxmField::IpProto | OxmField::Icmpv6Type | OxmField::Ipv6Exthdr
@@ -47,7 +47,7 @@ pub fn sample_frame(headers: &Headers) -> Result<Vec<u8>, OxmField> {
     }
 }
 
-/// The required headers, with only the fields that mark their presence.
+/// Makes the required headers, with only the fields that mark their presence.
 fn skeleton(headers: &Headers) -> Vec<u8> {
     let value = |field| headers.fields.exact(field);
     let mut frame = vec![0; ADDRESSES_BYTES];
@@ -60,7 +60,7 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
     let protocol = value(OxmField::IpProto).unwrap_or(0) as u8;
     match found {
         ether_type::ARP => {
-            // Ethernet and IPv4.
+            // ARP for Ethernet and IPv4.
             frame.extend([0, 1, 8, 0, 6, 4]);
             frame.extend([0; 22]);
         }
@@ -86,7 +86,7 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
     frame
 }
 
-/// A header above IP, with the checksum that it has between addresses of zeros.
+/// Makes a header above IP, with its checksum for addresses of zeros.
 fn transport(protocol: u8, icmpv6_type: Option<u128>) -> Vec<u8> {
     let (mut header, checksum_at) = match protocol {
         ip_protocol::TCP => {
@@ -105,7 +105,7 @@ fn transport(protocol: u8, icmpv6_type: Option<u128>) -> Vec<u8> {
         ip_protocol::ICMPV6 => {
             let kind = icmpv6_type.unwrap_or(0) as u8;
             let mut header = vec![kind, 0, 0, 0, 0, 0, 0, 0];
-            // The target, and the option with a link-layer address (RFC 4861, 4.6.1).
+            // Target address, and the option with a link-layer address (RFC 4861, 4.6.1).
             let option = match kind {
                 135 => 1,
                 136 => 2,

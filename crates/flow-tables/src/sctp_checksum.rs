@@ -1,9 +1,9 @@
-//! The update of SCTP's checksum after a change of a header, without reading the rest of the packet.
+//! Update of SCTP's checksum after a change of a header, without reading the rest of the packet.
 
-/// SCTP's checksum (RFC 9260, appendix A) after `changed` (old bytes XOR new ones) has become part of a packet;
-/// `behind` bytes follow it. CRC-32C is linear: the CRC of the change is sufficient.
+/// Updates SCTP's checksum (RFC 9260, appendix A) after a change, given as old bytes XOR new ones; `behind` bytes
+/// follow them. CRC-32C is linear: the CRC of the change is sufficient.
 pub(crate) fn updated_crc32c(checksum: u32, changed: &[u8], behind: usize) -> u32 {
-    // The register begins at zero here, and what comes out is not complemented.
+    // The register begins at zero here, and the result is not complemented.
     let change = !crc32c::crc32c_append(!0, changed);
     checksum ^ crc32c::crc32c_combine(change, 0, behind) as u32
 }

@@ -1,4 +1,4 @@
-//! The tables as controllers change and read them.
+//! The tables, for controllers that change and read them.
 
 mod groups;
 pub mod handover;
@@ -28,23 +28,23 @@ use crate::subtable::compiled;
 use crate::tables::{Change, FragmentPolicy, TABLES, TablePort, Tables, shrink};
 
 const NS: u64 = 1_000_000_000;
-/// So many entries that are gone are shown to the workers at once.
+/// Number of deleted entries at which the changes are published to the workers.
 const MOST_UNPUBLISHED: usize = 1 << 12;
 
-/// How much controllers may make of each kind.
+/// Limits on the entries, groups and meters of controllers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableLimits {
-    /// Flow entries in all tables.
+    /// Maximum number of flow entries in all tables.
     pub flows: usize,
-    /// Groups.
+    /// Maximum number of groups.
     pub groups: usize,
-    /// Buckets of a group.
+    /// Maximum number of buckets in a group.
     pub buckets: usize,
-    /// Meters.
+    /// Maximum number of meters.
     pub meters: usize,
-    /// Bands of a meter.
+    /// Maximum number of bands of a meter.
     pub bands: usize,
-    /// Memory of the entries, groups and meters, bytes.
+    /// Maximum memory of the entries, groups and meters, bytes.
     pub memory_bytes: u64,
 }
 
@@ -61,61 +61,60 @@ impl Default for TableLimits {
     }
 }
 
-/// Tracks when a worker is between a decision and its execution: until the execution ends it may count for
-/// entries that are gone.
+/// Tracks when a worker is between a decision and its execution: until the execution ends, the worker may count for
+/// deleted entries.
 #[derive(Debug, Default)]
 pub struct QuiescentState(AtomicU64);
 
 impl QuiescentState {
-    /// The worker decides.
+    /// Notes that the worker decides.
     pub fn begin(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | 1, Ordering::SeqCst);
     }
 
-    /// The worker has counted what it decided.
+    /// Notes that the worker has counted its decision.
     pub fn end(&self) {
         let turns = self.0.load(Ordering::Relaxed);
         self.0.store((turns | 1).wrapping_add(1), Ordering::Release);
     }
 
-    /// Whether the worker has ended the turn that it was in when this was its number.
+    /// Whether the worker has ended the turn in which its number was `then`.
     fn is_past(&self, then: u64) -> bool {
         then & 1 == 0 || self.0.load(Ordering::Acquire) != then
     }
 }
 
-/// What a worker needs.
+/// Data that a worker needs.
 #[derive(Debug, Clone)]
 pub struct WorkerTables {
-    /// The tables, as they are now.
+    /// Tables as published last.
     pub tables: ReadHandle<Tables>,
-    /// The worker's number.
     pub worker: usize,
-    /// When it decides.
+    /// Turns of the worker: when it decides.
     pub turns: Arc<QuiescentState>,
 }
 
-/// Counters whose owners are gone, and in which turn each worker was then.
+/// Counters without an owner, and the turn of each worker when they lost it.
 #[derive(Debug)]
 struct RetiredCounters {
     counters: Vec<CounterId>,
     then: Vec<u64>,
 }
 
-/// An entry that ends after a time.
+/// An entry with a timeout.
 #[derive(Debug)]
 struct Timed {
     table: u8,
     flow: Arc<FlowEntry>,
-    /// Its packets at the last check, and when they last increased.
+    /// Packets of the entry at the last check, and the time at which they last increased.
     packets: u64,
     used_ns: u64,
 }
 
-/// The instructions of all entries, each once.
+/// Instructions of all entries, each stored once.
 #[derive(Debug, Default)]
 struct SharedInstructions {
-    /// With the number of entries that use them.
+    /// Instructions with the number of entries that use them.
     known: HashMap<Arc<Instructions>, usize>,
 }
 
@@ -124,7 +123,7 @@ impl SharedInstructions {
         self.known.contains_key(wanted)
     }
 
-    /// For one more entry.
+    /// Returns the instructions for one more entry.
     fn get(&mut self, wanted: &Instructions) -> Arc<Instructions> {
         let known = match self.known.get_key_value(wanted) {
             Some((known, _)) => Arc::clone(known),
@@ -134,7 +133,7 @@ impl SharedInstructions {
         known
     }
 
-    /// One entry less uses them. Whether it was the last.
+    /// Gives back the instructions of one entry. Returns whether it was the last.
     fn put_back(&mut self, used: &Arc<Instructions>) -> bool {
         let Some(users) = self.known.get_mut(used) else { return false };
         *users -= 1;
@@ -147,37 +146,37 @@ impl SharedInstructions {
     }
 }
 
-/// Bytes of an entry without instructions and shape.
+/// Charged bytes of an entry without instructions and shape.
 fn bytes_of_flow(flow: &FlowEntry) -> u64 {
     let (mask, _) = compiled(flow.matching.fields());
     let is_timed = flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0;
     memory_budget::of_flow(&flow.matching, mask.used_words().count(), is_timed)
 }
 
-/// The tables, groups and meters of a switch; only this changes them.
+/// Tables, groups and meters of a switch; nothing else changes them.
 #[derive(Debug)]
 pub struct FlowState {
-    /// As they are with all changes.
+    /// Tables with all changes.
     tables: Tables,
-    /// Passes changes to the workers.
+    /// Publishes changes to the workers.
     writer: WriteHandle<Tables, Change>,
     limits: TableLimits,
     budget: TableBudget,
     bank: CounterBank,
-    /// Lookups of each table, and those that found an entry.
+    /// Counters of each table: lookups, and lookups that found an entry.
     lookups: Vec<(CounterId, CounterId)>,
     turns: Vec<Arc<QuiescentState>>,
     timed: HashMap<CounterId, Timed>,
-    /// Counters whose owners are gone, which workers do not know yet.
+    /// Counters without an owner. The workers do not know this yet.
     unpublished: Vec<CounterId>,
     leaving: Vec<RetiredCounters>,
     shared: SharedInstructions,
-    /// The entries at the numbers of their counters, where they stay while hash tables grow: lists are made piece by
-    /// piece.
+    /// Entries, indexed by the numbers of their counters. An index is stable while hash tables grow, so lists can be
+    /// made piece by piece.
     numbered: Vec<Option<(u8, Arc<FlowEntry>)>>,
 }
 
-/// Which entries a request is about.
+/// Selection of the entries that a request is about.
 struct Chosen<'request> {
     table: u8,
     matching: &'request Match,
@@ -216,13 +215,13 @@ fn duration(since_ns: u64, now_ns: u64) -> (u32, u32) {
 }
 
 impl FlowState {
-    /// Empty tables for `workers` workers, and what each worker needs.
+    /// Makes empty tables for `workers` workers, and the data for each worker.
     #[must_use]
     pub fn new(workers: usize, limits: TableLimits) -> (Self, Vec<WorkerTables>) {
         Self::within(workers, limits, SharedBudget::new(u64::MAX))
     }
 
-    /// The same, of a switch that shares memory with others.
+    /// Makes the empty tables of a switch that shares memory with others.
     #[must_use]
     pub fn within(
         workers: usize,
@@ -258,16 +257,16 @@ impl FlowState {
         (state, needs)
     }
 
-    /// The tables with all changes, also with those that workers do not see yet.
+    /// Tables with all changes, published or not.
     #[must_use]
     pub fn tables(&self) -> &Tables {
         &self.tables
     }
 
-    /// Shows the workers all changes. After that no worker uses the earlier tables.
+    /// Publishes all changes to the workers. After that no worker uses the earlier tables.
     pub fn publish(&mut self) {
         if self.writer.has_pending_operations() {
-            // What a worker knows of the tables as they were does not hold any more.
+            // A new generation makes the workers' caches of the earlier tables invalid.
             self.change(Change::Generation(self.tables.generation + 1));
         }
         self.writer.publish();
@@ -292,18 +291,18 @@ impl FlowState {
         }
     }
 
-    /// Memory that the entries, groups and meters are charged for, bytes.
+    /// Charged memory of the entries, groups and meters, bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.budget.used_bytes()
     }
 
-    /// Charged bytes that became free since the last call.
+    /// Returns the charged bytes that became free since the last call.
     pub fn take_freed_bytes(&mut self) -> u64 {
         self.budget.take_freed()
     }
 
-    /// Charges bytes, if there is room for them: perhaps only after workers have left what is gone already.
+    /// Charges bytes, if there is room for them. To make room, it waits until the workers have left deleted entries.
     fn charge(&mut self, bytes: u64) -> bool {
         if !self.budget.has_room(bytes) && self.budget.is_leaving() {
             self.publish();
@@ -329,7 +328,7 @@ impl FlowState {
         counter
     }
 
-    /// Makes a port known, changes it, or takes it away.
+    /// Adds a port, changes it, or removes it if there is no `state`.
     pub fn set_port(&mut self, port: PortNo, state: Option<TablePort>) {
         if self.tables.ports.get(port) != state {
             self.change(Change::Port(port, state));
@@ -343,7 +342,7 @@ impl FlowState {
         }
     }
 
-    /// What becomes of fragments.
+    /// Handling of fragments.
     #[must_use]
     pub fn fragments(&self) -> FragmentPolicy {
         self.tables.fragments
@@ -376,7 +375,7 @@ impl FlowState {
     /// The error for the controller; nothing has changed then.
     pub fn flow_mod(&mut self, request: &FlowMod, now_ns: u64) -> Result<Vec<FlowRemoved>, ErrorCode> {
         if request.buffer_id.is_some() {
-            // This switch keeps no packets.
+            // This switch has no packet buffers.
             return Err(ErrorCode::REQUEST_BUFFER_UNKNOWN);
         }
         let is_delete = matches!(request.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
@@ -395,7 +394,7 @@ impl FlowState {
                     return Err(ErrorCode::FLOW_TABLE_FULL);
                 }
                 for (table, flow) in meant {
-                    // The entry in its place is given back.
+                    // `insert` returns the charge for the replaced entry.
                     self.budget.take(bytes_of_flow(&flow));
                     let changed = FlowEntry {
                         priority: flow.priority,
@@ -429,7 +428,7 @@ impl FlowState {
             matching: &request.matching,
             cookie: request.cookie,
             cookie_mask: request.cookie_mask,
-            // These choose what is deleted, and nothing else.
+            // These fields apply to deletions only.
             out_port: if is_delete { request.out_port } else { PortNo::ANY },
             out_group: if is_delete { request.out_group } else { group_id::ANY },
         };
@@ -505,8 +504,8 @@ impl FlowState {
         Ok(())
     }
 
-    /// Bytes that an entry adds: its instructions only if no other entry has them, its shape only if that is new to the
-    /// table.
+    /// Charged bytes of an entry: with its instructions only if no other entry has them, with its shape only if that is
+    /// new to the table.
     fn bytes_of_new(&self, request: &FlowMod, matching: &PackedMatch, is_new: bool) -> u64 {
         let (mask, _) = compiled(matching.fields());
         let table = self.tables.tables.get(usize::from(request.table));
@@ -518,7 +517,7 @@ impl FlowState {
             + if shared { 0 } else { memory_budget::of_instructions(&request.instructions) }
     }
 
-    /// Takes back the charge for an entry that is gone.
+    /// Returns the charge for a deleted entry.
     fn give_back(&mut self, flow: &FlowEntry) {
         self.budget.give_back(bytes_of_flow(flow));
         if self.shared.put_back(&flow.instructions) {
@@ -565,7 +564,7 @@ impl FlowState {
             self.budget.give_back(memory_budget::of_shape());
         }
         if self.unpublished.len() >= MOST_UNPUBLISHED {
-            // Else the list of changes would take more memory than the entries.
+            // Without this, the list of changes would take more memory than the entries.
             self.publish();
         }
     }
@@ -605,7 +604,7 @@ impl FlowState {
         told.collect()
     }
 
-    /// How many flow entries there are.
+    /// Number of flow entries.
     #[must_use]
     pub fn flows(&self) -> usize {
         self.tables.tables.iter().map(Classifier::len).sum()
@@ -629,12 +628,12 @@ impl FlowState {
         Ok(())
     }
 
-    /// Checks actions of an entry, of a bucket or of a packet-out, which has neither.
+    /// Checks the actions of an entry, a bucket or a packet-out. A packet-out has no match.
     ///
     /// # Errors
     /// The error for the controller.
     pub fn check_actions(&self, list: &[Action], matching: Option<&Match>) -> Result<(), ErrorCode> {
-        // What a pushed or popped tag uncovers is unknown before the packet is there.
+        // After a tag is pushed or popped, the headers are unknown until there is a packet.
         let mut is_known = matching.is_some();
         if count_actions(list) > MAX_ACTIONS {
             return Err(ErrorCode::ACTION_TOO_MANY);
@@ -669,7 +668,7 @@ impl FlowState {
         self.numbered(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
     }
 
-    /// Entries of all tables that meet a condition.
+    /// Entries of all tables that fulfil a condition.
     fn with(&self, condition: impl Fn(&FlowEntry) -> bool) -> Vec<(u8, Arc<FlowEntry>)> {
         let flows = self.all_flows().filter(|(_, flow)| condition(flow));
         flows.map(|(number, flow)| (number, Arc::clone(flow))).collect()
@@ -697,7 +696,7 @@ impl FlowState {
         told
     }
 
-    /// The limits that it was made with.
+    /// Limits of these tables.
     #[must_use]
     pub fn limits(&self) -> TableLimits {
         self.limits

@@ -1,5 +1,5 @@
-//! A part of a table's entries: those of one shape, that is, of one combination of fields and masks, or those of
-//! several shapes that have bits in common.
+//! A part of a table's entries: those of one shape (a combination of fields and masks), or of several shapes that have
+//! bits in common.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::packed_entry::{PackedEntry, rank};
 use crate::step_budget::StepBudget;
 use crate::tuples::{BucketIndex, ManyShapes, Seed, ShapeNumber, SingleShape, Tuples};
 
-/// A hash table, by the number of relevant words: an entry is as short as possible, and contiguous.
+/// A hash table, by the number of relevant words, so that an entry is as short as possible, and contiguous.
 #[derive(Debug, Clone)]
 enum ByWords {
     One(Tuples<1, SingleShape>),
@@ -49,33 +49,33 @@ macro_rules! each {
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     by_words: ByWords,
-    /// Fields that not all packets have, and that all entries require.
+    /// Fields that not all packets have, and that all entries of the part require.
     required: u64,
-    /// The rank of the highest priority.
+    /// Rank of the highest priority.
     top: u32,
-    /// Whether entries are of several shapes.
+    /// Whether the part has entries of several shapes.
     is_merged: bool,
     rest: Box<Rest>,
 }
 
-/// What no lookup needs.
+/// Data that no lookup needs.
 #[derive(Debug, Clone, Default)]
 struct Rest {
-    /// The shapes, by the bits that count and the fields that they are of: the number, and how many entries there are.
+    /// Number and entry count of each shape, by its mask.
     shapes: HashMap<FlowKey, (ShapeNumber, usize), FixedState>,
-    /// Numbers of shapes that are gone.
+    /// Free shape numbers, which deleted shapes had.
     free: Vec<ShapeNumber>,
-    /// The bits that all shapes have.
+    /// Bits that all shapes have.
     common: FlowKey,
-    /// The words that count, in the order of their places.
+    /// Relevant words, in the order in which entries store them.
     words: Vec<u8>,
-    /// Entries behind another one with their shape and key, the highest priority first.
+    /// Entries behind another entry with the same shape and key, the highest priority first.
     behind: BTreeMap<(ShapeNumber, [u64; WORDS]), Vec<Arc<FlowEntry>>>,
-    /// How many entries have each priority.
+    /// Number of entries with each priority.
     priorities: BTreeMap<u16, usize>,
 }
 
-/// A match as two keys: of the bits that count, and of their values.
+/// Compiles a match to two keys: the mask of relevant bits, and their values.
 pub(crate) fn compiled(fields: impl Iterator<Item = FieldMatch>) -> (FlowKey, FlowKey) {
     let (mut mask, mut value) = (FlowKey::default(), FlowKey::default());
     for one in fields {
@@ -86,7 +86,7 @@ pub(crate) fn compiled(fields: impl Iterator<Item = FieldMatch>) -> (FlowKey, Fl
 }
 
 impl Part {
-    /// For the entries of one shape.
+    /// Makes a part for the entries of one shape.
     pub fn alone(mask: FlowKey, seed: Seed) -> Self {
         let words: Vec<u8> = mask.used_words().collect();
         let by_words = match words.len() {
@@ -102,7 +102,7 @@ impl Part {
         Self { by_words, required: mask.required(), top: 0, is_merged: false, rest: Box::new(rest) }
     }
 
-    /// For the entries of shapes that have these bits in common; the first of them.
+    /// Makes a part for the entries of shapes that have these bits in common, with a first shape.
     pub fn merged(common: FlowKey, first: &FlowKey, seed: Seed) -> Self {
         let words: Vec<u8> = common.used_words().collect();
         let by_words = match first.used_words().count() {
@@ -117,7 +117,7 @@ impl Part {
         part
     }
 
-    /// How many words entries have room for; `None` where there is one shape alone.
+    /// Number of words that entries have room for; `None` if the part is for one shape.
     fn room(&self) -> Option<usize> {
         match self.by_words {
             ByWords::MergedTwo(_) => Some(2),
@@ -128,20 +128,20 @@ impl Part {
         }
     }
 
-    /// Whether entries are of several shapes.
+    /// Whether the part is for several shapes.
     #[inline]
     pub fn is_merged(&self) -> bool {
         self.is_merged
     }
 
-    /// Whether a shape that it does not have could be one more.
+    /// Whether a new shape fits into the part.
     pub fn has_room_for(&self, mask: &FlowKey) -> bool {
         let new = mask.used_words().filter(|word| !self.rest.words.contains(word)).count();
         self.room().is_some_and(|room| self.rest.words.len() + new <= room)
             && self.rest.common.is_within(mask)
     }
 
-    /// The bits that all shapes have.
+    /// Bits that all shapes have.
     pub fn common(&self) -> &FlowKey {
         &self.rest.common
     }
@@ -176,24 +176,24 @@ impl Part {
         self.rest.shapes.is_empty()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.rest.shapes.values().map(|&(_, entries)| entries).sum()
     }
 
-    /// The words that count.
+    /// Relevant words.
     pub fn words(&self) -> Words {
         let words = self.rest.shapes.keys().flat_map(FlowKey::used_words);
         words.fold(0, |words, word| words | 1 << word)
     }
 
-    /// The rank of the highest priority.
+    /// Rank of the highest priority.
     #[inline]
     pub fn top(&self) -> u32 {
         self.top
     }
 
-    /// The entry of the highest priority for a packet, where all entries are of one shape: one place has it.
+    /// Finds the entry of the highest priority for a packet, in a part of one shape.
     #[inline(never)]
     pub fn find(&self, key: &FlowKey) -> (BucketIndex, PackedEntry) {
         if !key.has(self.required) {
@@ -210,8 +210,8 @@ impl Part {
         }
     }
 
-    /// The same where they are of several shapes, of those whose rank is beyond this one: it takes the effort to compare
-    /// some.
+    /// Finds the entry of the highest priority for a packet, in a part of several shapes, if its rank is above
+    /// `beyond`. Each comparison counts as a search.
     pub fn find_merged(
         &self,
         key: &FlowKey,
@@ -232,13 +232,13 @@ impl Part {
         each!(&self.by_words, tuples => tuples.fetch(keys));
     }
 
-    /// The entry at a place.
+    /// Entry in a bucket.
     #[inline]
     pub fn at(&self, bucket: BucketIndex) -> Option<&Arc<FlowEntry>> {
         each!(&self.by_words, tuples => tuples.at(bucket))
     }
 
-    /// The entry with this mask, value and priority.
+    /// Entry with this mask, value and priority.
     pub fn get(&self, mask: &FlowKey, value: &FlowKey, priority: u16) -> Option<&Arc<FlowEntry>> {
         let shape = self.number(mask)?;
         let first = each!(&self.by_words, tuples => tuples.get(shape, value))?;
@@ -248,7 +248,7 @@ impl Part {
         self.rest.behind.get(&(shape, *value.words()))?.iter().find(|flow| flow.priority == priority)
     }
 
-    /// Adds an entry to one of its shapes, which has none with this value and priority.
+    /// Adds an entry to one of the part's shapes. No entry may have its value and priority yet.
     pub fn insert(&mut self, mask: &FlowKey, value: &FlowKey, flow: Arc<FlowEntry>) {
         let Some((shape, entries)) = self.rest.shapes.get_mut(mask) else { return };
         let shape = *shape;
@@ -268,7 +268,7 @@ impl Part {
         }
     }
 
-    /// Puts an entry in the place of one with the same mask, value and priority.
+    /// Replaces the entry with the same mask, value and priority.
     pub fn replace(&mut self, mask: &FlowKey, value: &FlowKey, flow: Arc<FlowEntry>) {
         let Some(shape) = self.number(mask) else { return };
         let first = each!(&self.by_words, tuples => tuples.get(shape, value));
@@ -281,7 +281,7 @@ impl Part {
         }
     }
 
-    /// Removes the entry with this mask, value and priority. A shape without entries goes.
+    /// Removes the entry with this mask, value and priority, and its shape if no entry is left.
     pub fn remove(&mut self, mask: &FlowKey, value: &FlowKey, priority: u16) -> Option<Arc<FlowEntry>> {
         let removed = Arc::clone(self.get(mask, value, priority)?);
         let shape = self.number(mask)?;
@@ -319,7 +319,7 @@ impl Part {
         Some(removed)
     }
 
-    /// The numbers of the shapes of the entries that a lookup of this value searches, where they are of several shapes.
+    /// Shape numbers of the candidates that a lookup of this value searches, in a part of several shapes.
     fn numbers_beside(&self, value: &FlowKey) -> Vec<ShapeNumber> {
         match &self.by_words {
             ByWords::MergedTwo(tuples) => tuples.beside(value).collect(),
@@ -330,19 +330,19 @@ impl Part {
         }
     }
 
-    /// How many these are.
+    /// Number of candidates that a lookup of this value searches, in a part of several shapes.
     pub fn beside(&self, value: &FlowKey) -> usize {
         self.numbers_beside(value).len()
     }
 
-    /// The masks of these shapes.
+    /// Masks of the candidates that a lookup of this value searches.
     pub fn masks_beside(&self, value: &FlowKey) -> Vec<FlowKey> {
         let numbers = self.numbers_beside(value);
         let shapes = self.rest.shapes.iter().filter(|(_, (number, _))| numbers.contains(number));
         shapes.map(|(mask, _)| *mask).collect()
     }
 
-    /// All entries, in no order that means anything.
+    /// All entries, in no particular order.
     pub fn flows(&self) -> Box<dyn Iterator<Item = &Arc<FlowEntry>> + '_> {
         let behind = self.rest.behind.values().flatten();
         each!(&self.by_words, tuples => Box::new(tuples.flows().chain(behind)))

@@ -1,5 +1,5 @@
-//! What workers see: tables, groups, meters and ports. There are two copies (`left_right`): workers read one while the
-//! other follows the changes, so that no worker ever waits, or sees half a change.
+//! Tables, groups, meters and ports for the workers. There are two copies (`left_right`): workers read one while the
+//! other follows the changes, so no worker ever waits, or sees half a change.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
@@ -21,19 +21,19 @@ use crate::key::Words;
 use crate::meter::MeterEntry;
 use crate::pipeline::may_send;
 
-/// How many tables there are: 0 to 253. The specification's last number is left free, as in other switches.
+/// Number of tables: 0 to 253. The specification's last number is left free, as in other switches.
 pub const TABLES: usize = table_id::MAX as usize;
 
-/// A port, as far as frames are concerned.
+/// State of a port that matters to frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TablePort {
-    /// What controllers have configured.
+    /// Configuration by the controllers.
     pub config: PortConfig,
-    /// Whether frames can leave by it, for the watchers of groups.
+    /// Whether frames can leave by the port, for groups that watch it.
     pub is_live: bool,
 }
 
-/// The ports of the switch.
+/// Ports of the switch.
 #[derive(Debug, Clone, Default)]
 pub struct TablePorts {
     states: HashMap<PortNo, TablePort, FixedState>,
@@ -41,7 +41,7 @@ pub struct TablePorts {
 }
 
 impl TablePorts {
-    /// The state of a port; `None` where there is none.
+    /// State of a port; `None` if the switch has no such port.
     #[must_use]
     pub fn get(&self, port: PortNo) -> Option<TablePort> {
         self.states.get(&port).copied()
@@ -53,12 +53,12 @@ impl TablePorts {
         self.get(port).is_some_and(|state| state.is_live && !state.config.contains(PortConfig::PORT_DOWN))
     }
 
-    /// All ports.
+    /// All ports, with their states.
     pub fn iter(&self) -> impl Iterator<Item = (PortNo, TablePort)> {
         self.states.iter().map(|(&port, &state)| (port, state))
     }
 
-    /// The ports that can send frames.
+    /// Ports that can send frames.
     #[must_use]
     pub fn senders(&self) -> PortMask {
         self.senders
@@ -80,17 +80,17 @@ impl TablePorts {
     }
 }
 
-/// What becomes of fragments of IP packets.
+/// Handling of fragments of IP packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FragmentPolicy {
-    /// They go through the tables; those behind the first have no ports.
+    /// Fragments go through the tables; those after the first have no ports.
     #[default]
     Normal,
-    /// They are dropped.
+    /// Fragments are dropped.
     Drop,
 }
 
-/// Gives back most of the room that a map does not use.
+/// Shrinks a map to about the room that it uses.
 pub(crate) fn shrink<K: Hash + Eq, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if map.len() < map.capacity() / 4 {
         map.shrink_to(2 * map.len());
@@ -102,21 +102,21 @@ pub(crate) fn shrink<K: Hash + Eq, V, S: BuildHasher>(map: &mut HashMap<K, V, S>
 pub struct Tables {
     pub(crate) tables: Vec<Classifier>,
     pub(crate) groups: HashMap<u32, Arc<GroupEntry>, FixedState>,
-    /// How many of them watch groups.
+    /// Number of groups that watch groups.
     watchers: usize,
-    /// Those that live, if some are watched.
+    /// Live groups, known only if some groups watch others.
     pub(crate) live_groups: HashSet<u32, FixedState>,
     pub(crate) meters: HashMap<u32, Arc<MeterEntry>, FixedState>,
     pub(crate) ports: TablePorts,
     pub(crate) fragments: FragmentPolicy,
     pub(crate) counters: Counters,
-    /// Lookups of each table, and those that found an entry.
+    /// Counters of each table: lookups, and lookups that found an entry.
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
-    /// The words of a packet's key that some table uses.
+    /// Words of a packet's key that some table uses.
     pub(crate) words: Words,
-    /// Hash tables of all tables.
+    /// Number of hash tables in all tables.
     pub(crate) parts: usize,
-    /// Another one at each change that workers see.
+    /// Generation: different after each change that workers see.
     pub(crate) generation: u64,
 }
 
@@ -139,20 +139,19 @@ impl Default for Tables {
     }
 }
 
-/// How a table is used.
+/// Usage of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableUse {
-    /// Its number.
     pub table: u8,
-    /// Flow entries.
+    /// Number of flow entries.
     pub flows: usize,
-    /// Packets that reached it.
+    /// Number of packets that reached the table.
     pub lookups: u64,
-    /// Packets that an entry of it matched.
+    /// Number of packets that an entry of the table matched.
     pub matches: u64,
 }
 
-/// A change. Each is whole: workers see all of it, or nothing.
+/// A change. It is atomic: workers see all of it, or nothing.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Insert(u8, Arc<FlowEntry>),
@@ -162,20 +161,20 @@ pub(crate) enum Change {
     Port(PortNo, Option<TablePort>),
     Fragments(FragmentPolicy),
     Counters(Arc<Block>),
-    /// No more than so many blocks of counters are in use.
+    /// At most this many blocks of counters are in use from now on.
     FewerCounters(usize),
     Lookups(Arc<[(CounterId, CounterId)]>),
     Generation(u64),
 }
 
 impl Tables {
-    /// The ports.
+    /// Ports of the switch.
     #[must_use]
     pub fn ports(&self) -> &TablePorts {
         &self.ports
     }
 
-    /// The tables that have entries, or have had packets.
+    /// Tables that have entries, or have had packets.
     #[must_use]
     pub fn used(&self) -> Vec<TableUse> {
         let tables = (0..).zip(&self.tables).zip(self.lookups.iter());
@@ -188,13 +187,13 @@ impl Tables {
         uses.filter(|table| table.flows > 0 || table.lookups > 0).collect()
     }
 
-    /// How many groups, and how many meters, there are.
+    /// Number of groups, and number of meters.
     #[must_use]
     pub fn groups_and_meters(&self) -> (usize, usize) {
         (self.groups.len(), self.meters.len())
     }
 
-    /// Counts a packet that the thread of this worker's number took through a table.
+    /// Counts a packet that a worker took through a table. Only this worker's thread may call it.
     pub fn count_lookup(&self, worker: usize, table: u8, is_found: bool) {
         if let Some(&(lookups, matched)) = self.lookups.get(usize::from(table)) {
             let one = Count { packets: 1, bytes: 0 };
@@ -205,12 +204,12 @@ impl Tables {
         }
     }
 
-    /// Counts packets; only the thread with this worker's number may.
+    /// Counts packets. Only this worker's thread may call it.
     pub fn count(&self, worker: usize, counter: CounterId, count: Count) {
         self.counters.of(worker).add(counter, count);
     }
 
-    /// Whether there is a meter, so that the time matters.
+    /// Whether there is a meter, so that lookups need the time.
     pub(crate) fn has_meters(&self) -> bool {
         !self.meters.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the frames of a batch count for, until they are executed.
+//! Counts of the frames of a batch, kept until the batch is executed.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::counters::{Count, CounterId};
 use crate::lookup_cache::{LookupCache, Step};
 use crate::tables::{TABLES, Tables};
 
-/// Frames one after the other that count for the same entries.
+/// Consecutive frames that count for the same entries.
 #[derive(Debug)]
 struct Run {
     steps: Steps,
@@ -17,7 +17,7 @@ struct Run {
     end: u16,
 }
 
-/// The steps of a frame: the first, and where others are that follow.
+/// Steps of a frame: the first, and the range of the others in `Tally::more`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Steps {
     first: Step,
@@ -32,26 +32,26 @@ impl Steps {
     }
 }
 
-/// Lookups of a table, and those that found an entry.
+/// Number of lookups of a table, and of those that found an entry.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lookups {
     all: u32,
     matched: u32,
 }
 
-/// What the frames of a batch count for.
+/// Counts of the frames of a batch.
 #[derive(Debug)]
 pub(crate) struct Tally {
     runs: Vec<Run>,
-    /// Steps behind the first ones.
+    /// Steps after the first ones.
     more: Vec<Step>,
-    /// Those of the last frame.
+    /// Steps of the last frame.
     last: Steps,
-    /// Counts of single frames in addition.
+    /// Further counts of single frames.
     singles: Vec<(u16, CounterId, u64)>,
-    /// Of each table, while the sums are made.
+    /// Sums of each table, while they are made.
     lookups: Box<[Lookups]>,
-    /// The tables that have some.
+    /// Tables that have a sum.
     used: Vec<u8>,
 }
 
@@ -76,24 +76,24 @@ impl Tally {
         self.singles.clear();
     }
 
-    /// Where the steps of the next frame go, behind those that are there and without the first.
+    /// List to which the next frame's steps are appended, without the first step.
     #[inline]
     pub fn more_mut(&mut self) -> &mut Vec<Step> {
         &mut self.more
     }
 
-    /// Takes back the steps of the next frame, which does not count for them as a whole.
+    /// Moves the steps of the next frame to `into`, because the frame does not count for them as a whole.
     pub fn take_back(&mut self, first: Step, into: &mut LookupCache) {
         into.set(first, self.more.get(self.last.end as usize..).unwrap_or(&[]));
         self.more.truncate(self.last.end as usize);
     }
 
-    /// The steps of the last frame.
+    /// Steps of the last frame.
     pub fn last(&self) -> (Step, &[Step]) {
         (self.last.first, self.more.get(self.last.others()).unwrap_or(&[]))
     }
 
-    /// Makes the new steps those of the last frame.
+    /// Makes the new steps the steps of the last frame.
     #[inline]
     pub fn take_new(&mut self, first: Step) {
         let end = self.more.len() as u32;
@@ -104,7 +104,7 @@ impl Tally {
         }
     }
 
-    /// The same, where there is a step behind the first, or was one.
+    /// Does the work of `take_new` if there is a step after the first, or was one.
     #[inline(never)]
     fn take_more(&mut self, first: Step) {
         let Steps { begin, end, .. } = self.last;
@@ -116,14 +116,14 @@ impl Tally {
         }
     }
 
-    /// A frame counts for the entries of the new steps.
+    /// Counts a frame for the entries of the new steps.
     #[inline]
     pub fn add(&mut self, first: Step, frame: usize, bytes: usize) {
         self.take_new(first);
         self.add_same(frame..frame + 1, bytes as u64);
     }
 
-    /// Frames count for the entries that the last one counted for.
+    /// Counts frames for the entries of the last frame.
     #[inline]
     pub fn add_same(&mut self, frames: Range<usize>, bytes: u64) {
         let (begin, end, bytes) = (frames.start as u16, frames.end as u16, bytes as u32);
@@ -136,12 +136,12 @@ impl Tally {
         }
     }
 
-    /// A frame counts here.
+    /// Counts one frame with one counter.
     pub fn add_single(&mut self, frame: u16, counter: CounterId, bytes: u64) {
         self.singles.push((frame, counter, bytes));
     }
 
-    /// Counts the frames of a range, as this worker.
+    /// Counts the executed frames of a range, for this worker.
     pub fn count(&mut self, tables: &Tables, worker: usize, batch: &Batch, range: Range<usize>) {
         let Self { runs, more, singles, lookups, used, .. } = self;
         let counters = tables.counters.of(worker);

@@ -1,5 +1,5 @@
-//! Hash tables of entries: either of entries with the same mask, where one lookup finds the right entry, or of entries
-//! whose masks have some bits in common, where a lookup finds a few candidates.
+//! Hash tables of entries. Either all entries have the same mask, and one lookup finds the right entry; or the masks
+//! have some bits in common, and a lookup finds a few candidates.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::key::FlowKey;
 use crate::packed_entry::PackedEntry;
 use crate::step_budget::StepBudget;
 
-/// The number of a shape in a hash table.
+/// Number of a shape in a hash table.
 pub(crate) type ShapeNumber = u32;
-/// A place in a hash table, valid while the table does not change.
+/// Bucket number in a hash table, valid while the table does not change.
 pub(crate) type BucketIndex = u32;
 
-/// Secret numbers: who chooses the addresses that a controller makes entries of cannot choose places in a hash table.
+/// Random seed of the hash: a peer that chooses the addresses in a controller's entries cannot choose their buckets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seed([u64; 2]);
 
@@ -29,14 +29,14 @@ impl Default for Seed {
     }
 }
 
-/// Both halves of a product together depend on all bits of the factors.
+/// Mixes two words: both halves of a product together depend on all bits of the factors.
 #[inline]
 fn folded(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The hash of a few words.
+/// Hash of a few words.
 #[inline]
 pub(crate) fn hash(words: &[u64], Seed([first, second]): Seed) -> u64 {
     let (pairs, rest) = words.as_chunks();
@@ -44,7 +44,7 @@ pub(crate) fn hash(words: &[u64], Seed([first, second]): Seed) -> u64 {
     rest.iter().fold(hash, |hash, one| folded(one ^ hash, second))
 }
 
-/// Word by word: a call would cost more.
+/// Compares word by word: a call would cost more.
 #[inline]
 fn is_same<const N: usize>(one: &[u64; N], other: &[u64; N]) -> bool {
     one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
@@ -55,16 +55,16 @@ fn and<const N: usize>(words: &[u64; N], masks: &[u64; N]) -> [u64; N] {
     std::array::from_fn(|position| words[position] & masks[position])
 }
 
-/// Which shapes the entries of a hash table have.
+/// Shapes of the entries of a hash table.
 pub(crate) trait Shapes<const N: usize> {
-    /// What an entry has of its shape.
+    /// Reference of an entry to its shape.
     type Of: Copy + PartialEq;
     fn of(shape: ShapeNumber) -> Self::Of;
-    /// The bits that count of a shape; `hashed` are those that count of all.
+    /// Mask of a shape's relevant bits; `hashed` is the mask of bits that all shapes have.
     fn masks<'shapes>(&'shapes self, shape: Self::Of, hashed: &'shapes [u64; N]) -> &'shapes [u64; N];
 }
 
-/// One alone, all of whose bits are hashed.
+/// A single shape, all of whose bits are hashed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SingleShape;
 
@@ -82,11 +82,11 @@ impl<const N: usize> Shapes<N> for SingleShape {
 #[derive(Debug, Clone)]
 struct OneShape<const N: usize> {
     masks: [u64; N],
-    /// Fields that not all packets have, and that its entries require.
+    /// Fields that not all packets have, and that the shape's entries require.
     required: u64,
 }
 
-/// Several, by their numbers.
+/// Several shapes, by number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ManyShapes<const N: usize>(Vec<OneShape<N>>);
 
@@ -102,7 +102,7 @@ impl<const N: usize> Shapes<N> for ManyShapes<N> {
     }
 }
 
-/// An entry, and what a packet must have to be its own.
+/// An entry, and the key that a packet must have to match.
 #[derive(Debug, Clone)]
 struct Entry<const N: usize, Of> {
     key: [u64; N],
@@ -111,10 +111,10 @@ struct Entry<const N: usize, Of> {
     shape: Of,
 }
 
-/// Entries by `N` words. Each is the one of the highest priority with its shape and key.
+/// Entries by `N` words. Of the entries with the same shape and key, only the one with the highest priority is here.
 #[derive(Debug, Clone)]
 pub(crate) struct Tuples<const N: usize, S: Shapes<N>> {
-    /// Which words count, and which bits of them are hashed. Words of which no bit counts fill up the others.
+    /// Relevant words, and the mask of their hashed bits. Unused positions have words without relevant bits.
     words: [u8; N],
     hashed: [u64; N],
     seed: Seed,
@@ -123,7 +123,7 @@ pub(crate) struct Tuples<const N: usize, S: Shapes<N>> {
 }
 
 impl<const N: usize, S: Shapes<N> + Default> Tuples<N, S> {
-    /// For entries of which these words count, at most `N`, and which have all of these bits in common.
+    /// Makes a table for entries with at most `N` relevant words. `hashed` is the mask of bits that all entries have.
     pub fn new(words: &[u8], hashed: &FlowKey, seed: Seed) -> Self {
         let mut used = words.iter().map(|&word| (word, hashed.word(word.into())));
         let pairs: [_; N] = std::array::from_fn(|_| used.next().unwrap_or_default());
@@ -142,15 +142,15 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
         and(&self.words_of(value), self.shapes.masks(shape, &self.hashed))
     }
 
-    /// Prefetches the memory that lookups of these keys, at most [`LANES`], need.
+    /// Prefetches the memory that lookups of these keys need. At most [`LANES`] keys.
     pub fn fetch(&self, keys: &[FlowKey]) {
         let mut hashes = [0; LANES];
         for (hashed, key) in hashes.iter_mut().zip(keys) {
             *hashed = hash(&and(&self.words_of(key), &self.hashed), self.seed);
         }
         let hashes = hashes.iter().take(keys.len());
-        // The table does not give the address that it reads first, so that is read: loads that do not wait for each
-        // other.
+        // The table does not tell which address it reads first, so each bucket is read here: these loads do not wait
+        // for each other.
         let last = self.entries.num_buckets() - 1;
         let there = hashes.clone().map(|&hashed| self.entries.get_bucket(hashed as usize & last).is_some());
         std::hint::black_box(there.fold(false, |any, is_there| any ^ is_there));
@@ -175,7 +175,7 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
         self.entries.find(hashed, |entry| entry.shape == shape && entry.key == key).map(|entry| &entry.flow)
     }
 
-    /// Puts an entry in the place of the one with its shape and key, and returns that.
+    /// Stores an entry. Returns the one with the same shape and key that it replaces.
     pub fn put(
         &mut self,
         shape: ShapeNumber,
@@ -217,7 +217,7 @@ impl<const N: usize, S: Shapes<N>> Tuples<N, S> {
 }
 
 impl<const N: usize> Tuples<N, SingleShape> {
-    /// The entry for a packet.
+    /// Finds the entry for a packet.
     #[inline(always)]
     pub fn find(&self, key: &FlowKey) -> (BucketIndex, PackedEntry) {
         let key = and(&self.words_of(key), &self.hashed);
@@ -231,8 +231,9 @@ impl<const N: usize> Tuples<N, SingleShape> {
 }
 
 impl<const N: usize> Tuples<N, ManyShapes<N>> {
-    /// The entry of the highest priority for a packet, if its rank is beyond this one; where the packet may not search so
-    /// many ([`StepBudget::has_found`]), one of no meaning. (Apart, so that a table of few shapes does not pay for it.)
+    /// Finds the entry of the highest priority for a packet, if its rank is above `beyond`. The result has no meaning
+    /// if the packet exceeds its searches ([`StepBudget::has_found`]). (Not inlined, so that a table of few shapes does
+    /// not pay for it.)
     #[inline(never)]
     pub fn find(
         &self,
@@ -243,7 +244,7 @@ impl<const N: usize> Tuples<N, ManyShapes<N>> {
         let words = self.words_of(key);
         let hashed = hash(&and(&words, &self.hashed), self.seed);
         let (mut best, mut rank) = (PackedEntry::NOTHING, beyond);
-        // No entry is the right one before all have been checked.
+        // All candidates are compared, because the last may have the highest rank.
         self.entries.find(hashed, |entry| {
             if !steps_left.search() {
                 return true;
@@ -260,19 +261,19 @@ impl<const N: usize> Tuples<N, ManyShapes<N>> {
         if !best.is_entry() {
             return (0, PackedEntry::NOTHING);
         }
-        // No two entries have the same counter.
+        // The comparison is exact: counters are unique, and so are packed entries.
         let bucket = self.entries.find_bucket_index(hashed, |entry| entry.entry == best);
         (bucket.unwrap_or_default() as BucketIndex, best)
     }
 
-    /// The shapes of the entries that have these bits in common with one, since checking one of them checks all.
+    /// Shapes of the candidates that have the hashed bits of `value`: a lookup of one compares all of them.
     pub fn beside(&self, value: &FlowKey) -> impl Iterator<Item = ShapeNumber> {
         let key = and(&self.words_of(value), &self.hashed);
         let beside = self.entries.iter_hash(hash(&key, self.seed));
         beside.filter(move |entry| and(&entry.key, &self.hashed) == key).map(|entry| entry.shape)
     }
 
-    /// Gives a shape this number; of the words of all shapes, at most `N`, some may be new.
+    /// Gives a shape this number. `words` are the relevant words of all shapes, at most `N`; some may be new.
     pub fn set_shape(&mut self, shape: ShapeNumber, mask: &FlowKey, words: &[u8]) {
         self.words.iter_mut().zip(words).for_each(|(slot, &word)| *slot = word);
         let masks =

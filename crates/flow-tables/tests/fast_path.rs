@@ -1,4 +1,4 @@
-//! Each worker's forwarding plane does to frames what a slow and simple interpreter does, and counts the same,
+//! Comparison of each worker's forwarding plane with a slow and simple interpreter: decisions and counts are the same,
 //! independent of cached earlier frames, and of tables before a change.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
@@ -50,13 +50,13 @@ fn learning() -> Arc<LearningSwitch> {
     Arc::new(switch)
 }
 
-/// The switch, its one worker, and what both should do.
+/// A switch with one worker, and its oracle.
 struct Pair {
     state: FlowState,
     plane: FlowPlane,
     plan: BatchPlan,
     oracle: Oracle,
-    /// Entries that the oracle does not know, since no frame meets them.
+    /// Number of entries that the oracle does not know, since no frame matches them.
     unmet: usize,
 }
 
@@ -124,7 +124,7 @@ impl Pair {
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);
         for frame in frames {
-            // Some are in two pieces.
+            // A third of the frames are in two fragments.
             let (head, rest) = frame.split_at(if frame.len() % 3 == 0 { frame.len() / 3 } else { 0 });
             if !head.is_empty() {
                 // SAFETY: the frames outlive the batch, and nothing writes to them.
@@ -164,7 +164,7 @@ impl Pair {
         self.check_counters();
     }
 
-    /// Decides and executes frames; the oracle counts them, too.
+    /// Decides and executes frames without a comparison; the oracle counts them, too.
     fn send_unjudged(&mut self, from: PortIndex, frames: &[Vec<u8>]) {
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);
@@ -231,7 +231,7 @@ fn outcome(plan: &BatchPlan, outcome: Outcome, frame: &[u8]) -> OracleOutcome {
     }
 }
 
-/// Fields of matches, with their prerequisites.
+/// Makes fields of matches, with their prerequisites.
 fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
     let masked = |field: OxmField, value: u128, mask: u128| FieldMatch { field, value: value & mask, mask };
     let mac = 0x0200_0000_0000u128;
@@ -345,7 +345,7 @@ fn outputs() -> impl Strategy<Value = Vec<Action>> {
     proptest::collection::vec(port.prop_map(output), 0..3)
 }
 
-/// Instructions of an entry of this table.
+/// Makes instructions for an entry of this table.
 fn instructions(table: u8) -> impl Strategy<Value = Instructions> {
     let plain = prop_oneof![
         (1..=u32::from(PORTS)).prop_map(|port| Some(vec![output(PortNo(port))])),
@@ -414,14 +414,14 @@ proptest! {
             pair.oracle.fragments = if drops_fragments { FragmentPolicy::Drop } else { FragmentPolicy::Normal };
             pair.state.set_fragments(pair.oracle.fragments);
             pair.state.publish();
-            // The second time from memory, if at all.
+            // The second round comes from the cache, if anything is cached.
             pair.send(PortIndex(from), &frames, first_part);
             pair.send(PortIndex(from), &frames, frames.len());
         }
     }
 }
 
-/// Fields with masks that lie within each other, so that many entries match one frame, and tables merge them.
+/// Makes fields with nested masks, so that many entries match one frame, and tables merge them.
 fn nested_fields() -> impl Strategy<Value = Vec<FieldMatch>> {
     fn nested(
         field: OxmField,
@@ -503,8 +503,7 @@ proptest! {
 #[test]
 fn frames_that_are_looked_up_together_go_the_same_ways() {
     let mut pair = Pair::new();
-    // So many entries that the first table's frames are looked up together; the oracle has only those that a frame can
-    // match.
+    // The first table gets enough entries for joint lookups. The oracle has only the entries that a frame can match.
     let flow = |from: u32, to: u32, priority: u16, instructions: Instructions| {
         let matching = Match::new([
             exact(OxmField::EthType, 0x0800),
@@ -560,7 +559,7 @@ fn udp(last: u8, port: u16) -> Vec<u8> {
     frame
 }
 
-/// Entries of eight shapes, of which the last checked one has all frames.
+/// Adds entries of eight shapes. All frames match the shape that is searched last.
 fn many_shapes(pair: &mut Pair) {
     for short in 0..8u16 {
         let mask = 0xffff_ffff & (u128::from(u32::MAX) << short);
@@ -603,8 +602,8 @@ fn a_flood_of_different_packets_changes_nothing_for_the_others() {
         to(4),
     );
     pair.state.publish();
-    // More than any memory holds, so that the forwarding plane also leaves its memory alone for a while, and comes back
-    // to it.
+    // The number of packets exceeds any cache, so the forwarding plane also bypasses its cache for a while, and uses it
+    // again.
     for round in 0..2500u32 {
         let mut frames: Vec<_> =
             (0..64u32).map(|number| udp(number as u8, (round * 64 + number) as u16 | 8)).collect();
@@ -626,13 +625,13 @@ fn headers_that_an_action_uncovers_are_read_in_each_frame() {
     pair.add(1, 5, vec![exact(OxmField::VlanVid, VLAN_PRESENT | 6)], to(2));
     pair.add(1, 6, vec![exact(OxmField::VlanVid, VLAN_PRESENT | 7)], to(3));
     pair.add(1, 1, vec![], to(4));
-    // Shapes in a table that no packet reaches, so that caching pays.
+    // Caching pays only with several shapes. They are in a table that no packet reaches.
     for short in 0..4u16 {
         let mask = 0xffff_ffff_ffff & (u128::from(u64::MAX) << short);
         pair.add(3, short, vec![FieldMatch { field: OxmField::EthSrc, value: 0, mask }], to(2));
     }
     pair.state.publish();
-    // They differ below the outer tag alone.
+    // The frames differ only after the outer tag.
     let frames = [6, 7, 8, 6, 7].map(|inner| {
         let mut frame = udp(1, 5);
         frame.splice(12..12, [0x81, 0, 0, 5, 0x81, 0, 0, inner]);

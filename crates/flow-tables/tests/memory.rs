@@ -1,4 +1,4 @@
-//! Memory of many entries, and that controllers are charged for it.
+//! Tests of the memory of many entries, and of the charge for it.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -19,7 +19,7 @@ use ringroad_openflow::message::{
 use ringroad_openflow::oxm::{FieldMatch, FieldValue, Match, OxmField};
 use ringroad_openflow::{meter_id, table_id};
 
-/// Counts the bytes in use, with what glibc's allocator adds: a word before each piece, and multiples of 16.
+/// Allocator that counts the bytes in use, with glibc's overhead: a word before each piece, and multiples of 16.
 struct Counting;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -32,13 +32,13 @@ fn piece(bytes: usize) -> usize {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         USED.fetch_add(piece(layout.size()), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise for `layout` holds for the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         USED.fetch_sub(piece(layout.size()), Ordering::Relaxed);
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise for `at` and `layout` holds for the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -46,13 +46,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The tests count the bytes of the whole process, so one runs after the other.
+/// Lock for a test: the tests count the bytes of the whole process, so one runs after the other.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An exact UDP flow.
+/// Makes an exact entry for a UDP flow.
 fn flow(number: u32) -> FlowMod {
     let fields = [
         (OxmField::EthType, 0x0800),
@@ -68,7 +68,7 @@ fn flow(number: u32) -> FlowMod {
     FlowMod { cookie: u64::from(number), ..FlowMod::add(0, 1, matching, instructions) }
 }
 
-/// Bytes per entry with `flows` entries.
+/// Measures the bytes per entry of `flows` entries.
 fn bytes_each(flows: u32) -> usize {
     let before = USED.load(Ordering::Relaxed);
     let (mut state, _needs) = FlowState::new(1, TableLimits::default());
@@ -78,31 +78,31 @@ fn bytes_each(flows: u32) -> usize {
             state.publish();
         }
     }
-    // Twice: only then both copies have all.
+    // Two publications are needed until both copies have everything.
     state.publish();
     state.set_fragments(ringroad_flow_tables::tables::FragmentPolicy::Drop);
     state.publish();
     (USED.load(Ordering::Relaxed) - before) / flows as usize
 }
 
-/// The controller's copy and the two of the workers are in it, and the counters.
+/// The controller's copy, the two copies of the workers and the counters are included.
 #[test]
 fn an_entry_takes_at_most_400_bytes() {
     let _alone = alone();
-    // A hash table that has just become twice as long is at its emptiest.
+    // A hash table that has just doubled has the most unused buckets.
     let flows = (1 << 16) * 7 / 8 + 1;
     let each = bytes_each(flows);
     assert!(each <= 400, "{each} bytes");
 }
 
-/// So many times as much memory as a switch is charged for can be in use, at most.
+/// Maximum of the memory in use, as a multiple of the charge.
 const USED_FOR_CHARGED: f64 = 1.1;
-/// So many times as much as is in use can be charged.
+/// Maximum of the charge, as a multiple of the memory in use.
 const CHARGED_FOR_USED: f64 = 4.0;
-/// What empty tables keep of their former room.
+/// Maximum memory that empty tables keep, bytes.
 const KEPT_BYTES: usize = 512 << 10;
 
-/// Actions of a list that is nearly as long as it may be.
+/// Number of actions in a list near the limit.
 const LONG: u32 = 380;
 
 fn actions(count: u32, from: u32) -> Vec<Action> {
@@ -114,7 +114,7 @@ fn masked(mask: u64) -> Match {
     Match::new([FieldMatch { field: OxmField::EthDst, value: 0, mask: mask.into() }]).unwrap()
 }
 
-/// Fills tables, one kind of content in each.
+/// Fills tables with one kind of content.
 type Fill = fn(&mut FlowState, u32) -> Result<(), ErrorCode>;
 
 const FILLS: [(&str, u32, Fill); 8] = [
@@ -158,7 +158,7 @@ const FILLS: [(&str, u32, Fill); 8] = [
     }),
 ];
 
-/// Deletes all by requests of a controller.
+/// Deletes everything by requests of a controller.
 fn delete_all(state: &mut FlowState) {
     let all = Match::default();
     let delete = FlowMod { command: FlowCommand::Delete, table: table_id::ALL, matching: all, ..flow(0) };
@@ -169,7 +169,7 @@ fn delete_all(state: &mut FlowState) {
     state.meter_mod(&MeterMod { command, flags, meter: meter_id::ALL, bands: vec![] }, 0).unwrap();
 }
 
-/// Twice: only then both copies of the workers have all.
+/// Publishes twice: only then both copies of the workers are complete.
 fn settle(state: &mut FlowState) {
     (0..3).for_each(|_| state.publish());
 }
@@ -219,9 +219,9 @@ fn a_change_beyond_the_memory_is_refused_and_costs_nothing() {
         let charged = state.memory_bytes();
         assert!(charged <= LIMIT && charged > LIMIT / 2, "{what}: {charged}");
         let used = USED.load(Ordering::Relaxed) - before;
-        // Empty tables are in it, and what workers have not seen yet.
+        // The measured bytes include empty tables, and changes that workers have not seen yet.
         assert!(used as f64 <= LIMIT as f64 * USED_FOR_CHARGED + 2e6, "{what}: {used}");
-        // What is gone makes room at once, even before workers have seen it.
+        // Deletions make room at once, even before workers have seen them.
         delete_all(&mut state);
         fill(&mut state, count).unwrap();
         delete_all(&mut state);
@@ -258,7 +258,7 @@ fn changed_and_replaced_entries_are_charged_once() {
     settle(&mut state);
     let short = state.memory_bytes();
     for round in 0..20 {
-        // Both have the same instructions, which are there once.
+        // Both entries share the same instructions.
         let matching = Match::default();
         let modify = FlowMod { command: FlowCommand::Modify, matching, instructions: long(round), ..flow(0) };
         state.flow_mod(&modify, 0).unwrap();

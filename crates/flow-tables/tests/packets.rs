@@ -1,5 +1,5 @@
-//! Packets' fields and actions. `etherparse` builds and judges IP packets; the rest is compared with bytes written
-//! here.
+//! Tests of packets' fields and actions. `etherparse` builds and checks IP packets; other packets are compared with
+//! bytes written here.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +44,7 @@ fn load(frame: &[u8]) -> Packet {
     packet
 }
 
-/// The frame as it leaves.
+/// Returns the frame as it leaves.
 fn leaves(packet: &Packet, frame: &[u8]) -> Vec<u8> {
     let (replaces, head) = packet.changed_headers().unwrap_or((0, &[]));
     [head, &frame[replaces..]].concat()
@@ -62,7 +62,7 @@ fn after(frame: &[u8], actions: &[Action]) -> Vec<u8> {
     bytes
 }
 
-/// Fails where a checksum is not what the whole packet makes it.
+/// Fails if a checksum is not the one of the whole packet.
 fn check_checksums(frame: &[u8]) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let headers = PacketHeaders::from_ethernet_slice(frame).unwrap();
@@ -90,7 +90,7 @@ fn check_checksums(frame: &[u8]) {
         TransportSlice::Icmpv6(icmp) => icmp.checksum(),
         TransportSlice::Igmp(_) => panic!("no test builds IGMP"),
     };
-    // In one's complement, zero is written in two ways.
+    // Zero has two representations in one's complement.
     assert!(stored == expected || (stored, expected) == (0xffff, 0) || (stored, expected) == (0, 0xffff));
 }
 
@@ -98,7 +98,7 @@ fn transports() -> impl Strategy<Value = Transport> {
     prop_oneof![Just(Transport::Tcp), Just(Transport::Udp), Just(Transport::Icmp)]
 }
 
-/// Fields whose change leaves a packet of the same kind.
+/// Fields that can change without a change of the packet's kind.
 fn settable(is_ipv6: bool, transport: Transport) -> Vec<OxmField> {
     let mut fields = vec![OxmField::EthDst, OxmField::EthSrc, OxmField::IpDscp, OxmField::IpEcn];
     fields.extend(match is_ipv6 {
@@ -145,7 +145,7 @@ proptest! {
         for field in fields {
             prop_assert_eq!(again.field(field), packet.field(field));
         }
-        // Back to what it was.
+        // The reverse changes restore the original.
         let first = load(&original);
         for field in settable(is_ipv6, transport) {
             again.apply(&set(field, first.field(field).unwrap())).unwrap();
@@ -303,7 +303,7 @@ fn a_protocol_that_is_set_counts_in_the_checksum_of_the_transport() {
     assert_eq!(u32::from(sum(&udp)), (u32::from(sum(&there_and_back)) + 200 - 17) % 0xffff);
 }
 
-/// An SCTP packet in IPv4 or IPv6, with padding behind it.
+/// Makes an SCTP packet in IPv4 or IPv6, with padding after it.
 fn sctp(is_ipv6: bool, ports: [u8; 4], payload: &[u8]) -> Vec<u8> {
     let mut packet = [&ports[..], &[0; 8], payload].concat();
     let checksum = crc32c::crc32c(&packet);
@@ -332,7 +332,8 @@ proptest! {
 fn an_open_checksum_holds_the_addresses_alone() {
     let finished = frame(false, None, Transport::Udp, b"data");
     let mut open = finished.clone();
-    // The sum over addresses, protocol and length (RFC 768), not complemented: what a sender leaves to its card.
+    // Sum over addresses, protocol and length (RFC 768), not complemented: the part that a sender computes for its
+    // card.
     let pseudo = |frame: &[u8]| {
         let words = frame[26..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         let sum = words.sum::<u32>() + 17 + u32::from(u16::from_be_bytes([frame[38], frame[39]]));
@@ -373,12 +374,12 @@ fn extension_headers_are_seen_and_passed() {
         header[6] = next;
         [&MACS[..], &[0x86, 0xdd], &header, extensions, &[0x03, 0xe8, 0x07, 0xd0, 0, 8, 0, 0]].concat()
     };
-    // Hop-by-hop options, then authentication (24 bytes), then UDP.
+    // Headers: hop-by-hop options, then authentication (24 bytes), then UDP.
     let both = [&[51, 0][..], &[0; 6], &[17, 4], &[0; 22]].concat();
     let packet = load(&ipv6(0, &both));
     assert_eq!(packet.field(OxmField::Ipv6Exthdr), Some(64 | 4));
     assert_eq!((packet.field(OxmField::IpProto), packet.field(OxmField::UdpSrc)), (Some(17), Some(1000)));
-    // In the wrong order, and one of them twice.
+    // Headers in the wrong order, and one of them twice.
     let order = load(&ipv6(51, &[&[0, 4][..], &[0; 22], &[0, 0], &[0; 6], &[17, 0], &[0; 6]].concat()));
     assert_eq!(order.field(OxmField::Ipv6Exthdr), Some(64 | 4 | 128 | 256));
     assert_eq!(load(&ipv6(17, &[])).field(OxmField::Ipv6Exthdr), Some(0));

@@ -1,4 +1,5 @@
-//! A decision is charged exactly the steps that it takes, ends at its budget, and drops a frame that would take too many.
+//! Tests of charged steps: a decision is charged exactly the steps that it takes, ends at its budget, and drops a frame
+//! that would take too many.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -30,7 +31,7 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig};
 const FROM: PortIndex = PortIndex(0);
 const TO: PortIndex = PortIndex(1);
 const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
-/// A port that no switch here has.
+/// Port that no switch here has.
 const GONE: PortNo = PortNo(9);
 
 /// A switch, its one worker, and the entries as they were added.
@@ -82,7 +83,7 @@ impl Testbed {
         self.bands.insert(meter, bands);
     }
 
-    /// Decides the frames to these addresses from number `first` on.
+    /// Decides on frames to these addresses, from number `first` on.
     fn decide(&mut self, to: &[u16], first: usize, budget: u64) -> Decision {
         let frames: Vec<Vec<u8>> = to.iter().map(|&to| frame(to)).collect();
         let mut batch = Batch::new();
@@ -97,7 +98,8 @@ impl Testbed {
         decided
     }
 
-    /// The steps of a frame, by the entries alone: those of lookups, and those of the instructions' interpreter.
+    /// Computes the steps of a frame from the entries alone: the steps of lookups, and those of the instructions'
+    /// interpreter.
     fn steps(&self, to: u16) -> (u64, u64) {
         let (mut searches, mut acts, mut tables, mut is_plain) = (0, 0, 0, true);
         let (mut table, mut set) = (0, Vec::new());
@@ -106,7 +108,8 @@ impl Testbed {
             let matches = |matched: &FieldMatch| u128::from(to) & matched.mask == matched.value;
             let found = here.iter().filter(|(_, _, matched, _)| matches(matched)).max_by_key(|one| one.1);
             let priority = found.map_or(-1, |one| i32::from(one.1));
-            // A hash table for each mask; the one with the highest priority first, while it can beat what was found.
+            // Each mask has a hash table. Those with the highest priority are searched first, until none can beat the
+            // entry found.
             let mut masks: BTreeMap<u128, (u16, i32)> = BTreeMap::new();
             for (_, other, matched, _) in &here {
                 let (top, best) = masks.entry(matched.mask).or_insert((0, -1));
@@ -126,7 +129,7 @@ impl Testbed {
             assert_eq!(best, priority);
             tables += 1;
             let Some((_, _, _, instructions)) = found else {
-                // The action set is not done.
+                // A packet without an entry skips its action set.
                 return (searches, if is_plain { 0 } else { tables + acts });
             };
             let Instructions { meter, apply, write, goto, .. } = instructions;
@@ -134,7 +137,7 @@ impl Testbed {
             let leaves = apply.iter().chain(write).flatten().all(|one| matches!(one, Action::Output { .. }));
             is_plain &= meter.is_none() && (actions == 0 || actions == 1 && goto.is_none() && leaves);
             acts += meter.map_or(0, |meter| 1 + self.bands[&meter].div_ceil(4) as u64) + actions as u64;
-            // An action on headers counts four times: once as one of the list, three times where it is done.
+            // An action on headers counts four times: once in the list, three times when it is done.
             let changes = apply.iter().flatten().filter(|action| matches!(action, Action::SetField(_)));
             acts += 3 * changes.count() as u64;
             acts += self.of_groups(apply.iter().flatten());
@@ -152,7 +155,7 @@ impl Testbed {
     }
 
     fn of_groups<'actions>(&self, actions: impl IntoIterator<Item = &'actions Action>) -> u64 {
-        // A bucket's actions are a set: one group, the last.
+        // A bucket's actions form a set, which has only the last group.
         let of_bucket = |bucket: &Bucket| {
             let group = bucket.actions.iter().rev().find(|action| matches!(action, Action::Group(_)));
             1 + bucket.actions.len() as u64 + changes_of_set(&bucket.actions) + self.of_groups(group)
@@ -164,7 +167,7 @@ impl Testbed {
             match kind {
                 GroupKind::All => buckets.iter().map(of_bucket).sum(),
                 GroupKind::Indirect => of_bucket(&buckets[0]),
-                // All its buckets are the same here.
+                // All buckets of such a group are the same here.
                 GroupKind::Select => buckets.len().div_ceil(16) as u64 + of_bucket(&buckets[0]),
                 GroupKind::FastFailover => match live {
                     Some(live) => (live + 1).div_ceil(16) as u64 + of_bucket(&buckets[live]),
@@ -176,7 +179,7 @@ impl Testbed {
     }
 }
 
-/// Counts the fields that an action set changes, three times each: once more each action counts as one of the set.
+/// Counts the changes of headers by an action set, three times each. The fourth count of each is in the set's length.
 fn changes_of_set(set: &[Action]) -> u64 {
     let of = |action: &Action| match action {
         Action::SetField(set) => Some(set.field),
@@ -210,7 +213,7 @@ fn by_mask(value: u16, mask: u16) -> FieldMatch {
     FieldMatch { field: OxmField::EthDst, value: (value & mask).into(), mask: mask.into() }
 }
 
-/// Groups 1 to 5 and meters 1 and 2.
+/// Makes a switch with groups 1 to 5 and meters 1 and 2.
 fn site() -> Testbed {
     let mut site = Testbed::new();
     site.group(1, GroupKind::All, (1..4).map(|len| bucket(changes(len), PortNo::ANY)).collect());
@@ -226,7 +229,7 @@ fn site() -> Testbed {
     site
 }
 
-/// What an entry of a table does.
+/// Makes instructions for an entry of a table.
 fn instructions(table: u8) -> impl Strategy<Value = Instructions> {
     let list = || {
         prop_oneof![
@@ -246,10 +249,10 @@ fn instructions(table: u8) -> impl Strategy<Value = Instructions> {
 }
 
 const LAST_TABLE: u8 = 3;
-/// Fewer of a table than are merged.
+/// Masks, fewer than a table merges.
 const MASKS: [u16; 6] = [0xffff, 0xfff0, 0x0fff, 0xff00, 0x000f, 0];
 
-/// Entries: table, address, mask, and what they do.
+/// Makes entries: table, address, mask, and instructions.
 fn entries(most: usize) -> impl Strategy<Value = Vec<(u8, u16, u16, Instructions)>> {
     let one = (0..=LAST_TABLE).prop_flat_map(|table| {
         (Just(table), 0..200u16, prop::sample::select(&MASKS[..]), instructions(table))
@@ -258,7 +261,7 @@ fn entries(most: usize) -> impl Strategy<Value = Vec<(u8, u16, u16, Instructions
 }
 
 impl Testbed {
-    /// Each has a priority of its own: so there is one order of the hash tables.
+    /// Adds entries, each with its own priority, so that the hash tables have one order.
     fn flows(&mut self, entries: Vec<(u8, u16, u16, Instructions)>) {
         let mut known = HashSet::new();
         for ((table, value, mask, instructions), priority) in entries.into_iter().zip((1..).step_by(7)) {
@@ -285,7 +288,7 @@ proptest! {
         let is_cached = used.len() >= 4;
         // A decision that depends on the port alone is made once for all frames.
         let is_common = site.entries.iter().all(|(.., matched, _)| matched.mask == 0);
-        // Each frame is alone with its address, so none is known from before.
+        // Each frame has an address of its own, so the cache does not know it from earlier frames.
         let mut to = order.clone();
         to.sort_unstable();
         to.dedup();
@@ -301,8 +304,8 @@ proptest! {
             let each = |frame: usize| expected(&site, to[frame], is_common);
             let sum: u64 = searches + (first..end).map(each).sum::<u64>();
             prop_assert_eq!(steps, sum, "frames {} to {} of {:?}", first, end, &to);
-            // What copies will cost can end it earlier, but nothing later.
-            // Looks into the cache, one for each frame, are not weighed.
+            // The cost of copies can end a decision earlier, but nothing ends it later. Cache queries, one for each
+            // frame, do not count for the budget.
             let lookups = u64::from(is_cached && !is_common);
             let before: u64 = (first..end - 1).map(|frame| each(frame) - lookups).sum();
             prop_assert!(end == first + 1 || before < budget, "{} steps of {}", before, budget);
@@ -323,8 +326,8 @@ fn a_cached_path_is_charged_what_is_done_again() {
     site.flow(1, 3, by_mask(1, 0xffff), does(vec![to_port()]));
     site.flow(1, 2, by_mask(2, 0xffff), does([changes(4), vec![to_port()]].concat()));
     site.state.publish();
-    // One lookup in the cache, four hash tables, and one of table 1. Of the second frame also two tables, an output, and
-    // four changes, which count four times.
+    // Both frames: one cache query, four hash tables of table 0, and one of table 1. The second frame: also two tables,
+    // an output, and four changes, which count four times.
     assert_eq!((site.steps(1), site.steps(2)), ((5, 0), (5, 19)));
     assert_eq!(site.decide(&[1, 2], 0, u64::MAX).steps, 1 + 5 + 1 + 5 + 19);
     assert_eq!(site.decide(&[1, 2], 0, u64::MAX).steps, 1 + 1 + 19);
@@ -344,7 +347,7 @@ fn a_decision_ends_where_its_steps_and_copies_reach_the_budget() {
         let decided = site.decide(&[1; 200], 0, budget);
         assert_eq!(decided, Decision { end, steps: end as u64 * 100 });
     }
-    // Twelve copies.
+    // Each frame has twelve copies.
     let of_one = 18 + 12 * STEPS_PER_COST;
     for (budget, end) in [(of_one, 1), (of_one + 1, 2), (10 * of_one, 10)] {
         assert_eq!(site.decide(&[2; 200], 0, budget), Decision { end, steps: end as u64 * 18 });
@@ -360,8 +363,8 @@ fn a_frame_may_leave_by_each_port_of_a_switch_with_a_header_of_its_own() {
     site.flow(0, 1, by_mask(0, 0), does);
     site.state.publish();
     let decided = site.decide(&[1], 0, u64::MAX);
-    // A hash table, a table and the entry's action. For each port a bucket, an output, and a change that counts four
-    // times.
+    // Steps: a hash table, a table and the entry's action. For each port a bucket, an output, and a change that counts
+    // four times.
     assert_eq!(decided, Decision { end: 1, steps: 3 + 6 * MAX_PORTS as u64 });
     assert_ne!(site.plan.outcome(0), Outcome::Drop(DropCause::TooManySteps));
 }
@@ -377,7 +380,7 @@ fn a_list_with_more_actions_than_a_frame_may_take_is_refused() {
     }
 }
 
-/// Entries of shapes that have no bits in common, none of which a frame matches: each lookup has to compare all of them.
+/// Adds entries whose shapes have no bits in common, and which no frame matches: each lookup has to search all shapes.
 fn many_shapes(site: &mut Testbed, table: u8, then: Instructions) {
     for (priority, bit) in (1..).zip(0..64) {
         let matched = FieldMatch { field: OxmField::Metadata, value: 1 << bit, mask: 1 << bit };
@@ -388,7 +391,7 @@ fn many_shapes(site: &mut Testbed, table: u8, then: Instructions) {
 
 #[test]
 fn a_frame_that_would_take_too_many_steps_is_dropped_and_takes_no_more() {
-    // By lookups of the plain way, and by those behind an action.
+    // The limit applies to lookups without the interpreter, and to lookups after an action.
     for (actions, tables) in [(0, 40), (1, 40)] {
         let mut site = Testbed::new();
         for table in 0..tables {
@@ -409,12 +412,12 @@ fn a_frame_that_would_take_too_many_steps_is_dropped_and_takes_no_more() {
                 (1, Outcome::Drop(DropCause::TooManySteps)),
                 "round {round}"
             );
-            // Beside the searches: the actions of 40 tables, each four times, and what is decided for all frames at
-            // once, of one table.
+            // The limit of searches, the actions of 40 tables, each four times, and the steps for all frames at once,
+            // in one table.
             assert!((2048..=2048 + 4 * 40 + 65 + 1).contains(&steps), "{steps}");
         }
     }
-    // By actions: a group of groups.
+    // The limit applies to actions, too: a group of groups.
     let mut site = Testbed::new();
     site.group(0, GroupKind::All, vec![bucket(changes(3), PortNo::ANY); 10]);
     for level in 1..6 {

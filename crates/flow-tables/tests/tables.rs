@@ -1,4 +1,4 @@
-//! Tables, groups and meters as controllers change them. Where a test is about lookups, the oracle is a linear search.
+//! Tests of tables, groups and meters as controllers change them. For lookups, the oracle is a linear search.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,7 @@ fn delete(table: u8, fields: Vec<FieldMatch>) -> FlowMod {
     FlowMod { command: FlowCommand::Delete, ..add(table, 0, fields, Instructions::default()) }
 }
 
-/// A switch with three ports.
+/// Makes a switch with three ports.
 fn state() -> FlowState {
     let (mut state, _) = FlowState::new(1, TableLimits::default());
     for port in 1..=3 {
@@ -51,7 +51,7 @@ fn state() -> FlowState {
     state
 }
 
-/// What happened to a packet.
+/// Events of a packet's path.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     outputs: Vec<(OutputPort, Vec<u8>)>,
@@ -79,12 +79,12 @@ impl PipelineSink for Seen {
     }
 }
 
-/// An Ethernet frame of this type with a payload.
+/// Makes an Ethernet frame of this type with a payload.
 fn frame(to: u8, ethertype: u16) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, 9][..], &ethertype.to_be_bytes(), &[0; 46]].concat()
 }
 
-/// An IPv4 packet to an address.
+/// Makes an IPv4 packet to an address.
 fn ip(last: u8, ttl: u8) -> Vec<u8> {
     let mut frame = frame(1, 0x0800);
     frame[14] = 0x45;
@@ -281,12 +281,12 @@ fn groups_that_multiply_each_other_cost_no_more_than_one_packet_may() {
     let mut state = state();
     let last = group(GroupCommand::Add, GroupKind::All, 0, vec![bucket(0, PortNo::ANY, vec![output(2)])]);
     state.group_mod(&last, 0).unwrap();
-    // Twelve levels of ten: a packet would leave ten to the twelfth times.
+    // Twelve levels of ten buckets would multiply a packet to ten to the twelfth copies.
     let mut watched = bucket(1, PortNo(9), vec![output(2)]);
     for level in 1..=12 {
         let next = vec![bucket(0, PortNo::ANY, vec![Action::Group(level - 1)]); 10];
         state.group_mod(&group(GroupCommand::Add, GroupKind::All, level, next), 0).unwrap();
-        // The same for the question which bucket lives.
+        // The watched groups multiply the liveness checks in the same way.
         let next = vec![watched.clone(); 10];
         state.group_mod(&group(GroupCommand::Add, GroupKind::FastFailover, 100 + level, next), 0).unwrap();
         watched = Bucket { watch_group: 100 + level, ..bucket(1, PortNo::ANY, vec![output(2)]) };
@@ -298,7 +298,7 @@ fn groups_that_multiply_each_other_cost_no_more_than_one_packet_may() {
     let (last, by_groups) = left.split_last().unwrap();
     assert!((1..2048).contains(&by_groups.len()) && by_groups.iter().all(|&port| port == 2), "{by_groups:?}");
     assert_eq!(*last, 3);
-    // Seventeen levels are too many.
+    // A depth of seventeen levels is refused.
     let chain = |level| vec![bucket(0, PortNo::ANY, vec![Action::Group(level - 1)])];
     for level in 13..=16 {
         state.group_mod(&group(GroupCommand::Add, GroupKind::Indirect, level, chain(level)), 0).unwrap();
@@ -317,7 +317,7 @@ fn a_group_lives_by_any_bucket_of_any_group_that_it_watches() {
     };
     let watching =
         |watched, out| Bucket { watch_group: watched, ..bucket(0, PortNo::ANY, vec![output(out)]) };
-    // The last of a thousand buckets lives alone; it is also the last one of each group above.
+    // Only the last of a thousand buckets is live. It is also the last one of each group above.
     let dead = bucket(0, PortNo(9), vec![output(3)]);
     let last = bucket(0, PortNo(2), vec![output(3)]);
     add_group(&mut state, GroupCommand::Add, 1, [vec![dead.clone(); 999], vec![last]].concat());
@@ -328,7 +328,7 @@ fn a_group_lives_by_any_bucket_of_any_group_that_it_watches() {
     add_group(&mut state, GroupCommand::Add, 6, vec![watching(5, 2), bucket(0, PortNo(3), vec![output(3)])]);
     state.flow_mod(&add(0, 1, vec![], apply(vec![Action::Group(6)])), 0).unwrap();
     assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [2]);
-    // With the port, with a group between, and with a bucket of it.
+    // Liveness follows the port, a group between, and a bucket of that group.
     let port = |is_live| Some(TablePort { config: PortConfig::default(), is_live });
     for (is_live, left) in [(false, 3), (true, 2)] {
         state.set_port(PortNo(2), port(is_live));
@@ -493,7 +493,7 @@ fn what_cannot_be_is_refused_with_its_code() {
     );
 }
 
-/// Fields of small tables and packets, so that many entries match.
+/// Makes fields of small tables and packets, so that many entries match.
 fn fields() -> impl Strategy<Value = Vec<FieldMatch>> {
     let field = prop_oneof![
         (1..4u128).prop_map(|port| exact(OxmField::InPort, port)),
@@ -534,7 +534,7 @@ fn a_list_has_each_lasting_entry_once_despite_changes_meanwhile() {
     const STAY: u128 = 10_000;
     for number in 0..STAY {
         state.flow_mod(&numbered(3, number), 0).unwrap();
-        // Entries of other tables, and entries that are removed.
+        // Other entries: some of another table, and some that are removed meanwhile.
         state.flow_mod(&numbered(4, number), 0).unwrap();
         state.flow_mod(&numbered(3, STAY + number), 0).unwrap();
     }
@@ -554,7 +554,8 @@ fn a_list_has_each_lasting_entry_once_despite_changes_meanwhile() {
             assert_eq!(flow.table, 3);
             *seen.entry(flow.matching.get(OxmField::EthDst).unwrap().value).or_default() += 1;
         }
-        // Some go, others come so that hash tables grow, and one gets other actions.
+        // Changes meanwhile: some entries are deleted, others are added so that hash tables grow, and one gets other
+        // actions.
         for number in 0..40 {
             let index = step * 40 + number;
             let gone = FlowMod { command: FlowCommand::DeleteStrict, ..numbered(3, STAY + index) };
@@ -645,7 +646,7 @@ fn tables_continue_unchanged_in_another_process() {
         cookie_mask: 0,
         matching: Match::default(),
     };
-    // What is counted after the image was made goes along as well.
+    // Counts made after the image are handed over as well.
     let mut packet = Packet::default();
     packet.load(PortNo(1), &[0; 60], 60, false);
     let mut counter = Counting(&before);
@@ -661,7 +662,7 @@ fn tables_continue_unchanged_in_another_process() {
     assert_eq!(after.meter_stats(meter_id::ALL, now), before.meter_stats(meter_id::ALL, now));
     assert_eq!(after.table_stats(), before.table_stats());
     assert_eq!(after.tables().used(), before.tables().used());
-    // Ages continue.
+    // The entries' ages continue.
     assert!(after.expire(12 * NS).is_empty() && after.flows() == 2);
     assert_eq!(after.expire(14 * NS).len(), 1);
     for wrong in [&image.bytes[..20], &[0; 40]] {
@@ -669,7 +670,7 @@ fn tables_continue_unchanged_in_another_process() {
     }
 }
 
-/// Counts as the only worker would.
+/// Sink that counts as the only worker would.
 struct Counting<'state>(&'state FlowState);
 
 impl PipelineSink for Counting<'_> {

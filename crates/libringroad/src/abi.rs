@@ -1,6 +1,5 @@
-//! The structures of the library that cross to C, as `compat/include` lays them out; those of requests are in
-//! `ringroad_netmap::abi`. The same offsets are asserted there, in
-//! `compat/tests/abi_layout.c`.
+//! Structures that the library shares with C, laid out as in `compat/include`; those of requests are in
+//! `ringroad_netmap::abi`. `compat/tests/abi_layout.c` asserts the same offsets in C.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
@@ -19,44 +18,44 @@ pub const MAX_KEYS: usize = 16;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct NmportDesc {
-    /// The request to bind.
+    /// Header of the request to bind.
     pub header: RequestHeader,
-    /// Its body.
+    /// Body of the request to bind.
     pub register: RegisterBody,
-    /// The mapped region, NULL before.
+    /// Mapped region; NULL while the port is not mapped.
     pub region: *mut NmemDesc,
-    /// Where it was made.
+    /// Context in which the port was made.
     pub context: *mut Nmctx,
-    /// Whether it is bound.
+    /// Whether the port is bound.
     pub register_done: c_int,
-    /// Whether it is mapped.
+    /// Whether the port is mapped.
     pub mmap_done: c_int,
-    /// The option of this type, NULL without it.
+    /// Option for memory of the program; NULL if there is none.
     pub extmem: *mut ListedOption<ExternalMemoryOption>,
-    /// -1 where it is not bound.
+    /// Descriptor of the bound port; -1 if the port is not bound.
     pub fd: c_int,
-    /// Unused. Named, as copies of the structure need not copy what has no name.
+    /// Unused. The field has a name because copies of the structure need not copy padding.
     pub pad1: u32,
-    /// In the mapped region, NULL before.
+    /// Interface in the mapped region; NULL while the port is not mapped.
     pub interface: *mut InterfaceHeader,
-    /// Bound tx rings, first and last; first is above last where there is none.
+    /// First and last bound tx ring; the first is above the last if there is none.
     pub tx_ring: [u16; 2],
-    /// Bound rx rings.
+    /// First and last bound rx ring, in the same way.
     pub rx_ring: [u16; 2],
-    /// Where `nmport_inject` tries first.
+    /// Ring that `nmport_inject` tries first.
     pub current_tx_ring: u16,
-    /// For the program.
+    /// Ring number for the program's own use.
     pub current_rx_ring: u16,
     /// Unused.
     pub pad2: u32,
-    /// Cleanups to run, newest last; NULL for none.
+    /// Steps to undo, the newest last; NULL for none.
     pub cleanups: *mut Vec<Cleanup>,
 }
 
-/// Something that [`NmportDesc`] holds until it is forgotten (`struct nmport_cleanup_d`).
+/// A resource that [`NmportDesc`] holds until `nmport_undo_parse` (`struct nmport_cleanup_d`).
 #[derive(Debug, Clone, Copy)]
 pub enum Cleanup {
-    /// An option in the list of the header, made by the context's allocator.
+    /// An option in the header's list, allocated by the context.
     Option(*mut OptionHeader),
     /// A mapped file, with its size in bytes.
     Mapping(*mut c_void, usize),
@@ -66,21 +65,21 @@ pub enum Cleanup {
 #[repr(C)]
 #[derive(Debug)]
 pub struct NmemDesc {
-    /// Its number, unique in the system.
+    /// Number of the region, unique in the system.
     pub mem_id: u16,
-    /// Ports that use it.
+    /// Number of ports that use the region.
     pub references: c_int,
-    /// Where it is mapped.
+    /// Address of the mapping.
     pub memory: *mut c_void,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// Whether it lies in memory of the program.
+    /// Whether the region is in memory of the program.
     pub is_extmem: c_int,
-    /// In a ring of all regions of the context.
+    /// Next region in the circular list of the context's regions.
     pub next: *mut Self,
-    /// In a ring of all regions of the context.
+    /// Previous region in the circular list of the context's regions.
     pub previous: *mut Self,
-    /// Whether it must be unmapped after its last use; not known to C.
+    /// Whether the region must be unmapped after its last use; unknown to C.
     pub unmap: bool,
 }
 
@@ -88,17 +87,17 @@ pub struct NmemDesc {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Nmctx {
-    /// 0 for no messages.
+    /// Verbosity; 0 for no messages.
     pub verbose: c_int,
-    /// Is given messages.
+    /// Function that gets messages.
     pub error: Option<unsafe extern "C" fn(*mut Self, *const c_char)>,
-    /// Makes descriptors and options.
+    /// Function that allocates descriptors and options.
     pub malloc: Option<unsafe extern "C" fn(*mut Self, usize) -> *mut c_void>,
-    /// Frees them.
+    /// Function that frees what `malloc` allocated.
     pub free: Option<unsafe extern "C" fn(*mut Self, *mut c_void)>,
-    /// Locks (1) and unlocks (0) the regions.
+    /// Function that locks (1) and unlocks (0) the list of regions.
     pub lock: Option<unsafe extern "C" fn(*mut Self, c_int)>,
-    /// Any of the regions, NULL where there is none.
+    /// One of the context's regions; NULL if there is none.
     pub regions: *mut NmemDesc,
 }
 
@@ -106,15 +105,15 @@ pub struct Nmctx {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct OptionKey {
-    /// Its name.
+    /// Name of the key.
     pub name: *const c_char,
-    /// Index of its value.
+    /// Index of the key's value.
     pub id: c_int,
-    /// `NMREQ_OPTK_*`.
+    /// Flags: `NMREQ_OPTK_*`.
     pub flags: c_uint,
 }
 
-/// The type of an option's function.
+/// Type of an option's function.
 pub type ParseOption = unsafe extern "C" fn(*mut ParseContext) -> c_int;
 
 /// `struct nmreq_opt_parser`.
@@ -123,17 +122,17 @@ pub type ParseOption = unsafe extern "C" fn(*mut ParseContext) -> c_int;
 pub struct OptionParser {
     /// Name of the option.
     pub prefix: *const c_char,
-    /// What it does.
+    /// Function of the option.
     pub parse: Option<ParseOption>,
-    /// Id of the key that `NAME=` means, -1 for none.
+    /// Id of the key that `NAME=` sets; -1 for none.
     pub default_key: c_int,
-    /// How many keys there are.
+    /// Number of keys.
     pub nr_keys: c_int,
-    /// `NMREQ_OPTF_*`.
+    /// Flags: `NMREQ_OPTF_*`.
     pub flags: AtomicU32,
-    /// The next one, NULL at the end.
+    /// Next parser of the list; NULL at the end.
     pub next: *const Self,
-    /// The keys.
+    /// Keys of the option.
     pub keys: [OptionKey; MAX_KEYS],
 }
 
@@ -141,16 +140,17 @@ pub struct OptionParser {
 #[repr(C)]
 #[derive(Debug)]
 pub struct ParseContext {
-    /// For messages and memory.
+    /// Context for messages and memory.
     pub context: *mut Nmctx,
-    /// As given to `nmreq_options_decode`.
+    /// Token given to `nmreq_options_decode`.
     pub token: *mut c_void,
-    /// Values by id, NULL where not given.
+    /// Values by id; NULL for a key that is not given.
     pub keys: [*const c_char; MAX_KEYS],
 }
 
 impl NmportDesc {
-    /// Neither named nor bound. The header gets its body's address where it lies.
+    /// Makes a port that is neither named nor bound. The caller sets the body's address in the header, once the port is
+    /// at its final address.
     #[must_use]
     pub fn new(context: *mut Nmctx) -> Self {
         Self {

@@ -1,9 +1,9 @@
-//! The middle part of a port name: which rings, how, and in which region.
+//! Middle part of a port name: rings, flags and region.
 
 use crate::failure::{CallError, readable};
 use crate::number::split_number;
 
-/// `NR_REG_*`: which rings are bound.
+/// Rings that are bound (`NR_REG_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RegMode {
@@ -11,7 +11,7 @@ pub enum RegMode {
     AllNic = 1,
     /// The host's ring pairs.
     Host = 2,
-    /// Both.
+    /// Ring pairs of the port and of the host.
     NicAndHost = 3,
     /// One ring pair.
     OneNic = 4,
@@ -19,32 +19,32 @@ pub enum RegMode {
     OneHost = 8,
 }
 
-/// The letters behind a slash, and the `NR_*` flags that they mean.
+/// Letters after a slash, and the `NR_*` flags that they set.
 const FLAGS: [(u8, u64); 6] =
     [(b'x', 0x800), (b'z', 0x400), (b't', 0x100), (b'r', 0x200), (b'R', 0x2000), (b'T', 0x4000)];
 
 /// Highest number of a single ring.
 const RING_MAX: u64 = 4094;
 
-/// The content of the middle part.
+/// Content of the middle part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingSpec {
-    /// Which rings.
+    /// Rings to bind.
     pub mode: RegMode,
     /// Number of the ring pair in the two modes that bind one.
     pub ring: u16,
-    /// `NR_*` flags.
+    /// Flags: `NR_*`.
     pub flags: u64,
-    /// Number of the region, 0 if it does not matter.
+    /// Number of the region; 0 if any will do.
     pub region: u16,
 }
 
-/// Reads rings, flags and numbers of regions; returns them and the rest: nothing, or a list of options with its `@`.
+/// Reads rings, flags and numbers of regions. Returns them and the rest: nothing, or a list of options with its `@`.
 /// `region` is the region that has been chosen already, 0 for none.
 ///
 /// # Errors
 ///
-/// `EINVAL` for anything else, a ring or region that is out of range, and two different regions.
+/// `EINVAL` for any other text, a ring or region out of range, and two different regions.
 pub fn split_binding(text: &[u8], region: u16) -> Result<(BindingSpec, &[u8]), CallError> {
     let fail = |what: &str| Err(CallError::invalid(format!("{}: {what}", readable(text))));
     let mut binding = BindingSpec { mode: RegMode::AllNic, ring: 0, flags: 0, region };

@@ -1,17 +1,17 @@
-//! Which rings of a port a bind covers: those that have an offset in the table behind its interface.
+//! Rings of a port that are bound: those with an offset in the table after the interface's header.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 
 use ringroad_ring::layout::{InterfaceHeader, RingHeader};
 
-/// The rings that a bind covers.
+/// Bound rings of a port.
 pub struct BoundRings {
-    /// In the region.
+    /// Interface in the region.
     pub interface: *mut InterfaceHeader,
-    /// First and last tx ring; first above last if there is none.
+    /// First and last tx ring; the first is above the last if there is none.
     pub tx_ring: [u16; 2],
-    /// First and last rx ring, likewise.
+    /// First and last rx ring, in the same way.
     pub rx_ring: [u16; 2],
 }
 
@@ -22,9 +22,9 @@ pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<Boun
     if header_end > size || !(memory.addr() + offset).is_multiple_of(align_of::<InterfaceHeader>()) {
         return None;
     }
-    // SAFETY: in the mapped region.
+    // SAFETY: the offset is in the mapped region.
     let interface = unsafe { memory.byte_add(offset) }.cast::<InterfaceHeader>();
-    // SAFETY: in the mapped region, and aligned.
+    // SAFETY: the header is in the mapped region, and aligned.
     let header = unsafe { interface.read() };
     let tx_rings = header.tx_rings.checked_add(header.host_tx_rings)?;
     let rx_rings = header.rx_rings.checked_add(header.host_rx_rings)?;
@@ -43,7 +43,7 @@ pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<Boun
             return None;
         }
     }
-    // SAFETY: as above; `bound_run` reads these rings only.
+    // SAFETY: the table is in the region; `bound_run` reads only these rings.
     let bound = |ring: u32| unsafe { ring_offset(interface, ring) } != 0;
     Some(BoundRings {
         interface,
@@ -52,7 +52,7 @@ pub fn bound_rings(memory: *mut c_void, size: usize, offset: u64) -> Option<Boun
     })
 }
 
-/// First and last ring of the first run of bound ones; first above last if there is none.
+/// First and last ring of the first run of bound rings; the first is above the last if there is none.
 fn bound_run(rings: u16, bound: impl Fn(u32) -> bool) -> [u16; 2] {
     let first = (0..rings).find(|ring| bound((*ring).into()));
     match first {
@@ -64,7 +64,8 @@ fn bound_run(rings: u16, bound: impl Fn(u32) -> bool) -> [u16; 2] {
     }
 }
 
-/// Offset of ring `index` from the interface it belongs to, 0 if it is not bound; tx, host tx, rx, host rx.
+/// Returns the offset of ring `index` from its interface, 0 if the ring is not bound. The order is tx, host tx, rx,
+/// host rx.
 ///
 /// # Safety
 ///
@@ -73,8 +74,8 @@ fn bound_run(rings: u16, bound: impl Fn(u32) -> bool) -> [u16; 2] {
 pub unsafe fn ring_offset(interface: *mut InterfaceHeader, index: u32) -> i64 {
     // SAFETY: the table begins behind the header.
     let table = unsafe { interface.add(1) }.cast::<i64>();
-    // SAFETY: in the table, as the caller guarantees.
+    // SAFETY: the caller guarantees that the index is in the table.
     let entry = unsafe { table.add(index as usize) };
-    // SAFETY: mapped, as the caller guarantees; others write it, so that it is read once.
+    // SAFETY: the caller guarantees that the entry is mapped. It is read once, because other processes write it.
     unsafe { entry.read_volatile() }
 }

@@ -1,4 +1,4 @@
-//! Contexts (`nmctx_*`): the functions that a program may replace, and the default context.
+//! Contexts (`nmctx_*`): functions that a program may replace, and the default context.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -11,11 +11,11 @@ use ringroad_c_face::set_errno;
 use crate::abi::Nmctx;
 use crate::failure::CallError;
 
-/// The first default context, which C programs change as they like.
+/// The first default context, which C programs may change.
 struct FirstContext(UnsafeCell<Nmctx>);
 
-// SAFETY: what is shared between threads in it is the list of regions, which its lock protects; a program that changes
-// the functions does so before it has threads, as with every `struct nmctx`.
+// SAFETY: threads share only the list of regions in it, which the context's lock protects. A program changes the
+// functions before it starts threads, as with every `struct nmctx`.
 unsafe impl Sync for FirstContext {}
 
 static FIRST: FirstContext = FirstContext(UnsafeCell::new(Nmctx {
@@ -29,21 +29,21 @@ static FIRST: FirstContext = FirstContext(UnsafeCell::new(Nmctx {
 
 static DEFAULT: AtomicPtr<Nmctx> = AtomicPtr::new(FIRST.0.get());
 
-/// The lock of the first context. Of pthreads, because it is locked and unlocked in different calls.
+/// Lock of the first context. It is a pthread mutex, because it is locked and unlocked in different calls.
 struct RegionsLock(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a pthread mutex is made to be used by several threads.
+// SAFETY: a pthread mutex may be used by several threads.
 unsafe impl Sync for RegionsLock {}
 
 static REGIONS_LOCK: RegionsLock = RegionsLock(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 
-/// Programs compiled for an older library set this; nothing reads it.
+/// Variable that programs compiled for an older library set; nothing reads it.
 #[allow(non_upper_case_globals)]
 #[unsafe(no_mangle)]
 pub static mut nmctx_threadsafe: c_int = 0;
 
 unsafe extern "C" fn print_message(_: *mut Nmctx, message: *const c_char) {
-    // SAFETY: contexts are given messages that end with NUL.
+    // SAFETY: messages to contexts end with NUL.
     let message = unsafe { CStr::from_ptr(message) };
     eprintln!("{}", message.to_string_lossy());
 }
@@ -61,22 +61,22 @@ unsafe extern "C" fn release(_: *mut Nmctx, memory: *mut c_void) {
 unsafe extern "C" fn lock_first(_: *mut Nmctx, lock: c_int) {
     let mutex = REGIONS_LOCK.0.get();
     if lock != 0 {
-        // SAFETY: the mutex is a static, initialised one.
+        // SAFETY: the mutex is static, and initialised.
         unsafe { libc::pthread_mutex_lock(mutex) };
     } else {
-        // SAFETY: the mutex is a static, initialised one, which this thread has locked.
+        // SAFETY: the mutex is static and initialised, and this thread has locked it.
         unsafe { libc::pthread_mutex_unlock(mutex) };
     }
 }
 
-/// The context's functions. They are read at each use: the program may change them.
+/// Function of a context. It is read at each use, because the program may change it.
 macro_rules! function_of {
     ($context:expr, $field:ident) => {{
         let context: *mut Nmctx = $context;
         if context.is_null() {
             None
         } else {
-            // SAFETY: not NULL, and so a context that the program keeps.
+            // SAFETY: the pointer is not NULL, so it is a context that the program keeps.
             unsafe { (*context).$field }
         }
     }};
@@ -86,14 +86,14 @@ macro_rules! function_of {
 pub fn report(context: *mut Nmctx, failure: CallError) {
     let errno = failure.errno;
     if let Some(message) = failure.tell() {
-        // SAFETY: both strings end with NUL and live during the call; the context is one that the program keeps.
+        // SAFETY: both strings end with NUL and live during the call; the program keeps the context.
         unsafe { ringroad_formatted_error(context, c"%s".as_ptr(), message.as_ptr()) };
     }
-    // The program's function may have changed it.
+    // The program's error function may have changed `errno`.
     set_errno(errno);
 }
 
-/// 0 for success; else -1, with the failure reported.
+/// Returns 0 for success; else reports the failure and returns -1.
 pub fn status(context: *mut Nmctx, result: Result<(), CallError>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -104,18 +104,18 @@ pub fn status(context: *mut Nmctx, result: Result<(), CallError>) -> c_int {
     }
 }
 
-/// Memory of the context with this value in it.
+/// Allocates memory of the context, and stores this value in it.
 ///
 /// # Errors
 ///
-/// `ENOMEM`.
+/// `ENOMEM` if there is no memory.
 pub fn allocate_value<T>(context: *mut Nmctx, value: T) -> Result<*mut T, CallError> {
-    // SAFETY: the context is one that the program keeps.
+    // SAFETY: the program keeps the context.
     let memory = unsafe { nmctx_malloc(context, size_of::<T>()) }.cast::<T>();
     if memory.is_null() {
         return Err(CallError::new(libc::ENOMEM, format!("no memory for {} bytes", size_of::<T>())));
     }
-    // SAFETY: there is room for a T, aligned as malloc aligns, which is enough for all that is allocated here.
+    // SAFETY: there is room for a T, and malloc's alignment is enough for all types allocated here.
     unsafe { memory.write(value) };
     Ok(memory)
 }
@@ -126,7 +126,7 @@ pub extern "C" fn nmctx_get() -> *mut Nmctx {
     DEFAULT.load(Ordering::Acquire)
 }
 
-/// `nmctx_set_default`; NULL brings the first one back.
+/// `nmctx_set_default`; NULL restores the first default context.
 #[unsafe(no_mangle)]
 pub extern "C" fn nmctx_set_default(context: *mut Nmctx) -> *mut Nmctx {
     let context = if context.is_null() { FIRST.0.get() } else { context };
@@ -137,7 +137,8 @@ pub extern "C" fn nmctx_set_default(context: *mut Nmctx) -> *mut Nmctx {
 #[unsafe(no_mangle)]
 pub extern "C" fn nmctx_set_threadsafe() {
     let first = FIRST.0.get();
-    // SAFETY: a static; the program must ensure that no other thread uses it meanwhile, as for any change of a context.
+    // SAFETY: the context is static; the program must ensure that no other thread uses it meanwhile, as for any change
+    // of a context.
     unsafe { (*first).lock = Some(lock_first) };
 }
 
@@ -161,7 +162,7 @@ pub unsafe extern "C" fn nmctx_malloc(context: *mut Nmctx, size: usize) -> *mut 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmctx_free(context: *mut Nmctx, memory: *mut c_void) {
     let free = function_of!(context, free).unwrap_or(release);
-    // SAFETY: the program's function is made for what its own made.
+    // SAFETY: the program's function frees memory that its own `malloc` allocated.
     unsafe { free(context, memory) }
 }
 
@@ -192,15 +193,15 @@ pub unsafe extern "C" fn nmctx_unlock(context: *mut Nmctx) {
 }
 
 unsafe extern "C" {
-    /// The body of [`nmctx_ferror`], in C: gives the message to the context, if it wants any.
+    /// Implements [`nmctx_ferror`] in C: gives the message to the context, unless it wants none.
     fn ringroad_formatted_error(context: *mut Nmctx, format: *const c_char, ...);
 }
 
-/// `nmctx_ferror`: continues in C with unchanged registers and stack, since its arguments are known only there.
+/// `nmctx_ferror`: jumps to the C function with unchanged registers and stack, since only C can read the arguments.
 ///
 /// # Safety
 ///
-/// As for `printf`; `context` is NULL or a context.
+/// The arguments are those of `printf`; `context` is NULL or a context.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -208,11 +209,11 @@ pub unsafe extern "C" fn nmctx_ferror(context: *mut Nmctx, format: *const c_char
     std::arch::naked_asm!("jmp {body}", body = sym ringroad_formatted_error)
 }
 
-/// `nmctx_ferror`: continues in C with unchanged registers and stack, since its arguments are known only there.
+/// `nmctx_ferror`: jumps to the C function with unchanged registers and stack, since only C can read the arguments.
 ///
 /// # Safety
 ///
-/// As for `printf`; `context` is NULL or a context.
+/// The arguments are those of `printf`; `context` is NULL or a context.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]

@@ -1,4 +1,4 @@
-//! The system calls: through libc's own functions, so that a preloaded library sees them like all others of the
+//! System calls on the device, through libc's functions, so that a preloaded library sees them like all others of the
 //! program.
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ const DEVICE: &CStr = c"/dev/netmap";
 ///
 /// # Errors
 ///
-/// As `open(2)`.
+/// Errors of `open(2)`.
 pub fn open_device() -> Result<c_int, CallError> {
     // SAFETY: the path ends with NUL.
     let fd = unsafe { libc::open(DEVICE.as_ptr(), libc::O_RDWR) };
@@ -34,7 +34,7 @@ pub fn open_device() -> Result<c_int, CallError> {
 
 /// Closes a descriptor.
 pub fn close(fd: c_int) {
-    // SAFETY: any number may be given; it is the port's own.
+    // SAFETY: any number may be given; this one is the port's own.
     unsafe { libc::close(fd) };
 }
 
@@ -45,25 +45,25 @@ pub fn close(fd: c_int) {
 ///
 /// # Errors
 ///
-/// As the device answers.
+/// Errors of the device.
 pub unsafe fn control(fd: c_int, header: *mut RequestHeader) -> io::Result<()> {
-    // SAFETY: the header is valid, and so is what it points to, as the caller guarantees.
+    // SAFETY: the caller guarantees that the header is valid, with all that it points to.
     let result = unsafe { libc::ioctl(fd, c_ulong::from(NIOCCTRL), header) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The region in which a port lies, as the device knows it.
+/// Queries the region of a port from the device.
 ///
 /// # Errors
 ///
-/// As the device answers.
+/// Errors of the device.
 pub fn region_of_port(name: &[u8]) -> Result<u16, CallError> {
     let mut info = PortInfoBody::default();
     let mut header = RequestHeader::new(request_type::PORT_INFO_GET);
     header.set_name(name);
     header.body = (&raw mut info) as u64;
     let fd = open_device()?;
-    // SAFETY: the body is of this request's type and lives here; there are no options.
+    // SAFETY: the body is of this request's type and lives during the call; there are no options.
     let result = unsafe { control(fd, &raw mut header) };
     close(fd);
     match result {
@@ -75,13 +75,13 @@ pub fn region_of_port(name: &[u8]) -> Result<u16, CallError> {
     }
 }
 
-/// Maps the first `size` bytes of a descriptor, to be read and written by all who map it.
+/// Maps the first `size` bytes of a descriptor, shared, to read and write.
 ///
 /// # Errors
 ///
-/// As `mmap(2)`.
+/// Errors of `mmap(2)`.
 pub fn map(fd: c_int, size: usize) -> Result<*mut c_void, CallError> {
-    // SAFETY: the kernel chooses where; nothing that is mapped already changes.
+    // SAFETY: the kernel chooses the address, so existing mappings do not change.
     let memory = unsafe {
         libc::mmap(ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
     };
@@ -101,11 +101,11 @@ pub unsafe fn unmap(memory: *mut c_void, size: usize) {
     unsafe { libc::munmap(memory, size) };
 }
 
-/// Maps a file of the program's.
+/// Maps a file of the program.
 ///
 /// # Errors
 ///
-/// As `open(2)` and `mmap(2)`; `EINVAL` for an empty file.
+/// Errors of `open(2)` and `mmap(2)`; `EINVAL` for an empty file.
 pub fn map_file(path: &CStr) -> Result<(*mut c_void, usize), CallError> {
     let name = readable(path.to_bytes());
     // SAFETY: the path ends with NUL.
@@ -122,7 +122,7 @@ pub fn map_file(path: &CStr) -> Result<(*mut c_void, usize), CallError> {
 }
 
 fn file_size(fd: c_int) -> Result<usize, CallError> {
-    // SAFETY: only moves the descriptor's own position, which nothing else uses.
+    // SAFETY: the call only moves the descriptor's position, which nothing else uses.
     let end = unsafe { libc::lseek(fd, 0, libc::SEEK_END) };
     usize::try_from(end).map_err(|_| CallError::of_system("the size of the file"))
 }

@@ -1,4 +1,4 @@
-//! Regions in memory of the program (`nmport_extmem*`).
+//! Regions in the program's own memory (`nmport_extmem*`).
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -17,7 +17,7 @@ use crate::request::nmreq_push_option;
 ///
 /// # Errors
 ///
-/// `EINVAL` if the port is bound or has such memory already, `ENOMEM`.
+/// `EINVAL` if the port is bound or has such memory already; `ENOMEM`.
 pub fn use_memory(port: &mut NmportDesc, memory: *mut c_void, size: usize) -> Result<(), CallError> {
     let name = readable(port.header.name());
     if port.register_done != 0 {
@@ -29,7 +29,7 @@ pub fn use_memory(port: &mut NmportDesc, memory: *mut c_void, size: usize) -> Re
     let pools = PoolsBody { memory_bytes: size as u64, ..PoolsBody::default() };
     let body = ExternalMemoryOption { address: memory as u64, pools };
     let option = allocate_value(port.context, ListedOption::new(option_type::EXTMEM, body))?;
-    // SAFETY: both are valid, and the option is in no list yet.
+    // SAFETY: header and option are valid, and the option is in no list yet.
     unsafe { nmreq_push_option(&raw mut port.header, option.cast()) };
     port.extmem = option;
     push_cleanup(port, Cleanup::Option(option.cast()));
@@ -44,13 +44,13 @@ pub fn use_memory(port: &mut NmportDesc, memory: *mut c_void, size: usize) -> Re
 ///
 /// # Errors
 ///
-/// As [`use_memory`], `open(2)` and `mmap(2)`.
+/// Errors of [`use_memory`], `open(2)` and `mmap(2)`.
 pub unsafe fn use_file(port: *mut NmportDesc, path: &CStr) -> Result<(), CallError> {
     let (memory, size) = device::map_file(path)?;
     // SAFETY: guaranteed by the caller.
     let port = unsafe { &mut *port };
     if let Err(failure) = use_memory(port, memory, size) {
-        // SAFETY: mapped above, for no other code.
+        // SAFETY: the file was mapped above, and nothing else uses it.
         unsafe { device::unmap(memory, size) };
         return Err(failure);
     }
@@ -75,13 +75,13 @@ pub unsafe extern "C" fn nmport_extmem(port: *mut NmportDesc, memory: *mut c_voi
 ///
 /// # Safety
 ///
-/// `port` is one, and the path is NULL or ends with NUL.
+/// `port` is a valid port, and the path is NULL or ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut NmportDesc, path: *const c_char) -> c_int {
     let result = if path.is_null() {
         Err(CallError::null("the path"))
     } else {
-        // SAFETY: not NULL, and so a string.
+        // SAFETY: the path is not NULL, so it is a string.
         let path = unsafe { CStr::from_ptr(path) };
         // SAFETY: guaranteed by the caller.
         unsafe { use_file(port, path) }
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut NmportDesc, path: *c
 ///
 /// # Safety
 ///
-/// `port` is one.
+/// `port` is a valid port.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_extmem_getinfo(port: *mut NmportDesc) -> *mut PoolsBody {
     // SAFETY: guaranteed by the caller.

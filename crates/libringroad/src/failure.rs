@@ -2,7 +2,7 @@
 
 pub use ringroad_c_face::CallError;
 
-/// Bytes of a name as a person can read them.
+/// Name as text that a person can read.
 #[must_use]
 pub fn readable(text: &[u8]) -> String {
     format!("`{}`", text.escape_ascii())

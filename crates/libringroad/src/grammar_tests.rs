@@ -1,4 +1,4 @@
-//! Properties of any text read as a port name. `compat/tests` checks the meaning of the forms.
+//! Property tests of port names: any text may be read. `compat/tests` checks the meaning of the forms.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::binding::split_binding;
 use crate::option_text::{Setting, split_option};
 use crate::port_name::split_port_name;
 
-/// Text of the characters that the grammar is made of, and some others.
+/// Text of the grammar's characters, and some others.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(proptest::sample::select(b"aZ09_-^*/@{}:=,xzR. \x80".to_vec()), 0..24)
 }

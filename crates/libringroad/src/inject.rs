@@ -9,35 +9,36 @@ use ringroad_ring::layout::{MAX_FRAGMENTS, RingHeader, Slot, slot_flags};
 use crate::abi::NmportDesc;
 use crate::bound_rings::ring_offset;
 
-/// One field of a ring's header, which others write as well: read once, and the rest of the header left alone.
+/// Reads one field of a ring's header. The field is read once, because other processes write the header; the rest is
+/// left alone.
 macro_rules! field {
     ($ring:expr, $field:ident) => {{
-        // SAFETY: in the header of a mapped ring.
+        // SAFETY: the field is in the header of a mapped ring.
         let pointer = unsafe { &raw const (*$ring).$field };
-        // SAFETY: as above.
+        // SAFETY: the field is in the header of a mapped ring.
         unsafe { pointer.read_volatile() }
     }};
 }
 
-/// Copies a frame into the free slots of a ring, over as many as it needs; `false` if there are too few.
+/// Copies a frame into the free slots of a ring, over as many as it needs. Returns `false` if there are too few.
 ///
 /// # Safety
 ///
-/// The ring is mapped with its buffers, and this thread's; the frame can be read.
+/// The ring and its buffers are mapped, and only this thread uses them; the frame can be read.
 unsafe fn put(ring: *mut RingHeader, mut frame: *const u8, mut size: usize) -> bool {
     let (num_slots, buffer_bytes) = (field!(ring, num_slots), field!(ring, buffer_bytes));
     let (buffers_offset, offset_mask) = (field!(ring, buffers_offset), field!(ring, offset_mask));
     let (head, tail) = (field!(ring, head), field!(ring, tail));
-    // SAFETY: slots begin behind the header.
+    // SAFETY: the slots begin after the header.
     let slots = unsafe { ring.add(1) }.cast::<Slot>();
     let mut index = head;
     for _ in 0..MAX_FRAGMENTS {
         if index == tail || index >= num_slots {
             return false;
         }
-        // SAFETY: below the number of slots.
+        // SAFETY: the index is below the number of slots.
         let slot = unsafe { slots.add(index as usize) };
-        // SAFETY: mapped, and the program's.
+        // SAFETY: the slot is mapped, and the program owns it.
         let mut content = unsafe { slot.read() };
         let offset = content.ptr & offset_mask;
         let room = u64::from(buffer_bytes).saturating_sub(offset) as usize;
@@ -49,18 +50,18 @@ unsafe fn put(ring: *mut RingHeader, mut frame: *const u8, mut size: usize) -> b
         let buffer = unsafe { ring.byte_offset(at as isize) }.cast::<u8>();
         // SAFETY: `length` bytes are left of the frame and in the buffer.
         unsafe { ptr::copy_nonoverlapping(frame, buffer, length) };
-        // SAFETY: as many are left of the frame.
+        // SAFETY: at least `length` bytes of the frame are left.
         frame = unsafe { frame.add(length) };
         size -= length;
         content.len = length as u16;
         content.flags = if size > 0 { slot_flags::MORE_FRAGMENTS } else { 0 };
-        // SAFETY: mapped, and the program's.
+        // SAFETY: the slot is mapped, and the program owns it.
         unsafe { slot.write(content) };
         index = if index + 1 == num_slots { 0 } else { index + 1 };
         if size == 0 {
-            // SAFETY: mapped; head and cur are the program's.
+            // SAFETY: the header is mapped, and the program owns `cur`.
             unsafe { (*ring).cur = index };
-            // SAFETY: as above.
+            // SAFETY: the header is mapped, and the program owns `head`.
             unsafe { (*ring).head = index };
             return true;
         }
@@ -83,12 +84,12 @@ pub unsafe extern "C" fn nmport_inject(port: *mut NmportDesc, frame: *const c_vo
     }
     let mut ring = port.current_tx_ring.clamp(first, last);
     for _ in first..=last {
-        // SAFETY: mapped, and `first..=last` were found in its table.
+        // SAFETY: the interface is mapped, and its table has the rings `first..=last`.
         let offset = unsafe { ring_offset(port.interface, ring.into()) };
         if offset != 0 {
-            // SAFETY: at the ring's place in the table.
+            // SAFETY: the table gives this offset of the ring.
             let header = unsafe { port.interface.byte_offset(offset as isize) }.cast::<RingHeader>();
-            // SAFETY: as above; the program owns its rings, and the frame can be read.
+            // SAFETY: the ring is mapped, the program owns it, and the frame can be read.
             if unsafe { put(header, frame.cast(), size) } {
                 port.current_tx_ring = ring;
                 return size as c_int;

@@ -9,7 +9,7 @@ pub fn split_number(text: &[u8], most: u64) -> Option<(u64, &[u8])> {
     (value <= most).then_some((value, rest))
 }
 
-/// The number that the whole text is, if it is at most `most`.
+/// Reads the whole text as a number; `None` if it is not one, or above `most`.
 #[must_use]
 pub fn whole_number(text: &[u8], most: u64) -> Option<u64> {
     split_number(text, most).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)

@@ -1,4 +1,4 @@
-//! Frames that begin somewhere in their buffers (`nmport_offset`).
+//! Frame offsets: frames that begin at a chosen offset in their buffers (`nmport_offset`).
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use crate::failure::{CallError, readable};
 use crate::port::push_cleanup;
 use crate::request::{nmreq_find_option, nmreq_push_option};
 
-/// Requests offsets: `initial` at first and `max` at most, in the low `bits` bits (0: all), all in bytes.
+/// Requests offsets in bytes: `initial` at first and `max` at most, in the low `bits` bits (0: all).
 ///
 /// # Safety
 ///
@@ -41,13 +41,13 @@ pub unsafe fn use_offsets(
             )));
         }
     };
-    // SAFETY: the list is sound, as the caller guarantees.
+    // SAFETY: the caller guarantees that the list is sound.
     if !unsafe { nmreq_find_option(&raw mut port.header, option_type::OFFSETS) }.is_null() {
         return Err(CallError::invalid(format!("{name}: offsets are given twice")));
     }
     let body = OffsetsOption { max, initial, bits, min_gap, ..OffsetsOption::default() };
     let option = allocate_value(port.context, ListedOption::new(option_type::OFFSETS, body))?;
-    // SAFETY: both are valid, and the option is in no list yet.
+    // SAFETY: header and option are valid, and the option is in no list yet.
     unsafe { nmreq_push_option(&raw mut port.header, option.cast()) };
     push_cleanup(port, Cleanup::Option(option.cast()));
     Ok(())
@@ -57,7 +57,7 @@ pub unsafe fn use_offsets(
 ///
 /// # Safety
 ///
-/// `port` is one.
+/// `port` is a valid port.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_offset(
     port: *mut NmportDesc,

@@ -1,4 +1,4 @@
-//! `nmreq_options_decode`: the options of a name, given to functions that a list of parsers names.
+//! `nmreq_options_decode`: passes the options of a name to the functions of a list of parsers.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -23,14 +23,14 @@ pub const OPTION_DISABLED: u32 = 1;
 /// `NMREQ_OPTF_ALLOWEMPTY`.
 pub const OPTION_ALLOW_EMPTY: u32 = 2;
 
-/// The parser of this name in a list.
+/// Finds the parser of this name in a list.
 ///
 /// # Safety
 ///
 /// The list is sound and stays during `'a`.
 #[must_use]
 pub unsafe fn find_parser<'a>(mut parsers: *const OptionParser, name: &[u8]) -> Option<&'a OptionParser> {
-    // SAFETY: NULL or a parser of a sound list.
+    // SAFETY: the pointer is NULL or a parser of a sound list.
     while let Some(parser) = unsafe { parsers.as_ref() } {
         if name_at(parser.prefix) == Some(name) {
             return Some(parser);
@@ -40,7 +40,7 @@ pub unsafe fn find_parser<'a>(mut parsers: *const OptionParser, name: &[u8]) -> 
     None
 }
 
-/// A name in a table of parsers.
+/// Name in a table of parsers.
 fn name_at<'a>(name: *const c_char) -> Option<&'a [u8]> {
     if name.is_null() {
         return None;
@@ -49,7 +49,7 @@ fn name_at<'a>(name: *const c_char) -> Option<&'a [u8]> {
     Some(unsafe { CStr::from_ptr(name) }.to_bytes())
 }
 
-/// Keys of a parser whose ids can be used.
+/// Keys of a parser, as far as their ids are valid.
 fn keys_of(parser: &OptionParser) -> impl Iterator<Item = (&OptionKey, usize)> {
     let count = usize::try_from(parser.nr_keys).unwrap_or(0);
     parser.keys.iter().take(count).filter_map(|key| {
@@ -58,7 +58,7 @@ fn keys_of(parser: &OptionParser) -> impl Iterator<Item = (&OptionKey, usize)> {
     })
 }
 
-/// The values that an option gives to the keys of its parser, by id.
+/// Values that an option gives to the keys of its parser, by id.
 fn values_of(
     parser: &OptionParser,
     option: &OptionText<'_>,
@@ -89,7 +89,7 @@ fn values_of(
         if values[id].is_some() {
             return invalid(format!("{shown} is given twice"));
         }
-        // The text came from a C string, so that no NUL is in it.
+        // The text came from a C string, so it contains no NUL.
         values[id] = Some(CString::new(value.unwrap_or_default()).unwrap_or_default());
     }
     for (key, id) in keys_of(parser) {
@@ -109,8 +109,7 @@ fn values_of(
 ///
 /// # Errors
 ///
-/// `EINVAL` for what is not written as it should be, `EOPNOTSUPP` for a disabled option, and what a function fails
-/// with.
+/// `EINVAL` for a syntax error, `EOPNOTSUPP` for a disabled option, and the errors of the functions.
 pub unsafe fn decode_options(
     mut list: &[u8],
     parsers: *const OptionParser,
@@ -120,7 +119,7 @@ pub unsafe fn decode_options(
     while !list.is_empty() {
         let (option, rest) = split_option(list)?;
         let name = readable(option.name);
-        // SAFETY: sound, as the caller guarantees.
+        // SAFETY: the caller guarantees that the parsers are sound.
         let parser = unsafe { find_parser(parsers, option.name) }
             .ok_or_else(|| CallError::invalid(format!("there is no option {name}")))?;
         if parser.flags.load(Ordering::Relaxed) & OPTION_DISABLED != 0 {
@@ -135,7 +134,7 @@ pub unsafe fn decode_options(
             *key = value.as_ref().map_or(ptr::null(), |value| value.as_ptr());
         }
         if let Some(function) = parser.parse {
-            // SAFETY: made for this token, as the caller guarantees; the values live during the call.
+            // SAFETY: the caller guarantees that the function fits the token; the values live during the call.
             let result = unsafe { function(&raw mut parse) };
             if result < 0 {
                 return Err(CallError::silent(errno()));
@@ -161,7 +160,7 @@ pub unsafe extern "C" fn nmreq_options_decode(
     let result = if list.is_null() {
         Err(CallError::null("the list of options"))
     } else {
-        // SAFETY: not NULL, and so a string.
+        // SAFETY: the list is not NULL, so it is a string.
         let list = unsafe { CStr::from_ptr(list) };
         // SAFETY: guaranteed by the caller.
         unsafe { decode_options(list.to_bytes(), parsers, token, context) }

@@ -1,22 +1,22 @@
-//! The last part of a port name: `@NAME`, `@NAME=VALUE` and `@NAME:KEY=VALUE,...`.
+//! Last part of a port name: `@NAME`, `@NAME=VALUE` and `@NAME:KEY=VALUE,...`.
 
 use crate::failure::{CallError, readable};
 
-/// One option as it is written.
+/// Text of one option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionText<'a> {
-    /// Its name.
+    /// Name of the option.
     pub name: &'a [u8],
-    /// What it sets.
+    /// Settings of the option.
     pub settings: Vec<Setting<'a>>,
 }
 
-/// `KEY=VALUE`.
+/// A setting: `KEY=VALUE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting<'a> {
-    /// The key; `None` for the one that `NAME=VALUE` means.
+    /// Key; `None` for the default key, as in `NAME=VALUE`.
     pub key: Option<&'a [u8]>,
-    /// The value; `None` where there is no `=`.
+    /// Value; `None` if there is no `=`.
     pub value: Option<&'a [u8]>,
 }
 
@@ -28,7 +28,7 @@ fn split_setting(text: &[u8]) -> Setting<'_> {
     }
 }
 
-/// Splits the first option off a list, which begins with its `@`.
+/// Splits the first option off a list, which begins with the option's `@`.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ pub fn split_option(list: &[u8]) -> Result<(OptionText<'_>, &[u8]), CallError> {
     Ok((OptionText { name, settings }, rest))
 }
 
-/// Whether two keys are the same, `-` and `_` being so.
+/// Whether two keys are the same; `-` and `_` are equal.
 #[must_use]
 pub fn same_key(one: &[u8], other: &[u8]) -> bool {
     let plain = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };

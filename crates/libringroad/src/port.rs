@@ -1,4 +1,4 @@
-//! Ports (`nmport_*`): named, bound, mapped, and all of that undone.
+//! Ports (`nmport_*`): naming, binding and mapping them, and undoing each of these.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -19,31 +19,31 @@ use crate::port_options::parsers;
 use crate::region::{self, MemorySource};
 use crate::request::{nmreq_remove_option, option_name};
 
-/// Remembers a step to undo when the port is forgotten.
+/// Records a step to undo when the port's name is undone.
 pub fn push_cleanup(port: &mut NmportDesc, cleanup: Cleanup) {
     if port.cleanups.is_null() {
         port.cleanups = Box::into_raw(Box::default());
     }
-    // SAFETY: not NULL, and so a box of this module's, which only the port holds.
+    // SAFETY: the pointer is not NULL, so it is a box of this module, which only the port holds.
     unsafe { &mut *port.cleanups }.push(cleanup);
 }
 
-/// Undoes the newest things until `keep` are left.
+/// Undoes the newest steps until `keep` are left.
 fn undo_cleanups(port: &mut NmportDesc, keep: usize) {
-    // SAFETY: NULL or a box of this module's, which only the port holds.
+    // SAFETY: the pointer is NULL or a box of this module, which only the port holds.
     while let Some(cleanups) = unsafe { port.cleanups.as_mut() } {
         if cleanups.len() > keep {
             match cleanups.pop() {
                 Some(Cleanup::Option(option)) => forget_option(port, option),
                 Some(Cleanup::Mapping(memory, size)) => {
-                    // SAFETY: mapped by `extmem::use_file` for this port, which is not bound any more.
+                    // SAFETY: `extmem::use_file` mapped the file for this port, which is not bound any more.
                     unsafe { region::unmap_file(port.context, memory, size) }
                 }
                 None => {}
             }
         } else {
             if keep == 0 {
-                // SAFETY: a box of this module's, which only the port holds.
+                // SAFETY: the pointer is a box of this module, which only the port holds.
                 drop(unsafe { Box::from_raw(mem::replace(&mut port.cleanups, ptr::null_mut())) });
             }
             return;
@@ -55,16 +55,16 @@ fn forget_option(port: &mut NmportDesc, option: *mut OptionHeader) {
     if port.extmem.cast() == option {
         port.extmem = ptr::null_mut();
     }
-    // SAFETY: the port's own list, in which the library and the program put options.
+    // SAFETY: the list is the port's own; the library and the program put options into it.
     unsafe { nmreq_remove_option(&raw mut port.header, option) };
-    // SAFETY: made by the context's allocator, and in no list any more.
+    // SAFETY: the context allocated the option, which is in no list any more.
     unsafe { nmctx_free(port.context, option.cast()) };
 }
 
-/// A port of this context, neither named nor bound.
+/// Allocates a port of this context, neither named nor bound.
 fn new_port(context: *mut Nmctx) -> Result<*mut NmportDesc, CallError> {
     let port = allocate_value(context, NmportDesc::new(context))?;
-    // SAFETY: just made.
+    // SAFETY: the port was just made.
     attach_body(unsafe { &mut *port });
     Ok(port)
 }
@@ -73,7 +73,7 @@ fn attach_body(port: &mut NmportDesc) {
     port.header.body = (&raw mut port.register) as u64;
 }
 
-/// Fills the requests from a name; on failure the port is as it was.
+/// Fills the requests from a name. If this fails, the port is as before.
 ///
 /// # Safety
 ///
@@ -81,7 +81,7 @@ fn attach_body(port: &mut NmportDesc) {
 unsafe fn parse(port: *mut NmportDesc, spec: &[u8]) -> Result<(), CallError> {
     // SAFETY: guaranteed by the caller.
     let before = unsafe { port.read() };
-    // SAFETY: NULL or a box of this module's.
+    // SAFETY: the pointer is NULL or a box of this module.
     let kept = unsafe { before.cleanups.as_ref() }.map_or(0, Vec::len);
     let (name, rest) = split_port_name(spec)?;
     let (binding, options) = split_binding(rest, before.register.mem_id)?;
@@ -96,10 +96,10 @@ unsafe fn parse(port: *mut NmportDesc, spec: &[u8]) -> Result<(), CallError> {
         port.register.flags = binding.flags;
         port.register.mem_id = binding.region;
     }
-    // SAFETY: the parsers are static and made for ports.
+    // SAFETY: the parsers are static, and made for ports.
     let result = unsafe { decode_options(options, parsers(), port.cast::<c_void>(), before.context) };
     if result.is_err() {
-        // SAFETY: guaranteed by the caller; no option's function runs any more.
+        // SAFETY: guaranteed by the caller; the options' functions have returned.
         let port = unsafe { &mut *port };
         undo_cleanups(port, kept);
         *port = NmportDesc { cleanups: port.cleanups, ..before };
@@ -123,7 +123,7 @@ fn register(port: &mut NmportDesc) -> Result<(), CallError> {
             format!("{name}: {error}{}", refused_options(&port.header)),
         ));
     }
-    // SAFETY: NULL or an option that the port holds.
+    // SAFETY: the pointer is NULL or an option that the port holds.
     if let Some(extmem) = unsafe { port.extmem.as_ref() } {
         let source =
             MemorySource::Extmem(extmem.body.address as *mut c_void, extmem.body.pools.memory_bytes as usize);
@@ -140,11 +140,11 @@ fn register(port: &mut NmportDesc) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Names the options that have an error in them.
+/// Names the options that report an error.
 fn refused_options(header: &RequestHeader) -> String {
     let mut text = String::new();
     let mut option = header.options as *const OptionHeader;
-    // SAFETY: NULL or an option of the port's list.
+    // SAFETY: the pointer is NULL or an option of the port's list.
     while let Some(seen) = unsafe { option.as_ref() } {
         if seen.status != 0 {
             let error = std::io::Error::from_raw_os_error(seen.status as i32);
@@ -156,7 +156,7 @@ fn refused_options(header: &RequestHeader) -> String {
     text
 }
 
-/// Maps the region of a bound port and finds its rings.
+/// Maps the region of a bound port, and finds its rings.
 fn map(port: &mut NmportDesc) -> Result<(), CallError> {
     let name = readable(port.header.name());
     if port.register_done == 0 || port.mmap_done != 0 {
@@ -167,7 +167,7 @@ fn map(port: &mut NmportDesc) -> Result<(), CallError> {
         let source = MemorySource::Descriptor(port.fd, port.register.memory_bytes as usize);
         port.region = region::acquire(port.context, port.register.mem_id, source)?;
     }
-    // SAFETY: acquired by this port, and not released.
+    // SAFETY: this port has acquired the region, and not released it.
     let region = unsafe { &*port.region };
     let Some(bound) = bound_rings(region.memory, region.size, port.register.offset) else {
         unmap(port);
@@ -183,7 +183,7 @@ fn map(port: &mut NmportDesc) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Undoes [`map`]; of a region in the program's memory the port keeps its use until it is unbound.
+/// Undoes [`map`]. A region in the program's memory stays acquired until the port is unbound.
 fn unmap(port: &mut NmportDesc) {
     if port.extmem.is_null() {
         release_region(port);
@@ -197,7 +197,7 @@ fn unmap(port: &mut NmportDesc) {
 fn release_region(port: &mut NmportDesc) {
     let region = mem::replace(&mut port.region, ptr::null_mut());
     if !region.is_null() {
-        // SAFETY: acquired by this port in this context; it was in the port until now.
+        // SAFETY: this port acquired the region in this context, and the region was in the port until now.
         unsafe { region::release(port.context, region) };
     }
 }
@@ -215,13 +215,13 @@ fn unregister(port: &mut NmportDesc) {
     port.register_done = 0;
 }
 
-/// Binds and maps.
+/// Binds and maps the port.
 fn open_port(port: &mut NmportDesc) -> Result<(), CallError> {
     register(port)?;
     map(port).inspect_err(|_| unregister(port))
 }
 
-/// A port that is named, but not open.
+/// Makes a port that is named, but not open.
 ///
 /// # Safety
 ///
@@ -230,19 +230,19 @@ unsafe fn prepare(context: *mut Nmctx, spec: *const c_char) -> Result<*mut Nmpor
     if spec.is_null() {
         return Err(CallError::null("the name"));
     }
-    // SAFETY: not NULL, and so a string.
+    // SAFETY: the name is not NULL, so it is a string.
     let spec = unsafe { CStr::from_ptr(spec) };
     let port = new_port(context)?;
-    // SAFETY: just made.
+    // SAFETY: the port was just made.
     if let Err(failure) = unsafe { parse(port, spec.to_bytes()) } {
-        // SAFETY: just made, and not shared.
+        // SAFETY: the port was just made, and is not shared.
         unsafe { nmport_delete(port) };
         return Err(failure);
     }
     Ok(port)
 }
 
-/// The pointer, or NULL with the failure reported.
+/// Returns the pointer, or NULL after reporting the failure.
 fn pointer(context: *mut Nmctx, result: Result<*mut NmportDesc, CallError>) -> *mut NmportDesc {
     result.unwrap_or_else(|failure| {
         report(context, failure);
@@ -261,14 +261,14 @@ pub extern "C" fn nmport_new() -> *mut NmportDesc {
 ///
 /// # Safety
 ///
-/// `port` is NULL or one that is neither bound nor mapped.
+/// `port` is NULL or a port that is neither bound nor mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_delete(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     let Some(held) = (unsafe { port.as_mut() }) else { return };
     undo_cleanups(held, 0);
     let context = held.context;
-    // SAFETY: made by this context's allocator; the caller forgets it.
+    // SAFETY: this context allocated the port; the caller does not use it any more.
     unsafe { nmctx_free(context, port.cast()) };
 }
 
@@ -276,13 +276,13 @@ pub unsafe extern "C" fn nmport_delete(port: *mut NmportDesc) {
 ///
 /// # Safety
 ///
-/// `port` is one, and `spec` is NULL or ends with NUL.
+/// `port` is a valid port, and `spec` is NULL or ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_parse(port: *mut NmportDesc, spec: *const c_char) -> c_int {
     let result = if spec.is_null() {
         Err(CallError::null("the name"))
     } else {
-        // SAFETY: not NULL, and so a string.
+        // SAFETY: the name is not NULL, so it is a string.
         let spec = unsafe { CStr::from_ptr(spec) };
         // SAFETY: guaranteed by the caller.
         unsafe { parse(port, spec.to_bytes()) }
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn nmport_parse(port: *mut NmportDesc, spec: *const c_char
 ///
 /// # Safety
 ///
-/// `port` is NULL or one that is neither bound nor mapped.
+/// `port` is NULL or a port that is neither bound nor mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_parse(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn nmport_undo_parse(port: *mut NmportDesc) {
 ///
 /// # Safety
 ///
-/// `port` is one, with a sound list of options.
+/// `port` is a valid port, with a sound list of options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_register(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn nmport_register(port: *mut NmportDesc) -> c_int {
 ///
 /// # Safety
 ///
-/// `port` is NULL or one.
+/// `port` is NULL or a valid port.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_register(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
@@ -337,7 +337,7 @@ pub unsafe extern "C" fn nmport_undo_register(port: *mut NmportDesc) {
 ///
 /// # Safety
 ///
-/// `port` is one.
+/// `port` is a valid port.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_mmap(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
@@ -377,7 +377,7 @@ pub unsafe extern "C" fn nmport_prepare(spec: *const c_char) -> *mut NmportDesc 
 ///
 /// # Safety
 ///
-/// As [`nmport_delete`].
+/// The conditions of [`nmport_delete`] hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_prepare(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
@@ -388,7 +388,7 @@ pub unsafe extern "C" fn nmport_undo_prepare(port: *mut NmportDesc) {
 ///
 /// # Safety
 ///
-/// `port` is one, with a sound list of options.
+/// `port` is a valid port, with a sound list of options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_open_desc(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
@@ -401,7 +401,7 @@ pub unsafe extern "C" fn nmport_open_desc(port: *mut NmportDesc) -> c_int {
 ///
 /// # Safety
 ///
-/// As [`nmport_undo_mmap`].
+/// The conditions of [`nmport_undo_mmap`] hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_undo_open_desc(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
@@ -421,9 +421,9 @@ pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut NmportDesc {
     let open = || {
         // SAFETY: guaranteed by the caller.
         let port = unsafe { prepare(context, spec) }?;
-        // SAFETY: just made.
+        // SAFETY: the port was just made.
         if let Err(failure) = open_port(unsafe { &mut *port }) {
-            // SAFETY: just made, not shared, and neither bound nor mapped.
+            // SAFETY: the port was just made, is not shared, and is neither bound nor mapped.
             unsafe { nmport_delete(port) };
             return Err(failure);
         }
@@ -441,7 +441,7 @@ pub unsafe extern "C" fn nmport_open(spec: *const c_char) -> *mut NmportDesc {
 pub unsafe extern "C" fn nmport_close(port: *mut NmportDesc) {
     // SAFETY: guaranteed by the caller.
     unsafe { nmport_undo_open_desc(port) };
-    // SAFETY: guaranteed by the caller; it is neither bound nor mapped any more.
+    // SAFETY: guaranteed by the caller; the port is neither bound nor mapped any more.
     unsafe { nmport_undo_prepare(port) };
 }
 
@@ -449,7 +449,7 @@ pub unsafe extern "C" fn nmport_close(port: *mut NmportDesc) {
 ///
 /// # Safety
 ///
-/// `port` is one.
+/// `port` is a valid port.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_clone(port: *mut NmportDesc) -> *mut NmportDesc {
     // SAFETY: guaranteed by the caller.
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn nmport_clone(port: *mut NmportDesc) -> *mut NmportDesc 
             )));
         }
         let copy = new_port(port.context)?;
-        // SAFETY: just made.
+        // SAFETY: the port was just made.
         let held = unsafe { &mut *copy };
         held.header = RequestHeader { options: 0, ..port.header };
         held.register = port.register;

@@ -1,16 +1,16 @@
-//! The first part of a port name: scheme and name.
+//! First part of a port name: scheme and name.
 
 use crate::failure::{CallError, readable};
 
-/// Most bytes of a name that a request can carry.
+/// Maximum number of bytes of a name that a request can carry.
 const NAME_MAX_BYTES: usize = 63;
 
-/// Letters, digits and underscores, or nothing.
+/// Whether the text consists of letters, digits and underscores, or is empty.
 fn is_identifier(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }
 
-/// Splits `netmap:NAME` or `valeX:NAME` from what follows: the name as requests carry it, and the rest.
+/// Splits `netmap:NAME` or `valeX:NAME` off a port name. Returns the name as requests carry it, and the rest.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The options that port names may have (`share`, `extmem`, `conf`, `offset`), and which of them are enabled.
+//! Options that port names may have (`share`, `extmem`, `conf`, `offset`), and which of them are enabled.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -20,7 +20,7 @@ use crate::port_name::split_port_name;
 /// A parser in a list of statics.
 struct Parser(OptionParser);
 
-// SAFETY: nothing of it changes but the flags, which are atomic; what it points to is static.
+// SAFETY: only the flags change, and they are atomic; all pointers are to statics.
 unsafe impl Sync for Parser {}
 
 static OFFSET: Parser = Parser::new(
@@ -69,7 +69,7 @@ static SHARE: Parser =
     Parser::new(c"share", parse_share, &[(c"port", KEY_MUST_SET | KEY_DEFAULT)], 0, &raw const EXTMEM.0);
 
 impl Parser {
-    /// Keys have their index as id; the first is the one that `NAME=` means.
+    /// Makes a parser. Keys have their index as id; the first is the default key, which `NAME=` sets.
     const fn new(
         prefix: &'static CStr,
         parse: ParseOption,
@@ -96,13 +96,13 @@ impl Parser {
     }
 }
 
-/// The list of them all.
+/// List of all parsers.
 #[must_use]
 pub fn parsers() -> *const OptionParser {
     &raw const SHARE.0
 }
 
-/// What a parsing function was given.
+/// Arguments of a parsing function.
 struct Given<'a> {
     parse: &'a ParseContext,
 }
@@ -117,7 +117,7 @@ impl Given<'_> {
         Some(unsafe { CStr::from_ptr(value) })
     }
 
-    /// The number given to a key, 0 if there is none.
+    /// Number given for a key; 0 if there is none.
     fn number(&self, key: usize, most: u64) -> Result<u64, CallError> {
         let Some(value) = self.text(key) else { return Ok(0) };
         whole_number(value.to_bytes(), most).ok_or_else(|| {
@@ -125,7 +125,7 @@ impl Given<'_> {
         })
     }
 
-    /// The same, for the first of the keys that is given.
+    /// Number given for the first of the keys that is given.
     fn first_number(&self, keys: [usize; 2], most: u64) -> Result<u64, CallError> {
         let key = keys.into_iter().find(|key| self.text(*key).is_some()).unwrap_or(keys[0]);
         self.number(key, most)
@@ -136,7 +136,7 @@ impl Given<'_> {
     }
 }
 
-/// Runs a parsing function; -1 and a message if it fails.
+/// Runs a parsing function. Returns -1 and reports a message if it fails.
 ///
 /// # Safety
 ///
@@ -145,7 +145,7 @@ unsafe fn run(
     parse: *mut ParseContext,
     function: impl FnOnce(&Given<'_>, *mut Nmctx) -> Result<(), CallError>,
 ) -> c_int {
-    // SAFETY: valid, as the caller guarantees.
+    // SAFETY: the caller guarantees that the pointer is valid.
     let parse = unsafe { &*parse };
     status(parse.context, function(&Given { parse }, parse.context))
 }
@@ -181,9 +181,9 @@ unsafe extern "C" fn parse_extmem(parse: *mut ParseContext) -> c_int {
         }
         // SAFETY: the token is the port, which is not borrowed during the call.
         unsafe { extmem::use_file(given.port(), given.text(0).unwrap_or_default()) }?;
-        // SAFETY: as above.
+        // SAFETY: the token is the port, which is not borrowed during the call.
         let option = unsafe { (*given.port()).extmem };
-        // SAFETY: `use_file` put one there.
+        // SAFETY: `use_file` has set the option.
         let info = unsafe { &mut (*option).body.pools };
         let requested = [&mut info.interfaces, &mut info.rings, &mut info.buffers];
         for (pool, [objects, object_bytes]) in requested.into_iter().zip(pools) {
@@ -200,7 +200,7 @@ unsafe extern "C" fn parse_conf(parse: *mut ParseContext) -> c_int {
     let conf = |given: &Given<'_>, _| {
         let rings = |keys| given.first_number(keys, u16::MAX.into()).map(|number| number as u16);
         let slots = |keys| given.first_number(keys, u32::MAX.into()).map(|number| number as u32);
-        // The more specific key is first: tx-rings overrides rings.
+        // The more specific key comes first: tx-rings overrides rings.
         let (tx_rings, rx_rings) = (rings([3, 0])?, rings([4, 0])?);
         let (host_tx_rings, host_rx_rings) = (rings([5, 1])?, rings([6, 1])?);
         let (tx_slots, rx_slots) = (slots([7, 2])?, slots([8, 2])?);
@@ -226,7 +226,7 @@ unsafe extern "C" fn parse_offset(parse: *mut ParseContext) -> c_int {
     unsafe { run(parse, offset) }
 }
 
-/// The option of this name, if there is one.
+/// Finds the option of this name.
 ///
 /// # Safety
 ///
@@ -235,7 +235,7 @@ unsafe fn find(name: *const c_char) -> Option<&'static OptionParser> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: not NULL, and so a string.
+    // SAFETY: the name is not NULL, so it is a string.
     let name = unsafe { CStr::from_ptr(name) };
     // SAFETY: the list is static.
     unsafe { find_parser(parsers(), name.to_bytes()) }

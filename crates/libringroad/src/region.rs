@@ -1,4 +1,4 @@
-//! The regions that a context's ports have mapped (`struct nmem_d`): one for each number, counted.
+//! Regions that a context's ports have mapped (`struct nmem_d`): one for each number, with a reference count.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -14,27 +14,27 @@ struct Locked(*mut Nmctx);
 
 impl Locked {
     fn new(context: *mut Nmctx) -> Self {
-        // SAFETY: a context that the program keeps.
+        // SAFETY: the program keeps the context.
         unsafe { nmctx_lock(context) };
         Self(context)
     }
 
     fn first(&self) -> *mut NmemDesc {
-        // SAFETY: a context that the program keeps, and locked.
+        // SAFETY: the program keeps the context, which is locked.
         unsafe { (*self.0).regions }
     }
 
     fn set_first(&self, region: *mut NmemDesc) {
-        // SAFETY: a context that the program keeps, and locked.
+        // SAFETY: the program keeps the context, which is locked.
         unsafe { (*self.0).regions = region };
     }
 
-    /// The region for which `wanted` is true.
+    /// Finds the region for which `wanted` is true.
     fn find(&self, wanted: impl Fn(&NmemDesc) -> bool) -> Option<*mut NmemDesc> {
         let first = self.first();
         let mut region = first;
         while !region.is_null() {
-            // SAFETY: in the list of a locked context, and so alive; nothing changes it meanwhile.
+            // SAFETY: the region is in the list of a locked context, so it is alive and does not change.
             let seen = unsafe { &*region };
             if wanted(seen) {
                 return Some(region);
@@ -49,7 +49,7 @@ impl Locked {
         let (previous, next) = if first.is_null() {
             (region, region)
         } else {
-            // SAFETY: in the list of a locked context.
+            // SAFETY: the region is in the list of a locked context.
             (unsafe { (*first).previous }, first)
         };
         link(previous, region);
@@ -58,7 +58,7 @@ impl Locked {
     }
 
     fn remove(&self, region: *mut NmemDesc) {
-        // SAFETY: in the list of a locked context.
+        // SAFETY: the region is in the list of a locked context.
         let NmemDesc { previous, next, .. } = *unsafe { &*region };
         link(previous, next);
         if next == region {
@@ -71,36 +71,36 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // SAFETY: locked by `new`, on this thread.
+        // SAFETY: `new` locked the context, on this thread.
         unsafe { nmctx_unlock(self.0) };
     }
 }
 
 fn link(one: *mut NmemDesc, next: *mut NmemDesc) {
-    // SAFETY: both are in, or about to be in, the list of a locked context.
+    // SAFETY: both regions are in, or about to be in, the list of a locked context.
     unsafe { (*one).next = next };
-    // SAFETY: as above.
+    // SAFETY: both regions are in, or about to be in, the list of a locked context.
     unsafe { (*next).previous = one };
 }
 
-/// Where a region's memory comes from if it is not there yet.
+/// Source of a region's memory, for a context that does not have the region yet.
 #[derive(Debug, Clone, Copy)]
 pub enum MemorySource {
-    /// The descriptor of a bound port, and the bytes to map.
+    /// Descriptor of a bound port, and number of bytes to map.
     Descriptor(c_int, usize),
-    /// Memory of the program, and its size.
+    /// Memory of the program, and its size in bytes.
     Extmem(*mut c_void, usize),
 }
 
-/// The region of this number: one more use of it if the context has it, else mapped now.
+/// Acquires the region of this number: adds a use if the context has the region, else maps it.
 ///
 /// # Errors
 ///
-/// As `mmap(2)`.
+/// Errors of `mmap(2)`.
 pub fn acquire(context: *mut Nmctx, mem_id: u16, source: MemorySource) -> Result<*mut NmemDesc, CallError> {
     let regions = Locked::new(context);
     if let Some(region) = regions.find(|region| region.mem_id == mem_id) {
-        // SAFETY: in the list of a locked context.
+        // SAFETY: the region is in the list of a locked context.
         unsafe { (*region).references += 1 };
         return Ok(region);
     }
@@ -122,29 +122,29 @@ pub fn acquire(context: *mut Nmctx, mem_id: u16, source: MemorySource) -> Result
     Ok(region)
 }
 
-/// One use less; after the last one it is unmapped, unless it is the program's memory.
+/// Releases one use of a region. After the last one the region is unmapped, unless it is the program's memory.
 ///
 /// # Safety
 ///
 /// `region` came from [`acquire`] with this context and has not been released as often.
 pub unsafe fn release(context: *mut Nmctx, region: *mut NmemDesc) {
     let regions = Locked::new(context);
-    // SAFETY: alive, since the caller has a use of it.
+    // SAFETY: the region is alive, since the caller uses it.
     let references = unsafe { &mut (*region).references };
     *references -= 1;
     if *references > 0 {
         return;
     }
     regions.remove(region);
-    // SAFETY: made by `acquire` from a box; that was its last use, and no list leads to it any more.
+    // SAFETY: `acquire` made the region from a box; this was its last use, and no list has it any more.
     let region = unsafe { Box::from_raw(region) };
     if region.unmap {
-        // SAFETY: mapped for this region, which is no longer used.
+        // SAFETY: the memory was mapped for this region, which is no longer used.
         unsafe { device::unmap(region.memory, region.size) };
     }
 }
 
-/// Unmaps a file that was a port's region; if other ports still use it, after the last of them.
+/// Unmaps a file that was a port's region. If other ports still use it, it is unmapped after the last use.
 ///
 /// # Safety
 ///
@@ -152,10 +152,10 @@ pub unsafe fn release(context: *mut Nmctx, region: *mut NmemDesc) {
 pub unsafe fn unmap_file(context: *mut Nmctx, memory: *mut c_void, size: usize) {
     let regions = Locked::new(context);
     if let Some(region) = regions.find(|region| region.is_extmem != 0 && region.memory == memory) {
-        // SAFETY: in the list of a locked context.
+        // SAFETY: the region is in the list of a locked context.
         unsafe { (*region).unmap = true };
     } else {
-        // SAFETY: mapped by the port, and no region is in it.
+        // SAFETY: the port mapped the file, and no region is in it.
         unsafe { device::unmap(memory, size) };
     }
 }

@@ -1,4 +1,4 @@
-//! Requests (`nmreq_*`): names into headers and bodies, and the list of options.
+//! Requests (`nmreq_*`): conversion of names into headers and bodies, and the list of options.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -12,18 +12,18 @@ use crate::device;
 use crate::failure::CallError;
 use crate::port_name::split_port_name;
 
-/// The text at a cursor of the caller's.
+/// Returns the text at a cursor of the caller.
 ///
 /// # Safety
 ///
-/// What it points to is NULL or a string that lives for `'a`.
+/// The cursor points to NULL or to a string that lives for `'a`.
 unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_char, &'a [u8]), CallError> {
-    // SAFETY: NULL or valid, as the caller guarantees.
+    // SAFETY: the caller guarantees that the pointer is NULL or valid.
     let cursor = unsafe { cursor.as_mut() }.ok_or_else(|| CallError::null("the pointer to the name"))?;
     if cursor.is_null() {
         return Err(CallError::null("the name"));
     }
-    // SAFETY: not NULL, and so a string.
+    // SAFETY: the pointer is not NULL, so it is a string.
     let text = unsafe { CStr::from_ptr(*cursor) };
     Ok((cursor, text.to_bytes()))
 }
@@ -37,7 +37,7 @@ unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_ch
 pub unsafe extern "C" fn nmreq_header_init(header: *mut RequestHeader, request_type: u16, body: *mut c_void) {
     let mut fresh = RequestHeader::new(request_type);
     fresh.body = body as u64;
-    // SAFETY: valid, as the caller guarantees.
+    // SAFETY: the caller guarantees that the pointer is valid.
     unsafe { header.write(fresh) };
 }
 
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn nmreq_header_decode(
     let decode = || {
         // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(spec) }?;
-        // SAFETY: NULL or valid, as the caller guarantees.
+        // SAFETY: the caller guarantees that the pointer is NULL or valid.
         let header = unsafe { header.as_mut() }.ok_or_else(|| CallError::null("the header"))?;
         let (name, rest) = split_port_name(text)?;
         header.set_name(name);
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn nmreq_register_decode(
     let decode = || {
         // SAFETY: guaranteed by the caller.
         let (cursor, text) = unsafe { text_at(mode) }?;
-        // SAFETY: NULL or valid, as the caller guarantees.
+        // SAFETY: the caller guarantees that the pointer is NULL or valid.
         let register = unsafe { register.as_mut() }.ok_or_else(|| CallError::null("the request's body"))?;
         let (binding, rest) = split_binding(text, register.mem_id)?;
         register.mode = binding.mode as u32;
@@ -116,7 +116,8 @@ pub unsafe extern "C" fn nmreq_get_mem_id(name: *mut *const c_char, context: *mu
     }
 }
 
-/// The place that holds the address of the first option for which `wanted` is true, or the 0 that ends the list.
+/// Finds the field that has the address of the first option for which `wanted` is true, or the field with the 0 that
+/// ends the list.
 ///
 /// # Safety
 ///
@@ -125,17 +126,17 @@ unsafe fn link_to(
     header: *mut RequestHeader,
     wanted: impl Fn(*mut OptionHeader, &OptionHeader) -> bool,
 ) -> *mut u64 {
-    // SAFETY: a header is valid wherever one is given.
+    // SAFETY: all callers pass a valid header.
     let mut link = unsafe { &raw mut (*header).options };
     loop {
-        // SAFETY: in the header, or in an option of a sound list.
+        // SAFETY: the field is in the header, or in an option of a sound list.
         let option = unsafe { link.read() } as *mut OptionHeader;
-        // SAFETY: an option of a sound list, or NULL.
+        // SAFETY: the pointer is NULL or an option of a sound list.
         let Some(seen) = (unsafe { option.as_ref() }) else { return link };
         if wanted(option, seen) {
             return link;
         }
-        // SAFETY: not NULL, and so an option of a sound list.
+        // SAFETY: the pointer is not NULL, so it is an option of a sound list.
         link = unsafe { &raw mut (*option).next };
     }
 }
@@ -147,9 +148,9 @@ unsafe fn link_to(
 /// Both are valid, and the option is in no list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_push_option(header: *mut RequestHeader, option: *mut OptionHeader) {
-    // SAFETY: valid, as the caller guarantees.
+    // SAFETY: the caller guarantees that the header is valid.
     let header = unsafe { &mut *header };
-    // SAFETY: valid, as the caller guarantees.
+    // SAFETY: the caller guarantees that the option is valid.
     unsafe { (*option).next = header.options };
     header.options = option as u64;
 }
@@ -163,11 +164,11 @@ pub unsafe extern "C" fn nmreq_push_option(header: *mut RequestHeader, option: *
 pub unsafe extern "C" fn nmreq_remove_option(header: *mut RequestHeader, option: *mut OptionHeader) {
     // SAFETY: guaranteed by the caller.
     let link = unsafe { link_to(header, |this, _| this == option) };
-    // SAFETY: in the header or one of its options.
+    // SAFETY: the field is in the header or one of its options.
     let found = unsafe { link.read() } as *mut OptionHeader;
-    // SAFETY: NULL or an option of the list.
+    // SAFETY: the pointer is NULL or an option of the list.
     if let Some(found) = unsafe { found.as_mut() } {
-        // SAFETY: as when it was read.
+        // SAFETY: the field is valid, since it was just read.
         unsafe { link.write(found.next) };
         found.next = 0;
     }
@@ -185,7 +186,7 @@ pub unsafe extern "C" fn nmreq_find_option(
 ) -> *mut OptionHeader {
     // SAFETY: guaranteed by the caller.
     let link = unsafe { link_to(header, |_, option| option.option_type == option_type) };
-    // SAFETY: in the header or one of its options.
+    // SAFETY: the field is in the header or one of its options.
     unsafe { link.read() as *mut OptionHeader }
 }
 
@@ -196,13 +197,13 @@ pub unsafe extern "C" fn nmreq_find_option(
 /// The header and its list are sound, and the options came from `nmctx_malloc` of the default context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmreq_free_options(header: *mut RequestHeader) {
-    // SAFETY: valid, as the caller guarantees.
+    // SAFETY: the caller guarantees that the header is valid.
     let header = unsafe { &mut *header };
     while header.options != 0 {
         let option = header.options as *mut OptionHeader;
-        // SAFETY: an option of a sound list.
+        // SAFETY: the pointer is an option of a sound list.
         header.options = unsafe { (*option).next };
-        // SAFETY: it came from this context, and no list leads to it any more.
+        // SAFETY: the option came from this context, and no list has it any more.
         unsafe { nmctx_free(nmctx_get(), option.cast()) };
     }
 }
@@ -213,7 +214,7 @@ pub extern "C" fn nmreq_option_name(option_type: u32) -> *const c_char {
     option_name(option_type).as_ptr()
 }
 
-/// An option type's name in messages.
+/// Name of an option type in messages.
 #[must_use]
 pub fn option_name(option_type: u32) -> &'static CStr {
     OptionType::of(option_type).map_or(c"unknown", |known| known.name)

@@ -1,5 +1,5 @@
-//! Programs in C and C++ against the headers and the built library: each of `compat/tests`, as both languages, and what
-//! else `compat/Makefile` checks.
+//! Tests of programs in C and C++ with the headers and the built library: each program of `compat/tests`, in both
+//! languages, and the other checks of `compat/Makefile`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,14 +7,14 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library, which cargo builds beside the test.
+/// Path of the library, which cargo builds beside the test.
 fn library() -> PathBuf {
     let library = env::current_exe().unwrap().with_file_name("libringroad_c.so");
     assert!(library.exists(), "{} is not there", library.display());
     library
 }
 
-/// Makes these targets with GCC, in a folder of their own.
+/// Makes these targets with GCC, in their own folder.
 fn make(folder: &str, targets: &[&str]) {
     let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compat").join(folder);
     let output = Command::new("make")
@@ -24,7 +24,7 @@ fn make(folder: &str, targets: &[&str]) {
         .arg(format!("BUILD={}", build.display()))
         .arg(format!("LIBRARY={}", library().display()))
         .args(targets)
-        // A make above this one has its own idea of jobs and targets.
+        // The variables of an outer make would change the jobs and targets of this one.
         .env_remove("MAKEFLAGS")
         .env_remove("MAKELEVEL")
         .output()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// Why an interface could not be read or changed.
+/// Reason why an interface could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetdevError {
@@ -13,9 +13,9 @@ pub enum NetdevError {
     NoInterface {
         /// The requested name.
         name: String,
-        /// The namespace that was searched; `None` for the one this process started in.
+        /// The namespace that was searched. `None` for the namespace in which this process started.
         namespace: Option<Box<str>>,
-        /// The interfaces which that namespace does have.
+        /// Interfaces that exist in that namespace.
         existing: Box<[String]>,
     },
     /// No interface can have that name.
@@ -29,13 +29,13 @@ pub enum NetdevError {
         operation: String,
         /// The kernel's error.
         source: Errno,
-        /// The kernel's own explanation (extended acknowledgement), where it gave one.
+        /// The kernel's own explanation (extended acknowledgement), if there is one.
         kernel_message: Option<String>,
     },
-    /// The interface's driver has no such thing.
+    /// The interface's driver has no such capability.
     #[error("{interface} has no {what}: its driver (or a kernel before 5.8) does not support that")]
     Unsupported { interface: String, what: &'static str },
-    /// The kernel's ethtool interface is not there.
+    /// The kernel has no ethtool interface over netlink.
     #[error(
         "this kernel has no ethtool over netlink: it needs Linux 5.6 or newer with CONFIG_ETHTOOL_NETLINK"
     )]
@@ -47,7 +47,7 @@ pub enum NetdevError {
         /// The requested feature.
         feature: String,
     },
-    /// The driver took the request and kept its setting.
+    /// The driver accepted the request but kept its setting.
     #[error(
         "{interface} keeps {feature} {}: the driver does not let it be changed, or another setting requires it (ethtool -k {interface} shows both)",
         if *.on { "on" } else { "off" }
@@ -56,7 +56,7 @@ pub enum NetdevError {
         interface: String,
         /// The feature, as the kernel names it.
         feature: String,
-        /// Its state, which is not the requested one.
+        /// State of the feature, which is not the requested one.
         on: bool,
     },
     /// An interface did not become ready to carry frames in the given time.
@@ -66,12 +66,12 @@ pub enum NetdevError {
     )]
     NotRunning {
         interface: String,
-        /// Whether it is set up.
+        /// Whether the interface is set up.
         up: bool,
-        /// How long was waited.
+        /// Time that the caller waited.
         waited: Duration,
     },
-    /// No conversation with the kernel.
+    /// A netlink socket failed, so the kernel cannot be queried.
     #[error(
         "cannot {operation} a netlink socket: {source}; check the limit of open files and any system call filter"
     )]
@@ -86,15 +86,15 @@ pub enum NetdevError {
         "cannot {operation}: the kernel's answer cannot be read ({reason}); the kernel may be newer than this program"
     )]
     Answer {
-        /// The operation.
+        /// Description of the operation, as words after "cannot".
         operation: String,
-        /// What is odd about the answer.
+        /// Reason why the answer is invalid.
         reason: String,
     },
 }
 
 impl NetdevError {
-    /// Whether the cause is that the interface does not exist (any more).
+    /// Whether the cause is that the interface does not exist, or no longer exists.
     #[must_use]
     pub fn is_no_interface(&self) -> bool {
         matches!(self, Self::NoInterface { .. } | Self::Refused { source: Errno::NODEV, .. })

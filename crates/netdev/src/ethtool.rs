@@ -33,28 +33,28 @@ const TSINFO_PHC_INDEX: u16 = 5;
 /// `SPEED_UNKNOWN` of linux/ethtool.h.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
-/// How fast a link is.
+/// Speed and duplex mode of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LinkSpeed {
-    /// Bit/s; `None` where unknown, as it is for many links that are down.
+    /// Speed, bit/s; `None` if unknown, as for many links that are down.
     pub bits_per_s: Option<u64>,
-    /// Both ways at once or not; `None` where unknown.
+    /// Duplex mode; `None` if unknown.
     pub duplex: Option<Duplex>,
     /// Whether the driver sees the other end; `None` if it does not know.
     pub link_detected: Option<bool>,
 }
 
-/// Whether a link carries frames both ways at once (`DUPLEX_*` of linux/ethtool.h).
+/// Duplex mode of a link: whether it carries frames in both directions at once (`DUPLEX_*` of linux/ethtool.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplex {
-    /// One way at a time.
+    /// The link carries frames in one direction at a time.
     Half,
-    /// Both ways.
+    /// The link carries frames in both directions at once.
     Full,
 }
 
-/// How many queues a driver uses, and could use. A queue of the combined kind counts both ways.
+/// Numbers of queues that a driver uses and could use. A combined queue receives and transmits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Channels {
@@ -62,17 +62,17 @@ pub struct Channels {
     pub rx: u32,
     /// Transmit-only queues.
     pub tx: u32,
-    /// Queues with both ways.
+    /// Combined queues.
     pub combined: u32,
-    /// Most receive-only queues.
+    /// Maximum number of receive-only queues.
     pub rx_max: u32,
-    /// Most transmit-only queues.
+    /// Maximum number of transmit-only queues.
     pub tx_max: u32,
-    /// Most queues with both ways.
+    /// Maximum number of combined queues.
     pub combined_max: u32,
 }
 
-/// The slots of a driver's rings, for each queue.
+/// Sizes of the rings of each queue of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RingParams {
@@ -80,13 +80,13 @@ pub struct RingParams {
     pub rx: u32,
     /// Slots of a transmit ring.
     pub tx: u32,
-    /// Most slots of a receive ring.
+    /// Maximum number of slots of a receive ring.
     pub rx_max: u32,
-    /// Most slots of a transmit ring.
+    /// Maximum number of slots of a transmit ring.
     pub tx_max: u32,
 }
 
-/// Which timestamps an interface can put on frames.
+/// Kinds of timestamps that an interface can put on frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Timestamping {
@@ -100,14 +100,14 @@ pub struct Timestamping {
     pub software_receive: bool,
     /// The driver stamps sent frames.
     pub software_transmit: bool,
-    /// The card's clock, `/dev/ptpN`.
+    /// Number N of the card's clock, `/dev/ptpN`.
     pub clock: Option<u32>,
 }
 
 /// Speed of `interface`. Values that the driver does not know are `None`.
 ///
 /// # Errors
-/// [`NetdevError`]: no such interface, among others.
+/// [`NetdevError`], for example if there is no such interface.
 pub fn link_speed(interface: &str) -> Result<LinkSpeed, NetdevError> {
     let or_nothing = |answer| match answer {
         Err(NetdevError::Unsupported { .. }) => Ok(Attributes::default()),
@@ -130,7 +130,7 @@ pub fn link_speed(interface: &str) -> Result<LinkSpeed, NetdevError> {
 /// The queues of `interface`.
 ///
 /// # Errors
-/// [`NetdevError::Unsupported`] if its driver does not know them; no such interface, among others.
+/// [`NetdevError::Unsupported`] if its driver does not report them; others, for example if there is no such interface.
 pub fn channels(interface: &str) -> Result<Channels, NetdevError> {
     let answer = get(interface, CHANNELS_GET, "number of queues")?;
     let number = |kind| answer.number(kind).unwrap_or(0);
@@ -144,10 +144,10 @@ pub fn channels(interface: &str) -> Result<Channels, NetdevError> {
     })
 }
 
-/// Has `interface` use so many receive-only and transmit-only queues.
+/// Sets the numbers of receive-only and transmit-only queues of `interface`.
 ///
 /// # Errors
-/// [`NetdevError::Unsupported`] if its driver cannot change them; [`NetdevError::Refused`] beyond what it has.
+/// [`NetdevError::Unsupported`] if its driver cannot change them; [`NetdevError::Refused`] above their maximum.
 pub fn set_channels(interface: &str, rx: u32, tx: u32) -> Result<(), NetdevError> {
     let content = [number_attribute(CHANNELS_RX, rx), number_attribute(CHANNELS_TX, tx)];
     let operation = || format!("set the number of queues of {interface}");
@@ -157,7 +157,8 @@ pub fn set_channels(interface: &str, rx: u32, tx: u32) -> Result<(), NetdevError
 /// The rings of `interface`.
 ///
 /// # Errors
-/// [`NetdevError::Unsupported`] where it has none, as most virtual ones; no such interface, among others.
+/// [`NetdevError::Unsupported`] if it has none, as most virtual interfaces; others, for example if there is no such
+/// interface.
 pub fn rings(interface: &str) -> Result<RingParams, NetdevError> {
     let answer = get(interface, RINGS_GET, "rings")?;
     let number = |kind| answer.number(kind).unwrap_or(0);
@@ -169,10 +170,10 @@ pub fn rings(interface: &str) -> Result<RingParams, NetdevError> {
     })
 }
 
-/// The timestamps `interface` can give.
+/// Kinds of timestamps that `interface` supports.
 ///
 /// # Errors
-/// [`NetdevError`]: no such interface, among others.
+/// [`NetdevError`], for example if there is no such interface.
 pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
     let answer = get(interface, TSINFO_GET, "timestamps")?;
     let can = bits(&answer, TSINFO_TIMESTAMPING);
@@ -187,14 +188,15 @@ pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
     })
 }
 
-/// Makes the card of `interface` note when each frame came, by its own clock. Netlink has no request for that before
+/// Makes the card of `interface` stamp each received frame by the card's clock. Netlink has no request for that before
 /// Linux 6.14.
 ///
 /// # Errors
-/// [`NetdevError::Refused`] where the card cannot, or `CAP_NET_ADMIN` is missing; others as for any interface.
+/// [`NetdevError::Refused`] if the card cannot do this or `CAP_NET_ADMIN` is missing; others, for example if there is
+/// no such interface.
 pub fn stamp_all_frames(interface: &str) -> Result<(), NetdevError> {
     check_name(interface)?;
-    // struct hwtstamp_config: flags, none sent stamped, all received.
+    // struct hwtstamp_config: flags, no sent frames stamped, all received frames stamped.
     let mut config: [u32; 3] = [0, 0, libc::HWTSTAMP_FILTER_ALL];
     let value = libc::__c_anonymous_ifr_ifru { ifru_data: config.as_mut_ptr().cast() };
     let mut request = interface_request(interface, value);
@@ -206,11 +208,11 @@ pub fn stamp_all_frames(interface: &str) -> Result<(), NetdevError> {
     })
 }
 
-/// The receive queues that `interface` uses now, at least 1: combined and receive-only ones, or, if its driver does not
-/// know them (or uses none yet, like a TAP that is not open), those made for it.
+/// Number of receive queues that `interface` uses now, at least 1: combined and receive-only ones. If its driver does
+/// not report them, or uses none yet like a TAP that is not open, the number of queues that it was created with.
 ///
 /// # Errors
-/// [`NetdevError`]: no such interface, among others.
+/// [`NetdevError`], for example if there is no such interface.
 pub fn real_queue_count(interface: &str) -> Result<u32, NetdevError> {
     let used = match channels(interface) {
         Ok(channels) => channels.combined.saturating_add(channels.rx),
@@ -256,7 +258,7 @@ mod tests {
             assert_eq!((four.rx, four.tx, four.combined, four.rx_max, four.tx_max), (4, 4, 0, 4, 4));
             assert_eq!(real_queue_count("va").unwrap(), 4);
 
-            // By default the kernel makes one for each processor and uses one.
+            // Linux creates one queue for each processor by default, and uses one.
             create_veth(VethEnd::here("xa"), VethEnd::here("xb")).unwrap();
             let used = channels("xa").unwrap();
             assert_eq!((used.rx, used.rx_max), (1, link_by_name("xa").unwrap().queues_rx));

@@ -1,5 +1,6 @@
 //! The kernel's ethtool family of generic netlink: a request about an interface, and the reply's attributes. Source:
-//! Documentation/networking/ethtool-netlink.rst; numbers from linux/ethtool_netlink.h. Linux 5.6, parts of it 5.8.
+//! Documentation/networking/ethtool-netlink.rst; numbers from linux/ethtool_netlink.h. The family exists since Linux
+//! 5.6, parts of it since 5.8.
 
 use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NlasIterator, parse_string, parse_u32};
 use rustix::io::Errno;
@@ -10,7 +11,7 @@ use crate::link::{check_name, name_missing};
 
 pub(crate) const FAMILY: &str = "ethtool";
 
-/// In every message, the attribute that names the interface.
+/// Attribute of every message that names the interface.
 const HEADER: u16 = 1;
 const HEADER_DEVICE_INDEX: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
@@ -21,7 +22,7 @@ const BITSET_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// The names of the bits that are set in the bitset `kind` of an answer.
+/// Names of the bits that are set in the bitset `kind` of an answer.
 pub(crate) fn bits(answer: &Attributes, kind: u16) -> Vec<String> {
     let bitset = answer.value(kind).unwrap_or_default();
     // A bitset lists the bits that are set or, with a mask, the bits that it reports.
@@ -54,8 +55,8 @@ fn nested(kind: u16, parts: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, bytes_of(parts))
 }
 
-/// Sends `command` (`ETHTOOL_MSG_*`) about `interface` and returns the answer. `what` is what the interface does not
-/// have where its driver refuses; `operation` is read after "cannot".
+/// Sends `command` (`ETHTOOL_MSG_*`) about `interface` and returns the answer. If the driver refuses, the error names
+/// `what` as the missing capability. `operation` follows "cannot" in errors.
 pub(crate) fn ask(
     interface: &str,
     command: u8,
@@ -80,7 +81,7 @@ pub(crate) fn interface_of(message: &FamilyMessage) -> Option<u32> {
     parse_u32(find(message.attributes.value(HEADER)?, HEADER_DEVICE_INDEX)?).ok()
 }
 
-/// A number as an attribute.
+/// An attribute with a number as its value.
 pub(crate) fn number_attribute(kind: u16, number: u32) -> DefaultNla {
     DefaultNla::new(kind, number.to_ne_bytes().to_vec())
 }

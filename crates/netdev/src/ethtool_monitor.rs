@@ -13,21 +13,21 @@ use crate::ethtool_message::{FAMILY, interface_of};
 use crate::generic_message::{Family, FamilyMessage};
 use crate::netlink::{Requests, messages, open_socket, receive, receive_buffer};
 
-// linux/ethtool_netlink.h.
+// Names and numbers of linux/ethtool_netlink.h.
 const GROUP: &str = "monitor";
 const RINGS_NTF: u8 = 17;
 const CHANNELS_NTF: u8 = 19;
 
-/// What was changed.
+/// A notification of the kernel's ethtool family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EthtoolEvent {
-    /// The number of queues, or the length of rings, of the interface with this number.
+    /// Number of queues or length of rings changed, of the interface with this index.
     Changed(u32),
-    /// Events are missing.
+    /// Events were lost.
     Lost,
 }
 
-/// Receives changes of queues and rings in the network namespace of the thread that opened it.
+/// Receives changes of queues and rings in the network namespace of the thread that opened the monitor.
 pub(crate) struct EthtoolMonitor {
     socket: Socket,
     buffer: Vec<u8>,
@@ -37,7 +37,7 @@ impl EthtoolMonitor {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`NetdevError::Socket`]; [`NetdevError::NoEthtool`] where the kernel has no such group.
+    /// [`NetdevError::Socket`]; [`NetdevError::NoEthtool`] if the kernel has no such group.
     pub(crate) fn open() -> Result<Self, NetdevError> {
         let family = Family::query(&mut Requests::open(NETLINK_GENERIC)?, FAMILY)?;
         let group = family.and_then(|family| family.group(GROUP)).ok_or(NetdevError::NoEthtool)?;
@@ -48,7 +48,7 @@ impl EthtoolMonitor {
         Ok(Self { socket, buffer: receive_buffer() })
     }
 
-    /// Gives each event that waits to `each`, oldest first. Never blocks.
+    /// Passes each pending event to `each`, oldest first. Never blocks.
     ///
     /// # Errors
     /// [`NetdevError::Socket`].

@@ -1,4 +1,4 @@
-//! Families of the kernel's generic netlink: a request of one of them, and the answers' attributes. Source:
+//! Families of the kernel's generic netlink: requests to a family, and the attributes of the answers. Source:
 //! Documentation/userspace-api/netlink/intro.rst.
 
 use netlink_packet_core::{
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::error::NetdevError;
 use crate::netlink::Requests;
 
-/// A message of a family, either way.
+/// A message of a family, sent or received.
 #[derive(Debug)]
 pub(crate) struct FamilyMessage {
     command: u8,
@@ -22,7 +22,7 @@ pub(crate) struct FamilyMessage {
 }
 
 impl GenlFamily for FamilyMessage {
-    /// None: messages are sent by the family's number.
+    /// Empty name, because messages are sent by the family's number.
     fn family_name() -> &'static str {
         ""
     }
@@ -52,27 +52,27 @@ impl ParseableParametrized<[u8], GenlHeader> for FamilyMessage {
     }
 }
 
-/// The attributes of a message.
+/// Attributes of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes(Vec<u8>);
 
 impl Attributes {
-    /// A number, where the kernel gave one.
+    /// Value of a `u32` attribute, if the message has it.
     pub(crate) fn number(&self, kind: u16) -> Option<u32> {
         self.value(kind).and_then(|value| parse_u32(value).ok())
     }
 
-    /// A large number, where the kernel gave one.
+    /// Value of a `u64` attribute, if the message has it.
     pub(crate) fn large_number(&self, kind: u16) -> Option<u64> {
         self.value(kind).and_then(|value| parse_u64(value).ok())
     }
 
-    /// A small number, where the kernel gave one.
+    /// Value of a `u8` attribute, if the message has it.
     pub(crate) fn byte(&self, kind: u16) -> Option<u8> {
         self.value(kind).and_then(|value| parse_u8(value).ok())
     }
 
-    /// The bytes of an attribute, where the kernel gave it.
+    /// Bytes of an attribute's value, if the message has it.
     pub(crate) fn value(&self, kind: u16) -> Option<&[u8]> {
         find(&self.0, kind)
     }
@@ -93,8 +93,8 @@ pub(crate) fn bytes_of(parts: &[DefaultNla]) -> Vec<u8> {
     bytes
 }
 
-/// Sends `command` of `family` with these attributes and returns the answer; `None` where the kernel does not know the
-/// family. `operation` is read after "cannot".
+/// Sends `command` of `family` with these attributes and returns the answer. `None` if the kernel does not know the
+/// family. `operation` follows "cannot" in errors.
 pub(crate) fn ask_family(
     family: &str,
     command: u8,
@@ -110,14 +110,14 @@ pub(crate) fn ask_family(
     Ok(Some(answers.pop().map(|answer| answer.payload.attributes).unwrap_or_default()))
 }
 
-/// A family, whose numbers differ from boot to boot.
+/// Numbers of a family and its multicast groups. They differ from boot to boot.
 pub(crate) struct Family {
     number: u16,
     groups: Vec<Vec<McastGrpAttrs>>,
 }
 
 impl Family {
-    /// Queries the kernel for the family of this name; `None` where there is none.
+    /// Queries the kernel for the family of this name. `None` if there is none.
     pub(crate) fn query(requests: &mut Requests, name: &str) -> Result<Option<Self>, NetdevError> {
         let operation = || format!("query the kernel's {name} interface");
         let request =
@@ -142,7 +142,7 @@ impl Family {
         }
     }
 
-    /// Number of one of its multicast groups.
+    /// Number of the multicast group `name` of the family.
     pub(crate) fn group(&self, name: &str) -> Option<u32> {
         let is_it = |group: &&Vec<McastGrpAttrs>| {
             group.iter().any(|part| matches!(part, McastGrpAttrs::Name(known) if known == name))

@@ -1,10 +1,10 @@
 //! Network interfaces in the kernel: requests to read and change links, their statistics, notices of changes, network
-//! namespaces, and a driver's reports through ethtool and of its XDP.
+//! namespaces, and a driver's reports about ethtool settings and XDP.
 //!
-//! Each function opens a netlink socket, sends a request, waits for the reply, and closes the socket: for the control
-//! path. Whether a link carries frames is read from a [`link_watch::LinkWatch`], which follows the kernel's notices;
-//! the statistics of a link, where they are read again and again, from a [`link_probe::LinkProbe`]. A function acts in
-//! the network namespace of the calling thread; [`namespace::in_namespace`] calls it in another one.
+//! Each function opens a netlink socket, sends a request, waits for the reply, and closes the socket. This is for the
+//! control path. Whether a link carries frames is read from a [`link_watch::LinkWatch`], which follows the kernel's
+//! notices. Statistics of a link that are read repeatedly come from a [`link_probe::LinkProbe`]. A function acts in the
+//! network namespace of the calling thread; [`namespace::in_namespace`] calls it in another one.
 
 pub mod error;
 pub mod ethtool;

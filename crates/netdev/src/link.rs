@@ -12,76 +12,77 @@ use crate::error::NetdevError;
 use crate::namespace::current_in_words;
 use crate::netlink::Requests;
 
-/// The longest name of an interface, bytes (`IFNAMSIZ` of linux/if.h less the final zero).
+/// Maximum length of the name of an interface, bytes (`IFNAMSIZ` of linux/if.h without the final zero).
 pub const NAME_BYTES_MAX: usize = 15;
 
-/// A link as it was at the time of the query.
+/// State of a link at the time of the query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LinkInfo {
-    /// The interface's number, never 0; unique in its namespace.
+    /// Index of the interface, never 0. It is unique in its namespace.
     pub index: u32,
     pub name: String,
-    /// Its hardware address; `None` where it has none, or one that is not of Ethernet's length.
+    /// Hardware address; `None` if the link has none, or one that does not have the length of Ethernet's.
     pub mac: Option<[u8; 6]>,
-    /// The longest payload of a frame, bytes, without the Ethernet header.
+    /// Maximum payload of a frame, bytes, without the Ethernet header.
     pub mtu: u32,
-    /// Set up by its administrator (`IFF_UP`).
+    /// Whether the administrator has set the link up (`IFF_UP`).
     pub up: bool,
-    /// Up, with carrier, and its queues opened (`IFF_RUNNING`). It follows carrier by a moment; frames sent before are
-    /// dropped: [`crate::link_monitor::wait_running`].
+    /// Whether the link is up, has carrier, and its queues are open (`IFF_RUNNING`). The kernel sets it shortly after
+    /// carrier and drops frames sent before; see [`crate::link_monitor::wait_running`].
     pub running: bool,
-    /// It has carrier; reported at once, unlike `running`.
+    /// Whether the link has carrier. The kernel reports it at once, unlike `running`.
     pub carrier: bool,
-    /// Its frames are Ethernet's, the loopback's among them.
+    /// Whether the link's frames are Ethernet frames, as those of loopback are.
     pub ethernet: bool,
-    /// Receive queues made for it. A driver may use fewer: [`crate::ethtool::real_queue_count`].
+    /// Number of receive queues that the link was created with. A driver may use fewer:
+    /// [`crate::ethtool::real_queue_count`].
     pub queues_rx: u32,
-    /// Transmit queues made for it.
+    /// Number of transmit queues that the link was created with.
     pub queues_tx: u32,
-    /// The kind of virtual interface (`veth`, `tun`, `bridge`, ...); `None` for hardware and loopback.
+    /// Kind of virtual interface (`veth`, `tun`, `bridge`, ...); `None` for hardware and loopback.
     pub kind: Option<String>,
-    /// It takes frames to any address: set by its administrator or requested by some socket.
+    /// Whether the link accepts frames to any address, because its administrator or a socket requested this.
     pub promiscuous: bool,
-    /// The XDP program that is attached.
+    /// The attached XDP program.
     pub xdp: Option<LinkXdpState>,
-    /// The interface it belongs to: a veth's other end, what a VLAN lies on.
+    /// The related interface: a veth's other end, or the interface below a VLAN.
     pub peer: Option<LinkPeer>,
-    /// Number of the bridge, bond or the like that it belongs to.
+    /// Index of the bridge, bond or similar interface that the link is a member of.
     pub controller: Option<u32>,
-    /// Counters since the interface was made.
+    /// Counters since the interface was created.
     pub statistics: LinkStatistics,
 }
 
 /// An XDP program on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkXdpState {
-    /// The kernel's number of the program (`bpftool prog show id`); 0 if unknown.
+    /// The kernel's id of the program (`bpftool prog show id`); 0 if unknown.
     pub prog_id: u32,
-    /// Where it runs.
+    /// Mode in which the program runs.
     pub mode: XdpReportedMode,
 }
 
-/// Where an XDP program runs (`XDP_ATTACHED_*` of linux/if_link.h).
+/// Mode in which an XDP program runs (`XDP_ATTACHED_*` of linux/if_link.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum XdpReportedMode {
-    /// In the driver, before a socket buffer is made.
+    /// The program runs in the driver, before a socket buffer is allocated.
     Native,
-    /// In the kernel's stack, on socket buffers: works with every driver, slower.
+    /// The program runs in the kernel's stack, on socket buffers. This works with every driver but is slower.
     Generic,
-    /// On the card.
+    /// The program runs on the card.
     Offloaded,
-    /// Programs at several of these.
+    /// Several programs run, in different modes.
     Several,
 }
 
-/// The other interface of a link.
+/// The interface that a link is related to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkPeer {
-    /// Its number, in its own namespace.
+    /// Index of the interface, in its own namespace.
     pub index: u32,
-    /// It is in another namespace, so that the number means nothing here.
+    /// Whether the interface is in another namespace, where the index is not valid for the caller.
     pub elsewhere: bool,
 }
 
@@ -99,11 +100,11 @@ pub struct LinkStatistics {
     pub tx_bytes: u64,
     /// Packets received and dropped by the kernel, e.g. for lack of memory.
     pub rx_dropped: u64,
-    /// Packets dropped on their way out.
+    /// Packets dropped before transmission.
     pub tx_dropped: u64,
-    /// Packets that the card had no room for.
+    /// Packets that the card dropped for lack of buffers.
     pub rx_missed: u64,
-    /// Bad packets received.
+    /// Received packets with errors.
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
@@ -112,8 +113,8 @@ pub struct LinkStatistics {
 /// The link called `name` in the calling thread's network namespace.
 ///
 /// # Errors
-/// [`NetdevError::NoInterface`], which lists those that exist; [`NetdevError::BadName`]; others if the kernel cannot be
-/// queried.
+/// [`NetdevError::NoInterface`], which lists the existing interfaces; [`NetdevError::BadName`]; others if the kernel
+/// cannot be queried.
 pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
     check_name(name)?;
     let mut request = LinkMessage::default();
@@ -125,15 +126,15 @@ pub fn link_by_name(name: &str) -> Result<LinkInfo, NetdevError> {
     the_link(answers, &operation)
 }
 
-/// The link with the number `index` in the calling thread's network namespace.
+/// The link with index `index` in the calling thread's network namespace.
 ///
 /// # Errors
-/// [`NetdevError::Refused`]: there is none, among others.
+/// [`NetdevError`], for example [`NetdevError::Refused`] if there is none.
 pub fn link_by_index(index: u32) -> Result<LinkInfo, NetdevError> {
     query(&mut Requests::open(NETLINK_ROUTE)?, index)
 }
 
-/// The same by a socket that stays open.
+/// Queries the link with index `index` through an open socket.
 pub(crate) fn query(requests: &mut Requests, index: u32) -> Result<LinkInfo, NetdevError> {
     let mut request = LinkMessage::default();
     request.header.index = index;
@@ -152,7 +153,7 @@ fn the_link(
     })
 }
 
-/// All links of the calling thread's network namespace, in the order of their numbers.
+/// All links of the calling thread's network namespace, sorted by index.
 ///
 /// # Errors
 /// [`NetdevError`] if the kernel cannot be queried.
@@ -165,7 +166,7 @@ pub fn links() -> Result<Vec<LinkInfo>, NetdevError> {
     Ok(links)
 }
 
-/// Whether `name` can be an interface's name (`dev_valid_name` of the kernel, and no pattern such as `veth%d`).
+/// Whether `name` can be an interface's name (`dev_valid_name` of the kernel, without patterns such as `veth%d`).
 ///
 /// # Errors
 /// [`NetdevError::BadName`].
@@ -185,7 +186,7 @@ pub fn check_name(name: &str) -> Result<(), NetdevError> {
     Err(NetdevError::BadName { name: name.to_owned(), reason })
 }
 
-/// Turns the kernel's "no such device" into one that names the interfaces there are.
+/// Turns the kernel's "no such device" into an error that lists the existing interfaces.
 pub(crate) fn name_missing(name: &str, error: NetdevError) -> NetdevError {
     if !matches!(error, NetdevError::Refused { source: Errno::NODEV, .. }) {
         return error;
@@ -229,7 +230,7 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::Carrier(carrier) => link.carrier = carrier != 0,
                 LinkAttribute::NumRxQueues(queues) => link.queues_rx = queues,
                 LinkAttribute::NumTxQueues(queues) => link.queues_tx = queues,
-                // The flag shows only the administrator's setting; this counts the sockets' requests too.
+                // `IFF_PROMISC` shows only the administrator's setting. This counter includes the requests of sockets.
                 LinkAttribute::Promiscuity(counter) => link.promiscuous |= counter > 0,
                 LinkAttribute::LinkInfo(parts) => {
                     link.kind = parts.into_iter().find_map(|part| match part {
@@ -261,7 +262,8 @@ fn attached_xdp(parts: &[LinkXdp]) -> Option<LinkXdpState> {
             LinkXdp::Attached(XdpAttached::Hardware) => mode = Some(XdpReportedMode::Offloaded),
             LinkXdp::Attached(XdpAttached::Multiple) => mode = Some(XdpReportedMode::Several),
             LinkXdp::ProgId(id) => prog_id = *id,
-            // With several, the kernel reports only these; the one in the driver sees the frames first.
+            // Attribute of links with several programs, for which the kernel reports only these. The one in the driver
+            // sees frames first.
             LinkXdp::DrvProgId(id) => prog_id = *id,
             LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) if prog_id == 0 => prog_id = *id,
             _ => {}
@@ -304,9 +306,9 @@ mod tests {
         assert!(status.success(), "ip {arguments}");
     }
 
-    /// A loaded XDP program which lets every frame pass (bpf(2), `BPF_PROG_LOAD`).
+    /// A loaded XDP program that lets every frame pass (bpf(2), `BPF_PROG_LOAD`).
     fn pass_program() -> OwnedFd {
-        /// The head of `union bpf_attr` for this command.
+        /// The first fields of `union bpf_attr` for this command.
         #[repr(C)]
         struct LinkXdpAttr {
             kind: u32,
@@ -323,10 +325,10 @@ mod tests {
             license: c"GPL".as_ptr() as u64,
             unused: [0; 4],
         };
-        // SAFETY: `load` and what it points to live through the call, and its size is given.
+        // SAFETY: `load` and what it points to live through the call, and the given size is that of `load`.
         let fd = unsafe { libc::syscall(libc::SYS_bpf, 5, &raw const load, size_of::<LinkXdpAttr>()) };
         assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just created this descriptor for this call.
         unsafe { OwnedFd::from_raw_fd(fd as i32) }
     }
 

@@ -1,7 +1,8 @@
-//! Changes to links (rtnetlink(7)): veth pairs made and deleted, up and down, MTU, addresses, namespace. All need
-//! `CAP_NET_ADMIN` in the namespace of the calling thread.
+//! Changes to links (rtnetlink(7)): creation and deletion of veth pairs, up and down, MTU, addresses, namespace. All
+//! changes need `CAP_NET_ADMIN` in the namespace of the calling thread.
 //!
-//! Promiscuous mode is not here: a packet socket requests it as a membership, so that it ends with the socket.
+//! Promiscuous mode is not part of this module: a packet socket requests it as a membership, which ends with the
+//! socket.
 
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -23,13 +24,13 @@ use crate::error::NetdevError;
 use crate::link::{check_name, link_by_name, name_missing};
 use crate::netlink::Requests;
 
-/// One end of a veth pair to be made.
+/// One end of a veth pair to be created.
 #[derive(Debug, Clone, Copy)]
 pub struct VethEnd<'a> {
     pub name: &'a str,
-    /// The network namespace it is made in; `None` for the calling thread's.
+    /// Network namespace of the end; `None` for the calling thread's.
     pub namespace: Option<BorrowedFd<'a>>,
-    /// Receive queues, and as many transmit queues; `None` for what the kernel makes.
+    /// Number of receive queues and of transmit queues; `None` for the kernel's default.
     pub queues: Option<u32>,
 }
 
@@ -46,7 +47,7 @@ impl<'a> VethEnd<'a> {
         Self { name, namespace: Some(namespace), queues: None }
     }
 
-    /// The same with a number of queues.
+    /// Sets the number of queues.
     #[must_use]
     pub fn queues(self, queues: u32) -> Self {
         Self { queues: Some(queues), ..self }
@@ -63,10 +64,10 @@ impl<'a> VethEnd<'a> {
     }
 }
 
-/// Makes a pair of virtual interfaces: each receives the frames sent on the other. Both are down at first.
+/// Creates a pair of virtual interfaces. Each receives the frames sent on the other. Both are down at first.
 ///
 /// # Errors
-/// [`NetdevError::Refused`], with `EXIST` where one of the names is taken; [`NetdevError::BadName`].
+/// [`NetdevError::Refused`], with `EXIST` if one of the names is taken; [`NetdevError::BadName`].
 pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), NetdevError> {
     check_name(first.name)?;
     check_name(second.name)?;
@@ -82,10 +83,10 @@ pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), Netdev
         .map(drop)
 }
 
-/// Deletes a virtual interface; of a veth pair both ends go.
+/// Deletes a virtual interface. If it is an end of a veth pair, both ends are deleted.
 ///
 /// # Errors
-/// [`NetdevError`]: not there, or hardware, which cannot be deleted.
+/// [`NetdevError`], for example if the interface does not exist, or is hardware and so cannot be deleted.
 pub fn delete_link(name: &str) -> Result<(), NetdevError> {
     check_name(name)?;
     change(name, RouteNetlinkMessage::DelLink(by_name(name)), || format!("delete interface {name}"))
@@ -104,18 +105,18 @@ pub fn set_up(name: &str, up: bool) -> Result<(), NetdevError> {
     change(name, RouteNetlinkMessage::SetLink(request), || format!("set interface {name} {word}"))
 }
 
-/// Sets the longest payload of a frame, bytes without the Ethernet header.
+/// Sets the maximum payload of a frame, bytes without the Ethernet header.
 ///
 /// # Errors
-/// [`NetdevError`]: outside the driver's limits, among others.
+/// [`NetdevError`], for example if `mtu` is outside the driver's limits.
 pub fn set_mtu(name: &str, mtu: u32) -> Result<(), NetdevError> {
     set_attribute(name, LinkAttribute::Mtu(mtu), || format!("set the MTU of {name} to {mtu}"))
 }
 
-/// Sets the longest frame that the stack leaves uncut for the interface to cut, bytes with headers.
+/// Sets the maximum length of frames whose segmentation the stack leaves to the interface, bytes with headers.
 ///
 /// # Errors
-/// [`NetdevError`]: more than the driver can cut.
+/// [`NetdevError`], for example if `bytes` is above the driver's limit.
 pub fn set_gso_max_bytes(name: &str, bytes: u32) -> Result<(), NetdevError> {
     set_attribute(name, LinkAttribute::GsoMaxSize(bytes), || {
         format!("set the longest uncut frame of {name} to {bytes} bytes")
@@ -125,7 +126,8 @@ pub fn set_gso_max_bytes(name: &str, bytes: u32) -> Result<(), NetdevError> {
 /// Sets the hardware address.
 ///
 /// # Errors
-/// [`NetdevError`]: a multicast or zero address, or a driver that allows it only while down.
+/// [`NetdevError`], for example if the address is multicast or zero, or if the driver requires that the interface is
+/// down.
 pub fn set_mac(name: &str, mac: Mac) -> Result<(), NetdevError> {
     set_attribute(name, LinkAttribute::Address(mac.octets().to_vec()), || {
         format!("set the hardware address of {name} to {mac}")
@@ -135,15 +137,15 @@ pub fn set_mac(name: &str, mac: Mac) -> Result<(), NetdevError> {
 /// Moves an interface into another network namespace. It arrives down and without addresses.
 ///
 /// # Errors
-/// [`NetdevError`]: the name is taken there, or the interface cannot leave (loopback).
+/// [`NetdevError`], for example if the name is taken there, or if the interface cannot be moved (loopback).
 pub fn move_to_namespace(name: &str, namespace: BorrowedFd<'_>) -> Result<(), NetdevError> {
     set_attribute(name, LinkAttribute::NetNsFd(namespace.as_raw_fd()), || {
         format!("move interface {name} to another network namespace")
     })
 }
 
-/// Adds an IPv4 or IPv6 address whose first `prefix_bits` bits are the network's. An IPv6 address is used at once,
-/// without looking for another owner (`IFA_F_NODAD`).
+/// Adds an IPv4 or IPv6 address whose first `prefix_bits` bits are the prefix of its network. An IPv6 address is used
+/// at once, without duplicate address detection (`IFA_F_NODAD`).
 ///
 /// # Errors
 /// [`NetdevError`].
@@ -166,12 +168,12 @@ pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> Result<(), N
         .map(drop)
 }
 
-/// Adds a route to the network of `destination`, of which the first `prefix_bits` bits count, by way of an interface,
-/// and there of a gateway if one is given.
+/// Adds a route to the network of the first `prefix_bits` bits of `destination`. The route uses interface `name`, and
+/// the gateway if one is given.
 ///
 /// # Errors
-/// [`NetdevError`]: with `EXIST` where there is such a route, with `NETUNREACH` where the gateway is in no network of
-/// the interface.
+/// [`NetdevError`], with `EXIST` if there is such a route, with `NETUNREACH` if the gateway is in no network of the
+/// interface.
 pub fn add_route(
     name: &str,
     (destination, prefix_bits): (IpAddr, u8),
@@ -304,7 +306,7 @@ mod tests {
             assert!(missing.is_no_interface());
             let text = missing.to_string();
             assert!(text.starts_with("there is no interface vc in network namespace net:["), "{text}");
-            // The kernel numbers the ends of a pair from the second.
+            // The kernel numbers the ends of a pair beginning with the second end.
             assert!(text.ends_with("there are: lo, vb, va"), "{text}");
             for request in [
                 delete_link("vc"),

@@ -17,27 +17,28 @@ use crate::netlink::{messages, open_socket, receive, receive_buffer};
 /// `RTMGRP_LINK` of linux/rtnetlink.h.
 const GROUP_LINK: u32 = 1;
 
-/// What happened to a link.
+/// A notification about a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
-    /// It is new, or something about it is different. The kernel also reports changes that [`LinkInfo`] does not show.
+    /// The link is new or has changed. The kernel also reports changes that [`LinkInfo`] does not show.
     Changed(Box<LinkInfo>),
-    /// It was deleted, or moved to another namespace.
+    /// The link was deleted, or moved to another namespace.
     Gone {
-        /// The number it had.
+        /// Index that the link had.
         index: u32,
-        /// The name it had.
+        /// Name that the link had.
         name: String,
     },
-    /// Events are missing: they came faster than they were read, or one could not be understood. A caller with a copy
-    /// of the state must read it again ([`crate::link::links`]).
+    /// Events were lost: they came faster than they were read, or one was invalid. A caller with a copy of the state
+    /// must read it again ([`crate::link::links`]).
     Lost,
 }
 
-/// Receives every change to a link of the network namespace of the thread that opened it, wherever it is used.
+/// Receives every change to a link of the network namespace of the thread that opened the monitor, even if another
+/// thread uses it.
 ///
-/// Its descriptor is readable while events wait. A state read *after* opening misses nothing.
+/// Its descriptor is readable while events are pending. A state that is read *after* opening misses no change.
 pub struct LinkMonitor {
     socket: Socket,
     buffer: Vec<u8>,
@@ -56,8 +57,8 @@ impl LinkMonitor {
         Ok(Self { socket, buffer: receive_buffer() })
     }
 
-    /// Begins to listen to the links of this namespace and of those that it knows, as those of the other ends of its
-    /// links. An event does not tell the namespace.
+    /// Begins to listen to the links of this namespace and of all namespaces that have an id in it, such as those of
+    /// the other ends of its links. Events do not name the namespace.
     ///
     /// # Errors
     /// [`NetdevError::Socket`], also without `CAP_NET_BROADCAST` in this namespace.
@@ -68,7 +69,7 @@ impl LinkMonitor {
         Ok(this)
     }
 
-    /// Gives each event that waits to `each`, oldest first, and returns how many there were. Never blocks.
+    /// Passes each pending event to `each`, oldest first, and returns the number of events. Never blocks.
     ///
     /// # Errors
     /// [`NetdevError::Socket`].
@@ -84,7 +85,7 @@ impl LinkMonitor {
                     .filter_map(event_of)
                     .for_each(&mut tell),
                 Err(Errno::AGAIN) => return Ok(count),
-                // The first: the socket's queue was full. The second: longer than any message should be.
+                // NOBUFS: the socket's queue was full. MSGSIZE: the message was longer than expected.
                 Err(Errno::NOBUFS | Errno::MSGSIZE) => tell(LinkEvent::Lost),
                 Err(errno) => {
                     return Err(NetdevError::Socket { operation: "read from", source: errno.into() });
@@ -96,7 +97,7 @@ impl LinkMonitor {
 
 #[cfg(test)]
 impl LinkMonitor {
-    /// Leaves room for few events.
+    /// Shrinks the socket's buffer to a few events.
     pub(crate) fn shrink_room(&self) {
         self.socket.set_rx_buf_sz(16_384_i32).unwrap();
     }
@@ -136,11 +137,12 @@ fn event_of(message: &[u8]) -> Option<LinkEvent> {
     }
 }
 
-/// Waits until the interface `name` carries frames ([`LinkInfo::running`]), and returns what it is then. Frames sent
+/// Waits until the interface `name` carries frames ([`LinkInfo::running`]), and returns its state then. Frames sent
 /// right after an interface was set up are dropped by the kernel.
 ///
 /// # Errors
-/// [`NetdevError::NotRunning`] after `limit`; [`NetdevError::NoInterface`], also where it goes meanwhile.
+/// [`NetdevError::NotRunning`] after `limit`; [`NetdevError::NoInterface`] if it does not exist or is deleted
+/// meanwhile.
 pub fn wait_running(name: &str, limit: Duration) -> Result<LinkInfo, NetdevError> {
     let end = Instant::now() + limit;
     let mut monitor = LinkMonitor::open()?;

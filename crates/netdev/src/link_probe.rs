@@ -1,4 +1,4 @@
-//! One link, polled repeatedly: from any thread, in the network namespace where the probe was made.
+//! Repeated queries of one link, from any thread, in the network namespace where the probe was created.
 #![allow(unsafe_code)]
 
 use std::io::Error;
@@ -13,7 +13,7 @@ use crate::error::NetdevError;
 use crate::link::{LinkInfo, NAME_BYTES_MAX, query};
 use crate::netlink::Requests;
 
-/// Reads one link by its number, which stays when the link is renamed.
+/// Queries one link by its index, which stays the same when the link is renamed.
 #[derive(Debug)]
 pub struct LinkProbe {
     index: u32,
@@ -21,7 +21,7 @@ pub struct LinkProbe {
 }
 
 impl LinkProbe {
-    /// A probe for the link `index` of the calling thread's network namespace.
+    /// Creates a probe for the link with index `index` of the calling thread's network namespace.
     ///
     /// # Errors
     /// [`NetdevError::Socket`].
@@ -29,33 +29,34 @@ impl LinkProbe {
         Ok(Self { index, requests: Mutex::new(Requests::open(NETLINK_ROUTE)?) })
     }
 
-    /// The link as it is now.
+    /// Queries the present state of the link.
     ///
     /// # Errors
-    /// [`NetdevError`]: it is gone, among others.
+    /// [`NetdevError`], for example if the link is gone.
     pub fn query(&self) -> Result<LinkInfo, NetdevError> {
         query(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner), self.index)
     }
 }
 
-/// A socket for ioctls on interfaces of the calling thread's network namespace.
+/// Opens a socket for ioctls on interfaces of the calling thread's network namespace.
 pub(crate) fn interface_socket() -> Result<OwnedFd, NetdevError> {
     socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .map_err(|errno| NetdevError::Socket { operation: "open", source: errno.into() })
 }
 
-/// Makes the ioctl `code`, one of netdevice(7) about an interface.
+/// Calls ioctl `code` of netdevice(7) for an interface.
 pub(crate) fn interface_ioctl(
     socket: &OwnedFd,
     code: libc::Ioctl,
     request: &mut libc::ifreq,
 ) -> Result<(), Errno> {
-    // SAFETY: the requests of netdevice(7) read and write one ifreq, and what a caller of this crate made it point to.
+    // SAFETY: the requests of netdevice(7) read and write one ifreq, and the memory to which a caller of this crate
+    // made it point.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), code, std::ptr::from_mut(request)) };
     if result < 0 { Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::IO)) } else { Ok(()) }
 }
 
-/// An ioctl's request for the interface `name`, which is cut if it is longer than any name can be.
+/// Argument of an ioctl for the interface `name`. A name longer than the maximum is truncated.
 #[must_use]
 pub fn interface_request(name: &str, value: libc::__c_anonymous_ifr_ifru) -> libc::ifreq {
     let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: value };

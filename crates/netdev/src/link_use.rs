@@ -1,4 +1,4 @@
-//! The host stack's uses of an interface, which end if another program takes the interface's frames.
+//! The host stack's uses of an interface. They end if another program takes the interface's frames.
 
 use std::net::IpAddr;
 
@@ -12,11 +12,11 @@ use crate::error::NetdevError;
 use crate::link::{LinkInfo, links};
 use crate::netlink::Requests;
 
-/// Kinds of interfaces whose `IFLA_LINK` is the other end of a pair, not what they lie on.
+/// Kinds of interfaces whose `IFLA_LINK` is the other end of a pair, not the interface below.
 const PAIRS: [&str; 2] = ["veth", "netkit"];
 
-/// The addresses of `link`, an interface of the calling thread's network namespace, and how many bits of each are the
-/// network's.
+/// Addresses of `link`, an interface of the calling thread's network namespace, each with the length of its network
+/// prefix, bits.
 ///
 /// # Errors
 /// [`NetdevError`] if the kernel cannot be queried.
@@ -33,12 +33,12 @@ pub fn addresses_of(link: &LinkInfo) -> Result<Vec<(IpAddr, u8)>, NetdevError> {
     Ok(of_link.collect())
 }
 
-/// The host's uses of `link`, an interface of the calling thread's network namespace: its addresses, the bridge or bond
-/// that it belongs to, and the interfaces that lie on it, else the first of its routes, in words for people. Empty
-/// if the host does not use it.
+/// The host's uses of `link`, an interface of the calling thread's network namespace, as text for users: its addresses,
+/// the bridge or bond that it is a member of, and the interfaces on top of it. If there are none, the first of its
+/// routes. Empty if the host does not use the link.
 ///
-/// IPv6 addresses of the link alone do not count, nor do routes that come with addresses: the kernel gives them to
-/// every interface by itself.
+/// Link-local IPv6 addresses and routes that come with addresses do not count, because the kernel gives them to every
+/// interface.
 ///
 /// # Errors
 /// [`NetdevError`] if the kernel cannot be queried.
@@ -58,14 +58,14 @@ pub fn uses_of(link: &LinkInfo) -> Result<Vec<String>, NetdevError> {
             uses.push(format!("{} lies on it", other.name));
         }
     }
-    // There may be very many routes: they are read only where they decide.
+    // The number of routes may be large, so they are read only if no other use was found.
     if uses.is_empty() {
         uses.extend(route_over(link)?);
     }
     Ok(uses)
 }
 
-/// A route over `link` that was set by a user or program, in words.
+/// A route over `link` that was set by a user or program, as text.
 fn route_over(link: &LinkInfo) -> Result<Option<String>, NetdevError> {
     let mut requests = Requests::open(NETLINK_ROUTE)?.with_filtered_dumps();
     let operation = || format!("list the routes over {}", link.name);
@@ -98,7 +98,7 @@ fn route_over(link: &LinkInfo) -> Result<Option<String>, NetdevError> {
     Ok(None)
 }
 
-/// The address of this end: of point-to-point links the other attribute is the far end's.
+/// The address of this end. Point-to-point links have the address of the far end in the other attribute.
 fn own_address(attributes: &[AddressAttribute]) -> Option<IpAddr> {
     let local = attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),

@@ -1,14 +1,15 @@
-//! The links that this process uses: one thread follows the kernel's notifications about all of them, and every user
+//! The links that this process uses. One thread follows the kernel's notifications about all of them, and every user
 //! reads the state of a link from one word.
 //!
-//! The thread is the process's, not the daemon's server: a driver in a program has no loop that could follow links, and
-//! the server may be busy with a request for seconds. It exists while a link is watched. For each network namespace
-//! with such links it has sockets for `RTM_NEWLINK` and `RTM_DELLINK` (rtnetlink(7)), and for the changes of a driver's
-//! settings (ethtool's group "monitor"). Notifications that were lost make it read all its links again.
+//! The thread belongs to the process and is not the daemon's server thread: a driver in a program has no loop that
+//! could follow links, and the server may be busy with a request for seconds. It exists while a link is watched. For
+//! each network namespace with such links it has sockets for `RTM_NEWLINK` and `RTM_DELLINK` (rtnetlink(7)), and for
+//! the changes of a driver's settings (ethtool's group "monitor"). If notifications were lost, it reads all its links
+//! again.
 //!
-//! The kernel notifies of a lost carrier at once, or, where others were lost within the last second, at the end of that
-//! second (`net/core/link_watch.c`). So two things make a link *doubted*, which is read again at once: a frame was
-//! refused, or the other end changed, which may be in another namespace.
+//! The kernel notifies of a lost carrier at once, or at the end of the second if other links lost their carrier within
+//! the same second (`net/core/link_watch.c`). So two events make a link *doubted*: a frame was refused, or the link's
+//! other end changed, even one in another namespace. A doubted link is read again at once.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,18 +31,19 @@ use crate::netlink::Requests;
 /// Whether a link can carry frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
-    /// Up, with carrier.
+    /// The link is up and has carrier.
     Running,
-    /// Up, without.
+    /// The link is up and has no carrier.
     NoCarrier,
-    /// Set down.
+    /// The link is set down.
     Down,
-    /// It was deleted, or moved to another namespace. This is final: a link that gets its number or name is another.
+    /// The link was deleted, or moved to another namespace. This state is final: a later link with its index or name is
+    /// another link.
     Gone,
 }
 
 impl LinkState {
-    /// Why no frame passes the interface `name`, with the remedy; `None` while it carries frames.
+    /// Reason why no frame passes the interface `name`, with the remedy. `None` while the link carries frames.
     #[must_use]
     pub fn fault(self, name: &str) -> Option<String> {
         match self {
@@ -65,18 +67,18 @@ impl LinkState {
     }
 }
 
-/// A link as its word shows it.
+/// Content of a link's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkView {
     pub state: LinkState,
-    /// The longest payload of a frame, bytes.
+    /// Maximum payload of a frame, bytes.
     pub mtu: u32,
-    /// Another number after each change of more than the state: MTU, queues, rings, and the end of the link or of what
-    /// took its name.
+    /// Number that changes with MTU, queues and rings, and at the end of the link or of a later link with its name. A
+    /// change of the state alone does not change it.
     pub revision: u32,
 }
 
-/// Bits of the word: the state, the revision, the MTU.
+/// Layout of the word: state, revision, MTU.
 const STATE_BITS: u32 = 2;
 const REVISION_BITS: u32 = 30;
 const REVISION_MASK: u32 = (1 << REVISION_BITS) - 1;
@@ -106,25 +108,25 @@ fn state_of(word: u64) -> LinkState {
     }
 }
 
-// Whether a link is doubted.
+// States of a link's doubt.
 const SURE: u8 = 0;
 const DOUBTED: u8 = 1;
 const BEING_READ: u8 = 2;
 
-/// The shortest time between two answers to doubts, which each cost a request under the kernel's lock of all links.
+/// Minimum time between two answers to doubts. Each answer costs a request under the kernel's lock of all links.
 const DOUBT_PAUSE: Duration = Duration::from_millis(10);
 
-/// A link that this process watches, until this is dropped.
+/// A link that this process watches, until the value is dropped.
 #[derive(Debug)]
 pub struct LinkWatch {
     watched: Arc<Watched>,
 }
 
-/// What all watches of one link share. Only the holder of [`REGISTRY`] writes the word.
+/// State that all watches of one link share. Only the holder of [`REGISTRY`] writes the word.
 #[derive(Debug)]
 struct Watched {
     index: u32,
-    /// The name when it was first watched.
+    /// Name of the link when it was first watched.
     name: String,
     word: AtomicU64,
     doubt: AtomicU8,
@@ -136,7 +138,7 @@ impl Watched {
         LinkView::of_word(self.word.load(Ordering::Relaxed))
     }
 
-    /// Changes the word. Whether it is another one now.
+    /// Changes the word. Returns whether it differs from before.
     fn put(&self, change: impl FnOnce(LinkView) -> LinkView) -> bool {
         let before = self.view();
         let after = change(before);
@@ -144,7 +146,7 @@ impl Watched {
         after != before
     }
 
-    /// The kernel reports this of the link.
+    /// Stores the kernel's report of the link. Returns whether the word differs from before.
     fn follow(&self, link: &LinkInfo) -> bool {
         self.put(|before| match before.state {
             LinkState::Gone => before,
@@ -156,7 +158,7 @@ impl Watched {
         })
     }
 
-    /// The link has ended.
+    /// Stores that the link has ended. Returns whether the word differs from before.
     fn end(&self) -> bool {
         self.put(|before| match before.state {
             LinkState::Gone => before,
@@ -164,17 +166,17 @@ impl Watched {
         })
     }
 
-    /// Something changed that the word does not show.
+    /// Stores that something changed that the word does not show. Returns whether the word differs from before.
     fn revise(&self) -> bool {
         self.put(|before| LinkView { revision: before.revision + 1, ..before })
     }
 }
 
 impl LinkWatch {
-    /// Watches the link `index` of the calling thread's network namespace.
+    /// Watches the link with index `index` of the calling thread's network namespace.
     ///
     /// # Errors
-    /// [`NetdevError`]: there is no such link, among others.
+    /// [`NetdevError`], for example if there is no such link.
     pub fn open(index: u32) -> Result<Self, NetdevError> {
         let namespace = NamespaceId::of(&Namespace::Current.path())
             .ok_or_else(|| socket_error("find the namespace of")(std::io::ErrorKind::NotFound.into()))?;
@@ -184,36 +186,36 @@ impl LinkWatch {
         opened.map(|watched| Self { watched })
     }
 
-    /// Whether the link can carry frames: one load.
+    /// Whether the link can carry frames. Costs one atomic load.
     #[inline]
     #[must_use]
     pub fn state(&self) -> LinkState {
         state_of(self.watched.word.load(Ordering::Relaxed))
     }
 
-    /// Whether it carries frames at all.
+    /// Whether the link can carry frames.
     #[inline]
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.state() == LinkState::Running
     }
 
-    /// Whether it is there and set up, with carrier or without.
+    /// Whether the link exists and is set up, with or without carrier.
     #[inline]
     #[must_use]
     pub fn is_up(&self) -> bool {
         matches!(self.state(), LinkState::Running | LinkState::NoCarrier)
     }
 
-    /// All that the word shows.
+    /// Present state, revision and MTU of the link.
     #[must_use]
     pub fn view(&self) -> LinkView {
         self.watched.view()
     }
 
-    /// Has the link read again, soon: a frame was refused although it seems to run. The kernel may notify of a lost
-    /// carrier up to a second later, and tells at once if it is asked. Costs one system call at most, and none while
-    /// the answer is due.
+    /// Requests that the link is read again soon, because a frame was refused although the link seems to run. The
+    /// kernel may notify of a lost carrier up to a second late, but a query shows it at once. Costs at most one system
+    /// call, and none while an earlier doubt waits for its answer.
     #[cold]
     pub fn doubt(&self) {
         if self.watched.doubt.swap(DOUBTED, Ordering::Relaxed) != DOUBTED {
@@ -224,11 +226,11 @@ impl LinkWatch {
     /// Whether a doubt waits for its answer.
     #[must_use]
     pub fn is_doubted(&self) -> bool {
-        // Where it is answered, the word has the answer.
+        // After the answer the word has the result.
         self.watched.doubt.load(Ordering::Acquire) != SURE
     }
 
-    /// Reads the link again, now: something else told of its end, and the caller must know before it goes on.
+    /// Reads the link again now, for a caller that learned of its end elsewhere and must know before it continues.
     #[cold]
     pub fn refresh(&self) {
         let mut registry = registry();
@@ -259,7 +261,7 @@ impl Drop for LinkWatch {
 }
 
 fn ring(event: impl AsFd) {
-    // A full counter rings already.
+    // If the counter is full, the bell rings already.
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
@@ -267,26 +269,26 @@ fn socket_error(operation: &'static str) -> impl Fn(std::io::Error) -> NetdevErr
     move |source| NetdevError::Socket { operation, source }
 }
 
-/// The links of one namespace.
+/// The watched links of one namespace.
 #[derive(Debug)]
 struct Space {
-    /// Names its sockets in the thread's epoll set.
+    /// Number of its sockets in the thread's epoll set.
     number: u64,
     links: LinkMonitor,
-    /// For the other ends of links; `None` without the right to hear of other namespaces.
+    /// Monitor of the other ends of links; `None` without the permission to listen to other namespaces.
     other_ends: Option<LinkMonitor>,
-    /// `None` where the kernel has no ethtool over netlink.
+    /// Monitor of queues and rings; `None` if the kernel has no ethtool over netlink.
     settings: Option<EthtoolMonitor>,
     requests: Requests,
     watched: Vec<Entry>,
 }
 
-/// What came of the kernel's reports.
+/// Effects of the kernel's reports.
 #[derive(Debug, Clone, Copy, Default)]
 struct Followed {
-    /// A watched link changed.
+    /// Whether a watched link changed.
     has_changed: bool,
-    /// A watched link is to be read again.
+    /// Whether a watched link must be read again.
     has_doubts: bool,
 }
 
@@ -297,7 +299,7 @@ struct Entry {
 }
 
 impl Space {
-    /// That of the calling thread.
+    /// Opens the sockets in the calling thread's namespace.
     fn open(number: u64, thread: &ThreadEnd) -> Result<Self, NetdevError> {
         let settings = match EthtoolMonitor::open() {
             Ok(monitor) => Some(monitor),
@@ -317,7 +319,7 @@ impl Space {
         Ok(space)
     }
 
-    /// Takes up what the kernel has reported.
+    /// Applies the kernel's pending reports to the watched links.
     fn follow(&mut self) -> Followed {
         let Self { links, other_ends, settings, watched, .. } = self;
         let (mut has_changed, mut has_lost, mut has_doubts) = (false, false, false);
@@ -325,7 +327,7 @@ impl Space {
             LinkEvent::Changed(link) => {
                 for Entry { watched, .. } in watched.iter() {
                     has_changed |= match (watched.index == link.index, watched.view().state) {
-                        // Another link may have got its name.
+                        // Another link may have taken its name.
                         (_, LinkState::Gone) if watched.name == link.name => watched.revise(),
                         (true, _) => watched.follow(&link),
                         _ => false,
@@ -378,9 +380,9 @@ impl Space {
         Followed { has_changed, has_doubts }
     }
 
-    /// Reads the links that are doubted. Whether one changed.
+    /// Reads the doubted links. Returns whether one changed.
     fn answer_doubts(&mut self) -> bool {
-        // A doubt that comes during the reading rings again.
+        // A new doubt during the reading rings again.
         let change = |watched: &Watched, from, to| {
             let change = watched.doubt.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
             change.is_ok()
@@ -392,7 +394,7 @@ impl Space {
         has_changed
     }
 
-    /// Reads those links that are `wanted`. Whether one changed.
+    /// Reads the links for which `wanted` is true. Returns whether one changed.
     fn read(&mut self, wanted: impl Fn(&Watched) -> bool) -> bool {
         let Self { requests, watched, .. } = self;
         let mut has_changed = false;
@@ -400,7 +402,7 @@ impl Space {
             has_changed |= match query(requests, watched.index) {
                 Ok(link) => watched.follow(&link),
                 Err(error) if error.is_no_interface() => watched.end(),
-                // The kernel has no memory now; the next event may find some.
+                // The kernel has no memory now. The next event repeats the reading.
                 Err(_) => false,
             };
         }
@@ -451,7 +453,7 @@ impl Registry {
             known.watches += 1;
             return Ok(Arc::clone(&known.watched));
         }
-        // Read after the sockets listen: no change is missed.
+        // The link is read after the sockets listen, so that no change is missed.
         let link = query(&mut space.requests, index)?;
         let view = LinkView { state: LinkState::of(&link), mtu: link.mtu, revision: 0 };
         let watched = Arc::new(Watched {
@@ -465,7 +467,7 @@ impl Registry {
         Ok(watched)
     }
 
-    /// Gives back what nobody needs any more.
+    /// Removes namespaces without watched links, and ends the thread if none is left.
     fn tidy(&mut self) {
         for space in self.spaces.values_mut() {
             space.watched.retain(|entry| entry.watches > 0);
@@ -480,23 +482,23 @@ impl Registry {
     }
 }
 
-// Events of the thread's epoll set; those of namespaces have greater numbers.
+// Events of the thread's epoll set. Namespaces have greater numbers.
 const END: u64 = 0;
 const DOUBTS: u64 = 1;
 const FIRST_SPACE: u64 = 1;
 
-/// What joins the thread with others.
+/// Descriptors by which other threads reach this thread.
 #[derive(Debug)]
 struct ThreadEnd {
     set: OwnedFd,
-    /// Rung when the thread is to end.
+    /// Eventfd that is rung when the thread must end.
     end: OwnedFd,
-    /// Rung when a link is doubted.
+    /// Eventfd that is rung when a link is doubted.
     doubts: OwnedFd,
 }
 
 impl ThreadEnd {
-    /// Starts the thread.
+    /// Starts the thread that follows the kernel's notifications.
     fn start() -> Result<Arc<Self>, NetdevError> {
         let made = || -> std::io::Result<Arc<Self>> {
             let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -584,7 +586,7 @@ mod tests {
             Self { watch, bell }
         }
 
-        /// Waits for the bell until the link is as it should be.
+        /// Waits at the bell until the view of the link is as `requested`.
         fn until(&self, what: &str, requested: impl Fn(LinkView) -> bool) -> LinkView {
             loop {
                 let view = self.watch.view();
@@ -627,7 +629,7 @@ mod tests {
             set_up("va", true).unwrap();
             link.until_state(LinkState::NoCarrier);
             assert!(link.watch.is_up() && !link.watch.is_running());
-            // A reader is in whatever namespace.
+            // A reader may be in any namespace.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     crate::test_namespace::unshare_network();
@@ -654,7 +656,7 @@ mod tests {
             let index = link_by_name("va").unwrap().index;
             delete_link("va").unwrap();
             let gone = link.until_state(LinkState::Gone);
-            // With the same number, too.
+            // The new link has the same index, too.
             ip(&format!("link add va index {index} type veth peer name vb"));
             let back = link.until("other link", |view| view.revision != gone.revision);
             assert_eq!(back.state, LinkState::Gone);
@@ -695,7 +697,7 @@ mod tests {
             let set_other = |up| crate::in_namespace(&other, || set_up("vb", up).unwrap()).unwrap();
             set_up("va", true).unwrap();
             let link = Belled::of("va");
-            // More often than the kernel notifies of carriers by itself.
+            // Carrier changes come more often than the kernel notifies of them without a query.
             for _ in 0..20 {
                 set_other(true);
                 link.until_state(LinkState::Running);
@@ -710,7 +712,7 @@ mod tests {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
             let link = Belled::of("va");
-            // As if a notification were still to come.
+            // The word is set as if a notification were still to come.
             let wrong = LinkView { state: LinkState::Running, ..link.watch.view() };
             link.watch.watched.word.store(wrong.word(), Ordering::Relaxed);
             link.watch.doubt();
@@ -725,7 +727,7 @@ mod tests {
             let link = Belled::of("va");
             let namespace = NamespaceId::of(&Namespace::Current.path()).unwrap();
             {
-                // While this holds the registry, nothing is read.
+                // While this thread holds the registry, no link is read.
                 let mut registry = registry();
                 let space = registry.spaces.get_mut(&namespace).unwrap();
                 space.links.shrink_room();

@@ -1,4 +1,4 @@
-//! Network namespaces by name, process or file, and running something in one of them.
+//! Network namespaces by name, process or file, and functions that run in one of them.
 
 use std::fmt;
 use std::io;
@@ -15,33 +15,33 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::list_of;
 
-/// Where `ip netns add` keeps namespaces by name (ip-netns(8)).
+/// Directory in which `ip netns add` keeps namespaces by name (ip-netns(8)).
 const NAMED_DIRECTORY: &str = "/run/netns";
-/// The file system that namespaces are files of (linux/magic.h).
+/// Magic number of the file system that contains namespaces (linux/magic.h).
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 
 /// A network namespace.
 ///
-/// As text: a name is one of `ip netns list`; digits are a process's number; something with a `/` is a file;
-/// nothing is the current one.
+/// Its text is a name of `ip netns list`, the id of a process, or a path with a `/`. Empty text is the current
+/// namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Namespace {
     /// The namespace of the calling thread.
     #[default]
     Current,
-    /// `/run/netns/NAME`.
+    /// The namespace of `/run/netns/NAME`.
     Named(String),
-    /// The one a process is in, by its process number.
+    /// The namespace of the process with this id.
     OfProcess(u32),
     /// The namespace of a file, e.g. `/proc/PID/ns/net`.
     File(PathBuf),
 }
 
-/// Why a namespace cannot be entered.
+/// Reason why a namespace cannot be entered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NamespaceError {
-    /// Not a name of a namespace.
+    /// The text does not name a namespace.
     #[error(
         "\"{0}\" does not name a network namespace: give a name from ip netns list, a process number, or a file"
     )]
@@ -50,28 +50,28 @@ pub enum NamespaceError {
     #[error("there is no network namespace {name} in {NAMED_DIRECTORY}; there are: {}; ip netns add {name} makes it", list_of(.existing))]
     NoSuchName {
         name: String,
-        /// Those that exist.
+        /// Names that exist.
         existing: Vec<String>,
     },
-    /// No process has that number.
+    /// No process has that id.
     #[error("there is no process {0} whose network namespace could be entered")]
     NoSuchProcess(u32),
-    /// No file is there.
+    /// No file has that path.
     #[error("there is no file {} for a network namespace", .0.display())]
     NoSuchFile(PathBuf),
-    /// The file is something else.
+    /// The file is not a namespace.
     #[error("{} is not a network namespace; remove a stale name with ip netns delete", .0.display())]
     NotANamespace(PathBuf),
-    /// The program may not.
+    /// This process lacks the permission.
     #[error("may not enter {namespace}: it needs root, or CAP_SYS_ADMIN here and in that namespace's owner")]
     NotPermitted {
-        /// The namespace, in words.
+        /// The namespace, as text.
         namespace: String,
     },
-    /// Something else.
+    /// Another operation failed.
     #[error("cannot enter {namespace}: {source}")]
     Failed {
-        /// The namespace, in words.
+        /// The namespace, as text.
         namespace: String,
         /// The system's error.
         source: io::Error,
@@ -79,7 +79,7 @@ pub enum NamespaceError {
 }
 
 impl Namespace {
-    /// The namespace's file.
+    /// Path of the namespace's file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
@@ -90,13 +90,13 @@ impl Namespace {
         }
     }
 
-    /// A descriptor of it, close-on-exec: it keeps the namespace alive, and interfaces can be moved into it.
+    /// Opens the namespace, close-on-exec. The descriptor keeps it alive, and interfaces can be moved into it.
     ///
-    /// Nothing but a namespace is opened, so that this neither waits at a pipe nor starts a device that the path leads
-    /// to. Entering it shows whether it is a network namespace.
+    /// Files other than namespaces are not opened, so the call neither waits at a pipe nor starts a device of that
+    /// path. Only entering the namespace shows whether it is a network namespace.
     ///
     /// # Errors
-    /// [`NamespaceError`]: it does not exist, is not a namespace, or is not permitted.
+    /// [`NamespaceError`] if it does not exist, is not a namespace, or is not permitted.
     pub fn open(&self) -> Result<OwnedFd, NamespaceError> {
         let path = self.path();
         let failed = |errno: Errno| match (errno, self) {
@@ -108,7 +108,7 @@ impl Namespace {
             (Errno::ACCESS | Errno::PERM, _) => NamespaceError::NotPermitted { namespace: self.to_string() },
             _ => NamespaceError::Failed { namespace: self.to_string(), source: errno.into() },
         };
-        // First only the place is opened (O_PATH), which shows what kind of file it is.
+        // O_PATH opens only the location, which is enough to find the kind of file.
         let path_fd =
             rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         if rustix::fs::fstatfs(&path_fd).map_err(failed)?.f_type != NSFS_MAGIC {
@@ -118,7 +118,7 @@ impl Namespace {
         rustix::fs::open(fd_path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(failed)
     }
 
-    /// Opens it to keep.
+    /// Opens the namespace and keeps it open.
     ///
     /// # Errors
     /// As [`Namespace::open`].
@@ -135,7 +135,8 @@ impl Namespace {
     }
 }
 
-/// Identity of a network namespace, independent of its names. No other namespace has the same while this one is held.
+/// Identity of a network namespace, independent of its names. No other namespace has the same identity while this one
+/// is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespaceId {
     device: u64,
@@ -143,25 +144,25 @@ pub struct NamespaceId {
 }
 
 impl NamespaceId {
-    /// The kernel's number of it. After its end another namespace may get the same number.
+    /// The kernel's number of the namespace. After the namespace's end another namespace may get the same number.
     #[must_use]
     pub fn inode(self) -> u64 {
         self.inode
     }
 
-    /// That of the file at `path`.
+    /// Identity of the namespace of the file at `path`.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|file| Self { device: file.dev(), inode: file.ino() })
     }
 
-    /// Its name, or, where it has none, the kernel's number.
+    /// Name of the namespace, or the kernel's number if it has none.
     fn in_words(self) -> String {
         let is_it = |name: &String| Self::of(&Namespace::Named(name.clone()).path()) == Some(self);
         named().into_iter().find(is_it).unwrap_or_else(|| format!("net:[{}]", self.inode))
     }
 }
 
-/// A network namespace that is held open: it outlives its name and the processes in it.
+/// A network namespace that is held open. It outlives its name and the processes in it.
 #[derive(Debug, Clone)]
 pub struct HeldNamespace {
     id: NamespaceId,
@@ -178,14 +179,14 @@ impl PartialEq for HeldNamespace {
 impl Eq for HeldNamespace {}
 
 impl HeldNamespace {
-    /// The namespace of a process: `pidfd` refers to the process, and `process` is its number here.
+    /// The namespace of a process: `pidfd` refers to the process, and `process` is its id in this process namespace.
     ///
     /// # Errors
-    /// As [`Namespace::open`]; [`NamespaceError::NoSuchProcess`] where the process has ended, so that its number may be
-    /// another's.
+    /// As [`Namespace::open`]; [`NamespaceError::NoSuchProcess`] if the process has ended, so that another process may
+    /// have its id.
     pub fn of_process(process: u32, pidfd: impl AsFd) -> Result<Self, NamespaceError> {
         let held = Namespace::OfProcess(process).hold()?;
-        // Only after opening: a process that is there still has been there all the time.
+        // The check comes after opening: a process that still exists has existed all the time.
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&now)) {
             Ok(0) => Ok(held),
@@ -193,10 +194,11 @@ impl HeldNamespace {
         }
     }
 
-    /// The namespace with this number ([`NamespaceId::inode`]): the current one, one with a name, or that of a process.
+    /// Opens the namespace with this number ([`NamespaceId::inode`]), if it is the current one, has a name, or contains
+    /// a process.
     ///
     /// # Errors
-    /// As [`Namespace::open`]; [`NamespaceError::NoSuchFile`] where neither name nor process leads to it.
+    /// As [`Namespace::open`]; [`NamespaceError::NoSuchFile`] if no name and no process leads to it.
     pub fn numbered(inode: u64) -> Result<Self, NamespaceError> {
         let is_it =
             |namespace: &Namespace| NamespaceId::of(&namespace.path()).is_some_and(|id| id.inode == inode);
@@ -208,32 +210,33 @@ impl HeldNamespace {
             .find(is_it)
             .ok_or_else(|| NamespaceError::NoSuchFile(format!("net:[{inode}]").into()))?;
         let held = found.hold()?;
-        // A process may have ended meanwhile, and its number be another's.
+        // The process may have ended meanwhile, and another one may have its id.
         if held.id.inode == inode { Ok(held) } else { Self::numbered(inode) }
     }
 
-    /// Which it is.
+    /// Identity of the namespace.
     #[must_use]
     pub fn id(&self) -> NamespaceId {
         self.id
     }
 
-    /// Its name for users: the name that opened it, or one from `ip netns list`, else the kernel's `net:[...]`.
+    /// Name for users: the name that opened the namespace, or one from `ip netns list`, or else the kernel's
+    /// `net:[...]`.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// Whether it is that of the calling thread.
+    /// Whether this is the namespace of the calling thread.
     #[must_use]
     pub fn is_current(&self) -> bool {
         NamespaceId::of(&Namespace::Current.path()) == Some(self.id)
     }
 
-    /// Runs `f` in it, as [`in_namespace`] does.
+    /// Runs `f` in the namespace, as [`in_namespace`] does.
     ///
     /// # Errors
-    /// [`NamespaceError`]; `f` has not run then.
+    /// [`NamespaceError`] if it cannot be entered; `f` has not run then.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         if self.is_current() {
             return Ok(f());
@@ -294,14 +297,14 @@ impl fmt::Display for Namespace {
     }
 }
 
-/// Runs `f` in `namespace` and returns what it returns. Sockets and devices that `f` opens stay in that namespace
-/// wherever they are used afterwards; `/sys` still shows the namespace it was mounted in.
+/// Runs `f` in `namespace` and returns its result. Sockets and devices that `f` opens stay in that namespace wherever
+/// they are used afterwards. `/sys` still shows the namespace in which it was mounted.
 ///
-/// The calling thread stays where it is: `f` runs on a new thread that enters the namespace (setns(2)), except for
-/// [`Namespace::Current`], where it is simply called. A panic in `f` continues in the caller.
+/// The calling thread stays in its namespace: `f` runs on a new thread that enters the other one (setns(2)). For
+/// [`Namespace::Current`] `f` is called directly. A panic in `f` continues in the caller.
 ///
 /// # Errors
-/// [`NamespaceError`]; `f` has not run then.
+/// [`NamespaceError`] if the namespace cannot be entered; `f` has not run then.
 pub fn in_namespace<T: Send>(
     namespace: &Namespace,
     f: impl FnOnce() -> T + Send,
@@ -312,7 +315,7 @@ pub fn in_namespace<T: Send>(
     }
 }
 
-/// The names that `ip netns list` shows.
+/// Names that `ip netns list` shows.
 fn named() -> Vec<String> {
     let entries = std::fs::read_dir(NAMED_DIRECTORY).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -320,7 +323,7 @@ fn named() -> Vec<String> {
     names
 }
 
-/// How to call the calling thread's namespace in a message; `None` where it is the one this process started in.
+/// Text for the calling thread's namespace in a message; `None` if this process started in it.
 pub(crate) fn current_in_words() -> Option<String> {
     let here = NamespaceId::of(&Namespace::Current.path())?;
     (NamespaceId::of(Path::new("/proc/self/ns/net")) != Some(here)).then(|| here.in_words())
@@ -336,7 +339,7 @@ mod tests {
     use crate::link_change::{VethEnd, create_veth};
     use crate::test_namespace::{in_new_namespace, without_rights};
 
-    /// A namespace of `ip netns`, deleted again.
+    /// A namespace of `ip netns`, which is deleted on drop.
     struct Named(String);
 
     impl Named {
@@ -434,7 +437,7 @@ mod tests {
             assert!(HeldNamespace::of_process(child.id(), &pidfd).is_ok());
             drop(child.stdin.take());
             child.wait().unwrap();
-            // This process stands for one that got the number afterwards.
+            // This process plays one that got the id of the ended process.
             let refused = HeldNamespace::of_process(std::process::id(), &pidfd).unwrap_err();
             assert!(matches!(refused, NamespaceError::NoSuchProcess(_)), "{refused}");
         });

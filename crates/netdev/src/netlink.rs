@@ -1,5 +1,5 @@
-//! Requests to the kernel over netlink: one request, all its replies, and the kernel's own words if it refuses. Source:
-//! Documentation/userspace-api/netlink/intro.rst.
+//! Requests to the kernel over netlink: one request, all its replies, and the kernel's explanation if it refuses.
+//! Source: Documentation/userspace-api/netlink/intro.rst.
 
 use std::fmt::Debug;
 
@@ -14,14 +14,14 @@ use rustix::net::RecvFlags;
 
 use crate::error::NetdevError;
 
-/// Room for one datagram of the kernel. Dumps come in pieces of at most 32 KiB, and a link with many
+/// Maximum length of one datagram of the kernel. Dumps come in pieces of at most 32 KiB. The report of a link with many
 /// virtual functions is the longest single message.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
 /// `NLMSGERR_ATTR_MSG` of linux/netlink.h: the explanation in a refusal.
 const ERROR_TEXT: u16 = 1;
 
-/// How often a dump is tried, since a change while it runs makes it invalid.
+/// Number of attempts at a dump, because a change while it runs makes it invalid.
 const DUMP_ATTEMPTS: usize = 8;
 
 /// A netlink socket for requests.
@@ -32,31 +32,31 @@ pub(crate) struct Requests {
     buffer: Vec<u8>,
 }
 
-/// A socket of `protocol` (one of `netlink_sys::protocols`) that receives the multicast `groups`, in the calling
+/// Opens a socket of `protocol` (one of `netlink_sys::protocols`) that receives the multicast `groups`, in the calling
 /// thread's network namespace.
 pub(crate) fn open_socket(protocol: isize, groups: u32) -> Result<Socket, NetdevError> {
     let failed = |operation| move |source| NetdevError::Socket { operation, source };
     let mut socket = Socket::new(protocol).map_err(failed("open"))?;
     socket.bind(&SocketAddr::new(0, groups)).map_err(failed("bind"))?;
-    // Only for better messages: kernels before 4.12 have no such options.
+    // Errors are ignored: the options only improve messages, and kernels before 4.12 lack them.
     let _ = socket.set_ext_ack(true);
     let _ = socket.set_cap_ack(true);
     Ok(socket)
 }
 
-/// Receives one datagram into `buffer` and returns its length. `Err` with [`Errno::MSGSIZE`] where it was longer.
+/// Receives one datagram into `buffer` and returns its length. `Err` with [`Errno::MSGSIZE`] if it was longer.
 pub(crate) fn receive(socket: &Socket, buffer: &mut [u8]) -> rustix::io::Result<usize> {
     let (kept, length) =
         rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::TRUNC))?;
     if length > kept { Err(Errno::MSGSIZE) } else { Ok(kept) }
 }
 
-/// A receive buffer.
+/// A buffer for one datagram of the kernel.
 pub(crate) fn receive_buffer() -> Vec<u8> {
     vec![0; RECEIVE_BYTES]
 }
 
-/// The messages of a datagram, each as its bytes. Ends at one that is cut.
+/// Messages of a datagram, each as its bytes. Ends at a truncated message.
 pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -68,20 +68,19 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Requests {
-    /// A socket of `protocol`.
     pub(crate) fn open(protocol: isize) -> Result<Self, NetdevError> {
         Ok(Self { socket: open_socket(protocol, 0)?, sequence: 0, buffer: receive_buffer() })
     }
 
-    /// Has the kernel leave out of dumps what does not match the attributes of the request. Kernels before 4.20 do not:
-    /// there the answers hold everything.
+    /// Requests that dumps contain only entries that match the attributes of the request. Kernels before 4.20 ignore
+    /// this, so there the answers contain all entries.
     pub(crate) fn with_filtered_dumps(self) -> Self {
         let _ = self.socket.set_netlink_get_strict_chk(true);
         self
     }
 
-    /// Sends `request` and collects its answers until the kernel has acknowledged it. `operation` is its purpose, as
-    /// words after "cannot"; `flags` are `NLM_F_*` beyond `NLM_F_REQUEST`.
+    /// Sends `request` and collects its answers until the kernel has acknowledged it. `operation` names its purpose and
+    /// follows "cannot" in errors. `flags` are `NLM_F_*` beyond `NLM_F_REQUEST`.
     pub(crate) fn ask<M>(
         &mut self,
         request: impl Into<NetlinkPayload<M>>,
@@ -157,7 +156,8 @@ impl Requests {
     }
 }
 
-/// The kernel's explanation in a refusal: attributes behind the request that it quotes, whole or only its header.
+/// The kernel's explanation in a refusal. Its attribute follows the quoted request, of which the refusal has all or
+/// only the header.
 fn explanation(error: &ErrorMessage, flags: u16) -> Option<String> {
     if flags & NLM_F_ACK_TLVS == 0 {
         return None;

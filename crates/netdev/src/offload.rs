@@ -1,8 +1,8 @@
-//! Offloads of an interface, and switching them off: checksums left to the card, segments cut or merged, VLAN tags
-//! taken out.
+//! Offloads of an interface, and their switches: checksums left to the card, segmentation and merging of segments, VLAN
+//! tags taken out.
 //!
-//! A program that takes frames past the stack sees the effects of offloads: open checksums, frames longer than the MTU,
-//! missing tags.
+//! A program that takes frames before the stack does sees the effects of offloads: partial checksums, frames longer
+//! than the MTU, missing tags.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub enum Offload {
     TxChecksum,
     /// TCP segments longer than the MTU are left to the card.
     Tso,
-    /// Segments are cut late, in software.
+    /// Segmentation happens late, in software.
     Gso,
     /// Received segments are merged by the kernel.
     Gro,
@@ -38,7 +38,7 @@ pub enum Offload {
 }
 
 impl Offload {
-    /// Its features, by the kernel's names (net/ethtool/common.c).
+    /// Features of the offload, by the kernel's names (net/ethtool/common.c).
     #[must_use]
     pub fn features(self) -> &'static [&'static str] {
         match self {
@@ -67,30 +67,31 @@ impl Offload {
 /// The state of one feature of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeatureState {
-    /// In effect.
+    /// Whether the feature is in effect.
     pub on: bool,
-    /// Requested; it can still be off because a feature that it needs is off.
+    /// Whether the feature is requested. It can still be off because another feature that it needs is off.
     pub wanted: bool,
-    /// Whether it can be changed at all.
+    /// Whether the state can be changed.
     pub changeable: bool,
 }
 
-/// A feature, and whether it should be on.
+/// A requested state of a feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureSetting {
     /// The kernel's name, as in `ethtool -k`.
     pub feature: String,
-    /// On or off.
+    /// Whether the feature should be on.
     pub on: bool,
 }
 
-/// The features of an interface by the kernel's names. Those that it neither has nor can have are not in it.
+/// The features of an interface by the kernel's names. The map lacks features that the interface neither has nor can
+/// have.
 pub type NetdevFeatures = BTreeMap<String, FeatureState>;
 
 /// The features of `interface`.
 ///
 /// # Errors
-/// [`NetdevError`]: no such interface, among others.
+/// [`NetdevError`], for example if there is no such interface.
 pub fn features(interface: &str) -> Result<NetdevFeatures, NetdevError> {
     let operation = || format!("read the features of {interface}");
     let answer = ask(interface, FEATURES_GET, &[], "features", &operation)?;
@@ -113,17 +114,17 @@ pub fn features(interface: &str) -> Result<NetdevFeatures, NetdevError> {
 /// Whether any feature of `offload` is on.
 ///
 /// # Errors
-/// [`NetdevError`]: no such interface, among others.
+/// [`NetdevError`], for example if there is no such interface.
 pub fn is_on(interface: &str, offload: Offload) -> Result<bool, NetdevError> {
     let features = features(interface)?;
     Ok(offload.features().iter().any(|&name| features.get(name).is_some_and(|feature| feature.on)))
 }
 
-/// Switches every feature of `offload` that the interface has, and returns what [`set_features`] needs to undo it:
-/// empty where nothing had to be changed. An offload which the interface lacks is off already.
+/// Switches every feature of `offload` that the interface has, and returns what [`set_features`] needs to undo it. The
+/// result is empty if no change was needed. An offload that the interface lacks is off already.
 ///
 /// # Errors
-/// [`NetdevError::FeatureFixed`] where one is on and stays, or none can be switched on. Needs `CAP_NET_ADMIN`.
+/// [`NetdevError::FeatureFixed`] if a feature stays on, or none can be switched on. Needs `CAP_NET_ADMIN`.
 pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<Vec<FeatureSetting>, NetdevError> {
     let features = features(interface)?;
     let mut differing = Vec::new();
@@ -138,7 +139,7 @@ pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<Vec<Fe
             fixed = fixed.or(Some(name));
         }
     }
-    // Off means that none is on; on, that those are which the interface can have.
+    // Off means that no feature is on. On means that all features that the interface can have are on.
     if let Some(name) = fixed
         && (!on || (differing.is_empty() && !any_as_asked))
     {
@@ -157,8 +158,8 @@ pub fn set_offload(interface: &str, offload: Offload, on: bool) -> Result<Vec<Fe
 /// requested state, or if a feature to be switched off does not exist.
 ///
 /// # Errors
-/// [`NetdevError::FeatureFixed`] if a feature does not have the requested state; others may have changed.
-/// [`NetdevError::NoFeature`] if a feature to be switched on does not exist; nothing has changed then. Needs
+/// [`NetdevError::FeatureFixed`] if a feature does not have the requested state; other features may have changed.
+/// [`NetdevError::NoFeature`] if a feature to be switched on does not exist; no feature has changed then. Needs
 /// `CAP_NET_ADMIN`.
 pub fn set_features(interface: &str, settings: &[FeatureSetting]) -> Result<(), NetdevError> {
     if settings.is_empty() {

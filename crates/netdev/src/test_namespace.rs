@@ -1,9 +1,10 @@
-//! A network namespace for one test: its thread's, gone with it, so tests can run side by side and leave nothing.
+//! A network namespace for one test. It ends with the test's thread, so tests can run side by side and leave nothing
+//! behind.
 #![allow(unsafe_code)]
 
 use rustix::thread::UnshareFlags;
 
-/// Runs `test` in a new, empty network namespace; prints a message and returns if that needs root.
+/// Runs `test` in a new, empty network namespace. Without root it prints a message and returns.
 pub(crate) fn in_new_namespace(test: impl FnOnce() + Send) {
     if !ringroad_test_needs::is_root() {
         return;
@@ -21,7 +22,7 @@ pub(crate) fn in_new_namespace(test: impl FnOnce() + Send) {
 
 /// Moves the calling thread into a new network namespace.
 pub(crate) fn unshare_network() {
-    // SAFETY: only the network namespace is left, not the table of descriptors.
+    // SAFETY: only the network namespace changes; no table of descriptors is unshared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.expect("a new network namespace");
 }
 
@@ -34,7 +35,7 @@ pub(crate) fn new_namespace() -> std::os::fd::OwnedFd {
     std::thread::spawn(made).join().expect("a thread")
 }
 
-/// Runs `test` on a thread that has no rights beyond those of nobody.
+/// Runs `test` on a thread that has only the rights of user nobody.
 pub(crate) fn without_rights(test: impl FnOnce() + Send) {
     let nobody = rustix::process::Uid::from_raw(65534);
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! A driver's report of what it can do with XDP. Source: Documentation/netlink/specs/netdev.yaml; numbers from
-//! linux/netdev.h. Linux 6.3.
+//! A driver's report of its XDP features. Source: Documentation/netlink/specs/netdev.yaml; numbers from linux/netdev.h,
+//! since Linux 6.3.
 
 use netlink_packet_core::DefaultNla;
 
@@ -13,10 +13,10 @@ const DEV_XDP_FEATURES: u16 = 3;
 /// `NETDEV_XDP_ACT_XSK_ZEROCOPY`.
 const ZERO_COPY: u64 = 1 << 3;
 
-/// Whether the driver of interface number `index` has AF_XDP's zero copy; `None` where the kernel does not tell.
+/// Whether the driver of interface number `index` supports AF_XDP's zero copy; `None` if the kernel does not report it.
 ///
 /// # Errors
-/// [`NetdevError`]: no such interface, among others.
+/// [`NetdevError`], for example if there is no such interface.
 pub fn has_zero_copy(index: u32) -> Result<Option<bool>, NetdevError> {
     let number = DefaultNla::new(DEV_IFINDEX, index.to_ne_bytes().to_vec());
     let operation = || format!("read what XDP can do on interface {index}");
@@ -37,7 +37,7 @@ mod tests {
     fn a_veth_reports_that_it_has_no_zero_copy_and_a_missing_interface_is_an_error() {
         in_new_namespace(|| {
             create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
-            // A kernel before 6.3 does not tell.
+            // Kernels before 6.3 do not report it.
             assert_ne!(has_zero_copy(link_by_name("va").unwrap().index).unwrap(), Some(true));
             assert!(has_zero_copy(4242).map_or_else(|error| error.is_no_interface(), |told| told.is_none()));
         });

@@ -2,8 +2,8 @@
 //! `ioctl` on a device.
 //!
 //! Field names give the field's meaning; each structure names its counterpart in the published header. Sizes and
-//! offsets are asserted at compile time. A structure is copied out of the program's memory whole, so that nothing is
-//! read twice.
+//! offsets are asserted at compile time. A structure is copied out of the program's memory as a whole, so that no field
+//! is read twice.
 
 use core::ffi::CStr;
 use core::mem::{offset_of, size_of};
@@ -15,20 +15,20 @@ pub use ringroad_ring::layout::API_VERSION;
 /// Largest API version that is accepted.
 pub const NEWEST_API_VERSION: u32 = 15;
 
-/// `NIOCGINFO`: legacy port information, [`LegacyRequest`].
+/// Request `NIOCGINFO`: legacy port information, [`LegacyRequest`].
 pub const NIOCGINFO: u32 = 0xC03C_6991;
-/// `NIOCREGIF`: legacy binding and switch commands, [`LegacyRequest`].
+/// Request `NIOCREGIF`: legacy binding and switch commands, [`LegacyRequest`].
 pub const NIOCREGIF: u32 = 0xC03C_6992;
-/// `NIOCTXSYNC`: no argument.
+/// Request `NIOCTXSYNC`: no argument.
 pub const NIOCTXSYNC: u32 = 0x0000_6994;
-/// `NIOCRXSYNC`: no argument.
+/// Request `NIOCRXSYNC`: no argument.
 pub const NIOCRXSYNC: u32 = 0x0000_6995;
-/// `NIOCCONFIG`: for switch modules, [`ConfigRequest`].
+/// Request `NIOCCONFIG`: for switch modules, [`ConfigRequest`].
 pub const NIOCCONFIG: u32 = 0xC110_6996;
-/// `NIOCCTRL`: everything else, [`RequestHeader`].
+/// Request `NIOCCTRL`: all other requests, [`RequestHeader`].
 pub const NIOCCTRL: u32 = 0xC058_6997;
 
-/// Whether `request` is one of the above; the upper half may be a sign extension and does not count.
+/// Whether `request` is one of the above; the upper half may be a sign extension, and is ignored.
 #[must_use]
 pub fn is_device_request(request: u64) -> bool {
     matches!(request as u32, NIOCGINFO | NIOCREGIF | NIOCTXSYNC | NIOCRXSYNC | NIOCCONFIG | NIOCCTRL)
@@ -36,51 +36,51 @@ pub fn is_device_request(request: u64) -> bool {
 
 /// Types of requests (`NETMAP_REQ_*`).
 pub mod request_type {
-    /// Bind the device.
+    /// Binds the device.
     pub const REGISTER: u16 = 1;
-    /// Sizes of a port.
+    /// Returns the sizes of a port.
     pub const PORT_INFO_GET: u16 = 2;
-    /// Plug an interface into a switch.
+    /// Plugs an interface into a switch.
     pub const VALE_ATTACH: u16 = 3;
-    /// Unplug it.
+    /// Unplugs an interface from its switch.
     pub const VALE_DETACH: u16 = 4;
-    /// Look up or enumerate ports of switches.
+    /// Looks up or enumerates ports of switches.
     pub const VALE_LIST: u16 = 5;
-    /// Set the length of the virtio-net header.
+    /// Sets the length of a port's virtio-net header.
     pub const PORT_HDR_SET: u16 = 6;
-    /// Read it.
+    /// Returns the length of a port's virtio-net header.
     pub const PORT_HDR_GET: u16 = 7;
-    /// Make a persistent port.
+    /// Makes a persistent port.
     pub const VALE_NEWIF: u16 = 8;
-    /// Remove one.
+    /// Removes a persistent port.
     pub const VALE_DELIF: u16 = 9;
-    /// Threads that poll an attached interface.
+    /// Starts threads that poll an attached interface.
     pub const VALE_POLLING_ENABLE: u16 = 10;
-    /// No such threads.
+    /// Ends the threads that poll an attached interface.
     pub const VALE_POLLING_DISABLE: u16 = 11;
-    /// Pools of a region.
+    /// Returns the pools of a region.
     pub const POOLS_INFO_GET: u16 = 12;
-    /// Run the sync loop.
+    /// Runs the sync loop.
     pub const SYNC_KLOOP_START: u16 = 13;
-    /// Stop it.
+    /// Stops the sync loop.
     pub const SYNC_KLOOP_STOP: u16 = 14;
-    /// Exchange indices in arrays of the program.
+    /// Exchanges indices in arrays of the program.
     pub const CSB_ENABLE: u16 = 15;
 }
 
-/// A type of options (`NETMAP_REQ_OPT_*`).
+/// Type of options (`NETMAP_REQ_OPT_*`).
 #[derive(Debug, Clone, Copy)]
 pub struct OptionType {
-    /// Its number in an option's header.
+    /// Number of the type in an option's header.
     pub number: u32,
-    /// Its name in messages.
+    /// Name of the type in messages.
     pub name: &'static CStr,
-    /// Size of its body; `None` where each option's header tells the size.
+    /// Size of the body; `None` if each option's header has the size.
     pub body_bytes: Option<usize>,
 }
 
 impl OptionType {
-    /// The type with this number.
+    /// Returns the type with this number.
     #[must_use]
     pub fn of(number: u32) -> Option<&'static Self> {
         OPTION_TYPES.iter().find(|known| known.number == number)
@@ -103,25 +103,25 @@ macro_rules! options {
 }
 
 options! {
-    /// [`super::ExternalMemoryOption`].
+    /// Program's memory for the region, [`super::ExternalMemoryOption`].
     EXTMEM = 1, c"extmem", Some(size_of::<ExternalMemoryOption>());
-    /// Pairs of eventfds behind the header, [`super::EventPair`].
+    /// Pairs of eventfds after the header, [`super::EventPair`].
     SYNC_KLOOP_EVENTFDS = 2, c"sync-kloop-eventfds", None;
-    /// [`super::CsbOption`].
+    /// Arrays for indices, [`super::CsbOption`].
     CSB = 3, c"csb", Some(size_of::<CsbOption>());
-    /// [`super::LoopModeOption`].
+    /// Mode of the sync loop, [`super::LoopModeOption`].
     SYNC_KLOOP_MODE = 4, c"sync-kloop-mode", Some(size_of::<LoopModeOption>());
-    /// [`super::OffsetsOption`].
+    /// Offsets in buffers, [`super::OffsetsOption`].
     OFFSETS = 5, c"offsets", Some(size_of::<OffsetsOption>());
 }
 
 /// Modes of a binding (`NR_REG_*`).
 pub mod mode {
-    /// All rings but the host's.
+    /// All rings except the host's.
     pub const ALL_NIC: u32 = 1;
     /// Host rings.
     pub const SOFTWARE: u32 = 2;
-    /// All rings and the host's.
+    /// All rings, the host's included.
     pub const NIC_AND_SOFTWARE: u32 = 3;
     /// One pair of rings.
     pub const ONE_NIC: u32 = 4;
@@ -133,9 +133,9 @@ pub mod mode {
 
 /// Flags of a binding that the translation of legacy requests sets.
 pub mod register_flag {
-    /// `NR_DO_RX_POLL`.
+    /// Flag `NR_DO_RX_POLL`.
     pub const DO_RX_POLL: u64 = 0x1_0000;
-    /// `NR_NO_TX_POLL`.
+    /// Flag `NR_NO_TX_POLL`.
     pub const NO_TX_POLL: u64 = 0x2_0000;
 }
 
@@ -167,13 +167,13 @@ pub mod legacy_command {
 pub mod legacy_ring {
     /// Number of the ring.
     pub const NUMBER: u16 = 0x0FFF;
-    /// Polling does not send.
+    /// Polling sends no frames.
     pub const NO_TX_POLL: u16 = 0x1000;
-    /// Host rings, where no mode is given.
+    /// Host rings, if no mode is given.
     pub const SOFTWARE: u16 = 0x2000;
-    /// One pair, where no mode is given.
+    /// One pair of rings, if no mode is given.
     pub const HARDWARE: u16 = 0x4000;
-    /// Polling for sending receives too.
+    /// Polling for sending also receives.
     pub const DO_RX_POLL: u16 = 0x8000;
 }
 
@@ -185,7 +185,7 @@ macro_rules! layout {
     };
 }
 
-/// Defines a structure of the ABI with the traits that copying it needs.
+/// Defines a structure of the ABI, with the traits that are needed to copy it.
 macro_rules! structure {
     ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)+ }) => {
         $(#[$about])*
@@ -204,19 +204,19 @@ macro_rules! structure {
 }
 
 structure! {
-    /// `struct nmreq_header`: what NIOCCTRL carries.
+    /// Layout of `struct nmreq_header`: the argument of NIOCCTRL.
     RequestHeader {
         /// API version of the program.
         version: u16,
-        /// One of [`request_type`].
+        /// Type, one of [`request_type`].
         request_type: u16,
-        /// Must be 0.
+        /// Reserved, must be 0.
         reserved: u32,
         /// Name of the port, NUL-terminated.
         name: [u8; 64],
         /// Address of the first option's header; 0: none.
         options: u64,
-        /// Address of the body; 0 exactly where the type has none.
+        /// Address of the body; 0 exactly if the type has no body.
         body: u64,
     }
 }
@@ -229,7 +229,7 @@ impl RequestHeader {
         Self { version: API_VERSION as u16, request_type, ..Self::default() }
     }
 
-    /// Puts a name in, which is cut where it is too long.
+    /// Sets the name, cut if it is too long.
     pub fn set_name(&mut self, name: &[u8]) {
         self.name = [0; 64];
         for (to, from) in self.name.iter_mut().take(63).zip(name) {
@@ -245,31 +245,31 @@ impl RequestHeader {
 }
 
 structure! {
-    /// `struct nmreq_register`.
+    /// Layout of `struct nmreq_register`.
     RegisterBody {
-        /// Out: where the `netmap_if` lies, bytes from the start of the mapping.
+        /// Out: offset of the `netmap_if`, bytes from the start of the mapping.
         offset: u64,
         /// Out: bytes to map.
         memory_bytes: u64,
-        /// In: requested, 0 for the default; out: slots per tx ring.
+        /// In: requested slots per tx ring, 0 for the default; out: slots per tx ring.
         tx_slots: u32,
-        /// As `tx_slots`, of rx rings.
+        /// In and out: slots per rx ring, as `tx_slots`.
         rx_slots: u32,
         tx_rings: u16,
         rx_rings: u16,
-        /// Host tx rings.
+        /// Number of host tx rings.
         host_tx_rings: u16,
-        /// Host rx rings.
+        /// Number of host rx rings.
         host_rx_rings: u16,
         mem_id: u16,
         /// In: number of the ring, for the modes that name one.
         ring_id: u16,
-        /// One of [`mode`].
+        /// Mode, one of [`mode`].
         mode: u32,
-        /// Extra buffers.
+        /// Number of extra buffers.
         extra_buffers: u32,
         padding: u32,
-        /// `NR_*` flags.
+        /// Flags: `NR_*`.
         flags: u64,
     }
 }
@@ -277,7 +277,7 @@ layout!(RegisterBody: 56, offset @ 0, memory_bytes @ 8, tx_slots @ 16, rx_slots 
     host_tx_rings @ 28, host_rx_rings @ 30, mem_id @ 32, ring_id @ 34, mode @ 36, extra_buffers @ 40, flags @ 48);
 
 structure! {
-    /// `struct nmreq_port_info_get`.
+    /// Layout of `struct nmreq_port_info_get`.
     PortInfoBody {
         /// Out: bytes to map.
         memory_bytes: u64,
@@ -287,9 +287,9 @@ structure! {
         rx_slots: u32,
         tx_rings: u16,
         rx_rings: u16,
-        /// Host tx rings.
+        /// Number of host tx rings.
         host_tx_rings: u16,
-        /// Host rx rings.
+        /// Number of host rx rings.
         host_rx_rings: u16,
         mem_id: u16,
         padding: [u16; 3],
@@ -299,9 +299,9 @@ layout!(PortInfoBody: 32, memory_bytes @ 0, tx_slots @ 8, rx_slots @ 12, tx_ring
     host_tx_rings @ 20, host_rx_rings @ 22, mem_id @ 24);
 
 structure! {
-    /// `struct nmreq_vale_attach`.
+    /// Layout of `struct nmreq_vale_attach`.
     AttachBody {
-        /// How to bind the interface.
+        /// Binding of the interface.
         register: RegisterBody,
         /// Out: index on the switch.
         port_index: u32,
@@ -311,7 +311,7 @@ structure! {
 layout!(AttachBody: 64, register @ 0, port_index @ 56);
 
 structure! {
-    /// `struct nmreq_vale_detach`.
+    /// Layout of `struct nmreq_vale_detach`.
     DetachBody {
         /// Out: index that the port had.
         port_index: u32,
@@ -321,7 +321,7 @@ structure! {
 layout!(DetachBody: 8, port_index @ 0);
 
 structure! {
-    /// `struct nmreq_vale_list`.
+    /// Layout of `struct nmreq_vale_list`.
     ListBody {
         /// Index of the switch.
         switch_index: u16,
@@ -333,7 +333,7 @@ structure! {
 layout!(ListBody: 8, switch_index @ 0, port_index @ 4);
 
 structure! {
-    /// `struct nmreq_port_hdr`.
+    /// Layout of `struct nmreq_port_hdr`.
     PortHeaderBody {
         /// Length of the virtio-net header, bytes.
         bytes: u32,
@@ -343,7 +343,7 @@ structure! {
 layout!(PortHeaderBody: 8, bytes @ 0);
 
 structure! {
-    /// `struct nmreq_vale_newif`.
+    /// Layout of `struct nmreq_vale_newif`.
     NewInterfaceBody {
         /// Slots per tx ring.
         tx_slots: u32,
@@ -358,9 +358,9 @@ structure! {
 layout!(NewInterfaceBody: 16, tx_slots @ 0, rx_slots @ 4, tx_rings @ 8, rx_rings @ 10, mem_id @ 12);
 
 structure! {
-    /// `struct nmreq_vale_polling`.
+    /// Layout of `struct nmreq_vale_polling`.
     PollingBody {
-        /// 1: one processor, 2: one per ring.
+        /// Mode: 1 for one processor, 2 for one per ring.
         mode: u32,
         /// First processor.
         first_cpu: u32,
@@ -374,18 +374,18 @@ layout!(PollingBody: 16, mode @ 0, first_cpu @ 4, cpus @ 8);
 structure! {
     /// One pool in a [`PoolsBody`].
     PoolFields {
-        /// Where it begins in the mapping, bytes.
+        /// Offset of the pool in the mapping, bytes.
         offset: u64,
-        /// Objects.
+        /// Number of objects.
         objects: u32,
-        /// Size of one, bytes.
+        /// Size of one object, bytes.
         object_bytes: u32,
     }
 }
 layout!(PoolFields: 16, offset @ 0, objects @ 8, object_bytes @ 12);
 
 structure! {
-    /// `struct nmreq_pools_info`.
+    /// Layout of `struct nmreq_pools_info`.
     PoolsBody {
         /// Bytes to map.
         memory_bytes: u64,
@@ -402,7 +402,7 @@ structure! {
 layout!(PoolsBody: 64, memory_bytes @ 0, mem_id @ 8, interfaces @ 16, rings @ 32, buffers @ 48);
 
 structure! {
-    /// `struct nmreq_sync_kloop_start`.
+    /// Layout of `struct nmreq_sync_kloop_start`.
     LoopStartBody {
         /// Sleep between rounds, µs.
         sleep_us: u32,
@@ -412,27 +412,27 @@ structure! {
 layout!(LoopStartBody: 8, sleep_us @ 0);
 
 structure! {
-    /// `struct nmreq_option`: an option's header; its body follows.
+    /// Layout of `struct nmreq_option`: an option's header; its body follows.
     OptionHeader {
         /// Address of the next option's header; 0: none.
         next: u64,
-        /// One of [`option_type`].
+        /// Type, one of [`option_type`].
         option_type: u32,
         /// Out: 0 or an errno value.
         status: u32,
-        /// Size of the option with this header, bytes, for types without a fixed one.
+        /// Size of the option with this header, bytes, for types without a fixed size.
         bytes: u64,
     }
 }
 layout!(OptionHeader: 24, next @ 0, option_type @ 8, status @ 12, bytes @ 16);
 
-/// An option as a program lays it out, such as `struct nmreq_opt_csb`: the header, and behind it the body.
+/// Option in the layout of programs, such as `struct nmreq_opt_csb`: the header, then the body.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct ListedOption<Body> {
-    /// Begins every option.
+    /// Header, which every option has.
     pub header: OptionHeader,
-    /// Depends on the type.
+    /// Body, which depends on the type.
     pub body: Body,
 }
 
@@ -448,7 +448,7 @@ structure! {
     ExternalMemoryOption {
         /// Address of the program's memory.
         address: u64,
-        /// Geometry: in as requested, out as it is.
+        /// Geometry. In: as requested; out: as granted.
         pools: PoolsBody,
     }
 }
@@ -457,9 +457,9 @@ layout!(ExternalMemoryOption: 72, address @ 0, pools @ 8);
 structure! {
     /// One ring's eventfds in `struct nmreq_opt_sync_kloop_eventfds`.
     EventPair {
-        /// Wakes the loop.
+        /// Eventfd that wakes the loop.
         kick: i32,
-        /// Wakes the program.
+        /// Eventfd that wakes the program.
         interrupt: i32,
     }
 }
@@ -479,7 +479,7 @@ layout!(CsbOption: 16, to_provider @ 0, to_program @ 8);
 structure! {
     /// Body of `struct nmreq_opt_sync_kloop_mode`.
     LoopModeOption {
-        /// 1: direct tx, 2: direct rx.
+        /// Mode bits. 1: direct tx, 2: direct rx.
         mode: u32,
         padding: u32,
     }
@@ -491,26 +491,26 @@ structure! {
     OffsetsOption {
         /// Largest offset, bytes.
         max: u64,
-        /// Offset that every slot begins with, bytes.
+        /// Offset in every slot at first, bytes.
         initial: u64,
-        /// Bits of `slot.ptr` that hold it; 0 stands for 64.
+        /// Number of bits of `slot.ptr` for the offset; 0 stands for 64.
         bits: u32,
         /// Requested alignment, bytes.
         tx_align: u32,
-        /// Requested smallest gap, bytes.
+        /// Requested smallest gap between offsets, bytes.
         min_gap: u64,
     }
 }
 layout!(OffsetsOption: 32, max @ 0, initial @ 8, bits @ 16, tx_align @ 20, min_gap @ 24);
 
 structure! {
-    /// `struct nmreq`: legacy requests.
+    /// Layout of `struct nmreq`: legacy requests.
     LegacyRequest {
         /// Name of the port, NUL-terminated.
         name: [u8; 16],
         /// API version of the program.
         version: u32,
-        /// Out: where the `netmap_if` lies, bytes.
+        /// Out: offset of the `netmap_if`, bytes.
         offset: u32,
         /// Out: bytes to map.
         memory_bytes: u32,
@@ -522,13 +522,13 @@ structure! {
         rx_rings: u16,
         /// Number of a ring and bits of [`legacy_ring`].
         ring_id: u16,
-        /// One of [`legacy_command`].
+        /// Command, one of [`legacy_command`].
         command: u16,
-        /// Depends on the command.
+        /// Argument that depends on the command.
         argument_1: u16,
         /// Memory id; depends on the command.
         argument_2: u16,
-        /// Extra buffers.
+        /// Number of extra buffers.
         argument_3: u32,
         /// Mode in the low four bits, flags above.
         flags: u32,
@@ -540,11 +540,11 @@ layout!(LegacyRequest: 60, name @ 0, version @ 16, offset @ 20, memory_bytes @ 2
     flags @ 52, spare @ 56);
 
 structure! {
-    /// `struct nm_ifreq`.
+    /// Layout of `struct nm_ifreq`.
     ConfigRequest {
         /// Name of the switch.
         name: [u8; 16],
-        /// What only its module knows.
+        /// Data that only the switch's module knows.
         data: [u8; 256],
     }
 }

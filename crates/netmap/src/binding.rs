@@ -26,15 +26,16 @@ use crate::wakers::Wakers;
 const RING_TIMESTAMP: u32 = 0x2;
 /// Ring flag `NR_FORWARD`.
 const RING_FORWARD: u32 = 0x4;
-/// Longest sleep if the wake-up may go to another sleeper, or its sender may end.
+/// Longest sleep, if another sleeper may get the wake-up, or if its sender may end.
 pub(crate) const SHARED_SLEEP: Duration = Duration::from_millis(5);
 
-/// How many changes of its monitors in a row a sync goes along with.
+/// Number of successive changes of a ring's monitors after which a sync gives up.
 const MONITOR_CHANGES: u32 = 4;
 
-/// Syncs without a result between two offers of the processor to the other side, which may have no other.
+/// Number of syncs without a result between two offers of the processor to the other side, which may have no other
+/// processor.
 const SYNCS_PER_YIELD: u32 = 64;
-/// Syncs without a result between two checks whether the daemon is still there.
+/// Number of syncs without a result between two checks for the daemon's end.
 const SYNCS_PER_CHECK: u32 = 256;
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -55,17 +56,17 @@ pub(crate) struct Binding {
     tx: Vec<BoundRing>,
     rx: Vec<BoundRing>,
     events: Vec<Events>,
-    /// Threads of this process that sleep on it.
+    /// Number of threads of this process that sleep on the binding.
     sleepers: AtomicU32,
-    /// Shows when the daemon ends.
+    /// Connection that shows the end of the daemon.
     lifeline: Option<PrivateDescriptor>,
     gone: AtomicBool,
-    /// Syncs that moved no slot.
+    /// Number of syncs that moved no slot.
     vain_syncs: AtomicU32,
 }
 
 impl Binding {
-    /// Takes up the daemon's reply to REGISTER, or to a request for the binding.
+    /// Binds the device with the daemon's reply to REGISTER, or to a request for the binding.
     pub(crate) fn new(
         badge: Badge,
         bound: Bound,
@@ -123,7 +124,7 @@ impl Binding {
         }
     }
 
-    /// Learns the monitors that have to be filled. None, if the daemon does not report any.
+    /// Updates the monitors that have to be filled. There are none if the daemon does not report any.
     #[cold]
     fn update_monitors(&self) {
         let rings = || self.tx.iter().chain(&self.rx);
@@ -153,7 +154,7 @@ impl Binding {
         }
     }
 
-    /// The outcome of a sync, which is done `again` once the monitors that it has to fill are known.
+    /// Outcome of a sync, which is done `again` once the monitors that it has to fill are known.
     #[inline]
     pub(crate) fn with_monitors(&self, outcome: SyncOutcome, again: impl Fn() -> SyncOutcome) -> SyncOutcome {
         if outcome == SyncOutcome::MONITORS_CHANGED { self.with_new_monitors(again) } else { outcome }
@@ -184,16 +185,16 @@ impl Binding {
         outcome
     }
 
-    /// The outcome of a sync that did nothing, perhaps done again.
+    /// Outcome of a sync that did nothing; the sync may be repeated.
     #[cold]
     fn not_synced(&self, ring: &BoundRing, outcome: SyncOutcome, intent: SyncIntent) -> SyncOutcome {
         let outcome = self.with_monitors(outcome, || ring.sync(ring.view.cursors_shown(), intent));
-        // The program that holds it publishes the result; whether there is something can be seen nevertheless.
+        // The program that holds the lock publishes the result. Whether the ring has slots can be seen nevertheless.
         let cursors = ring.view.cursors_shown();
         outcome | SyncOutcome::READY.when(outcome == SyncOutcome::SKIPPED && cursors.cur != cursors.tail)
     }
 
-    /// Syncs the tx rings. `idle_too`: also those on which the program has done nothing.
+    /// Syncs the tx rings. `idle_too`: also the rings on which the program has done nothing.
     #[inline(always)]
     fn sync_tx(&self, idle_too: bool, intent: SyncIntent) -> SyncOutcome {
         let mut outcome = SyncOutcome::default();
@@ -224,7 +225,7 @@ impl Binding {
         outcome
     }
 
-    /// Passes the slots that the program has marked from a network interface to its host side or the other way.
+    /// Passes the slots that the program has marked from a network interface to its host side, or the other way.
     fn forward(&self, ring: &BoundRing) {
         let mut to = self.tx.iter().filter(|tx| tx.host != ring.host);
         if let Some(to) = to.next() {
@@ -242,9 +243,9 @@ impl Binding {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Counts a sync that moved no slot. A program that repeats it waits for the other side.
+    /// Counts a sync that moved no slot. A program that repeats such syncs waits for the other side.
     fn count_vain(&self) {
-        // Threads that count at the same time lose one, which is harmless.
+        // Threads that count at the same time lose a count, which is harmless.
         let syncs = self.vain_syncs.load(Ordering::Relaxed).wrapping_add(1);
         self.vain_syncs.store(syncs, Ordering::Relaxed);
         if syncs.is_multiple_of(SYNCS_PER_YIELD) {
@@ -255,7 +256,7 @@ impl Binding {
         }
     }
 
-    /// EIO where the daemon has ended. A program that syncs for ever without a result learns of it too.
+    /// Returns EIO if the daemon has ended. A program that always syncs without a result also gets to know this.
     fn check_daemon(&self, round: SyncOutcome) -> Result<(), Errno> {
         if !round.has(SyncOutcome::MOVED) {
             self.count_vain();
@@ -266,14 +267,14 @@ impl Binding {
         }
     }
 
-    /// NIOCTXSYNC.
+    /// Sync of NIOCTXSYNC.
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
         let round = self.sync_tx(true, SyncIntent::Passing);
         self.check_daemon(round)?;
         if round.has(SyncOutcome::STOPPED) { self.check_stopped() } else { Ok(()) }
     }
 
-    /// EIO if a ring has stopped; a monitor's tx rings fail without an error, by design.
+    /// Returns EIO if a ring has stopped; a monitor's tx rings fail without an error, by design.
     #[cold]
     fn check_stopped(&self) -> Result<(), Errno> {
         match self.tx.iter().any(BoundRing::is_served) {
@@ -282,19 +283,19 @@ impl Binding {
         }
     }
 
-    /// NIOCRXSYNC.
+    /// Sync of NIOCRXSYNC.
     pub(crate) fn rx_sync(&self) -> Result<(), Errno> {
         let round = self.sync_rx(SyncIntent::Passing);
         self.check_daemon(round)?;
         if round.has(SyncOutcome::STOPPED) { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// A poll without sleeping.
+    /// Polls without sleeping.
     pub(crate) fn ready(&self, events: i16) -> i16 {
         self.check_events(events, SyncIntent::Passing).0
     }
 
-    /// The ready events among `events`, and whether a ring was skipped.
+    /// Ready events among `events`, and whether a ring was skipped.
     fn check_events(&self, events: i16, intent: SyncIntent) -> (i16, bool) {
         let mut result = if self.gone.load(Ordering::Relaxed) { libc::POLLERR } else { 0 };
         let mut skipped = false;
@@ -322,14 +323,14 @@ impl Binding {
         (result, skipped)
     }
 
-    /// Rings on which `events` wait.
+    /// Rings for which `events` wait.
     fn awaited(&self, events: i16) -> impl Iterator<Item = &BoundRing> {
         let tx = if events & WRITE != 0 { &self.tx[..] } else { &[] };
         let rx = if events & READ != 0 { &self.rx[..] } else { &[] };
         tx.iter().chain(rx)
     }
 
-    /// Announces a sleep and looks once more.
+    /// Announces a sleep and checks once more.
     pub(crate) fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
         if self.is_orphaned() {
             return libc::POLLERR;
@@ -339,7 +340,7 @@ impl Binding {
         let mut last = None;
         for ring in self.awaited(events) {
             if last != Some(ring.events) {
-                // The sync below sees what it stands for.
+                // The sync below sees the events that were notified.
                 self.drain_notify(ring);
                 last = Some(ring.events);
             }
@@ -360,7 +361,7 @@ impl Binding {
             }
         }
         wakers.extend(self.lifeline.as_ref().map(|lifeline| lifeline.as_fd().as_raw_fd()));
-        // The holder of a skipped ring's lock wakes us on releasing it, unless it is killed before.
+        // The holder of a skipped ring's lock wakes this thread on release, unless the holder is killed before.
         if shared || skipped {
             wakers.check_every(SHARED_SLEEP);
         }
@@ -381,6 +382,6 @@ impl Binding {
 /// Announces a sleep on a ring, under an unused number.
 pub(crate) fn announce(ring: &BoundRing) {
     let number = ring.view.control().program.last_sleep.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    // 0 means awake.
+    // The number 0 means awake.
     ring.sleeping_flag().store(number.max(1), Ordering::Relaxed);
 }

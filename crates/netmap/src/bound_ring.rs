@@ -1,4 +1,4 @@
-//! A ring that a device is bound to, and its syncs.
+//! Ring that a device is bound to, and its syncs.
 //!
 //! The ring's position is not kept here: bindings of several processes may use the ring, so a sync reads the position
 //! from the ring's control block and writes it back, under the ring's lock. A sync that finds the lock taken is
@@ -7,12 +7,12 @@
 //!
 //! Each kind of ring treats the slots `[published, head)` differently:
 //!
-//! - served by the datapath: `head` goes into the control block, the datapath's worker does the rest;
-//! - pipe, tx: whole frames' slots are copied into the peer's rx ring; the program's window grows by those that the
+//! - served by the datapath: `head` goes into the control block, and the datapath's worker does the rest;
+//! - pipe, tx: whole frames' slots are copied into the peer's rx ring; the program's window grows by the slots that the
 //!   peer has released;
 //! - pipe, rx: slots with another buffer are copied into the peer's tx ring; `head` goes into the control block, where
 //!   the sender finds it;
-//! - monitor, rx: the same without copies.
+//! - monitor, rx: as for a pipe, without copies.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -34,13 +34,13 @@ use crate::private_descriptors::PrivateDescriptor;
 use crate::ring_lock::{Held, RingLock, SyncIntent};
 use crate::user_memory;
 
-/// Who works the other side.
+/// Server of the ring's other side.
 #[derive(Debug)]
 enum Service {
     Datapath,
-    /// Of a tx ring: the rx ring of the other end, slot by slot with the same buffers.
+    /// Other end's rx ring of a tx ring, slot by slot with the same buffers.
     PipeTx(RingView),
-    /// Of an rx ring: the tx ring of the other end.
+    /// Other end's tx ring of an rx ring.
     PipeRx(RingView),
     Monitor,
     Nobody {
@@ -48,12 +48,12 @@ enum Service {
     },
 }
 
-/// A ring's position for its program.
+/// Position of a ring for its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     /// First slot that the program has not given away, as the provider knows it.
     pub(crate) hwcur: u32,
-    /// First slot that is not the program's.
+    /// First slot that the program does not own.
     pub(crate) hwtail: u32,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct BoundRing {
     pub(crate) direction: Direction,
     pub(crate) index: u16,
     pub(crate) host: bool,
-    /// Which pair of eventfds is its own.
+    /// Index of the ring's pair of eventfds.
     pub(crate) events: usize,
     pub(crate) view: RingView,
     lock: RingLock,
@@ -73,7 +73,7 @@ pub(crate) struct BoundRing {
 }
 
 impl BoundRing {
-    /// The ring as the daemon has placed it. Its sleepers wait on `notify`.
+    /// Binds the ring at the position that the daemon has given. Its sleepers wait on `notify`.
     pub(crate) fn new(
         mapping: &RegionMapping,
         ring: &Placed,
@@ -106,31 +106,31 @@ impl BoundRing {
         })
     }
 
-    /// Whether the datapath serves it.
+    /// Whether the datapath serves the ring.
     pub(crate) fn is_served(&self) -> bool {
         matches!(self.service, Service::Datapath)
     }
 
-    /// The monitors that this ring's syncs have to fill.
+    /// Monitors that this ring's syncs have to fill.
     pub(crate) fn monitors(&self) -> &MonitorFill {
         &self.monitors
     }
 
-    /// Bindings that use the ring, in all processes.
+    /// Number of bindings that use the ring, in all processes.
     pub(crate) fn users(&self) -> u32 {
         self.view.control().datapath.users.load(Ordering::Relaxed)
     }
 
-    /// The flag that sleepers of this ring set.
+    /// Flag that sleepers of this ring set.
     pub(crate) fn sleeping_flag(&self) -> &std::sync::atomic::AtomicU32 {
         match &self.service {
-            // On a pipe, the sender's announcement stands in the receiver's ring.
+            // On a pipe, the receiver's ring has the sender's announcement.
             Service::PipeTx(peer) => &peer.control().datapath.sleeping,
             _ => &self.view.control().program.sleeping,
         }
     }
 
-    /// The ring's present position.
+    /// Current position of the ring.
     pub(crate) fn position(&self) -> Position {
         let own = self.view.control();
         match &self.service {
@@ -164,12 +164,12 @@ impl BoundRing {
         }
     }
 
-    /// A sync with the values of the ring's own header.
+    /// Syncs with the values of the ring's own header.
     #[inline(always)]
     pub(crate) fn sync(&self, cursors: Cursors, intent: SyncIntent) -> SyncOutcome {
         let outcome = self.sync_to(cursors.head, cursors.cur, intent);
         if !outcome.has(SyncOutcome::UNSYNCED) {
-            // A tail that the program changed is put right.
+            // The store repairs a tail that the program has changed.
             self.view.show_tail(self.view.control().program.shown_tail.load(Ordering::Relaxed));
         } else if outcome == SyncOutcome::BAD_INDEXES {
             self.put_right();
@@ -177,7 +177,7 @@ impl BoundRing {
         outcome
     }
 
-    /// A sync by these indexes.
+    /// Syncs with these indexes.
     #[inline(always)]
     pub(crate) fn sync_to(&self, head: u32, cur: u32, intent: SyncIntent) -> SyncOutcome {
         if let Service::Nobody { fails } = self.service {
@@ -189,7 +189,7 @@ impl BoundRing {
         if own.datapath.violation.load(Ordering::Relaxed) != 0 {
             return refused(held, SyncOutcome::STOPPED);
         }
-        // Under the lock: a monitor's ring is taken back when the syncs that still knew it are over.
+        // The check is under the lock: a monitor's ring is taken back when the syncs that still knew it are over.
         if self.monitors.is_outdated(&self.view) {
             return refused(held, SyncOutcome::MONITORS_CHANGED);
         }
@@ -214,10 +214,10 @@ impl BoundRing {
         if reached == shown {
             return given | SyncOutcome::READY.when(cur != shown);
         }
-        // The other side may only have added to what the program owns.
+        // The other side may only have added to the slots that the program owns.
         if !within(shown, reached, previous(end, slots), slots) {
             return match self.service {
-                // The peer's program wrote an invalid number: nothing has come back yet.
+                // The peer's program wrote an invalid number, so no slot has come back yet.
                 Service::PipeTx(_) => given | SyncOutcome::READY.when(cur != shown),
                 _ => refused(held, SyncOutcome::STOPPED),
             };
@@ -229,14 +229,15 @@ impl BoundRing {
         given | SyncOutcome::GAINED | SyncOutcome::READY.when(cur != reached)
     }
 
-    /// Gives slots `[from, head)` to the other side: where what it got ends, and whether it sleeps.
+    /// Gives slots `[from, head)` to the other side. Returns the end of the slots that it got, and whether it sleeps.
     #[inline(always)]
     fn give(&self, from: u32, head: u32) -> (u32, bool) {
         match (&self.service, self.direction) {
             (Service::PipeTx(peer), _) => return self.send_by_pipe(peer, from, head),
             (_, Direction::Tx) => self.fetch_indirect(from, head),
             (service, Direction::Rx) => {
-                // They are not needed any more: they may be exchanged with a monitor's before they go back.
+                // The slots are not needed any more: their buffers may be exchanged with a monitor's before they go
+                // back.
                 self.monitors.exchange(&self.view, from, head);
                 if let Service::PipeRx(sender) = service {
                     self.return_exchanged(sender, from, head);
@@ -246,7 +247,7 @@ impl BoundRing {
         (head, self.publish(head))
     }
 
-    /// Publishes `head`; whether the other side sleeps.
+    /// Publishes `head`; returns whether the other side sleeps.
     #[inline]
     fn publish(&self, head: u32) -> bool {
         let control = self.view.control();
@@ -256,7 +257,7 @@ impl BoundRing {
         self.kicker.needs_kick(&control.datapath.sleeping)
     }
 
-    /// Puts whole frames of slots `[from, head)` into the peer's ring: where they end, and whether the peer sleeps.
+    /// Puts whole frames of slots `[from, head)` into the peer's ring. Returns their end, and whether the peer sleeps.
     #[inline(always)]
     fn send_by_pipe(&self, peer: &RingView, from: u32, head: u32) -> (u32, bool) {
         let end = whole_frames_end(&self.view, from, head);
@@ -270,8 +271,8 @@ impl BoundRing {
         (end, self.kicker.needs_kick(&peer.control().program.sleeping))
     }
 
-    /// Puts the buffers that the program has exchanged into slots `[from, head)` into the sender's slots, which are
-    /// this ring's until `head` is published.
+    /// Copies slots of `[from, head)` with exchanged buffers into the sender's slots, which are this ring's until
+    /// `head` is published.
     #[inline]
     fn return_exchanged(&self, sender: &RingView, from: u32, head: u32) {
         if self.view.flags_among(from, head) & BUF_CHANGED != 0 {
@@ -279,7 +280,7 @@ impl BoundRing {
         }
     }
 
-    /// Brings the data of indirect slots into the slots' own buffers.
+    /// Copies the data of indirect slots into the slots' own buffers.
     #[inline]
     fn fetch_indirect(&self, from: u32, head: u32) {
         if self.view.flags_among(from, head) & INDIRECT != 0 {
@@ -305,8 +306,8 @@ impl BoundRing {
         if own.len() < usize::from(slot.len) {
             return;
         }
-        // SAFETY: the slot is the program's until it is published below, so its buffer is this thread's; `own` vouches
-        // for `len` mapped bytes.
+        // SAFETY: the slot is the program's until it is published below, so its buffer is this thread's; `own`
+        // guarantees `len` mapped bytes.
         let into = unsafe { std::slice::from_raw_parts_mut(own.as_ptr(), own.len()) };
         if user_memory::read_bytes(slot.ptr as usize, into).is_err() {
             // A frame that cannot be read counts as empty.
@@ -338,7 +339,7 @@ impl BoundRing {
     }
 
     /// Passes slots that the program marked with `NS_FORWARD` from this rx ring, which it is about to release, on to
-    /// the tx ring `to` of the same region: their buffers change places.
+    /// the tx ring `to` of the same region, by an exchange of buffers.
     pub(crate) fn forward(&self, to: &Self) {
         let slots = self.view.slot_count();
         let cursors = self.view.cursors_shown();
@@ -379,7 +380,7 @@ impl BoundRing {
     }
 }
 
-/// Gives the lock back.
+/// Releases the lock.
 #[cold]
 fn refused(held: Held<'_>, outcome: SyncOutcome) -> SyncOutcome {
     drop(held);

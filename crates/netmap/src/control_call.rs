@@ -1,7 +1,7 @@
 //! `ioctl` on a device: reads the program's arguments, checks them in the documented order, and writes the reply back.
 //!
-//! - `current`: NIOCCTRL; its `option_list`. `legacy`: NIOCREGIF and NIOCGINFO.
-//! - `requests`: the requests behind both. `external_memory`: identity of the program's memory.
+//! - `current` and `option_list`: NIOCCTRL. `legacy`: NIOCREGIF and NIOCGINFO.
+//! - `requests`: the requests of both. `external_memory`: identity of the program's memory.
 
 mod current;
 mod external_memory;
@@ -18,12 +18,12 @@ use crate::abi::{ConfigRequest, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOC
 use crate::descriptor::NetmapFile;
 use crate::user_memory::read;
 
-/// What `ioctl(device, request, argument)` does. Only the lower 32 bits of `request` count: the upper ones may be a
+/// Carries out `ioctl(device, request, argument)`. Only the lower 32 bits of `request` count: the upper bits may be a
 /// sign extension.
 ///
 /// # Errors
-/// The errno value for the program: EINVAL for a null argument or malformed request, EFAULT where the program's memory
-/// is not accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and those of the
+/// The errno value for the program: EINVAL for a null argument or malformed request, EFAULT if the program's memory is
+/// not accessible, EMSGSIZE for too long a list of options, EOPNOTSUPP for unknown requests, and the errors of the
 /// request.
 pub fn control(device: &dyn NetmapFile, request: u64, argument: usize) -> Result<(), Errno> {
     match request as u32 {

@@ -1,5 +1,5 @@
-//! CSB mode: a program's indexes travel in the program's arrays, one 64-byte entry per bound ring and direction of
-//! travel, tx rings first.
+//! CSB mode: a program exchanges indexes in its own arrays, one 64-byte entry per bound ring and direction, tx rings
+//! first.
 
 use rustix::io::Errno;
 
@@ -10,7 +10,7 @@ use crate::user_memory;
 /// Size of an entry, bytes; arrays are aligned to it.
 const ENTRY_BYTES: usize = 64;
 
-/// The entry that the program writes (`struct nm_csb_atok`).
+/// Entry that the program writes (`struct nm_csb_atok`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ToProvider {
     pub(crate) head: u32,
@@ -19,7 +19,7 @@ pub(crate) struct ToProvider {
     pub(crate) sync_flags: u32,
 }
 
-/// The arrays of a device.
+/// Arrays of a device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Csb {
     addresses: CsbAddresses,
@@ -29,7 +29,7 @@ fn words(address: usize) -> Result<[u32; 4], Errno> {
     user_memory::read::<[u32; 4]>(address)
 }
 
-/// EINVAL for arrays that are missing or not aligned.
+/// Returns EINVAL for arrays that are missing or not aligned.
 pub(crate) fn check_alignment(addresses: &CsbAddresses) -> Result<(), Errno> {
     let aligned = |address: usize| address != 0 && address.is_multiple_of(ENTRY_BYTES);
     match aligned(addresses.to_provider) && aligned(addresses.to_program) {
@@ -42,7 +42,7 @@ impl Csb {
     /// Writes the positions of `rings` into their entries.
     ///
     /// # Errors
-    /// EINVAL for arrays that are not aligned, EFAULT for memory that is not there.
+    /// EINVAL for arrays that are not aligned, EFAULT for inaccessible memory.
     pub(crate) fn enable<'a>(
         addresses: CsbAddresses,
         rings: impl Iterator<Item = &'a BoundRing>,
@@ -64,14 +64,14 @@ impl Csb {
         (self.addresses.to_provider + offset, self.addresses.to_program + offset)
     }
 
-    /// Reads the program's entry of a ring. The program publishes `head` last, so head is read before cur.
+    /// Reads the program's entry of a ring. The program publishes `head` last, so `head` is read before `cur`.
     pub(crate) fn read(&self, entry: usize) -> Result<ToProvider, Errno> {
         let [head, ..] = words(self.entry(entry).0)?;
         let [_, cur, needs_kick, sync_flags] = words(self.entry(entry).0)?;
         Ok(ToProvider { head, cur, needs_kick, sync_flags })
     }
 
-    /// Writes a ring's position for the program: `hwtail`, which lies ahead, is published last.
+    /// Writes a ring's position for the program: `hwtail`, which is ahead, is published last.
     pub(crate) fn write(&self, entry: usize, hwcur: u32, hwtail: u32) -> Result<(), Errno> {
         let address = self.entry(entry).1;
         user_memory::write(address, &hwcur)?;

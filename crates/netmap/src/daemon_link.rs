@@ -1,7 +1,7 @@
-//! This process's own connection to the daemon, for requests about devices.
+//! Connection of this process to the daemon, for requests about devices.
 //!
-//! One per process: a child that was forked makes its own, since two processes that read replies from one connection
-//! would take each other's.
+//! Each process has one: a forked child makes its own, since two processes that read replies from one connection would
+//! take each other's replies.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ struct Link {
     connection: Connection,
 }
 
-/// A process's link and its lock.
+/// Link of a process, and its lock.
 #[derive(Debug)]
 struct ProcessLink {
     process: u32,
@@ -36,27 +36,27 @@ impl Drop for Link {
     }
 }
 
-/// Never freed: threads may be using it.
+/// Link of this process; never freed, since threads may use it.
 static LINK: AtomicPtr<ProcessLink> = AtomicPtr::new(std::ptr::null_mut());
 
-/// This process's link. A child does not take its parent's lock: the thread that held it at the fork does not run in
+/// Link of this process. A child does not use its parent's lock: the thread that held it at the fork does not run in
 /// the child.
 fn own_link() -> &'static Mutex<Option<Link>> {
     let process = std::process::id();
     loop {
         let current = LINK.load(Ordering::Acquire);
-        // SAFETY: null, or made below and never freed once it is in `LINK`.
+        // SAFETY: the pointer is null, or was made below and is never freed once it is in `LINK`.
         let known = unsafe { current.as_ref() };
         if let Some(own) = known.filter(|known| known.process == process) {
             return &own.link;
         }
         let new = Box::into_raw(Box::new(ProcessLink { process, link: Mutex::new(None) }));
         if LINK.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it was made here, and no other code has seen it.
+            // SAFETY: the link was made here, and no other code has seen it.
             drop(unsafe { Box::from_raw(new) });
         } else if let Some(mut inherited) = known.and_then(|parent| parent.link.try_lock().ok()) {
-            // The parent's connection is not usable here. Where the parent was using it its copy stays open until exec
-            // or exit.
+            // The parent's connection is not usable here. If the parent was using it, its copy stays open until exec or
+            // exit.
             *inherited = None;
         }
     }
@@ -64,7 +64,7 @@ fn own_link() -> &'static Mutex<Option<Link>> {
 
 fn connect() -> Result<Connection, Errno> {
     let socket = default_socket_path();
-    // A program may run where no daemon can be started; then one that runs already will do.
+    // The program may run where no daemon can be started; a running daemon is then sufficient.
     if ensure_daemon(&socket).is_err() {
         return Connection::connect(&socket).map_err(|error| errno_of(&error));
     }
@@ -92,13 +92,13 @@ fn errno_of(error: &ControlError) -> Errno {
     }
 }
 
-/// A new device: its descriptor, close-on-exec, and its badge, which now lies in the descriptor.
+/// Opens a device: returns its descriptor, close-on-exec, and its badge, which can then be read from the descriptor.
 pub(crate) fn open_device() -> Result<(OwnedFd, Badge), Errno> {
     let mut connection = connect()?;
     let (reply, _) = connection.request(&Request::NetmapOpen).map_err(|error| errno_of(&error))?;
     let Reply::NetmapDevice(badge) = reply else { return Err(Errno::IO) };
     let socket = OwnedFd::from(connection);
-    // A process that gets a copy of it must find the badge there.
+    // A process that gets a copy of the descriptor must find the badge there.
     let mut set = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
     while let Err(Errno::INTR) = rustix::event::poll(&mut set, None) {}
     Ok((socket, badge))
@@ -111,7 +111,7 @@ pub(crate) fn ask(
 ) -> Result<(NetmapReply, Vec<OwnedFd>), Errno> {
     let request = Request::Netmap { device, request };
     let mut link = own_link().lock().unwrap_or_else(PoisonError::into_inner);
-    // A connection that the program has closed is made again, once.
+    // The link is made again once, if the program has closed its connection.
     for attempt in 0..2 {
         if link.is_none() {
             let connection = connect()?.relocated(private_descriptors::hide);
@@ -134,7 +134,7 @@ pub(crate) fn ask(
     Err(Errno::IO)
 }
 
-/// The badge in a descriptor, if it is a device. Nothing is taken from it.
+/// The badge in a descriptor, if it is a device; the badge stays in the descriptor.
 pub(crate) fn badge_in(descriptor: BorrowedFd<'_>) -> Option<Badge> {
     use rustix::net::sockopt::{socket_domain, socket_type};
     use rustix::net::{AddressFamily, RecvFlags, SocketType, recv};
@@ -151,8 +151,8 @@ pub(crate) fn badge_in(descriptor: BorrowedFd<'_>) -> Option<Badge> {
     Badge::from_bytes(&bytes)
 }
 
-/// Waits until the daemon has taken back the devices that were closed before, so that a program finds things as after a
-/// system call. Does nothing where this process has no link, or is using it in what this call has interrupted.
+/// Waits until the daemon has taken back the devices that were closed before, so that a program finds the same state as
+/// after a system call. Does nothing if this process has no link, or if this call has interrupted a use of the link.
 pub(crate) fn settle() {
     let Ok(mut link) = own_link().try_lock() else { return };
     if let Some(current) = link.as_mut() {
@@ -163,7 +163,7 @@ pub(crate) fn settle() {
     }
 }
 
-/// A handle on this process's link, to see by when the daemon ends.
+/// Handle on this process's link, which shows the end of the daemon.
 pub(crate) fn lifeline() -> Option<PrivateDescriptor> {
     let link = own_link().try_lock().ok()?;
     PrivateDescriptor::duplicate(link.as_ref()?.connection.as_fd()).ok()

@@ -17,7 +17,7 @@ use crate::wakers::Wakers;
 
 const PAGE: usize = 4096;
 
-/// One open of `/dev/netmap`, as this process sees it; copies of its descriptor share it.
+/// One open of `/dev/netmap` in this process; copies of its descriptor share it.
 #[derive(Debug)]
 pub struct NetmapDevice {
     badge: Badge,
@@ -26,21 +26,21 @@ pub struct NetmapDevice {
     sync_loop: LoopState,
 }
 
-/// The devices of this process: every copy of a descriptor leads to the same device.
+/// Devices of this process: every copy of a descriptor refers to the same device.
 static DEVICES: Mutex<Vec<Weak<NetmapDevice>>> = Mutex::new(Vec::new());
 
 impl NetmapDevice {
-    /// Opens a device: the descriptor for the program, and the device behind it.
+    /// Opens a device: returns the program's descriptor, and the device behind it.
     ///
     /// # Errors
-    /// ENOENT where no daemon runs and none can be started; EACCES where it may not be used.
+    /// ENOENT if no daemon runs and none can be started; EACCES if the program may not use the daemon.
     pub fn open() -> Result<(OwnedFd, Arc<Self>), Errno> {
         let (descriptor, badge) = daemon_link::open_device()?;
         Ok((descriptor, Self::known(badge)))
     }
 
-    /// The device behind a descriptor that this process inherited or received, if it is one. Nothing is taken from the
-    /// descriptor.
+    /// The device behind a descriptor that this process inherited or received, if it is a device. Reads the descriptor
+    /// without consuming data.
     #[must_use]
     pub fn recognise(descriptor: BorrowedFd<'_>) -> Option<Arc<Self>> {
         daemon_link::badge_in(descriptor).map(Self::known)
@@ -62,7 +62,7 @@ impl NetmapDevice {
         device
     }
 
-    /// The device's binding, perhaps made by another process.
+    /// Binding of the device, perhaps made by another process.
     #[inline]
     fn binding(&self) -> Option<&Binding> {
         self.binding.get().or_else(|| self.ask_for_binding())
@@ -80,7 +80,7 @@ impl NetmapDevice {
         Ok(self.binding.get_or_init(|| binding))
     }
 
-    /// The binding, for syncs by the rings' own indexes.
+    /// Binding, for syncs with the rings' own indexes.
     #[inline]
     fn synced(&self) -> Result<&Binding, Errno> {
         if self.csb.get().is_some() {
@@ -89,19 +89,19 @@ impl NetmapDevice {
         self.binding().ok_or(Errno::NXIO)
     }
 
-    /// To be called after a descriptor or a mapping of a device was closed: waits until the daemon has taken back all
-    /// that ended with it.
+    /// To be called after a descriptor or a mapping of a device was closed: waits until the daemon has taken back
+    /// everything that ended with it.
     pub fn settle_closed() {
         daemon_link::settle();
     }
 
-    /// What mmap(2) on the device does: `[offset, offset + bytes)` of the region.
+    /// Carries out mmap(2) on the device: maps `[offset, offset + bytes)` of the region.
     ///
     /// # Safety
-    /// As in mmap(2): with `MAP_FIXED` a mapping at `address` is replaced.
+    /// The conditions of mmap(2): with `MAP_FIXED`, a mapping at `address` is replaced.
     ///
     /// # Errors
-    /// EINVAL where the device is not bound or the range is not in the region, and those of mmap(2).
+    /// EINVAL if the device is not bound or the range is not in the region, and the errors of mmap(2).
     pub unsafe fn map(
         &self,
         address: *mut c_void,
@@ -117,34 +117,34 @@ impl NetmapDevice {
             return Err(Errno::INVAL);
         }
         let descriptor = binding.mapping.descriptor().as_raw_fd();
-        // Private pages would not show the program what others write.
+        // Private pages would not show the writes of other processes to the program.
         let flags = flags & !libc::MAP_PRIVATE | libc::MAP_SHARED;
-        // SAFETY: the caller vouches for the address; the memfd cannot shrink.
+        // SAFETY: the caller guarantees the address; the memfd cannot shrink.
         let mapped = unsafe { libc::mmap(address, bytes, protection, flags, descriptor, offset) };
         if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(mapped) }
     }
 
-    /// What poll(2) does without sleeping: syncs as `events` (POLLIN, POLLOUT, ...) require, and returns `revents`.
+    /// Polls as poll(2) without sleeping: syncs as `events` (POLLIN, POLLOUT, ...) require, and returns `revents`.
     #[must_use]
     pub fn ready(&self, events: i16) -> i16 {
         self.synced().map_or(libc::POLLERR, |binding| binding.ready(events))
     }
 
-    /// Prepares a sleep: announces it, then does what [`Self::ready`] does. Where the result is not 0 nothing is armed;
-    /// otherwise what to wait for has been added to `wakers`, and [`Self::disarm`] must follow in every case.
+    /// Prepares a sleep: announces it, then polls as [`Self::ready`] does. If the result is not 0, no sleep is
+    /// prepared; otherwise `wakers` gets the descriptors to wait for. [`Self::disarm`] must follow in every case.
     #[must_use]
     pub fn arm(&self, events: i16, wakers: &mut Wakers) -> i16 {
         self.synced().map_or(libc::POLLERR, |binding| binding.arm(events, wakers))
     }
 
-    /// Ends what [`Self::arm`] began.
+    /// Ends the sleep that [`Self::arm`] prepared.
     pub fn disarm(&self, events: i16) {
         if let Some(binding) = self.binding.get() {
             binding.disarm(events);
         }
     }
 
-    /// Puts the region in the place of the program's memory at `address`.
+    /// Replaces the program's memory at `address` by the region.
     fn map_over(&self, binding: &Binding, address: usize) -> Result<(), Errno> {
         if !address.is_multiple_of(PAGE) {
             return Err(Errno::INVAL);
@@ -152,8 +152,8 @@ impl NetmapDevice {
         let bytes = binding.bound.geometry.pools_bytes() as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let descriptor = binding.mapping.descriptor().as_raw_fd();
-        // SAFETY: the program has offered `bytes` bytes of memory there for a region to be built in; the daemon made it
-        // no larger than that.
+        // SAFETY: the program has offered `bytes` bytes of memory at this address for a region; the daemon made the
+        // region no larger.
         let mapped = unsafe {
             libc::mmap(
                 address as *mut c_void,
@@ -179,7 +179,7 @@ impl NetmapFile for NetmapDevice {
         external_memory: Option<usize>,
         csb: Option<CsbAddresses>,
     ) -> Result<Bound, Errno> {
-        // Before anything is bound.
+        // The arrays are checked before the device is bound.
         if let Some(csb) = &csb {
             check_alignment(csb)?;
         }
@@ -189,7 +189,7 @@ impl NetmapFile for NetmapDevice {
         let has = request.external_memory.map_or(0, |external| external.pools.memory_bytes);
         let (reply, descriptors) = daemon_link::ask(Some(self.badge), NetmapRequest::Register(request))?;
         let NetmapReply::Bound(bound) = reply else { return Err(Errno::IO) };
-        // What lies behind the memory that was offered is the program's.
+        // The memory after the offered range is the program's.
         let fits =
             has.checked_next_multiple_of(PAGE as u64).is_some_and(|has| bound.geometry.pools_bytes() <= has);
         if external_memory.is_some() && !fits {
@@ -225,7 +225,7 @@ impl NetmapFile for NetmapDevice {
         }
         let (tx, rx) = binding.rings();
         let csb = Csb::enable(addresses, tx.iter().chain(rx))?;
-        // Enabled twice, the first arrays stay.
+        // The first arrays stay if CSB mode is enabled twice.
         let _ = self.csb.set(csb);
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! This process's number in the locks of a region's rings, with which other processes check whether it still lives.
+//! Number of this process in the locks of a region's rings, with which other processes check whether this process
+//! lives.
 //!
-//! [`ringroad_ring::liveness`] proves the number by an open file description. Children inherit it, where it would
-//! outlive its process: they close it after a fork, and open their own.
+//! [`ringroad_ring::liveness`] proves the number by an open file description. A child that inherits it would keep it
+//! open after the process's end. So children close it after a fork, and open their own.
 #![allow(unsafe_code)]
 
 use std::os::fd::AsFd;
@@ -15,7 +16,7 @@ use ringroad_ring::shared_lock::HolderNumber;
 
 use crate::private_descriptors::{self, PrivateDescriptor};
 
-/// How often this process was forked from another since the first holder was made.
+/// Number of forks between the process that made the first holder and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn after_fork_in_child() {
@@ -23,19 +24,19 @@ extern "C" fn after_fork_in_child() {
     private_descriptors::close_those_of_parent();
 }
 
-/// A process's number in a region.
+/// Number of a process in a region.
 #[derive(Debug)]
 pub(crate) struct Holder {
     region: Arc<Region>,
-    /// 0: none yet.
+    /// Number; 0: none yet.
     number: AtomicU32,
-    /// [`FORKS`] when `number` was got.
+    /// Value of [`FORKS`] when `number` was taken.
     forks: AtomicU32,
-    /// The open file that holds the number, and `forks` at its opening.
+    /// Open file that holds the number, and the value of [`FORKS`] at its opening.
     proof: Mutex<Option<(PrivateDescriptor, u32)>>,
 }
 
-/// Forgets a proof without closing it where the descriptor is a parent's: its number may be another file's by now.
+/// Ends a proof. Does not close a parent's descriptor: its number may belong to another file by now.
 fn end(proof: Option<(PrivateDescriptor, u32)>) {
     if let Some((descriptor, forks)) = proof {
         match forks == FORKS.load(Ordering::Acquire) {
@@ -48,7 +49,7 @@ fn end(proof: Option<(PrivateDescriptor, u32)>) {
 impl Holder {
     pub(crate) fn new(region: &Arc<Region>) -> Self {
         static CHILDREN: Once = Once::new();
-        // SAFETY: the handler makes system calls and changes atomics, nothing else.
+        // SAFETY: the handler only makes system calls and changes atomics.
         CHILDREN.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(after_fork_in_child));
         });
@@ -60,8 +61,8 @@ impl Holder {
         }
     }
 
-    /// The number. None only while this thread (interrupted by a signal) or another is just getting it, or if there is
-    /// no randomness.
+    /// Number of this process. `None` only while this thread (interrupted by a signal) or another thread is taking it,
+    /// or if there is no randomness.
     #[inline]
     pub(crate) fn number(&self) -> Option<HolderNumber> {
         match self.forks.load(Ordering::Acquire) == FORKS.load(Ordering::Acquire) {
@@ -81,8 +82,8 @@ impl Holder {
                     *proof = Some((PrivateDescriptor::not_for_children(descriptor), forks));
                     number
                 }
-                // For example without /proc. A ring that such a process leaves locked stays locked until all processes
-                // have closed it.
+                // There is no proof, for example without /proc. A ring that such a process leaves locked stays locked
+                // until all processes have closed it.
                 Err(_) => liveness::unproven()?,
             };
             self.number.store(number.get(), Ordering::Relaxed);
@@ -91,7 +92,7 @@ impl Holder {
         HolderNumber::new(self.number.load(Ordering::Relaxed))
     }
 
-    /// Whether the process of that number lives.
+    /// Whether the process with the number `holder` lives.
     #[cold]
     pub(crate) fn is_alive(&self, holder: HolderNumber) -> bool {
         liveness::is_alive(self.region.as_fd(), holder)

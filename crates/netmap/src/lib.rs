@@ -1,11 +1,11 @@
 //! A netmap program's side of Ringroad: `/dev/netmap`, made of a connection to the daemon and shared memory.
 //!
-//! - [`device`]: one open of it; [`descriptor`]: the operations of control calls; [`wakers`]: the wake-ups of a
+//! - [`device`]: one open of the device; [`descriptor`]: the operations of control calls; [`wakers`]: the wake-ups of a
 //!   sleeping thread.
 //! - [`control_call`]: `ioctl`; [`abi`]: its arguments; [`user_memory`]: reading them. Behind a device: `binding`
-//!   (rings, eventfds), `bound_ring` (syncs), `outcome` (what they did), `ring_lock` and `holder`, `monitor_fill`,
-//!   `csb`, `sync_loop`; `daemon_link` and `mapping` are the process's own.
-//! - [`private_descriptors`]: those that the program does not know of.
+//!   (rings, eventfds), `bound_ring` (syncs), `outcome` (their results), `ring_lock` and `holder`, `monitor_fill`,
+//!   `csb`, `sync_loop`; each process has its own `daemon_link` and `mapping`.
+//! - [`private_descriptors`]: descriptors of which the program does not know.
 
 pub mod abi;
 mod binding;

@@ -1,4 +1,4 @@
-//! The regions that this process has mapped for its own syncs, one mapping each, however many devices are bound in it.
+//! Regions that this process has mapped for its own syncs: one mapping each, for any number of devices bound in it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,12 +23,12 @@ impl RegionMapping {
         &self.region
     }
 
-    /// What this process is called in the locks of its rings.
+    /// Number of this process in the locks of its rings.
     pub(crate) fn holder(&self) -> &Arc<Holder> {
         &self.holder
     }
 
-    /// The memfd.
+    /// Memfd of the region.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.region.as_fd()
     }
@@ -42,7 +42,7 @@ impl Drop for RegionMapping {
 
 static MAPPINGS: Mutex<Vec<Weak<RegionMapping>>> = Mutex::new(Vec::new());
 
-/// The mapping of the region behind `descriptor`, made unless there is one.
+/// Mapping of the region behind `descriptor`; made unless there is one.
 pub(crate) fn mapping_of(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Arc<RegionMapping>, Errno> {
     let inode = rustix::fs::fstat(&descriptor)?.st_ino;
     let mut mappings = MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner);

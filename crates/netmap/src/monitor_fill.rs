@@ -1,4 +1,4 @@
-//! The monitors that a program's own syncs have to fill: zero-copy ones of any port, and those of pipes.
+//! Monitors that a program's own syncs have to fill: zero-copy monitors of any port, and those of pipes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
@@ -8,12 +8,12 @@ use ringroad_ring::ring_view::RingView;
 
 use crate::ring_lock::RingLock;
 
-/// A monitor of a ring.
+/// Monitor of a ring.
 #[derive(Debug)]
 pub(crate) struct Monitor {
-    /// Its ring.
+    /// Ring of the monitor.
     pub(crate) ring: RingView,
-    /// The ring's lock, which wakes its program too.
+    /// Lock of the ring; it also wakes the ring's program.
     pub(crate) lock: RingLock,
     pub(crate) zero_copy: bool,
     /// Whether frames are marked as seen on the tx side.
@@ -23,7 +23,7 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// Shows slots `[from, to)` of `ring`.
     fn show(&self, ring: &RingView, from: u32, to: u32) {
-        // A monitor whose lock is taken misses these frames: no sender waits for it.
+        // The monitor misses these frames if its lock is taken: no sender waits for it.
         let Some(held) = self.lock.take_soon() else {
             return self.ring.control().datapath.filled.miss(frames_in(ring, from, to));
         };
@@ -32,7 +32,7 @@ impl Monitor {
             true => end.exchange(ring, from, to, self.sent),
             false => end.copy(ring, from, to, self.sent),
         };
-        // The woken process takes the lock at once.
+        // The lock is released before the wake-up: the woken process takes it at once.
         drop(held);
         if kick {
             self.lock.wake_sleepers();
@@ -40,7 +40,7 @@ impl Monitor {
     }
 }
 
-/// The monitors of one ring, and which generation of them is known.
+/// Monitors of one ring, and their known generation.
 #[derive(Debug)]
 pub(crate) struct MonitorFill {
     generation: AtomicU32,
@@ -50,7 +50,7 @@ pub(crate) struct MonitorFill {
 
 impl MonitorFill {
     pub(crate) fn new(view: &RingView) -> Self {
-        // Nothing is known yet: the first look differs, unless there never was a monitor.
+        // The known generation differs at first, so that the first check updates it, unless there never was a monitor.
         let generation = view.control().datapath.monitors.load(Ordering::Acquire);
         let known = if generation == 0 { 0 } else { generation.wrapping_sub(1) };
         Self {
@@ -60,20 +60,20 @@ impl MonitorFill {
         }
     }
 
-    /// Whether the set of monitors has changed since.
+    /// Whether the set of monitors has changed since the last update.
     #[inline]
     pub(crate) fn is_outdated(&self, view: &RingView) -> bool {
         view.control().datapath.monitors.load(Ordering::SeqCst) != self.generation.load(Ordering::Relaxed)
     }
 
-    /// Sets the monitors as of `generation`.
+    /// Sets the monitors of `generation`.
     pub(crate) fn set(&self, generation: u32, monitors: Vec<Monitor>) {
         self.any.store(!monitors.is_empty(), Ordering::Relaxed);
         *self.monitors.write().unwrap_or_else(PoisonError::into_inner) = monitors;
         self.generation.store(generation, Ordering::Relaxed);
     }
 
-    /// Shows slots `[from, to)` of a ring that is being sent from.
+    /// Shows slots `[from, to)` of a ring from which the program sends.
     #[inline]
     pub(crate) fn copy(&self, ring: &RingView, from: u32, to: u32) {
         if self.any.load(Ordering::Relaxed) && from != to {
@@ -90,7 +90,8 @@ impl MonitorFill {
     }
 
     fn each(&self, zero_copy: bool, act: impl Fn(&Monitor)) {
-        // Held only for reading on this path; a signal handler that finds it being changed shows nothing.
+        // The lock is held only for reading on this path; a signal handler that finds it held for writing shows no
+        // frame.
         let Ok(monitors) = self.monitors.try_read() else { return };
         monitors.iter().filter(|monitor| monitor.zero_copy == zero_copy).for_each(act);
     }

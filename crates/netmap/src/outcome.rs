@@ -1,25 +1,25 @@
-//! What a sync did, of one ring or of several.
+//! Result of a sync of one or several rings.
 
 use std::ops::{BitOr, BitOrAssign};
 
-/// What a sync did: any of the constants. That of several rings is all of theirs.
+/// Result of a sync: any set of the constants. The result of several rings is the union of theirs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SyncOutcome(u32);
 
 impl SyncOutcome {
     /// Slots went to the other side.
     pub(crate) const GIVEN: Self = Self(1);
-    /// Slots came from there.
+    /// Slots came from the other side.
     pub(crate) const GAINED: Self = Self(1 << 1);
     /// The program has slots: its `cur` is not the tail.
     pub(crate) const READY: Self = Self(1 << 2);
     /// The other side sleeps.
     pub(crate) const KICK: Self = Self(1 << 3);
-    /// Nothing is done: another process does it.
+    /// The ring was not synced: another process syncs it.
     pub(crate) const SKIPPED: Self = Self(1 << 4);
-    /// Nothing is done: other monitors have to be filled than are known.
+    /// The ring was not synced: the monitors that have to be filled have changed.
     pub(crate) const MONITORS_CHANGED: Self = Self(1 << 5);
-    /// The program's indexes were outside its slots; they were put right.
+    /// The program's indexes were outside its slots, and were repaired.
     pub(crate) const BAD_INDEXES: Self = Self(1 << 6);
     /// The ring has stopped: its device is gone, or a rule was broken.
     pub(crate) const STOPPED: Self = Self(1 << 7);
@@ -31,13 +31,13 @@ impl SyncOutcome {
     /// The ring was not synced.
     pub(crate) const UNSYNCED: Self = Self(Self::SKIPPED.0 | Self::MONITORS_CHANGED.0 | Self::FAILED.0);
 
-    /// This, if so.
+    /// This result if `is_so`, else an empty one.
     #[inline]
     pub(crate) fn when(self, is_so: bool) -> Self {
         if is_so { self } else { Self::default() }
     }
 
-    /// Whether one of these is among it.
+    /// Whether the result has one of these bits.
     #[inline]
     pub(crate) fn has(self, any: Self) -> bool {
         self.0 & any.0 != 0

@@ -1,7 +1,7 @@
-//! The library's private descriptors, which its process does not know of.
+//! Private descriptors of the library, of which its process does not know.
 //!
-//! They have high numbers, out of the way of programs that count on low ones, and are remembered, so that a replaced
-//! `close` can spare them. If a program closes one nevertheless, the next use detects that and reopens it.
+//! They have high numbers, because programs may count on low ones. The library remembers them, so that its replacement
+//! of `close` can spare them. If a program closes one nevertheless, the next use detects that and reopens it.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::Errno;
 
-/// Numbers that can be remembered.
+/// Number of descriptor numbers that can be remembered.
 const NUMBERS: usize = 65536;
-/// How far below the limit of open files the search for a free number begins.
+/// Distance below the limit of open files at which the search for a free number begins.
 const DISTANCE: u64 = 256;
 
-/// A bit per number. Static and atomic: `close` is called in signal handlers.
+/// Bit for each number. Static and atomic: `close` is called in signal handlers.
 static OWNED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
-/// Those of [`OWNED`] that a child must not keep, because something ends with the last copy of them.
+/// Numbers of [`OWNED`] that a child must not keep, because some state ends with the last copy of the descriptor.
 static NOT_FOR_CHILDREN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
 fn word_and_bit(set: &[AtomicU64], number: RawFd) -> Option<(&AtomicU64, u64)> {
@@ -25,15 +25,15 @@ fn word_and_bit(set: &[AtomicU64], number: RawFd) -> Option<(&AtomicU64, u64)> {
     Some((set.get(number / 64)?, 1 << (number % 64)))
 }
 
-/// Whether `number` is one of ours.
+/// Whether `number` is a private descriptor of the library.
 #[inline]
 #[must_use]
 pub fn owns(number: RawFd) -> bool {
     word_and_bit(&OWNED, number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Moves `descriptor` to a high number and remembers that; without a free one it keeps its number. Before closing it,
-/// call [`forget`].
+/// Moves `descriptor` to a high number, and remembers it; if no high number is free, it keeps its number. Call
+/// [`forget`] before it is closed.
 #[must_use]
 pub fn hide(descriptor: OwnedFd) -> OwnedFd {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
@@ -43,7 +43,7 @@ pub fn hide(descriptor: OwnedFd) -> OwnedFd {
     descriptor
 }
 
-/// The number is about to be closed.
+/// Forgets a number that is about to be closed.
 pub fn forget(descriptor: BorrowedFd<'_>) {
     for set in [&NOT_FOR_CHILDREN, &OWNED] {
         if let Some((word, bit)) = word_and_bit(set, descriptor.as_raw_fd()) {
@@ -58,7 +58,7 @@ fn mark(set: &[AtomicU64], descriptor: &OwnedFd) {
     }
 }
 
-/// To be called in a child that was just forked: closes the descriptors that only its parent may have. Their owners
+/// To be called in a child that was just forked: closes the descriptors that only the parent may have. Their owners
 /// must not close them again.
 pub(crate) fn close_those_of_parent() {
     for (index, (of_parent, owned)) in NOT_FOR_CHILDREN.iter().zip(&OWNED).enumerate() {
@@ -67,15 +67,15 @@ pub(crate) fn close_those_of_parent() {
         while bits != 0 {
             let number = index * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            // One that another thread made during the fork may be marked and not have been copied: that is not an
-            // error.
+            // A descriptor that another thread made during the fork may be marked without having been copied: that is
+            // not an error.
             // SAFETY: it was this library's, whose owner forgets it.
             unsafe { libc::close(number as RawFd) };
         }
     }
 }
 
-/// A descriptor that the program does not know of.
+/// Descriptor of which the program does not know.
 #[derive(Debug)]
 pub struct PrivateDescriptor {
     descriptor: OwnedFd,
@@ -88,17 +88,17 @@ impl PrivateDescriptor {
         Self { descriptor: hide(descriptor) }
     }
 
-    /// Hides `descriptor`, which children of this process close when they are forked.
+    /// Hides `descriptor`; children of this process close it after the fork.
     pub(crate) fn not_for_children(descriptor: OwnedFd) -> Self {
         let private = Self::new(descriptor);
         mark(&NOT_FOR_CHILDREN, &private.descriptor);
         private
     }
 
-    /// Another private handle on the same description.
+    /// Returns another private descriptor of the same open file.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// The kernel's error (no free descriptor).
     pub fn duplicate(descriptor: BorrowedFd<'_>) -> Result<Self, Errno> {
         Ok(Self::new(rustix::io::fcntl_dupfd_cloexec(descriptor, 0)?))
     }

@@ -1,5 +1,4 @@
-//! Taking the lock of a ring ([`ringroad_ring::shared_lock`]) for this process. No sync waits for it: a locked ring is
-//! skipped.
+//! Lock of a ring ([`ringroad_ring::shared_lock`]) for this process. No sync waits for it: a locked ring is skipped.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use ringroad_ring::shared_lock::{HolderNumber, LockAttempt, SharedLock};
 use crate::holder::Holder;
 use crate::private_descriptors::PrivateDescriptor;
 
-/// How often a short lock is tried before it is given up.
+/// Number of attempts to take a lock that is held for a short time.
 const TRIES: u32 = 1_000;
 
 /// The caller's plan after a skipped sync.
@@ -28,7 +27,7 @@ pub(crate) enum SyncIntent {
 pub(crate) struct RingLock {
     view: RingView,
     holder: Arc<Holder>,
-    /// Wakes those who sleep on the ring.
+    /// Eventfd of the sleepers on the ring.
     notify: Arc<PrivateDescriptor>,
 }
 
@@ -48,7 +47,7 @@ impl RingLock {
         &self.view.control().program.lock
     }
 
-    /// Wakes those who sleep on the ring.
+    /// Wakes the sleepers on the ring.
     pub(crate) fn wake_sleepers(&self) {
         eventfd::ring(self.notify.as_fd());
     }
@@ -65,8 +64,8 @@ impl RingLock {
         taken.then(|| Held { lock: self, own })
     }
 
-    /// Takes the lock of a ring on which others only work for a moment; gives up after a while, in case the
-    /// code that this thread interrupted holds it.
+    /// Takes the lock of a ring that other processes use only for a moment. Gives up after a while, in case that the
+    /// code which this thread interrupted holds it.
     pub(crate) fn take_soon(&self) -> Option<Held<'_>> {
         let first = self.try_take(SyncIntent::Passing);
         if first.is_some() {
@@ -104,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// A region with a ring, as mapped in a program: children inherit the mapping.
+    /// Region with a ring, mapped as in a program: children inherit the mapping.
     fn ring() -> (Arc<Region>, RingView) {
         let geometry = RegionGeometry::for_ports(1, 1, 8, 128, 0).unwrap();
         let made = Arc::new(Region::create(geometry, HugePages::Never).unwrap());
@@ -126,8 +125,8 @@ mod tests {
         rustix::io::read(lock.notify.as_fd(), &mut [0; 8]).is_ok()
     }
 
-    /// A child that runs `act` with the end of a pipe to signal that, and then waits to be ended. Any other holder of
-    /// the returned end keeps it from ending.
+    /// Forks a child that runs `act` with the end of a pipe to signal this process, and then waits to be killed. Any
+    /// other holder of the returned end keeps the pipe open.
     fn child(act: impl FnOnce(&mut std::fs::File)) -> (libc::pid_t, std::fs::File) {
         let (read, write) = rustix::pipe::pipe().unwrap();
         // SAFETY: the child makes system calls, allocates, and ends without returning.
@@ -136,7 +135,7 @@ mod tests {
             drop(read);
             act(&mut write.into());
             loop {
-                // SAFETY: waits for a signal.
+                // SAFETY: the call waits for a signal.
                 unsafe { libc::pause() };
             }
         }
@@ -145,7 +144,7 @@ mod tests {
     }
 
     fn kill(child: libc::pid_t) {
-        // SAFETY: a child of ours, not waited for yet.
+        // SAFETY: a child of this process that was not waited for yet.
         assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
         // SAFETY: as above; nothing is written.
         assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
@@ -157,7 +156,7 @@ mod tests {
         let (one, other) = (process_at(&region, &view), process_at(&region, &view));
         let held = one.try_take(SyncIntent::Passing).unwrap();
         assert!(other.try_take(SyncIntent::Passing).is_none() && other.take_soon().is_none());
-        // Nor to another thread of its own.
+        // The lock is not available to another thread of the process, either.
         assert!(one.try_take(SyncIntent::Passing).is_none() && other.try_take(SyncIntent::Passing).is_none());
         drop(held);
         assert!(!was_woken(&one));
@@ -182,7 +181,7 @@ mod tests {
         let inherited = process_at(&region, &view);
         assert!(inherited.holder.number().is_some());
         let (holder, mut told) = child(|tell| {
-            // What it inherited is not its own any more, and it has a child that outlives it.
+            // The inherited number is not the child's own any more, and the child has a child that outlives it.
             std::mem::forget(inherited.try_take(SyncIntent::Passing).unwrap());
             let tell = tell.try_clone().unwrap();
             child(|_| (&tell).write_all(&std::process::id().to_ne_bytes()).unwrap());
@@ -193,10 +192,10 @@ mod tests {
             own.try_take(SyncIntent::Passing).is_none() && own.try_take(SyncIntent::BeforeSleep).is_none();
         kill(holder);
         let is_let_in = own.try_take(SyncIntent::Passing).is_some();
-        // SAFETY: it waits for this alone.
+        // SAFETY: the process only waits for this signal.
         unsafe { libc::kill(libc::pid_t::from_ne_bytes(heir), libc::SIGKILL) };
         assert!(was_kept_out && is_let_in);
-        // The mark was left to the one that is dead.
+        // The mark was left for the dead holder.
         assert!(was_woken(&own));
     }
 
@@ -213,7 +212,8 @@ mod tests {
             unsafe { word.as_ref() }.unwrap().store(number, std::sync::atomic::Ordering::Relaxed);
             assert!(own.try_take(SyncIntent::BeforeSleep).is_some(), "{number:#x}");
         }
-        // The worst: what stands for a process that lives for ever, or does live. The ring is lost, the caller is not.
+        // The worst numbers belong to a process that lives, or that counts as alive for ever. The ring is lost, but the
+        // caller is not blocked.
         let other = process_at(&region, &view);
         for number in [0x7FFF_FFFF, other.holder.number().unwrap().get(), own.holder.number().unwrap().get()]
         {

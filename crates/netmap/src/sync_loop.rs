@@ -13,7 +13,7 @@ use crate::descriptor::{LoopError, LoopEvents, LoopPlan};
 use crate::outcome::SyncOutcome;
 use crate::ring_lock::SyncIntent;
 
-/// Longest sleep of a loop with eventfds: some changes have no announcement.
+/// Longest sleep of a loop with eventfds: some changes are not announced.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 /// Bits of `SYNC_KLOOP_MODE`.
 const MODES: u32 = 0b11;
@@ -85,7 +85,7 @@ impl LoopState {
     }
 }
 
-/// The descriptors with which the program kicks; EBADF where one is not open.
+/// Descriptors with which the program kicks; EBADF if one is not open.
 fn kick_descriptors(events: &[LoopEvents]) -> Result<Vec<RawFd>, LoopError> {
     let check = |number: RawFd| match number {
         ..0 => Ok(()),
@@ -102,11 +102,11 @@ struct Rounds<'a> {
     binding: &'a Binding,
     csb: &'a Csb,
     events: Option<&'a [LoopEvents]>,
-    /// Each ring's position when the program last saw it.
+    /// Position of each ring when the program last saw it.
     shown: Vec<(u32, u32)>,
 }
 
-/// The result of a sync of every ring.
+/// Result of a sync of every ring.
 #[derive(Debug, Clone, Copy, Default)]
 struct Round {
     moved: bool,
@@ -114,7 +114,7 @@ struct Round {
 }
 
 impl Rounds<'_> {
-    /// One sync of every ring.
+    /// Syncs every ring once.
     fn run(&mut self, intent: SyncIntent) -> Result<Round, Errno> {
         let (tx, rx) = self.binding.rings();
         let mut round = Round::default();
@@ -145,7 +145,7 @@ impl Rounds<'_> {
         Ok(round)
     }
 
-    /// Wakes the program, where it wants that.
+    /// Wakes the program, if the program wants it.
     fn interrupt(&self, entry: usize, wanted: bool) {
         let event = self.events.and_then(|events| events.get(entry)).map_or(-1, |event| event.interrupt);
         if wanted && event >= 0 {

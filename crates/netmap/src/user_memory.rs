@@ -1,7 +1,7 @@
-//! Reads and writes of the program's memory at addresses that it gave and that may be invalid: EFAULT instead of a
+//! Reads and writes of the program's memory, at addresses from the program that may be invalid: EFAULT instead of a
 //! crash.
 //!
-//! The kernel copies between this process and itself, and reports where it could not. Nothing here borrows the
+//! The kernel copies between this process and itself, and reports inaccessible memory. No function borrows the
 //! program's memory.
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// What `process_vm_readv` and `process_vm_writev` have in common.
+/// Common type of `process_vm_readv` and `process_vm_writev`.
 type Transfer = unsafe extern "C" fn(
     libc::pid_t,
     *const libc::iovec,
@@ -25,17 +25,17 @@ fn transfer(call: Transfer, ours: *mut c_void, address: usize, bytes: usize) -> 
     let theirs = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes };
     let own = rustix::process::getpid().as_raw_nonzero().get();
     // SAFETY: `ours` is memory of the caller, `bytes` long and writable where `call` writes it; the kernel checks
-    // `theirs` itself. Where a program names memory that is in use by Rust, it could overwrite that just as well
-    // without our help.
+    // `theirs` itself. If a program names memory that Rust code uses, it could overwrite it just as well without this
+    // call.
     let moved = unsafe { call(own, &raw const ours, 1, &raw const theirs, 1, 0) };
-    // Where only a part could be moved the rest was not accessible.
+    // The rest was not accessible if only a part was moved.
     if moved == bytes as isize { Ok(()) } else { Err(Errno::FAULT) }
 }
 
 /// Fills `to` from `address`.
 ///
 /// # Errors
-/// EFAULT where some of it cannot be read.
+/// EFAULT if a part of the memory cannot be read.
 pub fn read_bytes(address: usize, to: &mut [u8]) -> Result<(), Errno> {
     transfer(libc::process_vm_readv, to.as_mut_ptr().cast(), address, to.len())
 }
@@ -43,7 +43,7 @@ pub fn read_bytes(address: usize, to: &mut [u8]) -> Result<(), Errno> {
 /// Writes `from` to `address`.
 ///
 /// # Errors
-/// EFAULT where some of it cannot be written; the beginning may have been.
+/// EFAULT if a part of the memory cannot be written; the first bytes may have been written.
 pub fn write_bytes(address: usize, from: &[u8]) -> Result<(), Errno> {
     transfer(libc::process_vm_writev, from.as_ptr().cast_mut().cast(), address, from.len())
 }
@@ -51,7 +51,7 @@ pub fn write_bytes(address: usize, from: &[u8]) -> Result<(), Errno> {
 /// Reads a structure.
 ///
 /// # Errors
-/// EFAULT where it cannot be read.
+/// EFAULT if the memory cannot be read.
 pub fn read<T: FromBytes + IntoBytes>(address: usize) -> Result<T, Errno> {
     let mut value = T::new_zeroed();
     read_bytes(address, value.as_mut_bytes())?;
@@ -61,7 +61,7 @@ pub fn read<T: FromBytes + IntoBytes>(address: usize) -> Result<T, Errno> {
 /// Writes a structure.
 ///
 /// # Errors
-/// EFAULT where it cannot be written.
+/// EFAULT if the memory cannot be written.
 pub fn write<T: IntoBytes + Immutable>(address: usize, value: &T) -> Result<(), Errno> {
     write_bytes(address, value.as_bytes())
 }
@@ -77,7 +77,7 @@ mod tests {
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let pages = unsafe { mmap_anonymous(core::ptr::null_mut(), 8192, protection, MapFlags::PRIVATE) };
         let start = pages.unwrap() as usize;
-        // SAFETY: the second page is of the mapping just made; nothing refers to it.
+        // SAFETY: the second page is part of the mapping made above; no reference points into it.
         unsafe { mprotect((start + 4096) as *mut c_void, 4096, MprotectFlags::empty()) }.unwrap();
         (start, start + 4096)
     }
@@ -98,7 +98,7 @@ mod tests {
             assert_eq!(read::<u64>(address), Err(Errno::FAULT), "{address:#x}");
             assert_eq!(write(address, &1_u64), Err(Errno::FAULT), "{address:#x}");
         }
-        // Constants lie in memory that cannot be written.
+        // The constant lies in memory that cannot be written.
         static CONSTANT: u64 = 5;
         assert_eq!(read(&raw const CONSTANT as usize), Ok(5_u64));
         assert_eq!(write(&raw const CONSTANT as usize, &1_u64), Err(Errno::FAULT));

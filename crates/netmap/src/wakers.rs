@@ -1,9 +1,9 @@
-//! The wake-ups of a thread that sleeps on devices.
+//! Wake-ups of a thread that sleeps on devices.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// Most devices' rings that a wait holds without memory from the heap.
+/// Maximum number of rings of devices for which a wait needs no memory from the heap.
 const INLINE: usize = 32;
 
 /// Descriptors that become readable when one of the armed devices may have become ready.
@@ -38,12 +38,12 @@ impl Wakers {
         descriptor.into_iter().for_each(|descriptor| self.push(descriptor));
     }
 
-    /// Requests that the wait is cut into pieces of `slice` at most.
+    /// Requests that the wait is cut into pieces of at most `slice`.
     pub fn check_every(&mut self, slice: Duration) {
         self.slice = Some(self.slice.map_or(slice, |earlier| earlier.min(slice)));
     }
 
-    /// The descriptors to wait for, each for reading.
+    /// Descriptors to wait for, each for reading.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.few.iter().take(self.count).chain(&self.many).copied()
     }
@@ -54,7 +54,7 @@ impl Wakers {
         self.slice
     }
 
-    /// Forgets everything, for another round.
+    /// Removes all descriptors, for another round.
     pub fn clear(&mut self) {
         self.count = 0;
         self.many.clear();

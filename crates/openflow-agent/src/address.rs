@@ -1,4 +1,4 @@
-//! Where controllers are, and where a switch listens for tools.
+//! Addresses of controllers, and addresses on which a switch listens for tools.
 
 use std::fmt::{Display, Formatter};
 use std::net::SocketAddr;
@@ -6,27 +6,27 @@ use std::str::FromStr;
 
 use rustls::pki_types::ServerName;
 
-/// The port number that OpenFlow has.
+/// Port number assigned to OpenFlow.
 const OPENFLOW_PORT: &str = "6653";
 const TLS_PREFIX: &str = "ssl:";
 
-/// How bytes travel.
+/// Transport of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// Anybody on the way can read and change them.
+    /// TCP without encryption: anybody on the path can read and change the messages.
     Tcp,
-    /// By TLS: both sides prove who they are.
+    /// TLS: both sides prove their identities.
     Tls,
 }
 
-/// Where a controller is: `tcp:HOST:PORT` or `ssl:HOST:PORT`.
+/// Address of a controller: `tcp:HOST:PORT` or `ssl:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ControllerAddress {
-    /// The transport to use.
+    /// Transport to the controller.
     pub transport: Transport,
-    /// Its name, or its address without brackets.
+    /// Name of the host, or IP address without brackets.
     pub host: String,
-    /// Its TCP port.
+    /// TCP port.
     pub port: u16,
 }
 
@@ -43,7 +43,7 @@ impl FromStr for ControllerAddress {
             Some(rest) => (Transport::Tls, rest),
             None => (Transport::Tcp, text.strip_prefix("tcp:").ok_or_else(wrong)?),
         };
-        // An IPv6 address has colons of its own, and stands in brackets.
+        // An IPv6 address has colons of its own, so it is in brackets.
         let (host, port) = match rest.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
@@ -55,7 +55,7 @@ impl FromStr for ControllerAddress {
         if host.is_empty() || host.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
             return Err(wrong());
         }
-        // What no certificate can name.
+        // A TLS certificate cannot name such a host.
         if transport == Transport::Tls && ServerName::try_from(host).is_err() {
             return Err(wrong());
         }
@@ -77,10 +77,10 @@ impl Display for ControllerAddress {
     }
 }
 
-/// Where a switch listens for tools: `ADDRESS:PORT`, or `ssl:ADDRESS:PORT`.
+/// Address on which a switch listens for tools: `ADDRESS:PORT`, or `ssl:ADDRESS:PORT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListenAddress {
-    /// The transport that tools must use.
+    /// Transport that tools must use.
     pub transport: Transport,
     /// Address and port of this machine.
     pub address: SocketAddr,

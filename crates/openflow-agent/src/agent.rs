@@ -1,4 +1,4 @@
-//! The switch as controllers see it: answers to their requests, and news for them.
+//! The switch as controllers see it: answers to requests, and notifications.
 
 mod answers;
 mod multipart;
@@ -25,48 +25,48 @@ use serde::{Deserialize, Serialize};
 pub use self::ports::OpenFlowPort;
 use crate::session::{AsyncMessage, OpenFlowSession, SessionPeer};
 
-/// What a switch does while no controller is connected.
+/// Behaviour of a switch while no controller is connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FailMode {
-    /// Its flows stay; without any, it drops all frames.
+    /// The switch keeps its flows; without any, it drops all frames.
     #[default]
     Secure,
-    /// It is a learning switch until a controller comes.
+    /// The switch is a learning switch until a controller connects.
     Standalone,
 }
 
-/// How the switch identifies itself.
+/// Identity of the switch.
 #[derive(Debug, Clone)]
 pub struct SwitchIdentity {
-    /// The name of the switch.
+    /// Name of the switch.
     pub switch: String,
-    /// Its number among all switches of a controller.
+    /// Number of the switch among all switches of a controller.
     pub datapath_id: u64,
     /// Version of the software.
     pub version: String,
 }
 
-/// What an agent leaves to an agent in another process, besides its tables.
+/// State that an agent leaves to an agent in another process, besides the tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentState {
-    /// The agent's start time, ns of CLOCK_MONOTONIC: ages continue from it.
+    /// Start time of the agent, ns of CLOCK_MONOTONIC: ages continue from it.
     pub start_ns: u64,
     /// Whether fragments are dropped.
     pub drops_fragments: bool,
-    /// How much of a packet with an invalid TTL controllers get.
+    /// Number of bytes that controllers get of a packet with an invalid TTL.
     pub miss_send_bytes: u16,
-    /// Whether it is a learning switch for lack of a controller.
+    /// Whether the switch is a learning switch for lack of a controller.
     pub is_standalone: bool,
-    /// The ports: number, what controllers have configured, whether it is live.
+    /// Ports: number, configuration by controllers, and whether the port is live.
     pub ports: Vec<(u32, u32, bool)>,
-    /// The greatest generation number of a controller.
+    /// Greatest generation number of a controller.
     pub generation: Option<u64>,
-    /// What was counted.
+    /// Counts of the agent.
     pub counted: AgentCounters,
 }
 
 impl AgentState {
-    /// Puts what workers need of it into the tables.
+    /// Sets the tables' state that workers need.
     pub fn resume_in(&self, state: &mut FlowState) {
         for &(number, config, is_live) in &self.ports {
             let port = tables::TablePort { config: PortConfig(config), is_live };
@@ -80,19 +80,19 @@ impl AgentState {
     }
 }
 
-/// Where a controller's packets leave: these ports, and the bytes.
+/// A controller's packet: the ports by which it leaves, and its bytes.
 pub type Outgoing = (PortMask, Vec<u8>);
 
-/// How a session is named.
+/// Number that identifies a session.
 pub type SessionId = u64;
 
-/// A switch's side of OpenFlow, without its connections.
+/// Agent: a switch's side of OpenFlow, without the connections.
 #[derive(Debug)]
 pub struct Agent {
     identity: SwitchIdentity,
     state: FlowState,
     switch: Arc<LearningSwitch>,
-    /// The worker number under which the agent itself counts.
+    /// Worker number under which the agent itself counts.
     worker: usize,
     ports: BTreeMap<PortNo, OpenFlowPort>,
     sessions: BTreeMap<SessionId, OpenFlowSession>,
@@ -103,28 +103,28 @@ pub struct Agent {
     fail_mode: FailMode,
     is_standalone: bool,
     outgoing: Vec<Outgoing>,
-    /// Bytes of these packets.
+    /// Bytes of the packets in `outgoing`.
     outgoing_bytes: usize,
     counted: AgentCounters,
 }
 
-/// What an agent has counted since it began.
+/// Counts of an agent since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCounters {
-    /// Changes of flow entries that were made.
+    /// Number of changes of flow entries.
     pub flow_mods: u64,
-    /// Packets that the switch had for controllers.
+    /// Number of packets from the switch for controllers.
     pub packet_ins: u64,
-    /// News that were dropped because the other side did not read.
+    /// Number of notifications dropped because the peer did not read.
     pub dropped_news: u64,
-    /// Packets of controllers that were dropped because there were too many at once.
+    /// Number of controllers' packets dropped because too many were waiting.
     #[serde(default)]
     pub dropped_packet_outs: u64,
 }
 
 impl Agent {
-    /// A switch with the flows of `state`, and without ports. Without flows of an earlier agent, its owner must report
-    /// that it has no controller ([`Agent::lose_controllers`]).
+    /// Makes an agent for the flows of `state`, without ports. Unless the flows are an earlier agent's, the owner must
+    /// then report that there is no controller ([`Agent::lose_controllers`]).
     #[must_use]
     pub fn new(
         identity: SwitchIdentity,
@@ -151,7 +151,7 @@ impl Agent {
         }
     }
 
-    /// Continues where another agent stopped, with whose tables this one was made.
+    /// Continues from the state of another agent, whose tables this one was made with.
     pub fn resume(&mut self, remains: &AgentState) {
         self.fragments = if remains.drops_fragments { FragmentFlags::Drop } else { FragmentFlags::Normal };
         self.miss_send_bytes = remains.miss_send_bytes;
@@ -160,7 +160,7 @@ impl Agent {
         self.counted = remains.counted;
     }
 
-    /// What it leaves to an agent in another process; `start_ns` is the beginning of its time.
+    /// Returns the state for an agent in another process; `start_ns` is the start of this agent's time.
     #[must_use]
     pub fn remains(&self, start_ns: u64) -> AgentState {
         let ports = self.state.tables().ports().iter();
@@ -189,7 +189,7 @@ impl Agent {
         }
     }
 
-    /// A connection.
+    /// Session of a connection.
     pub fn session(&mut self, id: SessionId) -> Option<&mut OpenFlowSession> {
         self.sessions.get_mut(&id)
     }
@@ -200,36 +200,36 @@ impl Agent {
         self.sessions.values().any(|session| session.peer == SessionPeer::Controller && session.is_greeted)
     }
 
-    /// The flow tables.
+    /// Flow tables of the switch.
     #[must_use]
     pub fn state(&self) -> &FlowState {
         &self.state
     }
 
-    /// What was counted.
+    /// Counts since the agent began.
     #[must_use]
     pub fn counted(&self) -> AgentCounters {
         let dropped_now: u64 = self.sessions.values().map(|session| session.dropped_news).sum();
         AgentCounters { dropped_news: self.counted.dropped_news + dropped_now, ..self.counted }
     }
 
-    /// Takes what controllers want to send, to be put onto the switch.
+    /// Takes the packets of controllers, which the caller sends to the switch.
     pub fn take_outgoing(&mut self) -> Vec<Outgoing> {
         self.outgoing_bytes = 0;
         std::mem::take(&mut self.outgoing)
     }
 
-    /// Bytes of tables that became free since the last call.
+    /// Returns the bytes of tables that became free since the last call.
     pub fn take_freed_bytes(&mut self) -> u64 {
         self.state.take_freed_bytes()
     }
 
-    /// Changes what the switch does without a controller.
+    /// Sets the behaviour without a controller.
     pub fn set_fail_mode(&mut self, fail_mode: FailMode) {
         self.fail_mode = fail_mode;
     }
 
-    /// Becomes a learning switch where that is wanted without a controller.
+    /// Becomes a learning switch, if the fail mode says so and no controller is connected.
     pub fn lose_controllers(&mut self, now_ns: u64) {
         if self.fail_mode == FailMode::Standalone && !self.is_standalone {
             self.stand_alone(now_ns);
@@ -241,7 +241,7 @@ impl Agent {
         let normal = Action::Output { port: PortNo::NORMAL, max_len: 0 };
         let instructions = Instructions { apply: Some(vec![normal]), ..Instructions::default() };
         let request = FlowMod::add(0, 0, Match::default(), instructions);
-        // Nothing about this entry can be refused.
+        // This entry is always valid, so it cannot be refused.
         let _ = self.state.flow_mod(&request, now_ns);
         self.state.publish();
         self.is_standalone = true;
@@ -259,14 +259,14 @@ impl Agent {
         }
     }
 
-    /// Ends entries whose time is over.
+    /// Ends entries whose timeout has passed.
     pub fn tick(&mut self, now_ns: u64) {
         let removed = self.state.expire(now_ns);
         self.state.publish();
         self.tell_removed(removed);
     }
 
-    /// Takes a frame that the switch has for the controllers.
+    /// Takes a frame from the switch for the controllers.
     pub fn packet_in(&mut self, frame: &[u8]) {
         if let Some((header, packet)) = PacketInHeader::read(frame) {
             self.pass_on(header, packet);
@@ -301,7 +301,7 @@ impl Agent {
             reason: header.reason,
             table: header.table,
             cookie: header.cookie,
-            // None of these fields needs another.
+            // These fields have no prerequisites.
             matching: Match::new(fields).unwrap_or_default(),
             data: data.to_vec(),
         };

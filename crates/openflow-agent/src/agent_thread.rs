@@ -1,4 +1,4 @@
-//! One turn of the thread after the other: connections come and go, bytes come in, answers go out.
+//! Event loop of the thread: connections come and go, bytes come in, answers go out.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -24,25 +24,25 @@ use crate::session::{SessionEnd, SessionPeer};
 use crate::stream::Stream;
 use crate::tls::Tls;
 
-/// How often timeouts are checked.
+/// Interval at which timeouts are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// All connections together may leave unread answers of a quarter of the switch's memory, and of so many bytes in any
-/// case. Above it, the connection with the most ends.
+/// Minimum of the limit on the unread answers of all connections, bytes. The limit is a quarter of the switch's memory.
+/// Above it, the connection with the most unread answers ends.
 const LEAST_WAITING_BYTES: u64 = 16 << 20;
-/// The kernel gets memory back after so many bytes were freed.
+/// Freed bytes after which memory is given back to the kernel.
 const GIVE_BACK_BYTES: u64 = 4 << 20;
-/// Frames for controllers taken in one turn.
+/// Maximum number of frames for controllers taken in one turn.
 const FRAMES_A_TURN: usize = 256;
 const LONGEST_FRAME: usize = 64 * 1024 + 64;
 
-/// What joins the thread with the switch's owner.
+/// Channels between the thread and the switch's owner.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) commands: Receiver<Command>,
-    /// Rings when there is a command.
+    /// Signalled when there is a command.
     pub(crate) wake: Arc<OwnedFd>,
     pub(crate) report: Arc<Mutex<AgentReport>>,
-    /// Gives memory back to the kernel.
+    /// Function that gives memory back to the kernel.
     pub(crate) give_back: fn(),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct AgentThread {
     agent: Agent,
-    /// The image of the tables, while the thread does nothing.
+    /// Image of the tables, while the thread is frozen.
     frozen: Option<Image>,
     start: Instant,
     dialed: Vec<Dialed>,
@@ -61,12 +61,12 @@ pub(crate) struct AgentThread {
     owner: Owner,
     refusals: RefusedTools,
     next_tick: Instant,
-    /// Freed since the kernel got memory back.
+    /// Bytes freed since memory was last given back to the kernel.
     freed_bytes: u64,
 }
 
 impl AgentThread {
-    /// As for [`OpenFlowService::start`](crate::service::OpenFlowService::start).
+    /// Makes the thread's state, as for [`OpenFlowService::start`](crate::service::OpenFlowService::start).
     pub(crate) fn new(
         mut agent: Agent,
         controllers: Controllers,
@@ -79,7 +79,7 @@ impl AgentThread {
         let age = remains.map_or(0, |remains| monotonic_ns().saturating_sub(remains.start_ns));
         match remains {
             Some(remains) => agent.resume(remains),
-            // Until one comes.
+            // No controller is connected yet.
             None => agent.lose_controllers(0),
         }
         Self {
@@ -115,7 +115,8 @@ impl AgentThread {
                 return;
             }
             self.send_out();
-            // Who has read an answer finds in the report what was done for it.
+            // The report is updated before answers are sent, so whoever has read an answer finds its effect in the
+            // report.
             self.tell_report();
             self.flush();
             self.keep_time();
@@ -126,7 +127,7 @@ impl AgentThread {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Carries out commands. False: the thread must end.
+    /// Carries out commands. Returns false if the thread must end.
     fn obey(&mut self) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.owner.wake, &mut count);
@@ -175,7 +176,7 @@ impl AgentThread {
                 self.agent.disconnect(id);
             }
         }
-        // Links know their controllers by place.
+        // Links refer to controllers by index, which may have changed.
         for (index, dialed) in self.dialed.iter().enumerate() {
             if let Some(link) = dialed.session().and_then(|id| self.links.get_mut(&id)) {
                 link.controller = Some(index);
@@ -183,7 +184,7 @@ impl AgentThread {
         }
     }
 
-    /// Connects to the controllers whose time has come.
+    /// Connects to the controllers whose next attempt is due.
     fn dial(&mut self) {
         let now = Instant::now();
         let mut has_failed = false;
@@ -205,7 +206,7 @@ impl AgentThread {
                 }
             }
         }
-        // The flows of an agent before may be those of a controller that is not there any more.
+        // The flows of an earlier agent may be those of a controller that is gone.
         if has_failed && !self.agent.is_controlled() {
             let now_ns = self.now_ns();
             self.agent.lose_controllers(now_ns);
@@ -228,7 +229,7 @@ impl AgentThread {
         for (id, link) in &self.links {
             let Some(session) = self.agent.session(*id) else { continue };
             if session.has_work() {
-                // Its turn comes at once, and what the other side does meanwhile shows then.
+                // The session has work, so the loop does not wait. A closed connection is noticed later.
                 wait = Duration::ZERO;
                 continue;
             }
@@ -262,7 +263,7 @@ impl AgentThread {
         }
         if let Some(listener) = self.listeners.tls.iter().find(is) {
             if let Ok((stream, from)) = listener.accept() {
-                // Without certificates no client is accepted.
+                // Clients are refused if there are no certificates.
                 match self.tls.as_ref().map(Tls::accept) {
                     Some(Ok(tls)) => self.admit_from(stream, Some(tls), from),
                     Some(Err(problem)) => self.refusals.note(RefusalCause::Tls, Some(from), &problem),
@@ -284,7 +285,7 @@ impl AgentThread {
         }
     }
 
-    /// Accepts a tool that connected by TCP, if there is a place for it, or one can be freed.
+    /// Accepts a tool that connected by TCP, if a limit allows it or another connection can end for it.
     fn admit_from(&mut self, stream: TcpStream, tls: Option<Connection>, from: SocketAddr) {
         let links = self.links.iter().filter_map(|(&id, link)| {
             let is_greeted = self.agent.session(id).is_some_and(|session| session.is_greeted());
@@ -320,15 +321,15 @@ impl AgentThread {
         }
     }
 
-    /// Gives each connection a turn that has something to do, and the owner's commands one between them. False: the
-    /// thread must end.
+    /// Gives a turn to each connection that has work, and carries out the owner's commands between turns. Returns false
+    /// if the thread must end.
     fn go_on(&mut self) -> bool {
         let now_ns = self.now_ns();
         let ids: Vec<SessionId> = self.links.keys().copied().collect();
         for id in ids {
             if self.frozen.is_none() && self.agent.session(id).is_some_and(|session| session.has_work()) {
                 self.agent.go_on(id, now_ns);
-                // One answer can be long, and there are many connections.
+                // A single answer can be long, and there are many connections, so the limit is checked after each.
                 self.bound_waiting();
                 if !self.obey() {
                     return false;
@@ -338,7 +339,7 @@ impl AgentThread {
         true
     }
 
-    /// Ends the connection with the most waiting answers, if all have too much together.
+    /// Ends the connection with the most waiting answers, if all together exceed the limit.
     fn bound_waiting(&mut self) {
         let (mut waiting_bytes, mut most) = (0, (0, None));
         for &id in self.links.keys() {
@@ -355,16 +356,16 @@ impl AgentThread {
         }
     }
 
-    /// Puts controllers' packets onto the switch.
+    /// Sends controllers' packets to the switch.
     fn send_out(&mut self) {
         for (ports, packet) in self.agent.take_outgoing() {
             let frame = [&packet_out_header(ports)[..], &packet].concat();
-            // A switch that takes no more loses them, as an interface would.
+            // Packets are lost if the switch has no room, as with an interface.
             let _ = rustix::net::send(&self.packets, &frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 
-    /// Sends what waits, as far as the other sides take it.
+    /// Sends waiting output, as far as the peers accept it.
     fn flush(&mut self) {
         let now = Instant::now();
         let (mut lost, mut refused) = (Vec::new(), Vec::new());
@@ -382,7 +383,7 @@ impl AgentThread {
         refused.into_iter().for_each(|(id, cause, problem)| self.refuse(id, cause, problem));
     }
 
-    /// Ends a connection for this cause. Those of tools are counted.
+    /// Ends a connection for this cause. Counts a tool's connection as refused.
     fn refuse(&mut self, id: SessionId, cause: RefusalCause, problem: String) {
         if let Some(link) = self.links.get(&id).filter(|link| link.controller.is_none()) {
             self.refusals.note(cause, link.from, &problem);
@@ -390,7 +391,7 @@ impl AgentThread {
         self.end(id, problem);
     }
 
-    /// The other side has ended a connection, or broken it.
+    /// Ends a connection that the peer has closed or broken.
     fn lose(&mut self, id: SessionId, problem: String) {
         let Some(link) = self.links.get(&id) else { return };
         match link.stream.is_handshaking() {
@@ -468,7 +469,7 @@ fn monotonic_ns() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// The stream of a connection to this controller.
+/// Makes the stream of a connection to this controller.
 fn dialed_stream(
     stream: TcpStream,
     address: &ControllerAddress,

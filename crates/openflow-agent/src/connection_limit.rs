@@ -1,4 +1,4 @@
-//! Who gets one of the places for tools, and for which causes tools were refused.
+//! Limits on the connections of tools, and causes for which tools were refused.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,26 +6,26 @@ use std::net::{IpAddr, SocketAddr};
 use crate::agent::SessionId;
 use crate::session::SessionEnd;
 
-/// Connections of tools at a time, of this machine and by TCP each: untrusted peers who can reach
-/// an address cannot keep an administrator out.
+/// Maximum number of connections of tools, separately for this machine and for TCP: peers who can reach a TCP address
+/// cannot keep a local administrator out.
 pub(crate) const MAX_TOOLS: usize = 64;
-/// Those of them that may come from one address.
+/// Maximum number of TCP connections from one address.
 const MAX_OF_ADDRESS: usize = 16;
 
-/// Why a tool's connection was refused, or ended by the switch.
+/// Reason why a tool's connection was refused, or ended by the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RefusalCause {
-    /// No TLS connection came about.
+    /// The TLS handshake failed.
     Tls,
-    /// It did not greet in time.
+    /// The tool sent no hello in time.
     Greeting,
-    /// It does not speak OpenFlow 1.3.
+    /// The tool does not speak OpenFlow 1.3.
     Protocol,
-    /// It sent nothing for a long time, and did not answer a probe.
+    /// The tool sent nothing for a long time, and did not answer a probe.
     Silence,
-    /// It did not read the replies that it had requested.
+    /// The tool did not read the replies that it had requested.
     Unread,
-    /// There were too many connections from its address.
+    /// There were too many connections from the tool's address.
     Address,
     /// There were too many connections from all addresses.
     TooMany,
@@ -43,7 +43,7 @@ impl RefusalCause {
         Self::TooMany,
     ];
 
-    /// The name of the cause, for reports.
+    /// Name of the cause, for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -79,12 +79,12 @@ impl std::fmt::Display for RefusalCause {
     }
 }
 
-/// Tools that were refused.
+/// Refused tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusedTools {
-    /// How many, by cause.
+    /// Number of refused tools, by cause.
     pub counts: BTreeMap<RefusalCause, u64>,
-    /// From where the last of them came, and why it was refused.
+    /// Address of the last refused tool, and the reason.
     pub last: Option<String>,
 }
 
@@ -96,18 +96,18 @@ impl RefusedTools {
     }
 }
 
-/// What a new client gets.
+/// Decision on a new client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AdmissionResult {
-    /// A free place.
+    /// The client is accepted: there is room.
     Free,
-    /// The place of this connection, which ends for the cause.
+    /// The client replaces this connection, which ends for the cause.
     Of(SessionId, RefusalCause),
-    /// Nothing.
+    /// The client is refused for the cause.
     None(RefusalCause),
 }
 
-/// Addresses of which one party can have any number count as one: those of an IPv6 network of 64 bits.
+/// Party of an address. All addresses in an IPv6 network of 64 bits count as one, since one party can have all of them.
 fn party(from: SocketAddr) -> IpAddr {
     match from.ip().to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
@@ -115,11 +115,11 @@ fn party(from: SocketAddr) -> IpAddr {
     }
 }
 
-/// The place of a new connection from an address beside the existing ones: these connections in the order of their
-/// arrival, their addresses, and whether they have sent a hello.
+/// Decides on a new connection from an address. `links` has the existing connections in the order of their arrival:
+/// their addresses, and whether they have sent a hello.
 ///
-/// If there is no place, a connection without a hello gives way to others from the same address. If all places are
-/// taken, a connection of the address with the most connections gives way to one of an address with fewer.
+/// At a limit, a new connection replaces one from the same address without a hello. If the limit is the one for all
+/// addresses, a connection of the address with the most connections may give way to one of an address with fewer.
 pub(crate) fn admit(
     links: impl Iterator<Item = (SessionId, SocketAddr, bool)>,
     from: SocketAddr,
@@ -149,7 +149,7 @@ pub(crate) fn admit(
 mod tests {
     use super::*;
 
-    /// Connections from these hosts, numbered; those with even numbers have greeted.
+    /// Makes numbered connections from these hosts; those with even numbers have sent a hello.
     fn links(hosts: impl IntoIterator<Item = IpAddr>) -> Vec<(SessionId, SocketAddr, bool)> {
         (0..)
             .zip(hosts)

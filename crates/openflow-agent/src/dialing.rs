@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::address::ControllerAddress;
 use crate::agent::SessionId;
 
-/// How long a connection may take to be established, and then until both sides have sent a hello.
+/// Maximum time until a connection is established, and then until both sides have sent a hello.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// A failed connection is retried after this time, which doubles with each failure up to the longest wait.
+/// Time after which a failed connection is retried. It doubles with each failure up to the longest wait.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
 
-/// A controller of the settings.
+/// A controller of the configuration, and its connection.
 #[derive(Debug)]
 pub(crate) struct Dialed {
     pub(crate) address: ControllerAddress,
@@ -26,9 +26,9 @@ pub(crate) struct Dialed {
 
 #[derive(Debug)]
 enum Dialing {
-    /// To be tried at this time.
+    /// The next attempt is at this time.
     Waiting(Instant),
-    /// A thread resolves its name and connects: that may take long.
+    /// A thread resolves the name and connects, which may take long.
     Connecting(Receiver<Result<TcpStream, String>>),
     Connected(SessionId),
 }
@@ -38,8 +38,8 @@ impl Dialed {
         Self { address, state: Dialing::Waiting(now), wait: FIRST_WAIT, problem: None }
     }
 
-    /// Resumes connecting, in a thread that rings `wake` when it is done. Returns a new connection or the error; `None`
-    /// while the attempt runs.
+    /// Continues to connect, in a thread that signals `wake` when it is done. Returns a new connection or the error;
+    /// `None` while the attempt runs.
     pub(crate) fn dial(&mut self, wake: &Arc<OwnedFd>, now: Instant) -> Option<Result<TcpStream, String>> {
         match &self.state {
             Dialing::Waiting(at) if *at <= now => {
@@ -64,24 +64,24 @@ impl Dialed {
         None
     }
 
-    /// The connection is this one.
+    /// Records the session of the established connection.
     pub(crate) fn connected(&mut self, id: SessionId) {
         self.state = Dialing::Connected(id);
     }
 
-    /// Both sides have greeted: the next loss is a new one.
+    /// Resets the waiting time, since both sides have sent a hello.
     pub(crate) fn greeted(&mut self) {
         (self.wait, self.problem) = (FIRST_WAIT, None);
     }
 
-    /// There is no connection, or no longer.
+    /// Records that there is no connection, or no longer.
     pub(crate) fn lost(&mut self, problem: String, now: Instant) {
         self.problem = Some(problem);
         self.state = Dialing::Waiting(now + self.wait);
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
     }
 
-    /// The connection.
+    /// Session of the connection, if there is one.
     pub(crate) fn session(&self) -> Option<SessionId> {
         match self.state {
             Dialing::Connected(id) => Some(id),
@@ -89,7 +89,7 @@ impl Dialed {
         }
     }
 
-    /// When to try again.
+    /// Time of the next attempt.
     pub(crate) fn next_try(&self) -> Option<Instant> {
         match self.state {
             Dialing::Waiting(at) => Some(at),
@@ -97,7 +97,7 @@ impl Dialed {
         }
     }
 
-    /// Why there is no connection.
+    /// Reason why there is no connection.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }

@@ -1,20 +1,20 @@
-//! What tables can do: every table, everything.
+//! Features of tables: every table has all of them.
 
 use ringroad_flow_tables::tables::TABLES;
 use ringroad_openflow::message::{PropertyEntries, TableFeatures, TableProperty};
 use ringroad_openflow::oxm::{OxmField, OxmId};
 use ringroad_openflow::{Action, Text};
 
-/// Numbers of the kinds of instructions but the one that leads to another table.
+/// Numbers of all instructions but the one that leads to another table.
 const INSTRUCTIONS: [u16; 5] = [2, 3, 4, 5, 6];
 const GOTO_TABLE: u16 = 1;
 
-/// A bit for each kind of action that buckets can have.
+/// Bit mask of the kinds of actions that buckets can have.
 pub(crate) fn action_bits() -> u32 {
     Action::KINDS.iter().fold(0, |bits, kind| bits | 1 << kind)
 }
 
-/// What a table can do, with its own entries and with packets that match none.
+/// Features of a table, for its own entries and for its table-miss entry.
 pub(crate) fn table_features(table: u8, max_entries: u32) -> TableFeatures {
     let later: Vec<u8> = (table + 1..TABLES as u8).collect();
     let mut instructions = INSTRUCTIONS.to_vec();

@@ -1,4 +1,4 @@
-//! A connection: what goes out by it, and when its time is over.
+//! Connections: their output and timeouts.
 
 use std::io::{ErrorKind, Result};
 use std::net::SocketAddr;
@@ -9,30 +9,30 @@ use crate::dialing::CONNECT_WITHIN;
 use crate::session::OpenFlowSession;
 use crate::stream::Stream;
 
-/// A remote peer that was silent for this long gets a probe (echo request).
+/// Silence after which a remote peer gets a probe (echo request).
 const PROBE_AFTER: Duration = Duration::from_secs(5);
-/// A remote peer that was silent for this long counts as gone.
+/// Silence after which a remote peer counts as gone.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
-/// A tool of this machine may leave an answer unread for this long: users read page by page.
+/// Time for which a tool of this machine may leave an answer unread: users read page by page.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) stream: Stream,
-    /// Of which controller, by its place in the settings.
+    /// Index of the controller in the configuration; `None` for a tool.
     pub(crate) controller: Option<usize>,
-    /// Where a tool came from, by TCP.
+    /// Address of a tool, if it connected by TCP.
     pub(crate) from: Option<SocketAddr>,
     since: Instant,
-    /// When the peer last sent or accepted something.
+    /// Time at which the peer last sent or accepted something.
     heard: Instant,
     is_probed: bool,
-    /// Whether something waited for room the last time.
+    /// Whether output was waiting for room at the last attempt.
     is_blocked: bool,
 }
 
-/// Why the time of a connection is over.
+/// Reason why a connection has timed out.
 #[derive(Debug)]
 pub(crate) struct Expired {
     pub(crate) cause: RefusalCause,
@@ -45,12 +45,12 @@ impl Link {
         Self { stream, controller, from, since: now, heard: now, is_probed: false, is_blocked: false }
     }
 
-    /// Whether it is a connection from an accepted tool.
+    /// Whether this is the connection of an accepted tool.
     pub(crate) fn is_tool(&self) -> bool {
         self.controller.is_none() && !self.stream.is_handshaking()
     }
 
-    /// Whether it is of a tool of this machine.
+    /// Whether this is the connection of a tool of this machine.
     pub(crate) fn is_of_this_machine(&self) -> bool {
         self.controller.is_none() && self.from.is_none()
     }
@@ -58,7 +58,7 @@ impl Link {
     /// Sends waiting output, as far as the peer accepts it.
     ///
     /// # Errors
-    /// Why the connection must end.
+    /// The error that ends the connection.
     pub(crate) fn send(&mut self, session: &mut OpenFlowSession, now: Instant) -> Result<()> {
         match self.stream.flush() {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
@@ -80,15 +80,15 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
-        // A probe that the kernel accepts is not a sign of life. Output that it accepts after it was full is one, and
-        // so is each part of a list: programs do not answer probes while they read a list.
+        // A probe that the kernel accepts is not a sign of life. Accepted output is one if the kernel had no room
+        // before, or if it is part of a list: programs do not answer probes while they read a list.
         if session.take_spoken() || has_taken && (was_blocked || session.is_listing()) {
             (self.heard, self.is_probed) = (now, false);
         }
         Ok(())
     }
 
-    /// Whether this connection has timed out. Sends a probe to a silent peer.
+    /// Returns a value if this connection has timed out. Sends a probe to a silent peer.
     pub(crate) fn keep_time(&mut self, session: &mut OpenFlowSession, now: Instant) -> Option<Expired> {
         let over = |cause, what: &str, within: Duration| {
             Some(Expired { cause, problem: format!("it {what} {} s", within.as_secs()) })

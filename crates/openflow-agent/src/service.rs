@@ -1,4 +1,4 @@
-//! The thread that speaks OpenFlow for one switch, as its owner controls it.
+//! The thread that speaks OpenFlow for one switch, and its control by the owner.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -17,43 +17,42 @@ use crate::agent_thread::{AgentThread, Owner};
 use crate::connection_limit::RefusedTools;
 use crate::tls::Tls;
 
-/// How long the thread may take to answer its owner.
+/// Maximum time until the thread answers its owner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection to a controller, for reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControllerStatus {
-    /// Where it is.
+    /// Address of the controller.
     pub address: String,
-    /// Whether both sides have greeted.
+    /// Whether both sides have sent a hello.
     pub is_connected: bool,
-    /// Why it was not reached, or left, last.
+    /// Reason of the last failure or disconnection.
     pub problem: Option<String>,
 }
 
-/// What the thread shows of itself.
+/// State of the thread, for reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentReport {
-    /// The controllers, in the order of the settings.
+    /// Controllers, in the order of the configuration.
     pub controllers: Vec<ControllerStatus>,
-    /// Connections of tools.
+    /// Number of connected tools.
     pub tools: usize,
     /// Tools that were refused.
     pub refusals: RefusedTools,
-    /// Flow entries.
+    /// Number of flow entries.
     pub flows: usize,
-    /// Memory that entries, groups and meters are charged for, bytes.
+    /// Charged memory of the entries, groups and meters, bytes.
     pub memory_bytes: u64,
-    /// The most that this may be.
+    /// Maximum of the charged memory, bytes.
     pub memory_limit_bytes: u64,
-    /// What was counted.
+    /// Counts of the agent.
     pub counted: AgentCounters,
 }
 
 /// The controllers of a switch.
 #[derive(Debug, Default)]
 pub struct Controllers {
-    /// Where they are.
     pub addresses: Vec<ControllerAddress>,
     /// TLS settings for controllers that use TLS, and for tools.
     pub tls: Option<Tls>,
@@ -72,7 +71,7 @@ pub(crate) enum Command {
     End,
 }
 
-/// The thread of a switch. It ends when this is dropped.
+/// The OpenFlow thread of a switch. Dropping this value ends the thread.
 #[derive(Debug)]
 pub struct OpenFlowService {
     commands: Sender<Command>,
@@ -84,20 +83,21 @@ pub struct OpenFlowService {
 /// Listening sockets.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// For tools of this machine.
+    /// Listeners for tools of this machine.
     pub unix: Vec<UnixListener>,
-    /// For tools elsewhere.
+    /// Listeners for tools by TCP.
     pub tcp: Vec<TcpListener>,
-    /// For tools elsewhere, by TLS.
+    /// Listeners for tools by TLS.
     pub tls: Vec<TcpListener>,
 }
 
 impl OpenFlowService {
-    /// Starts the thread. `packets` is the other end of the switch's port for controllers, each frame a packet. With
-    /// `remains` the agent's time continues. The thread calls `give_back` after much memory was freed.
+    /// Starts the thread. `packets` is the other end of the switch's port for controllers, and each frame is a packet.
+    /// With `remains`, the time of an earlier agent continues. The thread calls `give_back` after much memory was
+    /// freed.
     ///
     /// # Errors
-    /// The kernel's: no thread, or no descriptor.
+    /// The kernel's error, if there is no thread or descriptor.
     pub fn start(
         agent: Agent,
         controllers: Controllers,
@@ -128,17 +128,16 @@ impl OpenFlowService {
         }
     }
 
-    /// A port came, or has changed.
+    /// Adds a port, or updates it.
     pub fn set_port(&self, number: PortNo, port: OpenFlowPort) {
         self.tell(Command::SetPort(number, Box::new(port)));
     }
 
-    /// A port has left.
     pub fn remove_port(&self, number: PortNo) {
         self.tell(Command::RemovePort(number));
     }
 
-    /// Waits until the workers see all ports as they were set before, at most for this time. Whether they do.
+    /// Waits until the workers see all ports as set before. Returns false if this takes longer than `within`.
     #[must_use]
     pub fn settle(&self, within: Duration) -> bool {
         let (reply, answer) = channel();
@@ -146,14 +145,14 @@ impl OpenFlowService {
         answer.recv_timeout(within).is_ok()
     }
 
-    /// Other controllers, another fail mode, or other certificates. Connections to controllers that stay configured
-    /// continue.
+    /// Sets other controllers, another fail mode, or other certificates. Connections to controllers that stay
+    /// configured continue.
     pub fn set_controllers(&self, controllers: Controllers, fail_mode: FailMode) {
         self.tell(Command::Controllers(controllers, fail_mode));
     }
 
-    /// Freezes the thread, and returns the state with which another process can continue: that of the agent, and the
-    /// records of the tables' image. `None` where the thread does not answer.
+    /// Freezes the thread. Returns the state of the agent, and the records of the tables' image, with which another
+    /// process can continue. Returns `None` if the thread does not answer.
     #[must_use]
     pub fn freeze(&self) -> Option<(AgentState, Vec<u8>)> {
         let (reply, answer) = channel();
@@ -161,7 +160,7 @@ impl OpenFlowService {
         answer.recv_timeout(ANSWER_WITHIN).ok()
     }
 
-    /// The counts of everything in the image. `None` where the thread was not frozen, or does not answer.
+    /// Returns the counts of everything in the image, or `None` if the thread is not frozen or does not answer.
     #[must_use]
     pub fn counts(&self) -> Option<Vec<u8>> {
         let (reply, answer) = channel();
@@ -174,7 +173,7 @@ impl OpenFlowService {
         self.tell(Command::Thaw);
     }
 
-    /// The current state.
+    /// Current state of the thread.
     #[must_use]
     pub fn report(&self) -> AgentReport {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -8,35 +8,35 @@ use ringroad_openflow::message::{
 };
 use ringroad_openflow::{first_message, message};
 
-/// Above this amount of waiting output, unsolicited messages are dropped and counted.
+/// Bytes of waiting output above which unsolicited messages are dropped and counted.
 const CROWDED_BYTES: usize = 1 << 20;
-/// Above this amount of waiting output, no further request is answered and the connection ends: a client must read the
+/// Bytes of waiting output above which no further request is answered and the connection ends: a client must read the
 /// answers.
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// A list of flows continues when less output waits.
+/// Bytes of waiting output below which a list of flows continues.
 const LISTED_BYTES: usize = 256 << 10;
 /// Maximum size of a request of several messages, bytes.
 pub(crate) const MAX_MULTIPART_BYTES: usize = 1 << 20;
 
-/// Which reasons for a message there are, as bits: no match, action, invalid TTL.
+/// Bits of the reasons for a packet-in: no match, action, invalid TTL.
 const PACKET_INS: u32 = 0b011;
-/// Added, deleted, modified.
+/// Bits of the reasons for a port status: added, deleted, modified.
 const PORT_CHANGES: u32 = 0b111;
-/// Idle, hard, deleted, its group deleted.
+/// Bits of the reasons for a removed flow: idle, hard, deleted, group deleted.
 const FLOW_ENDS: u32 = 0b1111;
-/// The notifications that a slave gets by default.
+/// Index of a slave's notifications in the masks.
 const SLAVE: usize = 1;
 
-/// Who is at the other end.
+/// Kind of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionPeer {
-    /// A controller that the switch connects to.
+    /// A controller, to which the switch connects.
     Controller,
-    /// A client of the switch: a tool, which receives only what it requested.
+    /// A tool, which connects to the switch and receives only what it requested.
     Tool,
 }
 
-/// A message that the switch sends of itself, by its reason's bit.
+/// Kind of an unsolicited message, with its reason's bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AsyncMessage {
     PacketIn(u32),
@@ -44,16 +44,16 @@ pub(crate) enum AsyncMessage {
     FlowRemoved(u32),
 }
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionEnd {
     /// The received bytes are not OpenFlow.
     #[error("it does not speak OpenFlow: a message with a length of less than 8 bytes")]
     NotOpenFlow,
-    /// It offers other versions only.
+    /// The peer offers other versions only.
     #[error("it does not speak OpenFlow 1.3")]
     OtherVersion,
-    /// It does not read.
+    /// The peer does not read.
     #[error("it did not read the answers to its requests")]
     TooSlow,
 }
@@ -64,29 +64,29 @@ pub struct OpenFlowSession {
     pub(crate) peer: SessionPeer,
     pub(crate) role: ControllerRole,
     pub(crate) masks: AsyncMasks,
-    /// How much of a packet a tool requests; nothing until it does.
+    /// Whether the peer gets unsolicited messages: a tool requests them.
     pub(crate) wants_news: bool,
     pub(crate) is_greeted: bool,
-    /// The parts of a request of several messages so far.
+    /// Parts received so far of a request of several messages.
     pub(crate) multipart: Option<(u32, Vec<message::TableFeatures>, usize)>,
-    /// The list of flows that is being sent, and the request's number. It continues as the peer reads.
+    /// Flow list being sent, and the request's number. It continues as the peer reads.
     pub(crate) list: Option<(u32, FlowList)>,
-    /// Whether a whole message has come since the last query of this.
+    /// Whether a whole message has come since `take_spoken` was last called.
     has_spoken: bool,
     input: Vec<u8>,
-    /// How much of `input` is taken.
+    /// Number of bytes of `input` that are taken.
     taken: usize,
     output: Vec<u8>,
-    /// How much of `output` is sent.
+    /// Number of bytes of `output` that are sent.
     sent: usize,
-    /// News that were dropped because the other side did not read.
+    /// Number of notifications dropped because the peer did not read.
     pub(crate) dropped_news: u64,
     pub(crate) ended: Option<SessionEnd>,
     next_xid: u32,
 }
 
 impl OpenFlowSession {
-    /// A new connection; its hello waits to be sent.
+    /// Begins a session, with a hello to send.
     #[must_use]
     pub fn new(peer: SessionPeer) -> Self {
         let of_slave = |bits: u32, to_slave: u32| [bits, to_slave];
@@ -115,12 +115,12 @@ impl OpenFlowSession {
         session
     }
 
-    /// Takes bytes that came in.
+    /// Appends received bytes to the input.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next whole message; none while a list is sent.
+    /// Takes the next whole message; none while a list is sent.
     pub(crate) fn next_message(&mut self) -> Option<Vec<u8>> {
         if self.ended.is_some() || self.list.is_some() {
             return None;
@@ -148,7 +148,7 @@ impl OpenFlowSession {
         }
     }
 
-    /// Whether there is something to do before anything else comes in.
+    /// Whether there is work before more input comes in.
     #[must_use]
     pub fn has_work(&self) -> bool {
         match &self.list {
@@ -164,7 +164,7 @@ impl OpenFlowSession {
         self.list.is_some()
     }
 
-    /// Whether a whole message has come since the last question.
+    /// Whether a whole message has come since the last call.
     pub fn take_spoken(&mut self) -> bool {
         std::mem::take(&mut self.has_spoken)
     }
@@ -183,7 +183,7 @@ impl OpenFlowSession {
         else {
             return;
         };
-        // An entry that is too long for a message cannot be sent, but the others can.
+        // An entry that is too long for a message is left out, but the others are sent.
         flows.into_iter().for_each(|flow| self.reply(xid, &part(true, vec![flow])));
         if !more {
             self.reply(xid, &part(false, Vec::new()));
@@ -192,7 +192,7 @@ impl OpenFlowSession {
 
     /// Answers a request.
     pub(crate) fn reply(&mut self, xid: u32, reply: &SwitchMessage) {
-        // A single entry that is too long for a message cannot be sent.
+        // A single entry that is too long for a message is left out.
         let _ = reply.encode(xid, &mut self.output);
     }
 
@@ -200,7 +200,7 @@ impl OpenFlowSession {
         self.reply(xid, &SwitchMessage::Multipart(MultipartReplyMessage { more: false, reply }));
     }
 
-    /// Refuses a request.
+    /// Sends an error about a request.
     pub(crate) fn refuse(&mut self, xid: u32, request: &[u8], code: ErrorCode) {
         self.reply(xid, &SwitchMessage::Error(ErrorMessage::about(request, code)));
     }
@@ -231,7 +231,7 @@ impl OpenFlowSession {
         self.reply(self.next_xid, &SwitchMessage::EchoRequest(Vec::new()));
     }
 
-    /// The output to send.
+    /// Output to send.
     #[must_use]
     pub fn waiting(&self) -> &[u8] {
         self.output.get(self.sent..).unwrap_or(&[])
@@ -250,7 +250,7 @@ impl OpenFlowSession {
         }
     }
 
-    /// Why the connection must end, if it must.
+    /// Reason why the connection must end, if it must.
     #[must_use]
     pub fn ended(&self) -> Option<&SessionEnd> {
         self.ended.as_ref()

@@ -1,4 +1,4 @@
-//! The bytes of a connection: over TCP or a UNIX socket, by TLS or plain. Nothing here waits.
+//! Byte streams of connections: over TCP or a UNIX socket, by TLS or plain. No function here waits.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use rustls::Connection;
 
 use crate::tls::problem;
 
-/// Read from one connection in one turn, so that none keeps the others waiting.
+/// Maximum number of bytes read from one connection in one turn, so that the others need not wait.
 const READ_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -57,32 +57,32 @@ impl AsFd for Stream {
 }
 
 impl Stream {
-    /// Over TCP, by TLS or plain.
+    /// Makes a stream over TCP, by TLS or plain.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn tcp(stream: TcpStream, tls: Option<Connection>) -> Result<Self> {
         stream.set_nonblocking(true)?;
-        // A small answer is not to wait for a larger one.
+        // A small answer must not wait for a larger one.
         stream.set_nodelay(true)?;
         Ok(Self { socket: Socket::Tcp(stream), tls: tls.map(Box::new) })
     }
 
-    /// Over a UNIX socket.
+    /// Makes a stream over a UNIX socket.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn unix(stream: UnixStream) -> Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { socket: Socket::Unix(stream), tls: None })
     }
 
-    /// Whether the two sides do not know each other yet.
+    /// Whether the TLS handshake is not finished yet.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// Whether there is something to send, where the session has or has not.
+    /// Whether there is something to send. `session_has` tells whether the session has output.
     pub(crate) fn has_to_send(&self, session_has: bool) -> bool {
         match &self.tls {
             Some(tls) => tls.wants_write() || session_has && !tls.is_handshaking(),
@@ -90,10 +90,10 @@ impl Stream {
         }
     }
 
-    /// Received bytes, at most those of one turn. Empty: the peer has closed the connection.
+    /// Reads bytes, at most those of one turn. An empty result means that the peer has closed the connection.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing has come; else why the connection must end.
+    /// `WouldBlock` if nothing has come; else the error that ends the connection.
     pub(crate) fn read(&mut self) -> Result<Vec<u8>> {
         let Some(tls) = &mut self.tls else {
             let mut bytes = vec![0; READ_BYTES];
@@ -102,7 +102,7 @@ impl Stream {
             return Ok(bytes);
         };
         let (mut bytes, mut wire_bytes) = (Vec::new(), 0);
-        // Decrypted bytes are taken out each time, so no bytes stay in TLS that poll would not report.
+        // Decrypted bytes are read each time, so that no bytes stay in TLS, where poll would not report them.
         while wire_bytes < READ_BYTES {
             let len = match tls.read_tls(&mut self.socket) {
                 Ok(len) => len,
@@ -131,10 +131,10 @@ impl Stream {
         }
     }
 
-    /// Sends some of these bytes.
+    /// Sends some of these bytes, and returns their number.
     ///
     /// # Errors
-    /// `WouldBlock` where none can be taken now; else why the connection must end.
+    /// `WouldBlock` if no bytes can be sent now; else the error that ends the connection.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.flush()?;
         let Some(tls) = &mut self.tls else { return self.socket.write(bytes) };
@@ -148,10 +148,10 @@ impl Stream {
         }
     }
 
-    /// Sends TLS's own records, and the data it was given before.
+    /// Sends TLS's own records, and the data given before.
     ///
     /// # Errors
-    /// `WouldBlock` where not all of it can be sent now; else why the connection must end.
+    /// `WouldBlock` if a part cannot be sent now; else the error that ends the connection.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
         while tls.wants_write() {

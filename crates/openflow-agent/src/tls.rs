@@ -1,4 +1,4 @@
-//! TLS: the switch's certificate, and those that it trusts.
+//! TLS: the switch's certificate, and the certificates that the switch trusts.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use rustls::{
 
 const MAX_PROBLEM_LETTERS: usize = 300;
 
-/// What of the three parts is not usable, and why.
+/// Error: a PEM file that cannot be used, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// The private key.
+    /// The private key cannot be used.
     #[error("{0}")]
     PrivateKey(String),
-    /// The switch's certificate.
+    /// The switch's certificate cannot be used.
     #[error("{0}")]
     Certificate(String),
-    /// The certificates of the trusted CAs.
+    /// The certificates of the trusted CAs cannot be used.
     #[error("{0}")]
     CaCert(String),
 }
 
-/// A switch's side of TLS: versions 1.2 and 1.3, and a certificate from both sides.
+/// TLS of a switch: versions 1.2 and 1.3, with certificates from both sides.
 #[derive(Debug, Clone)]
 pub struct Tls {
     to_controllers: Arc<ClientConfig>,
@@ -37,11 +37,11 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// From what three PEM files hold: the switch's private key, its certificate with those between it and the CA, and
-    /// the certificates of the CAs that sign those of controllers and tools.
+    /// Reads three PEM files: the switch's private key; its certificate with the intermediate ones; the certificates of
+    /// the CAs that sign those of controllers and tools.
     ///
     /// # Errors
-    /// Which part cannot be used, and why. No error shows any of the key.
+    /// The part that cannot be used, and the reason. No error shows any of the key.
     pub fn new(private_key: &[u8], certificate: &[u8], ca_cert: &[u8]) -> Result<Self, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(private_key)
             .map_err(|error| TlsError::PrivateKey(format!("it holds no private key in PEM ({error})")))?;
@@ -65,7 +65,7 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(controllers))
             .with_client_auth_cert(chain.clone(), key.clone_key())
             .map_err(unusable)?;
-        // Each connection verifies the certificates again.
+        // Resumption is disabled, so that each connection verifies the certificates again.
         to_controllers.resumption = Resumption::disabled();
         let tools = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build();
         let tools = tools.map_err(|error| TlsError::CaCert(error.to_string()))?;
@@ -80,20 +80,20 @@ impl Tls {
         Ok(Self { to_controllers: Arc::new(to_controllers), from_tools: Arc::new(from_tools) })
     }
 
-    /// The switch's end of a connection to a controller on `host`.
+    /// Makes the switch's end of a connection to a controller on `host`.
     ///
     /// # Errors
-    /// Why there can be none, such as a name that no certificate can have.
+    /// The reason, such as a name that no certificate can have.
     pub(crate) fn dial(&self, host: &str) -> Result<Connection, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
         let connection = ClientConnection::new(Arc::clone(&self.to_controllers), name);
         connection.map(Connection::Client).map_err(|error| problem(&error))
     }
 
-    /// The switch's end of a connection from a tool.
+    /// Makes the switch's end of a connection from a tool.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why TLS failed to begin.
     pub(crate) fn accept(&self) -> Result<Connection, String> {
         let connection = ServerConnection::new(Arc::clone(&self.from_tools));
         connection.map(Connection::Server).map_err(|error| problem(&error))
@@ -109,8 +109,8 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// Trusts a controller whose certificate the CA has signed. If the certificate names hosts, the controller's has
-/// to be one of them. Certificates of `ovs-pki` name none: they have a label with spaces in that place.
+/// Trusts a controller whose certificate the CA has signed. If the certificate names hosts, the controller's has to be
+/// one of them. Certificates of `ovs-pki` name none: they have a label with spaces instead of a host.
 #[derive(Debug)]
 struct ControllerVerifier {
     roots: Arc<RootCertStore>,
@@ -161,13 +161,13 @@ impl ServerCertVerifier for ControllerVerifier {
     }
 }
 
-/// Whether a name of a certificate, in rustls' words, can be no host's. What is not understood is taken for a host's.
+/// Whether a certificate's name, as rustls prints it, cannot be a host name. An unknown form counts as a host name.
 fn is_label(name: &str) -> bool {
     let name = name.strip_prefix("DnsName(\"").and_then(|rest| rest.strip_suffix("\")"));
     name.is_some_and(|name| ServerName::try_from(name.strip_prefix("*.").unwrap_or(name)).is_err())
 }
 
-/// The peer's error, as a line for users.
+/// Describes the peer's error in one line for users.
 pub(crate) fn problem(error: &Error) -> String {
     use CertificateError::{BadSignature, ExpiredContext, NotValidYetContext, UnknownIssuer};
     let what = match error {
@@ -182,7 +182,7 @@ pub(crate) fn problem(error: &Error) -> String {
         Error::AlertReceived(alert) => format!("it refuses the TLS handshake: {alert:?}"),
         error => format!("TLS: {error}"),
     };
-    // Names in a certificate are the other side's.
+    // Names in a certificate come from the peer, so they are sanitized.
     what.chars().filter(|letter| !letter.is_control()).take(MAX_PROBLEM_LETTERS).collect()
 }
 

@@ -9,31 +9,31 @@ use crate::oxm::{FieldValue, Match, OxmField};
 use crate::text::{FromPair, Pair, TextError};
 use crate::wire::{Reader, Wire, pad, sized, to_eight};
 
-/// The number of a port. Those above [`PortNo::MAX`] are reserved.
+/// Number of a port. Numbers above [`PortNo::MAX`] are reserved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortNo(pub u32);
 
 impl PortNo {
-    /// The highest number that a port of the switch can have; the lowest is 1.
+    /// Highest number that a port of the switch can have; the lowest is 1.
     pub const MAX: Self = Self(0xffff_ff00);
-    /// Back to where the packet came from.
+    /// Sends the packet back by the port that it came in by.
     pub const IN_PORT: Self = Self(0xffff_fff8);
-    /// Through the flow tables, from a packet-out.
+    /// Sends the packet through the flow tables, from a packet-out.
     pub const TABLE: Self = Self(0xffff_fff9);
-    /// As a switch without OpenFlow would.
+    /// Forwards the packet as a switch without OpenFlow would.
     pub const NORMAL: Self = Self(0xffff_fffa);
-    /// Flooding as a switch without OpenFlow would.
+    /// Floods the packet as a switch without OpenFlow would.
     pub const FLOOD: Self = Self(0xffff_fffb);
-    /// All ports but where the packet came from.
+    /// All ports but the one that the packet came in by.
     pub const ALL: Self = Self(0xffff_fffc);
     /// The controllers.
     pub const CONTROLLER: Self = Self(0xffff_fffd);
     /// The switch's own network interface.
     pub const LOCAL: Self = Self(0xffff_fffe);
-    /// No port, or every port: in requests that choose flows.
+    /// Wildcard in requests that choose flows: every port, or none.
     pub const ANY: Self = Self(0xffff_ffff);
 
-    /// The reserved numbers and their names.
+    /// Reserved numbers and their names.
     pub const RESERVED: [(Self, &'static str); 8] = [
         (Self::IN_PORT, "IN_PORT"),
         (Self::TABLE, "TABLE"),
@@ -45,7 +45,7 @@ impl PortNo {
         (Self::ANY, "ANY"),
     ];
 
-    /// The name of a reserved number.
+    /// Name of a reserved number.
     pub fn reserved_name(self) -> Option<&'static str> {
         Self::RESERVED.iter().find(|(port, _)| *port == self).map(|(_, name)| *name)
     }
@@ -80,17 +80,17 @@ impl Wire for PortNo {
     }
 }
 
-/// A packet goes to the controller whole: in [`Action::Output`]'s `max_len` and in the switch's configuration.
+/// Number of bytes that stands for a whole packet, in [`Action::Output`]'s `max_len` and in the switch's configuration.
 pub const WHOLE_PACKET: u16 = 0xffff;
 
 /// Effect of an action on a packet. Code that treats actions differently matches on this, without a wildcard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Sends it to a port; `max_len` is how many of its bytes go to a controller.
+    /// Sends the packet to a port; `max_len` is the number of bytes that a controller gets.
     Output { port: PortNo, max_len: u16 },
-    /// Processes it by a group.
+    /// Processes the packet by a group.
     Group(u32),
-    /// Chooses the queue of the port.
+    /// Chooses a queue of the port.
     Queue(u32),
     /// Sets a field.
     Field(OxmField),
@@ -113,11 +113,11 @@ impl Effect {
     }
 }
 
-/// Makes [`Action`] from one row for each kind: the variant with its argument, its number in messages, its text and
-/// other names that text may have, its [`Effect`], and where an argument of this type can be invalid, a check. After
-/// `in` stand the valid arguments, and after a second argument's `=` its value where text does not tell it.
+/// Makes [`Action`] from one row for each kind of action: the variant with its argument, the number in messages, the
+/// text with further names, and the [`Effect`]. A check follows if some values of the argument's type are invalid. `in`
+/// lists the valid arguments. The `=` after a second argument gives its value for text, which does not have it.
 ///
-/// The rows stand in the order in which an action set does its actions (OpenFlow 1.3.5, 5.10).
+/// The rows are in the order in which an action set does its actions (OpenFlow 1.3.5, 5.10).
 macro_rules! actions {
     ($(
         $(#[$meaning:meta])*
@@ -126,39 +126,39 @@ macro_rules! actions {
             $({ $first:ident: $first_type:ident, $second:ident: $second_type:ident = $untold:expr })?
             = $number:literal, $text:literal $(or $other:literal)*, $effect:expr $(, $check:expr)?;
     )*) => {
-        /// What is done with a packet.
+        /// An action on a packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Action {
             $( $(#[$meaning])* $kind $(($type))? $({ $first: $first_type, $second: $second_type })?, )*
         }
 
-        /// The rows.
+        /// Kinds in the order of the rows.
         enum Row { $( $kind, )* }
 
-        // Not each row needs its arguments for each function.
+        // Some rows have arguments that a function does not use.
         #[allow(unused_variables)]
         impl Action {
-            /// The numbers of all kinds of actions, in the order in which an action set does them.
+            /// Numbers of all kinds of actions, in the order in which an action set does them.
             pub const KINDS: [u16; [$( $number ),*].len()] = [$( $number ),*];
 
-            /// The number of this kind of action in messages and in table features.
+            /// Number of this kind of action in messages and in table features.
             pub const fn kind(&self) -> u16 {
                 match self { $( Self::$kind { .. } => $number, )* }
             }
 
-            /// The place of this kind in [`Self::KINDS`].
+            /// Index of this kind in [`Self::KINDS`].
             #[inline]
             pub const fn set_order(&self) -> usize {
                 match self { $( Self::$kind { .. } => Row::$kind as usize, )* }
             }
 
-            /// Its effect on a packet.
+            /// Effect of the action on a packet.
             #[inline]
             pub const fn effect(&self) -> Effect {
                 match *self { $( Self::$kind $(($argument))? $({ $first, $second })? => $effect, )* }
             }
 
-            /// Errors: an argument that no switch could carry out.
+            /// Checks the argument. Fails if no switch could carry out the action.
             pub fn check(&self) -> Result<(), ErrorCode> {
                 match *self {$(
                     Self::$kind $(($argument))? $({ $first, $second })? => {
@@ -189,7 +189,8 @@ macro_rules! actions {
                 )*}
             }
 
-            /// An action by one of its names; `None` if none has this name. `matching` is the entry's.
+            /// Reads an action by one of its names; `None` if no action has this name. `matching` is the match of the
+            /// entry.
             pub(crate) fn from_pair(pair: &Pair, matching: &Match) -> Result<Option<Self>, TextError> {
                 let name = pair.key.text;
                 $( if name == name_in($text) $(|| name == $other)* {
@@ -201,7 +202,7 @@ macro_rules! actions {
                 Ok(None)
             }
 
-            /// The text of the row.
+            /// Writes the action as text.
             pub(crate) fn text(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 match self { $( Self::$kind $(($argument))? $({ $first, $second })? => write!(f, $text), )* }
             }
@@ -230,7 +231,7 @@ macro_rules! actions {
     };
 }
 
-/// That nothing stands behind the name of an action without an argument.
+/// Checks that no value follows the name of an action without an argument.
 macro_rules! no_argument {
     ($pair:ident) => {
         $pair.no_value()?
@@ -245,7 +246,7 @@ actions! {
     CopyTtlIn = 12, "copy_ttl_in", Effect::Ttl;
     /// Pop the outermost VLAN tag.
     PopVlan = 18, "pop_vlan" or "strip_vlan", Effect::VlanTag { is_pushed: false };
-    /// Pop the outermost MPLS header; the Ethernet type of what is below.
+    /// Pop the outermost MPLS header, and set the Ethernet type of the header below.
     PopMpls(ethertype: u16) = 20, "pop_mpls:{ethertype:#06x}", Effect::Header;
     /// Pop the outermost PBB service tag.
     PopPbb = 27, "pop_pbb", Effect::Header;
@@ -270,9 +271,9 @@ actions! {
     SetField(set: FieldValue) = 25, "set_field:{set}", Effect::Field(set.field), set.check();
     /// Choose the queue of the port.
     SetQueue(queue: u32) = 21, "set_queue:{queue}", Effect::Queue(queue);
-    /// Process it by a group.
+    /// Process the packet by a group.
     Group(group: u32) = 22, "group:{group}", Effect::Group(group), check_group(group);
-    /// Send it to a port; `max_len` is how many of its bytes go to a controller.
+    /// Send the packet to a port; `max_len` is the number of bytes that a controller gets.
     Output { port: PortNo, max_len: u16 = untold_max_len(port) } = 0, "output:{port}",
         Effect::Output { port, max_len }, check_port(port);
 }
@@ -288,12 +289,12 @@ fn check_port(port: PortNo) -> Result<(), ErrorCode> {
     if is_target { Ok(()) } else { Err(ErrorCode::ACTION_BAD_OUT_PORT) }
 }
 
-/// How many bytes of a packet go to a port: all to a controller, and elsewhere the number means nothing.
+/// Default of `max_len`: a controller gets the whole packet, and for other ports the number has no meaning.
 pub(crate) fn untold_max_len(port: PortNo) -> u16 {
     if port == PortNo::CONTROLLER { WHOLE_PACKET } else { 0 }
 }
 
-/// The name at the beginning of an action's text.
+/// Name at the beginning of an action's text.
 fn name_in(text: &'static str) -> &'static str {
     text.split([':', '(']).next().unwrap_or(text)
 }
@@ -307,7 +308,7 @@ impl Wire for Action {
         if body.len() < 4 || body.len() % 8 != 4 {
             return Err(ErrorCode::ACTION_BAD_LEN);
         }
-        // What follows the argument is padding, and only to the multiple of eight.
+        // Padding follows the argument, up to a multiple of eight bytes and no further.
         let with_padding = body.len();
         let action = Self::read_kind(kind, &mut body)?;
         let argument = with_padding - body.len();

@@ -1,13 +1,13 @@
-//! What a switch answers to a request that it cannot carry out.
+//! Errors that a switch reports about requests.
 
 use std::fmt;
 
-/// The type and the code of an error message. Its text is the name in the specification, as `OFPBMC_BAD_FIELD`.
+/// Type and code of an error message. The text is the name in the specification, such as `OFPBMC_BAD_FIELD`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode {
-    /// `ofp_error_type`; [`ErrorCode::EXPERIMENTER`] is one that an experimenter defines.
+    /// Type (`ofp_error_type`); [`ErrorCode::EXPERIMENTER`] is the type of an experimenter's errors.
     pub kind: u16,
-    /// The code within the type.
+    /// Code within the type.
     pub code: u16,
 }
 
@@ -18,10 +18,10 @@ macro_rules! codes {
                 #[doc = $name]
                 pub const $constant: Self = Self { kind: $kind, code: $code };
             )*)*
-            /// Every code that the specification defines.
+            /// All codes that the specification defines.
             pub const ALL: &[Self] = &[$($( Self::$constant, )*)*];
 
-            /// The name in the specification.
+            /// Name in the specification; `None` for a code that it does not define.
             pub fn name(self) -> Option<&'static str> {
                 match (self.kind, self.code) {
                     $($( ($kind, $code) => Some($name), )*)*
@@ -33,7 +33,7 @@ macro_rules! codes {
 }
 
 impl ErrorCode {
-    /// The type of errors that an experimenter defines. The code is then the experimenter's.
+    /// Type of errors that an experimenter defines. The code is then the experimenter's.
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
@@ -196,7 +196,7 @@ impl fmt::Debug for ErrorCode {
 
 impl std::error::Error for ErrorCode {}
 
-/// A message, or one entry of a list, is longer than the 65,535 bytes that a message has place for.
+/// Error: a message, or one entry of a list, exceeds the 65,535 bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 

@@ -1,23 +1,23 @@
-//! The instructions of a flow entry.
+//! Instructions of a flow entry.
 
 use crate::action::Action;
 use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire, pad, sized};
 
-/// What a flow entry does, in the order in which a switch does it: no kind can be there twice.
+/// Instructions of a flow entry, in the order in which a switch does them. Each kind occurs at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Instructions {
-    /// The meter that the packet goes through first.
+    /// Meter that the packet goes through first.
     pub meter: Option<u32>,
-    /// Actions that are done at once, in their order.
+    /// Actions done at once, in their order.
     pub apply: Option<Vec<Action>>,
     /// Whether the action set is emptied.
     pub clear: bool,
     /// Actions that go into the action set.
     pub write: Option<Vec<Action>>,
-    /// Value and mask that are written to the metadata.
+    /// Value and mask written to the metadata.
     pub metadata: Option<(u64, u64)>,
-    /// The next table.
+    /// Next table; `None` if the packet's path ends here.
     pub goto: Option<u8>,
 }
 
@@ -64,7 +64,7 @@ impl Wire for Instructions {
                 _ => return Err(ErrorCode::INSTRUCTION_UNKNOWN),
             }
             body.finish()?;
-            // OpenFlow 1.3 has no code of its own for an instruction that is there twice.
+            // OpenFlow 1.3 has no code of its own for a repeated instruction.
             if seen & 1 << kind != 0 {
                 return Err(ErrorCode::INSTRUCTION_UNSUPPORTED);
             }

@@ -1,13 +1,13 @@
 //! OpenFlow 1.3 (1.3.5) as bytes and as text: the messages between a controller, or a tool, and a switch.
 //!
-//! [`ControllerMessage`] is what a controller or a tool sends, [`SwitchMessage`] what a switch sends. Both are read
-//! from whole messages and appended to bytes. [`text`] has flows, groups and meters in the syntax of Open vSwitch's
-//! `ovs-ofctl`. There is no input or output here, no clock and no state: the owner of a connection splits it into
-//! messages ([`first_message`]), and joins the parts of a multipart request.
+//! A controller or a tool sends a [`ControllerMessage`], a switch a [`SwitchMessage`]. Both are read from whole
+//! messages and appended to bytes. [`text`] has flows, groups and meters in the syntax of Open vSwitch's `ovs-ofctl`.
+//! There is no input or output here, no clock and no state: the owner of a connection splits it into messages
+//! ([`first_message`]), and joins the parts of a multipart request.
 //!
-//! Bytes and words come from untrusted peers. For any input, reading ends without a panic, in a time and with memory
-//! that are bounded by their length. What is wrong with a message is an [`ErrorCode`], which a switch sends back
-//! ([`ErrorMessage::about`]). Padding is ignored, and bytes behind the end of a message or of a part of it are refused.
+//! Bytes and text come from untrusted peers. For any input, reading ends without a panic, and its time and memory are
+//! bounded by the input's length. An invalid message results in an [`ErrorCode`], which a switch sends back
+//! ([`ErrorMessage::about`]). Padding is ignored. Extra bytes at the end of a message, or of a part of it, are refused.
 
 #![forbid(unsafe_code)]
 
@@ -32,17 +32,17 @@ pub use text_field::Text;
 
 /// Numbers of groups.
 pub mod group_id {
-    /// The highest that a group can have.
+    /// Highest number that a group can have.
     pub const MAX: u32 = 0xffff_ff00;
     /// All groups.
     pub const ALL: u32 = 0xffff_fffc;
-    /// No group in particular: in requests that choose flows.
+    /// Number for any group, in requests that choose flows.
     pub const ANY: u32 = 0xffff_ffff;
 }
 
 /// Numbers of flow tables.
 pub mod table_id {
-    /// The highest that a table can have.
+    /// Highest number that a table can have.
     pub const MAX: u8 = 0xfe;
     /// All tables.
     pub const ALL: u8 = 0xff;
@@ -50,11 +50,11 @@ pub mod table_id {
 
 /// Numbers of meters.
 pub mod meter_id {
-    /// The highest that a meter can have; the lowest is 1.
+    /// Highest number that a meter can have; the lowest is 1.
     pub const MAX: u32 = 0xffff_0000;
-    /// The meter of packets on the slow path.
+    /// Meter of packets on the slow path.
     pub const SLOWPATH: u32 = 0xffff_fffd;
-    /// The meter of the connection to the controller.
+    /// Meter of the connection to the controller.
     pub const CONTROLLER: u32 = 0xffff_fffe;
     /// All meters.
     pub const ALL: u32 = 0xffff_ffff;

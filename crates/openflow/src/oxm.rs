@@ -1,4 +1,4 @@
-//! Match fields (OXM): what each is, its value and mask, and a flow entry's match.
+//! Match fields (OXM): definitions, values and masks, and the match of a flow entry.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use ringroad_wire::{ether_type, ip_protocol};
 use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire, pad, sized, to_eight};
 
-/// The class of the fields that OpenFlow itself defines.
+/// Class of the fields that OpenFlow itself defines.
 const BASIC_CLASS: u16 = 0x8000;
-/// In a VLAN VID: the frame has a tag.
+/// Bit of a VLAN VID: the frame has a tag.
 pub const VLAN_PRESENT: u128 = 0x1000;
 
-/// How people write a value.
+/// Notation of a value in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notation {
     Decimal,
@@ -23,7 +23,7 @@ pub(crate) enum Notation {
     Port,
 }
 
-/// What another field must hold, so that this one means something.
+/// Prerequisite of a field: a condition on another field, without which the field has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prerequisite {
     /// The field is matched, with any value.
@@ -53,7 +53,7 @@ const YES: bool = true;
 
 macro_rules! fields {
     ($( $field:ident = $number:literal, $name:literal, $bits:literal, $mask:ident, $notation:ident, [$($needs:expr),*]; )*) => {
-        /// The fields of OpenFlow 1.3, with their numbers in the basic class.
+        /// Fields of OpenFlow 1.3, with their numbers in the basic class.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum OxmField { $( #[doc = $name] $field = $number, )* }
@@ -62,23 +62,23 @@ macro_rules! fields {
             /// All fields, by number.
             pub const ALL: [Self; 40] = [$( Self::$field, )*];
 
-            /// The name in the specification, without the prefix and in lower case: `eth_dst`.
+            /// Name in the specification, without the prefix and in lower case: `eth_dst`.
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$field => $name, )* }
             }
 
-            /// The width of the value in bits.
+            /// Width of the value in bits.
             pub const fn bits(self) -> u32 {
                 match self { $( Self::$field => $bits, )* }
             }
 
-            /// Whether a match may have a mask. The specification gives none to ports and to a neighbour's address;
-            /// Open vSwitch and controllers use them.
+            /// Whether a match may have a mask. The specification allows none for ports and a neighbour's address; Open
+            /// vSwitch and controllers use them.
             pub const fn is_maskable(self) -> bool {
                 match self { $( Self::$field => $mask, )* }
             }
 
-            /// What else a match with this field must have.
+            /// Prerequisites: further conditions that a match with this field must have.
             pub const fn prerequisites(self) -> &'static [Prerequisite] {
                 match self { $( Self::$field => &[$( $needs ),*], )* }
             }
@@ -134,26 +134,26 @@ fields! {
 }
 
 impl OxmField {
-    /// The field with this number in the basic class.
+    /// Returns the field with this number in the basic class.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// A value, or a mask, whose bits are all one.
+    /// Value, or mask, whose bits are all one.
     pub const fn all_ones(self) -> u128 {
         u128::MAX >> (128 - self.bits())
     }
 
-    /// The bytes that a value has in a message.
+    /// Bytes of a value in a message.
     pub const fn bytes(self) -> usize {
         match self {
-            // They stand in 32 bits.
+            // Both fields are padded to 32 bits.
             Self::Ipv6Flabel | Self::MplsLabel => 4,
             _ => self.bits().div_ceil(8) as usize,
         }
     }
 
-    /// The head of this field in a message.
+    /// Header of this field in a message.
     pub const fn id(self, has_mask: bool) -> OxmId {
         let length = self.bytes() << (has_mask as u32);
         let header = (BASIC_CLASS as u32) << 16 | (self as u32) << 9 | (has_mask as u32) << 8 | length as u32;
@@ -169,19 +169,19 @@ impl OxmField {
     }
 }
 
-/// The head of a field, which lists of fields consist of. It may be one that this crate does not know.
+/// Header of a field. Lists of fields consist of headers. The field may be unknown to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OxmId {
-    /// Class, number, whether a mask follows, and length, as in a message.
+    /// Class, number, mask flag and length, as in a message.
     pub header: u32,
-    /// Whose field it is, in the class of experimenters.
+    /// Number of the experimenter, in the class of experimenters.
     pub experimenter: Option<u32>,
 }
 
 impl OxmId {
     const EXPERIMENTER_CLASS: u32 = 0xffff;
 
-    /// The field, and whether with a mask, if it is one of OpenFlow's own.
+    /// Returns the field and whether it has a mask, if OpenFlow itself defines the field.
     pub fn field(self) -> Option<(OxmField, bool)> {
         let has_mask = self.header & 0x100 != 0;
         let field = OxmField::from_number((self.header >> 9 & 0x7f) as u8)?;
@@ -206,29 +206,29 @@ impl Wire for OxmId {
     }
 }
 
-/// One field of a match. Bits that the mask does not have are zero in the value.
+/// Match of one field. The value is zero in bits that the mask does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldMatch {
-    /// The field.
+    /// Field to match.
     pub field: OxmField,
-    /// Its value, at the right.
+    /// Value, in the low bits.
     pub value: u128,
-    /// The bits that count; all of the field's width for an exact match.
+    /// Mask of the relevant bits; all of the field's width for an exact match.
     pub mask: u128,
 }
 
 impl FieldMatch {
-    /// Matches one value.
+    /// Makes a match of one value.
     pub const fn exact(field: OxmField, value: u128) -> Self {
         Self { field, value, mask: field.all_ones() }
     }
 
-    /// Whether every bit counts.
+    /// Whether all bits are relevant.
     pub const fn is_exact(&self) -> bool {
         self.mask == self.field.all_ones()
     }
 
-    /// Errors: a value or a mask that the field cannot have.
+    /// Checks value and mask. Fails if the field cannot have them.
     pub fn check(&self) -> Result<(), ErrorCode> {
         let width = self.field.all_ones();
         if self.value & !width != 0 {
@@ -272,19 +272,19 @@ impl Wire for FieldMatch {
 /// A value for a field, as an action sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FieldValue {
-    /// The field.
+    /// Field to set.
     pub field: OxmField,
-    /// Its value, at the right.
+    /// Value, in the low bits.
     pub value: u128,
 }
 
 impl FieldValue {
-    /// Errors: a field that cannot be set, or a value that it cannot have.
+    /// Checks field and value. Fails if the field cannot be set, or cannot have the value.
     pub fn check(&self) -> Result<(), ErrorCode> {
         if matches!(self.field, OxmField::InPort | OxmField::InPhyPort | OxmField::Metadata) {
             Err(ErrorCode::ACTION_BAD_SET_TYPE)
         } else if self.value & !self.field.all_ones() != 0
-            // A tag that is not there has no number.
+            // A VID without the tag's bit would mean no tag.
             || (self.field == OxmField::VlanVid && self.value & VLAN_PRESENT == 0)
         {
             Err(ErrorCode::ACTION_BAD_SET_ARGUMENT)
@@ -314,22 +314,24 @@ impl Wire for FieldValue {
     }
 }
 
-/// The fields that a packet must have: sorted, each once, with their prerequisites. An empty one matches every packet.
+/// A match: the fields that a packet must have, sorted, each once, with their prerequisites. An empty match fits every
+/// packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Match {
     fields: Vec<FieldMatch>,
 }
 
 impl Match {
-    /// Matches packets with all these fields, which may come in any order. A field of which no bit counts is left out.
+    /// Makes a match for packets with all these fields, which may come in any order. A field without relevant bits is
+    /// left out.
     ///
-    /// Errors: a bad value or mask, a field that is there twice or without its prerequisites.
+    /// Fails for a bad value or mask, and for a field that is repeated or lacks its prerequisites.
     pub fn new(fields: impl IntoIterator<Item = FieldMatch>) -> Result<Self, ErrorCode> {
         let built = Self::sorted(fields.into_iter().collect())?;
         if built.unmet().is_some() { Err(ErrorCode::MATCH_BAD_PREREQ) } else { Ok(built) }
     }
 
-    /// The same, with prerequisites not yet checked.
+    /// Makes a match whose prerequisites are not checked yet.
     pub(crate) fn sorted(mut fields: Vec<FieldMatch>) -> Result<Self, ErrorCode> {
         fields.sort_unstable();
         for pair in fields.windows(2) {
@@ -344,24 +346,24 @@ impl Match {
         Ok(Self { fields })
     }
 
-    /// The first field that is without its prerequisites.
+    /// Returns the first field that lacks its prerequisites.
     pub(crate) fn unmet(&self) -> Option<OxmField> {
         let is_met = |field: OxmField| field.prerequisites().iter().all(|needed| self.has(*needed));
         self.fields.iter().map(|matched| matched.field).find(|field| !is_met(*field))
     }
 
-    /// The fields, by number.
+    /// Fields, by number.
     pub fn fields(&self) -> &[FieldMatch] {
         &self.fields
     }
 
-    /// What is matched of one field.
+    /// Returns the match of one field.
     pub fn get(&self, field: OxmField) -> Option<&FieldMatch> {
         let at = self.fields.binary_search_by_key(&field, |matched| matched.field).ok()?;
         self.fields.get(at)
     }
 
-    /// The value of a field that is matched exactly.
+    /// Returns the value of a field that is matched exactly.
     pub fn exact(&self, field: OxmField) -> Option<u128> {
         self.get(field).filter(|matched| matched.is_exact()).map(|matched| matched.value)
     }
@@ -376,7 +378,7 @@ impl Match {
     }
 }
 
-/// The type of a match that consists of OXM fields, the only one of OpenFlow 1.3.
+/// Type of a match that consists of OXM fields, the only one in OpenFlow 1.3.
 const OXM_MATCH: u16 = 1;
 
 impl Wire for Match {
@@ -388,7 +390,7 @@ impl Wire for Match {
         let mut listed = within.sized(2)?;
         within.skip(to_eight(4 + listed.len()))?;
         *reader = within.within(reader.bad_length());
-        // A list that repeats fields ends with the first that is too much.
+        // The number of fields is bounded, so a long list that repeats fields ends early.
         let mut fields = Vec::new();
         while !listed.is_empty() {
             if fields.len() > OxmField::ALL.len() {

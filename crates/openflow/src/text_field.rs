@@ -6,13 +6,13 @@ use std::fmt;
 use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire};
 
-/// A text of at most N bytes, which ends at the first zero. It is kept as it came; shown, a byte that is not UTF-8
-/// becomes a replacement character.
+/// A text of at most N bytes, which ends at the first zero. The bytes are kept as received. In output, a byte that is
+/// not UTF-8 becomes a replacement character.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Text<const N: usize>([u8; N]);
 
 impl<const N: usize> Text<N> {
-    /// As much of a text as there is place for, with a zero after it.
+    /// Makes a field of a text, cut so that a zero fits after it.
     pub fn new(text: &str) -> Self {
         let mut bytes = [0; N];
         let fitting = text.get(..text.floor_char_boundary(N.saturating_sub(1))).unwrap_or_default();
@@ -20,13 +20,13 @@ impl<const N: usize> Text<N> {
         Self::ended(bytes)
     }
 
-    /// Zeros from the first zero on, so that equal texts are equal.
+    /// Zeroes all bytes from the first zero on, so that equal texts are equal.
     fn ended(mut bytes: [u8; N]) -> Self {
         bytes.iter_mut().skip_while(|byte| **byte != 0).for_each(|byte| *byte = 0);
         Self(bytes)
     }
 
-    /// The text.
+    /// Text without the zeros.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.0.split(|byte| *byte == 0).next().unwrap_or_default())
     }

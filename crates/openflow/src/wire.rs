@@ -2,11 +2,11 @@
 
 use crate::error::ErrorCode;
 
-/// Foreign bytes that are read from front to back. Each read is checked.
+/// Reader of foreign bytes from front to back. Each read is checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    /// The error for a peer whose bytes end too early or are too long.
+    /// Error for bytes that end too early or are too long.
     bad_length: ErrorCode,
 }
 
@@ -15,7 +15,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, bad_length }
     }
 
-    /// The same bytes, inside of which another error reports a bad length.
+    /// Returns a reader of the same bytes that reports bad lengths with another error.
     pub(crate) fn within(self, bad_length: ErrorCode) -> Self {
         Self { bad_length, ..self }
     }
@@ -44,23 +44,24 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Padding; what it holds is ignored.
+    /// Skips padding; its content is ignored.
     pub(crate) fn skip(&mut self, bytes: usize) -> Result<(), ErrorCode> {
         self.take(bytes).map(|_| ())
     }
 
-    /// The next bytes, as something to read by itself.
+    /// Returns a reader of the next `bytes` bytes.
     pub(crate) fn part(&mut self, bytes: usize) -> Result<Self, ErrorCode> {
         Ok(Self { rest: self.take(bytes)?, ..*self })
     }
 
-    /// What begins here with its length, which counts `before` bytes that are read already and its own two.
+    /// Returns a reader of a part that begins with its length. The length counts itself and the `before` bytes already
+    /// read.
     pub(crate) fn sized(&mut self, before: usize) -> Result<Self, ErrorCode> {
         let length = usize::from(self.get::<u16>()?);
         self.part(length.checked_sub(before + 2).ok_or(self.bad_length)?)
     }
 
-    /// All that is left.
+    /// Takes all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
@@ -69,13 +70,13 @@ impl<'a> Reader<'a> {
         T::read(self)
     }
 
-    /// That nothing is left.
+    /// Checks that no bytes remain.
     pub(crate) fn finish(self) -> Result<(), ErrorCode> {
         if self.is_empty() { Ok(()) } else { Err(self.bad_length) }
     }
 }
 
-/// Something with a place in a message.
+/// A type that messages contain.
 pub(crate) trait Wire: Sized {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode>;
     fn write(&self, out: &mut Vec<u8>);
@@ -117,7 +118,7 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// A list goes to the end of what it is in.
+/// A list goes on to the end of the part that contains it.
 impl<T: Wire> Wire for Vec<T> {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
         let mut items = Self::new();
@@ -131,8 +132,8 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-/// Appends what `body` writes and then stores the length of that at `length_at` bytes in it. A length that is too long
-/// for its field makes the whole message too long, which is refused there.
+/// Appends the output of `body`, then stores its length in it, at the offset `length_at`. A length that is too long for
+/// its field makes the whole message too long, which is refused there.
 pub(crate) fn sized(out: &mut Vec<u8>, length_at: usize, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     body(out);
@@ -146,12 +147,12 @@ pub(crate) fn pad(out: &mut Vec<u8>, bytes: usize) {
     out.resize(out.len() + bytes, 0);
 }
 
-/// The bytes that are missing to a multiple of eight.
+/// Number of bytes missing to a multiple of eight.
 pub(crate) fn to_eight(bytes: usize) -> usize {
     bytes.wrapping_neg() % 8
 }
 
-/// A struct whose fields stand one after the other; `=> n` is followed by n bytes of padding.
+/// Defines a struct whose fields follow each other; `=> n` is followed by n bytes of padding.
 macro_rules! wire_struct {
     ($(
         $(#[$attribute:meta])*
@@ -176,7 +177,7 @@ macro_rules! wire_struct {
 }
 pub(crate) use wire_struct;
 
-/// A number of which some values mean something; another one is the error after `else`.
+/// Defines an enum with a number for each variant. Other numbers cause the error after `else`.
 macro_rules! wire_enum {
     ($(
         $(#[$attribute:meta])*
@@ -209,7 +210,7 @@ macro_rules! wire_enum {
 }
 pub(crate) use wire_enum;
 
-/// A set of bits. With `else`, a bit that means nothing is that error; without, it is kept.
+/// Defines a set of flags. Bits without a meaning cause the error after `else`; without `else` they are kept.
 macro_rules! wire_flags {
     ($(
         $(#[$attribute:meta])*
@@ -221,7 +222,7 @@ macro_rules! wire_flags {
 
         impl $name {
             $( $(#[$bit_attribute])* pub const $bit: Self = Self($value); )*
-            /// All bits that mean something.
+            /// All bits that have a meaning.
             pub const KNOWN: Self = Self(0 $( | $value )*);
 
             /// Whether all bits of `other` are set.
@@ -263,7 +264,7 @@ macro_rules! wire_flags {
 }
 pub(crate) use wire_flags;
 
-/// A value whose kind is given by a number before it. An unknown kind is the error after `else`.
+/// Defines an enum whose kind is a number before the value. Unknown kinds cause the error after `else`.
 macro_rules! wire_kinds {
     (
         $(#[$attribute:meta])*
@@ -276,7 +277,7 @@ macro_rules! wire_kinds {
         pub enum $name { $( $(#[$kind_attribute])* $kind $(($type))?, )* }
 
         impl $name {
-            /// The number of this kind in messages.
+            /// Number of this kind in messages.
             pub fn kind(&self) -> $number {
                 match self { $( Self::$kind { .. } => $code, )* }
             }

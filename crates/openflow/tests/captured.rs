@@ -1,15 +1,16 @@
-//! Messages that others captured: os-ken's test data, of real switches and controllers and of its own library.
+//! Messages that other projects captured: test data of os-ken, from real switches and controllers and from its own
+//! library.
 //!
-//! `make unit` fetches them and names their folder in RINGROAD_OPENFLOW_PACKETS.
+//! `make unit` fetches the messages and names their folder in RINGROAD_OPENFLOW_PACKETS.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ringroad_openflow::{ControllerMessage, ErrorCode, SwitchMessage};
 
-/// Messages with parts that are not of OpenFlow 1.3 itself, or wrong, and the expected errors.
+/// Messages with invalid parts, or parts that OpenFlow 1.3 itself does not define, and the expected errors.
 const REFUSED: &[(&str, &[&str])] = &[
-    // Actions of Nicira's.
+    // Actions of Nicira.
     (
         "OFPBAC_BAD_EXPERIMENTER",
         &[
@@ -29,7 +30,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     // A VLAN VID is set without the bit for "tag present"; Open vSwitch refuses that, too.
     ("OFPBAC_BAD_SET_ARGUMENT", &["4-12-ofp_flow_stats_reply.packet", "4-2-ofp_flow_mod.packet"]),
-    // Fields of Nicira's and of an experimenter.
+    // Fields of Nicira and of an experimenter.
     (
         "OFPBMC_BAD_FIELD",
         &[
@@ -53,15 +54,15 @@ const REFUSED: &[(&str, &[&str])] = &[
             "ovs-ofctl-of13-match_pkt_mark_masked.packet",
         ],
     ),
-    // A message that is cut.
+    // A message that is cut off.
     ("OFPBRC_BAD_LEN", &["libofproto-OFP13-flow_mod.truncated64"]),
-    // An experimenter's band of a meter.
+    // A meter band of an experimenter.
     ("OFPMMFC_BAD_BAND", &["4-45-ofp_meter_mod.packet"]),
-    // An experimenter's property of a table.
+    // A table property of an experimenter.
     ("OFPTFFC_BAD_TYPE", &["4-55-ofp_table_features_request.packet", "4-56-ofp_table_features_reply.packet"]),
 ];
 
-/// A message that is read and written again.
+/// Reads a message, and writes it again.
 fn again(bytes: &[u8]) -> Result<Vec<u8>, ErrorCode> {
     let mut out = Vec::new();
     match ControllerMessage::decode(bytes) {
@@ -101,7 +102,7 @@ fn captured_messages_are_written_as_they_were_read() {
         }
     }
     assert_eq!(files.len(), 105);
-    // Where padding, which is ignored, is not zero.
+    // This message has padding that is not zero, which is ignored.
     assert_eq!(different, ["4-4-ofp_packet_in.packet"]);
     let expected =
         REFUSED.iter().map(|(error, names)| (*error, names.iter().map(|name| name.to_string()).collect()));

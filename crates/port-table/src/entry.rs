@@ -11,7 +11,7 @@ use ringroad_drivers::shm::{PortShape, ShmPort, ShmRegion};
 use ringroad_port::port_settings::PortSettings;
 use ringroad_ring::region::Region;
 
-/// A place on a switch: `vale0:a`.
+/// Position on a switch: `vale0:a`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwitchPortName<'a> {
     pub switch: &'a str,
@@ -29,19 +29,19 @@ impl fmt::Display for SwitchPortName<'_> {
 pub struct SwitchPort<O, K> {
     pub switch: String,
     pub port: String,
-    /// Its index on the switch.
+    /// Index of the port on the switch.
     pub index: u8,
     pub shape: PortShape,
-    /// Its VLANs and limits in force.
+    /// VLANs and limits of the port in force.
     pub settings: PortSettings,
     pub occupant: Occupant<O>,
-    /// Whether it stays when its program goes.
+    /// Whether the port stays when its program ends.
     pub is_persistent: bool,
     pub kept: K,
 }
 
 impl<O, K> SwitchPort<O, K> {
-    /// One that is on no switch yet, and goes with its program.
+    /// Creates a port that is on no switch yet, and goes with its program.
     pub(crate) fn new(
         name: SwitchPortName<'_>,
         (shape, settings): (PortShape, PortSettings),
@@ -52,14 +52,14 @@ impl<O, K> SwitchPort<O, K> {
         Self { switch, port, index: 0, shape, settings, occupant, is_persistent: false, kept }
     }
 
-    /// Its place.
+    /// Position of the port on its switch.
     #[must_use]
     pub fn name(&self) -> SwitchPortName<'_> {
         SwitchPortName { switch: &self.switch, port: &self.port }
     }
 }
 
-/// A device that a program has open: wired to the program's rings.
+/// A device that a program has open: its queues are wired to the program's rings.
 #[derive(Debug)]
 pub struct DevicePort<O, K> {
     pub wire: WireId,
@@ -74,19 +74,19 @@ pub struct DevicePort<O, K> {
 pub struct PipePort<O, K> {
     pub pipe: Pipe,
     pub shape: PortShape,
-    /// The owner of the master's end, and of the slave's.
+    /// Owners of the master's end and of the slave's end.
     pub owners: [Option<O>; 2],
     pub kept: K,
 }
 
-/// What serves a port of a switch.
+/// Server of a port of a switch.
 #[derive(Debug)]
 pub enum Occupant<O> {
-    /// None: the port waits for a program.
+    /// No server: the port waits for a program.
     Nobody,
     /// A program at its rings.
     Program {
-        /// Where the rings are.
+        /// Rings of the program.
         shm: ShmPort,
         /// The program's owner.
         owner: O,
@@ -95,18 +95,18 @@ pub enum Occupant<O> {
     Device {
         /// The device, whose queues are in the datapath.
         device: Box<Device>,
-        /// The region of its buffers, where it has one.
+        /// Region of the device's buffers, if it has one.
         home: Option<Arc<ShmRegion>>,
     },
     /// Programs at netmap's rings, which the netmap service keeps.
     Netmap {
-        /// The owner of the first of them.
+        /// Owner of the first program.
         owner: O,
     },
 }
 
 impl<O> Occupant<O> {
-    /// The program, or the first of several, if there is one.
+    /// Owner of the program, or of the first of several, if there is one.
     #[must_use]
     pub fn owner(&self) -> Option<&O> {
         match self {
@@ -115,7 +115,7 @@ impl<O> Occupant<O> {
         }
     }
 
-    /// The device, if there is one.
+    /// Device that serves the port, if one does.
     #[must_use]
     pub fn device(&self) -> Option<&Device> {
         match self {
@@ -124,7 +124,7 @@ impl<O> Occupant<O> {
         }
     }
 
-    /// The region that the table keeps for it, if there is one.
+    /// Region that the table keeps for the port, if there is one.
     #[must_use]
     pub fn home(&self) -> Option<&Arc<ShmRegion>> {
         match self {
@@ -155,7 +155,7 @@ impl<O> Occupant<O> {
         }
     }
 
-    /// A note for the user.
+    /// Notes for the user.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         self.device().map_or(&[], |device| &device.notes)

@@ -3,14 +3,14 @@
 use ringroad_datapath::fabric::FabricError;
 use ringroad_ring::region::RegionError;
 
-/// Why the table could not be changed; it is as it was before.
+/// Reason why the table could not be changed; it is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// There is no memory for the port, or no room in the region that it should share.
+    /// There is no memory for the port, or no room in the region that the port should share.
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The port to make exists already, the port to use does not exist, or the datapath has no room for it.
+    /// The port to be made exists already, the port to be used does not exist, or the datapath has no room for it.
     #[error(transparent)]
     Fabric(#[from] FabricError),
     /// Another program has this end of the pipe open.
@@ -19,9 +19,9 @@ pub enum TableError {
     /// The device cannot have as many queues as the ports of the region that it should share.
     #[error("{asked} queues in a region whose ports have {has}")]
     SharedQueues {
-        /// Queues that the device would have.
+        /// Number of queues that the device would have.
         asked: u16,
-        /// Queues of each port in the region.
+        /// Number of queues of each port in the region.
         has: u16,
     },
 }

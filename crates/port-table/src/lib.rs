@@ -1,4 +1,4 @@
-//! The ports of one datapath: on switches, of devices that programs have open, and pipes. The daemon and embedded mode
+//! Ports of one datapath: ports of switches, devices that programs have open, and pipes. The daemon and embedded mode
 //! have one [`table::PortTable`] each. Only the table adds and removes ports.
 //!
 //! The table lays ports out, joins them to the [`Fabric`](ringroad_datapath::fabric::Fabric) and takes them away. Its

@@ -1,4 +1,5 @@
-//! A new port: the parts that its program brings, those that the program gets, and those that the datapath gets.
+//! A new port: the parts that its program brings, the parts that the program gets, and the parts that the datapath
+//! gets.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use ringroad_ring::region::{Region, RegionError};
 
 use crate::error::TableError;
 
-/// Puts another queue before one that joins the datapath, with the same counters.
+/// Function that puts another queue in front of a queue which joins the datapath, with the same counters.
 pub type Wrap<'a> = &'a mut dyn FnMut(Box<dyn PortQueue>, Arc<QueueCounters>) -> Box<dyn PortQueue>;
 
 /// The caller that opens a port.
@@ -23,20 +24,20 @@ pub struct Opener<'a, O, K> {
     pub owner: O,
     /// The callers' data for the entry, if this request makes the port.
     pub kept: K,
-    /// The owner in whose share of the workers' time it is served.
+    /// Owner whose share of the workers' time serves the port.
     pub share: Share,
-    /// The queue in front of each of its queues in the datapath, if any.
+    /// Function that makes the queue in front of each of the port's queues in the datapath, if there is one.
     pub wrap: Option<Wrap<'a>>,
 }
 
-/// A port as its program takes it up.
+/// A port as its program gets it.
 #[derive(Debug)]
 pub struct ProgramSide {
-    /// The memory that it lies in.
+    /// Region that the port lies in.
     pub region: Arc<Region>,
-    /// Where it lies there.
+    /// Objects of the port in the region.
     pub placement: PortPlacement,
-    /// For a pipe's end: where the other end lies.
+    /// Objects of a pipe's other end, for an end of a pipe.
     pub peer: Option<PortPlacement>,
     /// The eventfds of each queue.
     pub events: Vec<QueueEvents>,
@@ -62,19 +63,19 @@ impl ProgramSide {
     }
 }
 
-/// The queues of a port that no program has open.
+/// Makes the queues of a port that no program has open.
 #[must_use]
 pub fn unbound(queues: u16) -> Vec<QueueParts> {
     (0..queues).map(|_| QueueParts::new(Box::new(UnboundQueue))).collect()
 }
 
-/// A device's queues, which it has no more then.
+/// Takes a device's queues out of it.
 #[must_use]
 pub fn take_queues(device: &mut Device) -> Vec<QueueParts> {
     std::mem::take(&mut device.queues).into_iter().map(QueueParts::new).collect()
 }
 
-/// The region of a device that a program opens: the `shared` one, or a new one for ports of this shape with the queues
+/// Region of a device that a program opens: the `shared` region, or a new one for ports of this shape with the queues
 /// and buffers of the device.
 ///
 /// # Errors
@@ -92,7 +93,7 @@ pub fn device_home(
     }
 }
 
-/// A port laid out in `home`, and the datapath's side of it.
+/// Lays out a port in `home`; also returns the datapath's side of the port.
 pub(crate) fn lay_out(
     home: &Arc<ShmRegion>,
     name: &str,

@@ -1,4 +1,4 @@
-//! All ports of a datapath, and all operations that add or remove ports.
+//! Table of all ports of a datapath, and all operations that add or remove ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,20 +28,20 @@ pub struct PortTable<O, K> {
 }
 
 impl<O, K> PortTable<O, K> {
-    /// No ports on `fabric`.
+    /// Creates a table without ports on `fabric`.
     #[must_use]
     pub fn new(fabric: Fabric) -> Self {
         Self { fabric, on_switches: BTreeMap::new(), pipes: BTreeMap::new(), devices: BTreeMap::new() }
     }
 
-    /// The datapath.
+    /// Fabric of the datapath.
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
     }
 
-    /// The datapath, for wires and queues that the caller keeps. Ports come onto switches and leave them by the table
-    /// alone.
+    /// Fabric of the datapath, for wires and queues that the caller keeps. Only the table puts ports onto switches and
+    /// takes them off.
     pub fn fabric_mut(&mut self) -> &mut Fabric {
         &mut self.fabric
     }
@@ -52,7 +52,7 @@ impl<O, K> PortTable<O, K> {
         &self.on_switches
     }
 
-    /// The data that the owner of the table keeps of the port `key` of a switch.
+    /// Data that the owner of the table keeps for the port `key` of a switch.
     pub fn kept_mut(&mut self, key: &str) -> Option<&mut K> {
         self.on_switches.get_mut(key).map(|port| &mut port.kept)
     }
@@ -69,7 +69,7 @@ impl<O, K> PortTable<O, K> {
         &self.devices
     }
 
-    /// The same devices, to note something at them.
+    /// Devices that programs have open, by name, to record something at them.
     pub fn devices_mut(&mut self) -> impl Iterator<Item = (&str, &mut Device)> {
         self.devices.iter_mut().map(|(key, port)| (key.as_str(), &mut port.device))
     }
@@ -93,7 +93,7 @@ impl<O, K> PortTable<O, K> {
         on_switch.or_else(|| self.devices.get(key).map(|port| &port.owner))
     }
 
-    /// The ports whose rings programs have in regions of the table, with their full names: on switches, then devices.
+    /// Ports whose rings programs have in regions of the table, with their full names: ports on switches, then devices.
     pub fn programs(&self) -> impl Iterator<Item = (&str, &ShmPort, &O)> {
         let on_switches = self.on_switches.iter().filter_map(|(key, port)| match &port.occupant {
             Occupant::Program { shm, owner } => Some((key.as_str(), shm, owner)),
@@ -102,7 +102,7 @@ impl<O, K> PortTable<O, K> {
         on_switches.chain(self.devices.iter().map(|(key, port)| (key.as_str(), &port.shm, &port.owner)))
     }
 
-    /// The regions that ports lie in. One that ports share comes several times.
+    /// Regions that ports lie in. A shared region comes several times.
     pub fn regions(&self) -> impl Iterator<Item = &Arc<Region>> {
         let on_switches = self.on_switches.values().filter_map(|port| port.occupant.home());
         let devices = self.devices.values().map(|port| port.shm.home());
@@ -112,8 +112,8 @@ impl<O, K> PortTable<O, K> {
             .chain(self.pipes.values().map(|pipe| pipe.pipe.region()))
     }
 
-    /// Opens a port of a switch for a program, in `home`: a new port with these settings, which goes with the program, or
-    /// one that waits for a program and has its own.
+    /// Opens a port of a switch for a program, in `home`: either a new port with these settings, which goes with the
+    /// program, or a port that waits for a program and keeps its own settings.
     ///
     /// # Errors
     /// [`TableError`]; [`FabricError::PortTaken`] if the port is taken.
@@ -145,8 +145,8 @@ impl<O, K> PortTable<O, K> {
         Ok(side)
     }
 
-    /// Makes a port of a switch that stays until it is detached: with a device and its region, where it has one, or for
-    /// programs to open. It gets this index on the switch, or the first that is free.
+    /// Makes a port of a switch that stays until it is detached: with a device and its region, if it has one, or for
+    /// programs to open. The port gets this index on the switch, or the first free one.
     ///
     /// # Errors
     /// [`TableError`].
@@ -214,7 +214,7 @@ impl<O, K> PortTable<O, K> {
     /// Gives a port of a switch other settings.
     ///
     /// # Errors
-    /// [`FabricError`]; the port is as it was before, unless a worker is gone.
+    /// [`FabricError`]; the port is unchanged, unless a worker is gone.
     pub fn set_settings(&mut self, key: &str, settings: PortSettings) -> Result<(), FabricError> {
         let port = self.on_switches.get_mut(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
         self.fabric.set_settings(&port.switch, &port.port, settings.clone())?;
@@ -231,8 +231,8 @@ impl<O, K> PortTable<O, K> {
         self.fabric.use_queues(&port.switch, &port.port, count)
     }
 
-    /// Gives a port of a switch another device, with its region, if it has one. The port's place, settings and counters
-    /// stay. Returns the device that it had.
+    /// Gives a port of a switch another device, with its region, if it has one. The port keeps its index, settings and
+    /// counters. Returns the previous device.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], also for a port without a device; or a worker that is gone.
@@ -263,7 +263,7 @@ impl<O, K> PortTable<O, K> {
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
     pub fn detach(&mut self, key: &str) -> Result<SwitchPort<O, K>, FabricError> {
         let port = self.on_switches.get(key).ok_or_else(|| FabricError::NoSuchPort(key.to_owned()))?;
-        // Frames that pass within the kernel are in the counters only if they passed before it ends.
+        // Frames that pass within the kernel are counted for the port only if they passed before the device ends.
         if let Some(shortcut) = port.occupant.device().and_then(|device| device.shortcut.as_ref()) {
             shortcut.give_up();
         }
@@ -274,7 +274,7 @@ impl<O, K> PortTable<O, K> {
     /// Wires a device to the rings of a program, which lie in `home` ([`crate::opening::device_home`]).
     ///
     /// # Errors
-    /// [`TableError`]; [`FabricError::PortTaken`] where there is a device of that name.
+    /// [`TableError`]; [`FabricError::PortTaken`] if there is a device of that name.
     pub fn open_device(
         &mut self,
         key: String,
@@ -293,7 +293,7 @@ impl<O, K> PortTable<O, K> {
         Ok(side)
     }
 
-    /// Opens an end of a pipe, which comes into being with its first end, in memory that `charged` reserves.
+    /// Opens an end of a pipe. The first end makes the pipe, in memory that `charged` reserves.
     ///
     /// # Errors
     /// [`TableError`].
@@ -329,10 +329,11 @@ impl<O, K> PortTable<O, K> {
         opened
     }
 
-    /// Resumes a port of a switch that another process had, with the counters `past` of queues that it had before.
+    /// Resumes a port of a switch that another process had. `past` are the totals of the queues that the port had
+    /// before.
     ///
     /// # Errors
-    /// [`FabricError`]: its place is taken, or a worker is gone.
+    /// [`FabricError`]: its index is taken, or a worker is gone.
     pub fn resume(
         &mut self,
         port: SwitchPort<O, K>,
@@ -347,8 +348,8 @@ impl<O, K> PortTable<O, K> {
         Ok(())
     }
 
-    /// Resumes a device that another process had wired to a program's rings: the queues of the rings, and of the
-    /// device.
+    /// Resumes a device that another process had wired to a program's rings; the queues are those of the rings and of
+    /// the device.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -370,7 +371,7 @@ impl<O, K> PortTable<O, K> {
         self.pipes.insert(name, pipe);
     }
 
-    /// Takes back everything that the programs of an owner had open, which have gone by themselves.
+    /// Takes back all ports that the programs of an owner had open, after the programs have ended.
     ///
     /// # Errors
     /// A worker that is gone; everything is taken back nevertheless.
@@ -387,7 +388,7 @@ impl<O, K> PortTable<O, K> {
                 true => fabric.replace(&port.switch, &port.port, Share::Own, unbound(port.shape.queues)),
                 false => fabric.detach(&port.switch, &port.port).map(drop),
             });
-            // Its place in the region is free before the next port there is checked.
+            // The port's room in the region must be free before the next port of the region is checked.
             port.occupant = Occupant::Nobody;
             port.is_persistent
         });

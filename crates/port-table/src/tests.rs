@@ -1,4 +1,4 @@
-//! The life of ports, in a datapath that the tests step.
+//! Tests of opening, changing and closing ports, in a datapath that the tests step.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -83,7 +83,7 @@ fn end(side: &ProgramSide, direction: Direction) -> ProgramEnd {
     ProgramEnd::take_up(RingView::new(&side.region, ring, side.placement.slots).unwrap(), direction)
 }
 
-/// Sends a frame to all others.
+/// Sends a frame to all other ports.
 fn send(side: &ProgramSide) {
     let mut tx = end(side, Direction::Tx);
     tx.window().buffer(0).write(&[0xff; 6]);
@@ -266,7 +266,7 @@ fn a_failed_open_leaves_nothing() {
     assert!(site.table.attach(A, None, None, (endless, UNSET), "attached").is_err());
     assert!(site.is_empty());
 
-    // A waiting port continues to wait, and one that exists is not made again.
+    // A waiting port continues to wait, and a port that exists is not made again.
     site.table.attach(A, None, None, (SHAPE, UNSET), "attached").unwrap();
     assert!(site.table.open(A, UNSET, &full, opener(1)).is_err());
     assert!(matches!(site.table.occupant("vale0:a"), Some(Occupant::Nobody)));

@@ -12,10 +12,10 @@ use ringroad_ring::shared::SlotWord;
 use crate::frame::Fragment;
 use crate::offload::Unfinished;
 
-/// Most frames in a batch.
+/// Maximum number of frames in a batch.
 pub const BATCH_FRAMES: usize = 256;
 
-/// 0, 1, 2, ...
+/// Frame numbers 0, 1, 2, ..., in order.
 static NUMBERS: [u16; BATCH_FRAMES] = {
     let mut numbers = [0; BATCH_FRAMES];
     let mut number = 0;
@@ -26,22 +26,22 @@ static NUMBERS: [u16; BATCH_FRAMES] = {
     numbers
 };
 
-/// The use that a destination in the same region may make of a batch's buffers instead of a copy.
+/// Use of a batch's buffers by a destination in the same region, instead of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Custody {
-    /// Read them until it reports that it is done ([`crate::port_queue::Lend::returned`]): the source's slots come back
-    /// to the program as they were.
+    /// The destination reads the buffers until it reports that it is done ([`crate::port_queue::Lend::returned`]). Then
+    /// the source's slots go back to the program unchanged.
     Lend,
-    /// Keep them, giving one of its own for each.
+    /// The destination keeps the buffers, and gives one of its own for each.
     Give,
 }
 
-/// A frame's metadata. It goes with the frame, to other workers too.
+/// Metadata of a frame. It goes with the frame, also to other workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameMeta {
     /// Arrival time of the frame, ns since the Unix epoch; 0 if unknown.
     pub timestamp_ns: u64,
-    /// The open tasks.
+    /// Open tasks of the frame.
     pub unfinished: Unfinished,
 }
 
@@ -53,13 +53,13 @@ pub struct Batch {
     frame_starts: Vec<u16>,
     /// Metadata of each frame; shorter or empty if no later frame has any.
     metas: Vec<FrameMeta>,
-    /// Whether something is left to do with any.
+    /// Whether any frame is unfinished.
     is_unfinished: bool,
-    /// Whether it is known of any when it came.
+    /// Whether the arrival time of any frame is known.
     is_stamped: bool,
-    /// Slots that hold no byte of a frame, only what the source took off its front.
+    /// Number of slots without a byte of a frame: they hold only a header that the source removed.
     skipped: usize,
-    /// Frames noted as having more than one destination.
+    /// Marks of the frames with more than one destination.
     replicated: Vec<bool>,
     offer: Option<(RegionId, Custody)>,
     taker: Option<RegionId>,
@@ -92,7 +92,7 @@ impl Batch {
         }
     }
 
-    /// Empties the batch and sets how many frames (at most [`BATCH_FRAMES`]) the next receive may borrow.
+    /// Empties the batch, and sets the number of frames (at most [`BATCH_FRAMES`]) that the next receive may borrow.
     #[inline]
     pub fn reset(&mut self, capacity: usize) {
         self.fragments.clear();
@@ -105,33 +105,33 @@ impl Batch {
         self.capacity = capacity.min(BATCH_FRAMES);
     }
 
-    /// Sets the region of the only destination of all frames, so that a source there can lend its buffers.
+    /// Sets the region of the only destination of all frames, so that a source in this region can lend its buffers.
     #[inline]
     pub fn set_taker(&mut self, region: Option<RegionId>) {
         self.taker = region;
     }
 
-    /// The region of the one destination; `None` where there are several or it lies in none.
+    /// Region of the only destination; `None` if there are several destinations, or the destination has no region.
     #[inline]
     #[must_use]
     pub fn taker(&self) -> Option<RegionId> {
         self.taker
     }
 
-    /// Offers the buffers of the frames that follow, whose fragments name them then ([`Fragment::in_buffer`]).
+    /// Offers the buffers of the following frames, whose fragments then name them ([`Fragment::in_buffer`]).
     #[inline]
     pub fn offer(&mut self, region: RegionId, custody: Custody) {
         self.offer = Some((region, custody));
     }
 
-    /// Whether a destination in `region` may read the buffers where they lie and return them later.
+    /// Whether a destination in `region` may read the buffers in place and return them later.
     #[inline]
     #[must_use]
     pub fn lends_to(&self, region: RegionId) -> bool {
         self.offer == Some((region, Custody::Lend))
     }
 
-    /// Whether a destination in `region` may keep buffers for others of its own.
+    /// Whether a destination in `region` may keep buffers, and give buffers of its own for them.
     #[inline]
     #[must_use]
     pub fn gives_to(&self, region: RegionId) -> bool {
@@ -158,7 +158,7 @@ impl Batch {
         self.describe_frame(self.frames().saturating_sub(1), meta);
     }
 
-    /// Sets the metadata of `frame`, behind which no frame has any yet.
+    /// Sets the metadata of `frame`; no later frame has metadata yet.
     #[inline]
     pub fn describe_frame(&mut self, frame: usize, meta: FrameMeta) {
         if self.metas.len() != frame {
@@ -176,7 +176,7 @@ impl Batch {
         self.metas.get(frame).copied().unwrap_or_default()
     }
 
-    /// The metadata of each frame; `None` where some frame has none.
+    /// Metadata of each frame; `None` if some frame has none.
     #[inline]
     #[must_use]
     pub fn metas(&self) -> Option<&[FrameMeta]> {
@@ -190,28 +190,28 @@ impl Batch {
         !self.metas.is_empty()
     }
 
-    /// Whether it is known of some frame when it came.
+    /// Whether the arrival time of some frame is known.
     #[inline]
     #[must_use]
     pub fn is_stamped(&self) -> bool {
         self.is_stamped
     }
 
-    /// Whether something is left to do with some frame, so that only queues that take such frames
-    /// ([`crate::port_queue::PortQueue::takes_unfinished`]) may be given the batch.
+    /// Whether some frame is unfinished: then only queues that take such frames
+    /// ([`crate::port_queue::PortQueue::takes_unfinished`]) may get the batch.
     #[inline]
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         self.is_unfinished
     }
 
-    /// Counts a borrowed slot that is not part of a frame for the datapath, and is released with the others.
+    /// Counts a borrowed slot that holds no part of a frame for the datapath; it is released with the other slots.
     #[inline]
     pub fn skip_slot(&mut self) {
         self.skipped += 1;
     }
 
-    /// Slots borrowed: what is released when all frames are done with.
+    /// Number of borrowed slots, which are released when all frames are done.
     #[inline]
     #[must_use]
     pub fn slots(&self) -> usize {
@@ -243,14 +243,14 @@ impl Batch {
         self.replicated.is_empty()
     }
 
-    /// Whether each frame is one fragment, whose number is the frame's.
+    /// Whether each frame is one fragment, with the same number as the frame.
     #[inline]
     #[must_use]
     pub fn is_single(&self) -> bool {
         self.frame_starts.is_empty()
     }
 
-    /// Which fragments make up `frame`.
+    /// Numbers of the fragments of `frame`.
     #[inline]
     #[must_use]
     pub fn fragments_of(&self, frame: usize) -> Range<usize> {
@@ -263,14 +263,15 @@ impl Batch {
         usize::from(start)..end
     }
 
-    /// The buffer of fragment `fragment`, in the region offered: 0, which no frame uses, if none is offered.
+    /// Index of the buffer of fragment `fragment` in the offered region; 0, which no frame uses, if no region is
+    /// offered.
     #[inline]
     #[must_use]
     pub fn buffer(&self, fragment: usize) -> u32 {
         self.fragments.get(fragment).map_or(0, Fragment::buffer)
     }
 
-    /// Gives `instead` for the buffer of fragment `fragment`, which the destination keeps.
+    /// Replaces the buffer of fragment `fragment`, which the destination keeps, by `instead`.
     #[inline]
     pub fn exchange(&mut self, fragment: usize, instead: u32) {
         if let Some(fragment) = self.fragments.get_mut(fragment) {
@@ -278,27 +279,27 @@ impl Batch {
         }
     }
 
-    /// The fragments, to exchange buffers of theirs: as [`Batch::exchange`], for several.
+    /// Fragments, for exchanges of their buffers as by [`Batch::exchange`].
     #[inline]
     pub fn exchange_buffers(&mut self) -> &mut [Fragment] {
         &mut self.fragments
     }
 
-    /// How many frames it may hold.
+    /// Maximum number of frames in this batch.
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many more frames the next receive may borrow, as far as their fragments fit.
+    /// Number of frames that the next receive may still borrow, if their fragments fit.
     #[inline]
     #[must_use]
     pub fn frame_room(&self) -> usize {
         self.capacity - self.frames()
     }
 
-    /// How many more frames of one fragment fit.
+    /// Number of frames of one fragment that still fit.
     #[inline]
     #[must_use]
     pub fn single_room(&self) -> usize {
@@ -322,15 +323,15 @@ impl Batch {
         self.fragments.push(fragment);
     }
 
-    /// Appends frames of one fragment each, at most [`Batch::single_room`]; no more are requested. Returns their
-    /// number.
+    /// Appends frames of one fragment each, at most [`Batch::single_room`]; takes no more from the iterator. Returns
+    /// their number.
     #[inline]
     pub fn push_all(&mut self, mut frames: impl Iterator<Item = Fragment>) -> usize {
         const ASK: [(); BATCH_FRAMES + MAX_FRAGMENTS] = [(); BATCH_FRAMES + MAX_FRAGMENTS];
         self.push_each(&ASK, |()| frames.next())
     }
 
-    /// As [`Self::push_all`], with the metadata of each.
+    /// Works as [`Self::push_all`], with the metadata of each frame.
     #[inline]
     pub fn push_described(&mut self, mut frames: impl Iterator<Item = (Fragment, FrameMeta)>) -> usize {
         let mut metas = std::mem::take(&mut self.metas);
@@ -344,7 +345,7 @@ impl Batch {
             target.set(MaybeUninit::new(meta));
             Some(fragment)
         });
-        // SAFETY: this many places after the last were written just now.
+        // SAFETY: this many entries after the last were written just now.
         unsafe { metas.set_len(described + pushed) };
         self.metas = metas;
         self.is_stamped |= times != 0;
@@ -352,14 +353,14 @@ impl Batch {
         pushed
     }
 
-    /// Appends a frame of one fragment for each of `sources`, at most [`Batch::single_room`], up to the first that
-    /// `fragment` gives none for. Returns their number.
+    /// Appends a frame of one fragment for each of `sources`, at most [`Batch::single_room`], until `fragment` returns
+    /// `None`. Returns their number.
     #[inline]
     pub fn push_each<S>(&mut self, sources: &[S], mut fragment: impl FnMut(&S) -> Option<Fragment>) -> usize {
         let (before, room) = (self.fragments.len(), self.single_room());
         let spare = self.fragments.spare_capacity_mut().get_mut(..room).unwrap_or(&mut []);
         let (mut pushed, mut extents) = (0, 0);
-        // Pairs of slices: one counter for both.
+        // Zipped slices need only one counter.
         for (target, source) in spare.iter_mut().zip(sources) {
             let Some(fragment) = fragment(source) else { break };
             debug_assert!(!fragment.has_more());
@@ -367,7 +368,7 @@ impl Batch {
             target.write(fragment);
             pushed += 1;
         }
-        // SAFETY: this many places after the last fragment were written just now.
+        // SAFETY: this many entries after the last fragment were written just now.
         unsafe { self.fragments.set_len(before + pushed) };
         self.bytes += SlotWord::extent_bytes(extents);
         if !self.is_single() {
@@ -376,14 +377,15 @@ impl Batch {
         pushed
     }
 
-    /// Notes that each of `count` fragments from `first` on is a frame.
+    /// Notes that each of `count` fragments from `first` on is a frame. A separate function, so that the loop over
+    /// frames of one fragment has all registers.
     // Apart, so that the loop over frames of one fragment has the registers to itself.
     #[cold]
     fn note_frame_starts(&mut self, first: usize, count: usize) {
         self.frame_starts.extend(first as u16..(first + count) as u16);
     }
 
-    /// Notes where the frames begin, once there is one of several fragments.
+    /// Notes the first fragment of each frame, once a frame has several fragments.
     fn note_frame_start(&mut self, first: bool) {
         if self.is_single() {
             self.frame_starts.extend(0..self.fragments.len() as u16);
@@ -393,7 +395,7 @@ impl Batch {
         }
     }
 
-    /// Drops the fragments from `fragments` on: a frame whose rest is not there.
+    /// Drops the fragments from `fragments` on: those of an incomplete frame.
     pub fn truncate(&mut self, fragments: usize) {
         for fragment in self.fragments.drain(fragments.min(self.fragments.len())..) {
             self.bytes -= fragment.len() as u64;
@@ -425,7 +427,7 @@ impl Batch {
         self.bytes
     }
 
-    /// The fragments of frame `frame`; empty where there is no such frame.
+    /// Fragments of frame `frame`; empty if there is no such frame.
     #[inline]
     #[must_use]
     pub fn frame(&self, frame: usize) -> &[Fragment] {
@@ -449,7 +451,7 @@ impl Batch {
         }
     }
 
-    /// Sum of the lengths of the frames that a list names, bytes.
+    /// Sum of the lengths of the listed frames, bytes.
     #[inline]
     #[must_use]
     pub fn bytes_of_listed(&self, frames: &[u16]) -> u64 {
@@ -459,7 +461,7 @@ impl Batch {
         }
     }
 
-    /// The numbers of these frames: a list for [`crate::port_queue::PortQueue::deliver`].
+    /// Numbers of these frames, as a list for [`crate::port_queue::PortQueue::deliver`].
     #[inline]
     #[must_use]
     pub fn numbers(frames: Range<usize>) -> &'static [u16] {
@@ -473,7 +475,7 @@ impl Batch {
         if std::ptr::eq(frames.as_ptr(), NUMBERS.as_ptr()) {
             return frames.len() == self.frames();
         }
-        // Without an early end, so that several are compared at once.
+        // The loop has no early end, so that several numbers are compared at once.
         let differs = |differs, (&frame, target)| differs | (frame ^ target);
         frames.len() == self.frames() && frames.iter().zip(0u16..).fold(0, differs) == 0
     }
@@ -511,7 +513,7 @@ mod tests {
         let mut batch = Batch::new();
         for &fragments in frames {
             for fragment in 0..fragments {
-                // SAFETY: constants stay.
+                // SAFETY: constants live for ever.
                 batch.push(unsafe { Fragment::from_private(&[0; 60], 0) }, fragment == 0);
             }
         }
@@ -535,7 +537,7 @@ mod tests {
     #[test]
     fn frames_of_one_fragment_are_appended_behind_one_of_several_as_far_as_there_is_room() {
         let mut batch = batch_of(&[1, 2]);
-        // SAFETY: constants stay.
+        // SAFETY: constants live for ever.
         let frame = unsafe { Fragment::from_private(&[0; 60], 0) };
         assert_eq!(batch.push_all(std::iter::repeat_n(frame, 2)), 2);
         let fragments: Vec<_> = (0..4).map(|frame| batch.fragments_of(frame)).collect();

@@ -11,7 +11,7 @@ pub struct Clock(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    /// With the time at which it was made.
+    /// The system's clock, with its time when this value was made, ns.
     System(u64),
     Manual(Arc<AtomicU64>),
 }
@@ -45,7 +45,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock forward; the system's clock does not listen.
+    /// Moves a manual clock forward; has no effect on the system's clock.
     pub fn advance(&self, ns: u64) {
         if let Source::Manual(now) = &self.0 {
             now.fetch_add(ns, Ordering::Relaxed);

@@ -1,17 +1,16 @@
-//! The outcomes of a batch's frames: the contract between the forwarding plane and the datapath, which executes the
-//! plan.
+//! Outcomes of a batch's frames: the contract between the forwarding plane and the datapath, which executes the plan.
 //!
 //! A [`ForwardingPlane`] writes a [`Outcome`] for each frame of a batch into a [`BatchPlan`]. The datapath copies the
 //! frames to their destinations, accounts for all of them, and does not know the reasons. A learning switch, a table of
 //! flows and a mirror differ only in their `ForwardingPlane`.
 //!
-//! A frame that must leave with other headers gets a *header rewrite*, which replaces as many of the frame's first
-//! bytes as the forwarding plane sets. So a forwarding plane can add or remove a tag, or change an address or a whole
+//! A frame that must leave with other headers gets a *header rewrite*: bytes that replace the frame's first bytes, as
+//! many as the forwarding plane chooses. So a forwarding plane can add or remove a tag, or change an address or a whole
 //! stack of headers, without a copy of the payload.
 //!
 //! ```
 //! use ringroad_port::batch::Batch;
-//! use ringroad_port::forwarding_plane::{BatchPlan, Decision, Destination, ForwardingPlane, FrameCopy};
+//! use ringroad_port::plan::{ForwardingPlane, Decision, Destination, FrameCopy, BatchPlan};
 //! use ringroad_port::port_index::PortIndex;
 //!
 //! /// Floods all frames, and gives port 7 a copy that has a VLAN tag.
@@ -28,13 +27,13 @@
 //!         plan: &mut BatchPlan,
 //!     ) -> Decision {
 //!         for frame in first..batch.frames() {
-//!             let mut header = [0; 16];
-//!             batch.frame(frame).first().map(|fragment| fragment.bytes().read(&mut header[..12]));
-//!             header[12..].copy_from_slice(&[0x81, 0x00, 0, 42]);
-//!             let tagged = plan.rewrite(12, &header);
+//!             let mut head = [0; 16];
+//!             batch.frame(frame).first().map(|fragment| fragment.bytes().read(&mut head[..12]));
+//!             head[12..].copy_from_slice(&[0x81, 0x00, 0, 42]);
+//!             let tagged = plan.head(12, &head);
 //!             plan.copy(frame, &[
-//!                 FrameCopy { to: Destination::Others, rewrite: None },
-//!                 FrameCopy { to: Destination::Port(PortIndex(7)), rewrite: tagged },
+//!                 FrameCopy { to: Destination::Others, head: None },
+//!                 FrameCopy { to: Destination::Port(PortIndex(7)), head: tagged },
 //!             ]);
 //!         }
 //!         Decision::all(batch)
@@ -49,27 +48,28 @@ use crate::batch::{BATCH_FRAMES, Batch};
 use crate::drop_cause::DropCause;
 use crate::port_index::{PortIndex, PortMask};
 
-/// Longest head that replaces a frame's, bytes: Ethernet, tags, and the headers of two network and transport layers.
+/// Longest header rewrite, bytes: Ethernet, tags, and the headers of two network and transport layers.
 pub const MAX_REWRITE_BYTES: usize = 256;
-/// Most copies of one frame.
+/// Maximum number of copies of one frame.
 pub const MAX_COPIES: usize = BATCH_FRAMES;
 
-/// Steps of a decision ([`Decision::steps`]) that cost as much as the copy of a short frame. Measured in the profile
-/// `dev`: a search of a hash table takes 30 ns, an action on headers 40 to 90 ns, such a copy 50 to 100 ns.
+/// Number of steps of a decision ([`Decision::steps`]) that cost as much as the copy of a short frame. Measured in the
+/// profile `dev`: a search of a hash table takes 30 ns, an action on headers 40 to 90 ns, the copy of a short frame 50
+/// to 100 ns.
 pub const STEPS_PER_COST: u64 = 2;
 
-/// How far a decision went, and what it took.
+/// Progress of a decision, and its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// The first frame that has no outcome yet.
+    /// First frame that has no outcome yet.
     pub end: usize,
-    /// Steps beyond a look at each frame's header, which the owner of the frames pays: tables and entries searched,
-    /// actions done.
+    /// Steps beyond a read of each frame's header, charged to the owner of the frames: searches of tables and entries,
+    /// actions.
     pub steps: u64,
 }
 
 impl Decision {
-    /// All frames of the batch are decided, with nothing but a look at their headers.
+    /// Decision on all frames of the batch, without steps beyond the reads of their headers.
     #[inline]
     #[must_use]
     pub fn all(batch: &Batch) -> Self {
@@ -77,17 +77,18 @@ impl Decision {
     }
 }
 
-/// Decides the outcomes of frames. Each worker has a forwarding plane of its own for a switch, so a forwarding plane
+/// Forwarding plane: decides the outcomes of frames. Each worker has a forwarding plane of its own for a switch, so it
 /// may keep state.
 pub trait ForwardingPlane: Debug + Send {
-    /// Writes into `plan` what becomes of the frames of `batch` from number `first` on, which came from the port
+    /// Writes into `plan` the outcomes of the frames of `batch` from number `first` on, which came from the port
     /// `from`. A frame without an outcome is dropped as [`DropCause::NoDestination`].
     ///
-    /// The decision ends behind the frame with which its steps reach `budget`; one frame is decided at least. What one
-    /// frame can take is bounded.
+    /// The decision ends after the frame with which its steps reach `budget`; it includes at least one frame. The steps
+    /// for one frame are bounded.
     ///
-    /// The bytes of the frames may change at any time: what matters has to be read once. The datapath may execute less
-    /// than the whole plan, and request the rest again: a decision counts once [`ForwardingPlane::executed`] is called.
+    /// The bytes of the frames may change at any time: bytes on which the decision depends have to be read only once.
+    /// The datapath may execute a part of the plan, and request the rest again: a decision counts once
+    /// [`ForwardingPlane::executed`] is called.
     fn decide(
         &mut self,
         from: PortIndex,
@@ -97,39 +98,40 @@ pub trait ForwardingPlane: Debug + Send {
         plan: &mut BatchPlan,
     ) -> Decision;
 
-    /// Called when the frames `range` of `batch` have been sent as `plan` describes. Here a forwarding plane counts.
+    /// Called when the frames `range` of `batch` have been sent as `plan` describes. Counters of the forwarding plane
+    /// belong here.
     fn executed(&mut self, _from: PortIndex, _batch: &Batch, _range: Range<usize>, _plan: &BatchPlan) {}
 
-    /// A port of the switch that serves this forwarding plane alone: frames from and to it are not users', and begin
-    /// with a header that only the forwarding plane knows.
+    /// Port of the switch that serves only this forwarding plane: frames from and to it are not users' frames, and
+    /// begin with a header that only the forwarding plane knows.
     fn own_port(&self) -> Option<PortIndex> {
         None
     }
 }
 
-/// What becomes of a frame.
+/// Outcome of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It goes to this port.
+    /// The frame goes to this port.
     Port(PortIndex),
-    /// It goes to all ports but the one it came from.
+    /// The frame goes to all ports except its source.
     Flood,
-    /// It goes to the ports of a set ([`BatchPlan::set`]).
+    /// The frame goes to the ports of a set ([`BatchPlan::set`]).
     Ports(SetId),
-    /// Copies of it leave, or it leaves with another head ([`BatchPlan::copy`]).
+    /// Copies of the frame leave, or the frame leaves with a header rewrite ([`BatchPlan::copy`]).
     Copies(CopiesId),
-    /// It goes nowhere, and is counted.
+    /// The frame goes to no port, and is counted.
     Drop(DropCause),
 }
 
-/// Where one copy of a frame goes.
+/// Destination of one copy of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// To this port, even if the frame came from there.
+    /// This port, even if it is the frame's source.
     Port(PortIndex),
-    /// To all ports but the one that the frame came from.
+    /// All ports except the frame's source.
     Others,
-    /// To the ports of a set, even the one that the frame came from.
+    /// The ports of a set, even the frame's source.
     Ports(SetId),
 }
 
@@ -146,42 +148,42 @@ impl From<Destination> for Outcome {
 /// A copy of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FrameCopy {
-    /// Where it goes.
+    /// Destination of the copy.
     pub to: Destination,
-    /// The head that it leaves with, if not its own.
+    /// Header rewrite of the copy, if any.
     pub rewrite: Option<RewriteId>,
 }
 
-/// A set of ports in a plan.
+/// Number of a set of ports in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SetId(u16);
 
-/// The copies of one frame in a plan.
+/// Number of one frame's list of copies in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CopiesId(u16);
 
-/// A head in a plan.
+/// Number of a header rewrite in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RewriteId(u32);
 
-/// The replacement for a frame's first bytes.
+/// Header rewrite: bytes that replace the first bytes of a copy of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderRewrite<'plan> {
-    /// How many bytes of the frame it replaces.
+    /// Number of leading bytes replaced.
     pub replaces: usize,
-    /// The bytes that the frame begins with instead.
+    /// Bytes that replace the leading bytes.
     pub bytes: &'plan [u8],
 }
 
-/// What becomes of the frames of a batch. Allocated once, reused for ever.
+/// Batch plan: outcomes of the frames of a batch. Allocated once, reused for ever.
 #[derive(Debug)]
 pub struct BatchPlan {
     outcomes: Box<[Outcome; BATCH_FRAMES]>,
-    /// The frames that have one outcome, and that.
+    /// Frames that have one common outcome, and the outcome.
     common: Option<(Range<usize>, Outcome)>,
     sets: Vec<PortMask>,
     copies: Vec<FrameCopy>,
-    /// Which copies each frame has that has some.
+    /// Range of the copies of each frame that leaves as copies.
     frames_with_copies: Vec<Range<u32>>,
     rewrites: Vec<PlannedRewrite>,
     rewrite_bytes: Vec<u8>,
@@ -200,7 +202,7 @@ impl Default for BatchPlan {
 }
 
 impl BatchPlan {
-    /// A plan in which nothing is decided.
+    /// A plan without outcomes.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -214,7 +216,7 @@ impl BatchPlan {
         }
     }
 
-    /// Forgets what was decided: `frames` frames from number `first` on are without an outcome.
+    /// Clears the plan: the frames `frames` have no outcome.
     #[inline]
     pub fn reset(&mut self, frames: Range<usize>) {
         self.outcomes_mut(frames).fill(Outcome::Drop(DropCause::NoDestination));
@@ -227,7 +229,7 @@ impl BatchPlan {
         }
     }
 
-    /// The outcomes of frames, to be written.
+    /// Outcomes of frames, to be written.
     #[inline]
     pub fn outcomes_mut(&mut self, frames: Range<usize>) -> &mut [Outcome] {
         self.common = None;
@@ -241,21 +243,21 @@ impl BatchPlan {
         self.common = Some((frames, outcome));
     }
 
-    /// The outcome that these frames were given together, if they were.
+    /// Common outcome of these frames; `None` if they were not given one together.
     #[inline]
     #[must_use]
     pub fn common(&self, frames: Range<usize>) -> Option<Outcome> {
         self.common.as_ref().filter(|(range, _)| *range == frames).map(|&(_, outcome)| outcome)
     }
 
-    /// The outcomes of frames.
+    /// Outcomes of frames.
     #[inline]
     #[must_use]
     pub fn outcomes(&self, frames: Range<usize>) -> &[Outcome] {
         self.outcomes.get(frames).unwrap_or(&[])
     }
 
-    /// The outcome of one frame.
+    /// Outcome of one frame.
     #[inline]
     #[must_use]
     pub fn outcome(&self, frame: usize) -> Outcome {
@@ -285,8 +287,8 @@ impl BatchPlan {
         self.sets.get(usize::from(set.0)).copied().unwrap_or_default()
     }
 
-    /// Adds a head, which any number of copies may have: a frame leaves with `bytes` instead of its first `replaces`
-    /// ones. `None` where the head is longer than [`MAX_REWRITE_BYTES`].
+    /// Adds a header rewrite, which any number of copies may have: `bytes` replace the first `replaces` bytes of a
+    /// frame. `None` if `bytes` is longer than [`MAX_REWRITE_BYTES`].
     pub fn rewrite(&mut self, replaces: usize, bytes: &[u8]) -> Option<RewriteId> {
         if bytes.len() > MAX_REWRITE_BYTES {
             return None;
@@ -299,7 +301,7 @@ impl BatchPlan {
         Some(id)
     }
 
-    /// The parts of a head.
+    /// Parts of a header rewrite.
     #[must_use]
     pub fn rewrite_of(&self, rewrite: RewriteId) -> Option<HeaderRewrite<'_>> {
         let PlannedRewrite { replaces, bytes } = self.rewrites.get(rewrite.0 as usize)?;
@@ -307,7 +309,7 @@ impl BatchPlan {
         Some(HeaderRewrite { replaces: *replaces as usize, bytes })
     }
 
-    /// Lets a frame leave as these copies, in this order, at most [`MAX_COPIES`]; with none it is dropped.
+    /// Lets a frame leave as these copies, in this order, at most [`MAX_COPIES`]; without copies it is dropped.
     pub fn copy(&mut self, frame: usize, copies: &[FrameCopy]) {
         let copies = copies.get(..MAX_COPIES).unwrap_or(copies);
         let outcome = match copies {
@@ -323,7 +325,7 @@ impl BatchPlan {
         self.set_outcome(frame, outcome);
     }
 
-    /// Lets a frame leave as it came, and a copy of it with `rewrite` in place of as many first bytes.
+    /// Lets a frame leave unchanged, and also a copy of it in which `rewrite` replaces as many leading bytes.
     pub fn copy_both(&mut self, frame: usize, to: Destination, rewrite: &[u8]) {
         let as_it_came = FrameCopy { to, rewrite: None };
         match self.rewrite(rewrite.len(), rewrite) {
@@ -339,7 +341,7 @@ impl BatchPlan {
         range.and_then(|range| self.copies.get(range.start as usize..range.end as usize)).unwrap_or(&[])
     }
 
-    /// Whether every frame leaves as it came, and once to each of its ports.
+    /// Whether every frame leaves unchanged, and once to each of its ports.
     #[inline]
     #[must_use]
     pub fn is_plain(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A frame as the datapath sees it: one or more fragments, borrowed where they lie.
+//! Frame in the datapath: one or more fragments, borrowed in place.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -15,7 +15,7 @@ pub const ETHERNET_HEADER_BYTES: usize = 14;
 #[derive(Debug, Clone, Copy)]
 pub struct Fragment {
     start: NonNull<u8>,
-    /// The buffer that the bytes lie in, where the source of its batch offers that; else 0, which no frame uses.
+    /// Length, flags and buffer. The buffer is 0, which no frame uses, unless the source of the batch offers it.
     slot: SlotWord,
 }
 
@@ -27,8 +27,8 @@ impl Fragment {
     /// Borrows `bytes` for the datapath. `flags` are netmap's slot flags.
     ///
     /// # Safety
-    /// The bytes must stay mapped until the queue that hands out the fragment has to release it. They may be written by
-    /// others meanwhile, at the cost of the frame's content only. At most 65535 bytes.
+    /// The bytes must stay mapped until the queue that hands out the fragment has to release it. Other processes may
+    /// write them meanwhile, which only damages the frame's content. At most 65535 bytes.
     #[inline]
     #[must_use]
     pub unsafe fn new(bytes: &SharedBytes<'_>, flags: u16) -> Self {
@@ -41,7 +41,7 @@ impl Fragment {
     /// Borrows the bytes of a slot for the datapath, and names their buffer.
     ///
     /// # Safety
-    /// As for [`Fragment::new`].
+    /// The conditions of [`Fragment::new`].
     #[inline]
     #[must_use]
     pub unsafe fn of_slot(taken: &TakenFragment<'_>) -> Self {
@@ -51,7 +51,7 @@ impl Fragment {
     /// Borrows private memory of a driver for the datapath, which only reads it.
     ///
     /// # Safety
-    /// As for [`Fragment::new`], and nothing writes to the bytes meanwhile.
+    /// The conditions of [`Fragment::new`], and no code writes to the bytes meanwhile.
     #[inline]
     #[must_use]
     pub unsafe fn from_private(bytes: &[u8], flags: u16) -> Self {
@@ -59,7 +59,8 @@ impl Fragment {
         Self { start: NonNull::from(bytes).cast(), slot: SlotWord::new(0, len, flags) }
     }
 
-    /// The same, which lies in `buffer` of the region that the batch offers ([`crate::batch::Batch::offer`]).
+    /// Fragment with the same bytes, which lie in `buffer` of the region that the batch offers
+    /// ([`crate::batch::Batch::offer`]).
     #[inline]
     #[must_use]
     pub fn in_buffer(self, buffer: u32) -> Self {
@@ -73,7 +74,7 @@ impl Fragment {
         self.slot
     }
 
-    /// The buffer in the region that the batch offers: 0, which no frame uses, if none is offered.
+    /// Index of the buffer in the region that the batch offers; 0, which no frame uses, if no region is offered.
     #[inline]
     #[must_use]
     pub fn buffer(&self) -> u32 {
@@ -106,12 +107,12 @@ impl Fragment {
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> SharedBytes<'_> {
-        // SAFETY: the maker of the fragment vouched for the mapping until release, and the datapath drops fragments
+        // SAFETY: the maker of the fragment guaranteed the mapping until release, and the datapath drops fragments
         // before it releases them.
         unsafe { SharedBytes::from_trusted_parts(self.start, self.len()) }
     }
 
-    /// The same without its first `bytes` bytes, all of them if there are fewer.
+    /// Fragment without its first `bytes` bytes; empty if it has fewer.
     #[inline]
     #[must_use]
     pub fn behind(&self, bytes: usize) -> Self {
@@ -122,25 +123,26 @@ impl Fragment {
         Self { start, slot: SlotWord::new(self.buffer(), len, self.flags()) }
     }
 
-    /// The first 14 bytes as two words, bytes 0 to 7 and 6 to 13, each read once; `None` where the fragment is shorter.
+    /// The first 14 bytes as two words, bytes 0 to 7 and 6 to 13, each read once; `None` if the fragment is shorter.
     #[inline]
     #[must_use]
     pub fn ethernet_header(&self) -> Option<(u64, u64)> {
         (self.len() >= ETHERNET_HEADER_BYTES).then(|| self.header_words())
     }
 
-    /// The same of a fragment that has these flags and no others.
+    /// Works as [`Self::ethernet_header`], if the fragment has exactly these flags; else returns `None`.
     #[inline]
     #[must_use]
     pub fn ethernet_header_with(&self, flags: u16) -> Option<(u64, u64)> {
         self.slot.has_flags_and(flags, ETHERNET_HEADER_BYTES as u16).then(|| self.header_words())
     }
 
-    /// The caller has checked that there are 14 bytes.
+    /// Reads both words of the header. The caller has checked that there are 14 bytes.
     #[inline]
     fn header_words(&self) -> (u64, u64) {
         let start = self.start.as_ptr().cast::<u64>();
-        // SAFETY: 14 bytes are mapped; copied out once, since others may write them, and unaligned by construction.
+        // SAFETY: 14 bytes are mapped; copied out once, since other processes may write them, and unaligned by
+        // construction.
         let first = unsafe { read_word(start) };
         // SAFETY: offset 6 of 14 mapped bytes leaves 8.
         let second_start = unsafe { start.byte_add(6) };
@@ -167,19 +169,19 @@ unsafe fn read_word(from: *const u64) -> u64 {
 pub struct Gather<'frame, Fragments> {
     fragments: Fragments,
     current: Option<&'frame Fragment>,
-    /// Bytes of the current fragment that were copied.
+    /// Number of bytes of the current fragment that were copied.
     offset: usize,
 }
 
 impl<'frame, Fragments: Iterator<Item = &'frame Fragment>> Gather<'frame, Fragments> {
-    /// From the first byte of the first fragment on.
+    /// Starts at the first byte of the first fragment.
     #[inline]
     pub fn new(mut fragments: Fragments) -> Self {
         let current = fragments.next();
         Self { fragments, current, offset: 0 }
     }
 
-    /// Fills `room`, or as much of it as bytes are left for.
+    /// Fills `room`, or as much of it as there are bytes left.
     #[inline]
     pub fn fill(&mut self, mut room: SharedBytes<'_>) {
         while let Some(fragment) = self.current

@@ -1,33 +1,33 @@
-//! What a mirror reports about a frame instead of copying it: its number, its length, its ports and its first bytes. A
+//! Record of a frame, which a mirror can report instead of a copy: the frame's number, length, ports and first bytes. A
 //! program that samples traffic needs no more, and could not know the ports from the frame.
 
 use crate::port_index::PortIndex;
 
-/// Most bytes of a frame in its record.
+/// Maximum number of a frame's bytes in its record.
 pub const RECORDED_BYTES: usize = 128;
-/// Bytes of a record before those of the frame.
+/// Bytes of a record before the frame's bytes.
 pub const RECORD_HEADER_BYTES: usize = 16;
 
 /// A record without the frame's first bytes, which follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRecord {
-    /// How many frames of the port `from` the worker had decided on before this one, sampled or not. It restarts
-    /// at 0 when the mirrors of the switch change.
+    /// Number of frames of the port `from` that the worker decided on before this frame, sampled or not. The number
+    /// restarts at 0 when the mirrors of the switch change.
     pub number: u64,
     /// Length of the frame, bytes, without FCS.
     pub frame_bytes: u32,
-    /// The port that it came in by.
+    /// Port by which the frame came in.
     pub from: PortIndex,
-    /// How many ports it goes to, without monitoring ports.
+    /// Number of ports to which the frame goes, without monitoring ports.
     pub destinations: u8,
-    /// The first of these ports; meaningless if there is none.
+    /// First of these ports; meaningless if there is none.
     pub to: PortIndex,
-    /// The worker that decided on it.
+    /// Worker that decided on the frame.
     pub worker: u8,
 }
 
 impl FrameRecord {
-    /// The record as a mirror's port gets it: numbers in little-endian order.
+    /// Bytes of the record for a mirror's port: numbers in little-endian order.
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD_HEADER_BYTES] {
         let [n0, n1, n2, n3, n4, n5, n6, n7] = self.number.to_le_bytes();
@@ -36,7 +36,8 @@ impl FrameRecord {
         [n0, n1, n2, n3, n4, n5, n6, n7, b0, b1, b2, b3, from.0, destinations, to.0, worker]
     }
 
-    /// A record and the frame's first bytes, from a frame at a mirror's port. `None`: it is not a record.
+    /// Splits a frame at a mirror's port into its record and the first bytes of the recorded frame. `None`: the frame
+    /// has no record.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header, start) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>()?;

@@ -6,14 +6,14 @@
 //! to the queue, and the plan alone decides the outcome of each number: the same plan and the same frames always give
 //! the same result. Each frame goes through these stages:
 //!
-//! 1. **drop**: it ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later stages
-//!    and [`Reorder::by`] never see it.
+//! 1. **drop**: the frame ends here, counted as [`DropCause::Impaired`](crate::drop_cause::DropCause::Impaired). Later
+//!    stages and [`Reorder::by`] never see it.
 //! 2. **corrupt**: one bit is flipped.
-//! 3. **duplicate**: it will be delivered twice in a row, both times with the bytes of this stage.
-//! 4. **reorder**: it steps aside until [`Reorder::by`] later frames have come (those that were dropped do not count),
+//! 3. **duplicate**: the frame will be delivered twice in a row, both times with the bytes of this stage.
+//! 4. **reorder**: the frame steps aside until [`Reorder::by`] later frames have come (dropped frames do not count),
 //!    then it joins the line behind the last of them.
-//! 5. **delay**: it leaves the line at the first step of the datapath at which its delay is over and no frame is in
-//!    front of it. A frame never overtakes one in front, so that only **reorder** changes the order.
+//! 5. **delay**: the frame leaves the line at the first step of the datapath at which its delay is over and no frame is
+//!    in front of it. A frame never overtakes the frame in front, so that only **reorder** changes the order.
 //!
 //! Frames that cannot pass at once are copied into memory that is allocated with the queue
 //! ([`ImpairmentPlan::hold_frames`]). If this memory is full, they are dropped as
@@ -39,7 +39,7 @@ pub use plan::{
 };
 pub use queue::ImpairedQueue;
 
-/// The impairment of a port: makes its queues impaired ones, and reports its counters at any time.
+/// Impairment of a port: wraps the port's queues, and reports its counters at any time.
 #[derive(Debug, Clone)]
 pub struct Impairment {
     plan: Arc<ImpairmentPlan>,
@@ -47,33 +47,34 @@ pub struct Impairment {
     records: Vec<Arc<Record>>,
 }
 
-/// What an impairment has done so far, in frames. At any moment at which no frame is on its way:
+/// Counters of an impairment, in frames. Whenever no frame is on its way:
 /// `arrived + duplicated = dropped + overflowed + abandoned + held + passed`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ImpairmentCounters {
-    /// Delivered to the port by the datapath.
+    /// Frames that the datapath delivered to the port.
     pub arrived: u64,
-    /// Dropped by the plan.
+    /// Frames dropped by the plan.
     pub dropped: u64,
     /// Copies made beyond the first.
     pub duplicated: u64,
-    /// Taken aside. Where none of the frames behind it is left to pass it, such a frame is in its old place in the end.
+    /// Frames taken aside. A frame taken aside keeps its old position if no frame behind it is left to pass it.
     pub reordered: u64,
-    /// With a bit flipped.
+    /// Frames with a flipped bit.
     pub corrupted: u64,
-    /// With a delay of their own; those behind them may be late too.
+    /// Frames with a delay of their own; frames behind them may be late, too.
     pub delayed: u64,
-    /// Dropped because [`ImpairmentPlan::hold_frames`] were held already, or longer than 128 KiB.
+    /// Frames dropped because [`ImpairmentPlan::hold_frames`] were held already, or because they were longer than 128
+    /// KiB.
     pub overflowed: u64,
-    /// Still held when the port ended.
+    /// Frames still held when the port ended.
     pub abandoned: u64,
-    /// Held now, copies included.
+    /// Frames held now, copies included.
     pub held: u64,
-    /// Given to the port's own ring, copies included. The ring may have dropped some: see the port's counters.
+    /// Frames given to the port's own ring, copies included. The ring may have dropped some: see the port's counters.
     pub passed: u64,
 }
 
-/// The counters of one queue. Written by the worker that serves it only.
+/// Counters of one queue. Only the worker that serves the queue writes them.
 #[derive(Debug, Default)]
 struct Record {
     arrived: AtomicU64,
@@ -88,7 +89,8 @@ struct Record {
     passed: AtomicU64,
 }
 
-/// One writer: a relaxed load and store. Wraps, so that a gauge can be moved down by adding a negative number.
+/// Adds to a counter by a relaxed load and store: a counter has one writer. The sum wraps, so that a negative number
+/// can lower a gauge.
 #[inline]
 fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
@@ -111,15 +113,15 @@ impl Record {
 }
 
 impl Impairment {
-    /// An impairment by `plan`, with no queue yet. Delays are measured by `clock`, which a test can hold in its hand.
+    /// An impairment by `plan`, with no queue yet. `clock` measures delays; a test can control it.
     ///
     /// # Errors
-    /// [`ImpairmentPlanError`] where the plan holds a value out of range.
+    /// [`ImpairmentPlanError`] if a value of the plan is out of range.
     pub fn new(plan: ImpairmentPlan, clock: Clock) -> Result<Self, ImpairmentPlanError> {
         Ok(Self { plan: Arc::new(plan.checked()?), clock, records: Vec::new() })
     }
 
-    /// Puts the impairment before `port`, the next queue of the port, whose counters are `counters`.
+    /// Puts the impairment in front of `port`, the next queue of the port; `counters` are the port queue's counters.
     #[must_use]
     pub fn wrap(&mut self, port: Box<dyn PortQueue>, counters: Arc<QueueCounters>) -> ImpairedQueue {
         let queue = self.records.len() as u16;
@@ -134,7 +136,8 @@ impl Impairment {
         &self.plan
     }
 
-    /// What was done so far, all queues together. Each value is of some moment; what a program has received is in them.
+    /// Counters so far, of all queues together. The values may be of different moments; frames that a program has
+    /// received are counted.
     #[must_use]
     pub fn counters(&self) -> ImpairmentCounters {
         let mut sum = ImpairmentCounters::default();
@@ -142,13 +145,14 @@ impl Impairment {
         sum
     }
 
-    /// The plan's outcome for frame `number` of queue `queue`, which the frame had unless there was no room to hold it.
+    /// Outcome that the plan gives frame `number` of queue `queue`; the frame had it unless there was no room to hold
+    /// the frame.
     #[must_use]
     pub fn impairments(&self, queue: u16, number: u64) -> Impairments {
         self.plan.impairments(queue, number)
     }
 
-    /// The number and outcome of every frame that has arrived at queue `queue` so far and did not pass untouched.
+    /// Number and outcome of every frame that has arrived at queue `queue` so far and did not pass unchanged.
     pub fn affected(&self, queue: u16) -> impl Iterator<Item = (u64, Impairments)> + '_ {
         let record = self.records.get(usize::from(queue));
         let arrived = record.map_or(0, |record| record.arrived.load(Ordering::Relaxed));

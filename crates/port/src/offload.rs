@@ -1,8 +1,8 @@
-//! Frames that their sender left unfinished, and how they are finished: checksums that a card would have filled in, and
-//! long frames that a card would have cut. Stacks leave that to the card, be it a virtual one: so programs and guests
-//! that speak virtio send such frames, and the kernel hands them on from virtual interfaces and merges what a real card
-//! received (GRO). What is left to do is described by `struct virtio_net_hdr` (linux/virtio_net.h) in front of the
-//! frame.
+//! Completion of frames that their sender left unfinished: checksums that a card would have filled in, and long frames
+//! that a card would have cut. Network stacks leave these tasks to the card, also to a virtual one. So programs and
+//! guests that speak virtio send such frames, and the kernel passes them on from virtual interfaces and merges frames
+//! that a real card received (GRO). `struct virtio_net_hdr` (linux/virtio_net.h) in front of a frame describes its open
+//! tasks.
 
 use std::ops::Range;
 
@@ -12,45 +12,46 @@ use ringroad_wire::headers::{
 };
 use ringroad_wire::ip_protocol;
 
-/// Bytes of `struct virtio_net_hdr`. Where receive buffers can be merged, two more follow with the number of buffers
+/// Bytes of `struct virtio_net_hdr`. If receive buffers can be merged, two more bytes follow: the number of buffers
 /// that the frame takes.
 pub const VIRTIO_HEADER_BYTES: usize = 10;
-/// Bytes of its longer form, which ends with the number of buffers that the frame takes.
+/// Bytes of the longer form of the header, which ends with the number of buffers that the frame takes.
 pub const LONG_VIRTIO_HEADER_BYTES: usize = VIRTIO_HEADER_BYTES + 2;
 /// Longest frame that can be unfinished: an IPv6 packet of the greatest length behind Ethernet with two VLAN tags.
 pub const LONGEST_UNFINISHED_BYTES: usize = ETHERNET_BYTES + 2 * TAG_BYTES + IPV6_BYTES + u16::MAX as usize;
-/// Most segments of one frame: 64 KiB at the least MSS that every IPv4 host must take, and more. A sender that requests
-/// segments of a few bytes would make others wait while they are made.
+/// Maximum number of segments of one frame: enough for 64 KiB at the smallest MSS that every IPv4 host must accept. A
+/// sender that requests segments of a few bytes would delay other senders while its segments are made.
 pub const MAX_SEGMENTS: usize = 256;
-/// Bytes of a frame's beginning in which [`Unfinished::detect`] finds what it looks for: Ethernet with two VLAN tags,
-/// IPv4 with options, TCP up to its checksum.
+/// Number of leading bytes in which [`Unfinished::detect`] searches: Ethernet with two VLAN tags, IPv4 with options,
+/// TCP up to its checksum.
 pub const DETECTION_BYTES: usize = ETHERNET_BYTES + 2 * TAG_BYTES + 60 + 20;
 /// Room for the headers of a segment: Ethernet with two VLAN tags, IPv6 or IPv4 with options, TCP with options.
 pub const HEADER_ROOM_BYTES: usize = 192;
 
-/// Bytes of a frame's beginning that [`is_plainly_finished`] reads: Ethernet, IPv4, TCP up to its checksum.
+/// Number of leading bytes that [`is_plainly_finished`] reads: Ethernet, IPv4, TCP up to its checksum.
 pub const PLAIN_HEADER_BYTES: usize = ETHERNET_BYTES + IPV4_BYTES + 18;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_IPV4: u8 = 1;
 const GSO_TCP_IPV6: u8 = 4;
 const GSO_UDP: u8 = 5;
-/// Set beside the type where the sender uses explicit congestion notification.
+/// Bit beside the type, set if the sender uses explicit congestion notification.
 const GSO_ECN: u8 = 0x80;
 
 const TCP_HEADER_BYTES: usize = 20;
 const UDP_HEADER_BYTES: usize = 8;
-/// Where SCTP, alone among the protocols that cards know, has its checksum, which is CRC-32C (RFC 9260, appendix A).
+/// Offset of the checksum in an SCTP header. Among the protocols that cards know, only SCTP has a CRC-32C checksum (RFC
+/// 9260, appendix A).
 const SCTP_CHECKSUM_OFFSET: usize = 8;
 const TCP_FIN_PSH: u8 = 0x09;
 const TCP_CWR: u8 = 0x80;
 
-/// What is left to do with a frame: `struct virtio_net_hdr`, as its sender wrote it.
+/// Open tasks of a frame: `struct virtio_net_hdr`, as its sender wrote it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unfinished {
     flags: u8,
     gso_type: u8,
-    /// The sender's guess at where the payload begins: it is not reliable.
+    /// Offset of the payload, as the sender estimates it: it is not reliable.
     header_bytes: u16,
     /// Payload bytes of each segment.
     gso_size: u16,
@@ -59,13 +60,13 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// What is left to do with a frame that comes without such a header, of `frame_bytes` bytes and beginning with
-    /// `start`; `None` if nothing is. A checksum left to a card is recognizable: its field holds the sum of the pseudo
-    /// header, which is what a card builds on. A finished frame can have the same number there by chance, and finishing
-    /// does not change it then. Such an unfinished TCP packet that is longer than `mtu` must be cut, too: only its
-    /// sender knew the lengths, so the longest are taken.
+    /// Open tasks of a frame that comes without such a header, has `frame_bytes` bytes, and begins with `start`; `None`
+    /// if the frame is finished. A checksum left to a card is recognizable: its field holds the sum of the pseudo
+    /// header, to which a card adds. A finished frame can have the same number there by chance; finishing does not
+    /// change it then. If a TCP packet with such a checksum is longer than `mtu`, it must be cut, too. Only its sender
+    /// knew the segments' lengths, so the longest possible ones are taken.
     ///
-    /// What lies in a tunnel is not seen.
+    /// Headers in a tunnel are not examined.
     #[must_use]
     pub fn detect(start: &[u8], frame_bytes: usize, mtu: usize) -> Option<Self> {
         let ip = Ip::read(start, &EthernetHeader::read(start, Tags::Standard)?)?;
@@ -101,7 +102,8 @@ impl Unfinished {
         Some(unfinished)
     }
 
-    /// From the header; fields are in the machine's byte order. A truncated header means that nothing is left to do.
+    /// Reads a header whose fields are in the machine's byte order. A truncated header counts as a header without open
+    /// tasks.
     #[must_use]
     pub fn from_header(header: &[u8]) -> Self {
         let &[flags, gso_type, header0, header1, size0, size1, start0, start1, offset0, offset1] = header
@@ -118,16 +120,16 @@ impl Unfinished {
         }
     }
 
-    /// Whether a header that begins with these bytes leaves nothing to do.
+    /// Whether a header that begins with these bytes has no open task.
     #[inline]
     #[must_use]
     pub fn is_nothing_behind(flags_and_gso_type: [u8; 2]) -> bool {
-        // As `is_nothing`, in one comparison.
+        // Mask for the check of `is_nothing` in one comparison.
         const SOMETHING: u16 = u16::from_ne_bytes([NEEDS_CHECKSUM, u8::MAX]);
         u16::from_ne_bytes(flags_and_gso_type) & SOMETHING == 0
     }
 
-    /// The header that [`Unfinished::from_header`] made it of.
+    /// Header from which [`Unfinished::from_header`] made this value.
     #[must_use]
     pub fn to_header(self) -> [u8; VIRTIO_HEADER_BYTES] {
         let [header0, header1] = self.header_bytes.to_ne_bytes();
@@ -137,7 +139,7 @@ impl Unfinished {
         [self.flags, self.gso_type, header0, header1, size0, size1, start0, start1, offset0, offset1]
     }
 
-    /// The header in its longer form, of a frame that takes `buffers` buffers with it.
+    /// Longer form of the header, for a frame that takes `buffers` buffers with the header.
     #[inline]
     #[must_use]
     pub fn to_long_header(self, buffers: u16) -> [u8; LONG_VIRTIO_HEADER_BYTES] {
@@ -148,8 +150,8 @@ impl Unfinished {
         header
     }
 
-    /// The same after the frame grew by `bytes` before the header that the checksum belongs to, or shrank there. `None`
-    /// where that header cannot be there any more.
+    /// Tasks after the frame grew by `bytes` before the header that the checksum belongs to; it shrank if `bytes` is
+    /// negative. `None` if the header's offset would be out of range.
     #[must_use]
     pub fn shifted(self, bytes: isize) -> Option<Self> {
         if self.is_nothing() {
@@ -159,7 +161,7 @@ impl Unfinished {
         Some(Self { checksum_start: checksum_start.try_into().ok()?, ..self })
     }
 
-    /// Whether the frame is as it should be on a wire.
+    /// Whether the frame is finished: it has no open task.
     #[inline]
     #[must_use]
     pub fn is_nothing(self) -> bool {
@@ -173,14 +175,15 @@ impl Unfinished {
         self.gso_type != 0
     }
 
-    /// Whether a checksum is left to do.
+    /// Whether the frame's checksum is open.
     #[inline]
     #[must_use]
     pub fn has_open_checksum(self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0
     }
 
-    /// Whether this is possible for a frame of `frame_bytes` bytes, as far as can be checked without reading the frame.
+    /// Whether the tasks are possible for a frame of `frame_bytes` bytes, as far as this can be checked without reading
+    /// the frame.
     #[must_use]
     pub fn fits(self, frame_bytes: usize) -> bool {
         if self.is_nothing() {
@@ -201,7 +204,7 @@ impl Unfinished {
         }
     }
 
-    /// Fills in the checksum. Its field holds the sum of the pseudo header already, or zeros for SCTP.
+    /// Fills in the checksum. Its field already holds the sum of the pseudo header, or zeros for SCTP.
     pub fn complete_checksum(self, frame: &mut [u8]) {
         if !self.has_open_checksum() {
             return;
@@ -212,14 +215,15 @@ impl Unfinished {
             let checksum = crc32c::crc32c(covered).to_le_bytes();
             return put(covered, offset, &checksum);
         }
-        // The protocol is not known: it may be UDP.
+        // The protocol is not known, and UDP must not have a checksum of 0.
         let checksum = not_zero(!fold(sum_bytes(covered, 0)));
         put(covered, offset, &checksum.to_le_bytes());
     }
 }
 
-/// Whether [`Unfinished::detect`] finds nothing in a frame that begins with `start`, as far as that is seen at once. Of
-/// most frames it is: IPv4 without options, in no VLAN, with a checksum that is not the sum of the pseudo header.
+/// Whether a quick check shows that [`Unfinished::detect`] finds no task in a frame that begins with `start`. The check
+/// succeeds for most frames: IPv4 without options, in no VLAN, with a checksum that is not the sum of the pseudo
+/// header.
 #[inline]
 #[must_use]
 pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
@@ -228,8 +232,8 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
     if whole(12) & u32::from_ne_bytes([0xff, 0xff, 0xf, 0]) != u32::from_ne_bytes([8, 0, 5, 0]) {
         return false;
     }
-    // What the pseudo header has beside addresses and length, less the checksum that closes it. Sums are of 16-bit words,
-    // where 65535 counts as nothing: to add the complement is to subtract.
+    // Terms of the pseudo header, except the addresses and the total length, minus the checksum field. In sums of
+    // 16-bit words, 65535 counts as 0, so the addition of a complement is a subtraction.
     let less = |protocol: u8, checksum: u16| {
         let without_header = u64::from(!(IPV4_BYTES as u16).to_be());
         without_header + u64::from(u16::from(protocol).to_be()) + 0xffff - u64::from(checksum)
@@ -240,11 +244,11 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
         _ => return true,
     };
     let pseudo = u64::from(half(16)) + u64::from(whole(26)) + u64::from(whole(30));
-    // Two numbers have the same sum if their difference is a multiple of 65535: checked without a loop that folds.
+    // Two numbers have the same sum if their difference is a multiple of 65535: this check needs no loop that folds.
     !(pseudo + rest).is_multiple_of(0xffff)
 }
 
-/// Sum of the pseudo header of `transport_bytes` bytes behind `ip`; `None` where the addresses are not in `bytes`.
+/// Sum of the pseudo header of `transport_bytes` bytes behind `ip`; `None` if the addresses are not in `bytes`.
 fn pseudo_header(bytes: &[u8], ip: &Ip, transport_bytes: usize) -> Option<u64> {
     let words = [u16::from(ip.protocol), transport_bytes as u16].map(|word| u64::from(counted(word, 0)));
     Some(sum_bytes(bytes.get(ip.addresses())?, 0) + words.iter().sum::<u64>())
@@ -264,18 +268,18 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
 #[derive(Debug, Clone)]
 pub struct Cut {
     ip: Ip,
-    /// Where the payload begins.
+    /// Offset of the payload in the frame.
     payload: usize,
     is_tcp: bool,
     segment_bytes: usize,
     frame_bytes: usize,
-    /// Where the next segment's payload begins.
+    /// Offset of the next segment's payload in the frame.
     next: usize,
     segments: u16,
 }
 
 impl Cut {
-    /// How `frame` is cut; `None` where it needs none or is of a kind that cannot be (a tunnel's).
+    /// Plan for cutting `frame`; `None` if the frame need not be cut, or is of a kind that cannot be cut (a tunnel's).
     #[must_use]
     pub fn plan(frame: &[u8], unfinished: Unfinished) -> Option<Self> {
         let transport = usize::from(unfinished.checksum_start);
@@ -283,7 +287,7 @@ impl Cut {
             return None;
         }
         let ip = Ip::read(frame, &EthernetHeader::read(frame, Tags::Standard)?)?;
-        // The header that the checksum belongs to must be the one right behind the outermost network header.
+        // The checksum must belong to the header directly after the outermost network header.
         if ip.has_extensions() || ip.payload_at != transport {
             return None;
         }
@@ -313,8 +317,8 @@ impl Cut {
         self.next >= self.frame_bytes
     }
 
-    /// Writes the headers of the next segment to the start of `header`. Returns their length, and where in `frame` the
-    /// payload lies; `None` when all segments are made.
+    /// Writes the headers of the next segment to the start of `header`. Returns their length, and the range of the
+    /// segment's payload in `frame`; `None` after the last segment.
     pub fn next_segment(&mut self, frame: &[u8], header: &mut [u8]) -> Option<(usize, Range<usize>)> {
         if self.is_done() {
             return None;

@@ -1,22 +1,22 @@
-//! The number of a port in its switch.
+//! Number of a port in its switch.
 
 use std::fmt;
 
-/// Most ports of one switch; their indexes are 0 to 253 (VALE).
+/// Maximum number of ports of one switch; their indexes are 0 to 253 (VALE).
 pub const MAX_PORTS: usize = 254;
 
-/// Not a port: the index that means all ports but the source (VALE).
+/// Index that means all ports except the source (VALE); no port has it.
 pub const BROADCAST_INDEX: PortIndex = PortIndex(254);
 
-/// Not a port: the index that means none (VALE).
+/// Index that means no port (VALE).
 pub const NO_PORT_INDEX: PortIndex = PortIndex(255);
 
-/// The number of a port in its switch: 0 to 253, or [`BROADCAST_INDEX`] or [`NO_PORT_INDEX`].
+/// Number of a port in its switch: 0 to 253, or [`BROADCAST_INDEX`] or [`NO_PORT_INDEX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortIndex(pub u8);
 
 impl PortIndex {
-    /// Whether the index can be that of a port: less than [`MAX_PORTS`].
+    /// Whether the index can belong to a port: it is less than [`MAX_PORTS`].
     #[inline]
     #[must_use]
     pub const fn is_port(self) -> bool {
@@ -30,15 +30,15 @@ impl fmt::Display for PortIndex {
     }
 }
 
-/// Some ports of a switch, as a plan names them.
+/// Set of ports of a switch, as plans use it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortMask([u64; 4]);
 
 impl PortMask {
-    /// No port.
+    /// Set without ports.
     pub const EMPTY: Self = Self([0; 4]);
 
-    /// All ports that a switch can have.
+    /// Set of all ports that a switch can have.
     #[must_use]
     pub fn all() -> Self {
         (0..MAX_PORTS as u8).map(PortIndex).collect()
@@ -51,52 +51,52 @@ impl PortMask {
         }
     }
 
-    /// Takes a port out.
+    /// Removes a port.
     pub fn remove(&mut self, port: PortIndex) {
         self.0[usize::from(port.0 >> 6)] &= !(1 << (port.0 & 63));
     }
 
-    /// Whether the port is one of them.
+    /// Whether the port is in the set.
     #[inline]
     #[must_use]
     pub fn contains(&self, port: PortIndex) -> bool {
         self.0[usize::from(port.0 >> 6)] >> (port.0 & 63) & 1 != 0
     }
 
-    /// How many there are.
+    /// Number of ports in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// The ports whose index is set in one of four words of 64 bits each; those that cannot be ports are left out.
+    /// Set of the indexes whose bits are set in four words of 64 bits each; indexes that cannot be ports are left out.
     #[inline]
     #[must_use]
     pub const fn from_words([first, second, third, fourth]: [u64; 4]) -> Self {
         Self([first, second, third, fourth & (u64::MAX >> (256 - MAX_PORTS))])
     }
 
-    /// Those in either.
+    /// Ports in either set.
     #[inline]
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.with(other, |own, other| own | other)
     }
 
-    /// Those in both.
+    /// Ports in both sets.
     #[inline]
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.with(other, |own, other| own & other)
     }
 
-    /// Those that are not in the other.
+    /// Ports of this set that are not in the other set.
     #[inline]
     #[must_use]
     pub fn but(self, other: Self) -> Self {

@@ -1,4 +1,4 @@
-//! What a port may send into its switch and get from it: its VLANs, its isolation, its storm limit.
+//! Settings that limit what a port may send into its switch and get from it: VLANs, isolation, storm limit.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,41 +7,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::vlan_set::VlanSet;
 
-/// Storm limits that can be set, frames/s.
+/// Valid storm limits, frames/s.
 pub const STORM_LIMITS: RangeInclusive<u32> = 1..=10_000_000;
 
 /// The settings of a port of a switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortSettings {
-    /// The VLANs that it is in.
+    /// VLANs of the port.
     pub vlans: PortVlans,
-    /// Whether it exchanges frames only with ports that are not isolated.
+    /// Whether the port exchanges frames only with ports that are not isolated.
     pub isolated: bool,
-    /// How many frames/s it may send in that go to several ports: broadcast, multicast, unknown addresses.
+    /// Limit of the frames/s from this port that go to several ports: broadcast, multicast, unknown addresses.
     pub storm: Option<u32>,
 }
 
 /// The VLANs of a port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PortVlans {
-    /// Not configured: its tagged frames are of the VLAN in their tag, and those without a tag are of no VLAN, which
-    /// only ports of this kind exchange.
+    /// No VLANs are configured. A tagged frame belongs to the VLAN in its tag. A frame without a tag belongs to no
+    /// VLAN, and only ports of this kind exchange such frames.
     #[default]
     Unset,
-    /// Its frames have no tags, and are of this VLAN.
+    /// The port's frames have no tags, and belong to this VLAN.
     Access(u16),
-    /// Its frames have the tags of these VLANs.
+    /// The port's frames have the tags of these VLANs.
     Trunk {
-        /// These.
+        /// VLANs whose frames have tags.
         tagged: VlanSet,
-        /// The VLAN whose frames have no tags.
+        /// VLAN whose frames have no tags.
         native: Option<u16>,
     },
 }
 
 impl PortSettings {
-    /// Whether these settings have all that `asked` sets.
+    /// Whether these settings include all that `asked` sets.
     #[must_use]
     pub fn has_all_of(&self, asked: &Self) -> bool {
         (asked.vlans == PortVlans::Unset || asked.vlans == self.vlans)
@@ -49,7 +49,7 @@ impl PortSettings {
             && (asked.storm.is_none() || asked.storm == self.storm)
     }
 
-    /// Whether nothing is set.
+    /// Whether no setting is set.
     #[must_use]
     pub fn is_unset(&self) -> bool {
         *self == Self::default()
@@ -57,7 +57,7 @@ impl PortSettings {
 }
 
 impl fmt::Display for PortVlans {
-    /// As the options of a port's name.
+    /// Formats the settings as the options of a port's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unset => f.write_str("no VLAN"),
@@ -69,7 +69,7 @@ impl fmt::Display for PortVlans {
 }
 
 impl fmt::Display for PortSettings {
-    /// As the options of a port's name.
+    /// Formats the VLANs as the options of a port's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let vlans = (self.vlans != PortVlans::Unset).then(|| self.vlans.to_string());
         let isolated = self.isolated.then(|| "isolated".to_owned());

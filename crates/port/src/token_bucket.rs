@@ -3,17 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// [`TokenBucket::token_ns`] of a bucket that gets no tokens.
+/// Value of [`TokenBucket::token_ns`] for a bucket that gets no tokens.
 const NEVER: u64 = u64::MAX;
-/// Attempts to change the bucket that other workers change too. After them the frame passes: no worker waits for others.
+/// Maximum number of attempts to change a bucket that other workers change, too. After them the frame passes: no worker
+/// waits for other workers.
 const ATTEMPTS: u32 = 8;
 
-/// A token bucket, by the virtual scheduling of ITU-T I.371: one word is its whole state.
+/// A token bucket, by the virtual scheduling of ITU-T I.371: its whole state is one word.
 ///
 /// All times are ns of one clock, which may begin at zero.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// Time in which a token comes in, ns in 32.32 fixed point, or [`NEVER`].
+    /// Time between two new tokens, ns in 32.32 fixed point, or [`NEVER`].
     token_ns: u64,
     /// Time in which an empty bucket becomes full, ns.
     full_ns: u64,
@@ -22,19 +23,20 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket, which gets `tokens_per_s` and holds `burst` tokens. `None`: what a tenth of a second brings.
+    /// A full bucket, which gets `tokens_per_s` and holds `burst` tokens. `None`: it holds the tokens of a tenth of a
+    /// second.
     #[must_use]
     pub fn new(tokens_per_s: u64, burst: Option<u64>) -> Self {
         let token_ns = (NS_PER_S << 32).checked_div(tokens_per_s).unwrap_or(NEVER);
         let time_of = |tokens| (u128::from(tokens) * u128::from(token_ns)) >> 32;
-        // A quarter leaves room for adding times.
+        // The limit of a quarter leaves room for the addition of times.
         let full_ns =
             burst.map_or(NS_PER_S / 10, |tokens: u64| time_of(tokens).min(u128::from(u64::MAX / 4)) as u64);
         Self { token_ns, full_ns, full_at_ns: AtomicU64::new(0) }
     }
 
-    /// Time at which the bucket will be full if `tokens` are taken; `None` where it has fewer. A full bucket has any
-    /// number once: a frame larger than the burst passes too.
+    /// Time at which the bucket will be full if `tokens` are taken; `None` if it has fewer. A full bucket grants any
+    /// number once: a frame larger than the burst passes, too.
     #[inline]
     fn full_after(&self, full_at_ns: u64, tokens: u64, now_ns: u64) -> Option<u64> {
         let needed_ns = self.time_of(tokens);
@@ -47,7 +49,7 @@ impl TokenBucket {
         ((u128::from(tokens) * u128::from(self.token_ns)) >> 32) as u64
     }
 
-    /// Takes `tokens`; false, and nothing is taken, where the bucket has fewer.
+    /// Takes `tokens`; returns false, and takes none, if the bucket has fewer.
     #[inline]
     pub fn take(&self, tokens: u64, now_ns: u64) -> bool {
         let mut full_at_ns = self.full_at_ns.load(Ordering::Relaxed);
@@ -69,10 +71,10 @@ impl TokenBucket {
         self.full_after(self.full_at_ns.load(Ordering::Relaxed), tokens, now_ns).is_some()
     }
 
-    /// Gives back tokens that were taken one by one, and not used.
+    /// Gives back tokens that were taken one by one and not used.
     pub fn give_back(&self, tokens: u64) {
         let time_ns = tokens.saturating_mul(self.time_of(1));
-        // A token that passed after the last attempt was not taken: the time must not fall below zero.
+        // A frame that passed after the last attempt took no token: the time must not fall below zero.
         let _ = self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at_ns| {
             Some(full_at_ns.saturating_sub(time_ns))
         });

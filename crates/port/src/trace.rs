@@ -1,5 +1,5 @@
-//! What happened to some frames, step by step. While a trace runs, its frames cost a lock for each batch and each
-//! delivery; without one, the datapath reads one flag per delivery.
+//! Record of the steps of some frames. While a trace runs, its frames cost a lock for each batch and each delivery;
+//! without one, the datapath reads one flag per delivery.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use crate::batch::Batch;
 use crate::drop_cause::{DropCause, DropTally};
 use crate::port_index::{PortIndex, PortMask};
 
-/// Bytes that are kept of the beginning of a frame.
+/// Number of leading bytes kept of a frame.
 pub const TRACED_BYTES: usize = 128;
-/// Most frames of a trace.
+/// Maximum number of frames of a trace.
 pub const MAX_TRACED: u32 = 4096;
-/// Most deliveries that are kept of a frame: one for each port that a switch can have.
+/// Maximum number of deliveries kept of a frame: one for each port that a switch can have.
 const MAX_DELIVERIES: usize = 256;
 
-/// What the switch knew of a frame's source.
+/// Entry of a frame's source in the switch's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceSeen {
     /// The address was on this port already.
@@ -27,62 +27,62 @@ pub enum SourceSeen {
     Moved(PortIndex),
     /// The address is on another port and stays there.
     Refused(PortIndex),
-    /// The frame has no source that is learned: it is too short, or forbids learning its source.
+    /// The frame has no source that is learned: it is too short, or forbids the learning.
     NotLearned,
 }
 
-/// Why a frame goes where it goes.
+/// Reason for a frame's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Its destination is known.
+    /// The destination address is known.
     Known,
-    /// Its destination is on no port.
+    /// The destination address is on no port.
     Unknown,
-    /// It is for several stations, or all.
+    /// The destination address means several stations, or all.
     Multicast,
-    /// Its sender has named the port.
+    /// The sender has named the port.
     Forced,
 }
 
 /// One delivery of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedDelivery {
-    /// The worker that delivered it.
+    /// Worker that delivered the frame.
     pub worker: u16,
-    /// The place of the queue in the worker's engine.
+    /// Index of the queue in the worker's engine.
     pub queue_index: u32,
-    /// Frames that the queue took: several where a long frame was cut, none where it was dropped.
+    /// Number of frames that the queue took: several if a long frame was cut, none if the frame was dropped.
     pub frames: u32,
-    /// Why it was dropped, whole or in part.
+    /// Cause for which the frame was dropped, wholly or in part.
     pub dropped: Option<DropCause>,
-    /// Whether the queue took it over and delivers or drops it later.
+    /// Whether the queue took the frame over, and delivers or drops it later.
     pub is_held: bool,
 }
 
-/// A frame and what became of it.
+/// Frame of a trace, and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedFrame {
-    /// When the switch decided on it, ns since the Unix epoch.
+    /// Time of the switch's decision, ns since the Unix epoch.
     pub time_ns: u64,
-    /// The port that it came from.
+    /// Port from which the frame came.
     pub from: PortIndex,
-    /// Bytes, without FCS.
+    /// Length of the frame, bytes without FCS.
     pub len: usize,
-    /// Slots that it lies in.
+    /// Number of slots of the frame.
     pub fragments: usize,
-    /// Whether checksums are open, or it must be cut.
+    /// Whether checksums are open, or the frame must be cut.
     pub is_unfinished: bool,
-    /// Its first bytes, at most [`TRACED_BYTES`].
+    /// First bytes of the frame, at most [`TRACED_BYTES`].
     pub start: Vec<u8>,
-    /// What the switch knew of its source.
+    /// Entry of the source in the switch's table.
     pub source: SourceSeen,
-    /// Why it goes where it goes.
+    /// Reason for the destination.
     pub reason: Reason,
-    /// Where the switch sends it.
+    /// Ports to which the switch sends the frame.
     pub to: PortMask,
-    /// Why the switch sends it nowhere.
+    /// Cause for which the switch drops the frame, if it does.
     pub dropped: Option<DropCause>,
-    /// What became of it at each queue.
+    /// Deliveries of the frame to queues.
     pub deliveries: Vec<TracedDelivery>,
 }
 
@@ -90,16 +90,16 @@ pub struct TracedFrame {
 struct State {
     frames: BTreeMap<u64, TracedFrame>,
     next: u64,
-    /// How many more are wanted.
+    /// Number of frames that are still to be traced.
     left: u32,
-    /// The frames under way, by the address of their first byte, which is theirs until they are released.
+    /// Frames under way, by the address of their first byte, which no other frame has until they are released.
     under_way: HashMap<usize, u64>,
 }
 
 /// A trace of a switch, shared by its workers.
 #[derive(Debug)]
 pub struct Trace {
-    /// Only frames from this port.
+    /// Source port of the traced frames; `None`: any port.
     from: Option<PortIndex>,
     state: Mutex<State>,
 }
@@ -110,7 +110,7 @@ fn key(batch: &Batch, frame: usize) -> Option<usize> {
 }
 
 impl Trace {
-    /// A trace of the next `count` frames, of those from the port `from` if there is one.
+    /// A trace of the next `count` frames; only of frames from the port `from`, if one is given.
     #[must_use]
     pub fn new(from: Option<PortIndex>, count: u32) -> Self {
         let state = State { left: count.min(MAX_TRACED), ..State::default() };
@@ -121,8 +121,8 @@ impl Trace {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins with the frames of a batch from number `first` on, which came from the port `from`: `describe` returns
-    /// what the switch decided for a frame.
+    /// Begins with the frames of a batch from number `first` on, which came from the port `from`. `describe` adds the
+    /// switch's decision to a frame.
     pub fn begin(
         &self,
         (batch, first): (&Batch, usize),
@@ -135,7 +135,7 @@ impl Trace {
         let mut left = state.left;
         for frame in first..batch.frames() {
             let Some(key) = key(batch, frame) else { continue };
-            // The memory is another frame's now.
+            // Another frame uses this memory now.
             state.under_way.remove(&key);
             if !is_meant || left == 0 {
                 continue;
@@ -167,7 +167,7 @@ impl Trace {
         }
     }
 
-    /// Keeps the frames up to number `end`; the others are decided again.
+    /// Keeps the frames up to number `end`; the other frames are decided again.
     pub fn executed(&self, batch: &Batch, first: usize, end: usize) {
         let mut state = self.state();
         for frame in first..batch.frames() {
@@ -182,8 +182,8 @@ impl Trace {
         }
     }
 
-    /// Notes a delivery of a frame to the queue at `queue_index` of `worker`: how many frames it took, which it
-    /// dropped, and whether it took the frame over.
+    /// Records a delivery of a frame to the queue with index `queue_index` of `worker`: the number of frames that the
+    /// queue took, the dropped frames by cause, and whether the queue took the frame over.
     pub fn delivered(
         &self,
         (batch, frame): (&Batch, usize),
@@ -199,7 +199,7 @@ impl Trace {
         }
     }
 
-    /// The frames so far, and how many are still wanted.
+    /// Frames so far, and the number of frames that are still to be traced.
     #[must_use]
     pub fn frames(&self) -> (Vec<TracedFrame>, u32) {
         let state = self.state();

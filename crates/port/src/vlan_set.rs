@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The numbers that VLANs have (IEEE 802.1Q; 0 and 4095 mean something else in a tag).
+/// Valid VLAN numbers (IEEE 802.1Q; 0 and 4095 have other meanings in a tag).
 pub const VLAN_IDS: RangeInclusive<u16> = 1..=4094;
 
-/// In place of a list: every VLAN.
+/// Text that stands for every VLAN, in place of a list.
 const ALL: &str = "all";
 
-/// Some VLANs: `10,20-30`, or `all`.
+/// Set of VLANs: `10,20-30`, or `all`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VlanSet(
@@ -21,7 +21,7 @@ pub struct VlanSet(
 );
 
 impl VlanSet {
-    /// Every VLAN.
+    /// Set of every VLAN.
     #[must_use]
     pub fn all() -> Self {
         Self(vec![(*VLAN_IDS.start(), *VLAN_IDS.end())])
@@ -32,13 +32,13 @@ impl VlanSet {
         self.0.iter().flat_map(|&(first, last)| first..=last)
     }
 
-    /// Whether a VLAN is one of them.
+    /// Whether a VLAN is in the set.
     #[must_use]
     pub fn contains(&self, vlan: u16) -> bool {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&vlan))
     }
 
-    /// Whether it is every VLAN.
+    /// Whether the set contains every VLAN.
     #[must_use]
     pub fn is_all(&self) -> bool {
         *self == Self::all()
@@ -46,7 +46,7 @@ impl VlanSet {
 }
 
 fn vlan(text: &str) -> Result<u16, String> {
-    // A sign would pass for a part of the number.
+    // The number parser would accept a sign.
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|text| text.parse().ok()).filter(|number| VLAN_IDS.contains(number));
     number.ok_or_else(|| format!("{text:?} is not a VLAN: write a number from 1 to 4094"))

@@ -1,4 +1,4 @@
-//! `ioctl` on a device; `read` and `write`, which it does not have.
+//! Hooks of `ioctl` on a device, and of `read` and `write`, which a device refuses.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -18,8 +18,8 @@ fn is_for_descriptors(request: c_ulong) -> bool {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for ioctl(2). Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that
-/// are built for.
+/// The conditions of ioctl(2). Programs pass `argument` as a variadic argument, which the supported platforms pass like
+/// any other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     if let Some(device) = tracked::device(fd) {
@@ -40,10 +40,10 @@ fn done(result: Result<(), Errno>) -> c_int {
     }
 }
 
-/// An ioctl other than a sync of a known device.
+/// Carries out an ioctl other than a sync of a known device.
 ///
 /// # Safety
-/// As for ioctl(2).
+/// The conditions of ioctl(2).
 #[cold]
 unsafe fn other_ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     let device = match tracked::device(fd) {
@@ -64,7 +64,7 @@ macro_rules! refused {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As its manual page states.
+            /// The conditions on its manual page.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(fd: c_int, $($argument: $type),*) -> ssize_t {
                 if tracked::device(fd).is_some() {

@@ -1,5 +1,5 @@
-//! Closing and copying descriptors: updates the tables, and spares the library's own descriptors, which programs that
-//! close everything do not know of.
+//! Hooks of calls that close and copy descriptors: they update the tables, and spare the library's own descriptors, of
+//! which programs that close all descriptors do not know.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::{errno, next, tracked};
 
-/// Descriptors from here on are neither tracked nor ours.
+/// Limit of the tracked numbers: higher descriptors are neither tracked nor the library's own.
 const NUMBERS: c_uint = 65536;
 
 #[unsafe(no_mangle)]
@@ -19,7 +19,7 @@ pub extern "C" fn close(fd: c_int) -> c_int {
         return errno::fail(Errno::BADF);
     }
     let was_device = tracked::device(fd).is_some();
-    // Before it is done: afterwards another thread may have got the number.
+    // The number is forgotten before it is closed: afterwards another thread may have got the number.
     tracked::forget(fd);
     let result = next::close(fd);
     if was_device {
@@ -33,7 +33,7 @@ pub extern "C" fn close(fd: c_int) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for fclose(3).
+/// The conditions of fclose(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
     if !file.is_null() {
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
     unsafe { next::fclose(file) }
 }
 
-/// Does `close` with all ranges that have none of ours in them.
+/// Calls `close` for all ranges without the library's own descriptors.
 fn between_ours(first: c_uint, last: c_uint, mut close: impl FnMut(c_uint, c_uint) -> c_int) -> c_int {
     let mut begin = first;
     for ours in (first..=last.min(NUMBERS - 1)).filter(|&number| owns(number as c_int)) {
@@ -83,7 +83,7 @@ pub extern "C" fn closefrom(lowest: c_int) {
     let before = errno::get();
     let lowest = c_uint::try_from(lowest).unwrap_or(0);
     if close_range(lowest, c_uint::MAX, 0) < 0 {
-        // A kernel before 5.9, or a sandbox.
+        // The call does not exist: the kernel is older than 5.9, or a sandbox forbids the call.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let limit = limit.unwrap_or(NUMBERS.into()).min(i32::MAX as u64) as c_int;
         for number in lowest as c_int..limit {
@@ -102,12 +102,13 @@ pub extern "C" fn dup(fd: c_int) -> c_int {
     copy
 }
 
-/// Why a copy cannot be made onto a number, or of it.
+/// Reason why a copy cannot be made onto a number, or of it.
 fn refusal(old: c_int, new: c_int) -> Option<Errno> {
     if owns(old) {
         Some(Errno::BADF)
     } else if owns(new) {
-        // In use, though not by the program; the kernel returns the same when it is about to assign a number elsewhere.
+        // The number is in use, but not by the program; the kernel returns the same error when it is about to assign a
+        // number to another file.
         Some(Errno::BUSY)
     } else {
         None
@@ -138,7 +139,7 @@ pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     copy
 }
 
-/// The C function of this name. It copies onto the standard descriptors without calling what could be seen.
+/// The C function of this name. The C library replaces the standard descriptors without a call of a hook.
 #[unsafe(no_mangle)]
 pub extern "C" fn daemon(stays: c_int, keeps: c_int) -> c_int {
     let result = next::daemon(stays, keeps);
@@ -149,7 +150,7 @@ pub extern "C" fn daemon(stays: c_int, keeps: c_int) -> c_int {
 }
 
 /// # Safety
-/// As for fcntl(2).
+/// The conditions of fcntl(2).
 unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's own arguments.
     let result = unsafe { next::fcntl(fd, command, argument) };
@@ -162,8 +163,8 @@ unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for fcntl(2). Programs pass `argument` as a variadic argument, which is passed as any other on the platforms that
-/// are built for.
+/// The conditions of fcntl(2). Programs pass `argument` as a variadic argument, which the supported platforms pass like
+/// any other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's own arguments.
@@ -173,7 +174,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 /// The C function of this name.
 ///
 /// # Safety
-/// As [`fcntl`].
+/// The conditions of [`fcntl`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the program's own arguments.

@@ -1,24 +1,24 @@
-//! The objects behind descriptor numbers: readable without a lock, from any thread and in signal handlers.
+//! Objects behind descriptor numbers: readable without a lock, from any thread and in signal handlers.
 //!
-//! A number leads to an *entry*; copies of a descriptor lead to the same one. Entries are static memory that is reused,
-//! never freed, so a reader that comes too late finds a wrong count but never foreign memory. An entry's value lives
-//! while a number or a [`Reference`] leads to it.
+//! A number refers to an *entry*; copies of a descriptor refer to the same entry. Entries are static memory that is
+//! reused, never freed, so a late reader finds a wrong count, but never foreign memory. An entry's value lives while a
+//! number or a [`Reference`] refers to it.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An entry's count of references where it has no value.
+/// Count of references in an entry without a value.
 const FREE: u32 = 0;
-/// The count while the value is put in or taken out; no reference may be taken then. Each reference is one more.
+/// Count of references while the value is put in or taken out; no reference may be taken then. Each reference adds 1.
 const DYING: u32 = 1;
 
 #[derive(Debug)]
 struct Entry<T> {
-    /// Numbers and [`Reference`]s above [`DYING`], or [`FREE`].
+    /// Number of descriptor numbers and [`Reference`]s above [`DYING`], or [`FREE`].
     references: AtomicU32,
-    /// Numbers alone.
+    /// Count of the descriptor numbers alone.
     numbers: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,
 }
@@ -32,47 +32,47 @@ impl<T> Entry<T> {
         }
     }
 
-    /// Adds a reference where there is one already.
+    /// Adds a reference if there is one already.
     fn refer(&self) -> bool {
         let more = |count| (count > DYING && count < u32::MAX).then(|| count + 1);
         self.references.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Gives a reference back; the value where it was the last.
+    /// Gives a reference back; returns the value if it was the last reference.
     fn release(&self) -> Option<T> {
         if self.references.fetch_sub(1, Ordering::AcqRel) != DYING + 1 {
             return None;
         }
         // SAFETY: the count is `DYING`, so no other code reads or writes the value.
         let value = unsafe { &*self.value.get() };
-        // SAFETY: it was written before the first reference to it was given away, and is taken once: the entry is free
-        // from here.
+        // SAFETY: the value was written before the first reference to it was given away, and is taken once: the entry
+        // is free from here on.
         let value = unsafe { value.assume_init_read() };
         self.references.store(FREE, Ordering::Release);
         Some(value)
     }
 }
 
-/// A table of `NUMBERS` descriptor numbers with up to `ENTRIES` different values.
+/// Table of `NUMBERS` descriptor numbers with up to `ENTRIES` different values.
 #[derive(Debug)]
 pub(crate) struct DescriptorTable<T: 'static, const NUMBERS: usize, const ENTRIES: usize> {
-    /// Index of the entry, plus 1; 0: none.
+    /// Index of the entry of each number, plus 1; 0: no entry.
     numbers: [AtomicU32; NUMBERS],
     entries: [Entry<T>; ENTRIES],
 }
 
-// SAFETY: values are written by the thread that claimed a free entry, before others can refer to it, and taken by the
-// holder of the last reference; in between they are only shared.
+// SAFETY: values are written by the thread that claimed a free entry, before other threads can refer to it, and taken
+// by the holder of the last reference; in between they are only shared.
 unsafe impl<T: Send + Sync, const NUMBERS: usize, const ENTRIES: usize> Sync
     for DescriptorTable<T, NUMBERS, ENTRIES>
 {
 }
 
-/// Keeps a value alive.
+/// Reference that keeps a value alive.
 #[derive(Debug)]
 pub(crate) struct Reference<T: 'static>(&'static Entry<T>);
 
-// SAFETY: it is a shared reference that may be given back on any thread.
+// SAFETY: a shared reference may be given back on any thread.
 unsafe impl<T: Send + Sync> Send for Reference<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Reference<T> {}
@@ -81,9 +81,9 @@ impl<T> Deref for Reference<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while there are references nothing writes the value.
+        // SAFETY: no code writes the value while there are references.
         let value = unsafe { &*self.0.value.get() };
-        // SAFETY: it was written before the first reference was given away.
+        // SAFETY: the value was written before the first reference was given away.
         unsafe { value.assume_init_ref() }
     }
 }
@@ -107,11 +107,11 @@ impl<T> PartialEq for Reference<T> {
     }
 }
 
-/// The earlier target of a number.
+/// Earlier target of a number.
 #[derive(Debug)]
 pub(crate) struct Removed<T: 'static> {
     pub(crate) reference: Reference<T>,
-    /// Whether no other number leads to it.
+    /// Whether no other number refers to it.
     pub(crate) was_last: bool,
 }
 
@@ -128,13 +128,13 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         self.entries.get((index_plus_1 as usize).checked_sub(1)?)
     }
 
-    /// Whether a number leads anywhere.
+    /// Whether a number refers to a value.
     #[inline]
     pub(crate) fn has(&self, number: i32) -> bool {
         self.index_of(number).is_some_and(|index| index.load(Ordering::Relaxed) != 0)
     }
 
-    /// The target of a number.
+    /// Value to which a number refers.
     #[inline]
     pub(crate) fn get(&'static self, number: i32) -> Option<Reference<T>> {
         let index_cell = self.index_of(number)?;
@@ -143,8 +143,8 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
             let entry = self.entry(index)?;
             if entry.refer() {
                 let reference = Reference(entry);
-                // Where it still leads there the reference is to what it leads to now; otherwise to the new value of
-                // the entry.
+                // If the number still refers to the entry, the reference is to the number's present value; otherwise
+                // the reference is to the entry's new value.
                 if index_cell.load(Ordering::Acquire) == index {
                     return Some(reference);
                 }
@@ -152,7 +152,7 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         }
     }
 
-    /// A value that numbers lead to and that `wanted` accepts.
+    /// A value to which numbers refer and that `wanted` accepts.
     pub(crate) fn find(&'static self, wanted: impl Fn(&T) -> bool) -> Option<Reference<T>> {
         self.entries.iter().find_map(|entry| {
             if entry.numbers.load(Ordering::Acquire) == 0 || !entry.refer() {
@@ -164,7 +164,7 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         })
     }
 
-    /// A new value, to which no number leads yet; it comes back where the table is full.
+    /// Adds a value, to which no number refers yet; returns the value as an error if the table is full.
     pub(crate) fn add(&'static self, value: T) -> Result<Reference<T>, T> {
         let claim = |entry: &&'static Entry<T>| {
             entry.references.compare_exchange(FREE, DYING, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -177,18 +177,18 @@ impl<T, const NUMBERS: usize, const ENTRIES: usize> DescriptorTable<T, NUMBERS, 
         Ok(Reference(entry))
     }
 
-    /// Makes a number lead to a value. `Err` where the table has no such number.
+    /// Makes a number refer to a value. `Err` if the table has no such number.
     pub(crate) fn set(&'static self, number: i32, value: &Reference<T>) -> Result<Option<Removed<T>>, ()> {
         let index_cell = self.index_of(number).ok_or(())?;
         let index =
             (std::ptr::from_ref(value.0).addr() - self.entries.as_ptr().addr()) / size_of::<Entry<T>>();
         value.0.numbers.fetch_add(1, Ordering::AcqRel);
-        // The number's own reference.
+        // The number keeps its own reference.
         std::mem::forget(value.clone());
         Ok(self.removed(index_cell.swap(index as u32 + 1, Ordering::AcqRel)))
     }
 
-    /// Makes a number lead nowhere.
+    /// Makes a number refer to no value.
     pub(crate) fn remove(&'static self, number: i32) -> Option<Removed<T>> {
         self.removed(self.index_of(number)?.swap(0, Ordering::AcqRel))
     }
@@ -237,7 +237,7 @@ mod tests {
         assert!(removed.was_last && removed.reference == first);
         assert!(TABLE.find(|value| **value == 1).is_none(), "no number leads there");
         assert!(TABLE.find(|value| **value == 2) == Some(second));
-        // The same once more.
+        // Another reference to the same value.
         let same = TABLE.get(0).unwrap();
         assert!(!TABLE.set(0, &same).unwrap().unwrap().was_last);
     }

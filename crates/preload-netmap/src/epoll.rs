@@ -1,4 +1,5 @@
-//! Epoll sets with devices in them. The kernel's set holds everything else and is one of the descriptors waited for.
+//! Epoll sets with devices in them. The kernel's set contains all other descriptors, and its own descriptor is one of
+//! those waited for.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,12 +15,12 @@ use crate::tracked::{self, DeviceReference, any_device};
 use crate::wait::Wait;
 use crate::{errno, next};
 
-/// Tracks the set behind a new descriptor, so that copies of it share what is added to one.
+/// Tracks the set behind a new descriptor, so that copies of the descriptor share the set's devices.
 fn made(epoll: c_int) -> c_int {
     if epoll >= 0 {
         let before = errno::get();
         tracked::forget(epoll);
-        // A lack of room is noticed when a device is added.
+        // The addition of a device fails later if there is no room.
         let _ = tracked::add_epoll_set(epoll);
         errno::set(before);
     }
@@ -45,7 +46,8 @@ fn control(
     event: Option<&epoll_event>,
 ) -> Result<c_int, Errno> {
     let mut unused = epoll_event { events: 0, u64: 0 };
-    // The kernel knows whether it is a set. A device's descriptor is in it only where it was not known for one.
+    // The kernel knows whether `epoll` is a set. A device's descriptor is in the kernel's set only if it was added
+    // before it was known as a device.
     // SAFETY: `unused` is a structure of ours.
     let removed = unsafe { next::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut unused) };
     if removed < 0 && errno::last() != Errno::NOENT {
@@ -65,7 +67,7 @@ fn control(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for epoll_ctl(2).
+/// The conditions of epoll_ctl(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_ctl(
     epoll: c_int,
@@ -101,7 +103,7 @@ impl Events {
         self.count += 1;
     }
 
-    /// Adds what the kernel's set has ready, without the doorbell; whether that was rung.
+    /// Adds the ready events of the kernel's set, without the doorbell; returns whether the doorbell was rung.
     ///
     /// # Safety
     /// `start` must have room for `room` events.
@@ -123,7 +125,7 @@ impl Events {
     }
 }
 
-/// Removes the doorbell from `count` events; how many are left.
+/// Removes the doorbell from `count` events; returns the number of remaining events.
 ///
 /// # Safety
 /// `events` must be `count` events.
@@ -149,7 +151,7 @@ unsafe fn without_doorbell(events: *mut epoll_event, count: c_int) -> c_int {
 /// Waits for a set that may have devices.
 ///
 /// # Safety
-/// As for epoll_wait(2).
+/// The conditions of epoll_wait(2).
 unsafe fn wait(
     epoll: c_int,
     events: *mut epoll_event,
@@ -157,7 +159,7 @@ unsafe fn wait(
     limit: &TimeLimit,
     mask: *const sigset_t,
 ) -> Result<c_int, Errno> {
-    /// Takes turns, so that descriptors that are always ready do not keep the others from being reported.
+    /// Start of the next search: it rotates, so that descriptors that are always ready do not hide the others.
     static TURN: AtomicUsize = AtomicUsize::new(0);
     loop {
         let mut wait = Wait::new();
@@ -201,8 +203,8 @@ unsafe fn wait(
     }
 }
 
-/// Whether there may be devices in a set, and a sound place for its events. A set without devices is waited for all the
-/// same.
+/// Whether a set may have devices, and `events` has valid room for its events. The hook also waits correctly for a set
+/// without devices.
 fn may_have_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool {
     any_device()
         && !epoll_interests::is_empty()
@@ -211,8 +213,8 @@ fn may_have_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool
         && tracked::known_epoll_set(epoll).is_some()
 }
 
-/// What a call that went to the C library returned, where a device was added to the set while it waited: then `None`,
-/// and the call must be repeated.
+/// Result of a call that went to the C library. `None` if a device was added to the set while the call waited: then the
+/// call must be repeated.
 ///
 /// # Safety
 /// `events` must be `count` events.
@@ -228,7 +230,7 @@ unsafe fn undisturbed(events: *mut epoll_event, count: c_int) -> Option<c_int> {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for epoll_wait(2).
+/// The conditions of epoll_wait(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_wait(
     epoll: c_int,
@@ -243,7 +245,7 @@ pub unsafe extern "C" fn epoll_wait(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for epoll_pwait(2).
+/// The conditions of epoll_pwait(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_pwait(
     epoll: c_int,
@@ -268,7 +270,7 @@ pub unsafe extern "C" fn epoll_pwait(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for epoll_pwait2(2).
+/// The conditions of epoll_pwait2(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_pwait2(
     epoll: c_int,

@@ -16,15 +16,15 @@ use crate::{errno, next};
 /// Bits of an interest's events that are not conditions.
 const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
 
-/// A device in a set.
+/// Device in a set.
 #[derive(Debug, Clone)]
 pub(crate) struct EpollInterest {
     set: u64,
-    /// Number under which it was added.
+    /// Descriptor number under which the device was added.
     fd: RawFd,
     pub(crate) device: DeviceReference,
     events: u32,
-    /// The conditions that the program waits for.
+    /// Data that the program gets with the device's events.
     pub(crate) data: u64,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Interests {
 
 static INTERESTS: SignalSafeLock<Interests> =
     SignalSafeLock::new(Interests { interests: Vec::new(), doorbells: Vec::new() });
-/// Interests in all sets, for those who need not look.
+/// Number of interests in all sets, for a quick check without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static SETS: AtomicU64 = AtomicU64::new(1);
 static BELL_MARK: AtomicU8 = AtomicU8::new(0);
@@ -59,7 +59,7 @@ pub(crate) fn doorbell_data() -> u64 {
     (&raw const BELL_MARK).addr() as u64
 }
 
-/// The lock, for fork handlers.
+/// Lock of the interests, for fork handlers.
 pub(crate) fn lock() -> &'static SignalSafeLock<Interests> {
     &INTERESTS
 }
@@ -86,7 +86,7 @@ pub(crate) fn new_set() -> u64 {
 /// Adds a device to the set behind the descriptor `epoll`.
 ///
 /// # Errors
-/// EEXIST where it is in it; those of the doorbell.
+/// EEXIST if the device is in the set; the errors of the doorbell.
 pub(crate) fn add(
     epoll: RawFd,
     set: u64,
@@ -97,7 +97,7 @@ pub(crate) fn add(
     let has_doorbell = with(|all| all.doorbells.iter().any(|doorbell| doorbell.set == set));
     let doorbell = if has_doorbell { None } else { Some(hang_doorbell(epoll)?) };
     let (added, spare) = with(|all| {
-        // Another thread may have been faster; then ours rings nowhere and is closed.
+        // Another thread may have been faster; then this thread's doorbell is not used, and is closed.
         let spare = match doorbell {
             Some(bell) if !all.doorbells.iter().any(|known| known.set == set) => {
                 all.doorbells.push(EpollDoorbell { set, bell });
@@ -131,7 +131,7 @@ fn hang_doorbell(epoll: RawFd) -> Result<PrivateDescriptor, Errno> {
 /// Changes the interest in a device.
 ///
 /// # Errors
-/// ENOENT where it is not in the set.
+/// ENOENT if the device is not in the set.
 pub(crate) fn modify(
     set: u64,
     fd: RawFd,
@@ -147,10 +147,10 @@ pub(crate) fn modify(
     })
 }
 
-/// Takes a device out of a set.
+/// Removes a device from a set.
 ///
 /// # Errors
-/// ENOENT where it is not in it.
+/// ENOENT if the device is not in the set.
 pub(crate) fn remove(set: u64, fd: RawFd, device: &DeviceReference) -> Result<(), Errno> {
     let removed = with(|all| {
         let index = all.position(set, fd, device).ok_or(Errno::NOENT)?;
@@ -176,7 +176,7 @@ pub(crate) fn for_each(set: u64, f: impl FnMut(&EpollInterest)) {
     with(|all| all.interests.iter().filter(|interest| interest.set == set).for_each(f));
 }
 
-/// Forgets a set whose last descriptor is closed.
+/// Removes a set whose last descriptor is closed.
 pub(crate) fn remove_set(set: u64) {
     let removed = with(|all| {
         let interests: Vec<_> = all.interests.extract_if(.., |interest| interest.set == set).collect();
@@ -186,7 +186,7 @@ pub(crate) fn remove_set(set: u64) {
     drop(removed);
 }
 
-/// Forgets a device whose last descriptor is closed.
+/// Removes a device whose last descriptor is closed.
 pub(crate) fn remove_device(device: &DeviceReference) {
     let removed: Vec<_> =
         with(|all| all.interests.extract_if(.., |interest| interest.device == *device).collect());
@@ -202,7 +202,7 @@ impl Interests {
     /// Wakes threads that wait for a set.
     fn ring(&self, set: u64) {
         if let Some(doorbell) = self.doorbells.iter().find(|doorbell| doorbell.set == set) {
-            // Where the count is full it has been rung.
+            // The doorbell has been rung if its count is full.
             let _ = rustix::io::write(&doorbell.bell, &1_u64.to_ne_bytes());
         }
     }

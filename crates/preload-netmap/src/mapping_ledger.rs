@@ -1,12 +1,12 @@
-//! Which parts of this process's memory are mappings of devices. Each keeps its device bound, also when the program has
-//! closed all descriptors of it.
+//! Parts of this process's memory that are mappings of devices. Each mapping keeps its device bound, even if the
+//! program has closed all descriptors of the device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::signal_safe_lock::SignalSafeLock;
 
-/// A mapping, or what is left of one, held by `H`.
+/// Mapping, or a remaining part of one, held by `H`.
 #[derive(Debug)]
 pub(crate) struct TrackedMapping<H> {
     pub(crate) start: usize,
@@ -25,12 +25,12 @@ impl<H> MappingTable<H> {
         Self { mappings: Vec::new() }
     }
 
-    /// The first mapping with something in a range.
+    /// First mapping that overlaps a range.
     fn overlapping(&self, start: usize, end: usize) -> Option<&TrackedMapping<H>> {
         self.mappings.iter().find(|mapping| mapping.start < end && start < mapping.end)
     }
 
-    /// Takes a range out; what lay in it.
+    /// Removes a range; returns the parts of mappings in it.
     fn remove(&mut self, start: usize, end: usize) -> Vec<TrackedMapping<H>> {
         let overlaps = |mapping: &mut TrackedMapping<H>| mapping.start < end && start < mapping.end;
         let mut removed: Vec<_> = self.mappings.extract_if(.., overlaps).collect();
@@ -47,14 +47,14 @@ impl<H> MappingTable<H> {
     }
 }
 
-/// What holds a mapping in a process: another handle on the device's descriptor.
+/// Holder of a mapping in a process: another handle on the device's descriptor.
 pub(crate) type Holder = ringroad_netmap::private_descriptors::PrivateDescriptor;
 
 static LEDGER: SignalSafeLock<MappingTable<Holder>> = SignalSafeLock::new(MappingTable::new());
-/// Mappings in the ledger, for those who need not look.
+/// Number of mappings in the ledger, for a quick check without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The lock, for fork handlers.
+/// Lock of the ledger, for fork handlers.
 pub(crate) fn lock() -> &'static SignalSafeLock<MappingTable<Holder>> {
     &LEDGER
 }
@@ -78,18 +78,18 @@ pub(crate) fn add(start: usize, bytes: usize, holder: Arc<Holder>) {
     with(|ledger| ledger.mappings.push(TrackedMapping { start, end: start.saturating_add(bytes), holder }));
 }
 
-/// Removes a range. What lay in it is held by the result.
+/// Removes a range. The result holds the devices of the mappings in it.
 #[must_use]
 pub(crate) fn remove(start: usize, bytes: usize) -> Vec<TrackedMapping<Holder>> {
     with(|ledger| ledger.remove(start, start.saturating_add(bytes)))
 }
 
-/// Puts back what [`remove`] took out.
+/// Puts back the mappings that [`remove`] returned.
 pub(crate) fn put_back(removed: Vec<TrackedMapping<Holder>>) {
     with(|ledger| ledger.mappings.extend(removed));
 }
 
-/// What holds the first mapping with something in a range.
+/// Holder of the first mapping that overlaps a range.
 pub(crate) fn holder(start: usize, bytes: usize) -> Option<Arc<Holder>> {
     with(|ledger| {
         ledger.overlapping(start, start.saturating_add(bytes)).map(|mapping| mapping.holder.clone())

@@ -1,4 +1,4 @@
-//! `mmap` of a device, and the later life of such mappings.
+//! Hooks of `mmap` of a device, and of calls that change such mappings.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ use crate::{errno, mapping_ledger, next, tracked};
 /// Maps a device; the mapping holds its descriptor.
 ///
 /// # Safety
-/// As for mmap(2).
+/// The conditions of mmap(2).
 unsafe fn map_device(
     device: &DeviceReference,
     fd: c_int,
@@ -25,7 +25,7 @@ unsafe fn map_device(
     flags: c_int,
     offset: off_t,
 ) -> Result<*mut c_void, Errno> {
-    // SAFETY: the number of a device that this call uses; if it is closed meanwhile the kernel reports that.
+    // SAFETY: the number of a device that this call uses; if it is closed meanwhile, the kernel reports that.
     let descriptor = unsafe { BorrowedFd::borrow_raw(fd) };
     let holder = Arc::new(PrivateDescriptor::duplicate(descriptor)?);
     // SAFETY: the program's own arguments.
@@ -36,7 +36,7 @@ unsafe fn map_device(
 }
 
 /// # Safety
-/// As for mmap(2).
+/// The conditions of mmap(2).
 unsafe fn map_either(
     address: *mut c_void,
     bytes: size_t,
@@ -56,7 +56,7 @@ unsafe fn map_either(
             }
             return mapped;
         }
-        // A socket cannot be mapped; a device that is not known yet is one.
+        // A socket cannot be mapped, and a device that is not known yet is a socket.
         let errno = errno::get();
         if is_file && matches!(errno, libc::ENODEV | libc::EACCES) {
             device = tracked::recognise(fd);
@@ -77,7 +77,7 @@ unsafe fn map_either(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for mmap(2).
+/// The conditions of mmap(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn mmap(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for mmap(2).
+/// The conditions of mmap(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
@@ -111,14 +111,14 @@ pub unsafe extern "C" fn mmap64(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for munmap(2).
+/// The conditions of munmap(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     if mapping_ledger::is_empty() {
         // SAFETY: the program's own arguments.
         return unsafe { next::munmap(address, bytes) };
     }
-    // Before it is done: afterwards another thread may have mapped a device there.
+    // The range is removed before it is unmapped: afterwards another thread may have mapped a device there.
     let removed = mapping_ledger::remove(address.addr(), bytes);
     // SAFETY: the program's own arguments.
     let result = unsafe { next::munmap(address, bytes) };
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for mremap(2). Programs pass `new` as a variadic argument, which is passed as any other on the platforms that are
-/// built for.
+/// The conditions of mremap(2). Programs pass `new` as a variadic argument, which the supported platforms pass like any
+/// other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,

@@ -1,7 +1,7 @@
-//! The C library's own functions, found behind ours in the order of symbol lookup.
+//! The C library's own functions, found after this library's in the order of symbol lookup.
 //!
-//! Found when first needed, so that they can be called before any constructor has run; a constructor finds the rest, so
-//! that signal handlers need not.
+//! Each function is found when it is first needed, so that it can be called before any constructor has run. A
+//! constructor finds all others, so that signal handlers need not.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::ptr;
@@ -14,7 +14,7 @@ use libc::{
 
 use crate::errno;
 
-/// A function and where it is.
+/// Function and its address.
 struct Function {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -29,7 +29,7 @@ impl Function {
         Self { name, address: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Its address; null where the C library has none.
+    /// Address of the function; null if the C library does not have it.
     fn find(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
@@ -42,7 +42,7 @@ impl Function {
     }
 }
 
-/// The return value of a function that does not exist.
+/// Return value of a call of a function that does not exist.
 trait Failure {
     const FAILED: Self;
 }
@@ -59,11 +59,11 @@ impl Failure for *mut c_void {
     const FAILED: Self = libc::MAP_FAILED;
 }
 
-/// Defines one function: `safe` where any arguments will do, `variadic` where the C prototype ends with dots behind the
+/// Defines one function: `safe` if any arguments are allowed, `variadic` if the C prototype ends with dots after the
 /// semicolon.
 macro_rules! function {
     ([safe] $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
-        /// The C library's.
+        /// The C library's function.
         pub(crate) fn $name($($argument: $type),*) -> $result {
             let address = functions::$name.find();
             if address.is_null() {
@@ -72,12 +72,12 @@ macro_rules! function {
             }
             // SAFETY: the C library's function of this name has this type.
             let function: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(address) };
-            // SAFETY: it takes numbers only and checks them.
+            // SAFETY: the function takes only numbers, and checks them.
             unsafe { function($($argument),*) }
         }
     };
     ([unsafe] $name:ident ($($argument:ident: $type:ty),*) $result:ty) => {
-        /// The C library's. Pointers must be as its manual page requires.
+        /// The C library's function. Pointers must be as its manual page requires.
         pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
             let address = functions::$name.find();
             if address.is_null() {
@@ -91,7 +91,7 @@ macro_rules! function {
         }
     };
     ([variadic] $name:ident ($($argument:ident: $type:ty),*; $last:ident: $last_type:ty) $result:ty) => {
-        /// The C library's. Pointers must be as its manual page requires.
+        /// The C library's function. Pointers must be as its manual page requires.
         pub(crate) unsafe fn $name($($argument: $type),*, $last: $last_type) -> $result {
             let address = functions::$name.find();
             if address.is_null() {
@@ -174,7 +174,7 @@ functions! {
     [unsafe] statx(directory: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut statx_buffer) -> c_int;
 }
 
-/// Run by the loader before `main`.
+/// Called by the loader before `main`.
 extern "C" fn at_load() {
     find_all();
 }
@@ -183,7 +183,8 @@ extern "C" fn at_load() {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;
 
-/// ppoll(2) as a system call: unlike the C library's it is not a cancellation point, which would unwind our frames.
+/// Makes the system call ppoll(2). Unlike the C library's function it is not a cancellation point, which would unwind
+/// Rust frames.
 ///
 /// # Safety
 /// `fds` must be `count` structures.
@@ -195,7 +196,7 @@ pub(crate) unsafe fn ppoll_system_call(
 ) -> c_long {
     /// Bytes of the kernel's signal set.
     const MASK_BYTES: usize = 8;
-    // The kernel writes the time left.
+    // The kernel writes the remaining time.
     let mut left = timeout.copied();
     let left = left.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
     // SAFETY: the caller's promise; `left` outlives the call, and the kernel checks `mask`.

@@ -1,7 +1,7 @@
-//! `open` and related calls on `/dev/netmap`.
+//! Hooks of `open` and related calls for `/dev/netmap`.
 //!
-//! The C library opens first: only where it finds no file is the path compared, so that other opens cost nothing. With
-//! O_CREAT the path is checked before, or a plain file would be created.
+//! The C library opens first. Only if it finds no file, the path is compared, so that other opens cost nothing. With
+//! O_CREAT the path is checked before, because the C library would create a plain file.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -13,10 +13,10 @@ use rustix::io::{Errno, FdFlags};
 
 use crate::{errno, next, tracked};
 
-/// The device's path.
+/// Path of the device.
 const DEVICE: &CStr = c"/dev/netmap";
 
-/// Whether a path that the kernel has read is the device's.
+/// Whether a path that the kernel has read is the device's path.
 ///
 /// # Safety
 /// `path` must be a NUL-terminated string.
@@ -26,7 +26,7 @@ pub(crate) unsafe fn is_device_path(path: *const c_char) -> bool {
     path == DEVICE
 }
 
-/// The same for a path that may lead nowhere.
+/// Works as [`is_device_path`], for a pointer that may be invalid.
 fn may_be_device_path(path: *const c_char) -> bool {
     let mut read = [0; DEVICE.count_bytes() + 1];
     user_memory::read_bytes(path.addr(), &mut read).is_ok() && read == DEVICE.to_bytes_with_nul()
@@ -68,7 +68,7 @@ unsafe fn open_either(path: *const c_char, flags: c_int, open_file: impl FnOnce(
     }
     let number = open_file();
     if number >= 0 {
-        // What was closed behind our back may have had the number.
+        // A descriptor that was closed without a hook may have had the number.
         tracked::forget(number);
         return number;
     }
@@ -90,8 +90,8 @@ macro_rules! opens {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As for open(2). Programs pass the mode as a variadic argument, which is passed as any other on the
-            /// platforms that are built for.
+            /// The conditions of open(2). Programs pass the mode as a variadic argument, which the supported platforms
+            /// pass like any other.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the program's own arguments.

@@ -1,5 +1,5 @@
-//! Devices that come in messages: they are recognised on arrival, because waiting for one may be the program's first
-//! call on it.
+//! Hooks of calls that receive descriptors in messages. Devices are recognised on arrival, because the program's first
+//! call on a device may be a wait.
 
 use std::ffi::{c_int, c_uint};
 
@@ -22,7 +22,7 @@ unsafe fn inspect_message(message: &msghdr) {
         // SAFETY: a header within the control data, as the kernel guarantees.
         let header = unsafe { control.read() };
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
-            // SAFETY: a computation.
+            // SAFETY: the macro only computes.
             let header_bytes = unsafe { libc::CMSG_LEN(0) } as usize;
             // SAFETY: as above.
             let data: *const c_int = unsafe { libc::CMSG_DATA(control) }.cast();
@@ -35,7 +35,7 @@ unsafe fn inspect_message(message: &msghdr) {
                 tracked::recognise(fd);
             }
         }
-        // SAFETY: as for the first.
+        // SAFETY: as for the first header.
         control = unsafe { libc::CMSG_NXTHDR(message, control) };
     }
     errno::set(before);
@@ -44,13 +44,13 @@ unsafe fn inspect_message(message: &msghdr) {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for recvmsg(2).
+/// The conditions of recvmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's own arguments.
     let received = unsafe { next::recvmsg(fd, message, flags) };
     if received >= 0 {
-        // SAFETY: the kernel has filled it.
+        // SAFETY: the kernel has filled the message.
         let message = unsafe { &*message };
         // SAFETY: as above.
         unsafe { inspect_message(message) };
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
 /// The C function of this name.
 ///
 /// # Safety
-/// As for recvmmsg(2).
+/// The conditions of recvmmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmmsg(
     fd: c_int,
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn recvmmsg(
     // SAFETY: the program's own arguments.
     let received = unsafe { next::recvmmsg(fd, messages, count, flags, timeout) };
     for index in 0..usize::try_from(received).unwrap_or(0) {
-        // SAFETY: the kernel has filled that many.
+        // SAFETY: the kernel has filled that many messages.
         let message = unsafe { messages.add(index) };
         // SAFETY: as above.
         let message = unsafe { &*message };

@@ -1,4 +1,4 @@
-//! `poll` and `ppoll` of arrays with devices in them.
+//! Hooks of `poll` and `ppoll` for arrays with devices in them.
 
 use std::ffi::c_int;
 
@@ -18,7 +18,8 @@ unsafe fn has_device(fds: *const pollfd, count: nfds_t) -> bool {
     if fds.is_null() || count == 0 || !any_device() {
         return false;
     }
-    // SAFETY: the caller's promise; another thread that changes them meanwhile breaks the program with or without us.
+    // SAFETY: the caller's promise; another thread that changes them meanwhile breaks the program with or without this
+    // library.
     let fds = unsafe { std::slice::from_raw_parts(fds, count as usize) };
     fds.iter().any(|entry| device(entry.fd).is_some())
 }
@@ -37,7 +38,8 @@ unsafe fn poll_devices(
     let fds = unsafe { std::slice::from_raw_parts_mut(fds, count as usize) };
     let mut wait = Wait::new();
     for entry in &*fds {
-        // Every entry has its place among the others, so that answers are found; a device's is ignored there.
+        // Every entry has the same index in the list of other descriptors, so that results are found; a device's entry
+        // is ignored there.
         if let Some(device) = device(entry.fd) {
             wait.watch(device, entry.events);
             wait.add(-1, 0);
@@ -50,7 +52,8 @@ unsafe fn poll_devices(
     for (index, entry) in fds.iter_mut().enumerate() {
         entry.revents = match wait.others.get(index) {
             Some(other) if other.fd >= 0 || entry.fd < 0 => other.revents,
-            // Closed meanwhile: what was watched under this number is not known any more.
+            // The descriptor was closed meanwhile: the table no longer has the device that was watched under this
+            // number.
             _ => device(entry.fd).map_or(libc::POLLNVAL, |device| wait.found_at(&device, entry.events)),
         };
         ready += c_int::from(entry.revents != 0);
@@ -61,7 +64,7 @@ unsafe fn poll_devices(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for poll(2).
+/// The conditions of poll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the program's own arguments.
@@ -77,10 +80,10 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
 /// The C function of this name.
 ///
 /// # Safety
-/// As for poll(2).
+/// The conditions of poll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
-    // An array that is too small ends the program: the C library sees to that. Nothing is read of it before.
+    // The C library ends the program if the array is too small. The hook reads no entry of such an array.
     let fits = room / size_of::<pollfd>() >= count as usize;
     // SAFETY: the program's own arguments.
     if fits && unsafe { has_device(fds, count) } {
@@ -94,7 +97,7 @@ pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_
 /// The C function of this name.
 ///
 /// # Safety
-/// As for ppoll(2).
+/// The conditions of ppoll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ppoll(
     fds: *mut pollfd,
@@ -116,7 +119,7 @@ pub unsafe extern "C" fn ppoll(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for ppoll(2).
+/// The conditions of ppoll(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __ppoll_chk(
     fds: *mut pollfd,

@@ -1,28 +1,28 @@
-//! The owner of this memory: this process, a fork with a copy of it, or a parent from which a `vfork` child borrows it.
+//! Owner of this memory: this process, a fork with a copy of it, or a parent from which a `vfork` child borrows it.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::{epoll_interests, mapping_ledger};
 
-/// The process whose descriptors the tables hold; 0 while they are empty.
+/// Process whose descriptors the tables hold; 0 while they are empty.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 fn current() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Whether the tables are this process's. A child of `vfork` runs in its parent's memory, but what it closes there
-/// stays open in the parent.
+/// Whether the tables belong to this process. A child of `vfork` runs in its parent's memory, but the descriptors that
+/// it closes stay open in the parent.
 pub(crate) fn owns_tables() -> bool {
     let owner = OWNER.load(Ordering::Relaxed);
     owner == 0 || owner == current()
 }
 
-/// Called before the first entry of the tables.
+/// Makes this process the owner of the tables. Called before their first entry.
 pub(crate) fn take_tables() {
     if OWNER.compare_exchange(0, current(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         // SAFETY: the handlers take locks that are held for a few instructions only, and are never unloaded: preloaded
-        // objects stay.
+        // objects stay loaded.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork_in_child)) };
     }
 }

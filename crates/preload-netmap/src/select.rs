@@ -1,5 +1,5 @@
-//! `select` and `pselect` of sets with devices in them: turned into a poll and back, as the kernel defines what the
-//! sets mean.
+//! Hooks of `select` and `pselect` for sets with devices in them. They are turned into a poll and back, as the kernel
+//! defines the meaning of the sets.
 
 use std::ffi::{c_int, c_ulong};
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::{errno, next};
 
 const BITS: usize = c_ulong::BITS as usize;
 
-/// One of the program's sets: as many words as the highest descriptor needs, which may be more than a `fd_set` has.
+/// Set of the program: as many words as the highest descriptor needs, which may be more than an `fd_set` has.
 struct Set {
     words: *mut c_ulong,
     asked: SmallVec<[c_ulong; 16]>,
-    /// The ready descriptors.
+    /// Ready descriptors.
     ready: SmallVec<[c_ulong; 16]>,
 }
 
 impl Set {
     /// # Safety
-    /// `words` must be null or lead to `count` bits, rounded up to whole words.
+    /// `words` must be null or point to `count` bits, rounded up to whole words.
     unsafe fn read(words: *mut fd_set, count: usize) -> Self {
         let words: *mut c_ulong = words.cast();
         let asked = if words.is_null() {
@@ -46,7 +46,7 @@ impl Set {
         self.asked.get(fd / BITS).is_some_and(|word| word >> (fd % BITS) & 1 != 0)
     }
 
-    /// Marks a descriptor as ready if it `is` and was requested; returns the number of bits set.
+    /// Marks a descriptor as ready if `is` is true and it was requested; returns the number of bits set.
     fn mark(&mut self, fd: usize, is: bool) -> c_int {
         if !is || !self.has(fd) {
             return 0;
@@ -56,10 +56,10 @@ impl Set {
     }
 
     /// # Safety
-    /// The set must still be where it was read.
+    /// The set must still be at the address from which it was read.
     unsafe fn write(&self) {
         for (index, &word) in self.ready.iter().enumerate() {
-            // SAFETY: the caller's promise: as many words were read.
+            // SAFETY: the caller's promise; as many words were read.
             let target = unsafe { self.words.add(index) };
             // SAFETY: as above.
             unsafe { target.write(word) };
@@ -75,10 +75,10 @@ struct Sets {
 }
 
 impl Sets {
-    /// The sets, if there is a device in them.
+    /// Sets, if there is a device in them.
     ///
     /// # Safety
-    /// As for select(2).
+    /// The conditions of select(2).
     unsafe fn with_device(
         count: c_int,
         readable: *mut fd_set,
@@ -103,7 +103,7 @@ impl Sets {
         (0..self.count).filter(is_in)
     }
 
-    /// Marks ready descriptors; returns the number of bits.
+    /// Marks ready descriptors; returns the number of bits set.
     fn mark(&mut self, fd: usize, revents: i16, exceptional: i16) -> c_int {
         let readable = revents & (POLLIN | POLLRDNORM | POLLRDBAND | POLLHUP | POLLERR) != 0;
         let writable = revents & (POLLOUT | POLLWRNORM | POLLWRBAND | POLLERR) != 0;
@@ -112,7 +112,7 @@ impl Sets {
             + self.exceptional.mark(fd, revents & exceptional != 0)
     }
 
-    /// Waits, and marks ready descriptors; returns the number of bits.
+    /// Waits, and marks ready descriptors; returns the number of bits set.
     fn wait(&mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<c_int, Errno> {
         let mut wait = Wait::new();
         let mut devices: SmallVec<[(usize, DeviceReference); 16]> = SmallVec::new();
@@ -150,7 +150,8 @@ impl Sets {
                     return Err(Errno::BADF);
                 }
                 let bits = self.mark(fd, other.revents, POLLPRI);
-                // A condition that poll always reports and that is in none of the sets: it would keep us from sleeping.
+                // The condition is one that poll always reports and that is in none of the sets: it would prevent the
+                // sleep.
                 if other.revents != 0 && bits == 0 {
                     other.fd = -1;
                 }
@@ -162,10 +163,10 @@ impl Sets {
         }
     }
 
-    /// Waits and answers.
+    /// Waits, and writes the result to the program's sets.
     ///
     /// # Safety
-    /// The sets must still be where they were read.
+    /// The sets must still be at the addresses from which they were read.
     unsafe fn answer(mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<c_int, Errno> {
         let ready = self.wait(limit, mask)?;
         for set in [&self.readable, &self.writable, &self.exceptional] {
@@ -190,7 +191,7 @@ fn limit_of(timeout: Option<&timeval>) -> Result<TimeLimit, Errno> {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for select(2).
+/// The conditions of select(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn select(
     count: c_int,
@@ -212,7 +213,7 @@ pub unsafe extern "C" fn select(
     };
     // SAFETY: the program's own arguments.
     let answer = unsafe { sets.answer(&limit, std::ptr::null()) };
-    // As Linux does it: the time left.
+    // The remaining time is written, as Linux does.
     if let (Some(timeout), Some(left)) = (timeout, limit.left()) {
         timeout.tv_sec = left.as_secs() as libc::time_t;
         timeout.tv_usec = left.subsec_micros().into();
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn select(
 /// The C function of this name.
 ///
 /// # Safety
-/// As for pselect(2).
+/// The conditions of pselect(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pselect(
     count: c_int,

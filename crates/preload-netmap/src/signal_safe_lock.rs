@@ -1,5 +1,5 @@
-//! A lock that a signal handler of the same thread may also take: signals wait while it is held. It is held for a few
-//! instructions only, never across a call that may block, and around `fork`, so that a child finds what it guards
+//! Lock that a signal handler of the same thread may also take: signals wait while it is held. It is held only for a
+//! few instructions, never across a call that may block, and around `fork`, so that a child finds the guarded value
 //! whole.
 
 use std::cell::UnsafeCell;
@@ -12,12 +12,12 @@ use libc::sigset_t;
 /// A value with its lock.
 pub(crate) struct SignalSafeLock<T> {
     taken: AtomicBool,
-    /// Signals that the lock's holder had blocked before.
+    /// Signals that the lock's holder had blocked before it took the lock.
     mask: UnsafeCell<MaybeUninit<sigset_t>>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `mask` and `value` are touched only by the holder of `taken`.
+// SAFETY: only the holder of `taken` accesses `mask` and `value`.
 unsafe impl<T: Send> Sync for SignalSafeLock<T> {}
 
 impl<T> SignalSafeLock<T> {
@@ -29,8 +29,8 @@ impl<T> SignalSafeLock<T> {
         }
     }
 
-    /// Runs `f` on the value. Nothing in `f` may take the lock again, and what closes or frees a device belongs behind
-    /// it.
+    /// Runs `f` on the value. `f` must not take the lock again, and must not close or free a device: this is done after
+    /// the call.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.take();
         // SAFETY: the lock is held, so there is no other reference.
@@ -40,13 +40,13 @@ impl<T> SignalSafeLock<T> {
         result
     }
 
-    /// Takes the lock without looking at the value; [`Self::give_back`] must follow on this thread, or in its child.
+    /// Takes the lock without access to the value; [`Self::give_back`] must follow on this thread, or in its child.
     pub(crate) fn take(&self) {
         let mut all = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: fills the set.
+        // SAFETY: the call fills the set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         let mut before = MaybeUninit::<sigset_t>::uninit();
-        // SAFETY: both sets are of this function; the second is written.
+        // SAFETY: both sets belong to this function; the second is written.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
         while self.taken.swap(true, Ordering::Acquire) {
             rustix::thread::sched_yield();
@@ -55,12 +55,12 @@ impl<T> SignalSafeLock<T> {
         unsafe { *self.mask.get() = before };
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub(crate) fn give_back(&self) {
         // SAFETY: the lock is held, and the mask was written when it was taken.
         let before = unsafe { *self.mask.get() };
         self.taken.store(false, Ordering::Release);
-        // SAFETY: a set that `take` got from the same function.
+        // SAFETY: the set was written by the same function in `take`.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
     }
 }

@@ -1,5 +1,5 @@
-//! The status of `/dev/netmap` for programs that query it: a character device that every user may open; the daemon
-//! decides about permissions.
+//! Status of `/dev/netmap` for programs that query it: a character device that every user may open; the daemon checks
+//! the permissions.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -8,9 +8,9 @@ use libc::{stat as stat_buffer, statx as statx_buffer};
 use crate::open::is_device_path;
 use crate::{errno, next, tracked};
 
-/// Type and permissions.
+/// Type and permissions of the device.
 const MODE: libc::mode_t = libc::S_IFCHR | 0o666;
-/// Device number: that of drivers without one of their own, and a number that the kernel leaves to them.
+/// Device number: the major number of drivers without their own, and a minor number that the kernel leaves to them.
 const MAJOR: c_uint = 10;
 const MINOR: c_uint = 255;
 
@@ -26,7 +26,7 @@ unsafe fn is_missing_device(result: c_int, path: *const c_char) -> bool {
 /// Fills the status of the device.
 ///
 /// # Safety
-/// `to` must be a structure of the caller's.
+/// `to` must be a structure of the caller.
 unsafe fn fill(to: *mut stat_buffer) -> c_int {
     // SAFETY: all zeroes is a status.
     let mut status: stat_buffer = unsafe { std::mem::zeroed() };
@@ -46,7 +46,7 @@ macro_rules! status_of_path {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As for stat(2).
+            /// The conditions of stat(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the program's own arguments.
@@ -84,7 +84,7 @@ macro_rules! status_of_descriptor {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As for fstat(2).
+            /// The conditions of fstat(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 if tracked::device($fd).is_some() {
@@ -108,7 +108,7 @@ status_of_descriptor! {
 /// The C function of this name.
 ///
 /// # Safety
-/// As for statx(2).
+/// The conditions of statx(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn statx(
     directory: c_int,
@@ -143,7 +143,7 @@ macro_rules! accesses {
             /// The C function of this name.
             ///
             /// # Safety
-            /// As for access(2).
+            /// The conditions of access(2).
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: the program's own arguments.

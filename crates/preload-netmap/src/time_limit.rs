@@ -1,4 +1,4 @@
-//! The end of a call's waiting time.
+//! End of a call's waiting time.
 
 use std::cell::OnceCell;
 use std::time::{Duration, Instant};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use libc::timespec;
 use rustix::io::Errno;
 
-/// When a wait ends without an event.
+/// End of a wait without an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// It does not begin.
+    /// The wait does not begin.
     Now,
-    /// This long after the first query of the time left, which sets the end: a call that succeeds at once reads no
-    /// clock. `None`: the end is too far away to represent.
+    /// The wait ends this long after the first query of the remaining time, which sets the end: a call that succeeds at
+    /// once reads no clock. `None`: the end is too far away to represent.
     After(Duration, OnceCell<Option<Instant>>),
-    /// Not at all.
+    /// The wait does not end.
     Never,
 }
 
 impl TimeLimit {
-    /// After a time.
+    /// Limit after a time.
     pub(crate) fn after(time: Duration) -> Self {
         if time.is_zero() {
             return Self::Now;
@@ -27,12 +27,12 @@ impl TimeLimit {
         Self::After(time, OnceCell::new())
     }
 
-    /// From milliseconds; negative: none.
+    /// Limit after milliseconds; negative: no limit.
     pub(crate) fn from_milliseconds(milliseconds: i32) -> Self {
         u64::try_from(milliseconds).map_or(Self::Never, |time| Self::after(Duration::from_millis(time)))
     }
 
-    /// From a `timespec`; without one there is no limit.
+    /// Limit after a `timespec`; without one there is no limit.
     ///
     /// # Errors
     /// EINVAL if it is invalid.
@@ -47,7 +47,7 @@ impl TimeLimit {
         }
     }
 
-    /// Time left, zero once it is over; `None` without a limit.
+    /// Remaining time, zero once the limit has passed; `None` without a limit.
     pub(crate) fn left(&self) -> Option<Duration> {
         match self {
             Self::Now => Some(Duration::ZERO),
@@ -61,7 +61,7 @@ impl TimeLimit {
     }
 }
 
-/// A time as system calls take it.
+/// Time in the form that system calls take.
 pub(crate) fn timespec_of(time: Duration) -> timespec {
     timespec {
         tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),

@@ -1,4 +1,4 @@
-//! Which descriptors of this process are devices, or epoll sets that may hold devices.
+//! Descriptors of this process that are devices, or epoll sets that may contain devices.
 
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -13,29 +13,29 @@ use crate::descriptor_table::{DescriptorTable, Reference, Removed};
 use crate::epoll_interests;
 use crate::process;
 
-/// Descriptor numbers that can be tracked; a higher one cannot be a device.
+/// Number of descriptor numbers that can be tracked; a higher one cannot be a device.
 const NUMBERS: usize = 65536;
-/// Devices and epoll sets that a process can have.
+/// Maximum number of devices and epoll sets of a process.
 const ENTRIES: usize = 1024;
 
-/// The kinds of object behind a number.
+/// Kind of the object behind a number.
 #[derive(Debug)]
 pub(crate) enum Tracked {
-    /// An open of the device.
+    /// One open of the device.
     Device(Arc<NetmapDevice>),
-    /// An epoll set, known by this number among [`epoll_interests`].
+    /// Epoll set, with its number in [`epoll_interests`].
     Epoll(u64),
 }
 
 static TABLE: DescriptorTable<Tracked, NUMBERS, ENTRIES> = DescriptorTable::new();
 
-/// Descriptors that existed before this object have been checked.
+/// Bit: descriptors that existed before this library was loaded have been checked.
 const CHECKED: u8 = 1;
-/// There has been a device.
+/// Bit: there has been a device.
 const SOME: u8 = 2;
 static DEVICES: AtomicU8 = AtomicU8::new(0);
 
-/// A device in use.
+/// Reference to a device.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DeviceReference(Reference<Tracked>);
 
@@ -51,13 +51,13 @@ impl Deref for DeviceReference {
     fn deref(&self) -> &NetmapDevice {
         match &*self.0 {
             Tracked::Device(device) => device,
-            // `new` lets devices in only, and an entry's value does not change.
+            // `new` accepts only devices, and an entry's value does not change.
             Tracked::Epoll(_) => unreachable!(),
         }
     }
 }
 
-/// Whether there has been a device in this process. Looks once at the descriptors that it inherited.
+/// Whether there has been a device in this process. Checks the inherited descriptors once.
 #[inline]
 pub(crate) fn any_device() -> bool {
     let seen = DEVICES.load(Ordering::Relaxed);
@@ -90,13 +90,13 @@ pub(crate) fn is_tracked(number: RawFd) -> bool {
     TABLE.has(number)
 }
 
-/// The device behind a number, if it is known to be one.
+/// Device behind a number, if the number is known to be a device.
 #[inline]
 pub(crate) fn device(number: RawFd) -> Option<DeviceReference> {
     DeviceReference::new(TABLE.get(number)?)
 }
 
-/// The device behind a number that may not be known yet: inherited, or received.
+/// Device behind a number that may not be known yet, because it was inherited or received.
 pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
     if number < 0 || ringroad_netmap::private_descriptors::owns(number) {
         return None;
@@ -104,7 +104,7 @@ pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
     if TABLE.has(number) {
         return device(number);
     }
-    // SAFETY: not -1; the caller keeps it open, and if it is closed meanwhile the kernel reports that.
+    // SAFETY: the number is not -1. The caller keeps it open; if it is closed meanwhile, the kernel reports that.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     let is_socket = rustix::fs::fstat(descriptor)
         .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Socket);
@@ -117,7 +117,7 @@ pub(crate) fn recognise(number: RawFd) -> Option<DeviceReference> {
 /// Registers a number as a device.
 ///
 /// # Errors
-/// EMFILE where the tables have no room for it.
+/// EMFILE if the tables have no room for it.
 pub(crate) fn add_device(number: RawFd, device: Arc<NetmapDevice>) -> Result<DeviceReference, Errno> {
     process::take_tables();
     DEVICES.fetch_or(SOME, Ordering::Relaxed);
@@ -131,7 +131,7 @@ pub(crate) fn add_device(number: RawFd, device: Arc<NetmapDevice>) -> Result<Dev
     DeviceReference::new(reference).ok_or(Errno::MFILE)
 }
 
-/// The set behind a number of an epoll descriptor; `None` where there is no room for one.
+/// Set behind the number of an epoll descriptor; `None` if there is no room for a set.
 pub(crate) fn epoll_set(number: RawFd) -> Option<u64> {
     match TABLE.get(number).as_deref() {
         Some(Tracked::Epoll(set)) => Some(*set),
@@ -139,7 +139,7 @@ pub(crate) fn epoll_set(number: RawFd) -> Option<u64> {
     }
 }
 
-/// The set behind a number, if it is known to be one.
+/// Set behind a number, if the number is known to be a set.
 pub(crate) fn known_epoll_set(number: RawFd) -> Option<u64> {
     match TABLE.get(number).as_deref() {
         Some(Tracked::Epoll(set)) => Some(*set),
@@ -156,19 +156,19 @@ pub(crate) fn add_epoll_set(number: RawFd) -> Option<u64> {
     Some(set)
 }
 
-/// After `new` was made a copy of `old`.
+/// Tracks `new`, a copy of `old`.
 pub(crate) fn copied(old: RawFd, new: RawFd) {
     if !(is_tracked(old) || is_tracked(new)) || !process::owns_tables() {
         return;
     }
     match TABLE.get(old) {
-        // A copy that the table has no room for is recognised when it is used.
+        // A copy for which the table has no room is recognised when it is used.
         Some(reference) => drop(set(new, &reference)),
         None => forget(new),
     }
 }
 
-/// Call this before a number is closed, or after it refers to something else.
+/// Removes a number from the table. Call it before the number is closed, or after the number refers to another file.
 #[inline]
 pub(crate) fn forget(number: RawFd) {
     if is_tracked(number)
@@ -186,7 +186,7 @@ fn set(number: RawFd, reference: &Reference<Tracked>) -> Result<(), ()> {
     Ok(())
 }
 
-/// What goes with the last number of a device or set.
+/// Ends the state that belongs to the last number of a device or set.
 fn removed(removed: Removed<Tracked>) {
     if removed.was_last {
         match &*removed.reference {

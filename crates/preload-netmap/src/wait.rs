@@ -1,7 +1,7 @@
-//! Sleeping on devices and ordinary descriptors at once.
+//! Sleep on devices and ordinary descriptors at once.
 //!
 //! A device syncs its rings whenever it is polled. Only if nothing is ready does the thread sleep, in one system call
-//! on the other descriptors and on the wake-ups of the armed devices.
+//! on the ordinary descriptors and on the wake-ups of the armed devices.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::{errno, next};
 /// Conditions that are always reported.
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
-/// What can be waited for besides descriptors; see [`NetmapDevice`].
+/// Object that can be waited for besides descriptors; see [`NetmapDevice`].
 pub(crate) trait Waitable: PartialEq {
-    /// Syncs, and returns which of `events` are ready.
+    /// Syncs, and returns the ready events among `events`.
     fn ready(&self, events: i16) -> i16;
-    /// Announces a sleep, then as `ready`; not 0: no sleep follows.
+    /// Announces a sleep, then polls as `ready` does. If the result is not 0, no sleep follows.
     fn arm(&self, events: i16, wakers: &mut Wakers) -> i16;
-    /// Ends what `arm` began.
+    /// Ends the sleep that `arm` announced.
     fn disarm(&self, events: i16);
 }
 
@@ -42,7 +42,7 @@ impl Waitable for DeviceReference {
     }
 }
 
-/// One of the things waited for, once per wait.
+/// Object waited for, once per wait.
 #[derive(Debug)]
 struct Watched<W> {
     what: W,
@@ -50,11 +50,12 @@ struct Watched<W> {
     found: i16,
 }
 
-/// Everything that one call waits for. Up to 16 devices and 64 descriptors need no memory from the heap.
+/// All objects and descriptors that one call waits for. Up to 16 devices and 64 descriptors need no memory from the
+/// heap.
 #[derive(Debug)]
 pub(crate) struct Wait<W> {
     watched: SmallVec<[Watched<W>; 16]>,
-    /// Ordinary descriptors; their `revents` are the answer.
+    /// Ordinary descriptors; their `revents` are the results.
     pub(crate) others: SmallVec<[pollfd; 64]>,
     wakers: Wakers,
 }
@@ -64,7 +65,7 @@ impl<W: Waitable> Wait<W> {
         Self { watched: SmallVec::new(), others: SmallVec::new(), wakers: Wakers::default() }
     }
 
-    /// Adds a device, or events to one that is there: copies of one descriptor are one device.
+    /// Adds a device, or adds events to one that is there: copies of one descriptor are one device.
     pub(crate) fn watch(&mut self, what: W, events: i16) {
         match self.watched.iter_mut().find(|watched| watched.what == what) {
             Some(watched) => watched.events |= events,
@@ -77,16 +78,16 @@ impl<W: Waitable> Wait<W> {
         self.others.push(pollfd { fd, events, revents: 0 });
     }
 
-    /// Which of `events` were found at a device.
+    /// Ready events among `events` of a device.
     pub(crate) fn found_at(&self, what: &W, events: i16) -> i16 {
         let watched = self.watched.iter().find(|watched| watched.what == *what);
         watched.map_or(0, |watched| watched.found & (events | ALWAYS))
     }
 
-    /// Waits until something is ready or the time is over.
+    /// Waits until a device or descriptor is ready, or the time is over.
     ///
     /// # Errors
-    /// EINTR, and what poll(2) finds wrong.
+    /// EINTR, and the errors of poll(2).
     pub(crate) fn run(&mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<(), Errno> {
         loop {
             if self.ask() || *limit == TimeLimit::Now {
@@ -111,7 +112,7 @@ impl<W: Waitable> Wait<W> {
         any
     }
 
-    /// Polls the others, if there are any, without waiting. A signal does not undo what was found at devices.
+    /// Polls the ordinary descriptors, if there are any, without waiting. A signal does not discard events of devices.
     fn poll_others(&mut self, mask: *const sigset_t) -> Result<(), Errno> {
         if mask.is_null() && self.others.iter().all(|other| other.fd < 0) {
             return Ok(());
@@ -123,7 +124,7 @@ impl<W: Waitable> Wait<W> {
         }
     }
 
-    /// Sleeps once; whether the others are why it ended.
+    /// Sleeps once; returns whether the ordinary descriptors ended the sleep.
     fn sleep(&mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<bool, Errno> {
         let own = self.others.len();
         self.wakers.clear();
@@ -157,7 +158,7 @@ impl<W: Waitable> Wait<W> {
             other.revents = 0;
         }
         let time = time.map(timespec_of);
-        // SAFETY: the array is ours and has the stated length.
+        // SAFETY: the array belongs to this value and has the stated length.
         let count = unsafe {
             next::ppoll_system_call(self.others.as_mut_ptr(), self.others.len(), time.as_ref(), mask)
         };

@@ -1,10 +1,10 @@
-//! Programs that never touch the device behave as without the preloaded object.
+//! Tests that programs that never touch the device behave as without the preloaded object.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The object under test: built with this test, beside it.
+/// Object under test: built with this test, beside it.
 fn object() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let object = own.with_file_name("libringroad_preload_netmap.so");
@@ -12,7 +12,7 @@ fn object() -> PathBuf {
     object
 }
 
-/// A command that no daemon serves; ended when it takes longer than any may.
+/// Command without a daemon; killed if it takes longer than any command may.
 fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.arg("60").arg(program).args(arguments).stdin(Stdio::null());
@@ -26,7 +26,7 @@ fn preloaded(program: &str, arguments: &[&str]) -> Output {
     command(program, arguments).env("LD_PRELOAD", object()).output().unwrap()
 }
 
-/// Runs a program with and without the object; what it did must be the same, to the byte.
+/// Runs a program with and without the object; exit and output must be the same, to the byte.
 fn assert_same(program: &str, arguments: &[&str]) {
     let with = preloaded(program, arguments);
     let without = command(program, arguments).output().unwrap();

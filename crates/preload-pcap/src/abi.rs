@@ -1,8 +1,8 @@
-//! libpcap's structures and numbers, as `pcap/pcap.h` and `pcap/bpf.h` define them.
+//! Structures and numbers of libpcap, as `pcap/pcap.h` and `pcap/bpf.h` define them.
 
 use libc::{c_char, c_int, c_uint, c_void, sockaddr, timeval};
 
-/// A `pcap_t`, opaque to programs: ours is the address of a place in the registry.
+/// A `pcap_t`, opaque to programs: for Ringroad's handles the address of an entry of the registry.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Pcap {
@@ -20,11 +20,11 @@ pub(crate) struct Dumper {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct PacketHeader {
-    /// Its arrival time; `tv_usec` holds nanoseconds if these were requested.
+    /// Arrival time; `tv_usec` holds nanoseconds if these were requested.
     pub(crate) stamp: timeval,
-    /// Bytes that can be read.
+    /// Number of bytes that can be read.
     pub(crate) captured: u32,
-    /// Bytes that the frame has.
+    /// Length of the frame, bytes.
     pub(crate) len: u32,
 }
 
@@ -49,15 +49,15 @@ pub(crate) struct Program {
     pub(crate) instructions: *mut Instruction,
 }
 
-/// `struct pcap_stat`, as it is outside of Windows.
+/// `struct pcap_stat`, as on systems other than Windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Statistics {
-    /// Frames that passed the filter.
+    /// Number of frames that passed the filter.
     pub(crate) received: c_uint,
-    /// Frames dropped for lack of room.
+    /// Number of frames dropped for lack of room.
     pub(crate) dropped: c_uint,
-    /// Frames dropped by the interface.
+    /// Number of frames dropped by the interface.
     pub(crate) interface_dropped: c_uint,
 }
 
@@ -85,19 +85,19 @@ pub(crate) struct DeviceAddress {
 
 /// `FILE` of the C library.
 pub(crate) type File = libc::FILE;
-/// Anything behind a pointer.
+/// Data of any type, behind a pointer.
 pub(crate) type Anything = c_void;
 
-/// Size of the text that a caller provides for an error, its NUL included.
+/// Bytes of a caller's buffer for an error text, with its NUL.
 pub(crate) const ERROR_TEXT_BYTES: usize = 256;
-/// Most bytes of a frame that are ever captured, as in libpcap.
+/// Maximum number of captured bytes of a frame, as in libpcap.
 pub(crate) const MOST_SNAPLEN: c_int = 262_144;
-/// Ethernet, the only kind of link here.
+/// Link type Ethernet, the only one here.
 pub(crate) const DLT_EN10MB: c_int = 1;
 /// Version of the capture files that libpcap writes, which live handles report too.
 pub(crate) const FILE_VERSION: (c_int, c_int) = (2, 4);
 
-/// Any failure; the handle has the text.
+/// Error without a number of its own; the handle has the text.
 pub(crate) const PCAP_ERROR: c_int = -1;
 /// `pcap_breakloop` ended the loop.
 pub(crate) const PCAP_ERROR_BREAK: c_int = -2;
@@ -105,34 +105,34 @@ pub(crate) const PCAP_ERROR_BREAK: c_int = -2;
 pub(crate) const PCAP_ERROR_NOT_ACTIVATED: c_int = -3;
 /// The handle is activated already.
 pub(crate) const PCAP_ERROR_ACTIVATED: c_int = -4;
-/// No such device.
+/// The device does not exist.
 pub(crate) const PCAP_ERROR_NO_SUCH_DEVICE: c_int = -5;
 /// The device has no monitor mode.
 pub(crate) const PCAP_ERROR_RFMON_NOTSUP: c_int = -6;
-/// This user may not.
+/// This user has no permission.
 pub(crate) const PCAP_ERROR_PERM_DENIED: c_int = -8;
 /// Time stamps of that precision are not available.
 pub(crate) const PCAP_ERROR_TSTAMP_PRECISION_NOTSUP: c_int = -12;
 /// Time stamps of that type are not available: a warning.
 pub(crate) const PCAP_WARNING_TSTAMP_TYPE_NOTSUP: c_int = 3;
 
-/// Time stamps made by this machine.
+/// Time stamps come from this machine.
 pub(crate) const PCAP_TSTAMP_HOST: c_int = 0;
-/// Microseconds.
+/// Precision of a microsecond.
 pub(crate) const PCAP_TSTAMP_PRECISION_MICRO: c_int = 0;
-/// Nanoseconds.
+/// Precision of a nanosecond.
 pub(crate) const PCAP_TSTAMP_PRECISION_NANO: c_int = 1;
 
-/// `pcap_setdirection`: both directions.
+/// Direction for `pcap_setdirection`: both.
 pub(crate) const PCAP_D_INOUT: c_int = 0;
-/// Received frames only.
+/// Direction for `pcap_setdirection`: received frames only.
 pub(crate) const PCAP_D_IN: c_int = 1;
 
-/// A listed device is up.
+/// Flag of a listed device: it is up.
 pub(crate) const PCAP_IF_UP: u32 = 0x2;
-/// A listed device is running.
+/// Flag of a listed device: it is running.
 pub(crate) const PCAP_IF_RUNNING: u32 = 0x4;
-/// A listed device has no notion of being connected.
+/// Flag of a listed device: it has no connection status.
 pub(crate) const PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE: u32 = 0x30;
 
 #[cfg(test)]

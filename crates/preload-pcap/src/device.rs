@@ -1,19 +1,20 @@
-//! Recognises Ringroad's device names, and the options of opening them.
+//! Device names of Ringroad, and the options with which the devices are opened.
 
 use ringroad::catalogue::{DeviceName, InterfaceUse, OpenedBy, Spelling, kinds};
 use ringroad::{OpenOptions, PortName};
 
-/// Default bytes of a slot's buffer.
+/// Default size of a slot's buffer, bytes.
 const BUFFER_BYTES: u32 = 2048;
-/// Slots that a ring can have.
+/// Minimum and maximum number of slots of a ring.
 const SLOTS: (u32, u32) = (64, 4096);
-/// Default slots and AF_XDP descriptors of an interface. Traffic of others does not wait: at a million frames a second
-/// a program that shares its processor loses half of them with the usual 1024 and 2048, and none with these. libpcap's
-/// own default holds some 14000 short frames.
+/// Default numbers of slots and AF_XDP descriptors of an interface. Traffic from the wire does not wait for a slow
+/// reader: at a million frames a second a program that shares its processor loses half of the frames with the usual
+/// 1024 and 2048, and none with these. libpcap's own default holds some 14000 short frames.
 const INTERFACE_SLOTS: u32 = 4096;
 const INTERFACE_DESCRIPTORS: &str = "ring-size=8192";
 
-/// Whether a device of this name is served here. Plain names of interfaces (`eth0`, `any`) are the system's.
+/// Whether a device of this name is served here. Plain names of interfaces (`eth0`, `any`) belong to the system's
+/// libpcap.
 pub(crate) fn is_ours(name: &str) -> bool {
     match name.parse::<PortName>() {
         Ok(parsed) => {
@@ -21,7 +22,7 @@ pub(crate) fn is_ours(name: &str) -> bool {
             !(plain && parsed.base.device().is_some_and(|device| device.kind.spelling == Spelling::Bare))
         }
         Err(_) => {
-            // The rest of such a name is wrong, and Ringroad reports the error.
+            // An invalid name with a scheme of Ringroad is accepted, so that Ringroad reports the error.
             let Some((scheme, _)) = name.split_once(':') else { return false };
             scheme == "netmap"
                 || scheme.starts_with("vale")
@@ -30,19 +31,18 @@ pub(crate) fn is_ours(name: &str) -> bool {
     }
 }
 
-/// A program's settings before the activation that concern the opening of a port.
+/// Settings of a program before the activation, as far as they concern the opening of the port.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ActivationOptions {
-    /// `pcap_set_promisc`.
+    /// Setting of `pcap_set_promisc`.
     pub(crate) promiscuous: bool,
-    /// `pcap_set_immediate_mode`.
+    /// Setting of `pcap_set_immediate_mode`.
     pub(crate) immediate: bool,
-    /// `pcap_set_buffer_size`, bytes.
+    /// Setting of `pcap_set_buffer_size`, bytes.
     pub(crate) buffer_bytes: Option<u32>,
 }
 
-/// The name under which a device is opened: options for the program's requests are appended to it, where it has not its
-/// own.
+/// Port name of a device: options for the program's settings are appended unless the name has them already.
 pub(crate) fn port_name(name: &str, requested: ActivationOptions) -> String {
     let Ok(parsed) = name.parse::<PortName>() else { return name.to_owned() };
     let Some(device) = parsed.base.device().filter(|device| is_wire(device)) else { return name.to_owned() };
@@ -65,7 +65,7 @@ pub(crate) fn port_name(name: &str, requested: ActivationOptions) -> String {
     format!("{name}{separator}{}", options.join(","))
 }
 
-/// How the port of a device is opened.
+/// Options with which the port of a device is opened.
 pub(crate) fn open_options(name: &str, options: ActivationOptions) -> OpenOptions {
     let parsed = name.parse::<PortName>();
     let interface = parsed.is_ok_and(|parsed| parsed.base.device().is_some_and(is_wire));
@@ -89,7 +89,7 @@ fn is_wire(device: &DeviceName) -> bool {
     matches!(device.interface(), Some((_, InterfaceUse::Wire | InterfaceUse::Copies)))
 }
 
-/// The interface of this network namespace behind a device, if it has one.
+/// Interface of this network namespace behind a device, if there is one.
 pub(crate) fn interface(name: &str) -> Option<String> {
     let parsed: PortName = name.parse().ok()?;
     let (interface, _) = parsed.base.device()?.interface()?;

@@ -1,7 +1,7 @@
-//! `dlopen` of libpcap returns this library, which passes other functions on.
+//! Replacement of `dlopen`: a program that loads libpcap gets this library, which passes other functions on.
 //!
-//! Every other name goes to the real `dlopen` by a jump, not a call: the dynamic linker reads the return address to
-//! determine the search path (`DT_RUNPATH`).
+//! A call with any other name goes to the real `dlopen` by a jump, not a call: the dynamic linker reads the return
+//! address to determine the search path (`DT_RUNPATH`).
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -13,7 +13,7 @@ use libc::{c_char, c_int, c_void};
 
 static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// Address of the next `dlopen` after ours: the C library's, unless another preloaded object has one too.
+/// Address of the next `dlopen` after this one: the C library's, unless another preloaded object has one too.
 fn real_dlopen() -> *mut c_void {
     let known = REAL_DLOPEN.load(Ordering::Relaxed);
     if !known.is_null() {
@@ -25,41 +25,41 @@ fn real_dlopen() -> *mut c_void {
     found
 }
 
-/// Loads an object by the real `dlopen`, past ours.
+/// Loads an object by the real `dlopen`.
 pub(crate) fn open(name: &CStr) -> *mut c_void {
     let real = real_dlopen();
     if real.is_null() {
         return null_mut();
     }
-    // SAFETY: the address is that of a function called dlopen, whose type POSIX fixes.
+    // SAFETY: the address is that of `dlopen`, whose type POSIX fixes.
     let real: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
         unsafe { std::mem::transmute(real) };
     // SAFETY: the name ends with a NUL.
     unsafe { real(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) }
 }
 
-/// Path of this object's file in the dynamic linker.
+/// Path of this object's file, as the dynamic linker has it.
 fn own_path() -> *const c_char {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: any address may be queried; `info` has room for the answer.
+    // SAFETY: any address may be queried; `info` has room for the result.
     let found = unsafe { libc::dladdr(own_path as *const c_void, info.as_mut_ptr()) };
-    // SAFETY: all zeroes are valid pointers, and so is what dladdr wrote.
+    // SAFETY: null pointers are valid here, and so is what dladdr wrote.
     let info = unsafe { info.assume_init() };
     if found == 0 { null() } else { info.dli_fname }
 }
 
-/// Whether a name, with a path or without, is libpcap's.
+/// Whether a name, with a path or without, is a name of libpcap.
 fn is_libpcap(name: &[u8]) -> bool {
     let file = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
     file.strip_prefix(b"libpcap.so").is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
 }
 
-/// The name to load in place of `name`.
+/// Name to load instead of `name`.
 extern "C" fn replacement(name: *const c_char) -> *const c_char {
     if name.is_null() {
         return name;
     }
-    // SAFETY: dlopen's caller gives a text with a NUL at its end.
+    // SAFETY: the caller of dlopen passes a string that ends with NUL.
     let text = unsafe { CStr::from_ptr(name) };
     if !is_libpcap(text.to_bytes()) {
         return name;
@@ -68,7 +68,7 @@ extern "C" fn replacement(name: *const c_char) -> *const c_char {
     if own.is_null() { name } else { own }
 }
 
-/// Address of the real `dlopen`; without it the call cannot continue.
+/// Address of the real `dlopen`. Ends the process if there is none.
 extern "C" fn destination() -> *mut c_void {
     let real = real_dlopen();
     if real.is_null() {

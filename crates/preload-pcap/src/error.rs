@@ -1,4 +1,4 @@
-//! Errors for libpcap's callers: a number, and a text in the handle or in the caller's buffer.
+//! Errors for callers of libpcap's functions: a number, and a text in the handle or in the caller's buffer.
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,32 +13,32 @@ use crate::abi::{
     PCAP_ERROR_PERM_DENIED,
 };
 
-/// A failure of a function of libpcap.
+/// Failure of a function of libpcap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PcapError {
     /// The function's return value.
     pub(crate) code: c_int,
-    /// The text for `pcap_geterr`.
+    /// Text for `pcap_geterr`.
     pub(crate) text: String,
 }
 
 impl PcapError {
-    /// A failure without a number of its own.
+    /// Makes a failure without a number of its own.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { code: PCAP_ERROR, text: text.into() }
     }
 
-    /// A failure that has a number.
+    /// Makes a failure with a number.
     pub(crate) fn coded(code: c_int, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 
-    /// The function needs an activated handle.
+    /// Failure of a function that needs an activated handle.
     pub(crate) fn not_activated() -> Self {
         Self::coded(PCAP_ERROR_NOT_ACTIVATED, "this device is not activated yet: call pcap_activate first")
     }
 
-    /// The function is for handles that are not activated.
+    /// Failure of a function for handles that are not activated.
     pub(crate) fn activated() -> Self {
         Self::coded(PCAP_ERROR_ACTIVATED, "this device is activated already: set this before pcap_activate")
     }
@@ -66,7 +66,7 @@ impl From<PortError> for PcapError {
     }
 }
 
-/// Writes `text` into a buffer of [`ERROR_TEXT_BYTES`], cut where it is too long, with a NUL behind it.
+/// Writes `text` into a buffer of [`ERROR_TEXT_BYTES`], with a NUL after it. A text that is too long is cut.
 ///
 /// # Safety
 /// `into` is null or has [`ERROR_TEXT_BYTES`] writable bytes.
@@ -78,17 +78,17 @@ pub(crate) unsafe fn write_text(into: *mut c_char, text: &str) {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    // SAFETY: `end` is below the buffer's size, and the text is memory of ours.
+    // SAFETY: `end` is below the buffer's size, and the text does not overlap the buffer.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), into.cast(), end) };
-    // SAFETY: as above.
+    // SAFETY: `end` is below the buffer's size.
     let terminator = unsafe { into.add(end) };
-    // SAFETY: within the buffer.
+    // SAFETY: the address is within the buffer.
     unsafe { terminator.write(0) };
 }
 
-/// What a function returns when it failed beyond words.
+/// Return value of a function that failed without an error text.
 pub(crate) trait Failed {
-    /// That.
+    /// Value that stands for a failure.
     const FAILED: Self;
 }
 
@@ -108,7 +108,7 @@ impl<T> Failed for *const T {
     const FAILED: Self = std::ptr::null();
 }
 
-/// Runs `f`; a panic, which would be an error of ours, does not cross into C.
+/// Runs `f`, and keeps a panic, which would be an error of this library, from crossing into C.
 #[inline]
 pub(crate) fn contained<T: Failed>(f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(T::FAILED)
@@ -125,7 +125,7 @@ mod tests {
         // SAFETY: the buffer has the requested size.
         unsafe { write_text(buffer.as_mut_ptr(), &text) };
         assert_eq!((buffer[254], buffer[255]), (0, 1));
-        // SAFETY: null is allowed.
+        // SAFETY: the pointer may be null.
         unsafe { write_text(std::ptr::null_mut(), "x") };
     }
 

@@ -1,4 +1,4 @@
-//! The functions on handles: Ringroad's handles are served here, all others by the system's libpcap.
+//! Functions on handles. This library serves Ringroad's handles; the system's libpcap serves all others.
 
 mod lifetime;
 mod reading;
@@ -7,9 +7,9 @@ mod settings;
 
 use crate::error::PcapError;
 
-/// Exports functions of libpcap whose first argument is a handle. The body is for handles of ours, the value behind
-/// `closed` for those that were closed; with any other the system's function of the same name is called. No panic
-/// leaves it.
+/// Exports functions of libpcap whose first argument is a handle. The body serves Ringroad's handles. The value after
+/// `closed` is for closed ones. For any other handle the system's function of the same name is called. No panic crosses
+/// into C.
 macro_rules! for_handles {
     ($(
         $(#[$documentation:meta])*
@@ -32,7 +32,7 @@ macro_rules! for_handles {
 }
 use for_handles;
 
-/// The error of a closed handle.
+/// Error of a closed handle.
 fn closed() -> PcapError {
     PcapError::new("this device was closed")
 }

@@ -1,4 +1,4 @@
-//! Filters: compiled by the system's libpcap, run on frames where they lie.
+//! Filters: the system's libpcap compiles them, and runs them on frames in the ring.
 #![allow(unsafe_code)]
 
 use libc::{c_int, c_uint};
@@ -7,10 +7,10 @@ use crate::abi::{Instruction, Program};
 use crate::error::PcapError;
 use crate::system::{SystemFunction, is_installed, system_call};
 
-/// `bpf_filter` and its arguments: instructions, packet, length on the wire, bytes there.
+/// Type of `bpf_filter`: instructions, packet, length on the wire, and bytes present.
 type Run = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
 
-/// A filter that was found sound.
+/// A filter that was checked.
 #[derive(Debug)]
 pub(crate) struct Filter {
     instructions: Box<[Instruction]>,
@@ -18,12 +18,12 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// A copy of `program`, which libpcap has looked over: it ends, and reads and jumps only within bounds.
+    /// Copies `program` after libpcap's check: it ends, and reads and jumps only within bounds.
     ///
     /// # Safety
-    /// `program` is null or points to a program whose instructions are there.
+    /// `program` is null or points to a program with all its instructions.
     pub(crate) unsafe fn copy(program: *const Program) -> Result<Self, PcapError> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let program = unsafe { program.as_ref() };
         let program = program.ok_or_else(|| PcapError::new("no filter was given"))?;
         let (len, code) = (program.len as usize, program.instructions.cast_const());
@@ -34,7 +34,7 @@ impl Filter {
         if !is_installed() {
             return Err(PcapError::new("filters need the system's libpcap, which is not installed"));
         }
-        // SAFETY: the caller vouches for the number of instructions in the program.
+        // SAFETY: the caller guarantees the number of instructions in the program.
         let instructions: Box<[Instruction]> = unsafe { std::slice::from_raw_parts(code, len) }.into();
         let code = instructions.as_ptr();
         let sound = system_call!(bpf_validate(code: *const Instruction, count: c_int) -> c_int);
@@ -47,15 +47,15 @@ impl Filter {
         Ok(Self { instructions, run })
     }
 
-    /// Whether a frame passes, of which all bytes are there. They may change meanwhile, where the other side of the
-    /// ring is hostile: the interpreter checks each offset against `len` before it reads, and its result is no more
-    /// than yes or no.
+    /// Whether a frame passes, of which all bytes are present. The bytes may change meanwhile, since the other side of
+    /// the ring may be hostile: the interpreter checks each offset against `len` before it reads, and its result is no
+    /// more than yes or no.
     ///
     /// # Safety
-    /// `len` bytes from `packet` can be read.
+    /// `len` bytes from `packet` on can be read.
     #[inline]
     pub(crate) unsafe fn passes(&self, packet: *const u8, len: u32) -> bool {
-        // SAFETY: the program was validated; the caller vouches for the bytes.
+        // SAFETY: the program was checked; the caller guarantees the bytes.
         (unsafe { (self.run)(self.instructions.as_ptr(), packet, len, len) }) != 0
     }
 }
@@ -64,7 +64,7 @@ impl Filter {
 mod tests {
     use super::*;
 
-    /// The filter `text` for Ethernet frames.
+    /// Compiles the filter `text` for Ethernet frames.
     fn compiled(text: &std::ffi::CStr) -> Filter {
         let mut program = Program { len: 0, instructions: std::ptr::null_mut() };
         let (snaplen, link, into, optimize, netmask) = (65535, 1, &raw mut program, 1, 0);
@@ -73,7 +73,7 @@ mod tests {
             snaplen: c_int, link: c_int, into: *mut Program, text: *const libc::c_char, optimize: c_int, netmask: u32
         ) -> c_int);
         assert_eq!(status, 0);
-        // SAFETY: libpcap has just made it.
+        // SAFETY: libpcap has just made the program.
         let filter = unsafe { Filter::copy(into) }.unwrap();
         system_call!(pcap_freecode(into: *mut Program) -> ());
         filter
@@ -98,12 +98,12 @@ mod tests {
 
     #[test]
     fn an_invalid_filter_program_is_refused() {
-        // SAFETY: null is allowed.
+        // SAFETY: the pointer may be null.
         assert!(unsafe { Filter::copy(std::ptr::null()) }.is_err());
         let mut endless = [Instruction { code: 0x05, jump_true: 0, jump_false: 0, k: u32::MAX }];
         for len in [0, 1] {
             let program = Program { len, instructions: endless.as_mut_ptr() };
-            // SAFETY: it has at least as many instructions as it states.
+            // SAFETY: the program has at least as many instructions as it states.
             assert!(unsafe { Filter::copy(&raw const program) }.is_err());
         }
     }

@@ -1,4 +1,4 @@
-//! A device of Ringroad's, from `pcap_create` to `pcap_close`.
+//! A device of Ringroad, from `pcap_create` to `pcap_close`.
 
 mod settings;
 
@@ -20,15 +20,15 @@ use crate::session::Session;
 use crate::statistics::DropCounters;
 pub(crate) use settings::{Settings, stamp_type};
 
-/// The object behind one of Ringroad's `pcap_t`.
+/// A device behind one of Ringroad's `pcap_t`.
 #[derive(Debug)]
 pub(crate) struct Handle {
     name: String,
     settings: Mutex<Settings>,
     nonblocking: AtomicBool,
-    /// `pcap_breakloop` was called and no loop has ended by it yet.
+    /// Whether `pcap_breakloop` was called, and no loop has ended since.
     breaking: AtomicBool,
-    /// What `pcap_geterr` points to: always ends with a NUL.
+    /// Text that `pcap_geterr` points to; always ends with a NUL.
     error: [AtomicU8; ERROR_TEXT_BYTES],
     active: OnceLock<Active>,
 }
@@ -41,19 +41,19 @@ pub(crate) struct Active {
     /// Wakes a thread that sleeps until frames come.
     pub(crate) nudge: OwnedFd,
     reading: AtomicBool,
-    /// Longest time that a read waits; `None` is for ever.
+    /// Maximum time that a read waits; `None` is without limit.
     pub(crate) timeout: Option<Duration>,
-    /// A read may let frames gather before it returns.
+    /// Whether a read may let frames gather before it returns.
     pub(crate) gathers: bool,
-    /// Time stamps hold nanoseconds.
+    /// Whether time stamps hold nanoseconds.
     pub(crate) nanoseconds: bool,
     /// Bytes of the receive ring's buffers.
     pub(crate) ring_bytes: c_int,
-    /// The daemon's counters.
+    /// Drop counters of the daemon.
     pub(crate) drops: DropCounters,
 }
 
-/// The right to read, of which a handle has one.
+/// Permission to read, of which a handle has one.
 #[derive(Debug)]
 pub(crate) struct ReadPermit<'a>(&'a AtomicBool);
 
@@ -64,7 +64,7 @@ impl Drop for ReadPermit<'_> {
 }
 
 impl Handle {
-    /// A device that is not activated.
+    /// Makes a device that is not activated.
     pub(crate) fn new(name: String) -> Self {
         Self {
             name,
@@ -76,17 +76,17 @@ impl Handle {
         }
     }
 
-    /// Its name, as the program gave it.
+    /// Name of the device, as the program gave it.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The settings before the activation.
+    /// Settings before the activation.
     pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the settings; too late once the handle is activated.
+    /// Changes the settings. Fails once the handle is activated.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Settings)) -> Result<c_int, PcapError> {
         if self.active.get().is_some() {
             return Err(PcapError::activated());
@@ -95,7 +95,7 @@ impl Handle {
         Ok(0)
     }
 
-    /// Opens the port.
+    /// Opens the port of the device.
     pub(crate) fn activate(&self) -> Result<c_int, PcapError> {
         if self.active.get().is_some() {
             return Err(PcapError::activated());
@@ -105,7 +105,7 @@ impl Handle {
         Ok(0)
     }
 
-    /// What it has since it was activated.
+    /// State since the activation. Fails if the handle is not activated.
     #[inline]
     pub(crate) fn active(&self) -> Result<&Active, PcapError> {
         self.active.get().ok_or_else(PcapError::not_activated)
@@ -122,7 +122,7 @@ impl Handle {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
-    /// Requests the loop's end, and wakes it. May be called from signal handlers and other threads.
+    /// Requests the end of the loop, and wakes its thread. Signal handlers and other threads may call this.
     pub(crate) fn break_loop(&self) {
         self.breaking.store(true, Ordering::Release);
         if let Some(active) = self.active.get() {
@@ -136,13 +136,13 @@ impl Handle {
         self.breaking.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop's end was requested; true once per request.
+    /// Whether the loop's end was requested; resets the request.
     #[inline]
     pub(crate) fn take_break(&self) -> bool {
         self.is_breaking() && self.breaking.swap(false, Ordering::AcqRel)
     }
 
-    /// A libpcap function's return value for `result`; the text of a failure is left for `pcap_geterr`.
+    /// Return value of a libpcap function for `result`. The text of a failure is kept for `pcap_geterr`.
     #[inline]
     pub(crate) fn answer(&self, result: Result<c_int, PcapError>) -> c_int {
         match result {
@@ -151,7 +151,7 @@ impl Handle {
         }
     }
 
-    /// Leaves the text of a failure and returns its number.
+    /// Keeps the text of a failure for `pcap_geterr`, and returns its number.
     #[cold]
     pub(crate) fn fail(&self, error: &PcapError) -> c_int {
         if error.code != PCAP_ERROR_BREAK {
@@ -171,12 +171,12 @@ impl Handle {
         }
     }
 
-    /// Where the text of the last failure lies.
+    /// Address of the text of the last failure.
     pub(crate) fn error_pointer(&self) -> *mut c_char {
         self.error.as_ptr().cast_mut().cast()
     }
 
-    /// The text of the last failure.
+    /// Text of the last failure.
     pub(crate) fn error_text(&self) -> String {
         let bytes = self.error.iter().map(|byte| byte.load(Ordering::Relaxed)).take_while(|byte| *byte != 0);
         String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
@@ -218,7 +218,7 @@ impl Active {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The right to read, unless a read is in progress: in another thread, or in the calling callback.
+    /// Takes the permission to read. Fails while another thread, or the calling callback, reads.
     #[inline]
     pub(crate) fn take_turn(&self) -> Result<ReadPermit<'_>, PcapError> {
         if self.reading.swap(true, Ordering::Acquire) {
@@ -227,7 +227,7 @@ impl Active {
         Ok(ReadPermit(&self.reading))
     }
 
-    /// The descriptor on which the port's events are waited for.
+    /// Descriptor on which threads wait for the port's events.
     #[allow(unsafe_code)]
     pub(crate) fn port_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the port lives in `session` as long as this value, and keeps its descriptor.
@@ -250,7 +250,7 @@ impl Active {
 fn finish_at_exit() {
     static PROCESS: OnceLock<u32> = OnceLock::new();
     extern "C" fn finish() {
-        // A child that was forked has the rings, but they are its parent's.
+        // A forked child has the rings mapped, but they belong to its parent.
         if PROCESS.get() == Some(&std::process::id()) {
             contained(|| registry::for_each(|handle| handle.active().into_iter().for_each(inject::finish)));
         }

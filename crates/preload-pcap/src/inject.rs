@@ -10,21 +10,21 @@ use rustix::io::Errno;
 use crate::error::PcapError;
 use crate::handle::{Active, Handle};
 
-/// Checks of a full ring before the program goes to sleep: slots come back in bursts, soon after each other.
+/// Number of checks of a full ring before the program sleeps: slots come back in bursts, soon after each other.
 const CHECKS: u32 = 64;
-/// Longest sleep between two checks of a full ring. A reader's thread that wakes consumes the signal of both.
+/// Maximum sleep between two checks of a full ring. A reading thread that wakes may consume this thread's signal.
 const LONGEST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// How long a closing device waits while no frame leaves: the link is down, or the datapath has stopped.
+/// Time after which a closing device gives up if no frame leaves: the link is down, or the datapath has stopped.
 const STANDSTILL: Duration = Duration::from_millis(500);
-/// Time between two checks of a ring that empties: nothing announces the last frame.
+/// Time between two checks of a ring that empties: no signal announces the last frame.
 const EMPTYING_CHECK: Duration = Duration::from_micros(200);
 
-/// Why a frame was not taken: the text for the program, and `errno`.
+/// Reason why a frame was not taken: the text for the program, and `errno`.
 pub(crate) struct NotSent {
-    /// For `pcap_geterr`.
+    /// Error for `pcap_geterr`.
     pub(crate) error: PcapError,
-    /// For `errno`.
+    /// Value for `errno`.
     pub(crate) errno: Errno,
 }
 
@@ -48,14 +48,14 @@ impl From<PortError> for NotSent {
     }
 }
 
-/// Waits until accepted frames are sent, before the port goes. Frames on a pipe are with the reader already.
+/// Waits until accepted frames are sent, before the port closes. Frames on a pipe are at the reader already.
 pub(crate) fn finish(active: &Active) {
     let mut session = active.session();
     if session.port().info().driver == "pipe" {
         return;
     }
     let (mut left, mut moved) = (u32::MAX, Instant::now());
-    // A port that fails sends nothing more.
+    // A failed port sends nothing more, so the wait ends.
     while session.port().tx().sync().is_ok() {
         let pending = session.port().tx().pending();
         if pending < left {
@@ -68,7 +68,7 @@ pub(crate) fn finish(active: &Active) {
     }
 }
 
-/// Puts a frame into the ring and publishes it. A full ring is waited for, unless the handle is non-blocking.
+/// Puts a frame into the ring and publishes it. Waits while the ring is full, unless the handle is non-blocking.
 pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
     let active = handle.active()?;
     let Ok(len) = c_int::try_from(frame.len()) else {
@@ -105,7 +105,7 @@ pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
         session = active.session();
         session.disarm()?;
         if session.reader_sleeps {
-            // Its announcement went with ours.
+            // `disarm` has withdrawn the reader's announcement as well.
             active.nudge();
         } else {
             session.settle()?;

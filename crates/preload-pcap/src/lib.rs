@@ -2,8 +2,8 @@
 //! (`LD_PRELOAD`, set by `ringroad run`) and exports all of libpcap's public functions.
 //!
 //! A device that is named like a port (`vale0:1`, `x{1`, `xdp:eth0`) is opened through the crate `ringroad`; its
-//! `pcap_t` is one of Ringroad's. Everything else, plain interfaces and capture files above all, passes to the system's
-//! libpcap, which is looked up at its first use.
+//! `pcap_t` is one of Ringroad's. All other devices and files, above all plain interfaces and capture files, pass to
+//! the system's libpcap, which is loaded at its first use.
 //!
 //! | module | content |
 //! |---|---|
@@ -18,9 +18,9 @@
 //! | [`receive`], [`inject`] | reading and sending |
 //! | [`filter`], [`statistics`], [`listing`], [`savefile`] | filters, counters, the list of devices, capture files |
 //!
-//! Until a device of Ringroad's is opened nothing is allocated, started, connected or written.
+//! Before the first device of Ringroad is opened, this library allocates, starts, connects and writes nothing.
 //!
-//! Pointers given to functions here come from C: by libpcap's rules the caller guarantees that they are valid.
+//! Pointers given to these functions come from C: by libpcap's rules the caller guarantees that they are valid.
 
 mod abi;
 mod device;

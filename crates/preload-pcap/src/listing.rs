@@ -1,6 +1,6 @@
-//! `pcap_findalldevs`: the system's devices, and then the ports of a running daemon.
+//! `pcap_findalldevs`: lists the system's devices, and then the ports of a running daemon.
 //!
-//! Each half of a list is freed by its maker. The list's first device remembers where Ringroad's half begins.
+//! Each half of a list is freed by its maker. The address of the first device identifies the list when it is freed.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -17,7 +17,7 @@ use crate::abi::{PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE, PCAP_IF_RUNNING, PCAP
 use crate::error::{PcapError, write_text};
 use crate::system::{is_installed, system_call};
 
-/// How long the daemon may take to answer.
+/// Maximum time until the daemon answers.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A listed port, with the texts that its device points to.
@@ -28,14 +28,14 @@ struct Listed {
     _description: CString,
 }
 
-/// Our half of a list that a program holds.
+/// Ringroad's half of a list that a program holds.
 #[derive(Debug)]
 struct Half {
     /// First device of the whole list.
     list: *mut PcapIf,
     /// Last of the system's devices, if there are any.
     last_of_system: *mut PcapIf,
-    /// Never grows, since devices point to each other.
+    /// Listed ports; the vector never grows, since devices point to each other.
     ports: Vec<Listed>,
 }
 
@@ -44,7 +44,7 @@ unsafe impl Send for Half {}
 
 static HALVES: Mutex<Vec<Half>> = Mutex::new(Vec::new());
 
-/// The ports of the daemon; none where no daemon runs, for a listing starts none.
+/// Ports of the daemon; none if no daemon runs, because a listing starts none.
 fn ports() -> Vec<PortReport> {
     let asked = Connection::connect_within(default_socket_path(), PATIENCE).and_then(|mut connection| {
         connection.hello("libpcap program")?;
@@ -58,7 +58,7 @@ fn listed(port: &PortReport) -> Option<Listed> {
     let description = format!("Ringroad port ({}{})", port.kind, if port.bound { ", in use" } else { "" });
     let mut description = CString::new(description).ok()?;
     let running = if port.bound { PCAP_IF_RUNNING } else { 0 };
-    // What is pointed to does not move with the `CString`s.
+    // The addresses stay valid when the `CString`s are moved.
     let texts = [&mut name, &mut description].map(|text| text.as_ptr().cast_mut());
     let device = PcapIf {
         next: null_mut(),
@@ -87,17 +87,17 @@ pub(crate) unsafe fn find_all(list: *mut *mut PcapIf, error: *mut c_char) -> c_i
     let joined = join(first, ports);
     if list.is_null() {
         let failure = PcapError::new("there is no place for the list");
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         unsafe { write_text(error, &failure.text) };
         free_all(joined);
         return failure.code;
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     unsafe { list.write(joined) };
     0
 }
 
-/// Hangs our half behind the system's, and remembers where.
+/// Appends Ringroad's half to the system's half, and records where it begins.
 fn join(first: *mut PcapIf, mut ports: Vec<Listed>) -> *mut PcapIf {
     if ports.is_empty() {
         return first;
@@ -109,12 +109,12 @@ fn join(first: *mut PcapIf, mut ports: Vec<Listed>) -> *mut PcapIf {
     }
     let mut last: *mut PcapIf = null_mut();
     let mut at = first;
-    // SAFETY: a list of libpcap's: each device is there, and the last one's `next` is null.
+    // SAFETY: the list is libpcap's: all devices are valid, and the last one's `next` is null.
     while let Some(device) = unsafe { at.as_mut() } {
         last = at;
         at = device.next;
     }
-    // SAFETY: null, or the last device of that list.
+    // SAFETY: the pointer is null, or the last device of that list.
     if let Some(device) = unsafe { last.as_mut() } {
         device.next = next;
     }
@@ -132,7 +132,7 @@ pub(crate) fn free_all(list: *mut PcapIf) {
     };
     let ours_alone = half.as_ref().is_some_and(|half| half.last_of_system.is_null());
     if let Some(half) = half {
-        // SAFETY: null, or a device of a list that the program has not freed until now.
+        // SAFETY: the pointer is null, or a device of a list that the program has not freed until now.
         if let Some(last) = unsafe { half.last_of_system.as_mut() } {
             last.next = null_mut();
         }
@@ -151,7 +151,7 @@ mod tests {
 
     fn names(mut list: *const PcapIf) -> Vec<String> {
         let mut names = Vec::new();
-        // SAFETY: a list that was just made.
+        // SAFETY: the list was just made.
         while let Some(device) = unsafe { list.as_ref() } {
             // SAFETY: every device has a name with a NUL.
             names.push(unsafe { CStr::from_ptr(device.name) }.to_string_lossy().into_owned());

@@ -13,33 +13,33 @@ use crate::error::PcapError;
 use crate::handle::{Active, Handle, ReadPermit};
 use crate::session::{BATCH_FRAMES, Found, Frame, RingBurst, Session};
 
-/// How long frames gather, for each slot of the ring: a quarter of the time in which 10 million frames a second fill
-/// it.
+/// Time for which frames gather, for each slot of the ring, ns: a quarter of the time in which 10 million frames a
+/// second fill the ring.
 const GATHER_NS_PER_SLOT: i64 = 25;
 
-/// The result of waiting for frames.
+/// Result of waiting for frames.
 enum Awaited {
-    /// There are frames in the batch.
+    /// The batch has frames.
     Frames,
-    /// None came in time, or none is there and the program does not wait.
+    /// No frames came in time, or there are none and the program does not wait.
     None,
 }
 
-/// How long a read may wait.
+/// Limit on the waiting time of a read.
 #[derive(Debug, Clone, Copy)]
 enum ReadTimeout {
-    /// Not at all.
+    /// The read does not wait.
     No,
-    /// Until frames come.
+    /// The read waits until frames come.
     Endless,
-    /// From the moment when there were none.
+    /// The read waits for this time, beginning when no frames are found.
     For(Duration),
-    /// Until then.
+    /// The read waits until this time.
     Until(Instant),
 }
 
 impl ReadTimeout {
-    /// The remaining time, counted from now; `None` if none is left.
+    /// Remaining time; `None` if none is left, `Some(None)` if there is no limit.
     fn left(&mut self) -> Option<Option<Duration>> {
         if let Self::For(duration) = *self {
             *self = Self::Until(Instant::now() + duration);
@@ -69,7 +69,7 @@ pub(crate) unsafe fn dispatch(
 ) -> Result<c_int, PcapError> {
     let active = handle.active()?;
     let mut reading = Reading::begin(handle, active)?;
-    // At most what a ring holds, unless the caller requests more: under endless load a call must still end.
+    // The default limit is a ring's worth of frames: under endless load a call must still end.
     let most = u64::try_from(count).ok().filter(|count| *count > 0);
     let mut left = most.unwrap_or(if endless { u64::MAX } else { u64::from(reading.ring_slots) });
     let mut done: c_int = 0;
@@ -95,7 +95,7 @@ pub(crate) unsafe fn dispatch(
             }
             let header = header(frame, precision);
             seen += 1;
-            // SAFETY: as our caller vouches; header and frame live until the callback returns.
+            // SAFETY: guaranteed by the caller; header and frame live until the callback returns.
             unsafe { callback(user, &raw const header, frame.packet) };
         }
         reading.release(seen)?;
@@ -108,7 +108,7 @@ pub(crate) unsafe fn dispatch(
     if endless { Ok(0) } else { Ok(done) }
 }
 
-/// `pcap_next_ex`: where the next frame's header and bytes are; `None` where none came in time.
+/// `pcap_next_ex`: returns the addresses of the next frame's header and bytes; `None` if no frame came in time.
 pub(crate) fn next(handle: &Handle) -> Result<Option<(*const PacketHeader, *const u8)>, PcapError> {
     let active = handle.active()?;
     let mut reading = Reading::begin(handle, active)?;
@@ -118,7 +118,7 @@ pub(crate) fn next(handle: &Handle) -> Result<Option<(*const PacketHeader, *cons
     }
 }
 
-/// A frame's header for the program.
+/// Header of a frame for the program.
 #[inline]
 fn header(frame: &Frame, nanoseconds: bool) -> PacketHeader {
     let (seconds, rest) = (frame.stamp_ns / 1_000_000_000, frame.stamp_ns % 1_000_000_000);
@@ -130,11 +130,11 @@ fn header(frame: &Frame, nanoseconds: bool) -> PacketHeader {
     }
 }
 
-/// One call that reads; only one at a time does.
+/// A call that reads. A handle has one at a time.
 struct Reading<'a> {
     handle: &'a Handle,
     active: &'a Active,
-    /// The lock, while rings are worked on.
+    /// Lock of the session, held while the call works on rings.
     session: Option<MutexGuard<'a, Session>>,
     batch: RingBurst,
     ring_slots: u32,
@@ -151,12 +151,12 @@ impl<'a> Reading<'a> {
         Ok(Self { handle, active, session: Some(session), batch, ring_slots, _turn: turn })
     }
 
-    /// The session, locked.
+    /// Session, locked now if it was not.
     fn session(&mut self) -> &mut Session {
         self.session.get_or_insert_with(|| self.active.session())
     }
 
-    /// Waits until the batch has frames. The lock is released then.
+    /// Waits until the batch has frames. The lock is released meanwhile, and afterwards.
     fn await_frames(&mut self, limit: usize, mut patience: ReadTimeout) -> Result<Awaited, PcapError> {
         let mut rejected = 0;
         loop {
@@ -172,7 +172,7 @@ impl<'a> Reading<'a> {
                     self.session = None;
                     return Ok(Awaited::Frames);
                 }
-                // A call that may not wait passes over no more than a ring's worth.
+                // A call that may not wait rejects no more than a ring's worth of frames.
                 Found::Rejected(slots) if rejected < self.ring_slots => rejected += slots,
                 Found::Rejected(_) => {
                     if patience.left().is_none() {
@@ -194,19 +194,19 @@ impl<'a> Reading<'a> {
     }
 
     /// Lets frames gather while they flow, as libpcap's timeout allows: a wake-up for every few frames costs the
-    /// program and the datapath several times what the frames do. Nothing is announced, so only `pcap_breakloop` wakes
+    /// program and the datapath several times what the frames do. No sleep is announced, so only `pcap_breakloop` wakes
     /// the program.
     fn gather(&mut self) {
         self.session = None;
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(self.ring_slots) * GATHER_NS_PER_SLOT };
         let mut set = [PollFd::new(&self.active.nudge, PollFlags::IN)];
-        // A signal ends it as well as the time does: the next look finds out.
+        // A signal ends the wait early, and the next check finds out.
         if poll(&mut set, Some(&timeout)).is_ok_and(|ready| ready > 0) {
             self.active.take_nudge();
         }
     }
 
-    /// Sleeps until frames come, a signal, or `pcap_breakloop`; false when the time is up.
+    /// Sleeps until frames, a signal or `pcap_breakloop` come. Returns false if the time is up.
     fn sleep(&mut self, left: Option<Duration>) -> Result<bool, PcapError> {
         let active = self.active;
         let session = self.session();
@@ -230,13 +230,13 @@ impl<'a> Reading<'a> {
         session.disarm()?;
         match polled {
             Ok(0) => Ok(false),
-            // A handler may have requested the end of the loop.
+            // A signal handler may have requested the end of the loop.
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
             Err(errno) => Err(PcapError::new(format!("waiting for frames: {errno}"))),
         }
     }
 
-    /// Gives back the first `seen` frames of the batch; the rest stays in the ring.
+    /// Releases the first `seen` frames of the batch; the rest stays in the ring.
     fn release(&mut self, seen: usize) -> Result<(), PcapError> {
         let batch = std::mem::take(&mut self.batch);
         let released = self.session().release(&batch, seen);
@@ -264,13 +264,13 @@ impl Drop for Reading<'_> {
         let batch = std::mem::take(&mut self.batch);
         let session = self.session();
         session.batch = batch;
-        // A port that fails here fails in the next call too, which can report it.
+        // An error of the port is ignored here: the next call fails too, and can report it.
         let _ = session.settle();
     }
 }
 
 impl Active {
-    /// How long a read of this device may wait.
+    /// Maximum waiting time of a read from this device.
     fn patience(&self, handle: &Handle) -> ReadTimeout {
         match self.timeout {
             _ if handle.is_nonblocking() => ReadTimeout::No,

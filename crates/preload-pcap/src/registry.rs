@@ -1,8 +1,8 @@
-//! Recognises Ringroad's handles.
+//! Registry of Ringroad's handles.
 //!
-//! A `pcap_t` of Ringroad is the address of a place in a table of this library, which no other object can have. So the
+//! A `pcap_t` of Ringroad is the address of an entry in a table of this library, which no other object can have. So the
 //! address alone distinguishes a handle from the system's, foreign handles are never read, and a closed handle is
-//! recognised. Looking one up takes no lock: `pcap_breakloop` is called from signal handlers.
+//! recognised. A lookup takes no lock: `pcap_breakloop` is called from signal handlers.
 #![allow(unsafe_code)]
 
 use std::ptr::null_mut;
@@ -12,22 +12,22 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::abi::Pcap;
 use crate::handle::Handle;
 
-/// Most handles that are open at once.
+/// Maximum number of open handles.
 pub(crate) const MOST_HANDLES: usize = 1024;
 
 static HANDLES: [AtomicPtr<Handle>; MOST_HANDLES] = [const { AtomicPtr::new(null_mut()) }; MOST_HANDLES];
 
-/// The kind of a `pcap_t`.
+/// Kind of a `pcap_t`.
 pub(crate) enum Owner {
-    /// The system's libpcap made it.
+    /// The system's libpcap made the handle.
     System,
-    /// It is ours.
+    /// The handle is open, and belongs to Ringroad.
     Ours(&'static Handle),
-    /// It was ours and is closed.
+    /// The handle belonged to Ringroad, and is closed.
     Closed,
 }
 
-/// The place that `handle` points to, if it is one.
+/// Entry that `handle` points to, if it is one.
 #[inline]
 fn entry(handle: *const Pcap) -> Option<&'static AtomicPtr<Handle>> {
     let offset = handle.addr().wrapping_sub(HANDLES.as_ptr().addr());
@@ -38,7 +38,7 @@ fn entry(handle: *const Pcap) -> Option<&'static AtomicPtr<Handle>> {
     }
 }
 
-/// Gives a handle a place; `None` where all are taken.
+/// Adds a handle to the table. Returns `None` if all entries are in use.
 pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
     let handle = Arc::into_raw(Arc::new(handle)).cast_mut();
     for entry in &HANDLES {
@@ -46,46 +46,46 @@ pub(crate) fn add(handle: Handle) -> Option<*mut Pcap> {
             return Some(std::ptr::from_ref(entry).cast_mut().cast());
         }
     }
-    // SAFETY: it came from `into_raw` above and no other code has seen it.
+    // SAFETY: the pointer came from `into_raw` above, and no other code has seen it.
     drop(unsafe { Arc::from_raw(handle) });
     None
 }
 
-/// The owner of a handle. By libpcap's rules a handle is not closed while another function works on it, so it
+/// Finds the owner of a handle. By libpcap's rules a handle is not closed while another function works on it, so it
 /// lives for the call.
 #[inline]
 pub(crate) fn owner(handle: *const Pcap) -> Owner {
     let Some(entry) = entry(handle) else { return Owner::System };
-    // SAFETY: null, or a handle that `add` put there and that lives until `close`.
+    // SAFETY: the pointer is null, or a handle that `add` put there and that lives until `close`.
     match unsafe { entry.load(Ordering::Acquire).as_ref() } {
         Some(handle) => Owner::Ours(handle),
         None => Owner::Closed,
     }
 }
 
-/// A share in a handle of ours, which keeps it alive where a callback closes it.
+/// Adds a reference to a handle, which keeps it alive if a callback closes it.
 pub(crate) fn share(handle: &Handle) -> Arc<Handle> {
     let pointer = std::ptr::from_ref(handle);
     // SAFETY: every handle comes from `add`, so it lies in an `Arc`, which the caller's reference shows to be alive.
     unsafe { Arc::increment_strong_count(pointer) };
-    // SAFETY: the count that was just added is the new share's.
+    // SAFETY: the added count belongs to the new reference.
     unsafe { Arc::from_raw(pointer) }
 }
 
-/// Shows every open handle of ours to `f`.
+/// Calls `f` with every open handle.
 pub(crate) fn for_each(f: impl Fn(&Handle)) {
     for entry in &HANDLES {
-        // SAFETY: as in `owner`.
+        // SAFETY: the pointer is null or an open handle, as in `owner`.
         if let Some(handle) = unsafe { entry.load(Ordering::Acquire).as_ref() } {
             f(handle);
         }
     }
 }
 
-/// Takes a handle of ours out of its place; `None` where it is not ours or was closed before.
+/// Removes a handle from its entry; `None` if it is not Ringroad's, or was closed before.
 pub(crate) fn close(handle: *const Pcap) -> Option<Arc<Handle>> {
     let taken = entry(handle)?.swap(null_mut(), Ordering::AcqRel);
-    // SAFETY: `add` put it there from `into_raw`, and only one swap can find it.
+    // SAFETY: `add` put the pointer there from `into_raw`, and only one swap can find it.
     (!taken.is_null()).then(|| unsafe { Arc::from_raw(taken.cast_const()) })
 }
 

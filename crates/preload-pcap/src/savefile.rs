@@ -1,5 +1,4 @@
-//! Compiling filters and writing capture files for Ringroad's devices: by the system's libpcap, with a handle without a
-//! device.
+//! Filters are compiled, and capture files written, by the system's libpcap, with a handle that has no device.
 #![allow(unsafe_code)]
 
 use libc::{c_char, c_int};
@@ -9,8 +8,8 @@ use crate::error::PcapError;
 use crate::handle::Handle;
 use crate::system::{DeadHandle, system_call};
 
-/// Calls `f` with a handle of the system's that has the device's link type, snapshot length and precision; returns what
-/// `f` did, and libpcap's words for it if that is a failure.
+/// Calls `f` with a handle of the system's libpcap that has the device's link type, snapshot length and precision.
+/// Returns the result of `f`, and libpcap's error text in case of a failure.
 fn with_dead<T>(handle: &Handle, f: impl FnOnce(*mut Pcap) -> T) -> Result<(T, String), PcapError> {
     let active = handle.active()?;
     let (snaplen, precision) = {
@@ -45,18 +44,18 @@ pub(crate) fn compile(
     if status < 0 { Err(PcapError::coded(status, error)) } else { Ok(status) }
 }
 
-/// What `pcap_dump_open` and its kin were given to write to.
+/// Destination given to `pcap_dump_open` and the related functions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DumpTarget {
     /// A new file of this name.
     New(*const c_char),
-    /// A file of this name, at its end.
+    /// An existing file of this name, to append to.
     Append(*const c_char),
     /// An open file.
     Open(*mut File),
 }
 
-/// `pcap_dump_open`, `pcap_dump_open_append` and `pcap_dump_fopen`; null after a failure.
+/// `pcap_dump_open`, `pcap_dump_open_append` and `pcap_dump_fopen`; returns null after a failure.
 pub(crate) fn dump_open(handle: &Handle, destination: DumpTarget) -> *mut Dumper {
     let opened = with_dead(handle, |dead| match destination {
         DumpTarget::New(name) => {

@@ -1,6 +1,6 @@
-//! An open port as a capture device: received frames in batches, their times, and descriptors to wait for them.
+//! An open port as a capture device: batches of received frames, arrival times, and descriptors to wait on.
 //!
-//! A session lies behind its handle's lock, which is held while rings are worked on and never during a callback or a
+//! A session is behind its handle's lock, which is held while rings are worked on and never during a callback or a
 //! wait. So one thread may read while another sends, and a callback may send on its own handle.
 
 mod arrivals;
@@ -17,43 +17,42 @@ use crate::system::DeadHandle;
 use arrivals::Arrivals;
 use selectable::Selectable;
 
-/// Most frames that one read of the ring returns.
+/// Maximum number of frames that one read of the ring returns.
 pub(crate) const BATCH_FRAMES: usize = 64;
-/// Slots that are read before their return is published: the other side learns of many at a time.
+/// Number of released slots after which the release is published, so that the other side learns of many at a time.
 const PUBLISH_SLOTS: u32 = 64;
 
-/// A frame that passed the filter, where it lies.
+/// A frame that passed the filter, in its ring or in `scratch`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
-    /// Its first byte.
+    /// Address of the first byte.
     pub(crate) packet: *const u8,
-    /// Bytes that it has.
+    /// Length of the frame, bytes.
     pub(crate) len: u32,
-    /// Bytes of it that the program gets.
+    /// Number of bytes that the program gets.
     pub(crate) captured: u32,
-    /// When it came, ns since the Unix epoch.
+    /// Arrival time, ns since the Unix epoch.
     pub(crate) stamp_ns: u64,
-    /// Slots of the batch up to its end.
+    /// Number of the batch's slots up to the end of the frame.
     end: u32,
 }
 
-/// Frames that follow each other in one ring. They stay there until they are released.
+/// Consecutive frames of one ring. They stay in the ring until they are released.
 #[derive(Debug, Default)]
 pub(crate) struct RingBurst {
-    /// Those that passed the filter.
+    /// Frames that passed the filter.
     pub(crate) frames: Vec<Frame>,
     queue: usize,
-    /// Slots read: those after the last frame that passed held other frames.
+    /// Number of slots read. Slots after the last frame that passed hold rejected frames.
     slots: u32,
 }
 
-// SAFETY: the pointers of a batch are read only by the thread that has it, while the slots they point into are not
-// released.
+// SAFETY: only the thread that has the batch reads its pointers, and only while their slots are not released.
 #[allow(unsafe_code)]
 unsafe impl Send for RingBurst {}
 
 impl RingBurst {
-    /// Slots that are done with when the first `frames` frames are.
+    /// Number of slots that can be released after the first `frames` frames.
     fn slots_of(&self, frames: usize) -> u32 {
         if frames == self.frames.len() {
             return self.slots;
@@ -62,14 +61,14 @@ impl RingBurst {
     }
 }
 
-/// The result of reading the rings.
+/// Result of reading the rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Frames that passed the filter.
+    /// The batch has frames that passed the filter.
     Frames,
-    /// As many slots with frames that did not, which are released already.
+    /// No frame passed. The frames of this many slots were rejected, and are released already.
     Rejected(u32),
-    /// Nothing.
+    /// The rings are empty.
     Nothing,
 }
 
@@ -80,26 +79,26 @@ pub(crate) struct Session {
     arrivals: Vec<Arrivals>,
     next_queue: usize,
     snaplen: u32,
-    /// Which frames the program gets; all without one.
+    /// Filter of the frames that the program gets; without one the program gets all.
     pub(crate) filter: Option<Filter>,
-    /// For compiling filters and writing capture files, made when it is needed.
+    /// Handle for compiling filters and writing capture files, made at its first use.
     pub(crate) dead: Option<DeadHandle>,
-    /// Frames of several slots are put together here.
+    /// Buffer in which a frame of several slots is joined.
     scratch: Vec<u8>,
-    /// Room for batches, lent to the reader.
+    /// Memory for batches, lent to the reader.
     pub(crate) batch: RingBurst,
-    /// Queue and slots of the frame that the program got last and may still read.
+    /// Queue and slots of the last frame that the program got and may still read.
     held: Option<(usize, u32)>,
-    /// The header that the program got for that frame.
+    /// Header of that frame.
     pub(crate) header: Option<PacketHeader>,
     selectable: Option<Selectable>,
-    /// Frames came since a read last waited.
+    /// Whether frames came since a read last waited.
     pub(crate) flowing: bool,
-    /// A thread sleeps until frames come.
+    /// Whether a thread sleeps until frames come.
     pub(crate) reader_sleeps: bool,
-    /// Frames that passed the filter.
+    /// Number of frames that passed the filter.
     pub(crate) passed: u64,
-    /// Frames that lacked their end.
+    /// Number of frames without an end.
     pub(crate) malformed: u64,
 }
 
@@ -130,13 +129,12 @@ impl Session {
         &mut self.port
     }
 
-    /// Slots of one ring.
     pub(crate) fn ring_slots(&mut self) -> u32 {
         self.port.rx().slot_count()
     }
 
-    /// Makes ready for reading: the slots that the program read last are given back, and the descriptor that it polls
-    /// is not readable.
+    /// Prepares a read: releases the slots that the program read last, and makes the descriptor that it polls not
+    /// readable.
     pub(crate) fn begin_read(&mut self) -> Result<(), PortError> {
         if let Some((queue, slots)) = self.held.take() {
             self.release_slots(queue, slots)?;
@@ -147,7 +145,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks for up to `limit` frames, in each queue in turn.
+    /// Reads up to `limit` frames from the next queue that has any.
     #[inline]
     pub(crate) fn fill(&mut self, batch: &mut RingBurst, limit: usize) -> Result<Found, PortError> {
         batch.frames.clear();
@@ -171,7 +169,7 @@ impl Session {
         Ok(Found::Nothing)
     }
 
-    /// Whether a queue has received anything, by a sync where nothing is left of the last one.
+    /// Whether a queue has received slots. Syncs if no slots are left from the last sync.
     #[inline]
     fn has_slots(&mut self, queue: usize) -> Result<bool, PortError> {
         let Some(rings) = self.port.queues().get_mut(queue) else { return Ok(false) };
@@ -192,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Collects what passes the filter of a queue's slots.
+    /// Collects the frames of a queue that pass the filter.
     fn walk(&mut self, batch: &mut RingBurst, limit: usize) {
         let (Some(rings), Some(arrivals)) =
             (self.port.queues().get_mut(batch.queue), self.arrivals.get(batch.queue))
@@ -213,7 +211,7 @@ impl Session {
             if slot.flags & slot_flags::MORE_FRAGMENTS != 0 {
                 slots = rx.frame_slots(offset);
                 if slots == 0 {
-                    // Senders publish whole frames; what has no end never gets one.
+                    // Senders publish whole frames, so a frame without an end never gets one.
                     self.malformed += 1;
                     offset = available;
                     break;
@@ -221,7 +219,7 @@ impl Session {
                 len = (offset..offset + slots).map(|part| rx.frame(part).len() as u32).sum();
                 if self.filter.is_some() || len.min(self.snaplen) > first.len() as u32 {
                     if gathered {
-                        // The one place to put frames together holds another of this batch.
+                        // The buffer for joined frames holds another frame of this batch.
                         break;
                     }
                     gathered = true;
@@ -237,7 +235,7 @@ impl Session {
             let from = offset;
             offset += slots;
             if let Some(filter) = &self.filter {
-                // SAFETY: all `len` bytes lie at `packet`: in one slot's buffer, which is bounded by its ring, or in
+                // SAFETY: all `len` bytes are at `packet`: in one slot's buffer, which its ring bounds, or in
                 // `scratch`.
                 #[allow(unsafe_code)]
                 let passes = unsafe { filter.passes(packet, len) };
@@ -253,7 +251,7 @@ impl Session {
         batch.slots = offset;
     }
 
-    /// Gives back the slots of the first `frames` frames of a batch.
+    /// Releases the slots of the first `frames` frames of a batch.
     #[inline]
     pub(crate) fn release(&mut self, batch: &RingBurst, frames: usize) -> Result<(), PortError> {
         let passed_over = batch.frames.len() - frames;
@@ -276,7 +274,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps the batch's one frame for the program to read until the next call, and returns where it lies.
+    /// Keeps the batch's one frame for the program until the next call, and returns its address.
     pub(crate) fn hold(&mut self, batch: &RingBurst) -> Result<*const u8, PortError> {
         let Some(frame) = batch.frames.first() else { return Ok(std::ptr::null()) };
         let left = self.port.queues().get_mut(batch.queue).map_or(0, |rings| rings.rx().available());
@@ -284,8 +282,8 @@ impl Session {
             self.held = Some((batch.queue, batch.slots));
             return Ok(frame.packet);
         }
-        // A held slot looks like an available frame to a program that polls: the last slot is released, and its bytes
-        // stay.
+        // To a program that polls, a held slot looks like an available frame. So the last slot is released, and its
+        // bytes are copied.
         if frame.packet != self.scratch.as_ptr() {
             let Some(rings) = self.port.queues().get_mut(batch.queue) else { return Ok(std::ptr::null()) };
             let first = frame.end - 1;
@@ -297,8 +295,8 @@ impl Session {
         Ok(self.scratch.as_ptr())
     }
 
-    /// Announces that the program will sleep until frames come, or room to send. True: do not, there is something
-    /// already.
+    /// Announces that the program will sleep until there are frames, or room to send. Returns true if it must not
+    /// sleep, because there are some already.
     pub(crate) fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
         let ready = self.port.arm(interest)?;
         self.note_all();
@@ -316,7 +314,7 @@ impl Session {
         (0..self.arrivals.len()).for_each(|queue| self.note_arrivals(queue));
     }
 
-    /// The descriptor that is readable while there are frames, for select, poll and epoll.
+    /// Descriptor for select, poll and epoll, readable while there are frames.
     pub(crate) fn selectable_descriptor(&mut self) -> Result<RawFd, PcapError> {
         if self.selectable.is_none() {
             let made = Selectable::new(self.port.as_fd());
@@ -327,7 +325,7 @@ impl Session {
         self.selectable.as_ref().map(Selectable::descriptor).ok_or_else(PcapError::not_activated)
     }
 
-    /// Updates the descriptor that programs poll: readable if frames are left.
+    /// Updates the descriptor that programs poll: it is readable if frames are left.
     pub(crate) fn settle(&mut self) -> Result<(), PortError> {
         if self.selectable.is_none() {
             return Ok(());

@@ -13,10 +13,11 @@ use crate::device;
 use crate::error::PcapError;
 use crate::handle::Handle;
 
-/// How long the daemon may take to answer.
+/// Maximum time until the daemon answers.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where the drops of a port are read. The connection is made with the port: programs give privileges up afterwards.
+/// Source of a port's drop counters. The connection is made with the port, because programs give up privileges
+/// afterwards.
 #[derive(Debug)]
 pub(crate) struct DropCounters {
     name: String,
@@ -25,16 +26,16 @@ pub(crate) struct DropCounters {
 
 #[derive(Debug)]
 enum Source {
-    /// The daemon, and what it had counted when the port was opened.
+    /// The daemon, and its count when the port was opened.
     Daemon(Mutex<Connection>, u64),
-    /// The port lives in the program, and drops nothing.
+    /// The port is in the program, and drops nothing.
     Nowhere,
     /// The daemon could not be queried, for this reason.
     Failed(String),
 }
 
 impl DropCounters {
-    /// Of a port that was just opened under the device's name.
+    /// Makes the counters of a port that was just opened under the device's name.
     pub(crate) fn of(device: &str, port: &Port) -> Self {
         let name = port.info().name.clone();
         let source = if device::is_without_daemon(device) {
@@ -51,7 +52,7 @@ impl DropCounters {
         Self { name, source }
     }
 
-    /// Frames dropped for lack of room since the port was opened.
+    /// Number of frames dropped for lack of room since the port was opened.
     fn since_open(&self) -> Result<u64, PcapError> {
         match &self.source {
             Source::Daemon(connection, at_open) => {
@@ -70,14 +71,14 @@ fn unknown(why: &str) -> PcapError {
     PcapError::new(format!("reading drops from the daemon: {why}"))
 }
 
-/// Frames that the port had no room for, by the daemon's counters.
+/// Number of frames that the port had no room for, by the daemon's counters.
 fn dropped(connection: &mut Connection, name: &str) -> Result<u64, ControlError> {
     let list = connection.list()?;
     let port = list.ports.iter().find(|port| port.name == name);
     Ok(port.map_or(0, |port| for_want_of_room(&port.counters)))
 }
 
-/// In the program's ring, or already in the kernel's because that was not emptied.
+/// Sum of the drops in the program's ring, and of those in the kernel because the ring was full.
 fn for_want_of_room(counters: &CounterReport) -> u64 {
     [DropCause::NoSpace, DropCause::KernelDropped]
         .iter()

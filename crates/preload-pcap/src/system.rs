@@ -1,4 +1,4 @@
-//! The system's libpcap: looked up at its first use, and called for everything that is not Ringroad's.
+//! The system's libpcap: loaded at its first use, and called for everything that is not Ringroad's.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -11,13 +11,13 @@ use libc::{c_char, c_int, c_long, c_uint, c_void};
 use crate::abi::{Anything, Dumper, File, Instruction, PacketHeader, Pcap, Program};
 use crate::dlopen;
 
-/// Names of the library: Debian's, that of other distributions, and that of development packages.
+/// File names of the library: Debian's, that of other distributions, and that of development packages.
 const FILES: [&CStr; 3] = [c"libpcap.so.0.8", c"libpcap.so.1", c"libpcap.so"];
 
 /// Exit status of the dynamic linker when it does not find a function.
 const EXIT_MISSING: c_int = 127;
 
-/// The loaded library, as an address; 0 where there is none.
+/// Handle of the loaded library as `dlopen` returns it; 0 if there is none.
 fn library() -> *mut c_void {
     static LIBRARY: OnceLock<usize> = OnceLock::new();
     let find = || FILES.iter().map(|file| dlopen::open(file).expose_provenance()).find(|found| *found != 0);
@@ -37,13 +37,13 @@ pub(crate) struct SystemFunction {
 }
 
 impl SystemFunction {
-    /// The function of this name.
+    /// Names a function, which is looked up at its first call.
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(null_mut()) }
     }
 
-    /// Its address. A program that calls a function which its libpcap has not ends here as it would without us: with
-    /// the dynamic linker's words and exit status.
+    /// Address of the function. If the library lacks the function, the process ends as it would without this library:
+    /// with the dynamic linker's message and exit status.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         let address = self.address.load(Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl SystemFunction {
         let found = if library.is_null() {
             null_mut()
         } else {
-            // SAFETY: a loaded library, and a name with a NUL at its end.
+            // SAFETY: the library is loaded, and the name ends with NUL.
             unsafe { libc::dlsym(library, self.name.as_ptr()) }
         };
         if found.is_null() {
@@ -81,15 +81,15 @@ macro_rules! system_call {
             },
         );
         let address = FUNCTION.address();
-        // SAFETY: libpcap's public functions have the types of its headers, which are these.
+        // SAFETY: libpcap's public functions have the types of its headers, which are used here.
         let function: unsafe extern "C" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
-        // SAFETY: the arguments are as libpcap's caller gave them, or made by its rules.
+        // SAFETY: the arguments are those of libpcap's caller, or follow libpcap's rules.
         unsafe { function($($argument),*) }
     }};
 }
 pub(crate) use system_call;
 
-/// Exports functions that have nothing to do with handles of ours.
+/// Exports functions that do not concern Ringroad's handles.
 macro_rules! pass_through {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(
@@ -150,16 +150,16 @@ pass_through! {
     pcap_tstamp_type_val_to_name(kind: c_int) -> *const c_char;
 }
 
-/// A handle of the system's libpcap without a device: it compiles filters and writes headers of capture files for a
-/// device of ours.
+/// A handle of the system's libpcap without a device. It compiles filters and writes headers of capture files for a
+/// device of Ringroad.
 #[derive(Debug)]
 pub(crate) struct DeadHandle(*mut Pcap);
 
-// SAFETY: it belongs to one device, whose lock is held around every call.
+// SAFETY: the handle belongs to one device, whose lock is held around every call.
 unsafe impl Send for DeadHandle {}
 
 impl DeadHandle {
-    /// One for Ethernet; `None` where the system has no libpcap, or no memory.
+    /// Makes a handle for Ethernet; `None` if the system has no libpcap, or no memory.
     pub(crate) fn new(snaplen: c_int, precision: c_int) -> Option<Self> {
         if !is_installed() {
             return None;
@@ -172,16 +172,16 @@ impl DeadHandle {
         (!made.is_null()).then_some(Self(made))
     }
 
-    /// The handle itself.
+    /// Address of the handle.
     pub(crate) fn pointer(&self) -> *mut Pcap {
         self.0
     }
 
-    /// What went wrong in the last call with it.
+    /// Error text of the last call with the handle.
     pub(crate) fn error(&self) -> String {
         let handle = self.0;
         let text = system_call!(pcap_geterr(handle: *mut Pcap) -> *mut c_char);
-        // SAFETY: libpcap's text lies in the handle and ends with a NUL.
+        // SAFETY: libpcap's text is in the handle, and ends with NUL.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }

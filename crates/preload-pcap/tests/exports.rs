@@ -1,4 +1,4 @@
-//! Compares the library's exports with those of the installed libpcap.
+//! Test that the library exports the same functions as the installed libpcap.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ fn functions(object: &Path) -> BTreeSet<String> {
     text.lines().filter_map(function).collect()
 }
 
-/// The object, which is built beside the test.
+/// Path of the library, which is built beside the test.
 fn object() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.ancestors()

@@ -16,17 +16,17 @@ class CounterReport(TypedDict):
     received_frames: int
     """Frames that the datapath took from the port."""
     received_bytes: int
-    """Bytes of those frames, without FCS."""
+    """Bytes of the received frames, without FCS."""
     delivered_frames: int
     """Frames that the datapath put into the port."""
     delivered_bytes: int
-    """Bytes of those frames, without FCS."""
+    """Bytes of the delivered frames, without FCS."""
     violations: int
     """Times that the program broke a rule of shared memory; each stopped a ring."""
     wakeups: int
     """Times that the datapath woke the program."""
     waiting_frames: int
-    """Frames put into an interface's ring that its driver has not taken: not among the delivered ones."""
+    """Frames put into an interface's ring that its driver has not taken; not among the delivered frames."""
     # End of the statistics.
 
 

@@ -1,4 +1,4 @@
-//! Batches: slots of a ring that are lent to Python, with the frames where they lie.
+//! Batches: slots of a ring that are lent to Python, with the frames in place.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::errors::{FrameTooLong, PortGone, of_port};
 use crate::port::{Lent, Opened, Shared, closed};
 use crate::view::{MemoryOwner, View};
 
-/// Buffers that lie at even distances.
+/// Buffers at equal distances.
 #[derive(Debug, Clone)]
 struct Run {
     start: *mut u8,
@@ -23,18 +23,19 @@ struct Run {
     mapping: Mapping,
 }
 
-// SAFETY: a run only names memory that other processes write as well; what is done with it is up to Python.
+// SAFETY: a run only names memory that other processes write as well; Python decides how the memory is used.
 unsafe impl Send for Run {}
-// SAFETY: as above; nothing of a run changes.
+// SAFETY: a run never changes, and the memory is shared with other processes anyway.
 unsafe impl Sync for Run {}
 
 impl Run {
-    /// The longest run of buffers, as `buffer` gives them by their place, that begins with the first.
+    /// Makes the longest run of buffers that begins with the first. `buffer` returns the address and the bytes of a
+    /// buffer by its index.
     fn new(most: u32, mapping: Mapping, mut buffer: impl FnMut(u32) -> (*mut u8, usize)) -> Self {
         let mut run = Self { start: std::ptr::null_mut(), stride: 0, count: 0, buffer_bytes: 0, mapping };
         for index in 0..most {
             let (address, bytes) = buffer(index);
-            // A buffer that the other side did not name rightly has no bytes.
+            // A buffer has no bytes if the other side named it wrongly.
             if bytes == 0 {
                 break;
             }
@@ -53,20 +54,20 @@ impl Run {
     fn buffers(&self, is_readonly: bool) -> View {
         let keeper = Arc::new(self.mapping.clone());
         let shape = (self.count, self.buffer_bytes);
-        // SAFETY: each buffer of the run was checked, and the mapping keeps them.
+        // SAFETY: each buffer of the run was checked, and the mapping keeps them mapped.
         unsafe { View::of_buffers(keeper, self.start, shape, self.stride, is_readonly) }
     }
 
-    /// The first `bytes` bytes of a buffer; no more than it has.
+    /// Returns the first `bytes` bytes of a buffer, or the whole buffer if it is shorter.
     fn frame(&self, number: usize, bytes: usize, is_readonly: bool) -> View {
         let keeper = Arc::new(self.mapping.clone());
         let start = self.start.wrapping_offset(self.stride * number as isize);
-        // SAFETY: as above.
+        // SAFETY: each buffer of the run was checked, and the mapping keeps them mapped.
         unsafe { View::of_frame(keeper, start, bytes.min(self.buffer_bytes), is_readonly) }
     }
 }
 
-/// Where a buffer lies, and its size, bytes.
+/// Address of a buffer, and its size, bytes.
 fn extent(buffer: &SharedBytes<'_>) -> (*mut u8, usize) {
     (buffer.as_ptr(), buffer.len())
 }
@@ -81,13 +82,13 @@ fn memoryview<'py>(py: Python<'py>, view: View) -> PyResult<Bound<'py, PyMemoryV
     PyMemoryView::from(Bound::new(py, view)?.as_any())
 }
 
-/// Where a batch has its frames.
+/// Frames of a batch.
 #[derive(Debug)]
 enum Frames {
     None,
-    /// In the ring.
+    /// Frames in the ring.
     Lent(Run),
-    /// One frame that lay in several buffers, copied.
+    /// A copy of one frame that was in several buffers.
     Joined(Arc<[u8]>),
 }
 
@@ -108,7 +109,7 @@ impl RxBatch {
         Self { frames: Frames::None, lengths: Arc::default(), times: Arc::default(), shared: None, is_over }
     }
 
-    /// Lends up to `most` frames of a queue, which has one at least.
+    /// Lends up to `most` frames of a queue, which has at least one.
     pub(crate) fn lend(shared: &Arc<Shared>, opened: &mut Opened, queue: usize, most: u32) -> PyResult<Self> {
         let generation = opened.generation();
         let rx = opened.queue(queue)?.rx();
@@ -148,7 +149,7 @@ impl RxBatch {
         self.lengths.len()
     }
 
-    /// A frame, where it lies.
+    /// Returns a frame, in place.
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyMemoryView>> {
         self.expect_open()?;
         let index = checked_index(index, self.lengths.len())?;
@@ -157,7 +158,7 @@ impl RxBatch {
             Frames::Lent(run) => run.frame(index, bytes, true),
             Frames::Joined(frame) => {
                 let start = frame.as_ptr().cast_mut();
-                // SAFETY: the bytes of the frame, which the keeper holds.
+                // SAFETY: the keeper holds the bytes of the frame.
                 unsafe { View::of_frame(Arc::new(Arc::clone(frame)), start, bytes, true) }
             }
             Frames::None => return Err(PyIndexError::new_err("the batch has 0 frames")),
@@ -165,7 +166,7 @@ impl RxBatch {
         memoryview(py, view)
     }
 
-    /// All buffers: a row for each frame, with the number of valid bytes in `lengths`.
+    /// Returns all buffers: a row for each frame, with the number of valid bytes in `lengths`.
     #[getter]
     fn buffers(&self) -> PyResult<View> {
         self.expect_open()?;
@@ -176,7 +177,7 @@ impl RxBatch {
             }
             Frames::None => (Arc::new(()), std::ptr::dangling_mut(), (0, 0)),
         };
-        // SAFETY: the bytes of the frame, or none.
+        // SAFETY: the keeper holds the bytes of the frame, or there are none.
         Ok(unsafe { View::of_buffers(keeper, start, shape, shape.1 as isize, true) })
     }
 
@@ -186,16 +187,17 @@ impl RxBatch {
         View::of_lengths(&self.lengths, true)
     }
 
-    /// When each frame came to its interface, ns since the Unix epoch, or 0 if the driver does not know (uint64).
+    /// Time at which each frame came to its interface, ns since the Unix epoch, or 0 if the driver does not know it
+    /// (uint64).
     #[getter]
     fn timestamps(&self) -> View {
         View::of_times(&self.times)
     }
 
-    /// Gives the buffers back. What still shows them shows what others put into them.
+    /// Gives the buffers back. Views of them show what others write there from now on.
     fn release(&self) {
         self.is_over.store(true, Ordering::Release);
-        // Where another thread has the port, its next use takes them back.
+        // If another thread uses the port, its next use takes the buffers back.
         if let Some(shared) = &self.shared {
             drop(shared.lock());
         }
@@ -234,7 +236,7 @@ pub(crate) struct TxBatch {
 }
 
 impl TxBatch {
-    /// Lends up to `most` buffers of a queue, which has as many.
+    /// Lends up to `most` buffers of a queue, which has at least as many.
     pub(crate) fn lend(shared: &Arc<Shared>, opened: &mut Opened, queue: usize, most: u32) -> PyResult<Self> {
         let generation = opened.generation();
         let tx = opened.queue(queue)?.tx();
@@ -258,14 +260,14 @@ impl TxBatch {
         self.run.count
     }
 
-    /// A whole buffer, to be written.
+    /// Returns a whole buffer, to be written.
     fn __getitem__<'py>(&self, py: Python<'py>, index: isize) -> PyResult<Bound<'py, PyMemoryView>> {
         self.expect_open()?;
         let index = checked_index(index, self.run.count)?;
         memoryview(py, self.run.frame(index, self.run.buffer_bytes, false))
     }
 
-    /// All buffers, a row each, to be written.
+    /// Returns all buffers, a row for each, to be written.
     #[getter]
     fn buffers(&self) -> PyResult<View> {
         self.expect_open()?;
@@ -279,8 +281,8 @@ impl TxBatch {
         Ok(View::of_lengths(&self.lengths, false))
     }
 
-    /// Sends the first `count` frames, else all. They have `length` bytes each, else the lengths in `lengths`. Returns
-    /// their number.
+    /// Sends the first `count` frames, or all of them. They have `length` bytes each, or the lengths in `lengths`.
+    /// Returns the number of frames sent.
     #[pyo3(signature = (count = None, *, length = None))]
     fn send(&self, count: Option<usize>, length: Option<u32>) -> PyResult<usize> {
         self.expect_open()?;
@@ -315,7 +317,7 @@ impl TxBatch {
         slf
     }
 
-    /// Leaves the batch. What was not sent is not sent.
+    /// Ends the batch. Frames that were not sent are discarded.
     #[pyo3(signature = (*_details))]
     fn __exit__(&self, _details: &Bound<'_, PyTuple>) {
         self.is_over.store(true, Ordering::Release);

@@ -18,7 +18,7 @@ pub(crate) struct Daemon {
 
 #[pymethods]
 impl Daemon {
-    /// Connects to the daemon at `socket`, else at the usual place. None is started.
+    /// Connects to the daemon at `socket`, by default at the usual path. Starts no daemon.
     #[new]
     #[pyo3(signature = (socket = None))]
     fn new(py: Python<'_>, socket: Option<PathBuf>) -> PyResult<Self> {
@@ -42,7 +42,7 @@ impl Daemon {
         let mut held = self.connection.try_lock().map_err(|_| busy())?;
         let connection = &mut *held;
         let reply = py.detach(|| match request {
-            // Of many ports, over several replies.
+            // The report of many ports comes in several replies.
             Request::Status => connection.status().map(Reply::Status),
             Request::List => connection.list().map(Reply::List),
             Request::MacTable { ref switch, after: None, .. } => {

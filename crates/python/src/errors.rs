@@ -1,4 +1,4 @@
-//! The exceptions of the package. Each is a [`RingroadError`], and also the built-in one that fits.
+//! Exceptions of the package. Each is a [`RingroadError`], and also the built-in exception that fits.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -36,7 +36,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DaemonRefused", py.get_type::<DaemonRefused>())
 }
 
-/// The exception for a port that stopped working, or a frame that does not fit.
+/// Makes the exception for a port that stopped working, or a frame that does not fit.
 pub(crate) fn of_port(error: PortError) -> PyErr {
     match error {
         PortError::FrameTooLong { .. } => FrameTooLong::new_err(error.to_string()),
@@ -44,7 +44,7 @@ pub(crate) fn of_port(error: PortError) -> PyErr {
     }
 }
 
-/// The exception for a port that cannot be opened.
+/// Makes the exception for a port that cannot be opened.
 pub(crate) fn of_opening(py: Python<'_>, error: OpenError) -> PyErr {
     match error {
         OpenError::Name(error) => PyValueError::new_err(error.to_string()),
@@ -53,7 +53,7 @@ pub(crate) fn of_opening(py: Python<'_>, error: OpenError) -> PyErr {
     }
 }
 
-/// The exception for a request that was not served.
+/// Makes the exception for a request that was not served.
 pub(crate) fn of_control(py: Python<'_>, error: &ControlError) -> PyErr {
     let ControlError::Refused(reply) = error else { return RingroadError::new_err(error.to_string()) };
     let raised = DaemonRefused::new_err(reply.to_string());

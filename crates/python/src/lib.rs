@@ -1,7 +1,7 @@
 //! The compiled half of the Python package `ringroad`: ports, batches of their frames, and requests to the daemon.
 //!
-//! A port is a handle of `crates/ringroad` behind a lock that is only tried: a thread that finds it taken gets an
-//! error. [`view`] shows Python the memory of the rings without a copy. [`batch`] lends slots, [`port`] waits with
+//! A port is a handle of `crates/ringroad` behind a lock that is only tried: a thread gets an error if another one has
+//! the lock. [`view`] shows Python the memory of the rings without a copy. [`batch`] lends slots, [`port`] waits with
 //! the interpreter released, [`control`] passes requests as JSON, whose types `ringroad/reports.py` declares.
 
 use pyo3::prelude::*;

@@ -15,30 +15,30 @@ use ringroad::{Interest, OpenOptions, Queue};
 use crate::batch::{RxBatch, TxBatch};
 use crate::errors::{PortBusy, PortGone, of_opening, of_port};
 
-/// How long a wait lasts at most before the interpreter looks for signals.
+/// Maximum time of a wait before the interpreter checks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
-/// Frames after which a long list is shown to the other side.
+/// Number of frames of a long list after which they are published to the other side.
 const BURST: usize = 256;
 
-/// The slots that a port has lent to a batch.
+/// Slots that a port has lent to a batch.
 #[derive(Debug)]
 pub(crate) struct Lent {
     /// Whether the batch is over.
     pub(crate) is_over: Arc<AtomicBool>,
     pub(crate) queue: usize,
-    /// Slots that a batch of received frames takes.
+    /// Number of slots of a batch of received frames.
     pub(crate) slots: u32,
-    /// The reconnections that the port had: after another one its slots are others.
+    /// Number of the port's reconnections at the time of lending: after another one the port has other slots.
     pub(crate) generation: u64,
 }
 
-/// The port behind its lock.
+/// A port behind its lock.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) port: ringroad::Port,
     pub(crate) received: Option<Lent>,
     pub(crate) to_send: Option<Lent>,
-    /// The queue that is read first next time.
+    /// Queue that is read first next time.
     turn: usize,
     frame: Vec<u8>,
 }
@@ -54,7 +54,7 @@ impl Opened {
         self.port.queues().get_mut(number).ok_or_else(none)
     }
 
-    /// Takes back what batches that are over had.
+    /// Takes back the slots of batches that are over.
     fn settle(&mut self) {
         let generation = self.generation();
         if let Some(lent) = self.received.take_if(|lent| lent.is_over.load(Ordering::Acquire))
@@ -76,7 +76,7 @@ impl Opened {
         if self.to_send.is_some() { Err(PortBusy::new_err(message)) } else { Ok(()) }
     }
 
-    /// The next queue with a whole frame, after a check of all.
+    /// Returns the next queue with a whole frame, after a check of all.
     fn readable(&mut self) -> PyResult<Option<usize>> {
         let count = self.port.queues().len();
         for step in 0..count {
@@ -93,7 +93,8 @@ impl Opened {
         Ok(None)
     }
 
-    /// Waits with the interpreter released until the port is ready or the time is over. Returns whether it is.
+    /// Waits with the interpreter released until the port is ready or the time is over. Returns whether the port is
+    /// ready.
     fn wait(&mut self, py: Python<'_>, interest: Interest, until: Option<Instant>) -> PyResult<bool> {
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -109,7 +110,7 @@ impl Opened {
         }
     }
 
-    /// Waits for a whole frame. Returns its queue.
+    /// Waits for a whole frame. Returns its queue, or `None` if the time is over.
     pub(crate) fn await_frame(&mut self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<usize>> {
         self.expect_no_received()?;
         loop {
@@ -142,7 +143,7 @@ impl Opened {
         }
     }
 
-    /// Puts a frame into a queue. `false`: the time is over.
+    /// Puts a frame into a queue. Returns `false` if the time is over.
     fn push(
         &mut self,
         py: Python<'_>,
@@ -174,12 +175,12 @@ impl Opened {
     }
 }
 
-/// What a port shares with its batches. `None` once it is closed.
+/// State that a port shares with its batches. `None` once the port is closed.
 #[derive(Debug)]
 pub(crate) struct Shared(Mutex<Option<Opened>>);
 
 impl Shared {
-    /// The port, for this thread alone.
+    /// Locks the port for this thread. Fails if another thread uses it.
     pub(crate) fn lock(&self) -> PyResult<MutexGuard<'_, Option<Opened>>> {
         match self.0.try_lock() {
             Ok(mut opened) => {
@@ -198,7 +199,7 @@ pub(crate) fn closed() -> PyErr {
     PortGone::new_err("the port is closed")
 }
 
-/// When a timeout of this many seconds expires; `None` is no limit.
+/// Time at which a timeout of this many seconds expires; `None` is no limit.
 pub(crate) fn end_of(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
     let time = Duration::try_from_secs_f64(if seconds < 0.0 { 0.0 } else { seconds });
@@ -215,7 +216,8 @@ fn interest_of(interest: &str) -> PyResult<Interest> {
     }
 }
 
-/// The bytes of one object, such as `bytes`, `bytearray`, `memoryview` or an array; `None` if it is not such an object.
+/// Calls a function with the bytes of one object, such as `bytes`, `bytearray`, `memoryview` or an array. Returns
+/// `None` if the object has no bytes.
 fn with_bytes<T>(
     object: &Bound<'_, PyAny>,
     use_bytes: impl FnOnce(&[u8]) -> PyResult<T>,
@@ -224,7 +226,7 @@ fn with_bytes<T>(
         return use_bytes(bytes.as_bytes()).map(Some);
     }
     let Ok(buffer) = PyBuffer::<u8>::get(object) else { return Ok(None) };
-    // Others may write it meanwhile, so it is copied once and then read.
+    // The buffer is copied once and then read, because others may write it meanwhile.
     use_bytes(&buffer.to_vec(object.py())?).map(Some)
 }
 
@@ -317,7 +319,7 @@ impl Port {
         self.with(|opened| Ok(opened.generation()))
     }
 
-    /// Sends a frame, or each of an iterable. Returns how many were sent before the time was over.
+    /// Sends a frame, or each of an iterable. Returns the number of frames sent before the time was over.
     #[pyo3(signature = (frames, *, timeout = None, queue = 0))]
     fn send(
         &self,
@@ -351,7 +353,7 @@ impl Port {
         })
     }
 
-    /// The next frame, as bytes; `None` when the time is over.
+    /// Returns the next frame, as bytes; `None` if the time is over.
     #[pyo3(signature = (timeout = None))]
     fn recv<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let until = end_of(timeout)?;
@@ -361,7 +363,7 @@ impl Port {
         })
     }
 
-    /// The frames that are there, at most `most`, as a list of bytes. Waits for the first.
+    /// Returns the available frames, at most `most`, as a list of bytes. Waits for the first.
     #[pyo3(signature = (most = 256, *, timeout = None))]
     fn recv_many<'py>(
         &self,
@@ -381,7 +383,7 @@ impl Port {
         })
     }
 
-    /// A batch of the frames that are there, where they lie.
+    /// Returns a batch of the available frames, in place. Waits for the first.
     #[pyo3(signature = (most = 256, *, timeout = None))]
     fn recv_batch(&self, py: Python<'_>, most: u32, timeout: Option<f64>) -> PyResult<RxBatch> {
         let until = end_of(timeout)?;
@@ -391,7 +393,7 @@ impl Port {
         })
     }
 
-    /// A batch of free buffers, to be written and sent.
+    /// Returns a batch of free buffers, to be written and sent. Waits for free slots.
     #[pyo3(signature = (most = 256, *, timeout = None, queue = 0))]
     fn tx_batch(&self, py: Python<'_>, most: u32, timeout: Option<f64>, queue: usize) -> PyResult<TxBatch> {
         let until = end_of(timeout)?;
@@ -401,19 +403,19 @@ impl Port {
         })
     }
 
-    /// Waits until frames are there ('rx'), slots are free ('tx'), or either ('both'). Returns whether that is so.
+    /// Waits until frames are available ('rx'), slots are free ('tx'), or either ('both'). Returns whether that is so.
     #[pyo3(signature = (interest = "rx", timeout = None))]
     fn wait(&self, py: Python<'_>, interest: &str, timeout: Option<f64>) -> PyResult<bool> {
         let (interest, until) = (interest_of(interest)?, end_of(timeout)?);
         self.with(|opened| opened.wait(py, interest, until))
     }
 
-    /// Shows the other side what was sent, and looks for what came.
+    /// Publishes sent frames to the other side, and takes received ones.
     fn sync(&self) -> PyResult<()> {
         self.with(|opened| opened.port.sync().map_err(of_port))
     }
 
-    /// Has `fileno()` become readable when the port is ready. `True`: it is ready now, and nothing is armed.
+    /// Makes `fileno()` readable when the port becomes ready. Returns `True`, and arms nothing, if it is ready now.
     #[pyo3(signature = (interest = "rx"))]
     fn arm(&self, interest: &str) -> PyResult<bool> {
         let interest = interest_of(interest)?;
@@ -425,12 +427,12 @@ impl Port {
         self.with(|opened| opened.port.disarm().map_err(of_port))
     }
 
-    /// The descriptor for event loops.
+    /// Descriptor for event loops.
     fn fileno(&self) -> PyResult<i32> {
         self.with(|opened| Ok(opened.port.as_fd().as_raw_fd()))
     }
 
-    /// Ends the port. What was sent before is still forwarded. A closed port stays closed.
+    /// Closes the port. Frames sent before are still forwarded. A closed port stays closed.
     fn close(&self) -> PyResult<()> {
         let opened = self.shared.lock()?.take();
         drop(opened);

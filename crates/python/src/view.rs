@@ -1,4 +1,4 @@
-//! Memory that Python sees without a copy, by its buffer protocol: `memoryview(view)`, `numpy.asarray(view)`.
+//! Memory that Python accesses without a copy, by its buffer protocol: `memoryview(view)`, `numpy.asarray(view)`.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -11,10 +11,11 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Keeps the memory of a view mapped. Others may change the content of a ring's region.
+/// Value that keeps the memory of a view mapped. Others may change the content of a ring's region.
 pub(crate) type MemoryOwner = Arc<dyn Any + Send + Sync>;
 
-/// Memory of one or two dimensions. It stays mapped while the view, or any object made from it, exists.
+/// A view of memory of one or two dimensions. The memory stays mapped while the view, or any object made from it,
+/// exists.
 #[pyclass(frozen, module = "ringroad")]
 #[derive(Debug)]
 pub(crate) struct View {
@@ -30,14 +31,15 @@ pub(crate) struct View {
 // SAFETY: the memory is shared with other processes anyway, and the pointer is given only to Python, whose code may
 // read and write any buffer in any thread.
 unsafe impl Send for View {}
-// SAFETY: as above; nothing of a view changes.
+// SAFETY: a view never changes, and the memory is shared with other processes anyway.
 unsafe impl Sync for View {}
 
 impl View {
-    /// `rows` buffers of `bytes` bytes, the first at `start` and each `stride` bytes behind the one before.
+    /// Makes a view of `rows` buffers of `bytes` bytes, the first at `start`, and each `stride` bytes after the one
+    /// before.
     ///
     /// # Safety
-    /// All of them lie in the memory of `keeper`.
+    /// All buffers are in the memory of `keeper`.
     pub(crate) unsafe fn of_buffers(
         keeper: MemoryOwner,
         start: *mut u8,
@@ -56,10 +58,10 @@ impl View {
         }
     }
 
-    /// `bytes` bytes at `start`.
+    /// Makes a view of `bytes` bytes at `start`.
     ///
     /// # Safety
-    /// They lie in the memory of `keeper`.
+    /// The bytes are in the memory of `keeper`.
     pub(crate) unsafe fn of_frame(
         keeper: MemoryOwner,
         start: *mut u8,
@@ -69,13 +71,13 @@ impl View {
         Self::row(keeper, start.cast(), bytes, 1, c"B", is_readonly)
     }
 
-    /// Lengths, which Python may write.
+    /// Makes a view of lengths, which Python may write unless `is_readonly` is set.
     pub(crate) fn of_lengths(lengths: &Arc<[AtomicU32]>, is_readonly: bool) -> Self {
         let start = lengths.as_ptr().cast_mut().cast();
         Self::row(Arc::new(Arc::clone(lengths)), start, lengths.len(), 4, c"I", is_readonly)
     }
 
-    /// Points in time.
+    /// Makes a view of points in time.
     pub(crate) fn of_times(times: &Arc<[u64]>) -> Self {
         let start = times.as_ptr().cast_mut().cast();
         Self::row(Arc::new(Arc::clone(times)), start, times.len(), 8, c"Q", true)
@@ -100,7 +102,7 @@ impl View {
         }
     }
 
-    /// Whether it is one run of bytes.
+    /// Whether the memory is one run of bytes.
     fn is_contiguous(&self) -> bool {
         let mut expected = self.item_bytes;
         self.shape.iter().zip(&self.strides).rev().all(|(&count, &stride)| {

@@ -1,19 +1,19 @@
-//! Which objects of a region are in use: interfaces, rings and buffers.
+//! Records of the objects of a region that are in use: interfaces, rings and buffers.
 //!
-//! The maker keeps the books, outside the region. Programs exchange buffers between the rings of a region, so a ring
-//! gives back the buffers found in its slots. A buffer that a program left in two slots is freed once; a buffer that it
-//! lost stays in use until the region goes.
+//! The maker of the region keeps these records outside of it. Programs exchange buffers between the rings of a region,
+//! so freeing a ring frees the buffers that its slots name at that time. A buffer that a program left in two slots is
+//! freed once; a buffer that a program lost stays in use until the region is unmapped.
 
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::RegionGeometry;
 use crate::layout::FIRST_BUFFER;
 
-/// A set of numbers below a limit, with the smallest free one to be found quickly.
+/// Set of numbers below a limit; its smallest free number is found quickly.
 #[derive(Debug, Clone)]
 struct Numbers {
     used: Vec<bool>,
-    /// No number below it is free.
+    /// Lower bound of the free numbers: no smaller number is free.
     lowest: usize,
     free: usize,
 }
@@ -23,7 +23,7 @@ impl Numbers {
         Self { used: vec![false; count as usize], lowest: 0, free: count as usize }
     }
 
-    /// The used numbers, as ranges: the first, and how many.
+    /// Used numbers, as ranges: the first number and the count of each.
     fn used(&self) -> Vec<(u32, u32)> {
         let mut ranges = Vec::new();
         let mut from = 0;
@@ -70,7 +70,7 @@ impl Numbers {
     }
 }
 
-/// The books of one region.
+/// Records of the used objects of one region.
 #[derive(Debug, Clone)]
 pub struct RegionAllocator {
     interfaces: Numbers,
@@ -78,7 +78,7 @@ pub struct RegionAllocator {
     buffers: Numbers,
 }
 
-/// The objects of a region that are handed out: ranges of numbers, each as its first number and its count.
+/// Objects of a region that are in use: ranges of numbers, each as its first number and its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HandedOut {
@@ -88,7 +88,7 @@ pub struct HandedOut {
 }
 
 impl RegionAllocator {
-    /// The books of a region of which that much is handed out.
+    /// Records of a region whose objects in `handed_out` are in use.
     #[must_use]
     pub fn resume(geometry: &RegionGeometry, handed_out: &HandedOut) -> Self {
         let mut usage = Self::new(geometry);
@@ -98,14 +98,14 @@ impl RegionAllocator {
         usage
     }
 
-    /// What is handed out.
+    /// Objects in use.
     #[must_use]
     pub fn handed_out(&self) -> HandedOut {
         let Self { interfaces, rings, buffers } = self;
         HandedOut { interfaces: interfaces.used(), rings: rings.used(), buffers: buffers.used() }
     }
 
-    /// Everything free, the reserved buffers apart.
+    /// Records of a region where only the reserved buffers are in use.
     #[must_use]
     pub fn new(geometry: &RegionGeometry) -> Self {
         let mut buffers = Numbers::new(geometry.buffers);
@@ -113,17 +113,17 @@ impl RegionAllocator {
         Self { interfaces: Numbers::new(geometry.interfaces), rings: Numbers::new(geometry.rings), buffers }
     }
 
-    /// Takes an interface object; `None` where all are in use.
+    /// Takes an interface object; `None` if all are in use.
     pub fn take_interface(&mut self) -> Option<u32> {
         self.interfaces.take()
     }
 
-    /// Takes a ring object.
+    /// Takes a ring object; `None` if all are in use.
     pub fn take_ring(&mut self) -> Option<u32> {
         self.rings.take()
     }
 
-    /// Takes `count` buffers, or none if there are fewer.
+    /// Takes `count` buffers, or none if fewer are free.
     pub fn take_buffers(&mut self, count: u32) -> Option<Vec<u32>> {
         if self.buffers.free < count as usize {
             return None;
@@ -131,13 +131,13 @@ impl RegionAllocator {
         Some((0..count).map_while(|_| self.buffers.take()).collect())
     }
 
-    /// Buffers that are free.
+    /// Number of free buffers.
     #[must_use]
     pub fn free_buffers(&self) -> u32 {
         self.buffers.free as u32
     }
 
-    /// Ring objects that are free.
+    /// Number of free ring objects.
     #[must_use]
     pub fn free_rings(&self) -> u32 {
         self.rings.free as u32
@@ -153,7 +153,7 @@ impl RegionAllocator {
         self.rings.give_back(ring);
     }
 
-    /// Gives a buffer back, for any number that a program left; returns whether it was in use.
+    /// Gives a buffer back; returns whether it was in use. Accepts any number, because a program wrote it.
     pub fn free_buffer(&mut self, buffer: u32) -> bool {
         buffer >= FIRST_BUFFER && self.buffers.give_back(buffer)
     }

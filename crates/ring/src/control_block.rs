@@ -1,7 +1,7 @@
-//! The control block of a ring: how head and tail travel between a program and the datapath.
+//! The control block of a ring: passes head and tail between a program and the datapath.
 //!
-//! Two 64-byte lines per side, each written by that side only. The first changes with every sync, and the other side
-//! reads it all the time: what the other side has no use for, or what hardly ever changes, is in the second.
+//! Two 64-byte lines per side, each written by that side only. The first line changes with every sync, and the other
+//! side reads it all the time. The second line has fields that the other side does not use, or that hardly ever change.
 //!
 //! | field | writer | partner |
 //! |---|---|---|
@@ -11,15 +11,15 @@
 //! | `datapath.sleeping` | datapath | program, after publishing |
 //! | `datapath.violation` | datapath | program: why the datapath stopped this ring, 0 while it runs |
 //!
-//! Programs that share a ring (netmap allows several bindings) have no separate ends. The program's line holds all that
-//! they must know of each other: `shown_tail`, and `lock`, which the syncing program holds. The daemon writes `users`
-//! and `monitors` for them.
+//! Programs that share a ring (netmap allows several bindings) have no separate ends. The program's line holds the
+//! state that these programs share: `shown_tail`, and `lock`, which the syncing program holds. The daemon writes
+//! `users` and `monitors` for them.
 //!
 //! If no datapath fills an rx ring (a pipe's, a monitor's), the filling program counts its frames in the datapath's
 //! line. Ringroad shows these counts and never acts on them.
 //!
-//! A hostile program can write any of it, the datapath's line included; the datapath never reads its own line back.
-//! On a pipe the other end plays the datapath's part for each tx ring.
+//! A hostile program can write all of these lines, even the datapath's; the datapath never reads its own line back. On
+//! a pipe, the other end does the datapath's part for each tx ring.
 
 use crate::shared_lock::SharedLock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -30,9 +30,9 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 pub struct ProgramLine {
     /// First slot that the program still owns.
     pub head: AtomicU32,
-    /// Where the program wants to be woken (netmap's `cur`); for monitors, the datapath does not need it.
+    /// Slot at which the program wants to be woken (netmap's `cur`). For diagnosis: the datapath does not read it.
     pub cur: AtomicU32,
-    /// 0 while awake, else the number of the sleep that waits for a kick.
+    /// Number of the sleep that waits for a kick, or 0 while the program is awake.
     pub sleeping: AtomicU32,
     /// Count of slots whose buffer the program exchanged, written before `head`: lets the sending end of a pipe skip
     /// reading back slots that did not change.
@@ -40,7 +40,7 @@ pub struct ProgramLine {
     pad: [u32; 12],
     /// Number of the last sleep announced on a ring that programs share.
     pub last_sleep: AtomicU32,
-    /// The tail that programs have been shown: they own slots up to it.
+    /// Last tail that programs have been shown: they own the slots up to it.
     pub shown_tail: AtomicU32,
     /// The lock of a ring that programs share; the syncing program holds it.
     pub lock: SharedLock,
@@ -50,23 +50,23 @@ pub struct ProgramLine {
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct DatapathLine {
-    /// First slot that belongs to the datapath.
+    /// First slot that the datapath owns.
     pub tail: AtomicU32,
-    /// 0 while awake, else the number of the sleep that waits for a kick.
+    /// Number of the sleep that waits for a kick, or 0 while the datapath is awake.
     pub sleeping: AtomicU32,
-    /// Frames put into the ring, if no datapath counts them.
+    /// Frames put into the ring, counted here if no datapath counts them.
     pub filled: FillCounters,
     pad: [u32; 8],
-    /// 0, or the code of the [`crate::violation::RingViolation`] for which the ring was stopped.
+    /// Code of the [`crate::violation::RingViolation`] that stopped the ring, or 0.
     pub violation: AtomicU32,
-    /// How many bindings use the ring.
+    /// Number of bindings that use the ring.
     pub users: AtomicU32,
-    /// Changes with the set of monitors that programs have to fill.
+    /// Generation of the set of monitors that programs have to fill.
     pub monitors: AtomicU32,
 }
 
-/// What was put into an rx ring by programs. One writer at a time: the sender of a pipe, the holder of a monitor's
-/// lock.
+/// Counters of frames that programs put into an rx ring. One writer at a time: the sender of a pipe, or the holder of a
+/// monitor's lock.
 #[derive(Debug, Default)]
 pub struct FillCounters {
     frames: AtomicU64,
@@ -74,14 +74,14 @@ pub struct FillCounters {
     missed: AtomicU64,
 }
 
-/// Numbers of [`FillCounters`]. Foreign numbers.
+/// Values of [`FillCounters`]. Untrusted: programs write the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FillCounts {
     /// Frames put into the ring.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// Frames for which a monitor had no room.
+    /// Frames for which a monitor's ring had no room.
     pub missed: u64,
 }
 
@@ -96,7 +96,7 @@ impl std::iter::Sum for FillCounts {
 }
 
 impl FillCounters {
-    /// Counts a batch.
+    /// Counts the frames and bytes of a batch.
     #[inline]
     pub fn add(&self, frames: u32, bytes: u64) {
         let sum = |counter: &AtomicU64, more: u64| {
@@ -112,7 +112,7 @@ impl FillCounters {
         self.missed.fetch_add(u64::from(frames), Ordering::Relaxed);
     }
 
-    /// What has been counted since the ring was laid out.
+    /// Reads the counters, which count from the layout of the ring.
     #[must_use]
     pub fn read(&self) -> FillCounts {
         let [frames, bytes, missed] =
@@ -125,9 +125,9 @@ impl FillCounters {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct ControlBlock {
-    /// Written by the program.
+    /// Lines that the program writes.
     pub program: ProgramLine,
-    /// Written by the datapath.
+    /// Lines that the datapath writes.
     pub datapath: DatapathLine,
 }
 

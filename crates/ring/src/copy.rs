@@ -1,21 +1,21 @@
-//! The one copy that isolated regions cost: tuned for frames, exact to the byte.
+//! Copy of frames between isolated regions: tuned for frames, exact to the byte.
 //!
 //! Nothing beyond `len` is read or written, so no stale byte of one program reaches another. Short frames are copied in
-//! two overlapping blocks instead of a byte tail. So a byte may be read twice: this is fine for payload, and the reason
-//! why no caller may check the source afterwards.
+//! two overlapping blocks instead of a byte tail. So a byte may be read twice. This is fine for payload, but no caller
+//! may check the source afterwards.
 #![allow(unsafe_code)]
 
 /// Copies `len` bytes.
 ///
 /// # Safety
-/// `len` bytes must be readable at `from` and writable at `to`. Where a hostile program makes the ranges overlap (one
-/// buffer named twice in its own region) it gets bytes of its own in an unspecified mixture.
+/// `len` bytes must be readable at `from` and writable at `to`. If a hostile program makes the ranges overlap (one
+/// buffer named twice in its own region), it gets an unspecified mixture of its own bytes.
 #[inline]
 pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         match len {
-            // Nearly all short frames: no loop, and no call.
+            // Length of nearly all short frames: no loop, and no call.
             33..=64 => {
                 // SAFETY: the caller's contract; the last two blocks end where the range does.
                 unsafe { copy_32(from, to, 0) };
@@ -33,11 +33,11 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies any number of bytes, `len`: a separate function, so that loops over short frames keep their values in
+/// Copies `len` bytes, for any `len`. A separate function, so that loops over short frames keep their values in
 /// registers.
 ///
 /// # Safety
-/// As for [`copy_bytes`].
+/// The conditions of [`copy_bytes`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 #[inline(never)]
@@ -50,7 +50,7 @@ unsafe fn copy_others(from: *const u8, to: *mut u8, len: usize) {
             // SAFETY: as above.
             unsafe { copy_16(from, to, last) };
         }
-        // Headers of virtio: too short for a block, too many for a call.
+        // Lengths of virtio headers: too short for a 16-byte block, too frequent for a call.
         8..16 => {
             // SAFETY: as above.
             unsafe { copy_8(from, to, 0) };

@@ -1,29 +1,30 @@
-//! Threads that stay awake while they wait for frames, on a machine with fewer cores than such threads.
+//! Sharing of cores by threads that stay awake while they wait for frames, if the machine has fewer cores than such
+//! threads.
 //!
-//! The kernel lets a thread that spins keep its core for a whole slice, some milliseconds, in which the rings of the
-//! threads that wait for the core run full. So each such thread offers its core to others from time to time. If no
-//! thread waits, an offer costs a system call of some 0.2 µs. A thread of the same kind offers the core back soon, and
-//! the kernel gives it back from one that computes as well: a thread that ceased to offer for a while kept the others
-//! waiting just as long.
+//! The kernel lets a spinning thread keep its core for a whole time slice of some milliseconds. Meanwhile the rings of
+//! the threads that wait for the core run full. So each such thread offers its core to others from time to time. If no
+//! thread waits, an offer costs a system call of some 0.2 µs. Another thread of this kind soon offers the core back.
+//! The kernel also takes the core back from a thread that only computes. A thread that stops its offers for a while
+//! keeps the other threads waiting for the same time.
 
-/// How long a thread works between two offers, ns.
+/// Time that a thread works between two offers, ns.
 const INTERVAL_NS: u64 = 50_000;
 
-/// When a thread offers its core to others. Times are ns of one monotonic clock of the caller's.
+/// Schedule of the offers of one thread's core to other threads. Times are ns of one monotonic clock of the caller.
 #[derive(Debug, Default)]
 pub struct CoreSharing {
-    /// When the next offer is due while there is work.
+    /// Time of the next offer while there is work, ns.
     next_ns: u64,
 }
 
 impl CoreSharing {
-    /// Offers the core where that was not done for 50 µs: between two turns of work. `now_ns` reads the clock.
+    /// Offers the core between two turns of work, if the last offer is at least 50 µs ago. `now_ns` reads the clock.
     #[inline]
     pub fn between_turns(&mut self, now_ns: impl FnMut() -> u64) {
         self.offer(self.next_ns, now_ns);
     }
 
-    /// Offers the core: in a turn that found nothing to do. `now_ns` reads the clock.
+    /// Offers the core in a turn that found no work. `now_ns` reads the clock.
     #[inline]
     pub fn while_idle(&mut self, now_ns: impl FnMut() -> u64) {
         self.offer(0, now_ns);
@@ -43,7 +44,7 @@ impl CoreSharing {
 mod tests {
     use super::*;
 
-    /// How many of these times, ns, an offer reads the clock twice: before the core is offered, and after.
+    /// Number of the given times, ns, at which the clock is read twice: an offer reads it before and after.
     fn offers(sharing: &mut CoreSharing, idle: bool, times: impl Iterator<Item = u64>) -> usize {
         let mut offers = 0;
         for now_ns in times {

@@ -1,13 +1,13 @@
 //! Arithmetic on ring indexes: all modulo the number of slots, which need not be a power of two.
 
-/// Slots from `from` up to, but not including, `to`. Both must be below `slots`.
+/// Number of slots from `from` up to, but not including, `to`. Both must be below `slots`.
 #[inline]
 #[must_use]
 pub fn distance(from: u32, to: u32, slots: u32) -> u32 {
     if to >= from { to - from } else { to + slots - from }
 }
 
-/// `index` moved forward by `count` slots; `index` below `slots`, `count` at most `slots`.
+/// Index `count` slots after `index`. `index` is below `slots`, and `count` at most `slots`.
 #[inline]
 #[must_use]
 pub fn advance(index: u32, count: u32, slots: u32) -> u32 {
@@ -15,7 +15,7 @@ pub fn advance(index: u32, count: u32, slots: u32) -> u32 {
     if moved >= slots { moved - slots } else { moved }
 }
 
-/// The slot before `index`.
+/// Index of the slot before `index`.
 #[inline]
 #[must_use]
 pub fn previous(index: u32, slots: u32) -> u32 {

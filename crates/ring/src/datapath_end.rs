@@ -1,8 +1,8 @@
 //! The datapath's ends of a program's rings. Everything that the program can write is hostile here.
 //!
-//! The datapath keeps its own cursors (the shadow); of shared memory it reads the program's `head` and each slot
-//! exactly once per use, checks them, and continues with the copy. Its own published line is never read back. A
-//! violation stops the ring for good, and its code stays in the control block for the program.
+//! The datapath keeps its own cursors (the shadow). It reads the program's `head` and each slot in shared memory
+//! exactly once per use, checks the values, and continues with its copy of them. The datapath never reads back the line
+//! that it publishes. A violation stops the ring for good, and its code stays in the control block for the program.
 
 use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::{MORE_FRAGMENTS, PORT_SHIFT};
@@ -13,16 +13,16 @@ use crate::sync::{AtomicU32, Ordering};
 use crate::violation::RingViolation;
 use crate::wakeup::Kicker;
 
-/// How many slots ahead buffers are prefetched.
+/// Number of slots by which the prefetch of buffers is ahead.
 const PREFETCH_SLOTS: usize = 8;
 
-/// The treatment of slots that name no buffer, or more bytes than one has.
+/// Treatment of slots with an invalid buffer index, or with a length beyond the buffer's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SlotRule {
-    /// Stops the ring: a program of ours has a fault.
+    /// Stops the ring: such a slot is a fault of one of Ringroad's own programs.
     #[default]
     Stop,
-    /// As netmap does: a tx slot counts as empty, an rx slot's frame goes to the reserved buffer.
+    /// Treats the slot as netmap does: a tx slot counts as empty, the frame for an rx slot goes to the reserved buffer.
     Pardon,
 }
 
@@ -31,33 +31,33 @@ pub enum SlotRule {
 pub struct EndPosition {
     /// Last `head` of the program that passed the check.
     pub head: u32,
-    /// First slot not taken, or not filled, yet.
+    /// First slot that is not taken yet (tx) or not filled yet (rx).
     pub next: u32,
     /// Code of the violation that stopped the ring; 0: none.
     pub violation: u32,
 }
 
 impl EndPosition {
-    /// The same in a ring of `slots` slots.
+    /// The position, with indexes of a ring of `slots` slots.
     fn within(self, slots: u32) -> Self {
         Self { head: self.head % slots, next: self.next % slots, ..self }
     }
 }
 
-/// What both ends share: shadow cursors and the stop.
+/// State that both ends have: shadow cursors, and whether the ring is stopped.
 #[derive(Debug)]
 struct Shadow {
     view: RingView,
     /// Last `head` of the program that passed the check.
     head: u32,
-    /// What was last published.
+    /// Last published `tail`.
     tail: u32,
     violation: Option<RingViolation>,
     kicker: Kicker,
     rule: SlotRule,
     /// Bits of `slot.ptr` in which the program gives a fragment's offset in its buffer.
     offset_mask: u64,
-    /// Bytes of each rx buffer kept free for that.
+    /// Bytes at the start of each rx buffer that are kept free for the offset.
     max_offset: u32,
 }
 
@@ -80,7 +80,7 @@ impl Shadow {
         EndPosition { head: self.head, next, violation }
     }
 
-    /// A slot, and where in its buffer it begins.
+    /// Slot `index`, and the offset of its fragment in the buffer.
     #[inline]
     fn slot(&self, index: u32) -> (Slot, u64) {
         if self.offset_mask == 0 {
@@ -90,7 +90,7 @@ impl Shadow {
         (slot, slot.ptr & self.offset_mask)
     }
 
-    /// `len` bytes of a buffer from `offset` on. The caller has checked that they lie in it.
+    /// Bytes of a buffer: `len` bytes from `offset` on. The caller has checked that they lie in the buffer.
     #[inline]
     fn bytes(&self, buffer: u32, offset: u64, len: usize) -> SharedBytes<'_> {
         match offset {
@@ -139,25 +139,25 @@ impl Shadow {
     }
 }
 
-/// A fragment as the datapath borrows it from a tx ring.
+/// Fragment that the datapath borrows from a tx ring.
 #[derive(Debug)]
 pub struct TakenFragment<'ring> {
-    /// Buffer, length and flags, as read once.
+    /// Buffer, length and flags of the slot, read once.
     pub slot: SlotWord,
-    /// The bytes, checked to lie in the region: the slot gives their number.
+    /// Bytes of the fragment, checked to lie in the region; the slot has their number.
     pub bytes: SharedBytes<'ring>,
 }
 
 /// Waiting slots that follow each other in memory.
 #[derive(Debug)]
 pub struct SlotRun<'ring> {
-    /// The slots.
+    /// Slots of the run.
     pub slots: &'ring [SharedSlot],
     buffers: BufferPool,
 }
 
 impl<'ring> SlotRun<'ring> {
-    /// The frame that `slot` holds alone; `None` where it is anything else, which [`TxTakeEnd::take`] is for.
+    /// Single-slot frame of `slot`; `None` for any other slot, which the caller passes to [`TxTakeEnd::take`].
     #[inline]
     #[must_use]
     pub fn single(&self, slot: &SharedSlot) -> Option<TakenFragment<'ring>> {
@@ -185,7 +185,7 @@ impl TxTakeEnd {
         Self { shadow: Shadow::new(view, 0, tail), released: 0, taken: 0 }
     }
 
-    /// The end of a tx ring that was in use: published slots that were not taken go back to the program unsent.
+    /// Takes over a tx ring that was in use: published slots that were not taken go back to the program unsent.
     #[must_use]
     pub fn take_up(view: RingView) -> Self {
         let head = view.control().program.head.load(Ordering::Acquire);
@@ -196,7 +196,7 @@ impl TxTakeEnd {
         Self { shadow, released: head, taken: head }
     }
 
-    /// The end of a tx ring that another process served up to `position`. Everything taken is given back.
+    /// Continues a tx ring that another process served up to `position`. All taken slots are given back.
     #[must_use]
     pub fn resume(view: RingView, position: EndPosition) -> Self {
         let position = position.within(view.slot_count());
@@ -205,14 +205,13 @@ impl TxTakeEnd {
         Self { shadow, released: position.next, taken: position.next }
     }
 
-    /// Its position, for the process that serves the ring next.
+    /// Position of this end, for the process that serves the ring next.
     #[must_use]
     pub fn end_position(&self) -> EndPosition {
         self.shadow.position(self.taken)
     }
 
-    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`
-    /// bytes.
+    /// Sets the treatment of wrong slots, the bits of `ptr` that are offsets (0: none), and the largest offset, bytes.
     pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
         (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
         self.shadow.max_offset = max_offset;
@@ -231,7 +230,7 @@ impl TxTakeEnd {
         self.taken
     }
 
-    /// Slots that the program has published and that are not taken yet.
+    /// Number of slots that the program has published and that are not taken yet.
     ///
     /// # Errors
     /// The violation that stopped the ring.
@@ -244,21 +243,22 @@ impl TxTakeEnd {
         Ok(self.waiting())
     }
 
-    /// Whether the program has published nothing since the last look.
+    /// Whether the program has published no slot since the last refresh.
     #[inline]
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.shadow.view.control().program.head.load(Ordering::Relaxed) == self.shadow.head
     }
 
-    /// Slots known to be waiting, without reading the program's index.
+    /// Number of slots known to wait, without a read of the program's head.
     #[inline]
     #[must_use]
     pub fn waiting(&self) -> u32 {
         distance(self.taken, self.shadow.head, self.shadow.view.slot_count())
     }
 
-    /// Takes the next waiting fragment; `None` where none waits. It stays borrowed until [`Self::release`].
+    /// Takes the next waiting fragment; `None` if no fragment waits. The fragment stays borrowed until
+    /// [`Self::release`].
     ///
     /// # Errors
     /// A violation, which stops the ring; the fragment does not count as taken.
@@ -284,8 +284,8 @@ impl TxTakeEnd {
         Ok(Some(TakenFragment { slot: SlotWord::new(slot.buffer, len, slot.flags), bytes }))
     }
 
-    /// Shows waiting slots to `take`, which returns how many of the first it takes: frames of one slot each
-    /// ([`SlotRun::single`]).
+    /// Shows waiting slots to `take`. `take` takes frames of one slot each ([`SlotRun::single`]) from the first slot
+    /// on, and returns their number.
     #[inline(never)]
     pub fn take_single(&mut self, mut take: impl FnMut(SlotRun<'_>) -> usize) {
         let &Shadow { ref view, head, offset_mask, .. } = &self.shadow;
@@ -303,8 +303,8 @@ impl TxTakeEnd {
         }
     }
 
-    /// Address of the buffer `ahead` slots after the next one to take, to prefetch it. The slot is read again, and
-    /// checked, when it is taken.
+    /// Address of the buffer of the slot `ahead` slots after the next slot to take, for a prefetch. The slot is read
+    /// again, and checked, when it is taken.
     #[inline]
     #[must_use]
     pub fn prefetch_address(&self, ahead: u32) -> Option<*const u8> {
@@ -316,12 +316,12 @@ impl TxTakeEnd {
         self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
     }
 
-    /// Whether a frame waits of which every fragment is there. The slots are read again when they are taken.
+    /// Whether a frame waits whose fragments are all published. The slots are read again when they are taken.
     #[must_use]
     pub fn has_whole_frame(&self) -> bool {
         let slots = self.shadow.view.slot_count();
         let mut index = self.taken;
-        // More fragments than a frame may have are for `take` to find and stop.
+        // Limit of the search: `take` finds a frame with more fragments than allowed, and stops the ring.
         for _ in 0..MAX_FRAGMENTS {
             if index == self.shadow.head {
                 return false;
@@ -341,7 +341,7 @@ impl TxTakeEnd {
         self.taken = advance(self.taken, slots - count, slots);
     }
 
-    /// Stops the ring for a rule that spans slots.
+    /// Stops the ring because of a violation that needs several slots to be found.
     pub fn stop(&mut self, violation: RingViolation) {
         self.shadow.stop(violation);
     }
@@ -355,27 +355,28 @@ impl TxTakeEnd {
         self.shadow.publish(previous(self.released, slots));
     }
 
-    /// Whether the program sleeps until slots come back. Call after [`crate::wakeup::publish_fence`].
+    /// Whether the program sleeps until slots come back. To be called after [`crate::wakeup::publish_fence`].
     #[inline]
     pub fn needs_kick(&mut self) -> bool {
         self.shadow.needs_kick()
     }
 
-    /// The flag in which the datapath announces its sleep for this ring.
+    /// Flag in which the datapath announces its sleep for this ring.
     #[must_use]
     pub fn sleeping_flag(&self) -> &AtomicU32 {
         &self.shadow.view.control().datapath.sleeping
     }
 
-    /// Why the ring has stopped, if it has.
+    /// Violation that stopped the ring, if any.
     #[must_use]
     pub fn violation(&self) -> Option<RingViolation> {
         self.shadow.violation
     }
 }
 
-/// Copies frames into the slots of a run, one each, as [`RxPutEnd::put_single`] does. Returns how many.
-// A function for each kind of frame: a loop that is inlined into another's shares its registers.
+/// Copies frames into the slots of a run, one frame per slot, as [`RxPutEnd::put_single`] does. Returns the number of
+/// copied frames.
+// A separate function for each kind of frame: an inlined loop would share registers with the loop around it.
 #[inline(never)]
 fn put_run<'frame>(
     buffers: BufferPool,
@@ -392,7 +393,7 @@ fn put_run<'frame>(
         buffers.prefetch_write_behind(start, PREFETCH_SLOTS);
         slot.describe(old, frame.len() as u16, 1 << PORT_SHIFT);
         if let Some(timestamp_ns) = timestamp_ns {
-            // It differs from the last one nearly always.
+            // The timestamp differs from the slot's old value nearly always, so no comparison saves the write.
             slot.overwrite_ptr(timestamp_ns);
         }
         put += 1;
@@ -415,7 +416,7 @@ impl RxPutEnd {
         Self { shadow: Shadow::new(view, 0, 0), filled: 0 }
     }
 
-    /// The end of an rx ring that was in use: what its program has not read yet stays for it.
+    /// Takes over an rx ring that was in use: frames that its program has not read yet stay for it.
     #[must_use]
     pub fn take_up(view: RingView) -> Self {
         let slots = view.slot_count();
@@ -429,21 +430,20 @@ impl RxPutEnd {
         Self { shadow, filled: tail }
     }
 
-    /// The end of an rx ring that another process served up to `position`, with everything published.
+    /// Continues an rx ring that another process served up to `position`. All filled slots count as published.
     #[must_use]
     pub fn resume(view: RingView, position: EndPosition) -> Self {
         let position = position.within(view.slot_count());
         Self { shadow: Shadow::resume(view, position, position.next), filled: position.next }
     }
 
-    /// Its position, for the process that serves the ring next.
+    /// Position of this end, for the process that serves the ring next.
     #[must_use]
     pub fn end_position(&self) -> EndPosition {
         self.shadow.position(self.filled)
     }
 
-    /// Sets what is done about wrong slots, and which bits of `ptr` are offsets (0: none) of at most `max_offset`
-    /// bytes.
+    /// Sets the treatment of wrong slots, the bits of `ptr` that are offsets (0: none), and the largest offset, bytes.
     pub fn set_rules(&mut self, rule: SlotRule, offset_mask: u64, max_offset: u32) {
         (self.shadow.rule, self.shadow.offset_mask) = (rule, offset_mask);
         self.shadow.max_offset = max_offset;
@@ -462,14 +462,14 @@ impl RxPutEnd {
         self.filled
     }
 
-    /// Free slots, as far as known without reading the program's index.
+    /// Number of slots known to be free, without a read of the program's head.
     #[inline]
     fn known_free(&self) -> u32 {
         let slots = self.shadow.view.slot_count();
         distance(self.filled, previous(self.shadow.head, slots), slots)
     }
 
-    /// Free slots. Reads the program's head only if fewer than `wanted` are known to be free.
+    /// Number of free slots. Reads the program's head only if fewer than `wanted` are known to be free.
     ///
     /// # Errors
     /// The violation that stopped the ring.
@@ -486,7 +486,7 @@ impl RxPutEnd {
         Ok(self.known_free())
     }
 
-    /// Bytes that fit into every buffer.
+    /// Number of bytes that fit into every buffer.
     #[inline]
     #[must_use]
     pub fn buffer_bytes(&self) -> u32 {
@@ -500,10 +500,10 @@ impl RxPutEnd {
         self.shadow.view.slot_count()
     }
 
-    /// The buffer of the free slot `ahead` slots after the next to fill, for `len` bytes.
+    /// The buffer of the free slot `ahead` slots after the next slot to fill, for `len` bytes, and the buffer's index.
     ///
     /// # Errors
-    /// [`RingViolation::BufferIndex`], which stops the ring, where the program left a wild index there.
+    /// [`RingViolation::BufferIndex`], which stops the ring, if the program left an invalid index in the slot.
     #[inline]
     pub fn buffer(&mut self, ahead: u32, len: usize) -> Result<(SharedBytes<'_>, u32), RingViolation> {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
@@ -515,15 +515,16 @@ impl RxPutEnd {
             }
             return Ok((self.shadow.view.reserved_bytes(len), 0));
         }
-        // An offset that leaves no room gives a shorter frame, to the program that wrote it.
+        // The limit for an offset that leaves no room: the frame becomes shorter, for the program that wrote the
+        // offset.
         let offset = offset.min(u64::from(buffers.buffer_bytes()));
         Ok((self.shadow.bytes(slot.buffer, offset, len), slot.buffer))
     }
 
-    /// Copies frames of one slot each into the next slots to fill, of which `free` are known to be free, and stamps the
-    /// slots (see [`Self::stamp`]) where a frame comes with a time. `frames` gives those from a number on. Stops before
-    /// the first frame that has no room, or whose slot is not as it should be, which [`Self::buffer`] is for. Returns
-    /// how many were put.
+    /// Copies frames of one slot each into the next slots to fill. `free` is the number of slots known to be free.
+    /// `frames` returns the frames from a given number on. The time of a frame, if it has one, goes into the slot (see
+    /// [`Self::stamp`]). Stops before the first frame without room, or without a valid slot; the caller passes these to
+    /// [`Self::buffer`]. Returns the number of copied frames.
     #[inline]
     pub fn put_single<'frame, I>(&mut self, free: u32, frames: impl Fn(usize) -> I) -> u32
     where
@@ -546,10 +547,10 @@ impl RxPutEnd {
         put
     }
 
-    /// Fills the next slots, of which `free` are known to be free, with one buffer each. `exchange` is given a source
-    /// and the buffer of the slot, and gives another one, and the length of the frame in it, instead, while it has any.
-    /// Stops before the first slot that is not as it should be, which [`Self::buffer`] is for. Returns how many were
-    /// filled.
+    /// Fills the next slots with one buffer each. `free` is the number of slots known to be free. `exchange` gets a
+    /// source and the slot's buffer. It returns another buffer and the length of the frame in it, or `None` if it has
+    /// no more frames. Stops before the first invalid slot, which the caller passes to [`Self::buffer`]. Returns the
+    /// number of filled slots.
     #[inline]
     pub fn exchange_single<S>(
         &mut self,
@@ -581,7 +582,7 @@ impl RxPutEnd {
         filled
     }
 
-    /// Address of the buffer of a free slot, to prefetch it.
+    /// Address of the buffer of the free slot `ahead` slots after the next slot to fill, for a prefetch.
     #[inline]
     #[must_use]
     pub fn prefetch_address(&self, ahead: u32) -> Option<*const u8> {
@@ -590,19 +591,19 @@ impl RxPutEnd {
         self.shadow.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
     }
 
-    /// Stops the ring for a reason that lies outside it.
+    /// Stops the ring for a reason outside of the ring.
     pub fn stop(&mut self, violation: RingViolation) {
         self.shadow.stop(violation);
     }
 
-    /// The flag in which the datapath announces that it sleeps until slots come back.
+    /// Flag in which the datapath announces that it sleeps until slots come back.
     #[must_use]
     pub fn sleeping_flag(&self) -> &AtomicU32 {
         &self.shadow.view.control().datapath.sleeping
     }
 
-    /// Describes the free slot `ahead` slots after the next to fill: `buffer` as [`Self::buffer`] gave it, or one taken
-    /// for it in exchange.
+    /// Writes the free slot `ahead` slots after the next slot to fill. `buffer` is the slot's own ([`Self::buffer`]),
+    /// or one that replaces it.
     #[inline]
     pub fn describe(&mut self, ahead: u32, buffer: u32, len: u16, fragments: u8, more: bool) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
@@ -613,21 +614,21 @@ impl RxPutEnd {
         self.shadow.view.slot(index).store(Slot { buffer, len, flags, ptr: 0 });
     }
 
-    /// Writes the arrival time of a frame to `ptr` of the free slot `ahead` slots after the next to fill: ns since the
-    /// Unix epoch, 0 if unknown.
+    /// Writes the arrival time of a frame to `ptr` of the free slot `ahead` slots after the next slot to fill: ns since
+    /// the Unix epoch, 0 if unknown.
     #[inline]
     pub fn stamp(&mut self, ahead: u32, timestamp_ns: u64) {
         let index = advance(self.filled, ahead, self.shadow.view.slot_count());
         self.shadow.view.slot(index).store_ptr(timestamp_ns);
     }
 
-    /// Counts the next `count` slots as filled; they become the program's with [`Self::flush`].
+    /// Counts the next `count` slots as filled; [`Self::flush`] gives them to the program.
     #[inline]
     pub fn commit(&mut self, count: u32) {
         self.filled = advance(self.filled, count, self.shadow.view.slot_count());
     }
 
-    /// Publishes what was committed; returns whether there was anything.
+    /// Publishes the committed slots; returns whether there were any.
     #[inline]
     pub fn flush(&mut self) -> bool {
         if self.filled == self.shadow.tail {
@@ -637,19 +638,19 @@ impl RxPutEnd {
         true
     }
 
-    /// Whether the program sleeps until frames come. Call after [`crate::wakeup::publish_fence`].
+    /// Whether the program sleeps until frames come. To be called after [`crate::wakeup::publish_fence`].
     #[inline]
     pub fn needs_kick(&mut self) -> bool {
         self.shadow.needs_kick()
     }
 
-    /// Why the ring has stopped, if it has.
+    /// Violation that stopped the ring, if any.
     #[must_use]
     pub fn violation(&self) -> Option<RingViolation> {
         self.shadow.violation
     }
 
-    /// Frames published and not yet given back by the program, as far as known.
+    /// Number of frames that are published and not yet given back by the program, as far as known.
     #[must_use]
     pub fn in_program(&self) -> u32 {
         distance(self.shadow.head, self.shadow.tail, self.shadow.view.slot_count())

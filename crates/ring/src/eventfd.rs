@@ -1,8 +1,8 @@
 //! The eventfds with which two sides wake each other. No read or write of an eventfd blocks.
 //!
 //! `O_NONBLOCK` belongs to the open file. So any other holder of an eventfd can clear the flag at any time, fill the
-//! counter, and let the next write(2) block for ever. Where an untrusted peer holds the eventfd, nothing relies on the
-//! flag:
+//! counter, and let the next write(2) block for ever. If an untrusted peer holds the eventfd, no operation relies on
+//! the flag:
 //!
 //! - [`drain`] sets "do not wait" for each read (`RWF_NOWAIT`).
 //! - [`ring`] lets the kernel signal the eventfd as the completion of an asynchronous operation (Linux AIO,
@@ -19,28 +19,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// A new eventfd at zero, non-blocking and close-on-exec.
+/// Creates an eventfd at zero, non-blocking and close-on-exec.
 ///
 /// # Errors
-/// The kernel's error (out of descriptors).
+/// The kernel's error (no free descriptor).
 pub fn create() -> rustix::io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Adds 1 to an eventfd that others hold, and never waits. A full counter already signals; a descriptor that is not an
-/// eventfd is unchanged.
+/// Adds 1 to an eventfd that other processes hold, and never waits. A full counter already signals; a descriptor that
+/// is not an eventfd is unchanged.
 ///
-/// Where two threads signal one eventfd at the same moment, the kernel may add the second 1 a little later, from a
-/// thread of its own: no eventfd is signalled from within the signal of an eventfd (`eventfd_signal_allowed`).
+/// If two threads signal one eventfd at the same moment, the kernel may add the second 1 a little later, in a kernel
+/// thread: it signals no eventfd from within the signal of an eventfd (`eventfd_signal_allowed`).
 pub fn ring(event: impl AsFd) {
     let descriptor = event.as_fd().as_raw_fd() as u32;
     let mut context = CONTEXT.load(Ordering::Acquire);
     loop {
         match context.submit(descriptor) {
-            // The context is full of what has completed. It can be full again after the reaping, for other threads
-            // signal as well: then each of their signals was sent, and the next turn is this one's.
+            // The context is full of completed operations. It can be full again after they are reaped, because other
+            // threads signal as well. Then the signal of each of these threads was sent, and this thread's turn comes.
             Err(Errno::AGAIN) => context.reap(),
-            // The context is that of the process that forked this one.
+            // The context belongs to the process that forked this process.
             Err(Errno::INVAL) if !context.is_known() => match Context::replace(context) {
                 Ok(fresh) => context = fresh,
                 Err(_) => return,
@@ -50,36 +50,36 @@ pub fn ring(event: impl AsFd) {
     }
 }
 
-/// Adds 1 to an eventfd whose every holder is trusted not to make it blocking.
+/// Adds 1 to an eventfd; all its holders are trusted not to make it blocking.
 pub fn ring_own(event: impl AsFd) {
     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }
 
-/// Sets it to zero, and never waits. A zero one stays as it is.
+/// Sets the counter to zero, and never waits. A counter of zero stays unchanged.
 pub fn drain(event: impl AsFd) {
     let mut count = [0; 8];
-    // No position: an eventfd has none.
+    // The position is -1: an eventfd has none.
     let _ = rustix::io::preadv2(event, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
 }
 
-/// Sees to it that [`ring`] works in this process. To be called before others are given an eventfd.
+/// Makes sure that [`ring`] works in this process. Call it before other processes get an eventfd.
 ///
 /// # Errors
-/// The kernel has no asynchronous I/O to give: `EAGAIN` where all of `fs.aio-max-nr` is in use, `ENOSYS` where it has
-/// none.
+/// The kernel refuses a context for asynchronous I/O: `EAGAIN` if all of `fs.aio-max-nr` is in use, `ENOSYS` if the
+/// kernel has no asynchronous I/O.
 pub fn prepare() -> rustix::io::Result<()> {
     let context = CONTEXT.load(Ordering::Acquire);
     if context.is_known() { Ok(()) } else { Context::replace(context).map(|_| ()) }
 }
 
-/// The operations that may be complete and not yet taken off a context. The kernel has room for more.
+/// Maximum number of completed operations that a context holds until they are reaped. The kernel has room for more.
 const COMPLETIONS: usize = 64;
-/// linux/aio_abi.h.
+/// Value in linux/aio_abi.h.
 const IOCB_CMD_POLL: u16 = 5;
 const IOCB_FLAG_RESFD: u32 = 1;
 
-/// This process's context for asynchronous operations; 0 before there is one. A child after fork(2) finds that of its
-/// parent, which the kernel does not know in the child.
+/// This process's context for asynchronous operations; 0 before there is one. After fork(2), a child finds its parent's
+/// context, which the kernel does not know in the child.
 static CONTEXT: ContextCell = ContextCell(AtomicU64::new(0));
 
 struct ContextCell(AtomicU64);
@@ -90,11 +90,11 @@ impl ContextCell {
     }
 }
 
-/// A number that the kernel gave (`aio_context_t`).
+/// Number of a context, from the kernel (`aio_context_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Context(u64);
 
-/// linux/aio_abi.h, `struct io_event`.
+/// Layout of `struct io_event` (linux/aio_abi.h).
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Completion {
@@ -110,7 +110,7 @@ fn outcome(result: libc::c_long) -> rustix::io::Result<u64> {
 }
 
 impl Context {
-    /// Puts a fresh context in the place of `old`, unless another thread has done so.
+    /// Replaces the context `old` by a new one, unless another thread has already done so.
     #[cold]
     fn replace(old: Self) -> rustix::io::Result<Self> {
         let mut fresh = 0u64;
@@ -126,7 +126,7 @@ impl Context {
         }
     }
 
-    /// Whether the kernel knows it in this process.
+    /// Whether the kernel knows the context in this process.
     #[cold]
     fn is_known(self) -> bool {
         self.completed(&mut []).is_ok()
@@ -147,7 +147,7 @@ impl Context {
         outcome(unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, operations.as_mut_ptr()) }).map(|_| ())
     }
 
-    /// Takes what has completed off the context.
+    /// Takes completed operations off the context.
     #[cold]
     fn reap(self) {
         let nothing = Completion { data: 0, object: 0, result: 0, result2: 0 };
@@ -183,7 +183,7 @@ mod tests {
         rustix::io::read(event, &mut count).map_or(0, |_| u64::from_ne_bytes(count))
     }
 
-    /// Waits for a signal that is still on its way.
+    /// Waits for a signal that may still be on its way; true if it comes within a minute.
     fn readable_within_a_minute(event: &OwnedFd) -> bool {
         let minute = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
         rustix::event::poll(&mut [PollFd::new(event, PollFlags::IN)], Some(&minute)) == Ok(1)

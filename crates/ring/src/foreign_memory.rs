@@ -1,8 +1,8 @@
-//! Memory that another program made and can take back: a guest's, a peer's.
+//! Memory that another program made and can take back: of a guest or a peer.
 //!
 //! Any holder of a mapping's file can shorten the file at any time. So all such mappings are guarded
-//! ([`crate::mapping_guard`]): an access without a page reads zeros. The user of the memory checks the mark
-//! ([`ForeignMemory::is_lost`]) and stops serving its owner.
+//! ([`crate::mapping_guard`]): an access without a page reads zeros. The code that uses the memory checks the mark
+//! ([`ForeignMemory::is_lost`]), and stops serving the memory's owner.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -16,12 +16,12 @@ use crate::shared::SharedBytes;
 const PAGE_BYTES: u64 = 4096;
 /// Largest page that a file of shared memory can have.
 const LARGEST_PAGE_BYTES: u64 = 16 << 30;
-/// File systems whose files are memory (linux/magic.h). Pages of others come from a disk, or from a program that may
-/// never give them.
+/// File systems whose files are memory (linux/magic.h). Pages of other file systems come from a disk, or from a program
+/// that may never deliver them.
 const TMPFS: u64 = 0x0102_1994;
 const HUGETLBFS: u64 = 0x9584_58f6;
 
-/// Why foreign memory cannot be mapped.
+/// Reason why foreign memory cannot be mapped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignMemoryError {
@@ -33,28 +33,28 @@ pub enum ForeignMemoryError {
     /// The file is shorter than promised.
     #[error("the descriptor of shared memory holds {has} bytes, and {promised} were promised")]
     TooShort {
-        /// Bytes that it has.
+        /// Size of the file, bytes.
         has: u64,
         /// End of the part to map, bytes from the start of the file.
         promised: u64,
     },
-    /// Nothing to map, or more than there are addresses.
+    /// The requested part is empty, or larger than the address space.
     #[error("shared memory of {bytes} bytes at offset {offset} of its file cannot be mapped")]
     Size {
-        /// Where it begins in its file, bytes.
+        /// Offset of the part in its file, bytes.
         offset: u64,
-        /// Its size, bytes.
+        /// Size of the part, bytes.
         bytes: u64,
     },
-    /// It cannot be guarded against its owner.
+    /// The mapping cannot be guarded against its owner.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// The kernel refused.
+    /// The kernel refused a step.
     #[error("{step} shared memory: {source}")]
     System {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: std::io::Error,
     },
 }
@@ -64,10 +64,10 @@ pub enum ForeignMemoryError {
 pub struct ForeignMemory {
     map: NonNull<u8>,
     map_bytes: usize,
-    /// From the first mapped byte to the first requested one.
+    /// Bytes from the first mapped byte to the first requested byte.
     skip: usize,
     bytes: usize,
-    /// Taken off before the mapping goes.
+    /// Guard, which is removed before the memory is unmapped.
     guard: Option<MappingGuard>,
 }
 
@@ -97,8 +97,7 @@ impl ForeignMemory {
         if has < end {
             return Err(ForeignMemoryError::TooShort { has, promised: end });
         }
-        // Mappings of large pages begin and end at their borders; the size of the page is the block size of such a
-        // file.
+        // Mappings of large pages begin and end at page boundaries; the page size is the block size of such a file.
         let page = u64::try_from(status.st_blksize).unwrap_or(0).max(PAGE_BYTES);
         if !page.is_power_of_two() || page > LARGEST_PAGE_BYTES {
             return Err(wrong());
@@ -128,26 +127,26 @@ impl ForeignMemory {
         // SAFETY: the mapping is the value's own, private to it and nothing but shared bytes, and `drop` takes the
         // guard off before it unmaps.
         memory.guard = Some(unsafe { MappingGuard::new(map, map_bytes) }?);
-        // A hint: a child of this process does not need it.
+        // The advice is a hint: a child of this process does not need the mapping.
         // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
         let _ = unsafe { rustix::mm::madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxDontFork) };
         Ok(memory)
     }
 
-    /// Its size, bytes.
+    /// Size of the memory, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its first byte. All [`Self::bytes`] stay mapped while the value lives.
+    /// First byte of the memory. All [`Self::bytes`] stay mapped while the value lives.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         // SAFETY: `skip` is less than a page, and the mapping reaches beyond it.
         unsafe { self.map.add(self.skip) }
     }
 
-    /// The `bytes` bytes at `offset`; `None` where they do not all lie in it.
+    /// Part of `bytes` bytes at `offset`; `None` if it does not lie in the memory as a whole.
     #[inline]
     #[must_use]
     pub fn part(&self, offset: usize, bytes: usize) -> Option<SharedBytes<'_>> {
@@ -160,7 +159,7 @@ impl ForeignMemory {
         Some(unsafe { SharedBytes::from_trusted_parts(start, bytes) })
     }
 
-    /// Whether an access found that its owner took it back: it reads as zeros since.
+    /// Whether an access found that the owner took the memory back: it reads as zeros since then.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {

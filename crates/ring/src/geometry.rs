@@ -1,4 +1,4 @@
-//! Where everything lies in a region: three pools (interfaces, rings, buffers) from offset 0, as netmap maps them,
+//! Positions of all objects in a region: three pools (interfaces, rings, buffers) from offset 0, as netmap maps them,
 //! then the control area with one [`crate::control_block::ControlBlock`] per ring object.
 //!
 //! A geometry arrives over the control socket too, so every computation is checked.
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::{FIRST_BUFFER, InterfaceHeader, RingHeader, Slot};
 
-/// Smallest and largest buffer, bytes.
+/// Smallest and largest size of a buffer, bytes.
 pub const BUFFER_BYTES_RANGE: core::ops::RangeInclusive<u32> = 64..=65536;
-/// Default size of a buffer, bytes: a line more than netmap's. Buffers 2048 bytes apart begin in few sets of the
-/// caches, so that those of one ring would drive each other out.
+/// Default size of a buffer, bytes: one cache line more than netmap's. Buffers at intervals of 2048 bytes begin in few
+/// cache sets, so the buffers of one ring would evict each other.
 pub const DEFAULT_BUFFER_BYTES: u32 = NETMAP_BUFFER_BYTES + 64;
 /// Default size of a buffer of netmap's own memory, bytes.
 pub const NETMAP_BUFFER_BYTES: u32 = 2048;
@@ -18,26 +18,25 @@ pub const NETMAP_BUFFER_BYTES: u32 = 2048;
 pub const DEFAULT_SLOTS: u32 = 1024;
 /// Smallest and largest number of slots of a ring.
 pub const SLOTS_RANGE: core::ops::RangeInclusive<u32> = 4..=4096;
-/// Most queues (ring pairs) of one port.
+/// Maximum number of queues (ring pairs) of one port.
 pub const MAX_QUEUES: u16 = 16;
-/// How far into its chunk of the buffer area a buffer begins, bytes. AF_XDP writes received frames that far into a
-/// chunk (`XDP_PACKET_HEADROOM`, linux/bpf.h), so that any region can be registered as UMEM and frames lie at the start
-/// of buffers.
+/// Offset of a buffer in its chunk of the buffer area, bytes. AF_XDP writes received frames at this offset of a chunk
+/// (`XDP_PACKET_HEADROOM`, linux/bpf.h). So any region can be registered as UMEM, and frames begin where buffers begin.
 pub const CHUNK_HEADROOM_BYTES: u32 = 256;
 /// Bytes of the control area per ring.
 pub const CONTROL_BLOCK_BYTES: u64 = 256;
-/// Most buffers of a region.
+/// Maximum number of buffers of a region.
 pub const MAX_BUFFERS: u32 = 1_000_000;
-/// Most extra buffers that one port or binding gets: the process that lists them has to touch a page for each.
+/// Maximum number of extra buffers of one port or binding: the process that lists them has to touch a page for each.
 pub const MAX_EXTRA_BUFFERS: u32 = 4096;
-/// Most rings of a region.
+/// Maximum number of rings of a region.
 pub const MAX_RINGS: u32 = 1024;
-/// Smallest and largest ring object, bytes (netmap's limits).
+/// Smallest and largest size of a ring object, bytes (netmap's limits).
 const MIN_RING_BYTES: u32 = 256;
 const MAX_RING_BYTES: u32 = 131_072;
 const PAGE: u64 = 4096;
 
-/// The pools of one region. All offsets follow from these counts and sizes.
+/// Counts and sizes of the pools of one region. All offsets follow from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegionGeometry {
@@ -55,33 +54,33 @@ pub struct RegionGeometry {
     pub buffer_bytes: u32,
 }
 
-/// Why a geometry or a request for one is invalid.
+/// Reason why a geometry, or a request for one, is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
-    /// Buffer size out of range or not a multiple of 64.
+    /// The size of a buffer is out of range or not a multiple of 64.
     #[error("buffer size {0} bytes: choose a multiple of 64 from 64 to 65536")]
     BufferBytes(u32),
-    /// Slot count out of range.
+    /// The number of slots is out of range.
     #[error("{0} slots: choose from 4 to 4096")]
     Slots(u32),
-    /// Queue count out of range.
+    /// The number of queues is out of range.
     #[error("{0} queues: choose from 1 to 16")]
     Queues(u16),
-    /// Too many buffers.
+    /// The region would have too many buffers.
     #[error(
         "{0} buffers are more than a region holds (1000000): request fewer slots, queues or extra buffers"
     )]
     Buffers(u64),
-    /// Too many extra buffers.
+    /// The port would have too many extra buffers.
     #[error("{0} extra buffers: choose 4096 at most")]
     ExtraBuffers(u32),
-    /// Counts or sizes that no region has.
+    /// A count or size is impossible for a region.
     #[error("region geometry is not possible: {0}")]
     Impossible(&'static str),
 }
 
-/// Bytes that a ring of `slots` slots takes.
+/// Size of a ring object with `slots` slots, bytes.
 #[must_use]
 pub fn ring_object_bytes(slots: u32) -> u32 {
     (size_of::<RingHeader>() as u32 + slots * size_of::<Slot>() as u32).next_multiple_of(128)
@@ -91,7 +90,7 @@ impl RegionGeometry {
     /// A region for `ports` ports of `queues` ring pairs of `slots` slots each, with `extra_buffers` besides.
     ///
     /// # Errors
-    /// [`GeometryError`] where a number is out of its range.
+    /// [`GeometryError`] if a number is out of its range.
     pub fn for_ports(
         ports: u32,
         queues: u16,
@@ -112,7 +111,7 @@ impl RegionGeometry {
             .ok()
             .filter(|&count| count <= MAX_BUFFERS)
             .ok_or(GeometryError::Buffers(buffers))?;
-        // Offsets of all rings and of one host ring per direction, which the API always counts.
+        // Table of the offsets of all rings and of one host ring per direction, which the API always counts.
         let offsets = 8 * (2 * u32::from(queues) + 2);
         let geometry = Self {
             interfaces: ports,
@@ -126,10 +125,10 @@ impl RegionGeometry {
         Ok(geometry)
     }
 
-    /// Checks numbers that came from elsewhere; after it no offset computation can overflow.
+    /// Checks numbers of untrusted origin; after the check, no computation of an offset can overflow.
     ///
     /// # Errors
-    /// [`GeometryError`] naming what is impossible.
+    /// [`GeometryError`], with the number that is out of range.
     pub fn check(&self) -> Result<(), GeometryError> {
         if !BUFFER_BYTES_RANGE.contains(&self.buffer_bytes) || !self.buffer_bytes.is_multiple_of(64) {
             return Err(GeometryError::BufferBytes(self.buffer_bytes));
@@ -151,7 +150,7 @@ impl RegionGeometry {
         Ok(())
     }
 
-    /// Most slots that a ring object of this region holds.
+    /// Maximum number of slots in a ring object of this region.
     #[must_use]
     pub fn max_slots(&self) -> u32 {
         (self.ring_bytes - size_of::<RingHeader>() as u32) / size_of::<Slot>() as u32
@@ -182,13 +181,14 @@ impl RegionGeometry {
         u64::from(self.buffers) * u64::from(self.buffer_bytes)
     }
 
-    /// Offset of buffer `index`, bytes: [`CHUNK_HEADROOM_BYTES`] into its chunk, so it ends as far in the next.
+    /// Offset of buffer `index`, bytes. A buffer begins [`CHUNK_HEADROOM_BYTES`] after the start of its chunk, and ends
+    /// as many bytes after the start of the next chunk.
     #[must_use]
     pub fn buffer_offset(&self, index: u32) -> u64 {
         self.area_offset() + u64::from(CHUNK_HEADROOM_BYTES) + u64::from(index) * u64::from(self.buffer_bytes)
     }
 
-    /// Bytes that a netmap program maps: the three pools, without the control area.
+    /// Size of the part that a netmap program maps, bytes: the three pools, without the control area.
     #[must_use]
     pub fn pools_bytes(&self) -> u64 {
         self.buffer_offset(self.buffers).next_multiple_of(PAGE)
@@ -200,26 +200,26 @@ impl RegionGeometry {
         self.pools_bytes() + u64::from(index) * CONTROL_BLOCK_BYTES
     }
 
-    /// Bytes of the whole region, a multiple of the base page size (4096).
+    /// Size of the whole region, bytes: a multiple of the base page size (4096).
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.control_offset(self.rings).next_multiple_of(PAGE)
     }
 }
 
-/// Which objects of a region make up one port.
+/// Objects of a region that make up one port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortPlacement {
-    /// Interface object.
+    /// Index of the interface object.
     pub interface: u32,
-    /// Ring objects of the tx rings, one per queue.
+    /// Indexes of the ring objects of the tx rings, one per queue.
     pub tx_rings: Vec<u32>,
-    /// Ring objects of the rx rings, one per queue.
+    /// Indexes of the ring objects of the rx rings, one per queue.
     pub rx_rings: Vec<u32>,
-    /// Slots of each ring.
+    /// Number of slots of each ring.
     pub slots: u32,
-    /// Extra buffers granted, listed from the interface's `extra_buffers_head`.
+    /// Number of extra buffers, listed from the interface's `extra_buffers_head`.
     pub extra_buffers: u32,
 }
 

@@ -1,8 +1,8 @@
-//! The process's own heap.
+//! Heap of the process.
 #![allow(unsafe_code)]
 
-/// Gives pages that the allocator keeps for later back to the kernel: after much was freed, it keeps most. Takes
-/// milliseconds for each GiB, in which other threads may wait for memory.
+/// Returns free pages that the allocator keeps to the kernel: after large releases, the allocator keeps most pages.
+/// Takes milliseconds for each GiB; meanwhile other threads may wait for memory.
 pub fn give_back() {
     #[cfg(all(target_env = "gnu", not(miri)))]
     // SAFETY: the call reads and changes nothing but the allocator's own state, under its locks.

@@ -4,20 +4,20 @@
 //! ring is made and slots are accessed through [`crate::shared::SharedSlot`]. The definitions exist so that sizes
 //! and offsets are asserted at compile time against the published ABI (x86-64 Linux, little endian).
 //!
-//! Owner of each field: `(p)` program, `(d)` datapath (or, once, the maker of the ring).
+//! Writer of each field: `(p)` the program, `(d)` the datapath (or, once, the maker of the ring).
 
 use core::mem::{offset_of, size_of};
 
 use serde::{Deserialize, Serialize};
 
-/// API version whose layout this is (`NETMAP_API` 14).
+/// API version of this layout (`NETMAP_API` 14).
 pub const API_VERSION: u32 = 14;
-/// Buffer indexes 0 and 1 are reserved by the API and never handed out.
+/// First buffer index in use: the API reserves 0 and 1, which are never handed out.
 pub const FIRST_BUFFER: u32 = 2;
-/// Most fragments (slots) that one frame may span.
+/// Maximum number of fragments (slots) of one frame.
 pub const MAX_FRAGMENTS: usize = 64;
 
-/// `netmap_if`: describes one binding of a port. Followed by one `i64` offset per ring: tx, host tx, rx, host rx.
+/// Layout of `netmap_if`: describes one binding of a port. One `i64` offset per ring follows: tx, host tx, rx, host rx.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy)]
 pub struct InterfaceHeader {
@@ -33,7 +33,7 @@ pub struct InterfaceHeader {
     pub rx_rings: u32,
     /// (p) Head of the list of extra buffers; 0 ends it.
     pub extra_buffers_head: u32,
-    /// (d) Number of host tx rings; at least 1 even where their offsets are 0.
+    /// (d) Number of host tx rings; at least 1 even if their offsets are 0.
     pub host_tx_rings: u32,
     /// (d) Number of host rx rings; at least 1.
     pub host_rx_rings: u32,
@@ -41,7 +41,7 @@ pub struct InterfaceHeader {
     pub spare: [u32; 3],
 }
 
-/// `netmap_ring`: 256 bytes, followed by its slots.
+/// Layout of `netmap_ring`: 256 bytes, followed by its slots.
 #[repr(C, align(128))]
 #[derive(Debug, Clone, Copy)]
 pub struct RingHeader {
@@ -53,11 +53,11 @@ pub struct RingHeader {
     pub buffer_bytes: u32,
     /// (d) Index of the ring within its direction.
     pub ring_id: u16,
-    /// (d) 0 = tx, 1 = rx, as in the API's header.
+    /// (d) Direction: 0 = tx, 1 = rx, as in the API's header.
     pub direction: u16,
     /// (p) First slot that the program still owns.
     pub head: u32,
-    /// (p) Where the program wants to be woken.
+    /// (p) Slot at which the program wants to be woken.
     pub cur: u32,
     /// (d, written by the program's own sync) First slot owned by the datapath.
     pub tail: u32,
@@ -66,7 +66,7 @@ pub struct RingHeader {
     pad: u32,
     /// (d) Time of the last rx sync: seconds, microseconds.
     pub timestamp: [i64; 2],
-    /// (d) Mask of the offset bits in `slot.ptr`; 0 where offsets are not in use.
+    /// (d) Mask of the offset bits in `slot.ptr`; 0 if the ring uses no offsets.
     pub offset_mask: u64,
     /// (d) Alignment that the datapath requires of buffers; 0 for software ports.
     pub buffer_align: u64,
@@ -76,7 +76,7 @@ pub struct RingHeader {
 }
 
 impl RingHeader {
-    /// A header of zeros, except for the values of a new ring.
+    /// A header of zeros, except for the fields of a new ring.
     #[must_use]
     pub fn new(
         buffers_offset: i64,
@@ -111,7 +111,7 @@ impl RingHeader {
     }
 }
 
-/// `netmap_slot`: 16 bytes.
+/// Layout of `netmap_slot`: 16 bytes.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
@@ -119,14 +119,14 @@ pub struct Slot {
     pub buffer: u32,
     /// Length of the fragment, bytes.
     pub len: u16,
-    /// [`slot_flags`].
+    /// Flags: see [`slot_flags`].
     pub flags: u16,
     /// Offset (API option) or user address (`NS_INDIRECT`).
     pub ptr: u64,
 }
 
 impl Slot {
-    /// 1 for the last slot of a frame, else 0: summed, the number of frames.
+    /// Number of frames that end in this slot: 1 for the last slot of a frame, else 0.
     #[inline]
     #[must_use]
     pub fn ends_frame(&self) -> u32 {
@@ -138,17 +138,17 @@ impl Slot {
 pub mod slot_flags {
     /// The program exchanged the buffer (`NS_BUF_CHANGED`).
     pub const BUF_CHANGED: u16 = 0x0001;
-    /// Early completion is wanted (`NS_REPORT`); software ports complete at once.
+    /// The program requests early completion (`NS_REPORT`); software ports complete at once.
     pub const REPORT: u16 = 0x0002;
-    /// Pass a released host or NIC slot to the other side (`NS_FORWARD`).
+    /// A released host or NIC slot goes to the other side (`NS_FORWARD`).
     pub const FORWARD: u16 = 0x0004;
-    /// Do not learn the source of this frame (`NS_NO_LEARN`).
+    /// The switch does not learn the source of this frame (`NS_NO_LEARN`).
     pub const NO_LEARN: u16 = 0x0008;
-    /// Data at a user address (`NS_INDIRECT`).
+    /// The data is at a user address (`NS_INDIRECT`).
     pub const INDIRECT: u16 = 0x0010;
     /// Another slot of the same frame follows (`NS_MOREFRAG`).
     pub const MORE_FRAGMENTS: u16 = 0x0020;
-    /// On a monitor: seen on the tx side (`NS_TXMON`).
+    /// A monitor's frame was seen on the tx side (`NS_TXMON`).
     pub const MONITORED_TX: u16 = 0x0040;
     /// Shift of the fragment count or forced port in the high bits (`NS_PORT_SHIFT`).
     pub const PORT_SHIFT: u16 = 8;
@@ -159,9 +159,9 @@ pub mod slot_flags {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// From the program to the datapath.
+    /// The ring carries frames from the program to the datapath.
     Tx,
-    /// From the datapath to the program.
+    /// The ring carries frames from the datapath to the program.
     Rx,
 }
 

@@ -1,31 +1,31 @@
-//! The ledger of a limited resource, by user: above all of shared memory, in bytes.
+//! Ledger of a limited resource, by user: mainly of shared memory, in bytes.
 //!
-//! Each object that takes a part carries a [`Reservation`] for its lifetime. So the ledger's sum is the sum of all
-//! living objects, and returns to zero with the last.
+//! Each object that takes a part carries a [`Reservation`] for its lifetime. So the ledger's sum is the sum over all
+//! live objects, and returns to zero with the last object.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How much may be held.
+/// Limits of the amounts that users may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerLimits {
-    /// By all together.
+    /// Limit of the sum over all users.
     pub total: u64,
-    /// By one ordinary user.
+    /// Limit of one ordinary user.
     pub user: u64,
-    /// Part of `total` that ordinary users cannot take: it stays for the privileged.
+    /// Part of `total` that ordinary users cannot take: it stays for privileged users.
     pub reserve: u64,
 }
 
 impl LedgerLimits {
-    /// What ordinary users may hold together.
+    /// Limit of the sum over all ordinary users.
     #[must_use]
     pub fn of_ordinary_users(&self) -> u64 {
         self.total.saturating_sub(self.reserve)
     }
 }
 
-/// Why a reservation was refused.
+/// Reason why a reservation was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
@@ -38,17 +38,17 @@ pub enum LimitError {
         user: u32,
         /// The amount that the user holds.
         held: u64,
-        /// A user's limit.
+        /// Limit of a user.
         limit: u64,
     },
-    /// All together would hold too much.
+    /// All users together would hold too much.
     #[error("{asked} more for all users together, who hold {held}: {limit} are allowed")]
     Total {
         /// The requested amount.
         asked: u64,
-        /// What all together held already.
+        /// The amount that all users hold together.
         held: u64,
-        /// What all together, or all ordinary users, may hold.
+        /// Limit of all users together, or of all ordinary users together.
         limit: u64,
     },
 }
@@ -59,7 +59,7 @@ struct Usage {
     users: BTreeMap<u32, u64>,
 }
 
-/// The books of one thing, by user.
+/// Amounts of one resource, by user.
 #[derive(Debug)]
 pub struct Ledger {
     limits: LedgerLimits,
@@ -67,25 +67,25 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing is held.
+    /// A ledger in which no user holds an amount.
     #[must_use]
     pub fn new(limits: LedgerLimits) -> Arc<Self> {
         Arc::new(Self { limits, usage: Mutex::default() })
     }
 
-    /// How much may be held.
+    /// Limits of the ledger.
     #[must_use]
     pub fn limits(&self) -> LedgerLimits {
         self.limits
     }
 
-    /// What all hold together.
+    /// Amount that all users hold together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.usage().total
     }
 
-    /// The amount of each user that holds something.
+    /// Amounts by user, for all users that hold some.
     #[must_use]
     pub fn by_user(&self) -> BTreeMap<u32, u64> {
         self.usage().users.clone()
@@ -96,7 +96,7 @@ impl Ledger {
     }
 }
 
-/// The user in whose name an amount is reserved.
+/// User to whom reservations are charged.
 #[derive(Debug, Clone)]
 pub struct ChargedUser {
     ledger: Arc<Ledger>,
@@ -105,7 +105,7 @@ pub struct ChargedUser {
 }
 
 impl ChargedUser {
-    /// A user of the ledger. A privileged one is bound by what all may hold together and by nothing else.
+    /// A user of the ledger. A privileged user is bound only by the limit of all users together.
     #[must_use]
     pub fn new(ledger: &Arc<Ledger>, user: u32, privileged: bool) -> Self {
         Self { ledger: Arc::clone(ledger), user, privileged }
@@ -120,7 +120,7 @@ impl ChargedUser {
     /// Reserves `amount`.
     ///
     /// # Errors
-    /// [`LimitError`] naming the limit in the way; nothing is reserved then.
+    /// [`LimitError`] for the exceeded limit; nothing is reserved then.
     pub fn reserve(&self, amount: u64) -> Result<Reservation, LimitError> {
         let limits = self.ledger.limits;
         let mut usage = self.ledger.usage();
@@ -138,7 +138,7 @@ impl ChargedUser {
         Ok(Reservation { ledger: Arc::clone(&self.ledger), user: self.user, amount })
     }
 
-    /// Whether three quarters of what the user may have would still be free with `amount` more.
+    /// Whether three quarters of the user's limit would still be free after a reservation of `amount`.
     #[must_use]
     pub fn has_plenty(&self, amount: u64) -> bool {
         let limits = self.ledger.limits;
@@ -154,7 +154,7 @@ fn exceeds(held: u64, more: u64, limit: u64) -> bool {
     held.checked_add(more).is_none_or(|sum| sum > limit)
 }
 
-/// An amount held for a user, until it is dropped.
+/// Amount that a user holds until the value is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     ledger: Arc<Ledger>,

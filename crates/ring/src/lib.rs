@@ -1,21 +1,21 @@
 //! Regions, rings and the control block: the bytes that Ringroad's processes share, and the pointer work on them.
 //!
-//! From the bottom up:
+//! The modules, from the bottom up:
 //!
-//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: where they lie in a region;
-//!   [`allocator`]: which of them are in use.
-//! - [`region`]: the sealed memfd; [`ledger`]: the memory of such files, by user; [`foreign_memory`]: memory that
-//!   others made and can take back; [`mapping_guard`]: the guard for this case; [`shared`], [`copy`]: access to bytes
-//!   that others write.
-//! - [`control_block`], [`wakeup`]: how head and tail travel, and how a side sleeps (model-checked with loom);
+//! - [`layout`]: netmap's structures, asserted at compile time; [`geometry`]: their positions in a region;
+//!   [`allocator`]: records of those in use.
+//! - [`region`]: the sealed memfd; [`ledger`]: the memory of such files, by user; [`foreign_memory`]: memory that other
+//!   programs made and can take back; [`mapping_guard`]: the guard for this case; [`shared`], [`copy`]: access to bytes
+//!   that other processes write.
+//! - [`control_block`], [`wakeup`]: the passing of head and tail, and the sleep of a side (model-checked with loom);
 //!   [`eventfd`]: the descriptor that wakes it; [`shared_lock`]: the lock of rings that programs share; [`liveness`]:
-//!   whether the lock's holder lives; [`core_sharing`]: how threads that stay awake share a core.
+//!   whether the lock's holder lives; [`core_sharing`]: cores shared by threads that stay awake.
 //! - [`heap`]: the process's own heap.
 //! - [`ring_view`]: one ring in a region; [`cursor`]: index arithmetic.
-//! - the ends: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`] for
-//!   the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for copies to monitors.
+//! - Ends of rings: [`program_end`] and [`pipe_end`] for programs (both through a [`program_window`]), [`datapath_end`]
+//!   for the datapath, which trusts nothing ([`violation`]), [`monitor_end`] for copies to monitors.
 //!
-//! Unsafe code of the project's core is here and nowhere above, apart from drivers' own system interfaces.
+//! Almost all unsafe code of the datapath is in this crate, apart from the drivers' system interfaces.
 
 #![deny(missing_docs)]
 pub mod allocator;

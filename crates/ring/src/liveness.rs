@@ -1,4 +1,4 @@
-//! Whether the holder of a lock in shared memory lives: the kernel answers, never that memory.
+//! Whether the holder of a lock in shared memory lives: the answer comes from the kernel, never from that memory.
 //!
 //! A process proves its number ([`HolderNumber`]) by keeping the byte of that number locked in the region's memfd
 //! (bytes behind a file's end can be locked too), through an open file description of its own. The kernel unlocks the
@@ -16,15 +16,15 @@ use rustix::io::Errno;
 
 use crate::shared_lock::HolderNumber;
 
-/// In the number of a process that proves nothing: it counts as alive for ever.
+/// Bit in the number of a process without a proof: the process counts as alive for ever.
 const UNPROVEN: u32 = 1 << 30;
-/// How many numbers are tried.
+/// Number of holder numbers that are tried.
 const TRIES: usize = 64;
 
-/// A number that this process keeps while the descriptor is open.
+/// Takes a number that this process keeps while the descriptor is open.
 ///
 /// # Errors
-/// The kernel's error: no /proc through which to open the memfd again, no number left, no memory.
+/// The kernel's error: no /proc, which is needed to open the memfd again, no number left, no memory.
 pub fn prove(region: BorrowedFd<'_>) -> Result<(HolderNumber, OwnedFd), Errno> {
     let path = format!("/proc/self/fd/{}", region.as_raw_fd());
     let descriptor = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -39,14 +39,14 @@ pub fn prove(region: BorrowedFd<'_>) -> Result<(HolderNumber, OwnedFd), Errno> {
     Err(Errno::AGAIN)
 }
 
-/// A number without a proof. None where the kernel has no random bytes.
+/// A number without a proof; `None` if the kernel has no random bytes.
 #[must_use]
 pub fn unproven() -> Option<HolderNumber> {
     random_number(UNPROVEN)
 }
 
-/// Whether the process of that number lives, for any process with the region. If the kernel gives no answer, it counts
-/// as alive.
+/// Whether the process with the number `holder` lives; any process with the region can query it. If the kernel gives no
+/// answer, the process counts as alive.
 #[must_use]
 pub fn is_alive(region: BorrowedFd<'_>, holder: HolderNumber) -> bool {
     if holder.get() & UNPROVEN != 0 {

@@ -1,8 +1,8 @@
-//! The guard of mappings whose pages another process can take back.
+//! Guard of mappings whose pages another process can take back.
 //!
-//! Any holder of a mapping's file can shorten the file, or punch holes into a file of huge pages and take the pages for
-//! itself. The next access raises SIGBUS, which would end the process. So a table lists all such mappings. On a SIGBUS
-//! in one of them, zero pages of our own replace the whole mapping in place, and the mapping is marked as lost
+//! Any holder of a mapping's file can shorten the file, or punch holes into a file of huge pages and take these pages.
+//! The next access raises SIGBUS, which would end the process. So a table lists all such mappings. On a SIGBUS in one
+//! of them, zero pages of our own replace the whole mapping in place, and the mapping is marked as lost
 //! ([`MappingGuard::is_lost`]). The access continues and reads zeros; the user of the memory checks the mark. A SIGBUS
 //! elsewhere goes to the handler that was installed before.
 #![allow(unsafe_code)]
@@ -11,24 +11,24 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Most guarded mappings of a process at a time: a little more than the kernel lets a process have mappings
-/// (`vm.max_map_count`), so that one guest cannot use up the places of another. Places that were never in use take no
+/// Maximum number of guarded mappings of a process at a time. The kernel allows a process slightly fewer mappings
+/// (`vm.max_map_count`), so one guest cannot use up the entries of another. Entries that were never in use take no
 /// memory.
 pub const MAX_GUARDED_MAPPINGS: usize = 1 << 16;
 
-/// Why a mapping cannot be guarded.
+/// Reason why a mapping cannot be guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
     /// The table is full.
     #[error("{MAX_GUARDED_MAPPINGS} mappings of shared memory are guarded, which is all there can be")]
     TooMany,
-    /// The kernel refused to have SIGBUS handled.
+    /// The kernel refused the handler of SIGBUS.
     #[error("guarding shared memory: {}", std::io::Error::from_raw_os_error(*.0))]
     Signal(i32),
 }
 
-/// A line of the table; `start` 0 is free, 1 being filled.
+/// Entry of the table. `start` is 0 in a free entry, and 1 while the entry is being filled.
 struct GuardEntry {
     start: AtomicUsize,
     bytes: AtomicUsize,
@@ -38,12 +38,12 @@ struct GuardEntry {
 static GUARDS: [GuardEntry; MAX_GUARDED_MAPPINGS] = [const {
     GuardEntry { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), lost: AtomicBool::new(false) }
 }; MAX_GUARDED_MAPPINGS];
-/// Lines that were ever in use.
+/// Number of entries that were ever in use.
 static USED_GUARDS: AtomicUsize = AtomicUsize::new(0);
-/// The previous handler of SIGBUS; set once, before the first line is in use.
+/// Previous handler of SIGBUS; set once, before the first entry is in use.
 static PREVIOUS: OnceLock<Result<libc::sigaction, i32>> = OnceLock::new();
 
-/// The place of a mapping in the table, for its lifetime.
+/// Index of a mapping's entry in the table; the entry lasts as long as the value.
 #[derive(Debug)]
 pub struct MappingGuard(usize);
 
@@ -54,8 +54,8 @@ impl MappingGuard {
     /// [`GuardError`].
     ///
     /// # Safety
-    /// The range is whole pages of mappings that the caller owns, that hold nothing but bytes which others may change
-    /// at any time, and that stay mapped until the guard was dropped.
+    /// The range is whole pages of mappings that the caller owns. They hold only bytes that other processes may change
+    /// at any time, and stay mapped until the guard is dropped.
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Result<Self, GuardError> {
         watch_for_loss()?;
         let guard = Self(take_guard()?);
@@ -66,8 +66,8 @@ impl MappingGuard {
         Ok(guard)
     }
 
-    /// Whether an access found that pages were taken back: the whole mapping reads as zeros since, and no other process
-    /// sees writes to it.
+    /// Whether an access found that pages were taken back: the whole mapping reads as zeros since then, and no other
+    /// process sees writes to it.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -95,7 +95,7 @@ fn watch_for_loss() -> Result<(), GuardError> {
     let installed = PREVIOUS.get_or_init(|| {
         // SAFETY: all zeros are a valid sigaction.
         let mut previous: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: reads the present action into memory of our own. It must be known before ours can run.
+        // SAFETY: reads the present action into memory of our own. The action must be known before our handler can run.
         if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut previous) } != 0 {
             return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
         }
@@ -109,7 +109,7 @@ fn watch_for_loss() -> Result<(), GuardError> {
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
             action.sa_sigaction = on_bus_error as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            // SAFETY: the action is whole; the handler calls only what is safe in one.
+            // SAFETY: the action is complete; the handler calls only functions that are safe in a handler.
             if unsafe { libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) } != 0 {
                 outcome = Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
             }
@@ -128,8 +128,8 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
         let bytes = entry.bytes.load(Ordering::Relaxed);
         if start > 1 && (start..start + bytes).contains(&address) {
             entry.lost.store(true, Ordering::Relaxed);
-            // SAFETY: replaces exactly a mapping of the table, in use by the thread that the signal interrupted, so
-            // that it is not unmapped now.
+            // SAFETY: replaces exactly a mapping of the table. The interrupted thread uses the mapping, so no thread
+            // unmaps it now.
             let fresh = unsafe {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
                 libc::mmap(
@@ -149,14 +149,15 @@ extern "C" fn on_bus_error(signal: i32, info: *mut libc::siginfo_t, context: *mu
     pass_on(signal, info, context);
 }
 
-/// Calls the handler that was installed before; without one the access is repeated and ends the process as usual.
+/// Calls the handler that was installed before. Without such a handler, the access is repeated and ends the process as
+/// usual.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     type WithInfo = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
     type Plain = extern "C" fn(i32);
     match PREVIOUS.get() {
         Some(Ok(previous)) if ![libc::SIG_DFL, libc::SIG_IGN].contains(&previous.sa_sigaction) => {
             if previous.sa_flags & libc::SA_SIGINFO != 0 {
-                // SAFETY: the code that set the action vouched for a function of this type.
+                // SAFETY: the code that set the action guaranteed a function of this type.
                 let handler = unsafe { std::mem::transmute::<usize, WithInfo>(previous.sa_sigaction) };
                 handler(signal, info, context);
             } else {

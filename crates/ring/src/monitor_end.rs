@@ -1,5 +1,5 @@
-//! The end that shows a ring's frames to monitors: it copies slots of the ring into a monitor's rx ring in the same
-//! region, or exchanges them.
+//! End that shows a ring's frames to monitors: it copies slots of the ring into a monitor's rx ring in the same region,
+//! or exchanges their buffers.
 //!
 //! The end keeps no state between calls: it reads the position of the monitor's ring from the control block, checks it,
 //! and writes it back. It has one caller at a time (the worker that serves the ring, or the holder of the rings'
@@ -27,8 +27,8 @@ impl MonitorEnd {
         Self { view, kicker: Kicker::default() }
     }
 
-    /// The ring's published end, and the number of free slots behind it. Invalid values of the monitor's program read
-    /// as a full ring.
+    /// Tail that the monitor's ring shows, and the number of free slots after it. Invalid values of the monitor's
+    /// program read as a full ring.
     fn room(&self) -> (u32, u32) {
         let slots = self.view.slot_count();
         let control = self.view.control();
@@ -47,8 +47,8 @@ impl MonitorEnd {
         self.kicker.needs_kick(&control.program.sleeping)
     }
 
-    /// Copies the frames in slots `[from, to)` of `source`; where not all fit, the newest. `sent`: they were seen on
-    /// the tx side. True: the monitor's program sleeps, write its eventfd.
+    /// Copies the frames in slots `[from, to)` of `source`; if not all fit, the newest ones. `sent`: the frames were
+    /// seen on the tx side. Returns true if the monitor's program sleeps: the caller then signals its eventfd.
     #[must_use]
     pub fn copy(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |end, index, target| {
@@ -63,8 +63,8 @@ impl MonitorEnd {
         })
     }
 
-    /// Exchanges the buffers of slots `[from, to)` of `source`, which are no longer needed, with the monitor's; if not
-    /// all fit, the newest. True: as [`Self::copy`].
+    /// Exchanges the buffers of slots `[from, to)` of `source`, which are no longer needed, with the monitor's buffers;
+    /// if not all fit, the newest ones. Returns true as [`Self::copy`] does.
     #[must_use]
     pub fn exchange(&mut self, source: &RingView, from: u32, to: u32, sent: bool) -> bool {
         self.show(source, from, to, |_, index, target| {
@@ -77,7 +77,8 @@ impl MonitorEnd {
         })
     }
 
-    /// Fills a slot with `put` for each of slots `[from, to)` of `source`, the newest where not all fit, and publishes.
+    /// Fills a slot with `put` for each of slots `[from, to)` of `source`, the newest ones if not all fit, and
+    /// publishes.
     fn show(
         &mut self,
         source: &RingView,
@@ -106,7 +107,7 @@ impl MonitorEnd {
     }
 }
 
-/// Frames that end in slots `[from, to)`.
+/// Number of frames that end in slots `[from, to)`.
 #[must_use]
 pub fn frames_in(ring: &RingView, from: u32, to: u32) -> u32 {
     let mut frames = 0;
@@ -158,13 +159,13 @@ mod tests {
     fn a_full_monitor_keeps_the_newest_of_a_batch_and_counts_the_rest() {
         let (tx, rx) = rings();
         let mut end = MonitorEnd::new(rx.clone());
-        // Eight slots hold seven.
+        // A ring of eight slots holds seven frames.
         assert!(!end.copy(&tx, 0, 5, true) && !end.copy(&tx, 5, 2, true));
         let seen: Vec<u8> = (0..7).map(|index| first_byte(&rx, index)).collect();
         assert_eq!(seen, b"abcdeab");
         assert_eq!(rx.slot(0).load().flags, MORE_FRAGMENTS | MONITORED_TX);
         assert_eq!(rx.control().datapath.tail.load(Ordering::Relaxed), 7);
-        // Slots of one frame each, but the last: it has no end yet.
+        // The slots hold one frame each, except the last, whose frame has no end yet.
         tx.slot(4).store(Slot { flags: 0, ..tx.slot(4).load() });
         rx.control().program.head.store(5, Ordering::Relaxed);
         assert!(!end.copy(&tx, 2, 5, true) && !end.copy(&tx, 2, 5, true));

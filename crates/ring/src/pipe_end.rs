@@ -1,11 +1,12 @@
-//! The sending end of a pipe direction: exchanges slots with the peer's rx ring in the sender's own context.
+//! Sending end of one direction of a pipe: exchanges slots with the peer's rx ring in the sender's own context.
 //!
-//! The two rings have the same number of slots and share buffers slot by slot. This end plays the datapath of the
-//! peer's rx ring: it owns that ring's `datapath` line, the peer its `program` line. Sending copies whole slots, never
-//! payload; slots come back, perhaps with other buffers in them, when the peer releases them. A full pipe holds the
-//! sender back and drops nothing. Frames that were sent and not read outlive the sender, in the shared ring.
+//! The two rings have the same number of slots and share buffers slot by slot. This end acts as the datapath of the
+//! peer's rx ring: it owns the `datapath` line of that ring, and the peer owns the `program` line. Sending copies whole
+//! slots, never payload; slots come back, perhaps with other buffers in them, when the peer releases them. A full pipe
+//! holds the sender back and drops nothing. Frames that were sent and not read stay in the shared ring when the sender
+//! ends.
 //!
-//! A hostile peer can scramble the frames of this pipe and no more: every index is checked where it is used.
+//! A hostile peer can scramble the frames of this pipe and no more: every index is checked before its use.
 
 use crate::cursor::{advance, distance, previous, within};
 use crate::layout::slot_flags::MORE_FRAGMENTS;
@@ -17,7 +18,7 @@ use crate::sync::Ordering;
 use crate::violation::RingViolation;
 use crate::wakeup::{Kicker, Sleeper, publish_fence};
 
-/// Slots of which the lengths are summed up in one piece: a sum of extents has room for them.
+/// Number of slots whose lengths are added in one sum: a sum of extents has room for them.
 const SUMMED_SLOTS: u32 = 1 << 15;
 
 /// The sending end of one direction of a pipe.
@@ -25,11 +26,11 @@ const SUMMED_SLOTS: u32 = 1 << 15;
 pub struct PipeSendEnd {
     window: ProgramWindow,
     peer: RingView,
-    /// Slots before it are in the peer's ring.
+    /// End of the published slots: earlier slots are in the peer's ring.
     published: u32,
-    /// Slots before it have come back.
+    /// End of the reclaimed slots: earlier slots have come back.
     reclaimed: u32,
-    /// The peer's count of exchanged buffers when it last held no slot.
+    /// The peer's count of exchanged buffers at the time when the peer last held no slot.
     peer_exchanged: u32,
     kicker: Kicker,
     sleeper: Sleeper,
@@ -48,10 +49,10 @@ impl PipeSendEnd {
             published = 0;
             reclaimed = 0;
         }
-        // Read before the slots: an exchange that happens meanwhile shows as a change at the next reclaim.
+        // The count is read before the slots: an exchange that happens meanwhile shows as a change at the next reclaim.
         let peer_exchanged = control.program.exchanged.load(Ordering::Acquire);
-        // Buffers may have been exchanged while nothing was sent: every slot is taken over from the peer's ring, except
-        // those still pending, which are the same anyway.
+        // Buffers may have been exchanged while no frame was sent. So every slot is taken over from the peer's ring,
+        // except pending slots, which are equal in both rings.
         for index in 0..slots {
             own.slot(index).store_with_ptr(peer.slot(index).load_with_ptr());
         }
@@ -69,29 +70,29 @@ impl PipeSendEnd {
         }
     }
 
-    /// The slots that the sender owns.
+    /// Window onto the slots that the sender owns.
     #[inline]
     #[must_use]
     pub fn window(&self) -> &ProgramWindow {
         &self.window
     }
 
-    /// The slots that the sender owns, to fill them.
+    /// Window onto the slots that the sender owns, to fill them.
     #[inline]
     pub fn window_mut(&mut self) -> &mut ProgramWindow {
         &mut self.window
     }
 
-    /// Slots sent and not yet released by the peer.
+    /// Number of slots that were sent and not yet released by the peer.
     #[must_use]
     pub fn pending(&self) -> u32 {
         distance(self.reclaimed, self.published, self.window.slot_count())
     }
 
-    /// Sends whole frames up to `head` and takes back what the peer has released.
+    /// Sends whole frames up to `head`, and takes back the slots that the peer has released.
     ///
     /// # Errors
-    /// [`RingViolation::Tail`] where the peer's index left the slots it holds.
+    /// [`RingViolation::Tail`] if the peer's index is outside of the slots that the peer holds.
     #[inline]
     pub fn sync(&mut self) -> Result<Synced, RingViolation> {
         let slots = self.window.slot_count();
@@ -114,7 +115,8 @@ impl PipeSendEnd {
             }
             let exchanged = control.program.exchanged.load(Ordering::Relaxed);
             if exchanged != self.peer_exchanged {
-                // The count may be ahead of what was released, so it is noted when the peer holds no slot any more.
+                // The count may be ahead of the released slots, so it is stored only when the peer holds no slot any
+                // more.
                 if released == self.published {
                     self.peer_exchanged = exchanged;
                 }
@@ -132,7 +134,7 @@ impl PipeSendEnd {
         Ok(Synced { gained, kick })
     }
 
-    /// Announces that the sender is about to sleep until slots come back. Sync once more before waiting.
+    /// Announces that the sender is about to sleep until slots come back. The caller syncs once more before it waits.
     pub fn announce_sleep(&mut self) {
         self.sleeper.announce([&self.peer.control().datapath.sleeping]);
     }
@@ -162,7 +164,7 @@ pub fn pass_slots(own: &RingView, peer: &RingView, from: u32, end: u32) {
             frames += run.len() as u32;
             bytes += SlotWord::extent_bytes(extents);
         } else {
-            // Own slots, which no other process writes.
+            // Slots of the sender's ring, which no other process writes.
             frames += run.iter().map(|slot| slot.load().ends_frame()).sum::<u32>();
             bytes += run.iter().map(|slot| u64::from(slot.load().len)).sum::<u64>();
         }
@@ -173,7 +175,7 @@ pub fn pass_slots(own: &RingView, peer: &RingView, from: u32, end: u32) {
     line.tail.store(end, Ordering::Release);
 }
 
-/// End of the last whole frame in `[from, head)`: a frame whose fragments are not all there stays back.
+/// End of the last whole frame in `[from, head)`: a frame with missing fragments stays back.
 #[inline]
 #[must_use]
 pub fn whole_frames_end(view: &RingView, from: u32, head: u32) -> u32 {

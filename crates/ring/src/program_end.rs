@@ -1,7 +1,7 @@
 //! The program's end of a ring whose other side is a datapath (or, for rx rings of a pipe, the peer's tx end).
 //!
-//! Contract: publishes `head` with release, reads `tail` with acquire. The other side is not trusted to keep order:
-//! a tail outside `[old tail, head - 1]` is reported and the ring stays where it was.
+//! Contract: this end publishes `head` with release, and reads `tail` with acquire. The other side is not trusted to
+//! keep the order: a tail outside `[old tail, head - 1]` is reported, and the ring stays unchanged.
 
 use crate::cursor::{distance, previous, within};
 use crate::layout::Direction;
@@ -11,12 +11,12 @@ use crate::sync::{AtomicU32, Ordering};
 use crate::violation::RingViolation;
 use crate::wakeup::{Kicker, Sleeper, publish_fence};
 
-/// What a sync found.
+/// Result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Synced {
-    /// Slots that the program got with this sync.
+    /// Number of slots that the program got with this sync.
     pub gained: u32,
-    /// The other side sleeps: write its eventfd.
+    /// Whether the other side sleeps: the caller then signals its eventfd.
     pub kick: bool,
 }
 
@@ -38,7 +38,8 @@ impl ProgramEnd {
         let mut head = control.program.head.load(Ordering::Relaxed);
         let mut tail = control.datapath.tail.load(Ordering::Acquire);
         if head >= slots || tail >= slots {
-            // Another writer left nonsense there; an empty window is safe, and the datapath's checks report the fault.
+            // Another writer left an invalid `head`. An empty window is safe, and the datapath's checks report the
+            // fault.
             head = 0;
             tail = if direction == Direction::Tx { previous(0, slots) } else { 0 };
         }
@@ -57,21 +58,21 @@ impl ProgramEnd {
         }
     }
 
-    /// The slots that the program owns.
+    /// Window onto the slots that the program owns.
     #[inline]
     #[must_use]
     pub fn window(&self) -> &ProgramWindow {
         &self.window
     }
 
-    /// The slots that the program owns, to fill or release them.
+    /// Window onto the slots that the program owns, to fill or release them.
     #[inline]
     pub fn window_mut(&mut self) -> &mut ProgramWindow {
         &mut self.window
     }
 
-    /// Publishes `head` and no more: for a thread that does the other side's work itself and syncs afterwards. Returns
-    /// whether it has moved.
+    /// Only publishes `head`: for a thread that does the other side's work itself and syncs afterwards. Returns whether
+    /// `head` has moved.
     #[inline]
     pub fn publish(&mut self) -> bool {
         let Self { window, published, .. } = self;
@@ -86,11 +87,11 @@ impl ProgramEnd {
         true
     }
 
-    /// Publishes `head` and takes what the other side has published.
+    /// Publishes `head`, and takes the slots that the other side has published.
     ///
     /// # Errors
-    /// The [`RingViolation`] for which the datapath stopped the ring, or [`RingViolation::Tail`] where the other side
-    /// itself broke the order.
+    /// The [`RingViolation`] for which the datapath stopped the ring, or [`RingViolation::Tail`] if the other side
+    /// broke the order.
     #[inline]
     pub fn sync(&mut self) -> Result<Synced, RingViolation> {
         let is_published = self.publish();
@@ -106,7 +107,7 @@ impl ProgramEnd {
         let gained = if tail == window.tail {
             0
         } else {
-            // The program owns up to tail; the datapath may extend that to the slot before head.
+            // The program owns the slots up to `tail`; the datapath may extend them to the slot before `head`.
             if !within(window.tail, tail, previous(window.head, slots), slots) {
                 return Err(stopped(control.datapath.violation.load(Ordering::Relaxed)));
             }
@@ -124,7 +125,7 @@ impl ProgramEnd {
         Ok(Synced { gained, kick })
     }
 
-    /// Announces that the program is about to sleep on this ring. Sync once more before waiting.
+    /// Announces that the program is about to sleep on this ring. The caller syncs once more before it waits.
     pub fn announce_sleep(&mut self) {
         self.sleeper.announce([sleeping_flag(&self.window.view)]);
     }

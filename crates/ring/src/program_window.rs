@@ -1,4 +1,4 @@
-//! The slots that a program owns in one ring, `[head, tail)`, whichever ring it is.
+//! Slots that a program owns in one ring, `[head, tail)`, for all kinds of rings.
 
 use crate::cursor::{advance, distance};
 use crate::layout::Slot;
@@ -6,39 +6,39 @@ use crate::layout::slot_flags::{BUF_CHANGED, MORE_FRAGMENTS};
 use crate::ring_view::RingView;
 use crate::shared::{SharedBytes, SharedSlot};
 
-/// How many slots ahead buffers are prefetched.
+/// Number of slots by which the prefetch of buffers is ahead.
 const PREFETCH_SLOTS: usize = 8;
 
-/// A free slot that [`ProgramWindow::push_each`] hands out.
+/// Free slot that [`ProgramWindow::push_each`] hands out.
 #[derive(Debug)]
 pub struct FreeSlot<'ring> {
-    /// Its index in the ring.
+    /// Index of the slot in the ring.
     pub index: u32,
-    /// The buffer that it names.
+    /// Index of the slot's buffer.
     pub buffer: u32,
-    /// The whole buffer; no byte where the slot names none.
+    /// Bytes of the whole buffer; empty if the slot has no valid buffer.
     pub bytes: SharedBytes<'ring>,
 }
 
-/// A program's window onto a ring. `head` moves forward as slots are given back, `tail` at each sync.
+/// Window of a program onto a ring. `head` moves forward as slots are given back, `tail` at each sync.
 #[derive(Debug)]
 pub struct ProgramWindow {
     pub(crate) view: RingView,
     pub(crate) head: u32,
     pub(crate) tail: u32,
-    /// Slots whose buffer index was changed since the ring was opened.
+    /// Number of slots whose buffer index was changed since the ring was opened.
     pub(crate) exchanged: u32,
 }
 
 impl ProgramWindow {
-    /// Slots that the program owns now.
+    /// Number of slots that the program owns now.
     #[inline]
     #[must_use]
     pub fn available(&self) -> u32 {
         distance(self.head, self.tail, self.view.slot_count())
     }
 
-    /// Slots given back but not yet processed by the other side count against this size.
+    /// Number of slots of the ring. Slots that are given back but not yet processed by the other side count against it.
     #[must_use]
     pub fn slot_count(&self) -> u32 {
         self.view.slot_count()
@@ -51,7 +51,7 @@ impl ProgramWindow {
         self.view.buffers().buffer_bytes()
     }
 
-    /// The ring behind it.
+    /// View of the ring.
     #[must_use]
     pub fn view(&self) -> &RingView {
         &self.view
@@ -67,7 +67,7 @@ impl ProgramWindow {
     /// The slot `offset` after `head`.
     ///
     /// # Panics
-    /// Where `offset` is not below [`Self::available`].
+    /// If `offset` is not below [`Self::available`].
     #[inline]
     #[must_use]
     pub fn slot(&self, offset: u32) -> Slot {
@@ -77,7 +77,7 @@ impl ProgramWindow {
     /// Writes length and flags of the slot `offset` after `head`; its buffer stays.
     ///
     /// # Panics
-    /// Where `offset` is not below [`Self::available`].
+    /// If `offset` is not below [`Self::available`].
     #[inline]
     pub fn set(&mut self, offset: u32, len: u16, flags: u16) {
         let slot = self.view.slot(self.index(offset));
@@ -88,7 +88,7 @@ impl ProgramWindow {
     /// Writes a whole slot, its buffer included.
     ///
     /// # Panics
-    /// Where `offset` is not below [`Self::available`].
+    /// If `offset` is not below [`Self::available`].
     #[inline]
     pub fn exchange(&mut self, offset: u32, slot: Slot) {
         self.view.slot(self.index(offset)).store_with_ptr(slot);
@@ -98,7 +98,7 @@ impl ProgramWindow {
     /// The valid bytes of the slot `offset` after `head`.
     ///
     /// # Panics
-    /// Where `offset` is not below [`Self::available`].
+    /// If `offset` is not below [`Self::available`].
     #[inline]
     #[must_use]
     pub fn bytes(&self, offset: u32) -> SharedBytes<'_> {
@@ -109,7 +109,7 @@ impl ProgramWindow {
     /// The whole buffer of the slot `offset` after `head`.
     ///
     /// # Panics
-    /// Where `offset` is not below [`Self::available`].
+    /// If `offset` is not below [`Self::available`].
     #[inline]
     #[must_use]
     pub fn buffer(&self, offset: u32) -> SharedBytes<'_> {
@@ -117,8 +117,8 @@ impl ProgramWindow {
         self.view.bytes(slot.buffer, self.buffer_bytes() as usize)
     }
 
-    /// Copies `frame` into the first slot and gives it to the other side. `false`, and nothing is done, where there is
-    /// no slot or its buffer is too short.
+    /// Copies `frame` into the first slot and gives it to the other side. Returns false, and changes nothing, if there
+    /// is no slot or its buffer is too short.
     #[inline]
     pub fn push(&mut self, frame: &[u8]) -> bool {
         let Ok(len) = u16::try_from(frame.len()) else { return false };
@@ -135,10 +135,10 @@ impl ProgramWindow {
         true
     }
 
-    /// Hands the first slots to `write`, at most `most`, in order. A slot for which `write` returns the length of a
-    /// frame, bytes, goes to the other side. The first `None` ends this. Returns how many slots went.
+    /// Hands the first slots to `write`, at most `most`, in order. If `write` returns the length of a frame, bytes, the
+    /// slot goes to the other side; `None` ends the calls. Returns the number of slots that went to the other side.
     ///
-    /// `AHEAD`: starts loading buffers some slots before their turn. Pays where `write` writes to most of them.
+    /// `AHEAD`: prefetches buffers some slots before their turn. This pays if `write` writes to most of them.
     #[inline]
     pub fn push_each<const AHEAD: bool>(
         &mut self,
@@ -165,8 +165,8 @@ impl ProgramWindow {
         pushed
     }
 
-    /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true
-    /// goes back to the other side. The first false ends this. Returns how many slots went back.
+    /// Hands the first slots and their bytes to `read`, at most `most`, in order. If `read` returns true, the slot goes
+    /// back to the other side; false ends the calls. Returns the number of slots that went back.
     #[inline]
     pub fn pop_each(&mut self, most: u32, mut read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
         let (slots, most) = (self.view.slot_count(), most.min(self.available()));
@@ -187,9 +187,9 @@ impl ProgramWindow {
         popped
     }
 
-    /// Copies the frames of one slot each in the first slots of this window into the first slots of `to`, at most
-    /// `most`, and gives the slots of both to their other sides. Stops before the first that is anything else, or does
-    /// not fit. Returns how many were copied.
+    /// Copies frames of one slot each from the first slots of this window into the first slots of `to`, at most `most`,
+    /// and gives the slots of both windows to their other sides. Stops before the first frame that has several slots or
+    /// does not fit. Returns the number of copied frames.
     #[inline(never)]
     pub fn copy_single(&mut self, to: &mut Self, most: u32) -> u32 {
         let buffers = self.view.buffers().copying_to(*to.view.buffers());
@@ -201,7 +201,7 @@ impl ProgramWindow {
         })
     }
 
-    /// As [`Self::copy_single`], by exchange of the buffers, which lie in one region.
+    /// Works as [`Self::copy_single`], by exchange of the buffers, which lie in one region.
     #[inline(never)]
     pub fn exchange_single(&mut self, to: &mut Self, most: u32) -> u32 {
         let exchanged = self.each_single(to, most, |source, target| {
@@ -209,7 +209,8 @@ impl ProgramWindow {
             if slot.flags() & MORE_FRAGMENTS != 0 {
                 return false;
             }
-            // The fragment count that a switch leaves in the high bits would force a destination on the way out.
+            // The high bits are cleared: a fragment count that a switch left there would force a destination on the way
+            // out.
             let given = slot.with_flags(BUF_CHANGED);
             target.overwrite(given);
             target.overwrite_ptr(source.load_ptr());
@@ -222,8 +223,8 @@ impl ProgramWindow {
         exchanged
     }
 
-    /// Shows the first slots of this window and of `to` to `each`, in pairs, and gives them to their other sides until
-    /// `each` returns false. Returns how often it returned true.
+    /// Shows pairs of the first slots of this window and of `to` to `each`, and gives them to their other sides until
+    /// `each` returns false. Returns the number of pairs for which `each` returned true.
     #[inline]
     fn each_single(
         &mut self,
@@ -248,7 +249,7 @@ impl ProgramWindow {
         done
     }
 
-    /// Address of the buffer of the slot `offset` after `head`, to prefetch it; `None` beyond the window.
+    /// Address of the buffer of the slot `offset` after `head`, for a prefetch; `None` beyond the window.
     #[inline]
     #[must_use]
     pub fn prefetch_address(&self, offset: u32) -> Option<*const u8> {
@@ -260,7 +261,7 @@ impl ProgramWindow {
         self.view.buffers().address(slot.buffer).map(|address| address.as_ptr().cast_const())
     }
 
-    /// Gives the first `count` slots (at most [`Self::available`]) to the other side; seen at the next sync.
+    /// Gives the first `count` slots (at most [`Self::available`]) to the other side, which sees them at the next sync.
     #[inline]
     pub fn advance(&mut self, count: u32) {
         let count = count.min(self.available());

@@ -2,8 +2,8 @@
 //!
 //! The maker seals the size, so no holder of the descriptor can truncate the memfd under another holder (whose access
 //! would raise SIGBUS). A process that opens a foreign region checks the seals and the size first. No seal prevents
-//! holes: small pages come back as zeros, but another process may have taken huge pages by then. So mappings of huge
-//! pages are guarded ([`crate::mapping_guard`]).
+//! holes. Small pages in a hole come back as zeros, but another process may have taken the huge pages. So mappings of
+//! huge pages are guarded ([`crate::mapping_guard`]).
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,50 +25,50 @@ const HUGE_PAGE_BYTES: u64 = 2 << 20;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HugePages {
-    /// Use them where some are reserved and free, else 4 KiB pages.
+    /// 2 MiB pages if enough are reserved and free, else 4 KiB pages.
     #[default]
     Auto,
-    /// 4 KiB pages.
+    /// 4 KiB pages in any case.
     Never,
-    /// Fail if they are not available.
+    /// 2 MiB pages, or an error if they are not available.
     Require,
 }
 
-/// Why a region could not be made or opened.
+/// Reason why a region could not be made or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegionError {
     /// The geometry is not possible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The payer already holds all the memory that it may.
+    /// The payer may not hold this much more memory.
     #[error("a region of {bytes} bytes: {source}")]
     Limit {
         /// Size of the region, bytes.
         bytes: u64,
-        /// The limit in the way.
+        /// Limit that would be exceeded.
         source: LimitError,
     },
-    /// The kernel refused.
+    /// The kernel refused a step.
     #[error("{step} a region of {bytes} bytes: {source}")]
     System {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
         /// Size of the region, bytes.
         bytes: u64,
-        /// The kernel's answer.
+        /// Error of the kernel.
         source: rustix::io::Errno,
     },
-    /// It cannot be guarded against holes.
+    /// The mapping cannot be guarded against holes.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// Huge pages were required.
+    /// Huge pages are required, and not enough are free.
     #[error(
         "no {needed} free huge pages of 2 MiB for a region of {bytes} bytes: reserve them with `sysctl vm.nr_hugepages=N`, \
          or do not require huge pages"
     )]
     NoHugePages {
-        /// Pages needed.
+        /// Number of pages needed.
         needed: u64,
         /// Size of the region, bytes.
         bytes: u64,
@@ -76,14 +76,14 @@ pub enum RegionError {
     /// The descriptor does not match its geometry.
     #[error("the descriptor is not a sealed region of {bytes} bytes: {what}")]
     NotARegion {
-        /// Size expected, bytes.
+        /// Expected size, bytes.
         bytes: u64,
-        /// What differs.
+        /// Difference that was found.
         what: &'static str,
     },
 }
 
-/// Distinguishes the regions of this process.
+/// Number that distinguishes the regions of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegionId(u64);
 
@@ -97,10 +97,10 @@ pub struct Region {
     descriptor: OwnedFd,
     base: NonNull<u8>,
     mapped_bytes: usize,
-    /// Of a region on huge pages; taken off before the mapping goes.
+    /// Guard of a region on huge pages; removed before the memory is unmapped.
     guard: Option<MappingGuard>,
     discard: AtomicBool,
-    /// Counts the memory while it is mapped here.
+    /// Reservation that counts the memory while it is mapped in this process.
     _reservation: Option<Reservation>,
 }
 
@@ -111,19 +111,19 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Makes, seals and maps a new region, all zero, of this process's own memory: no ledger counts it.
+    /// Makes, seals and maps a new region, all zero, as memory of this process: no ledger counts it.
     ///
     /// # Errors
-    /// [`RegionError`]; [`RegionError::NoHugePages`] only where they are required.
+    /// [`RegionError`]; [`RegionError::NoHugePages`] only if they are required.
     pub fn create(geometry: RegionGeometry, huge_pages: HugePages) -> Result<Self, RegionError> {
         Self::create_for(None, geometry, huge_pages)
     }
 
-    /// As [`Self::create`]. All that can be touched through the descriptor is reserved by `charged` while the region is
-    /// mapped here.
+    /// Works as [`Self::create`]. `charged` reserves all memory that the descriptor makes accessible, as long as the
+    /// region is mapped in this process.
     ///
     /// # Errors
-    /// As [`Self::create`], and [`RegionError::Limit`].
+    /// The errors of [`Self::create`], and [`RegionError::Limit`].
     pub fn create_for(
         charged: Option<&ChargedUser>,
         geometry: RegionGeometry,
@@ -174,11 +174,11 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps a region that another process made and leaves to this one, which counts it from now on: `charged` reserves
-    /// all of it.
+    /// Maps a region that another process made and leaves to this process. From now on this process counts it:
+    /// `charged` reserves all of it.
     ///
     /// # Errors
-    /// As [`Self::open`]; [`RegionError::Limit`].
+    /// The errors of [`Self::open`], and [`RegionError::Limit`].
     pub fn inherit(
         charged: Option<&ChargedUser>,
         geometry: RegionGeometry,
@@ -196,17 +196,17 @@ impl Region {
     /// Maps a region of another maker, after a check of its size and seals.
     ///
     /// # Errors
-    /// [`RegionError::NotARegion`] where the descriptor does not keep what the geometry promises.
+    /// [`RegionError::NotARegion`] if the descriptor does not match the geometry.
     pub fn open(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Self, RegionError> {
         let region = Self::open_inheritable(geometry, descriptor)?;
         region.stay_behind_at_fork();
         Ok(region)
     }
 
-    /// As [`Self::open`], and children of this process inherit the mapping.
+    /// Works as [`Self::open`], but children of this process inherit the mapping.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn open_inheritable(geometry: RegionGeometry, descriptor: OwnedFd) -> Result<Self, RegionError> {
         geometry.check()?;
         let bytes = geometry.total_bytes();
@@ -246,7 +246,7 @@ impl Region {
             bytes,
             source: rustix::io::Errno::NOMEM,
         })?;
-        // A hint: large pages if the kernel offers them for shared memory.
+        // The advice is a hint: large pages, if the kernel offers them for shared memory.
         // SAFETY: the range is exactly the mapping made above.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped_bytes, Advice::LinuxHugepage) };
         let id = RegionId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
@@ -268,21 +268,21 @@ impl Region {
         Ok(region)
     }
 
-    /// A fork must not share the mapping by accident with a child that outlives the binding.
+    /// Keeps the mapping out of children: a child that outlives the binding must not share it by accident.
     fn stay_behind_at_fork(&self) {
-        // SAFETY: the range is exactly the mapping; the advice changes nothing in this process. It is a hint.
+        // SAFETY: the range is exactly the mapping; the advice is a hint and changes nothing in this process.
         let _ = unsafe {
             rustix::mm::madvise(self.base.as_ptr().cast(), self.mapped_bytes, Advice::LinuxDontFork)
         };
     }
 
-    /// The pools of this region.
+    /// Geometry of this region.
     #[must_use]
     pub fn geometry(&self) -> &RegionGeometry {
         &self.geometry
     }
 
-    /// The name of this mapping within the process.
+    /// Identifier of this mapping within the process.
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.id
@@ -296,13 +296,13 @@ impl Region {
         Some((self.at(self.geometry.area_offset(), bytes)?, bytes))
     }
 
-    /// Whether 2 MiB pages hold it.
+    /// Whether the region uses 2 MiB pages.
     #[must_use]
     pub fn is_huge(&self) -> bool {
         self.guard.is_some()
     }
 
-    /// Whether an access found a hole that another process punched: the mapping has read as zeros since then, and is no
+    /// Whether an access found a hole that another process punched: the mapping reads as zeros since then, and is no
     /// longer shared.
     #[inline]
     #[must_use]
@@ -316,14 +316,14 @@ impl Region {
         self.mapped_bytes
     }
 
-    /// Returns all memory to the kernel when this mapping ends, even if other processes have the descriptor: it reads
-    /// as zeros from then on. For the maker, when the programs of the region are gone: a copy of the descriptor must
-    /// not keep uncounted memory.
+    /// Returns all memory to the kernel when this mapping ends, even if other processes have the descriptor: the memory
+    /// then reads as zeros. The maker calls this when the region's programs are gone: a copy of the descriptor must not
+    /// keep uncounted memory.
     pub fn discard_at_end(&self) {
         self.discard.store(true, Ordering::Relaxed);
     }
 
-    /// Pointer to `bytes` bytes at `offset`, or `None` where they do not lie in the mapping.
+    /// Pointer to `bytes` bytes at `offset`, or `None` if they do not lie in the mapping.
     #[must_use]
     pub(crate) fn at(&self, offset: u64, bytes: usize) -> Option<NonNull<u8>> {
         let offset = usize::try_from(offset).ok()?;
@@ -410,7 +410,7 @@ mod tests {
         let ledger = Ledger::new(LedgerLimits { total: 1 << 50, user: 1 << 50, reserve: 0 });
         let charged = ChargedUser::new(&ledger, 7, false);
         let largest = RegionGeometry { buffers: 1_000_000, buffer_bytes: 65_536, ..small() };
-        // More huge pages than any machine that tests run on has reserved.
+        // The region needs more huge pages than any test machine has reserved.
         assert!(Region::create_for(Some(&charged), largest, HugePages::Require).is_err());
         assert_eq!(ledger.total(), 0);
     }

@@ -16,29 +16,29 @@ use crate::sync::{AtomicU32, Ordering};
 const OUTSIDE: GeometryError = GeometryError::Impossible("ring outside the region");
 const EXHAUSTED: GeometryError = GeometryError::Impossible("no buffer left");
 
-/// A ring, from either side. Cheap to clone; keeps the region mapped.
+/// View of a ring, for both sides. Cheap to clone; keeps the region mapped.
 #[derive(Debug, Clone)]
 pub struct RingView {
     region: Arc<Region>,
     slots: NonNull<SharedSlot>,
-    /// head, cur, tail and flags of the header.
+    /// Fields head, cur, tail and flags of the header.
     cursors: NonNull<[AtomicU32; 4]>,
     control: NonNull<ControlBlock>,
     buffers: BufferPool,
     count: u32,
 }
 
-// SAFETY: everything behind the pointers is atomic or copied raw, and lives as long as the region, which this value
+// SAFETY: all memory behind the pointers is atomic or copied raw, and lives as long as the region, which this value
 // keeps.
 unsafe impl Send for RingView {}
-// SAFETY: as above; several threads do what several processes do anyway.
+// SAFETY: as above; threads share the memory just as processes do.
 unsafe impl Sync for RingView {}
 
 impl RingView {
-    /// The ring object `ring` of `region` with `slots` slots.
+    /// View of ring object `ring` of `region`, with `slots` slots.
     ///
     /// # Errors
-    /// [`GeometryError`] where the region has no such ring.
+    /// [`GeometryError`] if the region has no such ring.
     pub fn new(region: &Arc<Region>, ring: u32, slots: u32) -> Result<Self, GeometryError> {
         let geometry = region.geometry();
         if ring >= geometry.rings || slots > geometry.max_slots() || slots < 2 {
@@ -50,7 +50,7 @@ impl RingView {
         let cursors_offset = start + std::mem::offset_of!(RingHeader, head) as u64;
         let pool_bytes = geometry.buffers as usize * geometry.buffer_bytes as usize;
         let pool_base = region.at(geometry.buffer_offset(0), pool_bytes).ok_or(OUTSIDE)?;
-        // SAFETY: the region maps `pool_bytes` from there, just checked, and this view keeps it mapped.
+        // SAFETY: the region maps `pool_bytes` bytes from there, as just checked, and this view keeps them mapped.
         let buffers =
             unsafe { BufferPool::from_trusted_parts(pool_base, geometry.buffers, geometry.buffer_bytes) };
         Ok(Self {
@@ -76,7 +76,7 @@ impl RingView {
     /// Slot `index`.
     ///
     /// # Panics
-    /// Where `index` is not below [`Self::slot_count`]: a fault of the caller, never of shared data.
+    /// If `index` is not below [`Self::slot_count`]: a fault of the caller, never of shared data.
     #[inline]
     #[must_use]
     pub fn slot(&self, index: u32) -> &SharedSlot {
@@ -90,7 +90,7 @@ impl RingView {
     /// The slots from `index` on, at most `count`, up to the ring's last slot.
     ///
     /// # Panics
-    /// Where `index` is not below [`Self::slot_count`]: a fault of the caller, never of shared data.
+    /// If `index` is not below [`Self::slot_count`]: a fault of the caller, never of shared data.
     #[inline]
     #[must_use]
     pub fn slots(&self, index: u32, count: u32) -> &[SharedSlot] {
@@ -98,8 +98,8 @@ impl RingView {
         let count = count.min(self.count - index);
         // SAFETY: the index is within the mapped slots.
         let first = unsafe { self.slots.add(index as usize) };
-        // SAFETY: so are `count` slots from there; aligned (ring objects are 128-aligned), and only ever accessed
-        // atomically.
+        // SAFETY: `count` slots from there are mapped as well; aligned (ring objects are 128-aligned), and only ever
+        // accessed atomically.
         unsafe { core::slice::from_raw_parts(first.as_ptr(), count as usize) }
     }
 
@@ -110,7 +110,7 @@ impl RingView {
         }
     }
 
-    /// All flags that slots `[from, to)` have, each of any of them. Both indexes are below [`Self::slot_count`].
+    /// Union of the flags of slots `[from, to)`. Both indexes are below [`Self::slot_count`].
     #[inline]
     #[must_use]
     pub fn flags_among(&self, from: u32, to: u32) -> u16 {
@@ -134,28 +134,28 @@ impl RingView {
         unsafe { self.control.as_ref() }
     }
 
-    /// The buffers that slots of this ring may name.
+    /// Pool of the buffers that slots of this ring may name.
     #[inline]
     #[must_use]
     pub fn buffers(&self) -> &BufferPool {
         &self.buffers
     }
 
-    /// The region this ring lies in.
+    /// Region of the ring.
     #[must_use]
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
-    /// `len` bytes (at most a buffer) of buffer `index`; an index outside the pool gives no bytes, as netmap reads
-    /// such slots as empty.
+    /// The first `len` bytes (at most a buffer) of buffer `index`; an index outside the pool gives no bytes, as netmap
+    /// reads such slots as empty.
     #[inline]
     #[must_use]
     pub fn bytes(&self, index: u32, len: usize) -> SharedBytes<'_> {
         self.buffers.bytes(index, len)
     }
 
-    /// `len` bytes (at most a buffer) of the reserved buffer, where frames for wild indexes end.
+    /// The first `len` bytes (at most a buffer) of the reserved buffer, which takes the frames for invalid indexes.
     #[must_use]
     pub fn reserved_bytes(&self, len: usize) -> SharedBytes<'_> {
         let len = len.min(self.buffers.buffer_bytes() as usize);
@@ -177,13 +177,13 @@ impl RingView {
         shown_tail.store(tail, Ordering::Relaxed);
     }
 
-    /// Shows the tail alone.
+    /// Shows only the tail.
     #[inline]
     pub fn show_tail(&self, tail: u32) {
         self.cursors()[2].store(tail, Ordering::Relaxed);
     }
 
-    /// The cursors that a netmap program has left in the `netmap_ring`, each read once. Foreign numbers.
+    /// Cursors that a netmap program has left in the `netmap_ring`, each read once. Untrusted values.
     #[inline]
     #[must_use]
     pub fn cursors_shown(&self) -> Cursors {
@@ -205,37 +205,37 @@ impl RingView {
     }
 }
 
-// Takes its numbers by value, so that loops over slots keep them in registers.
+// Panics for slots outside of the ring. Takes its numbers by value, so that loops over slots keep them in registers.
 #[cold]
 fn no_such_slot(index: u32, count: u32) -> ! {
     panic!("slot {index} of a ring of {count}")
 }
 
-/// The cursors in a ring's header. Foreign numbers.
+/// Cursors in a ring's header. Untrusted values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursors {
     /// First slot that the program still owns.
     pub head: u32,
-    /// Where it wants to be woken.
+    /// Slot at which the program wants to be woken.
     pub cur: u32,
-    /// The end of its slots, in the program's view.
+    /// End of the program's slots, in the program's view.
     pub tail: u32,
-    /// `NR_*`.
+    /// Flags: `NR_*`.
     pub flags: u32,
 }
 
-/// How a ring begins.
+/// Properties of a ring that is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingInit {
     /// Direction, seen by the program.
     pub direction: Direction,
-    /// Index within its direction, host rings behind the others.
+    /// Index within the direction; host rings come after the other rings.
     pub index: u16,
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
     /// Mask of the offset bits in `slot.ptr`; 0: no offsets.
     pub offset_mask: u64,
-    /// Offset that every slot begins with, bytes.
+    /// Offset in every slot at first, bytes.
     pub initial_offset: u64,
 }
 
@@ -251,7 +251,7 @@ impl RingInit {
 /// The object must not be in use yet.
 ///
 /// # Errors
-/// [`GeometryError`] where the region has no such ring or the buffers run out.
+/// [`GeometryError`] if the region has no such ring or the buffers run out.
 pub fn lay_out_ring(
     region: &Arc<Region>,
     ring: u32,
@@ -269,10 +269,10 @@ pub fn lay_out_ring(
     Ok(view)
 }
 
-/// As [`lay_out_ring`], for a ring without a far end: all of its slots name the reserved buffer.
+/// Works as [`lay_out_ring`], for a ring without a far end: all of its slots name the reserved buffer.
 ///
 /// # Errors
-/// [`GeometryError`] where the region has no such ring.
+/// [`GeometryError`] if the region has no such ring.
 pub fn lay_out_fake_ring(
     region: &Arc<Region>,
     ring: u32,
@@ -296,7 +296,7 @@ fn write_ring_header(region: &Arc<Region>, ring: u32, plan: &RingInit) -> Result
     let tail = header.tail;
     put(region, offset, header)?;
     let start = region.at(geometry.control_offset(ring), size_of::<ControlBlock>()).ok_or(OUTSIDE)?;
-    // SAFETY: mapped for a control block and not in use: an earlier program's lock goes with the rest.
+    // SAFETY: mapped for a control block and not in use; the lock that an earlier program may have left is erased, too.
     unsafe { start.as_ptr().write_bytes(0, size_of::<ControlBlock>()) };
     let view = RingView::new(region, ring, plan.slots)?;
     let control = view.control();
@@ -306,10 +306,10 @@ fn write_ring_header(region: &Arc<Region>, ring: u32, plan: &RingInit) -> Result
 }
 
 /// Writes interface object `interface`: header and the table of ring offsets. `counts`: tx, host tx, rx and host rx
-/// rings; `rings`: one entry for each of these in this order, `None` where the interface does not show the ring.
+/// rings; `rings`: one entry for each of these in this order, `None` if the interface does not show the ring.
 ///
 /// # Errors
-/// [`GeometryError`] where the object is too small.
+/// [`GeometryError`] if the object is too small.
 pub fn lay_out_interface(
     region: &Region,
     interface: u32,
@@ -350,7 +350,7 @@ pub fn lay_out_interface(
 /// Lists `buffers` as the extra buffers of an interface object.
 ///
 /// # Errors
-/// [`GeometryError`] where the region has no such object.
+/// [`GeometryError`] if the region has no such object.
 pub fn list_extra_buffers(region: &Region, interface: u32, buffers: &[u32]) -> Result<(), GeometryError> {
     let geometry = region.geometry();
     let mut head = 0;
@@ -361,8 +361,8 @@ pub fn list_extra_buffers(region: &Region, interface: u32, buffers: &[u32]) -> R
     put(region, extra_head_offset(geometry, interface), head)
 }
 
-/// The extra buffers that a program left listed at an interface object: foreign numbers, as far as they are buffers of
-/// the region, and no more than `most`. Each is a page that may have to be fetched.
+/// Extra buffers that a program left listed at an interface object. Untrusted numbers: only valid indexes are returned,
+/// at most `most`. Each buffer is a page that may have to be loaded.
 #[must_use]
 pub fn listed_extra_buffers(region: &Region, interface: u32, most: u32) -> Vec<u32> {
     let geometry = region.geometry();
@@ -385,13 +385,13 @@ fn read_word(region: &Region, offset: u64) -> u32 {
     unsafe { address.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed)
 }
 
-/// Writes the interface, ring headers, control blocks and first slots of a new port into its region.
+/// Writes the interface object, ring headers, control blocks and first slots of a new port into its region.
 ///
-/// `buffers` yields the index of a free buffer for each slot and extra buffer. The region must not be shared yet, or
-/// not these objects.
+/// `buffers` yields the index of a free buffer for each slot and extra buffer. No other process may use these objects
+/// yet.
 ///
 /// # Errors
-/// [`GeometryError`] where the placement does not lie in the region or the buffers run out.
+/// [`GeometryError`] if the placement does not lie in the region or the buffers run out.
 pub fn lay_out_port(
     region: &Arc<Region>,
     name: &str,
@@ -423,8 +423,8 @@ fn put<T: Copy>(region: &Region, offset: u64, value: T) -> Result<(), GeometryEr
         .at(offset, size_of::<T>())
         .ok_or(GeometryError::Impossible("object outside the region"))?
         .cast::<T>();
-    // SAFETY: mapped for the size of T; write_unaligned requires no alignment; a concurrent writer can only be the
-    // program that this memory is handed to, and it is not handed out yet.
+    // SAFETY: mapped for the size of T; write_unaligned requires no alignment. The only possible concurrent writer is
+    // the program that gets this memory, and the memory is not handed out yet.
     unsafe { address.write_unaligned(value) };
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Access to memory that another process writes at the same time.
 //!
 //! Slots are pairs of atomic words: one load gives index, length and flags that belong together. Frame bytes have no
-//! such protection: a hostile peer may change them while they are copied, so nothing that was checked in a shared
-//! buffer may be read from it again; copies go to memory of one's own or to the one destination.
+//! such protection: a hostile peer may change them while they are copied. So a value that was checked in a shared
+//! buffer may not be read from it again. Copies go to private memory or to the only destination.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::copy::copy_bytes;
 use crate::layout::slot_flags::MORE_FRAGMENTS;
 use crate::layout::{FIRST_BUFFER, Slot};
 
-/// A slot in shared memory.
+/// Slot in shared memory.
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct SharedSlot {
@@ -23,52 +23,52 @@ pub struct SharedSlot {
 
 const _: () = assert!(size_of::<SharedSlot>() == size_of::<Slot>());
 
-/// Buffer, length and flags of a slot, as they stand in its first word: read, checked and handed on together.
+/// Buffer, length and flags of a slot, as in its first word: read, checked and passed on together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SlotWord(u64);
 
 impl SlotWord {
-    /// Length, and the flag that more fragments follow.
+    /// Mask of the length, and of the flag that more fragments follow.
     const EXTENT: u64 = (MORE_FRAGMENTS as u64) << 48 | (u16::MAX as u64) << Self::LEN_SHIFT;
     const LEN_SHIFT: u32 = 32;
 
-    /// The word of a slot.
+    /// Word of a slot with these values.
     #[inline]
     #[must_use]
     pub fn new(buffer: u32, len: u16, flags: u16) -> Self {
         Self(u64::from(buffer) | u64::from(len) << 32 | u64::from(flags) << 48)
     }
 
-    /// Index of the buffer.
+    /// Index of the slot's buffer.
     #[inline]
     #[must_use]
     pub fn buffer(self) -> u32 {
         self.0 as u32
     }
 
-    /// Length, bytes.
+    /// Length of the fragment, bytes.
     #[inline]
     #[must_use]
     pub fn len(self) -> u16 {
         (self.0 >> 32) as u16
     }
 
-    /// The length at its place in the word, and above it the flag that more fragments follow: extents of slots that
-    /// hold a frame alone are compared and added as they are. [`Self::extent_bytes`] gives bytes.
+    /// Length at its position in the word, and above it the flag that more fragments follow. Extents of slots with
+    /// single-slot frames are compared and added in this form. [`Self::extent_bytes`] converts them to bytes.
     #[inline]
     #[must_use]
     pub fn extent(self) -> u64 {
         self.0 & Self::EXTENT
     }
 
-    /// The bytes of a sum of extents, of less than 2^31 bytes.
+    /// Number of bytes in a sum of extents; it must be less than 2^31.
     #[inline]
     #[must_use]
     pub fn extent_bytes(sum: u64) -> u64 {
         sum >> Self::LEN_SHIFT
     }
 
-    /// Whether there is no byte.
+    /// Whether the length is 0.
     #[inline]
     #[must_use]
     pub fn is_empty(self) -> bool {
@@ -82,38 +82,38 @@ impl SlotWord {
         (self.0 >> 48) as u16
     }
 
-    /// The same of another buffer.
+    /// Word with the same length and flags, and with buffer `buffer`.
     #[inline]
     #[must_use]
     pub fn in_buffer(self, buffer: u32) -> Self {
-        // The bits in which they differ: no mask for the others is needed.
+        // The XOR of both indexes changes only the buffer's bits: the other bits need no mask.
         Self(self.0 ^ u64::from(self.buffer() ^ buffer))
     }
 
-    /// The same length without flags, in another buffer, where no more fragments follow.
+    /// Word with the same length, no flags, and buffer `buffer`. The flag that more fragments follow must not be set.
     #[inline]
     #[must_use]
     pub(crate) fn alone_in(self, buffer: u32) -> Self {
         Self(self.extent() | u64::from(buffer))
     }
 
-    /// The same with these flags.
+    /// Word with the same buffer and length, and with these flags.
     #[inline]
     #[must_use]
     pub fn with_flags(self, flags: u16) -> Self {
         Self(self.0 & u64::MAX >> 16 | u64::from(flags) << 48)
     }
 
-    /// Whether there are these flags, no others, and at least `least` bytes.
+    /// Whether the slot has exactly these flags, and a length of at least `least` bytes.
     #[inline]
     #[must_use]
     pub fn has_flags_and(self, flags: u16, least: u16) -> bool {
-        // Equal flags leave the length alone.
+        // The XOR clears equal flags and leaves the length unchanged.
         let len = (self.0 >> 32) as u32 ^ u32::from(flags) << 16;
         len.wrapping_sub(least.into()) <= u32::from(u16::MAX - least)
     }
 
-    /// The bits of both.
+    /// Union of the bits of both words.
     #[inline]
     pub(crate) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -135,41 +135,41 @@ impl Slot {
 }
 
 impl SharedSlot {
-    /// Index, length and flags, read once; `ptr` is 0.
+    /// Reads index, length and flags at once; `ptr` is 0.
     #[inline]
     #[must_use]
     pub fn load(&self) -> Slot {
         Slot::of(self.load_word(), 0)
     }
 
-    /// The whole slot.
+    /// Reads the whole slot.
     #[inline]
     #[must_use]
     pub fn load_with_ptr(&self) -> Slot {
         Slot::of(self.load_word(), self.ptr.load(Ordering::Relaxed))
     }
 
-    /// Writes index, length and flags; `ptr` stays. A slot that already reads so is not written, which keeps its
-    /// cache line shared: with frames of one size the slots of a ring never move between cores.
+    /// Writes index, length and flags; `ptr` stays. A slot that already has these values is not written, so its cache
+    /// line stays shared: with frames of one size, the slots of a ring never move between cores.
     #[inline]
     pub fn store(&self, slot: Slot) {
         self.replace(self.load_word(), slot.into());
     }
 
-    /// Index, length and flags as one word, read once.
+    /// Reads index, length and flags at once, as one word.
     #[inline]
     #[must_use]
     pub fn load_word(&self) -> SlotWord {
         SlotWord(self.word.load(Ordering::Relaxed))
     }
 
-    /// Writes length and flags, where they differ from what [`Self::load_word`] gave; the buffer stays.
+    /// Writes length and flags if they differ from `old`, which [`Self::load_word`] returned; the buffer stays.
     #[inline]
     pub(crate) fn describe(&self, old: SlotWord, len: u16, flags: u16) {
         self.replace(old, SlotWord::new(old.buffer(), len, flags));
     }
 
-    /// Writes `new` where it differs from `old`, which was read before.
+    /// Writes `new` if it differs from `old`, which was read before.
     #[inline]
     pub(crate) fn replace(&self, old: SlotWord, new: SlotWord) {
         if old != new {
@@ -189,20 +189,20 @@ impl SharedSlot {
         self.ptr.store(ptr, Ordering::Relaxed);
     }
 
-    /// `ptr` alone.
+    /// Reads only `ptr`.
     #[inline]
     pub(crate) fn load_ptr(&self) -> u64 {
         self.ptr.load(Ordering::Relaxed)
     }
 
-    /// Writes the whole slot, each word only where it differs.
+    /// Writes the whole slot, each word only if it differs.
     #[inline]
     pub fn store_with_ptr(&self, slot: Slot) {
         self.store(slot);
         self.store_ptr(slot.ptr);
     }
 
-    /// Writes `ptr` alone, where it differs.
+    /// Writes only `ptr`, if it differs.
     #[inline]
     pub fn store_ptr(&self, ptr: u64) {
         if self.ptr.load(Ordering::Relaxed) != ptr {
@@ -211,7 +211,7 @@ impl SharedSlot {
     }
 }
 
-/// The buffer pool of a region, as a base address and bounds.
+/// Buffer pool of a region, as a base address and bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct BufferPool {
     base: NonNull<u8>,
@@ -240,64 +240,65 @@ impl BufferPool {
         index.wrapping_sub(FIRST_BUFFER) < self.count.saturating_sub(FIRST_BUFFER)
     }
 
-    /// `len` bytes (at most a buffer) of buffer `index`; an index outside the pool gives no bytes, as netmap reads such
-    /// slots as empty.
+    /// The first `len` bytes (at most a buffer) of buffer `index`; an index outside the pool gives no bytes, as netmap
+    /// reads such slots as empty.
     #[inline]
     #[must_use]
     pub(crate) fn bytes<'ring>(&self, index: u32, len: usize) -> SharedBytes<'ring> {
         match self.address(index) {
-            // SAFETY: a whole buffer lies there, and the constructor's caller vouched for its mapping.
+            // SAFETY: a whole buffer lies there, and the constructor's caller guaranteed its mapping.
             Some(start) => unsafe { SharedBytes::from_trusted_parts(start, len.min(self.bytes as usize)) },
-            // SAFETY: no byte at all.
+            // SAFETY: the range is empty.
             None => unsafe { SharedBytes::from_trusted_parts(NonNull::dangling(), 0) },
         }
     }
 
-    /// The frame that a slot holds alone, if it names a buffer with enough bytes.
+    /// The single-slot frame of a slot, if the slot names a valid buffer with enough bytes.
     #[inline]
     #[must_use]
     pub(crate) fn single<'ring>(&self, slot: SlotWord) -> Option<SharedBytes<'ring>> {
         self.single_within(slot, self.longest_extent())
     }
 
-    /// The extent ([`SlotWord::extent`]) of the longest frame that a buffer holds.
+    /// Extent ([`SlotWord::extent`]) of the longest frame that fits into a buffer.
     #[inline]
     fn longest_extent(&self) -> u64 {
         u64::from(self.bytes.min(u16::MAX.into())) << SlotWord::LEN_SHIFT
     }
 
-    /// As [`Self::single`], where the slot's extent is at most `longest`, which is at most that of the longest frame.
+    /// Works as [`Self::single`], for slots with an extent of at most `longest`, which is at most the longest frame's
+    /// extent.
     #[inline]
     fn single_within<'ring>(&self, slot: SlotWord, longest: u64) -> Option<SharedBytes<'ring>> {
         let start = self.address(slot.buffer())?;
-        // One comparison for both: with the flag it is beyond any length.
+        // One comparison checks length and flag: with the flag, the extent is larger than any length.
         if slot.extent() > longest {
             return None;
         }
-        // SAFETY: the buffer has this many bytes, and the constructor's caller vouched for the mapping of all of them.
+        // SAFETY: the buffer has this many bytes, and the constructor's caller guaranteed the mapping of all of them.
         Some(unsafe { SharedBytes::from_trusted_parts(start, slot.len().into()) })
     }
 
-    /// The copying of frames of one slot from buffers of this pool to buffers of `to`.
+    /// Copier of frames of one slot, from buffers of this pool to buffers of `to`.
     #[inline]
     pub(crate) fn copying_to(self, to: Self) -> SlotCopy {
         SlotCopy { from: self, to, longest: self.longest_extent().min(to.longest_extent()) }
     }
 
-    /// Starts loading, for writing, the first line of the buffer that lies `count` buffers behind the one at `start`: a
-    /// ring that was just laid out names its buffers in order. A wrong guess costs the loading of a line.
+    /// Prefetches, for writing, the first line of the buffer that lies `count` buffers after the buffer at `start`: a
+    /// ring that was just laid out names its buffers in order. A wrong guess only costs the loading of a line.
     #[inline]
     pub(crate) fn prefetch_write_behind(&self, start: NonNull<u8>, count: usize) {
         prefetch_write(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));
     }
 
-    /// As [`Self::prefetch_write_behind`], for reading.
+    /// Works as [`Self::prefetch_write_behind`], for reading.
     #[inline]
     pub(crate) fn prefetch_read_behind(&self, start: NonNull<u8>, count: usize) {
         prefetch_read(start.as_ptr().wrapping_add(count.wrapping_mul(self.bytes as usize)));
     }
 
-    /// Copies `frame` into buffer `index`, and gives the address of the copy. `None`, and nothing is copied, where
+    /// Copies `frame` into buffer `index`, and returns the address of the copy. Returns `None`, and copies nothing, if
     /// there is no such buffer or it is too short.
     #[inline]
     #[must_use]
@@ -306,12 +307,12 @@ impl BufferPool {
             return None;
         }
         let start = self.address(index)?;
-        // SAFETY: both ranges are mapped for `len` bytes; overlap is allowed for.
+        // SAFETY: both ranges are mapped for `len` bytes; the copy handles overlap.
         unsafe { copy_bytes(frame.start.as_ptr(), start.as_ptr(), frame.len) };
         Some(start)
     }
 
-    /// Address of the reserved buffer 0, to which netmap maps a wild index. No frame lies there.
+    /// Address of the reserved buffer 0, which netmap uses for invalid indexes. No slot's frame is taken from it.
     #[inline]
     #[must_use]
     pub fn reserved(&self) -> NonNull<u8> {
@@ -325,12 +326,12 @@ impl BufferPool {
         if !self.has(index) {
             return None;
         }
-        // SAFETY: index < count, and the constructor's caller vouched for count * bytes mapped bytes.
+        // SAFETY: index < count, and the constructor's caller guaranteed count * bytes mapped bytes.
         Some(unsafe { self.base.add(index as usize * self.bytes as usize) })
     }
 }
 
-/// Two pools, and the extent of the longest frame that buffers of both hold.
+/// Source and target pool, and the extent of the longest frame that fits into buffers of both.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlotCopy {
     from: BufferPool,
@@ -339,22 +340,22 @@ pub(crate) struct SlotCopy {
 }
 
 impl SlotCopy {
-    /// Copies the frame that `source` holds alone into the buffer of `target`, and starts loading the frame that lies
-    /// `ahead` buffers behind it. Returns the word of the target's slot with the frame, without flags. `None`, and
-    /// nothing is copied, where either slot is anything else or the frame is too long.
+    /// Copies the single-slot frame of `source` into the buffer of `target`, and prefetches the frame that lies `ahead`
+    /// buffers after it. Returns the word for the target's slot, without flags. Returns `None`, and copies nothing, if
+    /// a slot is invalid, the source has several slots, or the frame is too long.
     #[inline]
     pub(crate) fn copy(&self, source: SlotWord, target: SlotWord, ahead: usize) -> Option<SlotWord> {
         let frame = self.from.single_within(source, self.longest)?;
         self.from.prefetch_read_behind(frame.start, ahead);
         let start = self.to.address(target.buffer())?;
-        // SAFETY: both ranges are mapped for `len` bytes: neither pool's buffers are shorter than `longest`. Overlap is
-        // allowed for.
+        // SAFETY: both ranges are mapped for `len` bytes: neither pool's buffers are shorter than `longest`. The copy
+        // handles overlap.
         unsafe { copy_bytes(frame.start.as_ptr(), start.as_ptr(), frame.len) };
         Some(source.alone_in(target.buffer()))
     }
 }
 
-/// Bytes of a shared buffer, while the ring lends it.
+/// Bytes of a shared buffer that the ring lends.
 #[derive(Debug)]
 pub struct SharedBytes<'ring> {
     start: NonNull<u8>,
@@ -371,7 +372,7 @@ impl<'ring> SharedBytes<'ring> {
         Self { start, len, ring: PhantomData }
     }
 
-    /// Private bytes, to be copied from.
+    /// Private bytes, as a source of copies.
     #[inline]
     pub(crate) fn of(bytes: &'ring [u8]) -> Self {
         Self { start: NonNull::from(bytes).cast(), len: bytes.len(), ring: PhantomData }
@@ -390,7 +391,7 @@ impl<'ring> SharedBytes<'ring> {
         self.len == 0
     }
 
-    /// Copies as many bytes as fit from the start into `into`; returns their number.
+    /// Copies as many bytes as fit from the start into `into`; returns the number of copied bytes.
     #[inline]
     pub fn read(&self, into: &mut [u8]) -> usize {
         let len = self.len.min(into.len());
@@ -399,7 +400,7 @@ impl<'ring> SharedBytes<'ring> {
         len
     }
 
-    /// The first `N` bytes, read once; `None` where there are fewer.
+    /// Reads the first `N` bytes once; `None` if there are fewer.
     #[inline]
     #[must_use]
     pub fn read_array<const N: usize>(&self) -> Option<[u8; N]> {
@@ -407,7 +408,7 @@ impl<'ring> SharedBytes<'ring> {
         (self.len >= N).then(|| unsafe { self.start.cast::<[u8; N]>().read() })
     }
 
-    /// Writes `from` to the start; whether it fits.
+    /// Writes `from` to the start; returns whether it fits.
     #[inline]
     pub fn write_array<const N: usize>(&mut self, from: [u8; N]) -> bool {
         if self.len < N {
@@ -431,12 +432,12 @@ impl<'ring> SharedBytes<'ring> {
     #[inline]
     pub fn copy_from(&mut self, from: &SharedBytes<'_>) -> usize {
         let len = self.len.min(from.len);
-        // SAFETY: both ranges are mapped for `len` bytes; overlap is allowed for.
+        // SAFETY: both ranges are mapped for `len` bytes; the copy handles overlap.
         unsafe { copy_bytes(from.start.as_ptr(), self.start.as_ptr(), len) };
         len
     }
 
-    /// The part from `offset` on, empty where there is none.
+    /// Part from `offset` on; empty if `offset` is beyond the end.
     #[inline]
     #[must_use]
     pub fn skip(self, offset: usize) -> Self {
@@ -446,14 +447,14 @@ impl<'ring> SharedBytes<'ring> {
         Self { start, len: self.len - offset, ring: PhantomData }
     }
 
-    /// Where the bytes begin; no byte has no address that matters.
+    /// Address of the first byte; meaningless for an empty range.
     #[inline]
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Start of the bytes, for callers with their own discipline.
+    /// Pointer to the first byte, for callers that order their own accesses.
     #[inline]
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
@@ -463,23 +464,23 @@ impl<'ring> SharedBytes<'ring> {
     /// The bytes as a slice, without a copy.
     ///
     /// # Safety
-    /// Nothing else may write these bytes while the slice lives: the other side of the ring must be trusted to keep off
+    /// No other code may write these bytes while the slice lives: the other side of the ring must be trusted not to use
     /// slots that it does not own, and no other slot may name the same buffer.
     #[inline]
     #[must_use]
     pub unsafe fn as_slice(&self) -> &'ring [u8] {
-        // SAFETY: mapped for 'ring; the caller vouches that nothing writes.
+        // SAFETY: mapped for 'ring; the caller guarantees that no other code writes.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     /// The bytes as a mutable slice.
     ///
     /// # Safety
-    /// As [`Self::as_slice`], and nothing else may read them either.
+    /// The conditions of [`Self::as_slice`], and no other code may read the bytes either.
     #[inline]
     #[must_use]
     pub unsafe fn as_mut_slice(&mut self) -> &'ring mut [u8] {
-        // SAFETY: mapped for 'ring; the caller vouches for exclusive use.
+        // SAFETY: mapped for 'ring; the caller guarantees exclusive use.
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }

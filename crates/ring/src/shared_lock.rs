@@ -1,4 +1,4 @@
-//! The lock of a ring that several programs use: one word in shared memory.
+//! Lock of a ring that several programs use: one word in shared memory.
 //!
 //! The word holds the number of the process that has the lock. It holds no pointer, and no process waits for it in the
 //! kernel: a caller that finds the lock taken continues without it. Any program at the ring can write any value there,
@@ -7,20 +7,20 @@
 //!
 //! A program that is about to sleep must not continue without the lock: its frames may lie in the ring already. It
 //! leaves a *mark*. The holder learns of the mark when it releases the lock, and wakes the ring's sleepers. (A killed
-//! holder wakes no sleeper: sleepers that left a mark look again after a while.)
+//! holder wakes no sleeper: sleepers that left a mark check again after a while.)
 //!
-//! What a hostile program can do: keep the others from its ring, or let two of them work at it at once. Then frames of
+//! A hostile program can keep other programs from its ring, or let two of them use the ring at once. Then frames of
 //! that ring are lost or garbled.
 
 use crate::sync::{AtomicU32, Ordering};
 
 const FREE: u32 = 0;
-/// A refused caller sleeps.
+/// Bit of the mark: a refused caller sleeps.
 const MARK: u32 = 1 << 31;
-/// How often a word that changes all the time is read.
+/// Number of attempts with a word that changes all the time.
 const TRIES: u32 = 1000;
 
-/// A process's number in the words of its locks: 1 to [`HolderNumber::MAX`].
+/// Number of a process in the words of its locks: 1 to [`HolderNumber::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderNumber(u32);
 
@@ -28,14 +28,14 @@ impl HolderNumber {
     /// The largest number.
     pub const MAX: u32 = MARK - 1;
 
-    /// The number, unless it is out of range.
+    /// Number of a holder; `None` if it is out of range.
     #[inline]
     #[must_use]
     pub fn new(number: u32) -> Option<Self> {
         (1..=Self::MAX).contains(&number).then_some(Self(number))
     }
 
-    /// The number.
+    /// Value of the number.
     #[inline]
     #[must_use]
     pub fn get(self) -> u32 {
@@ -43,10 +43,10 @@ impl HolderNumber {
     }
 }
 
-/// The result of a try.
+/// Result of an attempt to take the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockAttempt {
-    /// The lock is the caller's.
+    /// The caller has the lock.
     Taken,
     /// Another process has the lock, and will see the caller's mark when it releases the lock.
     ToBeTold,
@@ -54,15 +54,15 @@ pub enum LockAttempt {
     Missed,
 }
 
-/// The lock of a ring. Zero: free.
+/// Lock of a ring. Zero: free.
 #[derive(Debug, Default)]
 pub struct SharedLock {
     word: AtomicU32,
-    /// Counts the times that it was taken.
+    /// Number of times that the lock was taken.
     turns: AtomicU32,
 }
 
-/// A hold of the lock at some time, whose end a caller can await.
+/// One hold of the lock; a caller can wait for its end.
 #[derive(Debug, Clone, Copy)]
 pub struct LockHold {
     turn: u32,
@@ -77,7 +77,7 @@ impl SharedLock {
                 self.begin_turn();
                 Ok(())
             }
-            // No number under the mark: no correct holder wrote this.
+            // A mark without a number: no correct holder wrote this.
             Err(MARK) if self.take_over(MARK, own) => Ok(()),
             Err(found) => Err(found),
         }
@@ -85,11 +85,11 @@ impl SharedLock {
 
     #[inline]
     fn begin_turn(&self) {
-        // After the earlier turn, which the lock's word has ended.
+        // The store comes after the end of the earlier turn, which the lock's word shows.
         self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Takes the lock of the holder in `found`, with the mark: perhaps a caller sleeps.
+    /// Takes over the lock from the holder in `found`, and keeps the mark: perhaps a caller sleeps.
     #[cold]
     fn take_over(&self, found: u32, own: HolderNumber) -> bool {
         let taken =
@@ -119,7 +119,7 @@ impl SharedLock {
         !HolderNumber::new(found & !MARK).is_some_and(is_alive) && self.take_over(found, own)
     }
 
-    /// As [`Self::try_take`], for a caller that is about to sleep: leaves a mark if the lock is not available.
+    /// Works as [`Self::try_take`], for a caller that is about to sleep: leaves a mark if the lock is not available.
     #[cold]
     pub fn take_or_mark(&self, own: HolderNumber, is_alive: impl Fn(HolderNumber) -> bool) -> LockAttempt {
         for _ in 0..TRIES {
@@ -155,20 +155,20 @@ impl SharedLock {
         held.then(|| LockHold { turn: self.turns.load(Ordering::Acquire) })
     }
 
-    /// Whether that hold is over, independent of the present holder.
+    /// Whether `hold` is over, no matter which process holds the lock now.
     #[must_use]
     pub fn is_over(&self, hold: LockHold, is_alive: impl FnOnce(HolderNumber) -> bool) -> bool {
         self.hold(is_alive).is_none_or(|now| now.turn != hold.turn)
     }
 
-    /// Releases the lock that the caller has taken as `own`. True: another caller was refused meanwhile; wake the
-    /// ring's sleepers.
+    /// Releases the lock that the caller has taken as `own`. Returns true if another caller was refused meanwhile: the
+    /// caller then wakes the ring's sleepers.
     #[inline]
     #[must_use]
     pub fn release(&self, own: HolderNumber) -> bool {
         let release =
             |held: u32| self.word.compare_exchange(held, FREE, Ordering::Release, Ordering::Relaxed).is_ok();
-        // Neither of the two: another program wrote there. That value is not ours to clear.
+        // The word is neither of the two: another program wrote it, and this process must not clear it.
         !release(own.0) && release(own.0 | MARK)
     }
 }
@@ -202,7 +202,7 @@ mod tests {
         let lock = SharedLock::default();
         assert!(lock.try_take(ONE, alive));
         assert_eq!(lock.take_or_mark(OTHER, |holder| holder != ONE), LockAttempt::Taken);
-        // Should it live after all, it does not release what is another's now.
+        // If the old holder lives after all, it does not release the lock of the new holder.
         assert!(!lock.release(ONE) && !lock.is_free());
         assert!(lock.release(OTHER) && lock.is_free());
     }
@@ -231,8 +231,8 @@ mod tests {
         assert!(lock.try_take(OTHER, dead) && lock.is_over(hold, alive));
     }
 
-    /// Every kind of word that a hostile program can leave: no caller waits, and a lock without a living holder can be
-    /// taken.
+    /// The test tries every kind of word that a hostile program can leave: no caller waits, and a lock without a living
+    /// holder can be taken.
     #[test]
     fn no_word_blocks_a_caller_or_locks_for_a_dead_holder() {
         let words =
@@ -245,7 +245,7 @@ mod tests {
             assert_eq!(scribbled().try_take(ONE, alive), is_nobodys, "{word:#x}");
             let turn = if is_nobodys { LockAttempt::Taken } else { LockAttempt::ToBeTold };
             assert_eq!(scribbled().take_or_mark(ONE, alive), turn, "{word:#x}");
-            // Written while it was held: the holder clears only what is its own.
+            // The word changes while the lock is held: the holder clears only its own number.
             let held = scribbled();
             let told = held.release(OTHER);
             assert_eq!(held.is_free(), word & !MARK == OTHER.0 || is_nobodys, "{word:#x}");
@@ -264,7 +264,7 @@ mod tests {
                 while !lock.try_take(own, alive) {
                     std::thread::yield_now();
                 }
-                // Not one operation: another holder at the same time would lose a count.
+                // The addition is not atomic: another holder at the same time would lose a count.
                 sum.store(sum.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 let _ = lock.release(own);
             }
@@ -289,7 +289,7 @@ mod loom_tests {
     const FILLER: HolderNumber = HolderNumber(1);
     const READER: HolderNumber = HolderNumber(2);
 
-    /// A ring that its filler and its reader both lock, as a monitor's.
+    /// Ring that its filler and its reader both lock, such as a monitor's.
     #[derive(Default)]
     struct LockedRing {
         lock: SharedLock,
@@ -322,7 +322,7 @@ mod loom_tests {
             }
         }
 
-        /// Reads under the lock, and sleeps only if its last read found nothing, or it left a mark.
+        /// Reads under the lock, and sleeps only if its last read found nothing or it left a mark.
         fn read_until(&self, goal: u32) {
             let mut sleeper = Sleeper::default();
             loop {
@@ -339,7 +339,7 @@ mod loom_tests {
                 if seen >= goal {
                     return;
                 }
-                // If no thread rings, loom reports the livelock.
+                // Loom reports the livelock if no thread rings.
                 while self.eventfd.swap(0, Ordering::AcqRel) == 0 {
                     thread::yield_now();
                 }
@@ -366,7 +366,8 @@ mod loom_tests {
     #[test]
     fn loom_a_holder_sees_the_change_or_the_owner_waits_for_it() {
         loom::model(|| {
-            // The owner changes what to fill, and takes memory back when no holder that may not have seen it is left.
+            // The owner changes the memory to fill, and takes the old memory back when no holder is left that may not
+            // have seen the change.
             let lock = Arc::new(SharedLock::default());
             let changed = Arc::new(AtomicU32::new(0));
             let memory = Arc::new(AtomicU32::new(0));
@@ -382,7 +383,7 @@ mod loom_tests {
                 }
             });
             changed.store(1, Ordering::SeqCst);
-            // Loom knows the one order of such operations for fences only.
+            // Loom knows the single order of such operations only for fences.
             fence(Ordering::SeqCst);
             if let Some(hold) = lock.hold(|_| true) {
                 while !lock.is_over(hold, |_| true) {

@@ -1,4 +1,4 @@
-//! The atomics of this crate: the processor's, or loom's when the protocol is model-checked.
+//! Atomics of this crate: the processor's, or loom's when the protocol is model-checked.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! The ends against each other, and against a hostile other side.
+//! Tests of the ends against each other, and against a hostile other side.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;

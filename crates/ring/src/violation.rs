@@ -1,27 +1,27 @@
 //! Reasons why a ring was stopped: a program broke a rule of its own ring, or the device behind the ring ended. The
 //! datapath stops only this ring and continues.
 
-/// A rule of the ring that the other side broke. The code is what travels in the control block.
+/// Rule of the ring that the other side broke. The code stands in the control block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum RingViolation {
-    /// `head` beyond the ring, or outside `[previous head, tail]`.
+    /// `head` is beyond the ring, or outside `[previous head, tail]`.
     #[error("head moved outside the slots that the program owns")]
     Head = 1,
     /// A slot names a buffer that the region does not have.
     #[error("a slot names a buffer outside the region")]
     BufferIndex = 2,
-    /// A slot is longer than its buffer.
+    /// The length in a slot is beyond the end of its buffer.
     #[error("a slot is longer than its buffer")]
     Length = 3,
-    /// More fragments than a frame may have.
+    /// A frame has more fragments than allowed.
     #[error("a frame has more than 64 fragments")]
     Fragments = 4,
     /// The peer moved its published index backwards or beyond the ring.
     #[error("tail moved outside the ring's order")]
     Tail = 5,
-    /// No fault of the program: the device behind the ring has ended.
+    /// The device behind the ring has ended; the program has no fault.
     #[error("the device behind the port is gone")]
     DeviceGone = 6,
     /// A holder punched a hole into the huge pages of the region.
@@ -30,7 +30,7 @@ pub enum RingViolation {
 }
 
 impl RingViolation {
-    /// The violation behind a code in a control block; `None` for 0. Codes of a newer version read as [`Self::Head`].
+    /// The violation of a code in a control block; `None` for 0. Codes of a newer version read as [`Self::Head`].
     #[must_use]
     pub fn from_code(code: u32) -> Option<Self> {
         if code == 0 {

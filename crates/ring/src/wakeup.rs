@@ -1,8 +1,8 @@
-//! Sleeping without lost wake-ups, and without a syscall while both sides are awake.
+//! Sleep without lost wake-ups, and without a syscall while both sides are awake.
 //!
 //! The sleeper announces a numbered sleep in its own line, reads the other side's index once more, and only then waits
-//! on its eventfd. The publisher stores its index and then reads the sleeper's announcement. Between the store and the
-//! load of either side is a full fence, so that at least one of the two sees the other (Dekker). The number lets the
+//! on its eventfd. The publisher stores its index and then reads the sleeper's announcement. Each side has a full fence
+//! between its store and its load, so that at least one of the two sees the other (Dekker). The number lets the
 //! publisher kick once per sleep instead of once per sync: an eventfd keeps its signal until it is drained, and the
 //! sleeper drains before it checks again.
 //!
@@ -10,14 +10,14 @@
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// The sleeping side's half: numbers its sleeps.
+/// State of the sleeping side: numbers its sleeps.
 #[derive(Debug, Default)]
 pub struct Sleeper {
     last_sleep: u32,
 }
 
 impl Sleeper {
-    /// One whose first sleep comes after sleep number `last`: a kick for that sleep has no effect any more.
+    /// A sleeper whose first sleep comes after sleep number `last`: a kick for sleep `last` has no effect any more.
     #[must_use]
     pub fn after(last: u32) -> Self {
         Self { last_sleep: last }
@@ -29,10 +29,10 @@ impl Sleeper {
         self.last_sleep
     }
 
-    /// Announces a new sleep in every flag given (one sleeper may wait on many rings) with a single fence. After it
-    /// the caller must look for work once more before it waits.
+    /// Announces a new sleep in all given flags (one sleeper may wait on many rings) with a single fence. Afterwards
+    /// the caller must check for work once more before it waits.
     pub fn announce<'a>(&mut self, flags: impl IntoIterator<Item = &'a AtomicU32>) {
-        // 0 means awake, so the count skips it.
+        // The count skips 0, which means awake.
         self.last_sleep = self.last_sleep.wrapping_add(1).max(1);
         for flag in flags {
             flag.store(self.last_sleep, Ordering::Relaxed);
@@ -46,14 +46,14 @@ impl Sleeper {
     }
 }
 
-/// The publishing side's half: remembers which sleep it has already ended.
+/// State of the publishing side: the last sleep that it has ended.
 #[derive(Debug, Default)]
 pub struct Kicker {
     last_kicked: u32,
 }
 
 impl Kicker {
-    /// Whether the sleeper behind `flag` needs a kick. Call after [`publish_fence`].
+    /// Whether the sleeper behind `flag` needs a kick. To be called after [`publish_fence`].
     #[inline]
     pub fn needs_kick(&mut self, flag: &AtomicU32) -> bool {
         let sleep = flag.load(Ordering::Relaxed);
@@ -65,14 +65,14 @@ impl Kicker {
     }
 }
 
-/// A [`Kicker`] for a ring at which several threads publish in turn.
+/// Variant of [`Kicker`] for a ring at which several threads publish in turn.
 #[derive(Debug, Default)]
 pub struct SharedKicker {
     last_kicked: AtomicU32,
 }
 
 impl SharedKicker {
-    /// As [`Kicker::needs_kick`].
+    /// Works as [`Kicker::needs_kick`].
     #[inline]
     pub fn needs_kick(&self, flag: &AtomicU32) -> bool {
         let sleep = flag.load(Ordering::Relaxed);
@@ -98,7 +98,7 @@ mod loom_tests {
     use loom::thread;
 
     /// One direction of a ring under loom: an index, an announcement, and an eventfd as a counter that is read and
-    /// zeroed at once. `wait` blocks (yields to the model) until the counter is not zero.
+    /// zeroed at once. `wait` yields to the model until the counter is not zero.
     #[derive(Default)]
     struct Channel {
         index: AtomicU32,
@@ -108,7 +108,7 @@ mod loom_tests {
 
     impl Channel {
         fn wait_and_drain(&self) {
-            // If the kick was lost the eventfd is never written and loom reports the livelock.
+            // Loom reports the livelock if the kick was lost: the eventfd is never written then.
             while self.eventfd.swap(0, Ordering::AcqRel) == 0 {
                 thread::yield_now();
             }
@@ -120,7 +120,7 @@ mod loom_tests {
                 sleeper.announce([&self.sleeping]);
                 let seen = self.index.load(Ordering::Acquire);
                 if seen < goal {
-                    // Any publication after `seen` must have seen the announcement.
+                    // Publications after `seen` come from a publisher that must have seen the announcement.
                     self.wait_and_drain();
                 }
                 Sleeper::awake(&self.sleeping);
@@ -154,7 +154,7 @@ mod loom_tests {
     #[test]
     fn loom_both_sides_may_sleep_on_each_other() {
         loom::model(|| {
-            // Request and answer: each side publishes, then sleeps for the other.
+            // Request and reply: each side publishes, then sleeps until the other side publishes.
             let request = Arc::new(Channel::default());
             let answer = Arc::new(Channel::default());
             let (peer_request, peer_answer) = (Arc::clone(&request), Arc::clone(&answer));

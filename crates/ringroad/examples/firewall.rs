@@ -1,7 +1,7 @@
-//! A firewall between an interface and its host: drops what goes to or comes from given UDP or TCP ports, counts, and
-//! passes the rest. The host keeps its addresses and connections; buffers are exchanged, not copied.
+//! A firewall between an interface and its host: drops frames from or to given UDP or TCP ports, counts them, and
+//! passes all others. The host keeps its addresses and connections; buffers are exchanged, not copied.
 //!
-//! `firewall eth0 udp/53 tcp/80` until interrupted; `eth0@netns=blue` names an interface elsewhere.
+//! Runs as `firewall eth0 udp/53 tcp/80` until interrupted; `eth0@netns=blue` names an interface elsewhere.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ struct Counts {
     dropped: u64,
 }
 
-/// Moves what `from` has received to `to`, but for what a rule names. Frames that find no room wait.
+/// Moves received frames from `from` to `to`, except those that a rule drops. Frames stay in `from` if `to` is full.
 fn filter(from: &mut Queue, to: &mut Queue, rules: &[Rule], counts: &mut Counts) {
     let mut head = [0; 128];
     loop {
@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|text| Rule::parse(text).ok_or_else(|| format!("{text} is not a rule: write udp/53 or tcp/80")))
         .collect::<Result<Vec<_>, _>>()?;
     let mut wire = Port::open(interface)?;
-    // The host's side lies in the same region, so that buffers can be exchanged.
+    // The host's side shares the region, so that buffers can be exchanged.
     let (name, options) = interface.split_once('@').unwrap_or((interface, ""));
     let queues = Some(wire.queues().len() as u16);
     let sizes = OpenOptions { queues, ..OpenOptions::default() };

@@ -1,6 +1,6 @@
 //! Forwards frames between two ports, both ways: `cargo run --example forwarder -- vale0:a vale1:b`.
 //!
-//! Where both ports lie in one region (`vale1:b@share=vale0:a`) buffers are exchanged instead of copied.
+//! Buffers are exchanged instead of copied if both ports are in one region (`vale1:b@share=vale0:a`).
 
 use std::error::Error;
 

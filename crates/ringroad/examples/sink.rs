@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let (mut frames, mut bytes) = (0u64, 0u64);
     while frames < wanted {
-        // Sleeps where nothing comes; frames that are there already cost no system call.
+        // Sleeps if no frames are there. Frames that are there already cost no system call.
         if !port.wait(Interest::Rx, Some(Duration::from_secs(1)))? {
             println!("{frames} frames, {bytes} bytes");
             continue;

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use ringroad::{Interest, Port};
 
-/// An Ethernet broadcast of 60 bytes, with a type for local experiments.
+/// Makes an Ethernet broadcast of 60 bytes, with a type for local experiments.
 fn template() -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..6].fill(0xFF);
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if port.tx().available() == 0 {
             port.wait(Interest::Tx, None)?;
         }
-        // Fill every free slot where it lies, then hand over the batch.
+        // Fills every free slot, then hands over the batch.
         let tx = port.tx();
         tx.push_each::<true>(u32::try_from(frames - number).unwrap_or(u32::MAX), |mut slot| {
             frame[14..22].copy_from_slice(&number.to_be_bytes());

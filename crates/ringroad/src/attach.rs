@@ -19,14 +19,14 @@ use crate::port::{OpenOptions, Port, PortInfo};
 use crate::queue::Queue;
 use crate::waiter::Binding;
 
-/// The request for a port of the daemon, which a reconnect repeats.
+/// Request for a port of the daemon. A reconnect repeats it.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenRequest {
     pub(crate) text: String,
     pub(crate) options: OpenOptions,
 }
 
-/// A port as one daemon has opened it.
+/// A port as opened by one daemon.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     pub(crate) info: PortInfo,
@@ -45,14 +45,14 @@ pub(crate) fn open(text: &str, options: &OpenOptions) -> Result<Port, OpenError>
     Port::new(attachment.info, attachment.queues)
 }
 
-/// A daemon that was greeted.
+/// A daemon that has accepted the hello.
 #[derive(Debug)]
 pub(crate) struct DaemonConnection {
     connection: Connection,
     pub(crate) daemon: Introduction,
 }
 
-/// Connects to the daemon, and starts it where none runs and that `may_start`.
+/// Connects to the daemon. Starts the daemon if none runs and `may_start` is set.
 pub(crate) fn connect(
     request: &OpenRequest,
     may_start: bool,
@@ -69,10 +69,10 @@ pub(crate) fn connect(
 }
 
 impl DaemonConnection {
-    /// Opens the port; `generation` counts how often that was done before.
+    /// Opens the port; `generation` is the number of earlier openings.
     pub(crate) fn attach(self, open_request: &OpenRequest, generation: u64) -> Result<Attachment, OpenError> {
         let Self { mut connection, daemon } = self;
-        // The daemon reads the options in the name.
+        // The daemon parses the options in the name.
         let request =
             Request::Open { name: open_request.text.clone(), properties: open_request.options.properties() };
         let (reply, descriptors) = connection.request(&request)?;
@@ -95,7 +95,8 @@ impl DaemonConnection {
     }
 }
 
-/// What the daemon gave, checked. The descriptors: the region's memfd, then kick and notify of each queue.
+/// Checks the daemon's reply and makes the program's side. The descriptors are the region's memfd, then kick and notify
+/// of each queue.
 fn program_side(opened: &OpenedPort, descriptors: Vec<OwnedFd>) -> Result<ProgramSide, OpenError> {
     if descriptors.len() != 1 + 2 * opened.placement.tx_rings.len() {
         return Err(OpenError::UnexpectedReply);

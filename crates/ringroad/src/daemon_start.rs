@@ -14,51 +14,51 @@ pub const DAEMON_VARIABLE: &str = "RINGROAD_DAEMON";
 /// File name of the daemon's program.
 const DAEMON_FILE: &str = "ringroadd";
 
-/// How long a program waits for a service that is being started again, and how often it looks.
+/// Maximum time for which a program waits for a service that is being restarted, and interval between two checks.
 const SERVICE_PATIENCE: Duration = Duration::from_secs(5);
 const SERVICE_CHECK: Duration = Duration::from_millis(20);
 
-/// Why the daemon could not be started.
+/// Reason why the daemon could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The program is nowhere to be found.
+    /// The program was not found.
     #[error(
         "no daemon listens at {socket} and the program ringroadd was not found beside this program or in PATH; \
          install it, or name it in $RINGROAD_DAEMON"
     )]
     NoProgram {
-        /// Socket that was tried.
+        /// Socket that the program tried.
         socket: String,
     },
-    /// It could not be run.
+    /// The program could not be run.
     #[error("running {program}: {source}")]
     Run {
-        /// The program.
+        /// Path of the program.
         program: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// A service manager's daemon died, and has not come back.
+    /// The daemon is a service, which died and was not restarted in time.
     #[error(
         "the daemon at {socket} is a service that does not run; start it again: systemctl restart ringroadd, and see why it \
          ended: journalctl -u ringroadd"
     )]
     ServiceDown {
-        /// Its socket.
+        /// Socket of the service.
         socket: String,
     },
-    /// It ended before it was ready.
+    /// The daemon ended before it was ready.
     #[error("{program} did not start: {said}")]
     NotReady {
-        /// The program.
+        /// Path of the program.
         program: String,
-        /// Its output.
+        /// Output of the program.
         said: String,
     },
 }
 
-/// The daemon's program: `$RINGROAD_DAEMON`, else beside this program, else in `PATH`.
+/// Path of the daemon's program: `$RINGROAD_DAEMON`, else a file beside this program, else in `PATH`.
 #[must_use]
 pub fn daemon_program() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(DAEMON_VARIABLE) {
@@ -74,13 +74,13 @@ pub fn daemon_program() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Whether something accepts connections at `socket`.
+/// Whether a process accepts connections at `socket`.
 fn is_listening(socket: &Path) -> bool {
     UnixStream::connect(socket).is_ok()
 }
 
 /// Starts the daemon at `socket` unless one listens there. Two programs may do so at once: the daemon's own lock lets
-/// one win, and both find it.
+/// one daemon win, and both programs find it.
 ///
 /// # Errors
 /// [`StartError`].
@@ -94,12 +94,12 @@ pub fn ensure_daemon(socket: &Path) -> Result<(), StartError> {
     start_daemon(socket, &["--on-demand"])
 }
 
-/// Whether a service manager will start the daemon at `socket` again.
+/// Whether a service manager will restart the daemon at `socket`.
 fn is_managed(socket: &Path) -> bool {
     std::fs::read_to_string(lock_path(socket)).is_ok_and(|note| note == MANAGED)
 }
 
-/// Waits until the service is there again. A daemon started in its place would keep it from coming back.
+/// Waits until the service listens again. Another daemon, started here, would keep the service from coming back.
 fn await_service(socket: &Path) -> Result<(), StartError> {
     let end = Instant::now() + SERVICE_PATIENCE;
     while !is_listening(socket) {
@@ -111,7 +111,7 @@ fn await_service(socket: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Starts the daemon at `socket` in the background with more `arguments`, and waits until it is ready.
+/// Starts the daemon at `socket` in the background with further `arguments`, and waits until it is ready.
 ///
 /// # Errors
 /// [`StartError`].
@@ -120,17 +120,17 @@ pub fn start_daemon(socket: &Path, arguments: &[&str]) -> Result<(), StartError>
         daemon_program().ok_or_else(|| StartError::NoProgram { socket: socket.display().to_string() })?;
     let name = program.display().to_string();
     let run = |source: std::io::Error| StartError::Run { program: name.clone(), source };
-    // The daemon writes "ready" into its standard output when it listens, or what went wrong into its standard error,
-    // and then detaches from both.
+    // The daemon writes "ready" to its standard output when it listens, or an error to its standard error, and then
+    // detaches from both.
     let (mut ready, ready_writer) = std::io::pipe().map_err(run)?;
     let (mut errors, errors_writer) = std::io::pipe().map_err(run)?;
-    // Libraries preloaded into this program are not for the daemon.
+    // Libraries preloaded into this program must not be loaded into the daemon.
     let mut child = Command::new(&program)
         .env_remove("LD_PRELOAD")
         .args(["--background", "--socket"])
         .arg(socket)
         .args(arguments)
-        // Nor is the service manager that started this program.
+        // The daemon must not report to the service manager that started this program.
         .env_remove("NOTIFY_SOCKET")
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(ready_writer))
@@ -139,7 +139,7 @@ pub fn start_daemon(socket: &Path, arguments: &[&str]) -> Result<(), StartError>
         .map_err(run)?;
     let mut said = String::new();
     let _ = ready.read_to_string(&mut said);
-    // The program started here only starts the real one, in a session of its own, and ends.
+    // The child only starts the real daemon, in a session of its own, and ends.
     let status = child.wait().map(|status| status.to_string()).unwrap_or_default();
     if said.starts_with("ready") {
         return Ok(());

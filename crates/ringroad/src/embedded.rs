@@ -34,37 +34,37 @@ use crate::ring::{RemoteEnd, RxRing, TxEnd, TxRing};
 use crate::stepped::{DeviceSleep, Stepped};
 use crate::waiter::Binding;
 
-/// All ports are the program's own.
+/// Share of all ports, since all of them belong to the program.
 const ALL: Share = Share::Program { user: 0, program: 0 };
 
-/// A datapath of one's own: switches, pipes and devices, with no daemon.
+/// A datapath in the program: switches, pipes and devices, without a daemon.
 ///
-/// Ports opened here behave as the daemon's. Without [`Embedded::on_thread`] frames move when some port is synced, in
+/// Ports opened here behave like the daemon's. Without [`Embedded::on_thread`] frames move when some port is synced, in
 /// that caller's context, which makes tests deterministic.
 #[derive(Debug, Clone)]
 pub struct Embedded {
     inner: Arc<Mutex<Inner>>,
 }
 
-/// The worker of an embedded datapath on a thread; a configuration for [`Embedded::on_thread`].
+/// Configuration of the worker thread of an embedded datapath, for [`Embedded::on_thread`].
 #[derive(Debug, Clone, Default)]
 pub struct EmbeddedThread {
-    /// Processor to run on.
+    /// Processor to run on; `None` for any.
     pub cpu: Option<u32>,
-    /// Never sleep.
+    /// Whether the worker never sleeps.
     pub busy: bool,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// Each port has an owner of its own.
+    /// Ports of the datapath; each port has an owner of its own.
     table: PortTable<u64, ()>,
     last_owner: u64,
-    /// The engine where ports step it; none on a thread.
+    /// Engine that the ports step; `None` if a thread runs it.
     stepped: Option<Arc<Stepped>>,
 }
 
-/// Ends an embedded port when its last ring goes.
+/// Ends an embedded port when the last ring of the port is dropped.
 #[derive(Debug)]
 pub(crate) struct EmbeddedBinding {
     inner: Arc<Mutex<Inner>>,
@@ -74,8 +74,7 @@ pub(crate) struct EmbeddedBinding {
 impl Drop for EmbeddedBinding {
     fn drop(&mut self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        // The worker of an embedded datapath lives as long as this lock's owner, so no relevant failure is possible
-        // here.
+        // No relevant failure is possible: the worker lives as long as the owner of this lock.
         let _ = inner.table.close_all_of(|&owner| owner == self.owner);
     }
 }
@@ -87,17 +86,17 @@ impl Default for Embedded {
 }
 
 impl Embedded {
-    /// A datapath that moves frames whenever a port of it is synced.
+    /// Makes a datapath that moves frames whenever one of its ports is synced.
     #[must_use]
     pub fn new() -> Self {
         let (fabric, engine) = Fabric::stepped(MacTableConfig::new(0));
         Self::of(fabric, Some(Arc::new(Stepped::new(engine))))
     }
 
-    /// A datapath on a thread of its own, which sleeps when there is nothing to do.
+    /// Makes a datapath with its own worker thread, which sleeps when there is nothing to do.
     ///
     /// # Errors
-    /// [`OpenError::Fabric`] where the thread cannot be started.
+    /// [`OpenError::Fabric`] if the thread cannot be started.
     pub fn on_thread(thread: &EmbeddedThread) -> Result<Self, OpenError> {
         let worker =
             WorkerConfig { index: 0, cpu: thread.cpu, spin: Duration::from_micros(50), busy: thread.busy };
@@ -125,14 +124,14 @@ impl Embedded {
         self.open_parsed(&name.parse()?, options, None)
     }
 
-    /// Opens a port that applies `plan` to the frames it receives ([`impairment`](crate::impairment)), with a report of
-    /// what was done. Frames that the port sends are unchanged. A device is held back where frames would be lost for
-    /// want of room, as without a plan.
+    /// Opens a port that applies `plan` to the frames it receives ([`impairment`](crate::impairment)). Returns also the
+    /// counters of the applied impairments. Frames that the port sends are unchanged. If there is no room for frames, a
+    /// device is held back instead of losing them, as without a plan.
     ///
-    /// Delays are measured by `clock`. Held frames leave when the datapath runs: on a thread ([`Embedded::on_thread`])
-    /// as they are due, with a manual clock within a millisecond; else when some port is synced or [`Embedded::step`]
-    /// is called. [`Queue::wait`] wakes in time by itself; after [`Queue::arm`] no descriptor announces frames held in
-    /// a datapath without a thread.
+    /// Delays are measured by `clock`. Held frames leave when the datapath runs. A datapath with a thread
+    /// ([`Embedded::on_thread`]) runs when they are due, with a manual clock within a millisecond. Without a thread it
+    /// runs when some port is synced or [`Embedded::step`] is called. [`Queue::wait`] wakes in time by itself; after
+    /// [`Queue::arm`] no descriptor announces frames held in a datapath without a thread.
     ///
     /// # Errors
     /// [`OpenError`]: [`OpenError::Impairment`] for a plan with a value out of range, [`OpenError::NotHere`] for pipes,
@@ -176,24 +175,24 @@ impl Embedded {
         }
     }
 
-    /// Moves frames once, where ports step this datapath; returns how many were taken.
+    /// Moves frames once, if ports step this datapath. Returns the number of frames taken.
     pub fn step(&self) -> usize {
         let stepped = self.lock().stepped.clone();
         stepped.map_or(0, |stepped| stepped.lock().step())
     }
 
-    /// Moves the switches' ageing clock on by one tick.
+    /// Advances the switches' ageing clock by one tick.
     pub fn tick(&self) {
         self.lock().table.fabric().tick();
     }
 
-    /// The sum of the counters of a switch's ports, including ports that left.
+    /// Sum of the counters of a switch's ports, including ports that left.
     #[must_use]
     pub fn switch_counters(&self, switch: &str) -> Option<CounterSnapshot> {
         self.lock().table.fabric().switch_totals(switch).map(|totals| totals.totals)
     }
 
-    /// The counters of one port.
+    /// Counters of one port.
     #[must_use]
     pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
         self.lock().table.fabric().port_counters(switch, port)
@@ -203,7 +202,7 @@ impl Embedded {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a port in the table for an owner of its own, whose binding ends it.
+    /// Opens a port in the table for an owner of its own. The binding ends the port.
     fn enter<T>(
         &self,
         open: impl FnOnce(&mut PortTable<u64, ()>, u64) -> Result<T, TableError>,
@@ -253,7 +252,7 @@ impl Embedded {
         wrap: Option<Wrap<'_>>,
     ) -> Result<Port, OpenError> {
         let shared = name.options.share.as_ref().map(|other| self.home_of(other)).transpose()?;
-        // The rings of a shared region come in as many pairs as it has.
+        // A shared region gives each port the number of ring pairs that it was made for.
         let queues = shared.as_ref().map(|home| home.shape().queues).or(options.queues);
         let plan = plan_device(name, queues)?;
         let home = device_home(shared, &plan, shape, None)?;
@@ -267,7 +266,7 @@ impl Embedded {
             switch_index: None,
         };
         let ((side, queue_refs), binding) = self.enter(|table, owner| {
-            // Each open of a device is another device.
+            // The same device may be opened several times, and each opening is a device of its own.
             let key = match table.devices().contains_key(&full_name) {
                 true => format!("{full_name} ({owner})"),
                 false => full_name,
@@ -322,12 +321,12 @@ fn events_failed(source: std::io::Error) -> OpenError {
     OpenError::System { what: "making the queues' eventfds", source }
 }
 
-/// A device in an embedded datapath of its own, stepped by the port's syncs.
+/// Opens a device in its own embedded datapath, which the port's syncs step.
 pub(crate) fn open_device_port(name: &PortName, options: &OpenOptions) -> Result<Port, OpenError> {
     Embedded::new().open_parsed(name, options, None)
 }
 
-/// What wakes a worker at each queue of a device, if anything does.
+/// Wake descriptor of each queue of a device; `None` for a queue that cannot wake a worker.
 fn device_wakes(queues: &mut [Box<dyn PortQueue>]) -> Result<Vec<Option<OwnedFd>>, OpenError> {
     let clone = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().map_err(events_failed);
     let wake = |queue: &mut Box<dyn PortQueue>| queue.sleeper()?.wake_descriptor().map(clone);
@@ -337,18 +336,18 @@ fn device_wakes(queues: &mut [Box<dyn PortQueue>]) -> Result<Vec<Option<OwnedFd>
 /// A datapath that the program's own syncs step.
 pub(crate) struct EmbeddedEnd {
     stepped: Arc<Stepped>,
-    /// Where a device is behind the rings: each of its queues.
+    /// Queues of the device behind the rings, if there is one.
     device: Option<Vec<DeviceEnd>>,
 }
 
 /// A queue of a device in a datapath that syncs step.
 struct DeviceEnd {
     queue_index: u32,
-    /// What wakes a worker at it, if anything does.
+    /// Wake descriptor of the queue; `None` if it cannot wake a worker.
     wake: Option<OwnedFd>,
 }
 
-/// The rings of a port: the other side is a datapath, elsewhere or `here`, or the other end of a pipe.
+/// Takes up the rings of a port. The other side is a datapath, elsewhere or `here`, or the other end of a pipe.
 pub(crate) fn take_up(
     side: ProgramSide,
     binding: &Arc<Binding>,
@@ -428,7 +427,7 @@ fn pipe_queues(
     Ok(queues)
 }
 
-/// Distinguishes two mappings of one region from two regions.
+/// Identity of a region: two mappings of one region have the same.
 fn region_identity(region: &Region) -> Result<(u64, u64), OpenError> {
     let status = rustix::fs::fstat(region)
         .map_err(|errno| OpenError::System { what: "looking at a region", source: errno.into() })?;

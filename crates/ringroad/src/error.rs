@@ -12,14 +12,14 @@ use ringroad_ring::violation::RingViolation;
 
 use crate::daemon_start::StartError;
 
-/// Why a port cannot be opened.
+/// Reason why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The name does not parse.
     #[error(transparent)]
     Name(#[from] PortNameError),
-    /// The daemon is not there and cannot be started.
+    /// The daemon is not running and cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
     /// The daemon refused, or cannot be reached.
@@ -31,7 +31,7 @@ pub enum OpenError {
     /// A size is out of range.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The device.
+    /// The device cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// An embedded datapath refused the port.
@@ -40,25 +40,25 @@ pub enum OpenError {
     /// An impairment plan holds a value out of range.
     #[error(transparent)]
     Impairment(#[from] ImpairmentPlanError),
-    /// The kernel refused something small.
+    /// The kernel refused a resource or an operation.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// Attempted operation.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// This kind of port is not for here.
+    /// This kind of port cannot be opened here.
     #[error("{name} cannot be opened {context}: {why}")]
     NotHere {
-        /// The port.
+        /// Name of the port.
         name: String,
-        /// Where it was tried.
+        /// Situation in which the opening was tried.
         context: &'static str,
-        /// What to do instead.
+        /// Reason, and what to do instead.
         why: &'static str,
     },
-    /// The daemon's answer does not fit the request.
+    /// The daemon's reply does not fit the request.
     #[error("ringroadd answered an open request with something else; are library and daemon of one version?")]
     UnexpectedReply,
 }
@@ -80,11 +80,11 @@ impl From<TableError> for OpenError {
     }
 }
 
-/// Why a port that was open stopped working.
+/// Reason why an open port stopped working.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// A rule of the ring was broken, and the ring has stopped. Close the port and open it again.
+    /// The peer or the program broke a rule of the ring, and the ring has stopped. Close the port and open it again.
     #[error("the ring was stopped: {0}; close the port and open it again")]
     RingStopped(#[from] RingViolation),
     /// The daemon ended or removed the port.
@@ -93,7 +93,7 @@ pub enum PortError {
     /// The daemon came back, and the port cannot be opened there.
     #[error("opening the port again: {0}")]
     Reopen(#[source] Box<OpenError>),
-    /// A frame that no ring of this port can hold.
+    /// The frame is too long for every ring of this port.
     #[error("a frame of {len} bytes does not fit: the port takes frames up to {most} bytes")]
     FrameTooLong {
         /// Length of the frame, bytes.

@@ -1,8 +1,8 @@
-//! Ringroad: packets around the kernel's network stack, in netmap's programming model.
+//! Ringroad: packet I/O around the kernel's network stack, in netmap's programming model.
 //!
-//! A [`Port`] is anything packets enter and leave by, opened by name. It has one or more [`Queue`]s, each a transmit
-//! and a receive ring of slots; a slot names a buffer in shared memory. The program owns the slots between head
-//! and tail, fills or reads them where they lie, and hands them over in batches with `sync`.
+//! Packets enter and leave by a [`Port`], which is opened by name. It has one or more [`Queue`]s, each a transmit and a
+//! receive ring of slots; a slot names a buffer in shared memory. The program owns the slots between head and tail,
+//! fills or reads their buffers in place, and hands them over in batches with `sync`.
 //!
 //! ```
 //! use ringroad::Embedded;
@@ -23,7 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same two ports in two programs: `Port::open("vale0:a")` starts the daemon where none runs and attaches to it.
+//! The same two ports in two programs: `Port::open("vale0:a")` attaches to the daemon, and starts one if none runs.
 //!
 //! | name | port |
 //! |---|---|
@@ -59,7 +59,7 @@ pub use waiter::{Wait, wait_any};
 
 pub use ringroad_control as control;
 
-/// The kinds of port, as their drivers describe them.
+/// Kinds of port, as their drivers describe them.
 pub mod catalogue {
     pub use ringroad_drivers::catalogue::port_kind::{
         DeviceName, InterfaceUse, NameTarget, OpenedBy, PortKind, Spelling,
@@ -81,7 +81,7 @@ pub use ringroad_ring::region::HugePages;
 pub use ringroad_ring::shared::{SharedBytes, prefetch_read, prefetch_write};
 pub use ringroad_ring::violation::RingViolation;
 
-// The package's page shows code that runs.
+// Runs the code on the package's page as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

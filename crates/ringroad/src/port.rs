@@ -1,4 +1,4 @@
-//! A program's handle of a port.
+//! Handle of a port in a program.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::waiter::{Wait, Waitable, Waiter, wait_any};
 /// Options for opening a port; options in its name (`@slots=256`) take precedence.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// Number of queues; by default 1, and for an interface as many as it has.
+    /// Number of queues; by default 1, and for an interface the number of its queues.
     pub queues: Option<u16>,
     /// Slots per ring, 4 to 4096; 1024 by default.
     pub slots: Option<u32>,
@@ -27,64 +27,64 @@ pub struct OpenOptions {
     pub extra_buffers: u32,
     /// Pages of the region.
     pub huge_pages: HugePages,
-    /// Socket of the daemon; else `$RINGROAD_SOCKET` or the usual place.
+    /// Socket of the daemon; by default `$RINGROAD_SOCKET` or the usual path.
     pub socket: Option<PathBuf>,
-    /// Fail where no daemon runs instead of starting one.
+    /// Whether to fail if no daemon runs, instead of starting one.
     pub no_start: bool,
-    /// Continue when the daemon ends and comes back.
+    /// Whether to continue when the daemon ends and comes back.
     ///
-    /// Nothing moves in the meantime: syncs find nothing, waits continue. Then the port is opened again under its name,
-    /// with the same options and new, empty rings: after every sync and wait call [`TxRing::available`] and
-    /// [`RxRing::available`] again. What was in the old rings is lost; [`Port::reconnections`] counts it. A daemon that
-    /// was started on demand is started again; for one that a user or a service manager has started the port waits.
-    /// Buffers that a program holds besides those in slots were of the old region.
+    /// No frames move in the meantime: syncs find nothing, waits continue. Then the port is opened again under its
+    /// name, with the same options and new, empty rings: after every sync and wait call [`TxRing::available`] and
+    /// [`RxRing::available`] again. Frames in the old rings are lost; [`Port::reconnections`] counts transmit slots
+    /// that were lost. A daemon that was started on demand is started again. If a user or a service manager has started
+    /// the daemon, the port waits. Buffers that a program holds besides those in slots were of the old region.
     ///
-    /// A port that is detached ends nevertheless, and so does a port that the next daemon refuses for good. Ports
-    /// without a daemon ignore this.
+    /// A port that is detached ends nevertheless, and so does a port that the next daemon refuses permanently. Ports
+    /// without a daemon ignore this option.
     pub reconnect: bool,
 }
 
 impl OpenOptions {
-    /// The requested properties of the port itself, for the request to the daemon.
+    /// Properties of the port itself, for the request to the daemon.
     pub(crate) fn properties(&self) -> PortProperties {
         let Self { queues, slots, buffer_bytes, extra_buffers, huge_pages, .. } = *self;
         PortProperties { queues, slots, buffer_bytes, extra_buffers, huge_pages, ..PortProperties::default() }
     }
 }
 
-/// How often a port got over a daemon's end ([`OpenOptions::reconnect`]), and at what cost.
+/// Number of reconnections to a daemon ([`OpenOptions::reconnect`]), and lost slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Reconnections {
-    /// How often.
+    /// Number of reconnections.
     pub count: u64,
-    /// Transmit slots that were handed over and had not come back when their ring was left: their frames are lost,
-    /// apart from those that the daemon delivered without being able to report that. Slots that a receiver had not seen
-    /// yet are not included, since their number is unknown.
+    /// Number of transmit slots that were handed over and had not come back when their ring was replaced. Their frames
+    /// are lost, except those that the daemon delivered without being able to report that. Slots that a receiver had
+    /// not seen yet are not included, since their number is unknown.
     pub unacknowledged_slots: u64,
 }
 
 impl Reconnections {
-    /// Whether there was none.
+    /// Whether no reconnection happened.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.count == 0
     }
 }
 
-/// What a port turned out to be.
+/// Properties of an open port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortInfo {
-    /// Full name.
+    /// Full name of the port.
     pub name: String,
-    /// Driver that serves it.
+    /// Driver that serves the port.
     pub driver: String,
     /// The mechanism in use, in words.
     pub mode: String,
-    /// Index on its switch.
+    /// Index of the port on its switch; `None` if it is on no switch.
     pub switch_index: Option<u8>,
 }
 
-/// An open port. Dropping it ends the binding: what was synced before is still forwarded.
+/// An open port. Dropping it ends the binding; frames synced before are still forwarded.
 #[derive(Debug)]
 pub struct Port {
     info: PortInfo,
@@ -93,7 +93,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Opens the port `name`, starting the daemon where one is needed and none runs.
+    /// Opens the port `name`. Starts the daemon if the port needs one and none runs.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -115,7 +115,8 @@ impl Port {
 
     pub(crate) fn new(info: PortInfo, queues: Vec<Queue>) -> Result<Self, OpenError> {
         let waiter = if queues.iter().any(Queue::is_renewable) {
-            // What ends the waits of a queue changes; the queue's own waiter stays.
+            // The port's waiter watches the waiters of the queues: a renewal replaces the events of a queue, but not
+            // its waiter.
             Waiter::new(queues.iter().map(AsFd::as_fd), None)
         } else {
             let binding = queues.first().map(|queue| &*queue.binding);
@@ -126,25 +127,25 @@ impl Port {
         Ok(Self { info, queues, waiter })
     }
 
-    /// How often the port got over a daemon's end, and at what cost.
+    /// Number of reconnections to a daemon, and lost slots.
     #[must_use]
     pub fn reconnections(&self) -> Reconnections {
         self.queues.first().map(Queue::reconnections).unwrap_or_default()
     }
 
-    /// The actual properties of the port.
+    /// Actual properties of the port.
     #[must_use]
     pub fn info(&self) -> &PortInfo {
         &self.info
     }
 
-    /// All queues.
+    /// All queues of the port.
     pub fn queues(&mut self) -> &mut [Queue] {
         &mut self.queues
     }
 
     /// Splits the port into its queues, each of which may move to a thread of its own. The binding lives until the last
-    /// of them is dropped.
+    /// queue is dropped.
     #[must_use]
     pub fn into_queues(self) -> Vec<Queue> {
         self.queues
@@ -153,7 +154,7 @@ impl Port {
     /// The first queue.
     #[inline]
     pub fn queue(&mut self) -> &mut Queue {
-        // A port has at least one queue: both ways to make one refuse less.
+        // A port has at least one queue: both ways to make a port refuse less.
         &mut self.queues[0]
     }
 
@@ -169,32 +170,32 @@ impl Port {
         &mut self.queue().rx
     }
 
-    /// Syncs all rings.
+    /// Syncs the rings of all queues.
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     pub fn sync(&mut self) -> Result<(), PortError> {
         self.queues.iter_mut().try_for_each(Queue::sync)
     }
 
-    /// As [`Queue::check`], for all queues.
+    /// Checks all queues, as [`Queue::check`] does for one.
     ///
     /// # Errors
-    /// As [`Queue::check`].
+    /// Errors of [`Queue::check`].
     pub fn check(&mut self) -> Result<(), PortError> {
         self.queues.iter_mut().try_for_each(Queue::check)
     }
 
-    /// Whether any queue has what `interest` requests, as of the last sync.
+    /// Whether any queue is ready for `interest`, as of the last sync.
     #[must_use]
     pub fn is_ready(&self, interest: Interest) -> bool {
         self.queues.iter().any(|queue| queue.is_ready(interest))
     }
 
-    /// As [`Queue::arm`], for all queues.
+    /// Prepares a wait on all queues, as [`Queue::arm`] does for one.
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     pub fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
         let mut ready = false;
         for queue in &mut self.queues {
@@ -206,23 +207,23 @@ impl Port {
         Ok(ready)
     }
 
-    /// As [`Queue::disarm`], for all queues.
+    /// Ends what [`Port::arm`] began, as [`Queue::disarm`] does for one queue.
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     pub fn disarm(&mut self) -> Result<(), PortError> {
         self.queues.iter_mut().try_for_each(Queue::disarm)
     }
 
-    /// As [`Queue::wait`], for all queues: ready when any of them is.
+    /// Waits until any queue is ready, as [`Queue::wait`] does for one.
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
         wait_any(&mut [self.awaiting(interest)], timeout)
     }
 
-    /// This port as one of several that a program waits on: [`wait_any`].
+    /// Makes this port one of several that a program waits on by [`wait_any`].
     pub fn awaiting(&mut self, interest: Interest) -> Wait<'_> {
         Wait::new(self, interest)
     }
@@ -242,7 +243,7 @@ impl Waitable for Port {
     }
 
     fn due_in(&self) -> Option<Duration> {
-        // All queues of a port are of one datapath.
+        // All queues of a port are in one datapath, so the first one knows the time.
         self.queues.first().and_then(|queue| queue.rx.due_in())
     }
 
@@ -256,7 +257,8 @@ impl Waitable for Port {
 }
 
 impl AsFd for Port {
-    /// Readable after [`Port::arm`] when something has come. An epoll descriptor: add it to any event loop.
+    /// Descriptor that is readable after [`Port::arm`] when there is something. It is an epoll descriptor, and can be
+    /// added to any event loop.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiter.as_fd()
     }

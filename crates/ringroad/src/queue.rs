@@ -11,14 +11,14 @@ use crate::ring::{RxRing, TxRing, sync_both};
 use crate::stepped::DeviceSleep;
 use crate::waiter::{Binding, Wait, Waitable, Waiter, wait_any};
 
-/// What a program waits for.
+/// Condition that a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
-    /// Received frames.
+    /// Received frames are available.
     Rx,
-    /// Free slots to transmit.
+    /// Free transmit slots are available.
     Tx,
-    /// Either.
+    /// Received frames or free transmit slots are available.
     Both,
 }
 
@@ -38,13 +38,13 @@ pub struct Queue {
     pub(crate) tx: TxRing,
     pub(crate) rx: RxRing,
     notify: OwnedFd,
-    /// Where a device is in this program.
+    /// Sleep state of a device in this program, if there is one.
     device: Option<DeviceSleep>,
     waiter: Waiter,
     pub(crate) binding: Arc<Binding>,
-    /// Where it outlives the daemon.
+    /// Queue's part in the renewal, if the port outlives the daemon.
     renewal: Option<RenewalQueue>,
-    /// The daemon is gone, and the time of the next try is in the waiter, instead of the connection.
+    /// Whether the daemon is gone. The waiter then watches the timer of the next try, instead of the connection.
     is_lost: bool,
 }
 
@@ -62,14 +62,14 @@ impl Queue {
         Ok(Self { tx, rx, notify, device, waiter, binding, renewal: None, is_lost: false })
     }
 
-    /// From now on the daemon's end is not the queue's.
+    /// Lets the queue outlive the daemon.
     pub(crate) fn outlive_the_daemon(&mut self, renewal: RenewalQueue) {
         self.tx.outlive_the_daemon(renewal.clone());
         self.rx.outlive_the_daemon(renewal.clone());
         self.renewal = Some(renewal);
     }
 
-    /// The rings, and what ends their waits.
+    /// Splits the queue into the rings and the descriptor that ends their waits.
     pub(crate) fn into_parts(self) -> (TxRing, RxRing, OwnedFd) {
         (self.tx, self.rx, self.notify)
     }
@@ -78,7 +78,7 @@ impl Queue {
         self.renewal.is_some()
     }
 
-    /// If the daemon is gone: takes the attachment to the next one, or ensures that waits end when a try is due.
+    /// If the daemon is gone, takes up the attachment to the next one, or ensures that waits end when a try is due.
     fn renew(&mut self) -> Result<(), PortError> {
         let Some(renewal) = &self.renewal else { return Ok(()) };
         if !self.is_lost {
@@ -106,12 +106,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Checks whether the daemon is still there. Waits do so by themselves, and so do some of the syncs that find
-    /// nothing; a program that only sends, and seldom, learns of its end with this.
+    /// Checks whether the daemon still runs. Waits do so by themselves, and so do some of the syncs that find nothing.
+    /// A program that rarely sends, and never waits, learns of the daemon's end by this call.
     ///
     /// # Errors
-    /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only if that did not
-    /// help.
+    /// [`PortError::DaemonGone`]; with [`OpenOptions::reconnect`](crate::OpenOptions::reconnect) only if reconnecting
+    /// did not help.
     pub fn check(&mut self) -> Result<(), PortError> {
         match self.renewal {
             Some(_) => self.renew(),
@@ -120,31 +120,31 @@ impl Queue {
         }
     }
 
-    /// How often the port got over a daemon's end, and at what cost.
+    /// Number of reconnections to a daemon, and lost slots.
     #[must_use]
     pub fn reconnections(&self) -> Reconnections {
         self.renewal.as_ref().map(RenewalQueue::reconnections).unwrap_or_default()
     }
 
-    /// What ends its waits.
+    /// Descriptors that end the queue's waits.
     pub(crate) fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let device = self.device.iter().flat_map(DeviceSleep::descriptors);
         std::iter::once(self.notify.as_fd()).chain(device)
     }
 
-    /// The transmit ring.
+    /// Transmit ring of the queue.
     #[inline]
     pub fn tx(&mut self) -> &mut TxRing {
         &mut self.tx
     }
 
-    /// The receive ring.
+    /// Receive ring of the queue.
     #[inline]
     pub fn rx(&mut self) -> &mut RxRing {
         &mut self.rx
     }
 
-    /// Both rings at once.
+    /// Returns both rings at once.
     #[inline]
     pub fn split(&mut self) -> (&mut TxRing, &mut RxRing) {
         (&mut self.tx, &mut self.rx)
@@ -153,13 +153,13 @@ impl Queue {
     /// Syncs both rings.
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     #[inline]
     pub fn sync(&mut self) -> Result<(), PortError> {
         sync_both(&mut self.tx, &mut self.rx)
     }
 
-    /// Whether there is what `interest` requests, as of the last sync.
+    /// Whether the queue is ready for `interest`, as of the last sync.
     #[inline]
     #[must_use]
     pub fn is_ready(&self, interest: Interest) -> bool {
@@ -167,11 +167,11 @@ impl Queue {
     }
 
     /// Prepares a wait outside of this library (select, poll, epoll, tokio): syncs, announces the sleep, and syncs
-    /// again. `Ok(true)`: there is something already, do not wait. `Ok(false)`: the queue's descriptor becomes readable
-    /// when there is, or when the daemon is gone; then call [`Queue::disarm`].
+    /// again. `Ok(true)`: the queue is ready, do not wait. `Ok(false)`: the queue's descriptor becomes readable when
+    /// the queue is ready, or when the daemon is gone; then call [`Queue::disarm`].
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     pub fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
         self.renew()?;
         self.sync()?;
@@ -190,19 +190,20 @@ impl Queue {
                 self.disarm()?;
                 return Ok(true);
             }
-            // A device may have got something since.
+            // A device may have received frames since the sync.
             if self.device.as_mut().is_none_or(DeviceSleep::begin) {
                 return Ok(false);
             }
         }
     }
 
-    /// Ends what [`Queue::arm`] began: takes the signal off the descriptor, withdraws the announcement and syncs.
+    /// Ends what [`Queue::arm`] began: clears the descriptor, withdraws the announcement and syncs.
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     pub fn disarm(&mut self) -> Result<(), PortError> {
-        // The signal is cleared first: a later signal is for something that the sync below, or the next, will see.
+        // The signal is cleared first, so that a later signal announces slots that the sync below, or the next one,
+        // will see.
         ringroad_ring::eventfd::drain(&self.notify);
         if let Some(device) = &mut self.device {
             device.end();
@@ -212,16 +213,16 @@ impl Queue {
         self.sync()
     }
 
-    /// Sleeps until there is what `interest` requests; `Ok(false)` when `timeout` has passed, or a signal handler ran,
-    /// before that. `None` waits without limit.
+    /// Sleeps until the queue is ready for `interest`. Returns `Ok(false)` if `timeout` passes, or a signal handler
+    /// runs, before that. `None` waits without limit.
     ///
     /// # Errors
-    /// As [`TxRing::sync`].
+    /// Errors of [`TxRing::sync`].
     pub fn wait(&mut self, interest: Interest, timeout: Option<Duration>) -> Result<bool, PortError> {
         wait_any(&mut [self.awaiting(interest)], timeout)
     }
 
-    /// This queue as one of several that a program waits on: [`wait_any`].
+    /// Makes this queue one of several that a program waits on by [`wait_any`].
     pub fn awaiting(&mut self, interest: Interest) -> Wait<'_> {
         Wait::new(self, interest)
     }
@@ -254,7 +255,8 @@ impl Waitable for Queue {
 }
 
 impl AsFd for Queue {
-    /// Readable after [`Queue::arm`] when something has come. An epoll descriptor: add it to any event loop.
+    /// Descriptor that is readable after [`Queue::arm`] when there is something. It is an epoll descriptor, and can be
+    /// added to any event loop.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiter.as_fd()
     }

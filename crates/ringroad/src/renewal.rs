@@ -1,8 +1,8 @@
 //! A port that outlives its daemon ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)): a queue opens the port
-//! again when a new daemon runs. Then the thread of each ring replaces its ring by the new attachment's.
+//! again when a new daemon runs. Then the thread of each ring replaces the ring by the new attachment's.
 //!
-//! None of this is on the path of frames. A ring calls this module where it would otherwise report that the daemon is
-//! gone, a queue before it sleeps.
+//! The path of frames does not call this module. A ring calls it instead of reporting that the daemon is gone; a queue
+//! calls it before it sleeps.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -23,24 +23,24 @@ use crate::queue::Queue;
 use crate::ring::{RxRing, TxRing};
 use crate::waiter::Binding;
 
-/// Time between the first two tries to reach a daemon; it doubles up to the longest.
+/// Time between the first two tries to reach a daemon; it doubles up to the longest delay.
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 const LONGEST_DELAY: Duration = Duration::from_millis(320);
-/// How long a try may take: it is made by the thread that syncs or waits.
+/// Maximum duration of a try, which runs in the thread that syncs or waits.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the queues of a port share to survive their daemon's end.
+/// State shared by the queues of a port that survives its daemon's end.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     request: OpenRequest,
-    /// Queues, slots and bytes of a buffer, which programs count on.
+    /// Number of queues, number of slots, and bytes of a buffer, which programs rely on.
     sizes: (usize, u32, u32),
-    /// Expires when the next try is due, and stays so until that is made: it ends the waits of all queues.
+    /// Timer that expires when the next try is due, and stays readable until that try: it ends the waits of all queues.
     timer: OwnedFd,
     newest: Mutex<Newest>,
 }
 
-/// The newest attachment, of which every queue takes its part.
+/// The newest attachment, of which each queue takes its part.
 #[derive(Debug)]
 pub(crate) struct Newest {
     pub(crate) binding: Arc<Binding>,
@@ -51,7 +51,7 @@ pub(crate) struct Newest {
     delay: Duration,
 }
 
-/// What a queue has not taken yet.
+/// Parts of an attachment that a queue has not taken yet.
 #[derive(Debug, Default)]
 struct Parts {
     tx: Option<TxRing>,
@@ -59,14 +59,14 @@ struct Parts {
     notify: Option<OwnedFd>,
 }
 
-/// The place of one queue in the renewal of its port.
+/// Part of one queue in the renewal of its port.
 #[derive(Debug, Clone)]
 pub(crate) struct RenewalQueue {
     renewal: Arc<Renewal>,
     queue: usize,
 }
 
-/// The port whose first attachment this is.
+/// Makes the port that begins with this first attachment.
 pub(crate) fn renewable(request: OpenRequest, first: Attachment) -> Result<Port, OpenError> {
     let Attachment { info, mut queues, binding, daemon } = first;
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
@@ -95,12 +95,12 @@ fn sizes(queues: &mut [Queue]) -> (usize, u32, u32) {
 }
 
 impl RenewalQueue {
-    /// The attachment that came after the one of `generation`, once there is one: a due try is made. After `None` the
-    /// caller must call again when the [timer](Self::timer) has expired.
+    /// Returns the attachment after the one of `generation`, if there is one. Makes a try if it is due. After `None`
+    /// the caller must call again when the [timer](Self::timer) has expired.
     ///
     /// # Errors
-    /// [`PortError::DaemonGone`] where the daemon is still there, so that it was the port which went;
-    /// [`PortError::Reopen`] where waiting does not help.
+    /// [`PortError::DaemonGone`] if the daemon still runs, so that only the port is gone; [`PortError::Reopen`] if
+    /// waiting does not help.
     pub(crate) fn newest(&self, generation: u64) -> Result<Option<MutexGuard<'_, Newest>>, PortError> {
         let mut newest = self.lock();
         if newest.binding.generation != generation {
@@ -123,7 +123,7 @@ impl RenewalQueue {
         }
     }
 
-    /// Readable when a try is due.
+    /// Timer, readable when a try is due.
     pub(crate) fn timer(&self) -> &OwnedFd {
         &self.renewal.timer
     }
@@ -142,7 +142,7 @@ impl RenewalQueue {
 }
 
 impl Renewal {
-    /// `None` where the daemon is the one that was lost.
+    /// Attaches to a new daemon. Returns `None` if the daemon is the one that was lost.
     fn attach_again(&self, lost: &Newest) -> Result<Option<Attachment>, OpenError> {
         // A daemon with a supervisor comes back by itself; a second daemon would conflict with it.
         let may_start = lost.daemon.started == StartedBy::OnDemand && !self.request.options.no_start;
@@ -185,8 +185,7 @@ impl Newest {
         Ok(())
     }
 
-    /// Replaces the old transmit ring by the new one, if that was not done yet. Frames in flight in the old ring are
-    /// lost.
+    /// Replaces the old transmit ring by the new one, if that was not done yet. Frames in the old ring are lost.
     pub(crate) fn renew_tx(&mut self, queue: usize, ring: &mut TxRing) {
         if let Some(new) = self.parts.get_mut(queue).and_then(|parts| parts.tx.take()) {
             self.reconnections.unacknowledged_slots += u64::from(ring.pending());
@@ -194,21 +193,21 @@ impl Newest {
         }
     }
 
-    /// Puts the new receive ring into the place of the old one, if that was not done yet.
+    /// Replaces the old receive ring by the new one, if that was not done yet.
     pub(crate) fn renew_rx(&mut self, queue: usize, ring: &mut RxRing) {
         if let Some(new) = self.parts.get_mut(queue).and_then(|parts| parts.rx.take()) {
             ring.take_up(new);
         }
     }
 
-    /// What ends the queue's waits from now on.
+    /// Takes the descriptor that ends the queue's waits from now on.
     pub(crate) fn take_notify(&mut self, queue: usize) -> Option<OwnedFd> {
         self.parts.get_mut(queue).and_then(|parts| parts.notify.take())
     }
 }
 
-/// Whether an opening with this error can succeed later, with the same options: the daemon is not there yet, an
-/// interface comes later, another program has the name for the time.
+/// Whether an opening with this error can succeed later, with the same options: the daemon does not run yet, an
+/// interface comes later, or another program has the name for the time.
 fn may_pass(error: &OpenError) -> bool {
     match error {
         OpenError::Control(error) => match error {

@@ -1,4 +1,4 @@
-//! The rings as programs hold them.
+//! Rings in the hands of programs.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use crate::renewal::RenewalQueue;
 use crate::stepped::Stepped;
 use crate::waiter::Binding;
 
-/// Idle syncs between two checks of the connection, for programs that never wait.
+/// Number of idle syncs between two checks of the connection, for programs that never wait.
 const SYNCS_PER_CHECK: u32 = 4096;
 
-/// What moves the frames on the other side.
+/// Mover of the frames on the other side of a ring.
 #[derive(Debug)]
 pub(crate) enum RemoteEnd {
-    /// Another process or thread, which may sleep and is woken by this eventfd.
+    /// Another process or thread, which may sleep.
     Elsewhere {
-        /// Wakes it.
+        /// Eventfd that wakes the other side.
         event: OwnedFd,
-        /// Whether it is another program, which may have made the eventfd blocking; the daemon would not.
+        /// Whether the other side is another program, which may have made the eventfd blocking; the daemon does not.
         is_program: bool,
     },
     /// This thread, by stepping the datapath.
     Here {
         stepped: Arc<Stepped>,
-        /// The place of the device's queue at the other end, if there is a device: what stops it is an error of each
-        /// sync.
+        /// Queue index of the device at the other end, if there is a device. A failure of the device is an error of
+        /// each sync.
         device: Option<u32>,
     },
 }
@@ -50,7 +50,8 @@ pub(crate) enum TxEnd {
 }
 
 impl TxEnd {
-    /// Before this thread steps the datapath at the other side. A pipe's is a program.
+    /// Publishes slots before this thread steps the datapath at the other side. The other side of a pipe is a program,
+    /// so nothing is done.
     #[inline]
     fn publish(&mut self) {
         if let Self::Program(end) = self {
@@ -59,14 +60,14 @@ impl TxEnd {
     }
 }
 
-/// What both rings share.
+/// State that both kinds of rings have.
 #[derive(Debug)]
 struct Half {
     other: RemoteEnd,
     binding: Arc<Binding>,
     region: (u64, u64),
     idle_syncs: u32,
-    /// Where it outlives the daemon.
+    /// Part in the renewal, if the ring outlives the daemon.
     renewal: Option<RenewalQueue>,
 }
 
@@ -75,7 +76,7 @@ impl Half {
         Self { other, binding, region, idle_syncs: 0, renewal: None }
     }
 
-    /// After a sync with [`RemoteEnd::Elsewhere`]: wakes the other side. Returns whether the daemon is gone.
+    /// Finishes a sync with [`RemoteEnd::Elsewhere`]: wakes the other side. Returns whether the daemon is gone.
     #[inline]
     fn follow(&mut self, synced: Synced) -> bool {
         if synced.kick {
@@ -93,15 +94,14 @@ impl Half {
         }
     }
 
-    /// Whether the daemon is gone; called when a sync found nothing.
+    /// Whether the daemon is gone; called if a sync found nothing.
     fn is_gone(&mut self) -> bool {
         self.idle_syncs = self.idle_syncs.wrapping_add(1);
         let due = self.idle_syncs.is_multiple_of(SYNCS_PER_CHECK);
         self.binding.is_superseded.load(Ordering::Relaxed) || due && self.binding.is_gone()
     }
 
-    /// How long until the datapath that this thread steps has frames due that it holds back; `None` where it holds
-    /// none.
+    /// Time until frames are due that the datapath, stepped by this thread, holds back; `None` if it holds none.
     fn due_in(&self) -> Option<Duration> {
         match &self.other {
             RemoteEnd::Here { stepped, .. } => stepped.lock().due_in(),
@@ -110,14 +110,14 @@ impl Half {
     }
 }
 
-/// Keeps the memory of a ring mapped, also after its port has ended: for views of buffers that outlive a batch. What
-/// lies in them changes when their slots are used again.
+/// Mapping of a ring's memory, which keeps it mapped even after the port has ended: for views of buffers that outlive a
+/// batch. Their content changes when the slots are used again.
 #[derive(Debug, Clone)]
 pub struct Mapping {
     _ring: RingView,
 }
 
-/// A transmit ring: the program fills slots from the front and gives them away.
+/// A transmit ring: the program fills slots from the front and hands them over.
 #[derive(Debug)]
 pub struct TxRing {
     end: TxEnd,
@@ -131,12 +131,12 @@ pub struct RxRing {
     half: Half,
 }
 
-/// What [`RxRing::forward`] moved.
+/// Result of [`RxRing::forward`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forwarded {
-    /// Frames moved.
+    /// Number of frames moved.
     pub frames: u32,
-    /// Frames released without being moved, since the other port can never hold them.
+    /// Number of frames released without being moved, since the other port can never hold them.
     pub too_long: u32,
     /// Whether buffers were exchanged instead of copied.
     pub zero_copy: bool,
@@ -163,7 +163,7 @@ impl TxRing {
         }
     }
 
-    /// Slots that can be filled now, as of the last sync.
+    /// Number of slots that can be filled now, as of the last sync.
     #[inline]
     #[must_use]
     pub fn available(&self) -> u32 {
@@ -176,7 +176,7 @@ impl TxRing {
         self.window().slot_count()
     }
 
-    /// Slots given away that have not come back.
+    /// Number of slots handed over that have not come back.
     #[must_use]
     pub fn pending(&self) -> u32 {
         match &self.end {
@@ -185,13 +185,13 @@ impl TxRing {
         }
     }
 
-    /// Size of a buffer, bytes: the most that one slot carries (a length is at most 65535).
+    /// Size of a buffer, bytes: the maximum that one slot carries (a length is at most 65535).
     #[must_use]
     pub fn buffer_bytes(&self) -> u32 {
         self.window().buffer_bytes()
     }
 
-    /// Longest frame that the ring can carry, over as many slots as a frame may have, bytes.
+    /// Maximum length of a frame, over as many slots as a frame may have, bytes.
     #[must_use]
     pub fn max_frame_bytes(&self) -> usize {
         let slots = (self.slot_count() as usize - 1).min(MAX_FRAGMENTS);
@@ -202,27 +202,27 @@ impl TxRing {
         (self.buffer_bytes() as usize).min(usize::from(u16::MAX))
     }
 
-    /// The buffer of the slot `offset` after the first, to fill it where it lies. Follow with [`TxRing::set`] and
+    /// Returns the buffer of the slot `offset` after the first, to fill it in place. Follow with [`TxRing::set`] and
     /// [`TxRing::advance`].
     ///
     /// # Panics
-    /// Where `offset` is not below [`TxRing::available`].
+    /// If `offset` is not below [`TxRing::available`].
     #[inline]
     #[must_use]
     pub fn buffer(&mut self, offset: u32) -> SharedBytes<'_> {
         self.window().buffer(offset)
     }
 
-    /// What keeps the ring's memory mapped.
+    /// Returns a handle that keeps the ring's memory mapped.
     #[must_use]
     pub fn mapping(&self) -> Mapping {
         Mapping { _ring: self.window().view().clone() }
     }
 
-    /// The slot `offset` after the first.
+    /// Returns the slot `offset` after the first.
     ///
     /// # Panics
-    /// Where `offset` is not below [`TxRing::available`].
+    /// If `offset` is not below [`TxRing::available`].
     #[inline]
     #[must_use]
     pub fn slot(&self, offset: u32) -> Slot {
@@ -232,16 +232,16 @@ impl TxRing {
     /// Sets length (bytes) and [`slot_flags`](crate::slot_flags) of the slot `offset` after the first.
     ///
     /// # Panics
-    /// Where `offset` is not below [`TxRing::available`].
+    /// If `offset` is not below [`TxRing::available`].
     #[inline]
     pub fn set(&mut self, offset: u32, len: u16, flags: u16) {
         self.window_mut().set(offset, len, flags);
     }
 
-    /// Replaces a slot with its buffer. The buffer must be of this ring's region and in no other slot or list.
+    /// Replaces a slot with its buffer. The buffer must be in this ring's region and in no other slot or list.
     ///
     /// # Panics
-    /// Where `offset` is not below [`TxRing::available`].
+    /// If `offset` is not below [`TxRing::available`].
     #[inline]
     pub fn exchange(&mut self, offset: u32, slot: Slot) {
         self.window_mut().exchange(offset, slot);
@@ -254,17 +254,17 @@ impl TxRing {
         self.window().prefetch_address(offset)
     }
 
-    /// Gives the first `count` slots away; the other side sees them at the next sync.
+    /// Hands the first `count` slots over; the other side sees them at the next sync.
     #[inline]
     pub fn advance(&mut self, count: u32) {
         self.window_mut().advance(count);
     }
 
-    /// Hands the first slots to `write`, at most `most`, in order: the quickest way to fill a burst of slots. A slot
-    /// for which `write` returns the length of a frame, bytes, is given away. The first `None` ends this. Returns how
-    /// many slots were given away.
+    /// Passes the first slots to `write`, at most `most`, in order: the quickest way to fill a burst of slots. A slot
+    /// is handed over if `write` returns the length of a frame, bytes. The first `None` ends this. Returns the number
+    /// of slots handed over.
     ///
-    /// `AHEAD`: starts loading buffers some slots before their turn. Pays where `write` writes to most of them.
+    /// `AHEAD` prefetches buffers some slots before their turn. This pays if `write` writes to most of them.
     #[inline]
     pub fn push_each<const AHEAD: bool>(
         &mut self,
@@ -274,17 +274,17 @@ impl TxRing {
         self.window_mut().push_each::<AHEAD>(most, write)
     }
 
-    /// The region of the ring, if nothing else writes to the buffers of its slots: a slot that comes back with the same
-    /// buffer holds what the program wrote to it. `None` for the end of a pipe, whose peer gets the buffers. A port
-    /// that survives its daemon's end ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) continues in another
-    /// region.
+    /// Returns the region of the ring, if only this program writes to the buffers of its slots: a slot that comes back
+    /// with the same buffer then holds what the program wrote to it. Returns `None` for the end of a pipe, whose peer
+    /// gets the buffers. A port that survives its daemon's end
+    /// ([`OpenOptions::reconnect`](crate::OpenOptions::reconnect)) continues in another region.
     #[inline]
     #[must_use]
     pub fn region_of_kept_buffers(&self) -> Option<(u64, u64)> {
         matches!(self.end, TxEnd::Program(_)).then_some(self.half.region)
     }
 
-    /// Copies a whole frame into the ring, over several slots where it is longer than a buffer. `Ok(false)` where
+    /// Copies a whole frame into the ring, over several slots if it is longer than a buffer. Returns `Ok(false)` if
     /// there is no room now: sync, wait, and try again.
     ///
     /// # Errors
@@ -319,10 +319,11 @@ impl TxRing {
         Ok(true)
     }
 
-    /// Hands over what was given away and takes back what is done. Returns the number of slots that came back.
+    /// Publishes the slots handed over, and takes back the slots that are done. Returns the number of slots that came
+    /// back.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] if the program
     /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
@@ -343,14 +344,14 @@ impl TxRing {
         self.half.renewal = Some(renewal);
     }
 
-    /// Continues as `new`.
+    /// Replaces the ring by `new`, but keeps its part in the renewal.
     pub(crate) fn take_up(&mut self, new: Self) {
         let renewal = self.half.renewal.take();
         *self = new;
         self.half.renewal = renewal;
     }
 
-    /// After the daemon's end: continues with the next daemon if it is there already. Until then nothing moves.
+    /// Continues with the next daemon, if it runs already. Until then no frames move.
     #[cold]
     fn renew(&mut self) -> Result<u32, PortError> {
         let Some(renewal) = self.half.renewal.clone() else { return Err(PortError::DaemonGone) };
@@ -386,7 +387,7 @@ impl TxRing {
 /// Syncs both rings of a queue. A datapath that this thread steps is stepped once for both.
 ///
 /// # Errors
-/// As [`TxRing::sync`].
+/// Errors of [`TxRing::sync`].
 #[inline]
 pub(crate) fn sync_both(tx: &mut TxRing, rx: &mut RxRing) -> Result<(), PortError> {
     let RemoteEnd::Here { stepped, device } = &tx.half.other else {
@@ -402,7 +403,7 @@ pub(crate) fn sync_both(tx: &mut TxRing, rx: &mut RxRing) -> Result<(), PortErro
     match failed {
         None => Ok(()),
         Some([Err(failure), _]) => Err(failure),
-        // What came before a failure is taken first.
+        // Frames that came before a failure are delivered first.
         Some([Ok(()), either]) => {
             if rx.available() == 0 {
                 either
@@ -422,32 +423,32 @@ pub struct RxFrame<'ring> {
 }
 
 impl<'ring> RxFrame<'ring> {
-    /// Slots that it takes.
+    /// Number of slots of the frame.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Its bytes, slot by slot: nearly all frames have one.
+    /// Bytes of the frame, slot by slot: nearly all frames have one slot.
     pub fn parts(&self) -> impl Iterator<Item = SharedBytes<'ring>> {
         let ring = self.ring;
         (self.offset..self.offset + self.slots).map(|offset| ring.frame(offset))
     }
 
-    /// Its length, bytes without FCS.
+    /// Length of the frame, bytes without FCS.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.parts().map(|part| part.len()).sum()
     }
 
-    /// When it came to its interface: as [`RxRing::timestamp_ns`].
+    /// Time at which the frame came to its interface, as by [`RxRing::timestamp_ns`].
     #[must_use]
     pub fn timestamp_ns(&self) -> u64 {
         self.ring.timestamp_ns(self.offset)
     }
 
-    /// Copies it to the end of `into`; its length, bytes.
+    /// Appends the frame to `into`. Returns its length, bytes.
     pub fn read(&self, into: &mut Vec<u8>) -> usize {
         let start = into.len();
         for part in self.parts() {
@@ -466,7 +467,7 @@ impl RxRing {
         Self { end, half: Half::new(other, binding, region) }
     }
 
-    /// Slots that hold received fragments, as of the last sync.
+    /// Number of slots that hold received fragments, as of the last sync.
     #[inline]
     #[must_use]
     pub fn available(&self) -> u32 {
@@ -485,61 +486,62 @@ impl RxRing {
         self.end.window().buffer_bytes()
     }
 
-    /// The slot `offset` after the first.
+    /// Returns the slot `offset` after the first.
     ///
     /// # Panics
-    /// Where `offset` is not below [`RxRing::available`].
+    /// If `offset` is not below [`RxRing::available`].
     #[inline]
     #[must_use]
     pub fn slot(&self, offset: u32) -> Slot {
         self.end.window().slot(offset)
     }
 
-    /// The bytes of the slot `offset` after the first: a whole frame unless the slot marks that more fragments follow.
+    /// Returns the bytes of the slot `offset` after the first: a whole frame unless the slot marks that more fragments
+    /// follow.
     ///
     /// # Panics
-    /// Where `offset` is not below [`RxRing::available`].
+    /// If `offset` is not below [`RxRing::available`].
     #[inline]
     #[must_use]
     pub fn frame(&self, offset: u32) -> SharedBytes<'_> {
         self.end.window().bytes(offset)
     }
 
-    /// The whole buffer of the slot `offset` after the first; no byte where the other side named none.
+    /// Returns the whole buffer of the slot `offset` after the first; no bytes if the slot names an invalid buffer.
     ///
     /// # Panics
-    /// Where `offset` is not below [`RxRing::available`].
+    /// If `offset` is not below [`RxRing::available`].
     #[inline]
     #[must_use]
     pub fn buffer(&self, offset: u32) -> SharedBytes<'_> {
         self.end.window().buffer(offset)
     }
 
-    /// What keeps the ring's memory mapped.
+    /// Returns a handle that keeps the ring's memory mapped.
     #[must_use]
     pub fn mapping(&self) -> Mapping {
         Mapping { _ring: self.end.window().view().clone() }
     }
 
-    /// Hands the first slots and their bytes to `read`, at most `most`, in order. A slot for which `read` returns true
-    /// is given back. The first false ends this. Returns how many slots were given back.
+    /// Passes the first slots and their bytes to `read`, at most `most`, in order. A slot is released if `read` returns
+    /// true. The first false ends this. Returns the number of slots released.
     #[inline]
     pub fn pop_each(&mut self, most: u32, read: impl FnMut(Slot, SharedBytes<'_>) -> bool) -> u32 {
         self.end.window_mut().pop_each(most, read)
     }
 
-    /// When the frame in the slot `offset` after the first came to its interface, ns since the Unix epoch, where the
-    /// port's driver knows (AF_PACKET does); else 0.
+    /// Returns the time at which the frame in the slot `offset` after the first came to its interface, ns since the
+    /// Unix epoch, if the port's driver knows it (AF_PACKET does); else 0.
     ///
     /// # Panics
-    /// Where `offset` is not below [`RxRing::available`].
+    /// If `offset` is not below [`RxRing::available`].
     #[inline]
     #[must_use]
     pub fn timestamp_ns(&self, offset: u32) -> u64 {
         self.slot(offset).ptr
     }
 
-    /// Slots of the frame that starts `offset` slots after the first; 0 where not all of it is there.
+    /// Number of slots of the frame that starts `offset` slots after the first; 0 if the frame is incomplete.
     #[must_use]
     pub fn frame_slots(&self, offset: u32) -> u32 {
         for end in offset..self.available() {
@@ -550,8 +552,8 @@ impl RxRing {
         0
     }
 
-    /// The whole frames that have come, in order. They stay in the ring until [`RxRing::release`] gives their slots
-    /// back: the sum of [`RxFrame::slots`] of the first ones.
+    /// Iterates over the received whole frames, in order. They stay in the ring until [`RxRing::release`] releases
+    /// their slots: the sum of [`RxFrame::slots`] of the first ones.
     ///
     /// ```
     /// # let switch = ringroad::Embedded::new();
@@ -577,8 +579,8 @@ impl RxRing {
         })
     }
 
-    /// Copies the first whole frame to the end of `into` and releases its slots. `None` where there is none; else its
-    /// length in bytes.
+    /// Appends the first whole frame to `into` and releases its slots. Returns its length in bytes, or `None` if there
+    /// is none.
     pub fn receive(&mut self, into: &mut Vec<u8>) -> Option<usize> {
         let frame = self.frames().next()?;
         let (slots, bytes) = (frame.slots(), frame.read(into));
@@ -586,10 +588,10 @@ impl RxRing {
         Some(bytes)
     }
 
-    /// Replaces a slot with its buffer. The buffer must be of this ring's region and in no other slot or list.
+    /// Replaces a slot with its buffer. The buffer must be in this ring's region and in no other slot or list.
     ///
     /// # Panics
-    /// Where `offset` is not below [`RxRing::available`].
+    /// If `offset` is not below [`RxRing::available`].
     #[inline]
     pub fn exchange(&mut self, offset: u32, slot: Slot) {
         self.end.window_mut().exchange(offset, slot);
@@ -602,16 +604,16 @@ impl RxRing {
         self.end.window().prefetch_address(offset)
     }
 
-    /// Gives the first `count` slots back; the other side sees it at the next sync.
+    /// Releases the first `count` slots; the other side sees it at the next sync.
     #[inline]
     pub fn release(&mut self, count: u32) {
         self.end.window_mut().advance(count);
     }
 
-    /// Hands back what was released and takes what has arrived. Returns the number of new slots.
+    /// Publishes the released slots, and takes received ones. Returns the number of new slots.
     ///
     /// # Errors
-    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] where the program
+    /// [`PortError::RingStopped`] after a violation, [`PortError::DaemonGone`]; [`PortError::Device`] if the program
     /// steps the datapath of a device that has failed.
     #[inline]
     pub fn sync(&mut self) -> Result<u32, PortError> {
@@ -620,7 +622,7 @@ impl RxRing {
             let failed = stepped.step(*device, [FailedDirection::Either]);
             let gained = self.end.sync()?.gained;
             return match failed {
-                // What came before a failure is taken first.
+                // Frames that came before a failure are delivered first.
                 Some([Err(failure)]) if self.available() == 0 => Err(failure),
                 _ => Ok(gained),
             };
@@ -633,14 +635,14 @@ impl RxRing {
         self.half.renewal = Some(renewal);
     }
 
-    /// Continues as `new`.
+    /// Replaces the ring by `new`, but keeps its part in the renewal.
     pub(crate) fn take_up(&mut self, new: Self) {
         let renewal = self.half.renewal.take();
         *self = new;
         self.half.renewal = renewal;
     }
 
-    /// After the daemon's end: continues with the next daemon if it is there already. Until then nothing moves.
+    /// Continues with the next daemon, if it runs already. Until then no frames move.
     #[cold]
     fn renew(&mut self) -> Result<u32, PortError> {
         let Some(renewal) = self.half.renewal.clone() else { return Err(PortError::DaemonGone) };
@@ -650,8 +652,8 @@ impl RxRing {
         Ok(0)
     }
 
-    /// Moves whole frames of up to `limit` received slots to `tx`: by exchange of buffers where both rings lie in one
-    /// region, else by one copy (over more slots where the buffers of `tx` are smaller). Neither ring is synced.
+    /// Moves whole frames of up to `limit` received slots to `tx`. Buffers are exchanged if both rings are in one
+    /// region, else copied once (over more slots if the buffers of `tx` are smaller). Neither ring is synced.
     pub fn forward(&mut self, tx: &mut TxRing, limit: u32) -> Forwarded {
         let zero_copy = self.half.region == tx.half.region;
         let limit = limit.min(self.available());
@@ -668,7 +670,7 @@ impl RxRing {
         forwarded
     }
 
-    /// Moves whole frames of any kind, of up to `limit` slots, and adds them to `forwarded`.
+    /// Moves whole frames of any number of slots, up to `limit` slots, and adds them to `forwarded`.
     #[inline(never)]
     fn forward_others(&mut self, tx: &mut TxRing, limit: u32, forwarded: &mut Forwarded) {
         let (mut taken, mut filled) = (0, 0);
@@ -683,7 +685,7 @@ impl RxRing {
                 match self.copy_frame(tx, taken, slots, filled) {
                     Some(put) => put,
                     None => {
-                        // No ring of that port can ever hold it.
+                        // No ring of that port can ever hold this frame.
                         forwarded.too_long += 1;
                         taken += slots;
                         continue;
@@ -701,7 +703,7 @@ impl RxRing {
         self.release(taken);
     }
 
-    /// Exchanges the buffers of one frame; returns the slots filled, 0 for want of room.
+    /// Exchanges the buffers of one frame. Returns the number of slots filled, 0 if there is no room.
     fn exchange_frame(&mut self, tx: &mut TxRing, first: u32, slots: u32, filled: u32) -> u32 {
         if tx.available() - filled < slots {
             return 0;
@@ -709,7 +711,8 @@ impl RxRing {
         for offset in 0..slots {
             let from = self.slot(first + offset);
             let to = tx.slot(filled + offset);
-            // The fragment count that a switch leaves in the high bits would force a destination on the way out.
+            // The high bits are cleared: a switch leaves the fragment count there, which would force a destination on
+            // transmit.
             let flags = from.flags & MORE_FRAGMENTS | BUF_CHANGED;
             tx.exchange(filled + offset, Slot { flags, ..from });
             self.exchange(
@@ -720,12 +723,12 @@ impl RxRing {
         slots
     }
 
-    /// Copies one frame; returns the slots filled, 0 for want of room, `None` where it can never fit.
+    /// Copies one frame. Returns the number of slots filled, 0 if there is no room, `None` if the frame can never fit.
     fn copy_frame(&self, tx: &mut TxRing, first: u32, slots: u32, filled: u32) -> Option<u32> {
         let part_bytes = tx.slot_bytes();
         if slots == 1 && tx.available() > filled {
             let bytes = self.frame(first);
-            // The usual frame, without the divisions of the general case.
+            // A frame of one slot, the usual case, needs no divisions.
             if bytes.len() <= part_bytes {
                 tx.buffer(filled).copy_from(&bytes);
                 tx.set(filled, bytes.len() as u16, 0);

@@ -1,5 +1,5 @@
-//! The datapath that syncs step, and its sleep: the events that would wake a worker wake a program that waits for its
-//! own device.
+//! A datapath that syncs step, and its sleep: the events that would wake a worker wake a program that waits for its own
+//! device.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +11,16 @@ use ringroad_ring::eventfd;
 
 use crate::error::PortError;
 
-/// An engine that the threads of a program step in turn.
+/// An engine that the program's threads step in turn.
 #[derive(Debug)]
 pub(crate) struct Stepped {
     engine: Arc<Mutex<Engine>>,
-    /// Threads that wait for it; changed under the engine's lock only.
+    /// Number of threads that sleep; changed under the engine's lock only.
     asleep: AtomicUsize,
-    /// Queues that had failed when a thread woke last; changed under the engine's lock only.
+    /// Number of failed queues when a thread woke last; changed under the engine's lock only.
     failures: AtomicUsize,
-    /// Wakes all of them, where one that was woken leaves work behind. Made with the first device.
+    /// Eventfd that wakes all sleeping threads, if the thread that was woken leaves work behind. Made with the first
+    /// device.
     bell: OnceLock<OwnedFd>,
 }
 
@@ -32,8 +33,8 @@ impl Stepped {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves frames once. The errors are what has stopped the device with its queue at `device` for frames that go each
-    /// of `ways`; `None` where nothing can be wrong with it.
+    /// Moves frames once. Returns the failure of the device with its queue at `device`, for each of `ways` that frames
+    /// take, or `None` if the device cannot fail.
     #[inline]
     pub(crate) fn step<const WAYS: usize>(
         &self,
@@ -49,8 +50,8 @@ impl Stepped {
         }))
     }
 
-    /// Announces to the devices that the calling thread is about to sleep. `false`: there is work, so it is not; step
-    /// and look again.
+    /// Announces to the devices that the calling thread is about to sleep. Returns `false`, and the thread must not
+    /// sleep, if there is work: step and check again.
     pub(crate) fn fall_asleep(&self) -> bool {
         let mut engine = self.lock();
         let sleeps = engine.fall_asleep(usize::MAX);
@@ -61,8 +62,8 @@ impl Stepped {
         sleeps
     }
 
-    /// Withdraws what [`Self::fall_asleep`] announced, does the work that woke the thread, and ensures that no other
-    /// sleeping thread misses its wake-up.
+    /// Withdraws the announcement of [`Self::fall_asleep`], does the work that woke the thread, and ensures that no
+    /// other sleeping thread misses its wake-up.
     pub(crate) fn awake(&self) {
         let mut engine = self.lock();
         if let Some(bell) = self.bell.get() {
@@ -77,8 +78,8 @@ impl Stepped {
         }
         let failures = engine.failures();
         let has_failed = self.failures.swap(failures, Ordering::Relaxed) != failures;
-        // Devices wake once for an announcement, and this was it. A device that has failed since may not send wake-ups
-        // any more, so all programs check theirs.
+        // Each announcement brings one wake-up, and this was it. A device that has failed since may send no more
+        // wake-ups, so all programs check their devices.
         if (!engine.fall_asleep(usize::MAX) || has_failed)
             && let Some(bell) = self.bell.get()
         {
@@ -87,11 +88,11 @@ impl Stepped {
     }
 }
 
-/// What one queue needs to sleep before a stepped datapath with a device in it.
+/// State of one queue for sleeping before a stepped datapath with a device.
 #[derive(Debug)]
 pub(crate) struct DeviceSleep {
     stepped: Arc<Stepped>,
-    /// What wakes a worker at the queue of the device, if anything does.
+    /// Wake descriptor of the device's queue, if it has one.
     wake: Option<OwnedFd>,
     is_asleep: bool,
 }
@@ -101,26 +102,26 @@ impl DeviceSleep {
     /// The kernel has no descriptors left.
     pub(crate) fn new(stepped: &Arc<Stepped>, wake: Option<OwnedFd>) -> rustix::io::Result<Self> {
         if stepped.bell.get().is_none() {
-            // Where two devices are opened at once one of the two bells is dropped again.
+            // Two devices may be opened at once; then one of the two eventfds is dropped again.
             let _ = stepped.bell.set(eventfd::create()?);
         }
         Ok(Self { stepped: Arc::clone(stepped), wake, is_asleep: false })
     }
 
-    /// As [`Stepped::fall_asleep`].
+    /// Announces the sleep, as [`Stepped::fall_asleep`].
     pub(crate) fn begin(&mut self) -> bool {
         self.is_asleep = self.is_asleep || self.stepped.fall_asleep();
         self.is_asleep
     }
 
-    /// As [`Stepped::awake`], where [`Self::begin`] went before.
+    /// Ends the sleep, as [`Stepped::awake`], if [`Self::begin`] has announced it.
     pub(crate) fn end(&mut self) {
         if std::mem::take(&mut self.is_asleep) {
             self.stepped.awake();
         }
     }
 
-    /// What to wait for.
+    /// Descriptors to wait for.
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.wake.iter().chain(self.stepped.bell.get()).map(AsFd::as_fd)
     }

@@ -1,4 +1,5 @@
-//! Waits for the other side: an epoll set of eventfds, and of the connection whose end means that the daemon is gone.
+//! Waits for the other side of a ring: an epoll set of eventfds, and of the connection whose end means that the daemon
+//! is gone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
@@ -9,16 +10,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use crate::error::PortError;
 use crate::queue::Interest;
 
-/// What keeps a binding alive, dropped with the last ring of a port.
+/// Resources that a port's rings need, dropped with the last ring.
 #[derive(Debug)]
 pub(crate) struct Binding {
-    /// The connection to the daemon; none in embedded mode.
+    /// Connection to the daemon; `None` in embedded mode.
     pub(crate) connection: Option<ringroad_control::Connection>,
-    /// Ends an embedded port.
+    /// Value that ends an embedded port when it is dropped.
     pub(crate) _embedded: Option<crate::embedded::EmbeddedBinding>,
-    /// How often the port was opened again before.
+    /// Number of times that the port was opened again before.
     pub(crate) generation: u64,
-    /// The port was opened again since.
+    /// Whether the port was opened again since.
     pub(crate) is_superseded: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl Binding {
 
 const CONNECTION: u64 = u64::MAX;
 const OTHER: u64 = 0;
-/// How long a program sleeps at most while a datapath that it steps holds frames back.
+/// Maximum sleep of a program while a datapath that it steps holds frames back.
 const UNANNOUNCED_POLL: Duration = Duration::from_millis(1);
 
 /// An epoll set over the queues of a port, or one of them.
@@ -51,7 +52,7 @@ pub(crate) struct Waiter {
     set: OwnedFd,
 }
 
-/// What ended a wait.
+/// Reason why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     Event,
@@ -68,7 +69,7 @@ impl Waiter {
         let waiter = Self { set: epoll::create(epoll::CreateFlags::CLOEXEC)? };
         for event in events {
             match waiter.watch(event) {
-                // The queues of a device share a bell.
+                // The queues of a device share an eventfd, which is in the set already.
                 Err(rustix::io::Errno::EXIST) => {}
                 added => added?,
             }
@@ -79,24 +80,24 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Lets `event` end waits.
+    /// Makes `event` end waits.
     pub(crate) fn watch(&self, event: impl AsFd) -> rustix::io::Result<()> {
         epoll::add(&self.set, event, epoll::EventData::new_u64(OTHER), epoll::EventFlags::IN)
     }
 
-    /// Lets the end of the connection end waits.
+    /// Makes the end of the connection end waits.
     pub(crate) fn watch_connection(&self, binding: &Binding) -> rustix::io::Result<()> {
         let Some(connection) = &binding.connection else { return Ok(()) };
         let flags = epoll::EventFlags::RDHUP;
         epoll::add(&self.set, connection, epoll::EventData::new_u64(CONNECTION), flags)
     }
 
-    /// Stops watching `event`, which no longer ends waits.
+    /// Stops watching `event`, so that it no longer ends waits.
     pub(crate) fn forget(&self, event: impl AsFd) -> rustix::io::Result<()> {
         epoll::delete(&self.set, event)
     }
 
-    /// Waits for any event. A signal ends the wait, so that programs which watch a flag see it.
+    /// Waits for any event. A signal ends the wait, so that programs that watch a flag see it.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<Woken, PortError> {
         let timeout = timeout.map(timespec);
         let empty = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
@@ -118,19 +119,19 @@ impl AsFd for Waiter {
     }
 }
 
-/// What a program can wait on: a queue, or all queues of a port.
+/// Object that a program can wait on: a queue, or all queues of a port.
 pub(crate) trait Waitable {
     fn arm(&mut self, interest: Interest) -> Result<bool, PortError>;
     fn disarm(&mut self) -> Result<(), PortError>;
     fn is_ready(&self, interest: Interest) -> bool;
     fn waiter(&self) -> &Waiter;
-    /// Whether it survives the daemon's end: the next check of it does what is needed.
+    /// Whether the object survives the daemon's end: its next check then does what is needed.
     fn is_renewable(&self) -> bool;
-    /// How long until the datapath behind it, if syncs step that, has work that sends no wake-up.
+    /// Time until the datapath behind the object, if syncs step it, has work that sends no wake-up.
     fn due_in(&self) -> Option<Duration>;
 }
 
-/// A port or a queue, and what a program waits for there: see [`wait_any`].
+/// A port or a queue, and the condition that a program waits for there: see [`wait_any`].
 pub struct Wait<'a> {
     at: &'a mut dyn Waitable,
     interest: Interest,
@@ -152,9 +153,9 @@ impl std::fmt::Debug for Wait<'_> {
     }
 }
 
-/// Sleeps until one of several ports or queues has what was requested: [`Port::is_ready`](crate::Port::is_ready) shows
-/// which. `Ok(false)` when `timeout` has passed, or a signal handler ran, before that. `None` waits without limit, but
-/// without any port the result is `Ok(false)` at once.
+/// Sleeps until one of several ports or queues is ready; [`Port::is_ready`](crate::Port::is_ready) shows which. Returns
+/// `Ok(false)` if `timeout` passes, or a signal handler runs, before that. `None` waits without limit, but without any
+/// port the result is `Ok(false)` at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -174,7 +175,8 @@ impl std::fmt::Debug for Wait<'_> {
 /// ```
 ///
 /// # Errors
-/// As [`TxRing::sync`](crate::TxRing::sync), for any of them. Announcements at the others are withdrawn then.
+/// Errors of [`TxRing::sync`](crate::TxRing::sync), for any of the ports and queues. Announcements at the others are
+/// withdrawn then.
 pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<bool, PortError> {
     if waits.is_empty() && timeout.is_none() {
         return Ok(false);
@@ -185,7 +187,7 @@ pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<boo
             return Ok(true);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // It may be due by a manual clock, which stands still until it is set.
+        // A manual clock may stand still until it is set, so the sleep is bounded.
         let due = waits.iter().filter_map(|wait| wait.at.due_in()).min();
         let due = due.map(|due| due.min(UNANNOUNCED_POLL)).filter(|&due| left.is_none_or(|left| due < left));
         let woken = sleep(waits, due.or(left));
@@ -202,7 +204,7 @@ pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<boo
     }
 }
 
-/// Announces the sleep at all of them. `Ok(true)`, and it is announced nowhere: there is something already.
+/// Announces the sleep at all objects. Returns `Ok(true)`, and leaves no announcement, if one is ready already.
 fn arm_all(waits: &mut [Wait<'_>]) -> Result<bool, PortError> {
     for next in 0..waits.len() {
         let Some((wait, armed)) = waits.get_mut(..=next).and_then(<[_]>::split_last_mut) else { break };
@@ -215,12 +217,12 @@ fn arm_all(waits: &mut [Wait<'_>]) -> Result<bool, PortError> {
     Ok(false)
 }
 
-/// Ends the announcements of all, even if one fails.
+/// Withdraws the announcements of all objects, even if one fails.
 fn disarm_all(waits: &mut [Wait<'_>]) -> Result<(), PortError> {
     waits.iter_mut().map(|wait| wait.at.disarm()).fold(Ok(()), Result::and)
 }
 
-/// Sleeps until an event at any of them.
+/// Sleeps until an event at any object.
 fn sleep(waits: &[Wait<'_>], limit: Option<Duration>) -> Result<Woken, PortError> {
     let wake = |wait: &Wait<'_>, limit| match wait.at.waiter().wait(limit) {
         Ok(Woken::DaemonGone) if wait.at.is_renewable() => Ok(Woken::Event),

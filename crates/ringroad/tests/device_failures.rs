@@ -1,4 +1,5 @@
-//! A program that steps its own datapath gets the error of its failed device, and programs of other devices do not.
+//! Tests of device failures: a program that steps its own datapath gets the error of its failed device, and programs of
+//! other devices do not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use ringroad::{Embedded, EmbeddedThread, Interest, Port, PortError, RingViolation};
 
-/// Only a failure waits so long: every wait below ends with an event.
+/// Deadline that only a failure reaches: every wait below ends with an event.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 
 fn frame(number: u8) -> Vec<u8> {
@@ -19,21 +20,21 @@ fn frame(number: u8) -> Vec<u8> {
     frame
 }
 
-/// Lets frames pass from one port to another, until one came: while their peers have not met, frames may be dropped.
+/// Sends frames from one port to another, until one has come: until their peers have connected, frames may be dropped.
 fn pass(from: &mut Port, to: &mut Port) {
     let mut got = Vec::new();
     while to.rx().receive(&mut got).is_none() {
         from.tx().send(&frame(1)).unwrap();
         from.tx().sync().unwrap();
-        // Either side's part of meeting the other is done in its own syncs, which must not wait for the other's.
+        // Each side connects in its own syncs, so a wait for the other side must be short.
         to.wait(Interest::Rx, Some(Duration::from_millis(1))).unwrap();
     }
     assert_eq!(got, frame(1));
     to.rx().sync().unwrap();
 }
 
-/// Writes to each mapping of the memory files of this name, `offset` bytes behind the start. Only
-/// one test may have such files.
+/// Overwrites each mapping of the memory files of this name, from `offset` bytes after the start. Only one test may
+/// have such files.
 fn scribble(name: &str, offset: u64, bytes: &[u8]) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let memory = OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
@@ -45,7 +46,7 @@ fn scribble(name: &str, offset: u64, bytes: &[u8]) {
     }
 }
 
-/// Takes frames until the device fails. Returns why.
+/// Takes frames until the device fails. Returns the reason.
 fn await_failure(port: &mut Port) -> String {
     loop {
         match port.wait(Interest::Rx, PATIENCE) {
@@ -101,13 +102,13 @@ fn a_memif_peer_that_breaks_a_ring_is_an_error_of_the_programs_wait() {
     let mut server = Port::open(&name).unwrap();
     let mut client = Port::open(&format!("{name}@role=client")).unwrap();
     pass(&mut client, &mut server);
-    // The head of the first ring, with which a client publishes its frames.
+    // Head of the first ring, by which a client publishes its frames.
     scribble("memif", 6, &[0xff; 2]);
     let why = await_failure(&mut server);
     assert!(why.contains("the rx ring 0 was stopped"), "{why}");
 }
 
-/// Of the tests that scribble over a guest's memory one runs at a time: they know the memory by its name.
+/// Lock of the tests that overwrite a guest's memory: they find the memory by its name, so one test runs at a time.
 static GUESTS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -119,7 +120,7 @@ fn a_guest_that_breaks_a_ring_is_an_error_of_the_programs_sync() {
     let mut guest = Port::open(&format!("virtio-user:{}", path.display())).unwrap();
     pass(&mut guest, &mut program);
     pass(&mut program, &mut guest);
-    // The descriptors of the first ring, in which the guest receives: now they name no memory of it.
+    // Descriptors of the first ring, in which the guest receives: they become invalid.
     scribble("ringroad-virtio-user", 0, &[0xff; 16 * 1024]);
     assert!(program.tx().send(&frame(2)).unwrap());
     let failed = program.tx().sync();
@@ -127,7 +128,7 @@ fn a_guest_that_breaks_a_ring_is_an_error_of_the_programs_sync() {
         matches!(&failed, Err(PortError::Device(why)) if why.contains("the guest's receive queue is stopped")),
         "{failed:?}"
     );
-    // A program that only receives learns of it, too, behind the frames that had come.
+    // A program that only receives gets the error, too, after the frames that had come.
     await_failure(&mut program);
 }
 
@@ -139,8 +140,7 @@ fn a_back_end_that_breaks_a_ring_is_an_error_of_the_programs_wait() {
     let mut back_end = Port::open(&format!("vhost-user:{}", path.display())).unwrap();
     let mut program = Port::open(&format!("virtio-user:{}", path.display())).unwrap();
     pass(&mut back_end, &mut program);
-    // What of the first ring the back end has used, and how many entries: behind 1024 descriptors and those made
-    // available.
+    // Used ring of the first virtqueue: it follows 1024 descriptors and the available ring.
     scribble("ringroad-virtio-user", 1024 * (16 + 2), &[0xff; 1024]);
     let why = await_failure(&mut program);
     assert!(why.contains("broke a rule"), "{why}");

@@ -1,4 +1,4 @@
-//! The datapath in one process: frames through the switch, pipes and devices.
+//! Tests of the datapath in one process: frames through the switch, pipes and devices.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ fn frame(destination: [u8; 6], source: [u8; 6], len: usize) -> Vec<u8> {
     frame
 }
 
-/// Only a failure waits so long: every wait below ends with an event.
+/// Deadline that only a failure reaches: every wait below ends with an event.
 const PATIENCE: Option<std::time::Duration> = Some(std::time::Duration::from_secs(20));
 
 const A: [u8; 6] = [2, 0, 0, 0, 0, 0xA];
@@ -87,7 +87,7 @@ fn more_frames_than_a_batch_holds_all_arrive_and_all_slots_come_back() {
     let mut b = net.open("vale0:b@slots=2048").unwrap();
     for round in 0..20 {
         for number in 0..1000 {
-            // Jumbo frames among them, so that batches also fill up in mid-frame.
+            // Some frames are jumbo frames, so that batches also fill up in mid-frame.
             let len = if number % 100 == 99 { 5000 } else { 60 + number };
             assert!(a.tx().send(&frame(B, A, len)).unwrap());
         }
@@ -127,14 +127,14 @@ fn jumbo_frames_cross_over_several_slots_and_buffer_sizes() {
         assert_eq!(received(&mut small), std::slice::from_ref(&jumbo), "{len} bytes into buffers of 512");
         assert_eq!(received(&mut large), [jumbo], "{len} bytes into buffers of 65536");
     }
-    // Around the ring more than once.
+    // The frames go around the ring more than once.
     for _ in 0..500 {
         let jumbo = frame(C, A, 9000);
         send(&mut a, &jumbo);
         assert_eq!(received(&mut small), std::slice::from_ref(&jumbo));
         assert_eq!(received(&mut large), [jumbo]);
     }
-    // 64 fragments of 512 bytes are all that a frame may have.
+    // A frame may have at most 64 fragments, here of 512 bytes.
     send(&mut a, &frame(C, A, 33_000));
     assert_eq!(net.port_counters("vale0", "b").unwrap().dropped_for(DropCause::TooLong), 1);
     assert_eq!(received(&mut large).len(), 1);
@@ -276,7 +276,7 @@ fn sleeping_programs_are_woken_in_both_directions() {
 
 #[test]
 fn a_frame_at_any_of_several_ports_and_queues_ends_a_wait_for_all() {
-    // Frames that differ: copies of one frame would make the switch look for a loop.
+    // The frames differ: copies of one frame would make the switch search for a loop.
     let source = |side, round: usize| [2, 0, 0, side, (round >> 8) as u8, round as u8];
     let net = Embedded::on_thread(&ringroad::EmbeddedThread::default()).unwrap();
     let mut ports: Vec<Port> = ["x{1", "y{1", "vale0:a"].map(|name| net.open(name).unwrap()).into();
@@ -285,7 +285,7 @@ fn a_frame_at_any_of_several_ports_and_queues_ends_a_wait_for_all() {
         for round in 0..1500 {
             let port = &mut far[round % 3];
             send(port, &frame([0xff; 6], source(1, round), 60));
-            // The answer: the waiting side has taken it.
+            // The answer shows that the waiting side has taken the frame.
             assert!(port.wait(Interest::Rx, PATIENCE).unwrap());
             assert_eq!(received(port).len(), 1);
         }
@@ -413,7 +413,7 @@ fn forwarding_within_one_region_exchanges_buffers() {
         b.sync().unwrap();
         assert_eq!(received(&mut c), [ping]);
     }
-    // A port that leaves gives back the buffers its slots hold by then, and the next one gets only free ones.
+    // A port that leaves gives back the buffers in its slots, and the next port gets only free ones.
     drop(out);
     let mut again = net.open("vale1:again@share=vale0:b").unwrap();
     send(&mut again, &frame(C, B, 70));
@@ -495,7 +495,7 @@ fn a_full_ring_lets_the_datapath_sleep_and_room_wakes_it() {
         assert!(port.wait(Interest::Rx, PATIENCE).unwrap(), "no frame came");
         let taken = port.rx().available();
         port.rx().release(taken);
-        // Only the next wait reads the ring after this: nothing but the release itself can wake the datapath.
+        // After this sync only the next wait reads the ring, so nothing but the release itself can wake the datapath.
         port.rx().sync().unwrap();
     }
 }

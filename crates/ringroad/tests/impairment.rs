@@ -1,4 +1,4 @@
-//! Impaired ports do exactly what the plan describes, under any timing, and account for every frame.
+//! Tests of impaired ports: they do exactly what the plan describes, under any timing, and account for every frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,11 +14,11 @@ use ringroad::{Clock, DropCause, Embedded, EmbeddedThread, Interest, OpenError, 
 use ringroad_capture::{CaptureFormat, CaptureWriter};
 
 const SWITCH: &str = "vale0";
-/// Only a failure waits so long: every wait below ends with an event.
+/// Deadline that only a failure reaches: every wait below ends with an event.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 const MILLISECOND: u64 = 1_000_000;
 
-/// A frame to an address that is never learned, so that it is flooded; `number` stands behind the header.
+/// Makes a frame to an address that is never learned, so that it is flooded; `number` follows the header.
 fn frame(number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 0xB, 2, 0, 0, 0, 0, 0xA, 0x88, 0xB5];
     frame.extend_from_slice(&number.to_be_bytes());
@@ -52,7 +52,7 @@ impl Net {
         Self { net, a, b, impairment, clock, sent: 0 }
     }
 
-    /// Sends `count` frames of 60 bytes, numbered on from the last.
+    /// Sends `count` frames of 60 bytes. Their numbers continue those of the last call.
     fn send(&mut self, count: u32) {
         for _ in 0..count {
             assert!(self.a.tx().send(&frame(self.sent, 60)).unwrap());
@@ -78,7 +78,7 @@ impl Net {
         self.receive().iter().map(|frame| number_of(frame)).collect()
     }
 
-    /// The counters, after a check of their sum.
+    /// Returns the counters, after a check of their sum.
     fn done(&self) -> ImpairmentCounters {
         let done = self.impairment.counters();
         assert_eq!(
@@ -139,7 +139,7 @@ fn the_plan_determines_random_loss() {
     let numbers = net.numbers();
     assert_eq!(numbers, (0..3000).filter(survives).collect::<Vec<_>>());
     assert_eq!(net.done().dropped, 3000 - numbers.len() as u64);
-    // 300 expected, standard deviation 16; the seed is fixed.
+    // The expected number is 300, with a standard deviation of 16; the seed is fixed.
     assert!((220..380).contains(&net.done().dropped), "{}", net.done().dropped);
 }
 
@@ -217,7 +217,7 @@ fn one_bit_is_flipped_where_it_may_be() {
         assert_eq!(flipped.len(), usize::from(number % 3 == 1), "frame {number}");
         flipped.iter().for_each(|bit| bytes_hit[bit / 8] = true);
     }
-    // With 300 flips each of the 12 bytes is hit.
+    // There are 300 flips, so each of the 12 bytes is hit.
     assert_eq!(bytes_hit, std::array::from_fn(|byte| (44..56).contains(&byte)));
     assert_eq!(net.done().corrupted, 300);
 }
@@ -275,7 +275,7 @@ fn a_fixed_delay_is_kept_to_the_nanosecond() {
     assert_eq!(done, ImpairmentCounters { arrived: 3, delayed: 3, passed: 3, ..Default::default() });
 }
 
-/// Sends a frame every `gap_ns` and returns the delay of each, looking at every nanosecond.
+/// Sends a frame every `gap_ns` and returns the delay of each, checked every nanosecond.
 fn delays(plan: ImpairmentPlan, frames: u32, gap_ns: u64, most_ns: u64) -> Vec<u64> {
     let mut net = Net::new(plan);
     let mut delays = Vec::new();
@@ -299,7 +299,7 @@ fn delays_of_a_cycle_come_in_turn() {
 #[test]
 fn a_frame_never_overtakes_one_that_is_delayed_longer() {
     let delay = Delay::Cycle(vec![25, 0, 2]);
-    // The second and the third wait for the first; the fourth for itself.
+    // The second and the third frame wait for the first; the fourth has a delay of its own.
     assert_eq!(delays(ImpairmentPlan { delay, ..plan() }, 4, 10, 25), [25, 15, 5, 25]);
 }
 
@@ -313,7 +313,7 @@ fn random_delays_are_evenly_spread_and_those_of_the_plan() {
     assert_eq!(got, expected);
     let mut counts = [0; 10];
     got.iter().for_each(|&delay| counts[delay as usize - 10] += 1);
-    // 200 expected of each, standard deviation 13.4; the seed is fixed.
+    // The expected number of each is 200, with a standard deviation of 13.4; the seed is fixed.
     assert!(counts.iter().all(|count| (140..260).contains(count)), "{counts:?}");
 }
 
@@ -375,7 +375,7 @@ fn each_queue_has_its_own_plan() {
     let mut a = net.open_with("vale0:a", &options).unwrap();
     let plan = ImpairmentPlan { drop: FramePattern::At(vec![0]), ..plan() };
     let (mut b, impairment) = net.open_impaired("vale0:b", &options, plan, clock).unwrap();
-    // Learned, so that frames stay on the queue that they come by.
+    // The switch learns the address, so that frames stay on the queue that they come by.
     let mut hello = frame(0, 60);
     hello[..12].rotate_left(6);
     assert!(b.tx().send(&hello).unwrap());
@@ -419,7 +419,7 @@ fn impossible_plans_and_ports_are_refused() {
     assert_eq!(net.switch_counters(SWITCH), None);
 }
 
-/// Reads a capture file of 2000 frames through an impaired port, and returns what was done.
+/// Reads a capture file of 2000 frames through an impaired port, and returns the counters of the impairments.
 fn read_impaired(options: &OpenOptions, hold_frames: u32) -> ImpairmentCounters {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("in.pcap");
@@ -440,8 +440,8 @@ fn read_impaired(options: &OpenOptions, hold_frames: u32) -> ImpairmentCounters 
     let (mut port, impairment) = net.open_impaired(&name, options, plan, clock.clone()).unwrap();
     let mut got = Vec::new();
     let mut bytes = Vec::new();
-    // The last that stepped aside stays there: not enough frames come to let it pass. At least one frame moves in 20
-    // rounds, and now and then much is due at once.
+    // The last reordered frame stays held: too few frames follow to let it pass. At least one frame moves in 20 rounds,
+    // and sometimes many are due at once.
     for round in 0..20 * 2000 {
         clock.advance(if round % 8 == 7 { 20 } else { 1 });
         port.rx().sync().unwrap();
@@ -471,7 +471,7 @@ fn frames_of_a_device_are_held_back_rather_than_lost() {
         passed: 2998,
         ..Default::default()
     };
-    // Little room to hold frames, and little in the program's ring.
+    // Both runs have little room: first for held frames, then in the program's ring.
     assert_eq!(read_impaired(&OpenOptions::default(), 10), done);
     let small = OpenOptions { slots: Some(32), buffer_bytes: Some(65536), ..OpenOptions::default() };
     assert_eq!(read_impaired(&small, 16384), done);
@@ -491,7 +491,7 @@ fn a_wait_ends_when_a_held_frame_is_due() {
     let waited = clock.now_ns() - sent_at;
     assert!(waited >= 2 * MILLISECOND);
     assert!(Some(Duration::from_nanos(waited)) < PATIENCE, "it was patience that ended the wait");
-    // Nothing is held any more: the wait lasts until its timeout.
+    // No frame is held any more: the wait lasts until its timeout.
     b.rx().release(1);
     assert!(!b.wait(Interest::Rx, Some(Duration::from_millis(3))).unwrap());
 }
@@ -553,13 +553,13 @@ fn a_worker_follows_a_manual_clock() {
     assert_eq!(impairment.counters().held, 0);
 }
 
-/// A model of an impaired port, as simple as possible.
+/// Model of an impaired port, as simple as possible.
 struct Model {
     planned: Impairment,
     plan: ImpairmentPlan,
     ring: usize,
     line: VecDeque<(u32, usize, u64)>,
-    /// Frame, copies, due time, survivors until which, time until which.
+    /// Reordered frames: frame, copies, due time, number of survivors and time at which it rejoins the line.
     aside: Vec<(u32, usize, u64, u64, u64)>,
     arrived: u64,
     survivors: u64,
@@ -699,7 +699,7 @@ proptest! {
             now += pause;
             net.clock.advance(pause);
             model.let_go(now);
-            // Before the program makes room again.
+            // The datapath delivers before the program makes room again.
             net.net.step();
             let got = net.receive();
             let numbers: Vec<u32> = got.iter().map(|frame| number_of(frame)).collect();

@@ -11,8 +11,8 @@ use ringroad_switch::{FrameHeader, MacTable, MacTableConfig, PortSet, Tick, clas
 use ringroad_wire::mac::Mac;
 
 const NOW: Tick = Tick(1);
-/// Frames in the stream from which batches are cut, a multiple of every batch: long enough not to be learned by heart
-/// by a branch predictor.
+/// Number of frames in the stream from which batches are cut, a multiple of every batch: too many for a branch
+/// predictor to remember.
 const STREAM_FRAMES: usize = 16384;
 
 fn address(side: u8, number: u32) -> Mac {
@@ -72,7 +72,7 @@ fn bench(criterion: &mut Criterion) {
         group.finish();
     }
 
-    // The worst a sender can do: every frame from an invented source, so that each one displaces another.
+    // Worst case of a hostile sender: every frame has an invented source, so each source displaces another one.
     let mut group = criterion.benchmark_group("invented sources");
     let (table, ports, source) = known(1, 1);
     let mut outcomes = vec![Outcome::Flood; 256];

@@ -1,7 +1,7 @@
 //! Decides the destination of each frame of a batch.
 //!
 //! A batch comes from one port. All its sources are learned first, then all its destinations are decided: a frame to an
-//! address that the same batch shows to be on the source port is dropped, in any order in the batch.
+//! address that the same batch shows to be on the source port is dropped, in whatever order the frames are.
 //!
 //! As in VALE, the addresses that IEEE 802.1Q reserves for bridges (01:80:c2:00:00:0x) are flooded like other
 //! multicast.
@@ -14,33 +14,33 @@ use ringroad_wire::mac::Mac;
 use crate::mac_table::{Entry, MacTable, Tick};
 use crate::port_set::PortSet;
 
-/// What the switch needs to know of a frame: 24 bytes.
+/// Properties of a frame that the switch needs: 24 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FrameHeader {
     /// The destination address.
     pub destination: Mac,
     /// The source address.
     pub source: Mac,
-    /// Flags of the frame's first slot, as netmap defines them for a transmit slot (API 14): [`Self::NO_LEARN`]; and in
-    /// the high 8 bits, if they are not zero, the port to which the frame is forced, 254 for all others. So a frame
-    /// cannot be forced to port 0. Other bits are ignored.
+    /// Flags of the frame's first slot, as netmap defines them for a transmit slot (API 14): [`Self::NO_LEARN`]. The
+    /// high 8 bits, if they are not zero, are the port to which the frame is forced; 254 means all other ports. So a
+    /// frame cannot be forced to port 0. Other bits are ignored.
     pub flags: u16,
 }
 
 impl FrameHeader {
-    /// `NS_NO_LEARN`: the switch shall not learn this frame's source.
+    /// Flag `NS_NO_LEARN`: the switch shall not learn this frame's source.
     pub const NO_LEARN: u16 = 0x0008;
-    /// How far left the forced destination is in the flags (`NS_PORT_SHIFT`).
+    /// Shift of the forced destination in the flags (`NS_PORT_SHIFT`).
     pub const FORCED_PORT_SHIFT: u32 = 8;
 
-    /// From two native-endian loads of eight bytes each, at byte 0 and at byte 6 of the frame.
+    /// Header from two native-endian loads of eight bytes each, at byte 0 and at byte 6 of the frame.
     #[inline]
     #[must_use]
     pub const fn from_words(bytes_0_to_8: u64, bytes_6_to_14: u64, flags: u16) -> Self {
         Self { destination: Mac::from_word(bytes_0_to_8), source: Mac::from_word(bytes_6_to_14), flags }
     }
 
-    /// From an Ethernet header of 14 bytes.
+    /// Header from the 14 bytes of an Ethernet header.
     #[inline]
     #[must_use]
     pub const fn from_bytes(header: &[u8; 14], flags: u16) -> Self {
@@ -52,7 +52,7 @@ impl FrameHeader {
         }
     }
 
-    /// The port to which the frame is forced, [`BROADCAST_INDEX`] for all others.
+    /// Port to which the frame is forced; [`BROADCAST_INDEX`] for all other ports.
     #[inline]
     #[must_use]
     pub const fn forced_port(&self) -> Option<PortIndex> {
@@ -63,13 +63,12 @@ impl FrameHeader {
     }
 }
 
-/// Learns the sources of `frames`, which came from the port `from`. From an index that cannot be a port nothing is
-/// learned.
+/// Learns the sources of `frames`, which came from the port `from`. Learns nothing from an index that cannot be a port.
 ///
-/// No earlier sources of a port are remembered, so none can be wrong. VALE keeps the last source of a port, and leaves
-/// an address that went to another port and came back where it was last learned. A memory that is checked against the
-/// table each time saves nothing over learning again, which in steady state only reads; and within a batch a run of one
-/// source is learned once.
+/// The function does not remember earlier sources of a port, because this memory could be wrong. VALE keeps the last
+/// source of a port, so an address that went to another port and came back stays on the other port. A memory that is
+/// checked against the table each time would save nothing, because learning only reads in steady state. Within a batch,
+/// a run of one source is learned once.
 pub(crate) fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, now: Tick) {
     if !from.is_port() {
         return;
@@ -87,12 +86,12 @@ pub(crate) fn learn(frames: &[FrameHeader], from: PortIndex, table: &MacTable, n
     }
 }
 
-/// Learns the sources of `frames`, all of which come from the port `from`, and writes one outcome for each.
+/// Learns the sources of `frames`, all of which come from the port `from`, and writes an outcome for each frame.
 ///
-/// A source is learned unless it is multicast or the frame has [`FrameHeader::NO_LEARN`]. A frame goes where it is
-/// forced to, else where its destination was learned, else, or if that is multicast, to all other ports. What would go
-/// back to its own port or to a port not in `ports` is dropped. If one slice is longer than the other, its excess is
-/// ignored: not learned from, not written. Returns whether a frame is flooded.
+/// A source is learned unless it is multicast or the frame has [`FrameHeader::NO_LEARN`]. A frame goes to the port to
+/// which it is forced, else to the port of its learned destination. If the destination is multicast or was not learned,
+/// the frame goes to all other ports. A frame to its own port, or to a port not in `ports`, is dropped. If one slice is
+/// longer than the other, its excess is ignored: not learned from, not written. Returns whether a frame is flooded.
 pub fn classify(
     frames: &[FrameHeader],
     from: PortIndex,
@@ -106,7 +105,7 @@ pub fn classify(
     decide(frames, from, table, ports, now, outcomes)
 }
 
-/// The same without learning.
+/// Decides as [`classify()`] does, without learning.
 pub(crate) fn decide(
     frames: &[FrameHeader],
     from: PortIndex,
@@ -125,7 +124,7 @@ pub(crate) fn decide(
         }
     };
     let mut floods = false;
-    // The last destination looked up and its outcome; this pair is true of any switch.
+    // Last destination looked up, and its outcome; the initial pair is correct for any switch.
     let (mut destination, mut outcome) = (Mac::BROADCAST, Outcome::Flood);
     for (frame, result) in frames.iter().zip(outcomes) {
         *result = match frame.forced_port() {

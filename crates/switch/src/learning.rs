@@ -1,4 +1,4 @@
-//! A learning switch: the state that its workers share, and each worker's forwarding plane.
+//! Learning switch: the state that its workers share, and each worker's forwarding plane.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::mac_table::{MacTable, Tick};
 use crate::port_policies::NO_VLAN;
 use crate::port_set::PortSet;
 
-/// What all workers share of a switch. Any thread may read and write all of it at any time.
+/// State of a switch that its workers share. Any thread may read and write all of it at any time.
 #[derive(Debug)]
 pub struct LearningSwitch {
     /// Learned addresses.
@@ -37,20 +37,20 @@ impl LearningSwitch {
         Self::with_clock(table, Clock::system())
     }
 
-    /// The same with another clock to tell loops by.
+    /// A switch without ports, with the given clock for the detection of loops.
     #[must_use]
     pub fn with_clock(table: MacTable, clock: Clock) -> Self {
         Self { table, ports: PortSet::new(), loops: LoopGuard::new(clock), now: AtomicU8::new(0) }
     }
 
-    /// The ageing tick that workers stamp addresses with.
+    /// Current ageing tick, with which workers stamp addresses.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Tick {
         Tick(self.now.load(Ordering::Relaxed))
     }
 
-    /// Moves the ageing clock on by one tick and forgets what is too old.
+    /// Advances the ageing clock by one tick, and forgets expired addresses.
     pub fn tick(&self) {
         let now = self.now.load(Ordering::Relaxed).wrapping_add(1);
         self.now.store(now, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl LearningSwitch {
         classify(frames, from, &self.table, &self.ports, self.now(), outcomes)
     }
 
-    /// The same while there may be a loop: frames that end here teach nothing.
+    /// Decides as [`Self::decide`] does, while there may be a loop: nothing is learned from frames that end here.
     #[cold]
     fn decide_alert(&self, frames: &[FrameHeader], from: PortIndex, outcomes: &mut [Outcome]) -> bool {
         let (table, now) = (&self.table, self.now());
@@ -87,9 +87,9 @@ impl LearningSwitch {
         floods
     }
 
-    /// Where one frame from the port `from` goes, for a forwarding plane that uses it for some frames only. It sends a
-    /// flooded frame to no port of [`LearningSwitch::closed_to_floods`]. For one flooded frame of each batch it calls
-    /// [`LearningSwitch::probe_with`], and [`LearningSwitch::flooded`] once the frame has left.
+    /// Outcome of one frame from the port `from`, for a forwarding plane that uses this switch for some frames only.
+    /// Such a plane sends a flooded frame to no port of [`LearningSwitch::closed_to_floods`]. For one flooded frame of
+    /// each batch it calls [`LearningSwitch::probe_with`], and [`LearningSwitch::flooded`] once the frame has left.
     #[must_use]
     pub fn forward(&self, frame: FrameHeader, from: PortIndex) -> Outcome {
         let mut outcome = [Outcome::Flood];
@@ -98,7 +98,7 @@ impl LearningSwitch {
         outcome
     }
 
-    /// Ports by which flooded frames from the port `from` do not leave: that port, and blocked ones.
+    /// Ports by which flooded frames from the port `from` do not leave: that port itself, and blocked ports.
     #[must_use]
     pub fn closed_to_floods(&self, from: PortIndex) -> PortMask {
         let mut closed = if self.loops.is_alert() { self.loops.blocked() } else { PortMask::EMPTY };
@@ -106,20 +106,20 @@ impl LearningSwitch {
         closed
     }
 
-    /// The head with which a copy of a flooded frame is to be flooded too, if a probe for loops is due. It replaces the
-    /// Ethernet header.
+    /// Header rewrite for a copy of a flooded frame, which is flooded, too, if a probe for loops is due. It replaces
+    /// the Ethernet header.
     #[inline]
     #[must_use]
     pub fn probe_with(&self, frame: &[Fragment]) -> Option<[u8; ETHERNET_HEADER_BYTES]> {
         self.loops.probe_with(frame).map(probe_header)
     }
 
-    /// Remembers a frame that was flooded, to find loops by.
+    /// Remembers a flooded frame, for the detection of loops.
     pub fn flooded(&self, frame: &[Fragment]) {
         self.loops.remember(frame);
     }
 
-    /// Keeps flooded frames of a batch from blocked ports, and sends a probe with the first of them if one is due.
+    /// Keeps flooded frames of a batch from blocked ports, and sends a probe with the first of them if a probe is due.
     /// Returns that frame.
     #[inline(never)]
     fn flood(
@@ -143,7 +143,7 @@ impl LearningSwitch {
         Some(frame)
     }
 
-    /// A forwarding plane for one worker.
+    /// Forwarding plane for one worker.
     #[must_use]
     pub fn forwarding_plane(self: &Arc<Self>) -> Box<dyn ForwardingPlane> {
         Box::new(Learning {
@@ -165,10 +165,10 @@ struct Learning {
     flooded: Option<usize>,
 }
 
-/// Stands for a header that is not there: nothing is learned from it.
+/// Header that stands for a missing one: nothing is learned from it.
 const NO_HEADER: FrameHeader = FrameHeader { destination: Mac::BROADCAST, source: Mac::BROADCAST, flags: 0 };
 
-/// The header that all frames have, each of one fragment: a batch often is part of one flow.
+/// Header of all frames, if it is the same and each frame is one fragment: a batch often is part of one flow.
 #[inline]
 fn common_header(frames: &[Fragment]) -> Option<FrameHeader> {
     let (head, others) = frames.split_first()?;

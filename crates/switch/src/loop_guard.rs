@@ -1,14 +1,14 @@
 //! Finds loops behind a switch's ports, and cuts them.
 //!
-//! A flooded frame in a loop comes in again and again. So the switch remembers flooded frames, one of each batch. Where
-//! remembered frames come in again and again, [`REPEATS_PER_S`] times within a second, either there is a loop, or a program floods
-//! copies of one frame. The switch then floods a probe: a frame whose source address nobody else has. Only a loop brings
-//! a probe back, and the port that it comes in by is part of the loop.
+//! A flooded frame in a loop comes in again and again. So the switch remembers flooded frames, one of each batch. If
+//! remembered frames come in again [`REPEATS_PER_S`] times within a second, there is a loop, or a program floods copies
+//! of one frame. The switch then floods a probe: a frame whose source address no station has. Only a loop brings a
+//! probe back, and the port by which it comes in is part of the loop.
 //!
-//! For [`BLOCKED_S`] seconds flooded frames neither enter nor leave by that port, as a spanning tree would have it. All
-//! flooded frames that go round come to the port and end there. What was learned from them is forgotten, and nothing is
-//! learned until the last of them, at the loop's other end, has come in. Frames to learned addresses pass as before,
-//! unless their source is known to be elsewhere: such a frame has gone round.
+//! For [`BLOCKED_S`] seconds flooded frames neither enter nor leave by that port, as with a spanning tree. All flooded
+//! frames in the loop come to the port and end there. Addresses learned from them are forgotten, and nothing is learned
+//! until the last of them has come in at the loop's other end. Frames to learned addresses pass as before, unless their
+//! source is known to be at another port: such a frame has passed through the loop.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -24,48 +24,50 @@ use crate::mac_table::{MacTable, Tick};
 use crate::port_set::PortSet;
 use crate::vlan_tag::TAG_PROTOCOL;
 
-/// Remembered frames that come in again within a second from which on the switch sends a probe.
+/// Number of remembered frames that come in again within a second at which the switch sends a probe.
 pub const REPEATS_PER_S: u32 = 256;
-/// How long a port behind which there is a loop is blocked for flooded frames, s.
+/// Time for which a port with a loop behind it is blocked for flooded frames, s.
 pub const BLOCKED_S: u32 = 20;
-/// Arrivals of a frame from which on it counts as one that comes in again. Programs that answer with copies of what they
-/// got, or replay a file into two ports, send fewer copies of each.
+/// Number of arrivals at which a frame counts as one that comes in again. Programs that answer with copies of their
+/// input, or replay a file into two ports, send fewer copies of each frame.
 const TIMES: u64 = 4;
-/// Flooded frames that are remembered, a power of two.
+/// Number of flooded frames that are remembered, a power of two.
 const REMEMBERED: usize = 1024;
-/// How long a probe that has not come back is awaited, s.
+/// Time for which the switch waits for a probe to come back, s.
 const AWAITED_S: u32 = 2;
 /// Time from the first probe to the second, ms. It doubles with each probe, up to [`MOST_DOUBLINGS`] times: programs
 /// that flood copies of one frame cause few probes.
 const FIRST_PAUSE_MS: u64 = 16;
 const MOST_DOUBLINGS: u64 = 12;
-/// Bytes of a frame's beginning, tags aside, and of its end that identify it.
+/// Number of bytes that identify a frame, at its beginning (without tags) and at its end.
 const KNOWN_BY_BYTES: usize = 32;
 /// EtherTypes of VLAN tags: of a customer's and of a provider's (IEEE 802.1Q).
 const TAG_PROTOCOLS: [[u8; 2]; 2] = [TAG_PROTOCOL.to_be_bytes(), [0x88, 0xa8]];
-/// Longest frame that lends its body to a probe, bytes without FCS.
+/// Longest frame whose body a probe uses, bytes without FCS.
 const MOST_PROBE_BYTES: usize = 1518;
 /// EtherType of loop tests (Ethernet configuration testing protocol): stations ignore such frames.
 const PROBE_ETHERTYPE: u16 = 0x9000;
 
-/// Finds loops behind a switch's ports. All workers share it; what two of them note at once may count as one's.
+/// Finds loops behind a switch's ports. All workers share it; simultaneous changes by two workers may count as one.
 #[derive(Debug)]
 pub struct LoopGuard {
     clock: Clock,
-    /// Makes the addresses of probes from their number.
+    /// Key of the hash that makes the addresses of probes from their numbers.
     key: RandomState,
-    /// Probes that were made.
+    /// Number of probes that were made.
     probes: AtomicU64,
-    /// Hashes of flooded frames. The lowest byte of each is the second, and the 4 bits above are how often the frame
-    /// came in; 0 where there is no frame.
+    /// Hashes of flooded frames. In each, the lowest byte is replaced by the second of the last arrival, and the 4 bits
+    /// above by the number of arrivals; 0 in a free entry.
     remembered: Box<[AtomicU64]>,
-    /// The second, and in the lower half the remembered frames that came in again in it.
+    /// Current second, and in the lower half the number of remembered frames that came in again in this second.
     repeats: AtomicU64,
-    /// Whether so many did that a probe is to be sent.
+    /// Whether enough frames came in again for a probe.
     is_suspicious: AtomicBool,
-    /// When the next probe may be sent, ms, and in the lowest byte how often the pause has doubled.
+    /// Time at which the next probe may be sent, ms, and in the lowest byte the number of times that the pause has
+    /// doubled.
     next_probe: AtomicU64,
-    /// Source address of the probe that is awaited, and in the lower 16 bits its second; 0 where none is.
+    /// Source address of the awaited probe, and in the lower 16 bits the second of its sending; 0 if no probe is
+    /// awaited.
     awaited: AtomicU64,
     /// Ports that are blocked for flooded frames.
     blocked: PortSet,
@@ -73,7 +75,8 @@ pub struct LoopGuard {
     is_alert: AtomicBool,
     /// Second from which on no port is blocked.
     blocked_until: AtomicU32,
-    /// Second after which addresses are learned again: frames of the loop were under way until then; 0: they are learned.
+    /// Second after which addresses are learned again, because frames of the loop were under way until then; 0 while
+    /// addresses are learned.
     learn_after: AtomicU32,
     /// The port that was blocked last, plus 1, until it is reported.
     unreported: AtomicU32,
@@ -83,7 +86,7 @@ fn second_of(ms: u64) -> u32 {
     (ms / 1000) as u32
 }
 
-/// The head of a probe from this source address.
+/// Header of a probe from this source address.
 pub(crate) fn probe_header(source: Mac) -> [u8; ETHERNET_HEADER_BYTES] {
     let [a, b, c, d, e, f] = source.octets();
     let [high, low] = PROBE_ETHERTYPE.to_be_bytes();
@@ -109,7 +112,7 @@ impl LoopGuard {
         }
     }
 
-    /// Whether frames need [`Self::begin_batch`] and [`Self::ends_here`], and flooding [`Self::blocked`].
+    /// Whether frames need [`Self::begin_batch`] and [`Self::ends_here`], and flooding needs [`Self::blocked`].
     #[inline]
     pub(crate) fn is_alert(&self) -> bool {
         self.is_alert.load(Ordering::Relaxed)
@@ -134,7 +137,8 @@ impl LoopGuard {
         second_of(self.now_ms())
     }
 
-    /// Begins with a batch while [`Self::is_alert`]: ends what is over. Returns whether addresses may be learned.
+    /// Begins a batch while [`Self::is_alert`]: ends blocks and waits whose time is over. Returns whether addresses may
+    /// be learned.
     #[cold]
     pub(crate) fn begin_batch(&self, table: &MacTable) -> bool {
         self.rest(table);
@@ -143,8 +147,9 @@ impl LoopGuard {
 
     /// Whether a frame from `source` with this outcome ends at the port `from`.
     ///
-    /// A frame to be flooded does if the port is blocked, or if it is the probe, which blocks the port. Another does if
-    /// it has gone round: the port is blocked, and its source is known, in its VLAN, to be at another port.
+    /// A frame to be flooded ends there if the port is blocked, or if the frame is the probe, which blocks the port.
+    /// Any other frame ends there if it has passed through the loop: the port is blocked, and the frame's source is
+    /// known, in its VLAN, to be at another port.
     #[cold]
     pub(crate) fn ends_here(
         &self,
@@ -169,7 +174,7 @@ impl LoopGuard {
         if awaited != 0 && awaited >> 16 == source.bits() {
             self.awaited.store(0, Ordering::Relaxed);
             self.next_probe.store(0, Ordering::Relaxed);
-            // The frames that count here went round before the port was blocked.
+            // The counted frames passed through the loop before the port was blocked.
             self.repeats.store(0, Ordering::Relaxed);
             self.is_suspicious.store(false, Ordering::Relaxed);
             self.blocked_until.store(second + BLOCKED_S, Ordering::Relaxed);
@@ -182,7 +187,7 @@ impl LoopGuard {
         self.blocked.contains(from)
     }
 
-    /// Ends what is over. At each ageing tick, and while frames come.
+    /// Ends blocks and waits whose time is over. Called at each ageing tick, and while frames come.
     pub(crate) fn rest(&self, table: &MacTable) {
         self.keep_time(self.second(), table);
     }
@@ -208,13 +213,13 @@ impl LoopGuard {
         }
     }
 
-    /// A port has left the switch: another that gets its index is not blocked.
+    /// Unblocks a port: its time is over, or it has left the switch, and another port may get its index.
     pub fn release(&self, port: PortIndex) {
         self.blocked.remove(port);
     }
 
-    /// Remembers a frame that was flooded. A frame that was decided on and not executed is no evidence: it is decided
-    /// on again.
+    /// Remembers a flooded frame. A frame that was decided on and not executed is not remembered: it is decided on
+    /// again.
     #[inline(never)]
     pub(crate) fn remember(&self, frame: &[Fragment]) {
         if self.is_suspect(self.now_ms(), hash(frame)) {
@@ -222,7 +227,7 @@ impl LoopGuard {
         }
     }
 
-    /// The source address of a probe, if one is to be flooded with this frame.
+    /// Source address of a probe, if one is to be flooded with this frame.
     #[inline]
     pub(crate) fn probe_with(&self, frame: &[Fragment]) -> Option<Mac> {
         if !self.is_suspicious.load(Ordering::Relaxed) {
@@ -249,7 +254,7 @@ impl LoopGuard {
         count >= REPEATS_PER_S
     }
 
-    /// The source address of the next probe, if it is time for one.
+    /// Source address of the next probe, if one is due.
     #[cold]
     fn probe(&self, now_ms: u64) -> Option<Mac> {
         self.is_suspicious.store(false, Ordering::Relaxed);
@@ -258,7 +263,7 @@ impl LoopGuard {
         if now_ms < due_ms {
             return None;
         }
-        // After a time without repeats as long as the longest pause the pauses begin anew.
+        // The pauses begin anew after a time without repeats as long as the longest pause.
         let doublings = if now_ms - due_ms > FIRST_PAUSE_MS << MOST_DOUBLINGS { 0 } else { doublings };
         let due_ms = now_ms + (FIRST_PAUSE_MS << doublings);
         let then = due_ms << 8 | (doublings + 1).min(MOST_DOUBLINGS);
@@ -266,7 +271,7 @@ impl LoopGuard {
         let mut hasher = self.key.build_hasher();
         hasher.write_u64(self.probes.fetch_add(1, Ordering::Relaxed));
         let [mut first, second, third, fourth, fifth, sixth, ..] = hasher.finish().to_be_bytes();
-        // Locally administered, not a group.
+        // The address is locally administered, and no group address.
         first = first & !1 | 2;
         let source = Mac::from_octets([first, second, third, fourth, fifth, sixth]);
         self.awaited.store(source.bits() << 16 | u64::from(second_of(now_ms) as u16), Ordering::Relaxed);
@@ -274,14 +279,14 @@ impl LoopGuard {
         Some(source)
     }
 
-    /// The port that was blocked last, once.
+    /// Port that was blocked last; reported only once.
     pub fn take_blocked(&self) -> Option<PortIndex> {
         self.unreported.swap(0, Ordering::Relaxed).checked_sub(1).map(|index| PortIndex(index as u8))
     }
 }
 
-/// Distinguishes frames by their beginning and their end, but not by a VLAN tag, which a frame may have at one port and
-/// not at another.
+/// Hash that distinguishes frames by their beginning and their end, but not by a VLAN tag, which a frame may have at
+/// one port and not at another.
 fn hash(frame: &[Fragment]) -> u64 {
     let mut hash = 0x9e37_79b9_7f4a_7c15_u64;
     let mut add = |bytes: &[u8]| {

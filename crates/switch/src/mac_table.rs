@@ -1,4 +1,4 @@
-//! Which port each address was last seen on.
+//! Table of addresses, with the port on which each was last seen.
 //!
 //! # Layout
 //! The table is a power of two of sets, each half a cache line of four entries. An address belongs to one set, chosen
@@ -11,21 +11,21 @@
 //! | 16..64 | the complement of the address, first octet least significant |
 //!
 //! The set of an address also identifies its VLAN: the address chooses a set, and the VLAN's number is added to that
-//! set's number without carry. So addresses of one VLAN are where they would be without VLANs, an address in two VLANs
-//! is in two sets, and from address and set the VLAN follows, if there are at least as many sets as numbers of VLANs
-//! ([`MacTableConfig::LEAST_ENTRIES_FOR_VLANS`]). VLAN 0 stands for none.
+//! set's number without carry. So addresses of one VLAN are spread over the sets as without VLANs, and an address in
+//! two VLANs is in two sets. Address and set together identify the VLAN, if there are at least as many sets as VLAN
+//! numbers ([`MacTableConfig::LEAST_ENTRIES_FOR_VLANS`]). VLAN 0 stands for no VLAN.
 //!
 //! An all-zero word is an empty entry. It reads as the broadcast address, which is never learned or looked up: no entry
 //! in use is zero, and an empty one matches no address. The exclusive-or of an entry and the word of an address, its
-//! lower 16 bits zero, is less than 2^16 just if the entry is that address's, and is then its port and tick: a lookup
-//! takes the least of the four, without a branch that depends on where in the set the entry is.
+//! lower 16 bits zero, is less than 2^16 exactly if the entry is that address's, and then equals its port and tick. A
+//! lookup takes the least of the four values, without a branch that depends on the entry's position in the set.
 //!
 //! # Threads
-//! Any thread may call anything at any time. Entries are independent facts that publish no other memory, so all
+//! Any thread may call any method at any time. Entries are independent facts that publish no other memory, so all
 //! accesses are relaxed. Entries change by compare-exchange only, tried at most twice: a sweep cannot clear an entry
-//! that was refreshed meanwhile, and no thread overwrites what it has not seen. A learner that loses twice leaves; the
-//! next frame of that source tries again. In steady state nothing is stored: a refresh stores only if the tick or the
-//! port changed, so an address costs one store a tick, and cache lines stay shared between cores.
+//! that was refreshed meanwhile, and no thread overwrites a value that it has not read. A learner that fails twice
+//! gives up; the next frame of that source tries again. In steady state nothing is stored: a refresh stores only if the
+//! tick or the port changed, so an address costs one store a tick, and cache lines stay shared between cores.
 //!
 //! Two threads that learn the same address at the same moment, while a third one empties entries of the set, can leave
 //! it in two entries. This is harmless: both entries were just seen, and all lookups take the same entry (lower port,
@@ -34,10 +34,9 @@
 //!
 //! # Time
 //! The caller counts ticks in a wrapping byte. An entry more than `ageing_ticks` old is not returned and not counted as
-//! evicted, and [`MacTable::sweep`] clears it. Called at each tick, it does so when the entry's age is `ageing_ticks` +
-//! 1, at most 201, while an entry would have to stay until 240 to seem young again: 39 sweeps in a row may fail to
-//! happen. Ages from 240 up count as 0, since they come from threads that read the clock a moment before the one that
-//! wrote.
+//! evicted, and [`MacTable::sweep`] clears it. Called at each tick, it clears an entry at the age of `ageing_ticks` +
+//! 1, which is at most 201. An entry would seem young again from an age of 240 on, so 39 sweeps in a row may be missed.
+//! Ages from 240 up count as 0: their reader has read the clock a moment before their writer.
 
 use std::error::Error;
 use std::fmt;
@@ -49,20 +48,20 @@ use ringroad_wire::mac::Mac;
 
 use crate::static_addresses::StaticAddresses;
 
-/// Entries of a set. Sets of eight take about a third longer per frame; a table twice as large with sets of four has as
-/// few addresses without a place.
+/// Number of entries of a set. Sets of eight take about a third longer per frame. A table twice as large with sets of
+/// four has as few addresses without an entry.
 const WAYS: usize = 4;
 
-/// Numbers that the field of a tag for a VLAN's number has room for.
+/// Number of possible VLAN numbers in a tag.
 const VLAN_NUMBERS: usize = 4096;
 
-/// Ages from here up are those of entries stamped by a thread whose clock was ahead of the reader's.
+/// Smallest age that means that the writing thread's clock was ahead of the reader's.
 const AHEAD_OF_CLOCK_TICKS: u8 = 240;
 
 /// 2^64 divided by the golden ratio: an odd number whose multiples spread evenly.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A moment in the caller's time: a counter that wraps after 255. How long a tick lasts is the caller's choice.
+/// Time of the caller: a counter that wraps after 255. The caller chooses the length of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Tick(pub u8);
 
@@ -73,32 +72,32 @@ pub struct MacTableConfig {
     pub entries: usize,
     /// Age in ticks up to which an entry is used, from 1 to [`Self::MAX_AGEING_TICKS`].
     pub ageing_ticks: u8,
-    /// Secret of the hash, random for each table: without it a sender cannot choose addresses that meet in one set.
+    /// Secret of the hash, random for each table: without it a sender cannot choose addresses of one set.
     pub hash_key: u64,
 }
 
 impl MacTableConfig {
-    /// Least number of entries: one set.
+    /// Smallest number of entries: one set.
     pub const MIN_ENTRIES: usize = WAYS;
-    /// Least number of entries of a table that distinguishes VLANs.
+    /// Smallest number of entries of a table that distinguishes VLANs.
     pub const LEAST_ENTRIES_FOR_VLANS: usize = WAYS * VLAN_NUMBERS;
-    /// Most entries: 8 MiB.
+    /// Largest number of entries: 8 MiB.
     pub const MAX_ENTRIES: usize = 1 << 20;
-    /// Default number of entries: 128 KiB. With 4096 addresses fewer than 1 in 100 lack a place.
+    /// Default number of entries: 128 KiB. With 4096 addresses fewer than 1 in 100 have no entry.
     pub const DEFAULT_ENTRIES: usize = 16384;
     /// Longest ageing, in ticks.
     pub const MAX_AGEING_TICKS: u8 = 200;
     /// Default ageing, in ticks: with ticks of 5 s the 300 s that IEEE 802.1Q recommends.
     pub const DEFAULT_AGEING_TICKS: u8 = 60;
 
-    /// The default size and ageing with the caller's random key.
+    /// Default size and ageing, with the caller's random key.
     #[must_use]
     pub const fn new(hash_key: u64) -> Self {
         Self { entries: Self::DEFAULT_ENTRIES, ageing_ticks: Self::DEFAULT_AGEING_TICKS, hash_key }
     }
 }
 
-/// Why a table cannot be made.
+/// Reason why a table cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MacTableError {
@@ -133,24 +132,24 @@ impl Error for MacTableError {}
 pub struct MacEntry {
     /// The address.
     pub mac: Mac,
-    /// The VLAN in which it was seen; 0 for none.
+    /// VLAN in which the address was seen; 0 for none.
     pub vlan: u16,
-    /// The port on which it was last seen.
+    /// Port on which the address was last seen.
     pub port: PortIndex,
-    /// Ticks since then.
+    /// Number of ticks since the address was last seen.
     pub age_ticks: u8,
-    /// Whether it was put there ([`MacTable::set_static`]), and not learned.
+    /// Whether the address was set by [`MacTable::set_static`], and not learned.
     pub is_static: bool,
 }
 
-/// The word of an entry, as the module's documentation lays it out.
+/// Word of an entry, in the layout of the module's documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry(u64);
 
 impl Entry {
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Never empty if `mac` is not multicast.
+    /// Makes the word of an entry. It is not the empty entry if `mac` is not multicast.
     #[inline]
     pub(crate) fn new(mac: Mac, port: PortIndex, seen: Tick) -> Self {
         Self(!mac.bits() << 16 | u64::from(port.0) << 8 | u64::from(seen.0))
@@ -188,7 +187,7 @@ impl Set {
         self.0.each_ref().map(|word| Entry(word.load(Ordering::Relaxed)))
     }
 
-    /// The least exclusive-or of `word` and an entry. Without a branch, since the way is random.
+    /// Smallest exclusive-or of `word` and an entry. Without a branch, since the position in the set is random.
     #[inline]
     fn nearest(&self, word: u64) -> u64 {
         let [a, b, c, d] = self.load().map(|entry| entry.0 ^ word);
@@ -220,7 +219,7 @@ impl MacTable {
     /// An empty table.
     ///
     /// # Errors
-    /// A size or an ageing out of range.
+    /// [`MacTableError`] if the size or the ageing is out of range.
     pub fn new(config: MacTableConfig) -> Result<Self, MacTableError> {
         let MacTableConfig { entries, ageing_ticks, hash_key } = config;
         if !entries.is_power_of_two()
@@ -240,7 +239,7 @@ impl MacTable {
         })
     }
 
-    /// The port on which `mac` was last seen, unless that is too long ago or was forgotten. A multicast address is on
+    /// Port on which `mac` was last seen; `None` if the entry has expired or was forgotten. A multicast address is on
     /// no port.
     #[inline]
     #[must_use]
@@ -248,7 +247,7 @@ impl MacTable {
         self.lookup_in(0, mac, now)
     }
 
-    /// The same in a VLAN.
+    /// Looks up an address in a VLAN, as [`Self::lookup`] does without one.
     #[inline]
     #[must_use]
     pub fn lookup_in(&self, vlan: u16, mac: Mac, now: Tick) -> Option<PortIndex> {
@@ -260,22 +259,23 @@ impl MacTable {
         (found < 1 << 16 && entry.age_ticks(now) <= self.ageing_ticks).then(|| entry.port())
     }
 
-    /// Notes that `mac` was seen on `port`; what was known of it before is replaced.
+    /// Notes that `mac` was seen on `port`; replaces the earlier entry of `mac`.
     ///
-    /// In a full set the entry that was seen longest ago makes room: an expired one if there is one, of equals the
-    /// last. A multicast address and an index that cannot be a port are not learned.
+    /// In a full set the entry that was seen longest ago makes room: an expired one if there is one; of equally old
+    /// entries, the last one. A multicast address and an index that cannot be a port are not learned.
     pub fn learn(&self, mac: Mac, port: PortIndex, now: Tick) {
         self.learn_in(0, mac, port, now);
     }
 
-    /// The same in a VLAN.
+    /// Learns an address in a VLAN, as [`Self::learn`] does without one.
     pub fn learn_in(&self, vlan: u16, mac: Mac, port: PortIndex, now: Tick) {
         if port.is_port() && !mac.is_multicast() {
             self.learn_entry(vlan, mac, Entry::new(mac, port, now), now);
         }
     }
 
-    /// As [`Self::learn_in`], for what it learns; `entry` is that of `mac` at `now`.
+    /// Works as [`Self::learn_in`], for addresses and ports that can be learned; `entry` is the entry of `mac` at
+    /// `now`.
     #[inline]
     pub(crate) fn learn_entry(&self, vlan: u16, mac: Mac, entry: Entry, now: Tick) {
         if let Some(set) = self.set_of(vlan, mac)
@@ -286,7 +286,7 @@ impl MacTable {
     }
 
     /// Puts `mac` onto `port`, where it stays in all VLANs: it does not age, and frames do not move it. A multicast
-    /// address and an index that cannot be a port are not put anywhere.
+    /// address and an index that cannot be a port are ignored.
     pub fn set_static(&self, mac: Mac, port: PortIndex, now: Tick) {
         if port.is_port() && !mac.is_multicast() {
             self.statics.set(mac, port);
@@ -294,7 +294,7 @@ impl MacTable {
         }
     }
 
-    /// Forgets a static address. `false`: it was not one.
+    /// Forgets a static address. Returns false if the address was not static.
     pub fn unset_static(&self, mac: Mac) -> bool {
         let was = self.statics.unset(mac);
         if was {
@@ -303,7 +303,7 @@ impl MacTable {
         was
     }
 
-    /// The port of `mac`, if it is static.
+    /// Port of `mac`, if the address is static.
     #[inline]
     #[must_use]
     pub fn static_port(&self, mac: Mac) -> Option<PortIndex> {
@@ -316,13 +316,13 @@ impl MacTable {
         self.sets.len() >= VLAN_NUMBERS
     }
 
-    /// Times that a frame came from a static address on another port than the address's.
+    /// Number of times that a frame came from a static address on another port than the address's.
     #[must_use]
     pub fn refused_moves(&self) -> u64 {
         self.statics.refused_moves()
     }
 
-    /// Clears entries that are too old; how many. Call it at each tick.
+    /// Clears expired entries; returns their number. The caller calls this at each tick.
     pub fn sweep(&self, now: Tick) -> usize {
         for (mac, port) in self.statics.all() {
             self.learn(mac, port, now);
@@ -330,23 +330,23 @@ impl MacTable {
         self.clear(|entry| entry.age_ticks(now) > self.ageing_ticks)
     }
 
-    /// Forgets all addresses on `port`, static ones too; how many.
+    /// Forgets all addresses on `port`, also static ones; returns their number.
     ///
-    /// A worker that still classifies frames of this port may learn from them afterwards. So before the index goes to
-    /// another port, see that no worker has the old one any more, then call this.
+    /// A worker that still classifies frames of this port may learn from them afterwards. So before another port gets
+    /// the index, make sure that no worker has the old port any more, then call this.
     pub fn forget_port(&self, port: PortIndex) -> usize {
         self.statics.unset_port(port);
         self.clear(|entry| entry.port() == port)
     }
 
-    /// Forgets what was learned, on `port` alone if one is given; how many addresses.
+    /// Forgets learned addresses, only those on `port` if one is given; returns their number.
     pub fn forget_learned(&self, port: Option<PortIndex>) -> usize {
         let is_meant = |entry: Entry| port.is_none_or(|port| entry.port() == port);
         self.clear(|entry| is_meant(entry) && self.statics.port_of(entry.mac()).is_none())
     }
 
-    /// The entries that are not too old, in no order. Each is read when the iterator reaches it: an address that moves
-    /// or is relearned meanwhile may be missed.
+    /// Entries that have not expired, in no order. Each is read when the iterator reaches it: an address that moves or
+    /// is relearned meanwhile may be missed.
     pub fn entries(&self, now: Tick) -> impl Iterator<Item = MacEntry> + '_ {
         let words =
             self.sets.iter().enumerate().flat_map(|(set, words)| words.0.iter().map(move |word| (set, word)));
@@ -363,26 +363,26 @@ impl MacTable {
         })
     }
 
-    /// How many entries are in use, those included that are too old and not yet swept. Reads the whole table.
+    /// Number of entries in use, including expired ones that are not yet swept. Reads the whole table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words().filter(|word| word.load(Ordering::Relaxed) != Entry::EMPTY.0).count()
     }
 
-    /// Whether no entry is in use. Reads the table up to the first one that is.
+    /// Whether no entry is in use. Reads the table up to the first entry in use.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words().all(|word| word.load(Ordering::Relaxed) == Entry::EMPTY.0)
     }
 
-    /// How many addresses the table has room for.
+    /// Number of addresses for which the table has room.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.sets.len() * WAYS
     }
 
-    /// How many addresses have lost their place to others before their time, since the table was made. A large number
-    /// means that the table is too small, or that a sender invents addresses.
+    /// Number of addresses that lost their entry to other addresses before they expired, since the table was made. A
+    /// large number means that the table is too small, or that a sender invents addresses.
     #[must_use]
     pub fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
@@ -400,8 +400,8 @@ impl MacTable {
         };
         for _attempt in 0..2 {
             let entries = set.load();
-            // An entry of the address goes first, then an empty one, then the oldest, of which any that expired are,
-            // and a static one last.
+            // Order of replacement: the address's own entry, an empty one, the oldest one (expired ones are the
+            // oldest), and last a static one.
             let rank = |known: Entry| match known {
                 known if known.mac() == mac => u16::MAX,
                 Entry::EMPTY => u16::MAX - 1,
@@ -442,8 +442,9 @@ impl MacTable {
         self.sets.iter().flat_map(|set| &set.0)
     }
 
-    /// The number of an address's set without a VLAN. The widening multiplication, its halves folded, is what depends on the key;
-    /// the second one is there since under an unlucky key the first alone puts addresses in sequence into few sets.
+    /// Number of an address's set without a VLAN. The result depends on the key by the widening multiplication, whose
+    /// halves are folded. A second multiplication follows, because with an unlucky key the first one alone puts
+    /// sequential addresses into few sets.
     #[inline]
     fn set_index(&self, mac: Mac) -> usize {
         let (mask, factor) = self.hash_keys;

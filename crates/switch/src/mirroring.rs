@@ -1,15 +1,15 @@
 //! Copies of a switch's frames for a monitoring port.
 //!
-//! [`Mirroring`] stands before the forwarding plane of a switch that has mirrors: it adds their ports to the plan. A
-//! switch without mirrors has no such forwarding plane, so its frames cost nothing.
+//! [`Mirroring`] is in front of the forwarding plane of a switch with mirrors: it adds their ports to the plan. A
+//! switch without mirrors does not have it, so its frames cost nothing.
 //!
-//! A port to which a mirror leads is kept for that: it gets no other frames, and its own are dropped. Otherwise a
+//! A mirror's port serves only the mirror: it gets no other frames, and its own frames are dropped. Otherwise a
 //! monitoring program would disturb what it monitors.
 //!
-//! Where a frame leaves with other headers, a mirror of received frames gets it as it came, and one of delivered frames as
-//! it leaves; one of both gets both. The port gets each form of a frame once.
+//! If a frame leaves with other headers, a mirror of received frames gets it as it came, and a mirror of delivered
+//! frames gets it as it leaves; a mirror of both gets both. The port gets each form of a frame once.
 //!
-//! A mirror that samples takes one frame of each group of consecutive frames, at a pseudo-random place: otherwise
+//! A mirror that samples takes one frame of each group of consecutive frames, at a pseudo-random position: otherwise
 //! periodic traffic would show the same frame again and again.
 
 use std::ops::Range;
@@ -26,53 +26,53 @@ use ringroad_port::port_index::{MAX_PORTS, NO_PORT_INDEX, PortIndex, PortMask};
 
 use crate::learning::LearningSwitch;
 
-/// Which frames a port gets copies of.
+/// Choice of the frames of which a port gets copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MirrorRule {
-    /// Frames that come in by these ports.
+    /// Ports whose frames are copied when they enter the switch.
     pub received: PortMask,
-    /// Frames that the switch delivers to these ports.
+    /// Ports whose frames are copied when the switch delivers them.
     pub delivered: PortMask,
-    /// The port that gets the copies.
+    /// Port that gets the copies.
     pub to: PortIndex,
-    /// One of this many frames of each port is copied; 1 copies all.
+    /// Sampling interval: one of this many frames of each port is copied; 1 copies all.
     pub sample: u32,
-    /// It gets a [`FrameRecord`] of each frame in place of the frame.
+    /// Whether the port gets a [`FrameRecord`] of each frame instead of the frame.
     pub records: bool,
 }
 
-/// The forwarding plane of a switch with mirrors.
+/// Forwarding plane of a switch with mirrors.
 #[derive(Debug)]
 pub struct Mirroring {
     inner: Box<dyn ForwardingPlane>,
     switch: Arc<LearningSwitch>,
     mirrors: Vec<MirrorRule>,
-    /// The ports to which mirrors lead.
+    /// Ports of the mirrors.
     outlets: PortMask,
-    /// This worker, for records.
+    /// Number of this worker, for records.
     worker: u8,
-    /// Frames of each port that this worker has executed: which one a mirror samples depends on it.
+    /// Number of frames of each port that this worker has executed; the choice of sampled frames depends on it.
     executed: Box<[u64; MAX_PORTS]>,
-    /// The copies of one frame.
+    /// Copies of one frame.
     copies: Vec<FrameCopy>,
-    /// Those that the inner forwarding plane has made of it, each with its ports.
+    /// Copies that the inner forwarding plane has made of the frame, each with its ports.
     decided: Vec<(FrameCopy, PortMask)>,
-    /// [`ForwardingPlane::own_port`] of the inner forwarding plane.
+    /// Result of the inner forwarding plane's [`ForwardingPlane::own_port`].
     own_port: Option<PortIndex>,
 }
 
-/// With so many of the forms that a port got last a new one is compared: ports one after the other mostly get the same.
+/// Number of a port's last forms with which a new form is compared: successive ports mostly get the same form.
 const FORMS_COMPARED: usize = 8;
 
-/// The ports that monitor a frame: those that get it, and those that get a record.
+/// Ports that monitor a frame: those that get the frame, and those that get a record.
 #[derive(Debug, Clone, Copy, Default)]
 struct MonitorPorts {
     frames: PortMask,
     records: PortMask,
 }
 
-/// Whether a mirror that copies one of `sample` frames copies the one of this number: one of each `sample` in a row, at a
-/// pseudo-random place (n-out-of-N sampling of RFC 5475, 5.2.1).
+/// Whether a mirror of one in `sample` frames copies frame `number`: one of each `sample` consecutive frames, at a
+/// pseudo-random position (n-out-of-N sampling of RFC 5475, 5.2.1).
 fn is_sampled(number: u64, sample: u32) -> bool {
     if sample == 1 {
         return true;
@@ -86,7 +86,7 @@ fn is_sampled(number: u64, sample: u32) -> bool {
     ((mixed >> 32) * sample) >> 32 == offset
 }
 
-/// Whether a frame is the same with either head.
+/// Whether a frame has the same bytes with either header rewrite.
 fn is_same_form(
     (batch, frame): (&Batch, usize),
     one: Option<RewriteId>,
@@ -98,7 +98,7 @@ fn is_same_form(
     }
     match (one.and_then(|one| plan.rewrite_of(one)), other.and_then(|other| plan.rewrite_of(other))) {
         (Some(one), Some(other)) => one == other,
-        // A head may be what the frame began with anyway.
+        // A header rewrite may equal the first bytes of the frame.
         (Some(rewrite), None) | (None, Some(rewrite)) => {
             let (mut start, mut len) = ([0; MAX_REWRITE_BYTES], 0);
             for fragment in batch.frame(frame) {
@@ -111,7 +111,7 @@ fn is_same_form(
 }
 
 impl Mirroring {
-    /// Adds `mirrors` to what `inner` decides for `switch` on the worker of this number.
+    /// Adds `mirrors` to the decisions of `inner` for `switch`, on the worker with the number `worker`.
     #[must_use]
     pub fn new(
         inner: Box<dyn ForwardingPlane>,
@@ -126,7 +126,7 @@ impl Mirroring {
         Self { inner, switch, mirrors, outlets, worker, executed, copies, decided, own_port }
     }
 
-    /// The ports to which a frame goes from the port `from`.
+    /// Ports to which a frame from the port `from` goes.
     fn members(&self, outcome: Outcome, from: PortIndex, plan: &BatchPlan) -> PortMask {
         let members = match outcome {
             Outcome::Port(port) => [port].into_iter().collect(),
@@ -141,7 +141,7 @@ impl Mirroring {
         members.but(self.outlets)
     }
 
-    /// The ports that monitor frame number `number` of the port `from`, which goes to `members`.
+    /// Ports that monitor frame `number` of the port `from`, which goes to `members`.
     fn monitors(&self, number: u64, from: PortIndex, members: PortMask) -> MonitorPorts {
         let mut monitors = MonitorPorts::default();
         for mirror in &self.mirrors {
@@ -155,8 +155,8 @@ impl Mirroring {
         monitors
     }
 
-    /// Adds what mirrors get of a frame that leaves as copies, and takes their ports out of these. Returns how many steps
-    /// this took.
+    /// Adds the copies for mirrors to a frame that leaves as copies, and removes the mirrors' ports from the frame's
+    /// other copies. Returns the number of steps.
     fn mirror_copies(
         &mut self,
         (batch, frame): (&Batch, usize),
@@ -183,7 +183,7 @@ impl Mirroring {
             self.copies.extend(to.map(|to| FrameCopy { to, ..copy }));
             all = all.or(members);
         }
-        // What comes by the forwarding plane's own port has a header in front that is not part of the frame.
+        // Frames from the forwarding plane's own port have a header in front that is not part of the frame.
         let is_own = self.own_port == Some(from);
         let as_it_came = if is_own { self.copies.first().and_then(|copy| copy.rewrite) } else { None };
         let leaving = self.copies.len();
@@ -225,7 +225,7 @@ impl Mirroring {
         steps
     }
 
-    /// The record of a frame, in place of all of it.
+    /// Header rewrite that replaces the whole frame by its record.
     fn record(
         &self,
         (batch, frame): (&Batch, usize),
@@ -283,7 +283,7 @@ impl ForwardingPlane for Mirroring {
             let mut ports = monitors.frames;
             self.copies.clear();
             match outcome {
-                // It keeps its queue, which a frame to a set does not.
+                // The frame keeps its queue; a frame to a set does not.
                 Outcome::Port(port) if members.contains(port) => {
                     if ports.is_empty() && monitors.records.is_empty() {
                         continue;

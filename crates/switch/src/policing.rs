@@ -1,8 +1,8 @@
-//! The forwarding plane of a switch with ports that have settings: VLANs, isolation, storm limits.
+//! Forwarding plane of a switch whose ports have settings: VLANs, isolation, storm limits.
 //!
-//! It replaces the learning forwarding plane, but only while some port has settings. In each VLAN it treats a frame
-//! like a switch without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. A
-//! frame that is dropped for its VLAN or beyond a limit teaches nothing.
+//! It replaces the learning switch, but only while some port has settings. In each VLAN, it treats a frame as a switch
+//! without settings does: addresses are learned by VLAN, and a frame goes to members of its VLAN only. Nothing is
+//! learned from a frame that is dropped because of its VLAN or a limit.
 
 mod prediction;
 
@@ -24,12 +24,12 @@ use crate::port_policies::{Members, NO_VLAN, PortPolicies};
 use crate::vlan_egress::Egress;
 use crate::vlan_tag::TaggedHeader;
 
-/// The forwarding plane of a switch with ports that have settings.
+/// Forwarding plane of a switch whose ports have settings.
 #[derive(Debug)]
 pub struct Policing {
     switch: Arc<LearningSwitch>,
     policies: Arc<PortPolicies>,
-    /// Decides on frames of ports without settings, on a switch without VLANs.
+    /// Forwarding plane for frames of ports without settings, on a switch without VLANs.
     inner: Box<dyn ForwardingPlane>,
     clock: Clock,
     ingress: Vec<Ingress>,
@@ -51,7 +51,8 @@ struct Domain {
 }
 
 impl Policing {
-    /// For the switch, whose ports have these settings. Storm limits use `clock`, which all its workers share.
+    /// Forwarding plane for `switch`, whose ports have the settings `policies`. Storm limits use `clock`, which all
+    /// workers share.
     #[must_use]
     pub fn new(switch: Arc<LearningSwitch>, policies: Arc<PortPolicies>, clock: Clock) -> Self {
         let inner = switch.forwarding_plane();
@@ -69,7 +70,7 @@ impl Policing {
         Domain { vlan, members }
     }
 
-    /// Reads what decides on a frame: its addresses, and on a switch with VLANs its tag and its VLAN.
+    /// Reads the properties that decide on a frame: its addresses, and on a switch with VLANs its tag and its VLAN.
     fn read(&self, from: PortIndex, batch: &Batch, frame: usize) -> Result<Read, DropCause> {
         if self.policies.has_vlans() {
             return self.in_vlan(from, TaggedHeader::read(batch, frame));
@@ -79,14 +80,14 @@ impl Policing {
         Ok((FrameHeader::from_words(start, end, flags), None))
     }
 
-    /// The same of a frame with this head, on a switch with VLANs.
+    /// Properties that decide on a frame with this header, on a switch with VLANs.
     fn in_vlan(&self, from: PortIndex, head: Option<TaggedHeader>) -> Result<Read, DropCause> {
         let tagged = head.ok_or(DropCause::TooShort)?;
         let vlan = self.policies.vlan_of(&tagged, from).ok_or(DropCause::WrongVlan)?;
         Ok((tagged.header, Some((tagged, vlan))))
     }
 
-    /// Where the switch sends a frame of a domain.
+    /// Destination of a frame in a domain.
     fn lookup(&self, header: FrameHeader, from: PortIndex, domain: &Domain) -> Outcome {
         let LearningSwitch { table, ports, .. } = &*self.switch;
         let port = match header.forced_port() {
@@ -94,9 +95,9 @@ impl Policing {
             Some(port) => Some(port),
             None => table
                 .lookup_in(domain.vlan, header.destination, self.switch.now())
-                // It comes into the table of a VLAN with its first frame there.
+                // A static address comes into the table of a VLAN with its first frame there.
                 .or_else(|| table.static_port(header.destination).filter(|_| domain.vlan != NO_VLAN))
-                // A static address is unknown in VLANs in which its port is not.
+                // A static address is unknown in a VLAN that does not have its port.
                 .filter(|&port| domain.members.contains(port) || !ports.contains(port)),
         };
         match port {
@@ -109,7 +110,7 @@ impl Policing {
         }
     }
 
-    /// Learns the source of a frame; `last` is the VLAN and the entry that was learned last.
+    /// Learns the source of a frame; `last` is the VLAN and the entry of the last learned source.
     fn learn(&self, header: FrameHeader, from: PortIndex, vlan: u16, last: &mut (u16, Entry)) {
         if header.source.is_multicast() || header.flags & FrameHeader::NO_LEARN != 0 || !from.is_port() {
             return;
@@ -168,7 +169,8 @@ impl Policing {
         }
     }
 
-    /// Has each frame leave to those that may get it, and as they get it; with one of them also a probe.
+    /// Sends each frame to the ports that may get it, in the form that they get; sends a probe with one of the frames,
+    /// too.
     fn send(
         &self,
         from: PortIndex,
@@ -204,7 +206,7 @@ impl Policing {
     }
 }
 
-/// The addresses of a frame; on a switch with VLANs also what it can leave with, and its VLAN.
+/// Addresses of a frame; on a switch with VLANs also the header with which it can leave, and its VLAN.
 type Read = (FrameHeader, Ingress);
 
 impl ForwardingPlane for Policing {

@@ -1,4 +1,4 @@
-//! The settings of a switch's ports, in the form that its forwarding planes need.
+//! Settings of a switch's ports, in the form that its forwarding planes need.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use ringroad_port::vlan_set::VLAN_IDS;
 use crate::port_set::PortSet;
 use crate::vlan_tag::TaggedHeader;
 
-/// In place of a VLAN: of none.
+/// VLAN number that stands for no VLAN.
 pub(crate) const NO_VLAN: u16 = 0;
 
-/// The settings of one port, with the state of its storm limit, which all workers share.
+/// Settings of one port, with the state of its storm limit, which all workers share.
 #[derive(Debug, Clone)]
 pub struct PortPolicy {
     settings: PortSettings,
@@ -21,14 +21,14 @@ pub struct PortPolicy {
 }
 
 impl PortPolicy {
-    /// With a storm limit that nothing was taken from.
+    /// Policy with these settings, and with an unused storm limit.
     #[must_use]
     pub fn new(settings: PortSettings) -> Self {
         let storm = settings.storm.map(|limit| Arc::new(TokenBucket::new(limit.into(), None)));
         Self { settings, storm }
     }
 
-    /// What was set.
+    /// Settings of the port.
     #[must_use]
     pub fn settings(&self) -> &PortSettings {
         &self.settings
@@ -38,9 +38,9 @@ impl PortPolicy {
 /// The ports of a VLAN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Members {
-    /// Those whose frames of this VLAN have its tag.
+    /// Ports whose frames of this VLAN have its tag.
     pub(crate) tagged: PortMask,
-    /// Those whose frames have none.
+    /// Ports whose frames of this VLAN have no tag.
     pub(crate) untagged: PortMask,
 }
 
@@ -54,18 +54,18 @@ impl Members {
     }
 }
 
-/// The VLAN of a port's frames without a tag, and whether it has frames with one.
+/// VLAN of a port's frames without a tag, and whether the port has frames with a tag.
 #[derive(Debug, Clone, Copy)]
 struct Entrance {
     untagged: Option<u16>,
     takes_tags: bool,
 }
 
-/// The settings of all ports of a switch. They never change: other settings are another value.
+/// Settings of all ports of a switch. The value is never changed: new settings make a new value.
 #[derive(Debug)]
 pub struct PortPolicies {
     entrances: Box<[Entrance; MAX_PORTS]>,
-    /// For each VLAN its place in `members`.
+    /// Index of each VLAN in `members`.
     indexes: Box<[u16]>,
     members: Vec<Members>,
     /// Ports whose VLANs are set.
@@ -94,7 +94,7 @@ fn each_membership(vlans: &PortVlans, add: Add<'_>) {
 }
 
 impl PortPolicies {
-    /// Of these ports.
+    /// Policies of these ports.
     #[must_use]
     pub fn new<'a>(ports: impl Iterator<Item = (PortIndex, &'a PortPolicy)>) -> Self {
         let unset = Entrance { untagged: Some(NO_VLAN), takes_tags: true };
@@ -125,7 +125,7 @@ impl PortPolicies {
             }
             storms.extend(policy.storm.clone().map(|limit| (port, limit)));
         }
-        // Most VLANs have the same members as others.
+        // Most VLANs share their members with other VLANs.
         let mut members: Vec<Members> = Vec::new();
         let indexes = of_vlans.into_iter().map(|of_vlan| {
             let known = members.iter().position(|members| *members == of_vlan);
@@ -138,20 +138,20 @@ impl PortPolicies {
         Self { entrances, indexes, members, in_vlans, isolated, storms }
     }
 
-    /// Whether some port's VLANs are set: else tags are a frame's content.
+    /// Whether some port's VLANs are set: if not, tags are part of a frame's content.
     #[inline]
     #[must_use]
     pub fn has_vlans(&self) -> bool {
         !self.in_vlans.is_empty()
     }
 
-    /// Whether some setting concerns the frames of a port.
+    /// Whether some setting applies to frames of the port `from`.
     #[inline]
     pub(crate) fn concern(&self, from: PortIndex) -> bool {
         self.has_vlans() || self.isolated.contains(from) || self.storm_limit(from).is_some()
     }
 
-    /// The ports of a VLAN among `ports`, the switch's.
+    /// Ports of a VLAN among `ports`, which are the switch's ports.
     pub(crate) fn members(&self, vlan: u16, ports: &PortSet) -> Members {
         let Some(set) = self.set(vlan) else { return Members::default() };
         let ports = ports.mask();
@@ -163,7 +163,7 @@ impl PortPolicies {
         Members { tagged: tagged.and(ports), untagged: untagged.and(ports) }
     }
 
-    /// The VLAN of a frame from a port; `None` where the port has no such frames.
+    /// VLAN of a frame from a port; `None` if the port has no such frames.
     pub(crate) fn vlan_of(&self, frame: &TaggedHeader, from: PortIndex) -> Option<u16> {
         let entrance = self.entrances.get(usize::from(from.0))?;
         match frame.vlan() {
@@ -177,18 +177,18 @@ impl PortPolicies {
         members.is_some_and(|members| members.contains(port) || !self.in_vlans.contains(port))
     }
 
-    /// The ports of a VLAN whose settings name it; `None`: there is no such VLAN.
+    /// Ports of a VLAN whose settings name it; `None`: there is no such VLAN.
     fn set(&self, vlan: u16) -> Option<&Members> {
         self.members.get(usize::from(*self.indexes.get(usize::from(vlan))?))
     }
 
-    /// The ports that get nothing from `from`, as both are isolated.
+    /// Ports that get no frames from `from`, because both ports are isolated.
     #[inline]
     pub(crate) fn kept_from(&self, from: PortIndex) -> PortMask {
         if self.isolated.contains(from) { self.isolated } else { PortMask::EMPTY }
     }
 
-    /// The storm limit of a port.
+    /// Storm limit of a port.
     #[inline]
     pub(crate) fn storm_limit(&self, port: PortIndex) -> Option<&TokenBucket> {
         self.storms.iter().find(|(of, _)| *of == port).map(|(_, limit)| &**limit)

@@ -1,4 +1,4 @@
-//! Which ports a switch has, readable by workers while the control thread changes it.
+//! Set of a switch's ports, readable by workers while the control thread changes it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,8 +7,8 @@ use ringroad_port::port_index::{PortIndex, PortMask};
 
 /// A set of port indexes: 256 bits; the two that are not ports stay clear.
 ///
-/// Any thread may read or change it at any time. A change does not order other memory (all accesses are relaxed): how a
-/// reader finds what belongs to the port must be published by other means.
+/// Any thread may read or change it at any time. A change does not order other memory (all accesses are relaxed): data
+/// that belongs to a port must be published to readers by other means.
 #[derive(Default)]
 pub struct PortSet([AtomicU64; 4]);
 
@@ -19,13 +19,13 @@ impl PortSet {
         Self([const { AtomicU64::new(0) }; 4])
     }
 
-    /// Adds a port; whether it was not there before. An index that cannot be a port is not added.
+    /// Adds a port; returns whether it was not in the set before. An index that cannot be a port is not added.
     pub fn insert(&self, port: PortIndex) -> bool {
         let (word, bit) = self.word_and_bit(port);
         port.is_port() && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Takes a port out; whether it was there before.
+    /// Removes a port; returns whether it was in the set before.
     pub fn remove(&self, port: PortIndex) -> bool {
         let (word, bit) = self.word_and_bit(port);
         word.fetch_and(!bit, Ordering::Relaxed) & bit != 0
@@ -39,8 +39,8 @@ impl PortSet {
         word.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// The ports in ascending order, as they were at the time of this call. Each group of 64 indexes is read in one
-    /// moment, the four groups one after another.
+    /// The ports in ascending order, as of this call. Each group of 64 indexes is read in one moment, the four groups
+    /// one after another.
     pub fn iter(&self) -> impl Iterator<Item = PortIndex> + use<> {
         let words = [0, 1, 2, 3].map(|group: u8| (group, self.word(group).load(Ordering::Relaxed)));
         words.into_iter().flat_map(|(group, word)| {
@@ -48,14 +48,14 @@ impl PortSet {
         })
     }
 
-    /// The ports as they are now.
+    /// Current ports, as a mask.
     #[inline]
     #[must_use]
     pub fn mask(&self) -> PortMask {
         PortMask::from_words(self.0.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 
-    /// How many ports are in the set.
+    /// Number of ports in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()

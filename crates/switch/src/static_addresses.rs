@@ -13,10 +13,10 @@ use ringroad_wire::mac::Mac;
 /// The static addresses of a switch.
 #[derive(Debug, Default)]
 pub(crate) struct StaticAddresses {
-    /// Whether there are any: most switches have none, and their workers take no lock.
+    /// Whether there are static addresses: most switches have none, and their workers take no lock.
     any: AtomicBool,
     ports: RwLock<BTreeMap<Mac, PortIndex>>,
-    /// Times that a frame would have moved one.
+    /// Number of times that a frame would have moved a static address.
     refused_moves: AtomicU64,
 }
 
@@ -29,12 +29,12 @@ impl StaticAddresses {
         self.ports.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The port of `mac`, if it is static.
+    /// Port of `mac`, if the address is static.
     pub(crate) fn port_of(&self, mac: Mac) -> Option<PortIndex> {
         if self.any.load(Ordering::Relaxed) { self.read().get(&mac).copied() } else { None }
     }
 
-    /// All of them.
+    /// All static addresses, with their ports.
     pub(crate) fn all(&self) -> Vec<(Mac, PortIndex)> {
         self.read().iter().map(|(&mac, &port)| (mac, port)).collect()
     }
@@ -44,7 +44,7 @@ impl StaticAddresses {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was one.
+    /// Removes a static address; returns whether it was one.
     pub(crate) fn unset(&self, mac: Mac) -> bool {
         self.write().remove(&mac).is_some()
     }

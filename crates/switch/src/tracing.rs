@@ -1,5 +1,4 @@
-//! Notes what a switch decides of frames, for a [`Trace`]. Stands before the forwarding planes of a switch while a
-//! trace runs.
+//! Records a switch's decisions on frames for a [`Trace`]. It is in front of the forwarding planes while a trace runs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,26 +13,26 @@ use crate::learning::LearningSwitch;
 use crate::port_policies::{NO_VLAN, PortPolicies};
 use crate::vlan_tag::TaggedHeader;
 
-/// The forwarding plane of a switch while a trace runs.
+/// Forwarding plane of a switch while a trace runs.
 #[derive(Debug)]
 pub struct Tracing {
     inner: Box<dyn ForwardingPlane>,
     switch: Arc<LearningSwitch>,
     trace: Arc<Trace>,
-    /// The settings of the switch's ports, where some have any.
+    /// Settings of the switch's ports, if some port has any.
     policies: Option<Arc<PortPolicies>>,
-    /// The VLAN of each frame, and where its source was before the switch learned it.
+    /// VLAN of each frame, and the port of its source before the switch learned it.
     before: Vec<Option<(FrameHeader, u16, Option<PortIndex>)>>,
 }
 
 impl Tracing {
-    /// Notes what `inner` decides for `switch` in `trace`.
+    /// Records the decisions of `inner` for `switch` in `trace`.
     #[must_use]
     pub fn new(inner: Box<dyn ForwardingPlane>, switch: Arc<LearningSwitch>, trace: Arc<Trace>) -> Self {
         Self { inner, switch, trace, policies: None, before: Vec::new() }
     }
 
-    /// The same, for a switch whose ports have settings.
+    /// Adds the settings of the switch's ports.
     #[must_use]
     pub fn with_policies(self, policies: Option<Arc<PortPolicies>>) -> Self {
         Self { policies, ..self }

@@ -1,7 +1,7 @@
-//! How frames leave a switch with VLANs: with a tag by some ports, without one by others.
+//! Egress of frames from a switch with VLANs: with a tag at some ports, without one at others.
 //!
-//! Every frame leaves with the head that was judged: its sender could else put a tag into its memory afterwards, and
-//! send into a VLAN in which its port is not.
+//! Every frame leaves with the header that the switch has checked. Otherwise its sender could write a tag into the
+//! frame's memory afterwards, and send into a VLAN that does not have its port.
 
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::forwarding_plane::{BatchPlan, Destination, FrameCopy, Outcome, SetId};
@@ -14,12 +14,12 @@ use crate::vlan_tag::{TagRewrite, TaggedHeader};
 /// Writes the copies of a batch's frames. The frames of a flow share the sets of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Egress {
-    /// The sets added last, of ports whose frames have a tag and of those whose frames have none.
+    /// Last added sets: the set of ports whose frames have a tag, and the set of ports whose frames have none.
     tagged: Option<(PortMask, SetId)>,
     untagged: Option<(PortMask, SetId)>,
 }
 
-/// The set of these ports, which may be the last one.
+/// Set of these ports, which may be the last added one.
 fn set(last: &mut Option<(PortMask, SetId)>, ports: PortMask, plan: &mut BatchPlan) -> Option<SetId> {
     match *last {
         Some((known, set)) if known == ports => Some(set),
@@ -38,7 +38,7 @@ fn copy(to: Destination, rewrite: TagRewrite, plan: &mut BatchPlan) -> Option<Fr
 }
 
 impl Egress {
-    /// Has a frame leave as it came, to these ports; a copy with the header `probe` too.
+    /// Sends a frame to these ports unchanged, and sends a copy with the header rewrite `probe`, too.
     pub(crate) fn flood(
         &mut self,
         frame: usize,
@@ -55,8 +55,8 @@ impl Egress {
         }
     }
 
-    /// Sends a frame of a VLAN to its outcome's destination: a port or all of `others`. A copy with the header `probe`,
-    /// in the same VLAN, goes there too.
+    /// Sends a frame of a VLAN to the destination of its outcome: a port or all of `others`. A copy with the header
+    /// rewrite `probe`, in the same VLAN, goes there, too.
     pub(crate) fn send(
         &mut self,
         frame: usize,
@@ -79,8 +79,8 @@ impl Egress {
         plan.copy(frame, all.get(..count).unwrap_or(&all));
     }
 
-    /// The copies of a frame that goes to a port or to all of `others`; or why there are none, if the outcome does not
-    /// tell.
+    /// Copies of a frame that goes to a port or to all of `others`. Returns an error if there are none, with the drop
+    /// cause unless `outcome` has it.
     fn copies(
         &mut self,
         outcome: Outcome,
@@ -88,7 +88,7 @@ impl Egress {
         others: Members,
         plan: &mut BatchPlan,
     ) -> Result<[Option<FrameCopy>; 2], Option<DropCause>> {
-        // A frame without its tag would be taken for one of the VLAN that the next tag names.
+        // Without its tag, a frame with an inner tag would be taken for a frame of the inner tag's VLAN.
         let stays_tagged = header.has_inner_tag();
         match outcome {
             Outcome::Port(port) if others.tagged.contains(port) => {

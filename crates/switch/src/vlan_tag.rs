@@ -1,4 +1,4 @@
-//! The VLAN tag of a frame (IEEE 802.1Q), and a frame's head with another tag or without one.
+//! VLAN tag of a frame (IEEE 802.1Q), and header rewrites with another tag or without one.
 
 use ringroad_port::batch::Batch;
 use ringroad_port::frame::ETHERNET_HEADER_BYTES;
@@ -7,31 +7,31 @@ use ringroad_wire::headers::{ADDRESSES_BYTES, TAG_BYTES, VLAN_BITS};
 
 use crate::classify::FrameHeader;
 
-/// The EtherType of the tags that such a switch acts on: those of customers. Tags of providers are a frame's content
+/// EtherType of the tags on which a switch with VLANs acts: those of customers. Tags of providers are a frame's content
 /// (IEEE 802.1Q, 5.5).
 pub(crate) const TAG_PROTOCOL: u16 = ether_type::VLAN;
-/// The head of a frame with a tag, the type behind the tag included.
+/// Bytes of a header with a tag, up to the type after the tag.
 const TAGGED_BYTES: usize = ETHERNET_HEADER_BYTES + TAG_BYTES;
 
-/// The bytes that decide on a frame of a switch with VLANs. The frame's own bytes may change at any time, so it leaves
-/// with these.
+/// Header bytes that decide on a frame, on a switch with VLANs. The frame's own bytes may change at any time, so the
+/// frame leaves with these bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaggedHeader {
     /// Addresses, and flags of the frame's slot.
     pub(crate) header: FrameHeader,
-    /// The tag's control field.
+    /// Control field of the tag.
     control: Option<u16>,
     addresses: [u8; ADDRESSES_BYTES],
-    /// The type, behind the tag.
+    /// Type after the tag.
     ethertype: [u8; 2],
 }
 
-/// The first bytes of a frame, for a plan.
+/// Header rewrite of a frame, for a plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TagRewrite {
     bytes: [u8; TAGGED_BYTES],
     len: usize,
-    /// How many of the frame's own they replace.
+    /// Number of leading bytes replaced.
     pub(crate) replaces: usize,
 }
 
@@ -42,7 +42,7 @@ impl TagRewrite {
 }
 
 impl TaggedHeader {
-    /// Reads it once; `None` where the frame is too short.
+    /// Reads the header of a frame once; `None` if the frame is too short.
     pub(crate) fn read(batch: &Batch, frame: usize) -> Option<Self> {
         let fragments = batch.frame(frame);
         let mut head = [0; TAGGED_BYTES];
@@ -56,7 +56,7 @@ impl TaggedHeader {
         Self::parse(head.get(..len)?, fragments.first()?.flags())
     }
 
-    /// The same for first bytes that do not change.
+    /// Reads a header from bytes that do not change.
     pub(crate) fn parse(head: &[u8], flags: u16) -> Option<Self> {
         let (header, behind) = head.split_first_chunk::<ETHERNET_HEADER_BYTES>()?;
         let &[a, b, c, d, e, f, g, h, i, j, k, l, high, low] = header;
@@ -64,7 +64,7 @@ impl TaggedHeader {
             (TAG_PROTOCOL, &[high, low, type_high, type_low, ..]) => {
                 (Some(u16::from_be_bytes([high, low])), [type_high, type_low])
             }
-            // Its tag is cut off.
+            // The tag is cut off.
             (TAG_PROTOCOL, _) => return None,
             _ => (None, [high, low]),
         };
@@ -72,17 +72,17 @@ impl TaggedHeader {
         Some(Self { header: FrameHeader::from_bytes(header, flags), control, addresses, ethertype })
     }
 
-    /// The VLAN that its tag names; `None` where it has no tag or one that only has a priority.
+    /// VLAN in the tag; `None` if there is no tag, or if the tag only has a priority.
     pub(crate) fn vlan(&self) -> Option<u16> {
         self.control.map(|control| control & VLAN_BITS).filter(|&vlan| vlan != 0)
     }
 
-    /// Whether there is another tag behind the first.
+    /// Whether a second tag follows the first.
     pub(crate) fn has_inner_tag(&self) -> bool {
         u16::from_be_bytes(self.ethertype) == TAG_PROTOCOL
     }
 
-    /// The same tag behind other addresses and before another type.
+    /// Header with the same tag, after other addresses and before another type.
     pub(crate) fn with(&self, head: [u8; ETHERNET_HEADER_BYTES]) -> Self {
         let [addresses @ .., high, low] = head;
         Self { addresses, ethertype: [high, low], ..*self }
@@ -92,7 +92,7 @@ impl TaggedHeader {
         ETHERNET_HEADER_BYTES + self.control.map_or(0, |_| TAG_BYTES)
     }
 
-    /// The head without a tag.
+    /// Header rewrite without a tag.
     pub(crate) fn untagged(&self) -> TagRewrite {
         let mut bytes = [0; TAGGED_BYTES];
         let parts = self.addresses.into_iter().chain(self.ethertype);
@@ -100,7 +100,7 @@ impl TaggedHeader {
         TagRewrite { bytes, len: ETHERNET_HEADER_BYTES, replaces: self.replaces() }
     }
 
-    /// The head with the tag of a VLAN, and with the priority of the frame's own tag.
+    /// Header rewrite with the tag of a VLAN, and with the priority of the frame's own tag.
     pub(crate) fn tagged(&self, vlan: u16) -> TagRewrite {
         let control = self.control.unwrap_or(0) & !VLAN_BITS | vlan & VLAN_BITS;
         let mut bytes = [0; TAGGED_BYTES];

@@ -1,4 +1,4 @@
-//! Switches with a cable between two of their ports: frames that go round end, and others pass.
+//! Tests of switches with a cable between two of their ports: frames in the loop end, and other frames pass.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::collections::VecDeque;
@@ -17,12 +17,12 @@ use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, Policing, PortPo
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// The ports that the cable joins.
 const CABLED: [u8; 2] = [1, 2];
-/// Frames that a loop carries before a test gives up: many more than it takes to find the loop.
+/// Number of frames that a loop carries before a test gives up: many more than are needed to find the loop.
 const MOST_LAPS: usize = 200 * REPEATS_PER_S as usize;
-/// What it takes to forward a frame, ns.
+/// Time to forward a frame, ns.
 const FRAME_NS: u64 = 10_000;
 
-/// Settings with which another forwarding plane decides, and which allow all that the tests send.
+/// Settings that select the other forwarding plane, and allow all frames that the tests send.
 fn limited() -> Vec<(u8, PortSettings)> {
     (0..5).map(|port| (port, PortSettings { storm: Some(u32::MAX), ..PortSettings::default() })).collect()
 }
@@ -42,14 +42,14 @@ fn frame(to: [u8; 6], from: [u8; 6], number: u16) -> Vec<u8> {
 struct Testbed {
     switch: Arc<LearningSwitch>,
     plane: Box<dyn ForwardingPlane>,
-    /// Each frame takes [`FRAME_NS`].
+    /// Time; each frame takes [`FRAME_NS`].
     clock: Clock,
-    /// Frames on the cable, each with the port that it comes in by.
+    /// Frames on the cable, each with the port by which it comes in.
     cable: VecDeque<(u8, Vec<u8>)>,
     /// Frames that the stations got, by port.
     got: Vec<(u8, Vec<u8>)>,
     looped: usize,
-    /// One in this many frames that would enter the cable is lost; 0: none.
+    /// Number of frames entering the cable of which one is lost; 0: none is lost.
     loses: usize,
     entered: usize,
 }
@@ -124,7 +124,7 @@ impl Testbed {
         }
     }
 
-    /// Carries frames through the cable until none is left; how many.
+    /// Carries frames through the cable until none is left; returns their number.
     fn settle(&mut self) -> usize {
         let mut laps = 0;
         while let Some((port, bytes)) = self.cable.pop_front() {
@@ -163,7 +163,7 @@ fn a_storm_ends_and_one_end_of_the_loop_is_reported() {
 fn one_copy_that_always_comes_by_the_same_port_ends_too() {
     for first in CABLED {
         let mut bed = Testbed::new(&[]);
-        // It comes from the cable itself, so that no port has seen it before.
+        // The frame comes from the cable itself, so no port has seen it before.
         bed.send(first, &frame(BROADCAST, station(9), 1));
         assert!(bed.settle() > REPEATS_PER_S as usize);
         assert_eq!(bed.switch.loops.take_blocked(), Some(PortIndex(first)));
@@ -205,10 +205,10 @@ fn while_a_loop_is_cut_stations_lose_nothing_and_get_nothing_twice() {
         bed.send(0, &frame(BROADCAST, station(0), 1));
         bed.settle();
         assert!(bed.switch.loops.take_blocked().is_some());
-        // The steps lead from the moment of the cut to the end of the block.
+        // The steps cover the time from the cut to the end of the block.
         for number in 1000..1150 {
             bed.clock.advance(u64::from(BLOCKED_S) * 1_000_000_000 / 160);
-            // What was learned in the loop leads nobody astray. Each frame has left the cable before the next.
+            // Addresses learned in the loop mislead no frame. Each frame has left the cable before the next.
             for (from, to, with) in
                 [(0, station(3), number), (3, station(0), number), (4, BROADCAST, number + 1000)]
             {
@@ -228,11 +228,11 @@ fn frames_to_a_station_behind_the_blocked_port_pass() {
     bed.send(1, &frame(BROADCAST, station(9), 1));
     bed.settle();
     assert_eq!(bed.switch.loops.take_blocked(), Some(PortIndex(1)));
-    // Until frames of the loop have come in, nothing is learned.
+    // Nothing is learned until frames of the loop have come in.
     bed.clock.advance(2_000_000_000);
     bed.send(0, &frame(BROADCAST, station(0), 2));
     bed.settle();
-    // Its frame to a learned address teaches where it is.
+    // The station's port is learned from its frame to a learned address.
     bed.send(1, &frame(station(0), station(9), 3));
     assert_eq!(bed.got_by(0, 3), 1);
     bed.send(0, &frame(station(9), station(0), 4));
@@ -249,7 +249,7 @@ fn a_frame_to_a_learned_address_goes_round_once() {
         bed.clock.advance(2_000_000_000);
         bed.send(3, &frame(BROADCAST, station(3), 2));
         bed.settle();
-        // A station at the other end of the loop was there a moment ago, and is no more.
+        // The station was at the other end of the loop a moment ago, and is gone.
         bed.send(2, &frame(BROADCAST, station(0), 3));
         let looped = bed.looped;
         bed.send(3, &frame(station(0), station(3), 4));

@@ -1,4 +1,4 @@
-//! The table against its model, a plain map.
+//! Test of the table against its model, a plain map.
 
 #![allow(clippy::unwrap_used)]
 
@@ -52,7 +52,7 @@ impl Pair {
         (self.table.lookup(address(mac), self.tick()), self.model.get(&address(mac)).map(|known| known.0))
     }
 
-    /// Does one step to both, lookups excepted.
+    /// Applies one step to both, except lookups.
     fn apply(&mut self, step: &Step) {
         match *step {
             Step::Learn { mac, port } => {
@@ -79,7 +79,7 @@ impl Pair {
     }
 }
 
-/// The all-zero address is one of them.
+/// One of the addresses is all-zero.
 fn address(number: u8) -> Mac {
     Mac::from([0, 0, number, 0, 0, number])
 }
@@ -94,7 +94,7 @@ proptest! {
         hash_key: u64,
         steps in prop::collection::vec(step(4), 1..120),
     ) {
-        // As many addresses as a set has entries: none is ever displaced, for any hash.
+        // There are as many addresses as a set has entries: none is ever displaced, for any hash.
         let mut pair = Pair::new(1 << entries_log2, ageing_ticks, hash_key);
         for step in &steps {
             pair.apply(step);

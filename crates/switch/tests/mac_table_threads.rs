@@ -1,4 +1,4 @@
-//! Several threads on one table.
+//! Tests of several threads on one table.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,12 +17,12 @@ fn address(number: u8) -> Mac {
     Mac::from([2, 0, 0, 0, 0, number])
 }
 
-/// Ports distinguish addresses: number n is only ever on ports n and n + 100.
+/// Ports identify addresses: number n is only ever on ports n and n + 100.
 fn may_be_on(number: u8, port: PortIndex) -> bool {
     port.0 == number || port.0 == number + 100
 }
 
-/// One set of four entries for six times as many addresses: all threads are always at the same words.
+/// Table with one set of four entries for six times as many addresses: all threads always use the same words.
 fn crowded_table() -> MacTable {
     MacTable::new(MacTableConfig { entries: 4, ageing_ticks: 2, hash_key: 5 }).unwrap()
 }
@@ -171,7 +171,7 @@ fn an_address_just_seen_survives_a_sweep_that_found_it_too_old() {
         });
         let mut lost = 0u32;
         for step in 1..=ROUNDS / 20 {
-            // With each step all that was learned expires, so that learner and sweeper contend for the same entry.
+            // With each step, all learned addresses expire, so that learner and sweeper contend for the same entry.
             let now = Tick((step * 3) as u8);
             clock.store(now.0, Ordering::SeqCst);
             table.learn(address(1), PortIndex(1), now);

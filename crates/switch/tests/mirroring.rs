@@ -1,4 +1,4 @@
-//! Which ports monitor which frames.
+//! Tests of the ports that monitor frames.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use ringroad_port::frame_record::FrameRecord;
 use ringroad_port::port_index::{PortIndex, PortMask};
 use ringroad_switch::{LearningSwitch, MacTable, MacTableConfig, MirrorRule, Mirroring};
 
-/// Decides this for each frame.
+/// Forwarding plane with the same outcome for each frame.
 #[derive(Debug)]
 struct Always(Outcome);
 
@@ -35,7 +35,7 @@ fn mask<const N: usize>(ports: [u8; N]) -> PortMask {
     ports.map(PortIndex).into_iter().collect()
 }
 
-/// A batch of `count` frames, and what becomes of them from port `from` of a switch with ports 0 to 4.
+/// A batch of `count` frames from port `from` of a switch with ports 0 to 4, and their outcomes.
 fn decided(
     outcome: Outcome,
     mirrors: &[MirrorRule],
@@ -46,7 +46,7 @@ fn decided(
     decided_by(Box::new(Always(outcome)), mirrors, from, count, bytes)
 }
 
-/// The same with another forwarding plane.
+/// Works as [`decided`], with another forwarding plane.
 fn decided_by(
     inner: Box<dyn ForwardingPlane>,
     mirrors: &[MirrorRule],
@@ -69,7 +69,7 @@ fn decided_by(
     (batch, plan, plane)
 }
 
-/// Where each of `count` frames goes.
+/// Destinations of each of `count` frames.
 fn ways(outcome: Outcome, mirrors: &[MirrorRule], from: u8, count: usize) -> Vec<Result<Vec<u8>, DropCause>> {
     let (_, plan, _) = decided(outcome, mirrors, from, count, &[0; 60]);
     let ports = |mask: PortMask| mask.iter().map(|port| port.0).collect::<Vec<_>>();
@@ -140,7 +140,8 @@ fn several_mirrors_copy_frames_and_a_sampling_one_copies_one_frame_of_each_group
     }
 }
 
-/// Sends each frame to port 1 with another head, to ports 2 and 4 as it came, and to its own port with a header in front.
+/// Forwarding plane that sends each frame to port 1 with other headers, to ports 2 and 4 unchanged, and to its own port
+/// with a header in front.
 #[derive(Debug)]
 struct Rewrites;
 
@@ -210,12 +211,12 @@ fn a_frame_with_other_headers_is_seen_as_it_came_and_as_it_leaves() {
     assert_eq!(seen(&[MirrorRule { received, delivered, ..NONE }], 0), ["", "other"]);
     let unchanged = MirrorRule { received, delivered: mask([2]), ..NONE };
     assert_eq!(seen(&[unchanged, unchanged], 0), [""], "once, though all request it");
-    // What is behind the forwarding plane's own port sees headers of its own.
+    // Frames to the forwarding plane's own port are not mirrored: they have headers of its own.
     assert_eq!(seen(&[MirrorRule { delivered: mask([3]), ..NONE }], 0), [""; 0]);
     assert_eq!(seen(&[MirrorRule { received: PortMask::all(), ..NONE }], 3), ["other"]);
 }
 
-/// The record that a copy of a frame is, and the port that gets it.
+/// Record in a copy of a frame, and the port that gets it.
 fn record(plan: &BatchPlan, frame: usize) -> Option<(PortIndex, FrameRecord, Vec<u8>)> {
     let Outcome::Copies(id) = plan.outcome(frame) else { return None };
     let copy = plan.copies_of(id).iter().find(|copy| copy.rewrite.is_some())?;
@@ -241,7 +242,7 @@ fn a_record_replaces_the_frame_and_names_its_ports() {
         worker: 3,
     };
     assert_eq!((monitor, flooded, start), (PortIndex(4), wanted, vec![9; 128]));
-    // Numbers are per port, and continue after what was executed.
+    // Numbers are counted per port, and continue after the executed frames.
     plane.executed(PortIndex(2), &batch, 0..2, &plan);
     for (from, number) in [(2, 2), (1, 0)] {
         plan.reset(0..3);

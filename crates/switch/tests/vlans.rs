@@ -1,4 +1,5 @@
-//! Switches with ports that have settings: what becomes of each frame, against a plain model of VLAN bridging.
+//! Tests of switches whose ports have settings: the outcome of each frame, compared with a plain model of VLAN
+//! bridging.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +19,7 @@ use ringroad_switch::{
 };
 use ringroad_wire::mac::Mac;
 
-/// Where a frame went, with its bytes there.
+/// Ports to which a frame went, with its bytes there.
 type Ways = Result<BTreeMap<u8, Vec<u8>>, DropCause>;
 
 const BROADCAST: u8 = 255;
@@ -27,7 +28,7 @@ fn station(number: u8) -> [u8; 6] {
     if number == BROADCAST { [0xff; 6] } else { [2, 0, 0, 0, 0, number] }
 }
 
-/// A frame between stations, with tags.
+/// A frame between stations, with VLAN tags.
 fn frame(to: u8, from: u8, tags: &[u16]) -> Vec<u8> {
     let mut bytes = [station(to), station(from)].concat();
     tags.iter().for_each(|tag| bytes.extend([[0x81, 0], tag.to_be_bytes()].concat()));
@@ -48,7 +49,7 @@ fn isolated() -> PortSettings {
     PortSettings { isolated: true, ..PortSettings::default() }
 }
 
-/// A switch whose ports have these settings, the first one port 0.
+/// A switch whose ports have these settings, from port 0 on.
 struct Testbed {
     switch: Arc<LearningSwitch>,
     plane: Box<dyn ForwardingPlane>,
@@ -68,13 +69,13 @@ impl Testbed {
         Self { switch, plane: Box::new(plane), clock, flags: 0 }
     }
 
-    /// With these mirrors before it.
+    /// Adds mirrors in front of the forwarding plane.
     fn mirrored(mut self, mirrors: Vec<MirrorRule>) -> Self {
         self.plane = Box::new(Mirroring::new(self.plane, Arc::clone(&self.switch), mirrors, 0));
         self
     }
 
-    /// What becomes of frames from a port, of which the first `executed` are executed.
+    /// Outcomes of frames from a port, of which the first `executed` are executed.
     fn send_part(&mut self, from: u8, frames: &[Vec<u8>], executed: usize) -> Vec<Ways> {
         let mut batch = Batch::new();
         for frame in frames {
@@ -141,7 +142,8 @@ struct Model {
 }
 
 impl Model {
-    /// Whether a port has frames of a VLAN: `Some(true)` with its tag.
+    /// Whether a port has frames of a VLAN: `Some(true)` with the tag, `Some(false)` without a tag, `None`: it has
+    /// none.
     fn membership(&self, port: u8, vlan: u16) -> Option<bool> {
         match &self.settings[usize::from(port)].vlans {
             PortVlans::Unset => Some(vlan != 0),
@@ -188,7 +190,7 @@ impl Model {
                     let tag = (control & 0xf000 | vlan).to_be_bytes();
                     [&frame[..12], &[0x81, 0], &tag, content].concat()
                 }
-                // It would be of another VLAN for its receiver.
+                // The receiver would take the frame for one of another VLAN.
                 false if content[..2] == [0x81, 0] => continue,
                 false => [&frame[..12], content].concat(),
             };
@@ -292,7 +294,7 @@ fn a_storm_limit_holds_for_frames_to_several_ports_only_and_by_the_clock() {
         assert!(ways.iter().filter(|ways| **ways != Err(DropCause::Storm)).all(Result::is_ok));
         ways.len() - dropped
     };
-    // A tenth of a second's.
+    // The limit lets the frames of a tenth of a second pass at once.
     assert_eq!(passed(&mut bed, BROADCAST, 10, 10), 2);
     assert_eq!(passed(&mut bed, 9, 10, 10), 0, "an unknown address");
     assert_eq!(passed(&mut bed, 2, 100, 100), 100, "a known address");

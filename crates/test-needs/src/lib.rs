@@ -1,26 +1,27 @@
-//! What a test needs that not every machine has. `make check` runs without root and without Debian packages: a test that
-//! lacks something there is skipped, and says so. `make test` has installed everything: there the test fails instead.
+//! Requirements of tests that not every machine meets. `make check` runs without root and without Debian packages:
+//! there a test that lacks a requirement is skipped, and says so. `make test` has installed everything: there the test
+//! fails instead.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Skips the test, if it is run by `make check`; its caller returns.
+/// Skips the test if `make check` runs it; the caller then returns from the test.
 ///
 /// # Panics
 /// If `make test` runs the test.
 fn skip(needed: &str) {
-    // Set by scripts/with-packages.
+    // Variable set by scripts/with-packages.
     let whole_suite = env::var_os("RINGROAD_PACKAGES").is_some_and(|state| state == "installed");
     assert!(!whole_suite, "this test needs {needed}, and `make test` skips no test");
-    // The words that scripts/run-rust-tests looks for.
+    // Words that scripts/run-rust-tests searches for.
     eprintln!("skipped: needs {needed}");
 }
 
-/// Whether the test has root. A test that has not is skipped.
+/// Whether the test has root. A test without root is skipped.
 ///
 /// # Panics
-/// If `make test` runs the test, and it has not.
+/// If `make test` runs the test without root.
 #[must_use]
 pub fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
@@ -30,7 +31,7 @@ pub fn is_root() -> bool {
     root
 }
 
-/// Whether PATH has this program. A test that lacks it is skipped.
+/// Whether PATH has this program. A test that lacks the program is skipped.
 ///
 /// # Panics
 /// If `make test` runs the test, and PATH has no such program.
@@ -44,7 +45,7 @@ pub fn has_program(name: &str) -> bool {
     found
 }
 
-/// The file of an installed libpcap, as the dynamic linker finds it. A test that lacks it is skipped.
+/// File of an installed libpcap, as the dynamic linker finds it. A test without libpcap is skipped.
 ///
 /// # Panics
 /// If `make test` runs the test, and there is no libpcap.
@@ -60,11 +61,12 @@ pub fn installed_libpcap() -> Option<PathBuf> {
     file
 }
 
-/// `unshare` with the options for a mount namespace in which the test may mount; behind them the caller puts a program.
-/// A test is skipped if it may not make one: without root that takes a user namespace, which the kernel can forbid.
+/// Returns `unshare` with the options for a mount namespace in which the test may mount; the caller appends a program.
+/// A test is skipped if it may not make a mount namespace: without root it needs a user namespace, which the kernel can
+/// forbid.
 ///
 /// # Panics
-/// If `make test` runs the test, and it may not.
+/// If `make test` runs the test, and it may not make one.
 #[must_use]
 pub fn mount_namespace() -> Option<Command> {
     let unshare = || {

@@ -1,4 +1,4 @@
-//! Buffers that descriptors describe.
+//! Buffers of descriptor chains, in segments.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,15 +9,16 @@ use crate::fault::RingFault;
 use crate::guest_memory::{GuestMemory, LastRegion};
 use crate::layout::{DESC_INDIRECT, DESC_NEXT, DESC_WRITE};
 
-/// Most pieces of a buffer. A frame of 64 KiB in pages of 4 KiB has 18.
+/// Maximum number of segments of a buffer. A frame of 64 KiB in pages of 4 KiB has 18.
 pub const MAX_SEGMENTS: usize = 66;
-/// Longest buffer that the driver may give to be read: a frame of 64 KiB behind Ethernet and virtio headers, and some.
+/// Maximum length of a buffer that the device reads: a frame of 64 KiB with Ethernet and virtio headers, and some
+/// reserve.
 pub const MAX_CHAIN_BYTES: u32 = 80 << 10;
 
-/// A piece of a buffer that lies together. It stays mapped while the memory that it was found in exists.
+/// A contiguous part of a buffer. The segment stays mapped as long as the memory in which it was found exists.
 #[derive(Debug, Clone, Copy)]
 pub struct SgEntry {
-    /// First byte.
+    /// Address of the first byte.
     pub start: NonNull<u8>,
     /// Length, bytes.
     pub bytes: u32,
@@ -26,36 +27,36 @@ pub struct SgEntry {
 }
 
 impl SgEntry {
-    /// No byte.
+    /// A segment without bytes.
     pub const EMPTY: Self = Self { start: NonNull::dangling(), bytes: 0, guest: 0 };
 }
 
-// SAFETY: a segment is a place in memory that its holder keeps mapped; its use is the responsibility of the code that
-// dereferences it.
+// SAFETY: a segment is an address in memory that its holder keeps mapped; its use is the responsibility of the code
+// that dereferences it.
 #[allow(unsafe_code)]
 unsafe impl Send for SgEntry {}
 
-/// The device's use of a buffer.
+/// Direction of the device's access to a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferAccess {
-    /// Reads: the driver sends.
+    /// The device reads: the driver sends.
     Read,
-    /// Writes: the driver receives.
+    /// The device writes: the driver receives.
     Write,
 }
 
-/// A descriptor, read once.
+/// A descriptor, read from memory once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Descriptor {
     pub(crate) address: u64,
     pub(crate) bytes: u32,
     pub(crate) flags: u16,
-    /// The next one's index; in a packed ring the buffer's id.
+    /// Index of the next descriptor; in a packed ring the buffer's id.
     pub(crate) last: u16,
 }
 
 impl Descriptor {
-    /// Of the two words of a split ring or of a table in one.
+    /// Descriptor from its two words in a split ring or in a table of such a ring.
     #[inline]
     pub(crate) fn from_split(first: u64, second: u64) -> Self {
         Self {
@@ -66,7 +67,7 @@ impl Descriptor {
         }
     }
 
-    /// Of the two words of a packed ring or of a table in one.
+    /// Descriptor from its two words in a packed ring or in a table of such a ring.
     #[inline]
     pub(crate) fn from_packed(first: u64, second: u64) -> Self {
         Self {
@@ -77,8 +78,8 @@ impl Descriptor {
         }
     }
 
-    /// The piece of memory that it describes, where it is all of a buffer and lies in one region; its first bytes are
-    /// prefetched. `None` if it is more, less or wrong, which [`Pieces`] distinguishes.
+    /// The segment that the descriptor describes, if it is the whole buffer and lies in one region. Prefetches its
+    /// first bytes. `None` for all other buffers, valid or not; [`Pieces`] tells them apart.
     #[inline]
     pub(crate) fn sole_piece(
         self,
@@ -105,31 +106,32 @@ impl Descriptor {
     }
 }
 
-/// The pieces of one chain, appended to those of the chains before it. Counts for all its descriptors, in the ring and
-/// in a table, together.
+/// Collector of the segments of one chain, which are appended to those of earlier chains. Its limits count all
+/// descriptors of the chain, in the ring and in a table.
 #[derive(Debug)]
 pub(crate) struct Pieces<'a> {
     memory: &'a GuestMemory,
     access: BufferAccess,
     segments: &'a mut Vec<SgEntry>,
-    /// Most segments that there may be with the chain's.
+    /// Maximum number of segments, those of earlier chains included.
     limit: usize,
     /// Bytes of the chain's descriptors so far.
     bytes: u32,
 }
 
 impl<'a> Pieces<'a> {
-    /// Of a chain that begins, in `memory`.
+    /// Collector for a new chain in `memory`.
     #[inline]
     pub(crate) fn new(memory: &'a GuestMemory, access: BufferAccess, segments: &'a mut Vec<SgEntry>) -> Self {
         let limit = segments.len() + MAX_SEGMENTS;
         Self { memory, access, segments, limit, bytes: 0 }
     }
 
-    /// Appends the pieces of a descriptor's buffer.
+    /// Appends the segments of a descriptor's buffer.
     ///
     /// # Errors
-    /// [`RingFault`]: the chain is too long with it, the buffer for the other direction, or not in the memory.
+    /// [`RingFault`] if the chain gets too long, the buffer is for the other direction, or the buffer is not in the
+    /// memory.
     #[inline]
     pub(crate) fn append(&mut self, descriptor: Descriptor) -> Result<(), RingFault> {
         self.bytes = self.bytes.saturating_add(descriptor.bytes);

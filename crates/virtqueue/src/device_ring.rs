@@ -1,7 +1,7 @@
-//! The device's side of a virtqueue, of either layout.
+//! The device's side of a virtqueue, for both layouts.
 //!
 //! Buffers are taken in the order in which the driver made them available, and given back in the same order, without a
-//! copy. The driver sees returned buffers when they are published, once per batch.
+//! copy. The device publishes returned buffers once per batch. Only then does the driver see them.
 
 use std::sync::Arc;
 
@@ -12,37 +12,37 @@ use crate::inflight::Inflight;
 use crate::packed_device::PackedDevice;
 use crate::split_device::SplitDevice;
 
-/// Where a ring is and how it works.
+/// Location and properties of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VirtqueueConfig {
-    /// Entries.
+    /// Number of entries.
     pub entries: u16,
-    /// The descriptors, as the front end counts addresses.
+    /// Front end's address of the descriptors.
     pub descriptors: u64,
-    /// The available ring, or the driver's event suppression in a packed ring.
+    /// Front end's address of the available ring, or of the driver's event suppression in a packed ring.
     pub driver: u64,
-    /// The used ring, or the device's event suppression in a packed ring.
+    /// Front end's address of the used ring, or of the device's event suppression in a packed ring.
     pub device: u64,
-    /// Packed layout.
+    /// Whether the layout is packed.
     pub is_packed: bool,
-    /// Each side sets the entry at which it is woken.
+    /// Whether each side sets the entry at which it is woken.
     pub has_event_index: bool,
-    /// Descriptors may point to tables.
+    /// Whether descriptors may point to tables.
     pub has_tables: bool,
 }
 
-/// How far a ring has come, in the format of vhost-user's `SET_VRING_BASE` and `GET_VRING_BASE`: of a split ring the
-/// index of the next available entry; of a packed ring that and its lap in bits 0 to 15, and the next used one and its
-/// lap in bits 16 to 31.
+/// Progress of a ring, in the format of vhost-user's `SET_VRING_BASE` and `GET_VRING_BASE`. For a split ring it is the
+/// index of the next available entry. For a packed ring, bits 0 to 15 have the next available entry and its lap, bits
+/// 16 to 31 the next used entry and its lap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RingPosition(pub u32);
 
-/// A ring in use.
+/// The device's side of a ring in use.
 #[derive(Debug)]
 pub enum DeviceRing {
-    /// Of the split layout.
+    /// Ring of the split layout.
     Split(SplitDevice),
-    /// Of the packed layout.
+    /// Ring of the packed layout.
     Packed(PackedDevice),
 }
 
@@ -56,7 +56,7 @@ macro_rules! either {
 }
 
 impl DeviceRing {
-    /// Takes a ring up at `position`, if it is packed; a split ring has its position in its used ring.
+    /// Takes up a ring. A packed ring begins at `position`; a split ring has its position in its used ring.
     ///
     /// # Errors
     /// [`RingSetupError`].
@@ -72,8 +72,8 @@ impl DeviceRing {
         })
     }
 
-    /// Notes used buffers from here on, as ring `index` of `inflight`, and begins with the buffers that a predecessor
-    /// left in flight.
+    /// Notes used buffers from now on, as ring `index` of `inflight`. Begins with the buffers that a predecessor left
+    /// in flight.
     ///
     /// # Errors
     /// [`RingSetupError::Inflight`].
@@ -81,19 +81,19 @@ impl DeviceRing {
         either!(self, ring => ring.track(inflight, index))
     }
 
-    /// The memory that it is in.
+    /// Memory that the ring is in.
     #[must_use]
     pub fn memory(&self) -> &Arc<GuestMemory> {
         either!(self, ring => &ring.memory)
     }
 
-    /// The ring's position: buffers taken but not given back count as taken.
+    /// Position of the ring. Buffers taken but not given back count as taken.
     #[must_use]
     pub fn position(&self) -> RingPosition {
         either!(self, ring => ring.position())
     }
 
-    /// Whether a buffer is available. May read the ring once more.
+    /// Whether a buffer is available. May read the driver's index again.
     ///
     /// # Errors
     /// [`RingFault`].
@@ -102,18 +102,19 @@ impl DeviceRing {
         either!(self, ring => ring.has_available())
     }
 
-    /// Whether every buffer that was there at the last read is taken. `false` implies nothing.
+    /// Whether every buffer that was available at the last read of the driver's index is taken. `false` implies
+    /// nothing.
     #[inline]
     #[must_use]
     pub fn is_taken(&self) -> bool {
         match self {
             Self::Split(ring) => ring.is_taken(),
-            // Each look is at the next descriptor alone.
+            // A query reads only the next descriptor, so no other is known.
             Self::Packed(_) => false,
         }
     }
 
-    /// How many buffers are available, `most` at most; of a packed ring whether any is.
+    /// Number of available buffers, up to `most`. For a packed ring it is the number of available descriptors.
     ///
     /// # Errors
     /// [`RingFault`].
@@ -124,14 +125,14 @@ impl DeviceRing {
         }
     }
 
-    /// Takes the next buffers into `segments`, as long as each has one descriptor and lies in one region, as nearly all
-    /// do. Returns their number. [`Self::take`] handles the next one.
+    /// Takes the next buffers into `segments` while each has one descriptor and lies in one region, which is true for
+    /// nearly all. Returns their number. [`Self::take`] handles the buffer after them.
     #[inline]
     pub fn take_singles(&mut self, access: BufferAccess, segments: &mut [SgEntry]) -> usize {
         either!(self, ring => ring.take_singles(access, segments))
     }
 
-    /// Takes the next buffer, and appends its pieces; `false` where none is available.
+    /// Takes the next buffer and appends its segments. Returns `false` if no buffer is available.
     ///
     /// # Errors
     /// [`RingFault`]; the ring is unusable from then on.
@@ -144,26 +145,25 @@ impl DeviceRing {
         either!(self, ring => ring.put_back(buffers));
     }
 
-    /// Gives the buffer back that was taken first, into which `written` bytes were written.
+    /// Gives back the oldest taken buffer, into which `written` bytes were written.
     #[inline]
     pub fn give_back(&mut self, written: u32) {
         self.give_back_all(std::iter::once(written));
     }
 
-    /// Gives as many buffers back as `written` has numbers, those that were taken first: each number is the bytes
-    /// written into that buffer.
+    /// Gives back the oldest taken buffers, one for each number of `written`: the bytes written into that buffer.
     #[inline]
     pub fn give_back_all(&mut self, written: impl Iterator<Item = u32>) {
         either!(self, ring => ring.give_back_all(written));
     }
 
-    /// Gives the `buffers` buffers back that were taken first, and only read.
+    /// Gives back the `buffers` oldest taken buffers, which the device only read.
     #[inline]
     pub fn give_back_read(&mut self, buffers: u16) {
         either!(self, ring => ring.give_back_read(buffers));
     }
 
-    /// Whether something was given back that does not show yet.
+    /// Whether a returned buffer is not yet published.
     #[inline]
     #[must_use]
     pub fn is_unpublished(&self) -> bool {

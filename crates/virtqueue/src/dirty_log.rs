@@ -1,5 +1,5 @@
-//! The log of pages that a device wrote, kept for a guest that is moved while it runs (vhost-user, "Migration"): one
-//! bit for each 4 KiB.
+//! The log of pages that a device wrote, kept for a guest that is moved while it runs (vhost-user, "Migration"). It has
+//! one bit for each 4 KiB.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -9,7 +9,7 @@ use ringroad_ring::foreign_memory::{ForeignMemory, ForeignMemoryError};
 
 const LOGGED_PAGE_BYTES: u64 = 4096;
 
-/// A log, in memory that the front end shares.
+/// A dirty log, in memory that the front end shares.
 #[derive(Debug)]
 pub struct DirtyLog {
     memory: ForeignMemory,
@@ -24,7 +24,8 @@ impl DirtyLog {
         Ok(Self { memory: ForeignMemory::map(file, offset, bytes)? })
     }
 
-    /// Notes that `bytes` bytes at `guest` were written. Pages beyond the log are of no interest to its owner.
+    /// Notes that `bytes` bytes at `guest` were written. Pages beyond the log are ignored: its owner does not ask for
+    /// them.
     pub fn wrote(&self, guest: u64, bytes: u32) {
         if bytes == 0 {
             return;

@@ -1,4 +1,4 @@
-//! A guest's memory: the regions that its front end has shared, and addresses in them.
+//! A guest's memory: the regions that its front end has shared, and the lookup of addresses in them.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -9,50 +9,50 @@ use ringroad_ring::foreign_memory::{ForeignMemory, ForeignMemoryError};
 
 use crate::chain::MAX_CHAIN_BYTES;
 
-/// Where a region lies in the guest, in its front end and in its file.
+/// Location of a region in the guest, in its front end and in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionLayout {
-    /// First address as the guest counts, which is what descriptors hold.
+    /// Guest's address of the first byte. Descriptors hold such addresses.
     pub guest: u64,
-    /// First address as the front end counts, which is how rings are named.
+    /// Front end's address of the first byte. Messages name the parts of rings by such addresses.
     pub user: u64,
     /// Size, bytes.
     pub bytes: u64,
-    /// Where it begins in its file, bytes.
+    /// Offset of the region in its file, bytes.
     pub file_offset: u64,
 }
 
 impl RegionLayout {
-    /// Whether `guest`, which is not below its first address, lies in it.
+    /// Whether address `guest` lies in the region. The caller has checked that it is not below the first address.
     fn reaches(&self, guest: u64) -> bool {
         guest - self.guest < self.bytes
     }
 }
 
-/// A region, mapped.
+/// A mapped region.
 #[derive(Debug)]
 pub struct GuestRegion {
     layout: RegionLayout,
     memory: ForeignMemory,
 }
 
-/// Why a guest's memory cannot be used.
+/// Reason why a guest's memory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuestMemoryError {
-    /// It cannot be mapped.
+    /// A region cannot be mapped.
     #[error("the guest's memory at {guest:#x}, {bytes} bytes: {source}")]
     Map {
-        /// First address as the guest counts.
+        /// Guest's address of the region's first byte.
         guest: u64,
-        /// Size, bytes.
+        /// Size of the region, bytes.
         bytes: u64,
         source: ForeignMemoryError,
     },
     /// Two regions share addresses.
     #[error("two regions of the guest's memory overlap at {guest:#x}")]
     Overlap {
-        /// First address of the later one.
+        /// Guest's address of the first byte of the later region.
         guest: u64,
     },
 }
@@ -68,22 +68,22 @@ impl GuestRegion {
         Ok(Self { layout, memory })
     }
 
-    /// Where it lies.
+    /// Location of the region.
     #[must_use]
     pub fn layout(&self) -> RegionLayout {
         self.layout
     }
 }
 
-/// All regions of a guest, in the order of the guest's addresses. They stay as they are: a change makes a new one of
-/// these, with those regions that stay shared between both.
+/// All regions of a guest, sorted by the guest's addresses. A value never changes: a change of regions makes a new
+/// value, which shares the unchanged regions with the old one.
 #[derive(Debug, Default)]
 pub struct GuestMemory {
     regions: Vec<Arc<GuestRegion>>,
 }
 
 impl GuestMemory {
-    /// Of these regions.
+    /// Memory of these regions.
     ///
     /// # Errors
     /// [`GuestMemoryError::Overlap`].
@@ -95,14 +95,14 @@ impl GuestMemory {
         }
     }
 
-    /// The regions.
+    /// All regions, sorted by the guest's addresses.
     #[must_use]
     pub fn regions(&self) -> &[Arc<GuestRegion>] {
         &self.regions
     }
 
-    /// Where `address`, as the guest counts, is mapped here, and how many of the `bytes` bytes from there lie together;
-    /// `None` where none is mapped. They stay mapped as long as the memory lives.
+    /// Pointer to the guest's address `address` in the mapping, and how many of the `bytes` bytes from there are
+    /// contiguous. `None` if the address is not mapped. The bytes stay mapped as long as the memory lives.
     #[inline]
     #[must_use]
     pub fn at(&self, address: u64, bytes: u32) -> Option<(NonNull<u8>, u32)> {
@@ -114,17 +114,17 @@ impl GuestMemory {
         Some((start, together as u32))
     }
 
-    /// The region that `address`, as the guest counts, lies in.
+    /// Region with the guest's address `address`.
     #[inline]
     fn region_of(&self, address: u64) -> Option<&GuestRegion> {
-        // A guest may have hundreds of regions, and others wait while one is looked for.
+        // Binary search: a guest may have hundreds of regions, and the worker's other queues wait meanwhile.
         let behind = self.regions.partition_point(|region| region.layout.guest <= address);
         let region = self.regions.get(behind.checked_sub(1)?)?;
         region.layout.reaches(address).then_some(region)
     }
 
-    /// Where the `bytes` bytes at `address`, as the front end counts, are mapped here, and what the guest calls the
-    /// first; `None` where they do not all lie in one region.
+    /// Pointer to the `bytes` bytes at the front end's address `address` in the mapping, and the guest's address of the
+    /// first byte. `None` if they do not all lie in one region.
     #[must_use]
     pub fn at_user(&self, address: u64, bytes: usize) -> Option<(NonNull<u8>, u64)> {
         for region in &self.regions {
@@ -138,7 +138,7 @@ impl GuestMemory {
         None
     }
 
-    /// Whether the front end took some of it back: that part reads as zeros.
+    /// Whether the front end truncated a region's file: that part reads as zeros.
     #[inline]
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -146,22 +146,22 @@ impl GuestMemory {
     }
 }
 
-/// The region of a memory in which a buffer was found last: nearly all lie in the same one, and need no search.
+/// The region in which the last buffer was found. Nearly all buffers lie in one region, and so need no search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastRegion {
     guest: u64,
     bytes: u64,
-    /// Where a buffer of [`MAX_CHAIN_BYTES`] may begin at the latest, and one behind.
+    /// Last address at which a buffer of [`MAX_CHAIN_BYTES`] may begin, plus one.
     short_end: u64,
     start: NonNull<u8>,
 }
 
 impl LastRegion {
-    /// Before the first search.
+    /// State before the first search: no region.
     pub(crate) const NONE: Self = Self { guest: 0, bytes: 0, short_end: 0, start: NonNull::dangling() };
 
-    /// Where the `bytes` bytes at `address`, as the guest counts, are mapped; `None` where they do not all lie in this
-    /// region.
+    /// Pointer to the `bytes` bytes at the guest's address `address` in the mapping. `None` if they do not all lie in
+    /// this region.
     #[inline]
     fn at(&self, address: u64, bytes: u32) -> Option<NonNull<u8>> {
         let offset = address.wrapping_sub(self.guest);
@@ -170,11 +170,13 @@ impl LastRegion {
         if !is_short && self.bytes.checked_sub(offset)? < u64::from(bytes) {
             return None;
         }
-        // SAFETY: the offset is within the mapping, which lasts as long as the memory, beside which a ring keeps this.
+        // SAFETY: the offset is within the mapping. It lasts as long as the memory, and a ring keeps the memory beside
+        // this value.
         Some(unsafe { self.start.add(offset as usize) })
     }
 
-    /// As [`Self::at`], with a search of `memory`, always the same, where this is another region.
+    /// Finds what [`Self::at`] does, and searches `memory` if the bytes lie in another region. `memory` is the same in
+    /// each call.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -188,7 +190,7 @@ impl LastRegion {
         }
     }
 
-    /// Apart, so that the loop over buffers in one region stays short.
+    /// A separate function, so that the loop over buffers in one region stays short.
     #[cold]
     #[inline(never)]
     fn search(&mut self, memory: &Arc<GuestMemory>, address: u64, bytes: u32) -> Option<NonNull<u8>> {

@@ -15,10 +15,10 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use crate::words::Words;
 
-/// Each ring's part begins at a multiple of this many bytes.
+/// Alignment of each ring's part, bytes.
 const ALIGNMENT: u64 = 64;
 const VERSION: u16 = 1;
-// Fields of a part, by their offset. Both kinds begin alike.
+// Offsets of the fields of a part. Parts of split and packed rings begin alike.
 const VERSION_AT: usize = 8;
 const ENTRIES_AT: usize = 10;
 const SPLIT_USED_AT: usize = 14;
@@ -29,14 +29,14 @@ const SPLIT_ENTRY_BYTES: u64 = 16;
 const PACKED_HEADER_BYTES: u64 = 32;
 const PACKED_ENTRY_BYTES: u64 = 32;
 
-/// How the memory is divided.
+/// Division of the memory into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InflightLayout {
-    /// Rings.
+    /// Number of rings.
     pub rings: u16,
-    /// Entries of each ring.
+    /// Number of entries of each ring.
     pub entries: u16,
-    /// Whether they are packed.
+    /// Whether the rings are packed.
     pub is_packed: bool,
 }
 
@@ -52,14 +52,14 @@ impl InflightLayout {
         (header + entry * u64::from(self.entries)).next_multiple_of(ALIGNMENT)
     }
 
-    /// Bytes of all.
+    /// Bytes of the parts of all rings.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.part_bytes() * u64::from(self.rings)
     }
 }
 
-/// The memory, mapped.
+/// The mapped memory of all parts.
 #[derive(Debug)]
 pub struct Inflight {
     layout: InflightLayout,
@@ -67,7 +67,7 @@ pub struct Inflight {
 }
 
 impl Inflight {
-    /// Makes the memory, and the file with which the front end keeps it.
+    /// Creates the memory, and the file by which the front end keeps it.
     ///
     /// # Errors
     /// [`ForeignMemoryError`].
@@ -92,7 +92,7 @@ impl Inflight {
     }
 }
 
-/// One ring's part.
+/// The part of one ring.
 #[derive(Debug)]
 pub(crate) struct InflightPart {
     words: Words,
@@ -100,11 +100,11 @@ pub(crate) struct InflightPart {
     _memory: Arc<Inflight>,
 }
 
-// SAFETY: the words lie in memory that is kept beside them, and are accessed atomically.
+// SAFETY: the words lie in memory that the value keeps mapped, and are accessed atomically.
 unsafe impl Send for InflightPart {}
 
 impl InflightPart {
-    /// The part of ring `index` with `entries` entries; `None` where the memory has none for such a ring.
+    /// The part of ring `index` with `entries` entries; `None` if the memory has no part for such a ring.
     pub(crate) fn of(inflight: &Arc<Inflight>, index: u16, entries: u16) -> Option<Self> {
         let layout = inflight.layout;
         if index >= layout.rings || entries > layout.entries {
@@ -121,7 +121,7 @@ impl InflightPart {
         Some(this)
     }
 
-    /// Whether a predecessor has used it.
+    /// Whether a predecessor has used the part.
     pub(crate) fn is_used(&self) -> bool {
         self.words.word16(VERSION_AT).load(Ordering::Relaxed) == VERSION
     }
@@ -137,12 +137,12 @@ impl InflightPart {
         for at in PACKED_USED_AT {
             self.words.word16(at).store(index, Ordering::Relaxed);
         }
-        // Two bytes: the lap, and the same once more for the same reason as the index.
+        // The lap is stored twice: for the used index and for the old used index, which are equal here.
         self.words.word16(PACKED_LAPS_AT).store(u16::from(wrap_counter) * 0x0101, Ordering::Relaxed);
         self.words.word16(VERSION_AT).store(VERSION, Ordering::Release);
     }
 
-    /// The last noted position of a packed ring.
+    /// Last noted index and lap of a packed ring.
     pub(crate) fn packed(&self) -> (u16, bool) {
         let index = self.words.word16(PACKED_USED_AT[1]).load(Ordering::Relaxed);
         (index, self.words.word16(PACKED_LAPS_AT).load(Ordering::Relaxed) & 0xff != 0)

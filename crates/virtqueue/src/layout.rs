@@ -3,21 +3,21 @@
 
 /// Feature bits that matter to rings and network cards.
 pub mod features {
-    /// The device takes frames with an open checksum.
+    /// The device accepts frames with a partial checksum (checksum offload).
     pub const NET_CSUM: u64 = 1 << 0;
-    /// The driver does.
+    /// The driver accepts frames with a partial checksum.
     pub const NET_GUEST_CSUM: u64 = 1 << 1;
-    /// The driver takes long TCP frames over IPv4.
+    /// The driver accepts long TCP frames over IPv4.
     pub const NET_GUEST_TSO4: u64 = 1 << 7;
-    /// The driver takes long TCP frames over IPv6.
+    /// The driver accepts long TCP frames over IPv6.
     pub const NET_GUEST_TSO6: u64 = 1 << 8;
-    /// The driver takes long TCP frames with explicit congestion notification.
+    /// The driver accepts long TCP frames with explicit congestion notification.
     pub const NET_GUEST_ECN: u64 = 1 << 9;
-    /// The device takes long TCP frames over IPv4.
+    /// The device accepts long TCP frames over IPv4.
     pub const NET_HOST_TSO4: u64 = 1 << 11;
-    /// The device takes long TCP frames over IPv6.
+    /// The device accepts long TCP frames over IPv6.
     pub const NET_HOST_TSO6: u64 = 1 << 12;
-    /// The device takes long TCP frames with explicit congestion notification.
+    /// The device accepts long TCP frames with explicit congestion notification.
     pub const NET_HOST_ECN: u64 = 1 << 13;
     /// A received frame may take several buffers.
     pub const NET_MRG_RXBUF: u64 = 1 << 15;
@@ -25,7 +25,7 @@ pub mod features {
     pub const NET_STATUS: u64 = 1 << 16;
     /// The driver announces itself on request, after a migration.
     pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
-    /// Several pairs of queues.
+    /// The card has several pairs of queues.
     pub const NET_MQ: u64 = 1 << 22;
     /// The device keeps a log of the pages that it writes (vhost, no bit of virtio's).
     pub const LOG_ALL: u64 = 1 << 26;
@@ -37,9 +37,9 @@ pub mod features {
     pub const EVENT_IDX: u64 = 1 << 29;
     /// vhost-user has features of its own (vhost, no bit of virtio's).
     pub const PROTOCOL_FEATURES: u64 = 1 << 30;
-    /// Virtio 1.0 or later.
+    /// The device and its driver use virtio 1.0 or later.
     pub const VERSION_1: u64 = 1 << 32;
-    /// Packed rings.
+    /// The rings are packed.
     pub const RING_PACKED: u64 = 1 << 34;
     /// Buffers are given back in the order in which they were made available.
     pub const IN_ORDER: u64 = 1 << 35;
@@ -47,15 +47,15 @@ pub mod features {
 
 /// Bytes of a descriptor, in a ring of either kind and in a table.
 pub const DESCRIPTOR_BYTES: usize = 16;
-/// The descriptor continues in another.
+/// The descriptor continues in the next one.
 pub const DESC_NEXT: u16 = 1;
 /// The device writes the buffer.
 pub const DESC_WRITE: u16 = 2;
 /// The buffer is a table of descriptors.
 pub const DESC_INDIRECT: u16 = 4;
-/// Packed rings: made available in a lap in which the driver's counter was 1.
+/// Packed rings: the descriptor was made available in a lap in which the driver's counter was 1.
 pub const DESC_AVAIL: u16 = 1 << 7;
-/// Packed rings: used in a lap in which the device's counter was 1.
+/// Packed rings: the descriptor was used in a lap in which the device's counter was 1.
 pub const DESC_USED: u16 = 1 << 15;
 
 /// Split rings, `avail.flags`: the driver need not be woken.
@@ -65,16 +65,16 @@ pub const USED_NO_NOTIFY: u16 = 1;
 
 /// Packed rings, `flags` of an event suppression area: wake always.
 pub const EVENT_ENABLE: u16 = 0;
-/// Wake never.
+/// Packed rings: wake never.
 pub const EVENT_DISABLE: u16 = 1;
-/// Wake at the descriptor that the area names.
+/// Packed rings: wake at the descriptor that the area names.
 pub const EVENT_AT_DESCRIPTOR: u16 = 2;
 
-/// Most entries of a ring.
+/// Maximum number of entries of a ring.
 pub const MAX_RING_ENTRIES: u16 = 32768;
-/// Bytes in front of each frame under [`features::VERSION_1`] or with buffers that can be merged.
+/// Length of the header in front of each frame, bytes, with [`features::VERSION_1`] or [`features::NET_MRG_RXBUF`].
 pub const NET_HEADER_BYTES: usize = 12;
-/// Bytes in front of each frame otherwise.
+/// Length of the header in front of each frame, bytes, without these two features.
 pub const SHORT_NET_HEADER_BYTES: usize = 10;
 
 /// Bytes of the available ring of a split virtqueue of `entries` entries: flags, index, entries, `used_event`.
@@ -89,8 +89,8 @@ pub const fn used_ring_bytes(entries: u16) -> usize {
     6 + 8 * entries as usize
 }
 
-/// Whether the entry at which the other side wants to be woken is among those published since: from `before` up to and
-/// without `now` (virtio 1.2, section 2.7.10.1).
+/// Whether the entry at which the other side wants to be woken, `event`, is among those published from `before` up to,
+/// but without, `now` (virtio 1.2, section 2.7.10.1).
 #[inline]
 #[must_use]
 pub const fn passes_event(event: u16, now: u16, before: u16) -> bool {

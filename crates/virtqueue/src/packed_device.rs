@@ -20,7 +20,7 @@ use crate::words::Words;
 
 const LAP: u16 = 1 << 15;
 
-/// A place in a packed ring: index and lap.
+/// A position in a packed ring: index and lap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RingCursor {
     index: u16,
@@ -46,15 +46,15 @@ impl RingCursor {
     }
 }
 
-/// A buffer taken.
+/// A taken buffer.
 #[derive(Debug, Clone, Copy)]
 struct Chain {
     id: u16,
-    /// Entries of the ring that it takes.
+    /// Number of the ring's entries that the buffer occupies.
     entries: u16,
 }
 
-/// A buffer given back that does not show yet.
+/// A returned buffer that is not yet published.
 #[derive(Debug, Clone, Copy)]
 struct Given {
     chain: Chain,
@@ -74,14 +74,14 @@ pub struct PackedDevice {
     has_tables: bool,
     next_available: RingCursor,
     next_used: RingCursor,
-    /// Buffers taken and not given back, the oldest first.
+    /// Buffers taken and not given back, oldest first.
     taken: VecDeque<Chain>,
     given: Vec<Given>,
     inflight: Option<InflightPart>,
     last_region: LastRegion,
 }
 
-// SAFETY: the words lie in `memory`, which is kept beside them, and are accessed atomically.
+// SAFETY: the words lie in `memory`, which the value keeps mapped, and are accessed atomically.
 unsafe impl Send for PackedDevice {}
 
 impl PackedDevice {
@@ -99,7 +99,7 @@ impl PackedDevice {
         let (driver_event, _) = find_part(&memory, "driver's event area", config.driver, 4, 4)?;
         let (device_event, _) = find_part(&memory, "device's event area", config.device, 4, 4)?;
         let next_available = RingCursor::from_bits(position.0 as u16);
-        // Front ends that do not keep the used half leave it zero; nothing was in use then.
+        // Front ends that do not keep the upper half leave it zero. No buffer was in use then.
         let used = (position.0 >> 16) as u16;
         let next_used = if used == 0 { next_available } else { RingCursor::from_bits(used) };
         if next_available.index >= entries || next_used.index >= entries {
@@ -162,7 +162,7 @@ impl PackedDevice {
         Ok(self.available_at(self.next_available).is_some())
     }
 
-    /// Descriptors available, `most` at most: as many buffers, where none takes several.
+    /// Number of available descriptors, up to `most`. It is also the number of buffers if each has one descriptor.
     pub(crate) fn available(&mut self, most: u16) -> u16 {
         let mut cursor = self.next_available;
         let mut count = 0;
@@ -214,8 +214,8 @@ impl PackedDevice {
                     return Err(RingFault::Endless);
                 }
                 cursor.advance(1, self.entries);
-                // The driver shows the first descriptor of a chain last, so the others are there; their flags need not
-                // be checked, but they are.
+                // The driver makes the first descriptor of a chain available last, so the others are available already.
+                // The check of their flags guards against drivers that do not.
                 descriptor = self.available_at(cursor).ok_or(RingFault::NoSuchDescriptor(cursor.index))?;
                 if descriptor.flags & DESC_INDIRECT != 0 {
                     return Err(RingFault::Table(descriptor.bytes));
@@ -227,7 +227,7 @@ impl PackedDevice {
         Ok(true)
     }
 
-    /// Appends the chain that a table is.
+    /// Appends the segments of a table's descriptors.
     #[cold]
     fn take_table(&self, descriptor: Descriptor, mut pieces: Pieces<'_>) -> Result<(), RingFault> {
         if !self.has_tables {
@@ -237,8 +237,8 @@ impl PackedDevice {
         for index in 0..table.count() {
             let (first, second) = table.words(index)?;
             let descriptor = Descriptor::from_packed(first, second);
-            // Of the flags only the direction counts in a table, so each entry is a piece; empty ones are not counted
-            // where they are appended.
+            // The direction is the only flag that counts in a table, so each entry is a segment. The collector does not
+            // count empty entries, so they are limited here.
             if descriptor.bytes == 0 && usize::from(index) > MAX_SEGMENTS {
                 return Err(RingFault::TooManyPieces);
             }
@@ -290,7 +290,7 @@ impl PackedDevice {
             }
             let word = u64::from(given.written) | u64::from(given.chain.id) << 32 | u64::from(flags) << 48;
             let second = self.ring.word64(DESCRIPTOR_BYTES * usize::from(cursor.index) + 8);
-            // The driver reads them in order: when it sees the first it may find all.
+            // The driver reads descriptors in order, so all others are stored before the first one is released.
             match turn {
                 0 => shown_last = Some((second, word)),
                 _ => second.store(word, Ordering::Release),
@@ -306,7 +306,7 @@ impl PackedDevice {
         }
         log(self.ring_guest, (DESCRIPTOR_BYTES * usize::from(self.entries)) as u32);
         fence(Ordering::SeqCst);
-        // Both halves at once, or the event may not belong to the flags.
+        // Both halves are read at once: read separately, event and flags may not belong together.
         let event_bits = self.driver_event.word32(0).load(Ordering::Relaxed);
         let (event, flags) = (RingCursor::from_bits(event_bits as u16), (event_bits >> 16) as u16 & 3);
         match flags {

@@ -27,26 +27,26 @@ const USED_ENTRY_BYTES: usize = 8;
 pub struct SplitDevice {
     pub(crate) memory: Arc<GuestMemory>,
     parts: Parts,
-    /// The guest's address of the used ring's first byte.
+    /// Guest's address of the used ring's first byte.
     used_guest: u64,
     has_event_index: bool,
     has_tables: bool,
     /// Next available entry to take.
     next_available: u16,
-    /// The driver's index, as last read.
+    /// The driver's index at its last read.
     known_available: u16,
-    /// The oldest entry that was taken and not given back.
+    /// Oldest entry that was taken and not given back.
     next_used: u16,
-    /// The used index that shows.
+    /// The published used index.
     shown_used: u16,
     inflight: Option<InflightPart>,
     last_region: LastRegion,
 }
 
-// SAFETY: the words lie in `memory`, which is kept beside them, and are accessed atomically.
+// SAFETY: the words lie in `memory`, which the value keeps mapped, and are accessed atomically.
 unsafe impl Send for SplitDevice {}
 
-/// The three parts of the ring.
+/// Words of the three parts of the ring.
 #[derive(Debug, Clone, Copy)]
 struct Parts {
     descriptors: Words,
@@ -61,8 +61,8 @@ impl Parts {
         usize::from(index) & (usize::from(self.entries) - 1)
     }
 
-    /// The head of the chain in available entry `index`, which is also noted in the used entry: with no byte written,
-    /// if the device reads the buffer. Of others [`Self::note_written`] notes the bytes.
+    /// The head of the chain in available entry `index`. Also writes the used entry, with no byte written, if the
+    /// device reads the buffer. For a buffer that the device writes, [`Self::note_written`] does this.
     #[inline]
     fn take_head(&self, index: u16, access: BufferAccess) -> u16 {
         let head = self.available.word16(RING_ENTRIES + 2 * self.mask(index)).load(Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Parts {
         head
     }
 
-    /// `index` was checked.
+    /// Descriptor `index`. The caller has checked the index.
     #[inline]
     fn descriptor(&self, index: u16) -> Descriptor {
         let offset = DESCRIPTOR_BYTES * usize::from(index);
@@ -90,7 +90,7 @@ impl Parts {
     }
 }
 
-/// Finds a part of a ring in the memory.
+/// Finds the part of a ring at the front end's address `address`, and its address in the guest.
 pub(crate) fn find_part(
     memory: &GuestMemory,
     part: &'static str,
@@ -100,11 +100,11 @@ pub(crate) fn find_part(
 ) -> Result<(Words, u64), RingSetupError> {
     let wrong = RingSetupError::PartAddress { part, address };
     let (start, guest) = memory.at_user(address, bytes).ok_or(wrong)?;
-    // Words are read as a whole, so where they lie here counts; every mapping begins on a page.
+    // Words are accessed as a whole, so the alignment of the mapping counts. Every mapping begins on a page.
     if !(start.as_ptr() as usize).is_multiple_of(alignment) {
         return Err(wrong);
     }
-    // SAFETY: the memory has the bytes, and the holder of the words holds the memory too.
+    // SAFETY: the bytes are mapped, and the holder of the words keeps the memory mapped.
     Ok((unsafe { Words::new(start, bytes) }, guest))
 }
 
@@ -119,8 +119,8 @@ impl SplitDevice {
         let (available, _) =
             find_part(&memory, "available ring", config.driver, avail_ring_bytes(entries), 2)?;
         let (used, used_guest) = find_part(&memory, "used ring", config.device, used_ring_bytes(entries), 4)?;
-        // All that is taken is given back in order, so the next entry to take is the one after the entry used last. A
-        // front end that reconnects to a new back end may report another value: DPDK's reports 0.
+        // All taken buffers are given back in order, so the next entry to take is the one after the last used entry. A
+        // front end that reconnects to a new back end may report another value; DPDK's front end reports 0.
         let next_used = used.word16(RING_INDEX).load(Ordering::Relaxed);
         let next_available = next_used;
         Ok(Self {
@@ -182,9 +182,9 @@ impl SplitDevice {
     #[inline(always)]
     pub(crate) fn take_singles(&mut self, access: BufferAccess, segments: &mut [SgEntry]) -> usize {
         let known = self.known_available.wrapping_sub(self.next_available);
-        // A wrong index is found again, and reported, when the rest is taken.
+        // An invalid index is found again, and reported, when the remaining buffers are taken.
         let available = if usize::from(known) < segments.len() { self.refresh().unwrap_or(0) } else { known };
-        // A copy: as far as the compiler knows, what is written below could be the fields themselves.
+        // A copy of the parts. Without it the compiler must assume that the writes below change the fields themselves.
         let parts = self.parts;
         let mut next = self.next_available;
         for (segment, _) in segments.iter_mut().zip(0..available) {
@@ -232,7 +232,7 @@ impl SplitDevice {
         Err(RingFault::Endless)
     }
 
-    /// Appends the chain in a table: the end of a chain that continues in it.
+    /// Appends the segments in a table, which ends the chain.
     #[cold]
     fn take_table(&self, descriptor: Descriptor, mut pieces: Pieces<'_>) -> Result<(), RingFault> {
         if !self.has_tables {
@@ -288,7 +288,7 @@ impl SplitDevice {
         if let Some(inflight) = &self.inflight {
             inflight.note_split(self.next_used);
         }
-        // First the used index is stored, then the driver's sleep is read; the driver does the reverse.
+        // The used index is stored before the driver's request for a wake-up is read. The driver does the reverse.
         fence(Ordering::SeqCst);
         if self.has_event_index {
             let event = self.parts.available.word16(RING_ENTRIES + 2 * usize::from(self.parts.entries));
@@ -303,7 +303,7 @@ impl SplitDevice {
             let flags = if wanted { 0 } else { USED_NO_NOTIFY };
             self.parts.used.word16(0).store(flags, Ordering::Relaxed);
         } else if wanted {
-            // Without it the last requested event stays where it is, and is passed once.
+            // If no wake-up is wanted, the last requested event stays, and is passed at most once.
             let event =
                 self.parts.used.word16(RING_ENTRIES + USED_ENTRY_BYTES * usize::from(self.parts.entries));
             event.store(self.next_available, Ordering::Relaxed);

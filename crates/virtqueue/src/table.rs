@@ -10,7 +10,7 @@ use crate::guest_memory::GuestMemory;
 use crate::layout::{DESC_NEXT, DESCRIPTOR_BYTES, MAX_RING_ENTRIES};
 use crate::words::read_u64;
 
-/// A table, mapped as a whole in the memory that it was found in.
+/// A table in guest memory, contiguous in its mapping.
 #[derive(Debug)]
 pub(crate) struct IndirectTable<'memory> {
     memory: PhantomData<&'memory GuestMemory>,
@@ -22,8 +22,8 @@ impl<'memory> IndirectTable<'memory> {
     /// The table to which `descriptor` points.
     ///
     /// # Errors
-    /// [`RingFault::Table`] where no table is that long, or something follows it; [`RingFault::NoMemory`] where
-    /// it does not lie together in `memory`.
+    /// [`RingFault::IndirectTable`] if its length is invalid or another descriptor follows it; [`RingFault::NoMemory`]
+    /// if it is not contiguous in `memory`.
     pub(crate) fn at(memory: &'memory GuestMemory, descriptor: Descriptor) -> Result<Self, RingFault> {
         let Descriptor { address, bytes, flags, .. } = descriptor;
         let count = u16::try_from(bytes / DESCRIPTOR_BYTES as u32).unwrap_or(u16::MAX);
@@ -39,7 +39,7 @@ impl<'memory> IndirectTable<'memory> {
         }
     }
 
-    /// Descriptors in it.
+    /// Number of its descriptors.
     pub(crate) fn count(&self) -> u16 {
         self.count
     }
@@ -52,7 +52,8 @@ impl<'memory> IndirectTable<'memory> {
         if index >= self.count {
             return Err(RingFault::NoSuchDescriptor(index));
         }
-        // SAFETY: all `count` descriptors are mapped from `start` as long as the memory is, and the index is below.
+        // SAFETY: all `count` descriptors are mapped from `start` as long as the memory, and the index is below
+        // `count`.
         let first = unsafe { self.start.add(DESCRIPTOR_BYTES * usize::from(index)) };
         // SAFETY: as above; a descriptor has two words.
         let second = unsafe { first.add(8) };

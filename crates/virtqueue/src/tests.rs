@@ -1,4 +1,4 @@
-//! Rings of both layouts, written byte by byte as drivers write them, and as no driver should.
+//! Tests of rings of both layouts, written byte by byte, as drivers write them and as no driver should.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::inflight::{Inflight, InflightLayout};
 use crate::layout::*;
 
 const BYTES: u64 = 64 << 10;
-/// Addresses of the first byte for the guest, and for its front end.
+/// Addresses of the first byte for the guest and for its front end.
 const GUEST: u64 = 0x10_0000;
 const USER: u64 = 0x7f00_0000_0000;
-// Where the parts lie, from the first byte.
+// Offsets of the parts from the first byte.
 const DESCRIPTORS: u64 = 0;
 const DRIVER: u64 = 0x1000;
 const DEVICE: u64 = 0x2000;
@@ -61,7 +61,7 @@ impl Guest {
         self.write(at, &value.to_le_bytes());
     }
 
-    /// Descriptor `index` of the table at `table`; in a packed ring `flags` and `last` change places.
+    /// Descriptor `index` of the table at `table`. In a packed ring `flags` and `last` are swapped.
     fn describe(&self, table: u64, index: u64, buffer: u64, bytes: u32, third: u16, fourth: u16) {
         let mut descriptor = (GUEST + BUFFERS + buffer).to_le_bytes().to_vec();
         descriptor.extend(bytes.to_le_bytes());
@@ -95,7 +95,7 @@ impl Guest {
     }
 }
 
-/// Places of segments, from the first buffer, and their lengths.
+/// Offsets of segments from the first buffer, and their lengths.
 fn shape(segments: &[SgEntry]) -> Vec<(u64, u32)> {
     segments.iter().map(|segment| (segment.guest - GUEST - BUFFERS, segment.bytes)).collect()
 }
@@ -121,7 +121,7 @@ fn split_rings_give_and_take_back_chains_and_tables() {
     assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
     assert_eq!(shape(&segments), [(0, 12), (100, 60), (200, 12), (300, 1500)]);
     assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(false));
-    // Taken back and taken again is as if nothing had been.
+    // Buffers that are put back can be taken again, as if they had never been taken.
     ring.put_back(1);
     assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
     assert_eq!(shape(&segments)[2..], [(200, 12), (300, 1500), (200, 12), (300, 1500)]);
@@ -157,7 +157,7 @@ fn packed_rings_give_and_take_back_chains_on_each_lap() {
         assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(false));
         ring.give_back_read(1);
         assert!(ring.publish(no_log));
-        // The last descriptor's id, where the chain began, in the flags of this lap.
+        // The id of the last descriptor is in the chain's first entry, with the flags of this lap.
         let used = if wrap_counter { DESC_AVAIL | DESC_USED } else { 0 };
         assert_eq!((guest.word(16 * first + 12), guest.word(16 * first + 14)), (round, used));
         index += 2;
@@ -239,7 +239,7 @@ fn the_driver_is_woken_only_on_request() {
 
     let config = VirtqueueConfig { has_event_index: true, ..Guest::config(8, false) };
     let mut ring = guest.ring(&config, 2);
-    // The event of the driver stands behind its ring: at the fourth entry.
+    // The driver's event is behind its ring. It asks for the fourth entry.
     guest.set_word(DRIVER + 4 + 2 * 8, 3);
     assert!(!use_one(&mut ring));
     assert!(use_one(&mut ring));
@@ -291,7 +291,7 @@ fn each_broken_rule_has_its_own_fault() {
     assert!(matches!(take(&guest, BufferAccess::Read), Err(RingFault::NoMemory { .. })));
     guest.describe(DESCRIPTORS, 1, 0, u32::MAX, 0, 0);
     assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::TooLong));
-    // Tables: of an odd size, with something behind them, in a table, and where they were not agreed.
+    // Tables that have an invalid size, are followed by a descriptor, are in a table, or were not negotiated.
     let table = |bytes, flags| guest.describe(DESCRIPTORS, 1, TABLE - BUFFERS, bytes, flags, 0);
     table(40, DESC_INDIRECT);
     assert_eq!(take(&guest, BufferAccess::Read), Err(RingFault::Table(40)));
@@ -305,7 +305,7 @@ fn each_broken_rule_has_its_own_fault() {
     let plain = VirtqueueConfig { has_tables: false, ..Guest::config(4, false) };
     let refused = guest.ring(&plain, 0).take(BufferAccess::Read, &mut Vec::new());
     assert_eq!(refused, Err(RingFault::Table(32)));
-    // More pieces than a frame has.
+    // The buffer has more segments than a frame can have.
     for index in 0..200 {
         guest.describe(TABLE, index, 0, 1, DESC_NEXT, index as u16 + 1);
     }
@@ -318,7 +318,7 @@ fn each_broken_rule_has_its_own_fault() {
     for index in 0..4 {
         guest.describe(DESCRIPTORS, index, 0, 10, 0, DESC_AVAIL | DESC_NEXT);
     }
-    // The lap changes behind the last one, so that the chain leads to what is not available.
+    // The lap changes behind the last entry, so the chain leads to a descriptor that is not available.
     assert_eq!(packed(&guest), Err(RingFault::Endless));
     guest.describe(DESCRIPTORS, 1, 0, 10, 0, DESC_AVAIL | DESC_INDIRECT);
     assert_eq!(packed(&guest), Err(RingFault::Table(10)));
@@ -332,7 +332,7 @@ fn pieces_and_bytes_of_a_table_count_towards_its_chain() {
         let mut ring = guest.ring(&Guest::config(128, false), 0);
         ring.take(BufferAccess::Read, &mut segments).map(|_| segments.len())
     };
-    // `direct` descriptors in the ring, then a table of `inner`, each with the given number of bytes.
+    // Chain of `direct` descriptors in the ring, then a table of `inner` ones, each with the given number of bytes.
     let offer = |(direct, direct_bytes): (u16, u32), (inner, inner_bytes): (u16, u32)| {
         for index in 0..direct {
             guest.describe(DESCRIPTORS, index.into(), 0, direct_bytes, DESC_NEXT, index + 1);
@@ -426,7 +426,7 @@ fn the_next_back_end_finds_buffers_in_flight() {
         assert_eq!((take(&mut ring), take(&mut ring)), (Some(0), Some(100)));
         ring.give_back_read(1);
         ring.publish(no_log);
-        // It ends here; the front end may have any position.
+        // The back end ends here. The front end may report any position to the next one.
         let inflight = Arc::new(Inflight::map(layout, kept.as_fd(), 0).unwrap());
         let mut next = guest.ring(&config, start | 3);
         next.track(&inflight, 1).unwrap();
@@ -438,7 +438,7 @@ fn the_next_back_end_finds_buffers_in_flight() {
 fn wild_word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
-        // Near enough to be right: an address within, a short length, few flags.
+        // Values close to valid ones: an address within the memory, a short length, few flags.
         (0..BYTES).prop_map(|offset| GUEST + offset),
         (0u64..200, 0u64..8, 0u64..9).prop_map(|(bytes, flags, next)| bytes | flags << 32 | next << 48),
         (0u64..200, 0u64..9, any::<u16>())

@@ -1,10 +1,11 @@
-//! Access to the words of a ring that the other side writes at the same time: each read and written once, as a whole.
+//! Access to the words of a ring that the other side writes at the same time. Each word is read and written once, as a
+//! whole.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-/// The bytes of one part of a ring, mapped as long as its creator keeps them mapped.
+/// The bytes of one part of a ring. The creator keeps them mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Words {
     start: NonNull<u8>,
@@ -12,48 +13,53 @@ pub(crate) struct Words {
 }
 
 impl Words {
+    /// Words of the `bytes` bytes at `start`.
+    ///
     /// # Safety
-    /// The `bytes` bytes stay mapped, for reading and writing, as long as the value is used; `start` is aligned to 4,
-    /// or to 8 where [`Self::word64`] is used. All other code accesses them atomically or from outside of this program.
+    /// The `bytes` bytes at `start` stay mapped, for reading and writing, as long as the value is used; `start` is
+    /// aligned to 4, or to 8 where [`Self::word64`] is used. All other code accesses them atomically or from another
+    /// process.
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes }
     }
 
-    /// The 16-bit word at `offset`, which is even and inside.
+    /// The 16-bit word at `offset`, which is even and within the bytes.
     #[inline]
     pub(crate) fn word16(&self, offset: usize) -> &AtomicU16 {
         // SAFETY: any bits are a number, and the size is that of the type.
         unsafe { self.word(offset) }
     }
 
-    /// The 32-bit word at `offset`, a multiple of 4 and inside.
+    /// The 32-bit word at `offset`, a multiple of 4 and within the bytes.
     #[inline]
     pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: as above.
         unsafe { self.word(offset) }
     }
 
-    /// The 64-bit word at `offset`, a multiple of 8 and inside.
+    /// The 64-bit word at `offset`, a multiple of 8 and within the bytes.
     #[inline]
     pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: as above.
         unsafe { self.word(offset) }
     }
 
+    /// The word at `offset`.
+    ///
     /// # Safety
     /// `T` is an atomic number.
     #[inline]
     unsafe fn word<T>(&self, offset: usize) -> &T {
         debug_assert!(offset.is_multiple_of(size_of::<T>()) && offset + size_of::<T>() <= self.bytes);
-        // SAFETY: the maker vouched for the bytes, callers for the offset, which they derive from the size that was
-        // checked.
+        // SAFETY: the creator vouched for the bytes. Callers vouch for the offset, which they derive from the checked
+        // size.
         let word = unsafe { self.start.byte_add(offset) }.cast::<T>();
-        // SAFETY: as above, and for its alignment.
+        // SAFETY: as above. The alignment is that of the creator's contract.
         unsafe { word.as_ref() }
     }
 }
 
-/// Reads 8 bytes, of any alignment, of memory that others write: once.
+/// Reads 8 bytes once, at any alignment, from memory that the peer writes.
 ///
 /// # Safety
 /// 8 bytes are mapped at `from`.

@@ -1,11 +1,11 @@
 //! The Internet checksum: the complement of a one's complement sum of 16-bit words (RFC 1071).
 //!
 //! The sum does not depend on the order of its words, so the part of it that never varies can be computed once, and a
-//! change of a header changes it by a difference (RFC 1624). Nor does it depend on the order of bytes, as long as it is
-//! the same throughout (RFC 1071, section 2, point B): here words are little-endian, as the processor reads them.
-//! Checksums go to and come from a header by `to_le_bytes` and `from_le_bytes`.
+//! change of a header changes it by a difference (RFC 1624). The sum does not depend on the byte order either, if the
+//! order is the same throughout (RFC 1071, section 2, point B): here words are little-endian, as the processor reads
+//! them. Checksums go to and come from a header by `to_le_bytes` and `from_le_bytes`.
 
-/// Sum of `bytes`, which begin at `start` in what is summed up, so that a byte at an even place is the low half of a
+/// Sum of `bytes`, which begin at offset `start` of the summed data: a byte at an even offset is the low half of a
 /// word, else the high half. Not folded: less than 2^32 for each four bytes.
 #[inline]
 #[must_use]
@@ -34,7 +34,7 @@ pub const fn sum_halves(number: u64) -> u64 {
     (number & 0xffff_ffff) + (number >> 32)
 }
 
-/// The 16 bits of a sum: all carries are added again. 0 only for 0.
+/// Folds a sum to 16 bits: all carries are added again. 0 only for 0.
 #[inline]
 #[must_use]
 pub const fn fold(sum: u64) -> u16 {
@@ -43,18 +43,18 @@ pub const fn fold(sum: u64) -> u16 {
     (half.wrapping_add(half.rotate_left(16)) >> 16) as u16
 }
 
-/// What a change of bytes adds to a sum (RFC 1624): less than 2^33 for each four bytes. Both slices have one length, and
-/// begin at an even place of what is summed up.
+/// Contribution of a change of bytes to a sum (RFC 1624): less than 2^33 for each four bytes. Both slices have the same
+/// length, and begin at an even offset of the summed data.
 #[inline]
 #[must_use]
 pub fn difference(old: &[u8], new: &[u8]) -> u64 {
-    // For each word its complement, which is its distance from all ones, in place of the old value.
+    // The complement of each old word, which is its distance from all ones, replaces the old word.
     let all_ones = u64::from(u32::MAX) * old.len().div_ceil(4) as u64;
     all_ones - sum_bytes(old, 0) + sum_bytes(new, 0)
 }
 
-/// A checksum after its sum has changed by a [`difference`] (RFC 1624, equation 3). A wrong checksum stays wrong by as
-/// much.
+/// A checksum after its sum has changed by a [`difference`] (RFC 1624, equation 3). A wrong checksum stays wrong by the
+/// same difference.
 #[inline]
 #[must_use]
 pub const fn updated(checksum: u16, difference: u64) -> u16 {
@@ -122,7 +122,7 @@ mod tests {
             let checksum = |bytes: &[u8]| !fold(sum_bytes(bytes, 0));
             let old = &bytes[at..at + change.len()];
             let found = updated(checksum(&bytes), difference(old, change));
-            // Sums of nothing but zeros may come out as all ones.
+            // A sum of zeros may come out as all ones.
             prop_assert_eq!(u32::from(found) % 0xffff, u32::from(checksum(&changed)) % 0xffff);
         }
     }

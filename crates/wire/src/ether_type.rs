@@ -14,11 +14,11 @@ pub const MPLS: u16 = 0x8847;
 pub const MPLS_MULTICAST: u16 = 0x8848;
 /// The tag of a provider's VLAN (IEEE 802.1ad, now in 802.1Q, S-TAG).
 pub const SERVICE_VLAN: u16 = 0x88a8;
-/// For experiments within a network (IEEE 802, local experimental EtherType 1). No host answers it.
+/// Type for experiments within a network (IEEE 802, local experimental EtherType 1). No host answers it.
 pub const LOCAL_EXPERIMENT: u16 = 0x88b5;
 /// The tag of a backbone's service instance (IEEE 802.1ah, now in 802.1Q, I-TAG).
 pub const PBB: u16 = 0x88e7;
-/// An outer VLAN tag in the way of switches older than IEEE 802.1ad. In no standard.
+/// Outer VLAN tag of switches older than IEEE 802.1ad, in no standard.
 pub const OLD_SERVICE_VLAN: u16 = 0x9100;
-/// A type is at least this value; a smaller value is a length (IEEE 802.3, 3.2.6).
+/// Smallest value of a type; a smaller value is a length (IEEE 802.3, 3.2.6).
 pub const LEAST: u16 = 0x0600;

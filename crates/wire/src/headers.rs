@@ -1,9 +1,9 @@
-//! Where the headers of a frame are: Ethernet with its VLAN tags, IPv4, IPv6 with its extension headers.
+//! Offsets of the headers of a frame: Ethernet with its VLAN tags, IPv4, IPv6 with its extension headers.
 //!
-//! Any bytes will do. The walk ends after [`MAX_TAGS`] tags and [`MAX_EXTENSIONS`] extension headers, and what the bytes
-//! do not hold is not found. It reads the frame's first bytes from one slice: where others can write to the frame, or
-//! where it lies in several buffers, the caller copies these bytes first, and reads no field from the frame again.
-//! Returned places count from the frame's first byte.
+//! Any bytes are accepted. The walk ends after [`MAX_TAGS`] tags and [`MAX_EXTENSIONS`] extension headers, and finds no
+//! header beyond the bytes. It reads the frame's first bytes from one slice: if other processes can write to the frame,
+//! or the frame lies in several buffers, the caller copies these bytes first, and reads no field from the frame again.
+//! Returned offsets count from the frame's first byte.
 
 use crate::{ether_type, ip_protocol};
 
@@ -15,31 +15,32 @@ pub const ADDRESSES_BYTES: usize = 12;
 pub const TAG_BYTES: usize = 4;
 /// Bits of a tag's control information with the number of the VLAN.
 pub const VLAN_BITS: u16 = 0xfff;
-/// Most VLAN tags that are passed over: as Linux. What lies behind more of them has the type of the next tag.
+/// Maximum number of VLAN tags that are skipped, as in Linux. After more tags, the type is that of the next tag.
 pub const MAX_TAGS: usize = 8;
-/// Most extension headers of IPv6 that are passed over: more than any sender has a use for.
+/// Maximum number of IPv6 extension headers that are skipped: more than any sender uses.
 pub const MAX_EXTENSIONS: usize = 16;
 /// Bytes of an IPv4 header without options.
 pub const IPV4_BYTES: usize = 20;
 /// Bytes of an IPv6 header without extension headers.
 pub const IPV6_BYTES: usize = 40;
 
-/// Bits of IPv4's word with the fragment's place: more fragments follow, or an offset.
+/// Bits of IPv4's word with the fragment offset: more fragments follow, or the offset.
 const IPV4_FRAGMENT: u16 = 0x3fff;
-/// The offset alone.
+/// Bits of the fragment offset in IPv4's word.
 const IPV4_FRAGMENT_OFFSET: u16 = 0x1fff;
-/// The offset in IPv6's fragment header.
+/// Bits of the fragment offset in IPv6's fragment header.
 const IPV6_FRAGMENT_OFFSET: u16 = 0xfff8;
 
-/// Which EtherTypes are VLAN tags.
+/// EtherTypes that count as VLAN tags.
 ///
-/// A switch with VLANs of customers ([`ether_type::VLAN`]) does not use this: for such a switch IEEE 802.1Q makes tags
-/// of providers a frame's content.
+/// A switch with VLANs of customers ([`ether_type::VLAN`]) does not use this: for such a switch, IEEE 802.1Q treats
+/// tags of providers as a frame's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tags {
-    /// Those of IEEE 802.1Q: of customers (0x8100) and of providers (0x88a8). So do Linux, Open vSwitch and DPDK.
+    /// Tags of IEEE 802.1Q: of customers (0x8100) and of providers (0x88a8), as in Linux, Open vSwitch and DPDK.
     Standard,
-    /// And the one that older switches write (0x9100): for programs that look into foreign frames, as libpcap does.
+    /// Standard tags and the tag that older switches write (0x9100): for programs that examine foreign frames, as
+    /// libpcap does.
     WithOld,
 }
 
@@ -59,17 +60,17 @@ impl Tags {
 /// A frame's Ethernet header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EthernetHeader {
-    /// Where the control information of the outermost VLAN tag is; `None` without a tag. A tag that is cut off, or
-    /// that no type follows, is none.
+    /// Offset of the control information of the outermost VLAN tag; `None` without a tag. A tag that is cut off, or
+    /// that no type follows, does not count.
     pub tag: Option<usize>,
-    /// Where the type behind all tags is.
+    /// Offset of the type after all tags.
     pub type_at: usize,
-    /// That type.
+    /// Type after all tags.
     pub ether_type: u16,
 }
 
 impl EthernetHeader {
-    /// Reads the header at the start of `bytes`; `None` where it is cut off.
+    /// Reads the header at the start of `bytes`; `None` if it is cut off.
     #[inline]
     #[must_use]
     pub fn read(bytes: &[u8], tags: Tags) -> Option<Self> {
@@ -86,7 +87,7 @@ impl EthernetHeader {
         Some(Self { tag, type_at, ether_type })
     }
 
-    /// Where the header ends.
+    /// Offset of the header's end.
     #[inline]
     #[must_use]
     pub const fn end(&self) -> usize {
@@ -106,42 +107,42 @@ pub enum IpVersion {
 /// Whether an IP packet is a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IpFragment {
-    /// It is none.
+    /// The packet is no fragment.
     No,
-    /// The first one of its packet, with the header of the protocol above IP.
+    /// The packet is the first fragment, with the header of the protocol above IP.
     First,
-    /// Another one.
+    /// The packet is a later fragment.
     Later,
 }
 
 /// The IP header of a frame, with the extension headers of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ip {
-    /// The version.
+    /// Version of the packet.
     pub version: IpVersion,
-    /// Where the header begins. All of it is there, but perhaps not the options of IPv4.
+    /// Offset of the header. The whole header is there, but perhaps not the options of IPv4.
     pub at: usize,
-    /// Where the packet ends according to its header: perhaps behind the frame, or before its last byte.
+    /// Offset of the packet's end according to its header: perhaps beyond the frame, or before its last byte.
     pub end: usize,
-    /// Protocol behind all extension headers ([`ip_protocol`]).
+    /// Protocol after all extension headers ([`ip_protocol`]).
     pub protocol: u8,
-    /// Where the data of this protocol begin: perhaps behind the bytes.
+    /// Offset of this protocol's data: perhaps beyond the bytes.
     pub payload_at: usize,
     /// Whether the packet is a fragment.
     pub fragment: IpFragment,
 }
 
 impl Ip {
-    /// Reads the IP header behind an Ethernet header; `None` where there is none, where it is cut off, or where version
-    /// or length make no sense.
+    /// Reads the IP header after an Ethernet header; `None` if there is none, if it is cut off, or if version or length
+    /// are invalid.
     #[inline]
     #[must_use]
     pub fn read(bytes: &[u8], ethernet: &EthernetHeader) -> Option<Self> {
         Self::read_with(bytes, ethernet, |_| {})
     }
 
-    /// The same, and calls `see` with the protocol number of each extension header of IPv6 in its order. ESP and
-    /// [`ip_protocol::NO_NEXT`] count as extension headers for `see`, but are the packet's protocol.
+    /// Works as [`Self::read`], and calls `see` with the protocol number of each extension header of IPv6 in order. ESP
+    /// and [`ip_protocol::NO_NEXT`] count as extension headers for `see`, but are the packet's protocol.
     #[inline]
     pub fn read_with(bytes: &[u8], ethernet: &EthernetHeader, see: impl FnMut(u8)) -> Option<Self> {
         match ethernet.ether_type {
@@ -168,7 +169,7 @@ impl Ip {
         self.payload_at != self.at + self.header_bytes()
     }
 
-    /// Where source and destination address are, one behind the other.
+    /// Range of the source and destination addresses, one after the other.
     #[inline]
     #[must_use]
     pub const fn addresses(&self) -> std::ops::Range<usize> {
@@ -223,7 +224,7 @@ impl Ip {
         Some(ip)
     }
 
-    /// Passes over an extension header. False where nothing that can be read follows.
+    /// Skips an extension header. Returns false if no readable header follows.
     #[inline]
     fn pass_extension(&mut self, bytes: &[u8], mut see: impl FnMut(u8)) -> bool {
         use ip_protocol::{AUTHENTICATION, DESTINATION_OPTIONS, ESP, FRAGMENT, HOP_BY_HOP, NO_NEXT, ROUTING};

@@ -25,7 +25,7 @@ pub const DESTINATION_OPTIONS: u8 = 60;
 /// SCTP.
 pub const SCTP: u8 = 132;
 
-/// Where a header of this protocol has its Internet checksum, bytes; `None` if it has none.
+/// Offset of the Internet checksum in a header of this protocol, bytes; `None` if it has none.
 #[inline]
 #[must_use]
 pub const fn checksum_offset(protocol: u8) -> Option<usize> {
@@ -37,8 +37,8 @@ pub const fn checksum_offset(protocol: u8) -> Option<usize> {
     }
 }
 
-/// Whether the Internet checksum of this protocol covers IP addresses, protocol and length, too (RFC 768, RFC 9293,
-/// RFC 8200, section 8.1). ICMP's is of its message alone (RFC 792).
+/// Whether the Internet checksum of this protocol also covers IP addresses, protocol and length (RFC 768, RFC 9293, RFC
+/// 8200, section 8.1). ICMP's checksum covers only its message (RFC 792).
 #[inline]
 #[must_use]
 pub const fn has_pseudo_header(protocol: u8) -> bool {

@@ -1,7 +1,7 @@
-//! Frames on the wire: what standards say about their bytes, in one place for all crates. Pure.
+//! Frames on the wire: layouts and numbers that standards define, in one crate for all other crates. Pure.
 //!
-//! [`mac`] has Ethernet addresses, [`ether_type`] and [`ip_protocol`] the numbers of what a header carries, [`headers`]
-//! finds the headers of a frame, and [`checksum`] is the Internet's.
+//! [`mac`] has Ethernet addresses, [`ether_type`] and [`ip_protocol`] have the protocol numbers of headers, [`headers`]
+//! finds the headers of a frame, and [`checksum`] computes the Internet checksum.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// The 48 bits that an address takes of a word.
+/// Bits of an address in a word: the lower 48.
 const ADDRESS_BITS: u64 = 0xffff_ffff_ffff;
 
 /// A 48-bit Ethernet address (IEEE 802, EUI-48).
@@ -70,7 +70,7 @@ impl Mac {
         self.0 & 1 != 0
     }
 
-    /// Whether a station can have this address: it is no group's, and not zero.
+    /// Whether a station can have this address: it is no group address, and not zero.
     #[inline]
     #[must_use]
     pub const fn is_station(&self) -> bool {
@@ -99,14 +99,14 @@ impl Mac {
 )]
 #[non_exhaustive]
 pub struct MacError {
-    /// The text.
+    /// Text that was read.
     pub text: String,
 }
 
 impl FromStr for Mac {
     type Err = MacError;
 
-    /// Six pairs of hexadecimal digits, between colons throughout or between hyphens throughout.
+    /// Parses six pairs of hexadecimal digits, all separated by colons or all by hyphens.
     fn from_str(text: &str) -> Result<Self, MacError> {
         let separator = if text.contains('-') { '-' } else { ':' };
         octets(text, separator, 2).ok_or_else(|| MacError { text: text.to_owned() })
@@ -122,13 +122,13 @@ impl Mac {
     }
 }
 
-/// Six octets of two hexadecimal digits each, or of `least_digits`.
+/// Parses six octets of two hexadecimal digits each, or of at least `least_digits`.
 fn octets(text: &str, separator: char, least_digits: usize) -> Option<Mac> {
     let mut octets = [0; 6];
     let mut parts = text.split(separator);
     for octet in &mut octets {
         let part = parts.next()?;
-        // A sign would pass for a digit.
+        // The number parser would accept a sign.
         let is_octet =
             (least_digits..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_hexdigit());
         *octet = u8::from_str_radix(part, 16).ok().filter(|_| is_octet)?;
@@ -177,7 +177,7 @@ impl PartialOrd for Mac {
 }
 
 impl fmt::Display for Mac {
-    /// Six pairs of lower-case hexadecimal digits with colons between.
+    /// Formats six pairs of lower-case hexadecimal digits, with colons between them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.octets();
         write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")

@@ -1,5 +1,5 @@
-//! The structures that cross to C, as `compat/include/libsze2.h` lays them out. The same offsets are asserted there, in
-//! `compat/tests/sze2_layout.c`.
+//! Structures that are shared with C, with the layout of `compat/include/libsze2.h`. `compat/tests/sze2_layout.c`
+//! asserts the same offsets.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
@@ -19,7 +19,7 @@ pub enum Sze2Dir {
 }
 
 impl Sze2Dir {
-    /// From its number.
+    /// The direction with this number.
     ///
     /// # Errors
     /// The number is invalid.
@@ -37,18 +37,18 @@ impl Sze2Dir {
 #[repr(C)]
 #[derive(Debug)]
 pub struct LockedArea {
-    /// First byte.
+    /// Address of the first byte.
     pub start: *mut c_void,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u32,
     /// Number of the channel.
     pub area: u8,
-    /// The part that continues at the start of the buffer; NULL if there is none.
+    /// Second part, which continues at the start of the buffer; NULL if there is none.
     pub next: *const Self,
 }
 
 impl LockedArea {
-    /// Nothing.
+    /// An area without bytes.
     #[must_use]
     pub const fn empty() -> Self {
         Self { start: ptr::null_mut(), len: 0, area: 0, next: ptr::null() }
@@ -59,13 +59,13 @@ impl LockedArea {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SzecardFrame {
-    /// The frame.
-    pub data: *mut u8,
-    /// The card's metadata.
-    pub metadata: *mut u8,
     /// Bytes of the frame.
+    pub data: *mut u8,
+    /// Metadata that the card has for the frame.
+    pub metadata: *mut u8,
+    /// Length of the frame, bytes.
     pub length: u32,
-    /// Bytes of the metadata.
+    /// Length of the metadata, bytes.
     pub metadata_length: u32,
 }
 
@@ -76,17 +76,17 @@ pub const MAX_ADDRESSES: usize = 32;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SzecardInfo {
-    /// Name, NUL-terminated, cut where it is too long.
+    /// Name, NUL-terminated, cut off if it is too long.
     pub name: [c_char; 64],
-    /// Buffer of each receive channel, bytes.
+    /// Size of the buffer of each receive channel, bytes.
     pub receive_buffer: u64,
-    /// Buffer of each transmit channel, bytes.
+    /// Size of the buffer of each transmit channel, bytes.
     pub transmit_buffer: u64,
-    /// Receive channels.
+    /// Number of receive channels.
     pub receive_channels: u16,
-    /// Transmit channels.
+    /// Number of transmit channels.
     pub transmit_channels: u16,
-    /// Station address.
+    /// Station address of the card.
     pub address: [u8; 6],
 }
 
@@ -94,17 +94,17 @@ pub struct SzecardInfo {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SzecardIbuf {
-    /// 0 where it lets nothing in.
+    /// 0 if the input buffer is switched off.
     pub enabled: c_uint,
-    /// `SZECARD_CHECK_*`.
+    /// Address check, `SZECARD_CHECK_*`.
     pub address_check: c_uint,
     /// Shortest frame, bytes without FCS.
     pub min_length: u32,
     /// Longest frame, bytes without FCS.
     pub max_length: u32,
-    /// How many of `addresses` count.
+    /// Number of `addresses` in use.
     pub nr_addresses: c_uint,
-    /// Stations.
+    /// Addresses of the accepted stations.
     pub addresses: [[u8; 6]; MAX_ADDRESSES],
 }
 
@@ -112,23 +112,23 @@ pub struct SzecardIbuf {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct IbufCounters {
-    /// Let in.
+    /// Frames let in.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of the frames let in.
     pub bytes: u64,
-    /// It was switched off.
+    /// Frames that came while the input buffer was switched off.
     pub disabled: u64,
-    /// Too short.
+    /// Frames that were too short.
     pub too_short: u64,
-    /// Too long.
+    /// Frames that were too long.
     pub too_long: u64,
-    /// For other stations.
+    /// Frames for other stations.
     pub address: u64,
-    /// Denied by the filter.
+    /// Frames denied by the filter.
     pub denied: u64,
-    /// For a channel that no program has started.
+    /// Frames for a channel that no program has started.
     pub unclaimed: u64,
-    /// For a channel without room.
+    /// Frames for a channel without room.
     pub overflow: u64,
 }
 
@@ -136,11 +136,11 @@ pub struct IbufCounters {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ObufCounters {
-    /// Let out.
+    /// Frames let out.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of the frames let out.
     pub bytes: u64,
-    /// It was switched off.
+    /// Frames that came while the output buffer was switched off.
     pub disabled: u64,
 }
 
@@ -148,40 +148,40 @@ pub struct ObufCounters {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SzecardChannel {
-    /// Put in or taken out by the card.
+    /// Frames that the card put into the channel, or took from it.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// Frames without room.
+    /// Frames lost for lack of room in the channel.
     pub overflow: u64,
-    /// Bytes in the buffer.
+    /// Bytes in the channel's buffer.
     pub used: u64,
-    /// Rules that its programs broke.
+    /// Violations of rules by the channel's programs.
     pub faults: u64,
-    /// Whether it is started.
+    /// Whether the channel is started.
     pub running: c_uint,
-    /// Process that uses it, 0 for none or unknown.
+    /// ID of the process that uses the channel; 0 if none does or it is unknown.
     pub pid: c_uint,
 }
 
-/// Most channels of a direction.
+/// Greatest number of channels of a direction.
 pub const MAX_CHANNELS: usize = 32;
 
 /// `struct szecard_status`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SzecardStatus {
-    /// The input buffer.
+    /// Settings of the input buffer.
     pub ibuf: SzecardIbuf,
-    /// 0 where the output buffer lets nothing out.
+    /// 0 if the output buffer is switched off.
     pub obuf_enabled: c_uint,
     /// Counters of the input buffer.
     pub ibuf_counters: IbufCounters,
     /// Counters of the output buffer.
     pub obuf_counters: ObufCounters,
-    /// Receive channels.
+    /// States of the receive channels.
     pub receive: [SzecardChannel; MAX_CHANNELS],
-    /// Transmit channels.
+    /// States of the transmit channels.
     pub transmit: [SzecardChannel; MAX_CHANNELS],
 }
 
@@ -189,13 +189,13 @@ pub struct SzecardStatus {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HandleCounters {
-    /// Frames given to the program.
+    /// Frames returned to the program.
     pub received: u64,
-    /// Frames that its filter skipped.
+    /// Frames that the program's filter skipped.
     pub filtered: u64,
     /// Frames written.
     pub transmitted: u64,
-    /// Buffers that were not as they must be.
+    /// Faults found in buffers.
     pub faults: u64,
 }
 

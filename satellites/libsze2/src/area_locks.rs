@@ -1,4 +1,4 @@
-//! Locking parts of the buffers: data that the program reads itself, or room that it fills itself.
+//! Locks parts of buffers for a program: data that it reads itself, or room that it fills itself.
 
 use std::ptr;
 
@@ -12,8 +12,8 @@ use crate::reading::locked;
 use crate::writing::busy;
 
 impl AreaLock {
-    /// `bytes` bytes from `position` on of a buffer of `size` bytes that begins at `base`, as one piece, or two if they
-    /// continue at the start.
+    /// Locks `bytes` bytes from `position` on. They are one piece, or two if they continue at the start of the buffer,
+    /// which begins at `base` and has `size` bytes.
     fn hold(
         &mut self,
         channel: u16,
@@ -37,7 +37,7 @@ impl AreaLock {
         one
     }
 
-    /// Ends it; channel and bytes that were held.
+    /// Ends the lock. Returns the channel and the number of bytes that were locked.
     fn end(&mut self, lock: *const LockedArea) -> Result<(u16, usize), CallError> {
         if !ptr::eq(lock, &raw const self.areas[0]) {
             return Err(CallError::invalid("the lock is not one of this handle"));
@@ -47,10 +47,10 @@ impl AreaLock {
 }
 
 impl SzeHandle {
-    /// Locks all data of one of `channels`, each in its turn.
+    /// Locks all data of one of `channels`. The channels take turns.
     ///
     /// # Errors
-    /// There are no data, or some are locked already, or a buffer is out of order.
+    /// There are no data, data are locked already, or a buffer is faulty.
     pub fn lock_received(&mut self, channels: u32) -> Result<*const LockedArea, CallError> {
         if let Some((channel, _)) = self.receive_lock.held {
             return Err(locked(channel));
@@ -78,10 +78,10 @@ impl SzeHandle {
         Err(NOT_NOW)
     }
 
-    /// Gives the data back.
+    /// Gives the locked data back to the card.
     ///
     /// # Errors
-    /// They are not locked.
+    /// The data are not locked.
     pub fn unlock_received(&mut self, lock: *const LockedArea) -> Result<(), CallError> {
         let (channel, bytes) = self.receive_lock.end(lock)?;
         let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
@@ -94,7 +94,7 @@ impl SzeHandle {
     /// Locks room for up to `bytes` bytes.
     ///
     /// # Errors
-    /// There is no room, or some is locked already.
+    /// There is no room, or room is locked already.
     pub fn lock_transmit(&mut self, bytes: u32, channel: u16) -> Result<*const LockedArea, CallError> {
         if bytes == 0 {
             return Err(CallError::invalid("no room is requested: the size is 0"));
@@ -103,7 +103,7 @@ impl SzeHandle {
             return Err(busy(held));
         }
         self.check_unreserved(channel)?;
-        // Collected segments lie before.
+        // Collected segments precede the room, so the card must see them first.
         self.flush_channel(channel);
         let wanted = align(bytes as usize);
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
@@ -117,10 +117,10 @@ impl SzeHandle {
         Ok(self.transmit_lock.hold(channel, base, position, room, size))
     }
 
-    /// Shows the card the first `bytes` bytes of the room, which were written as whole segments.
+    /// Shows the card the first `bytes` bytes of the locked room, which must be whole segments.
     ///
     /// # Errors
-    /// It is not locked, or is not so long; then it stays locked.
+    /// The room is not locked, or is shorter than `bytes` and then stays locked.
     pub fn unlock_transmit(&mut self, lock: *const LockedArea, bytes: u32) -> Result<(), CallError> {
         let bytes = bytes as usize;
         if let Some((_, room)) = self.transmit_lock.held

@@ -1,20 +1,20 @@
-//! Settings of a program or its environment: the library's variables, with their original names.
+//! Settings that a program or its environment makes: the library's variables, with their original names.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
-/// How long `szedata_read_next` waits for data, ms; negative is for ever.
+/// Time for which `szedata_read_next` waits for data, ms. A negative time is endless.
 #[allow(unsafe_code, reason = "the name is the interface")]
 #[unsafe(no_mangle)]
 pub static SZE2_RX_POLL_TIMEOUT: AtomicI32 = AtomicI32::new(50);
 
-/// How long a program may wait for room before it looks again, ms. The library does not wait for room; it is for
-/// programs that read it.
+/// Time for which a program may wait for room before it checks again, ms. The library does not wait for room; the
+/// variable is for programs that read it.
 #[allow(unsafe_code, reason = "the name is the interface")]
 #[unsafe(no_mangle)]
 pub static SZE2_TX_POLL_TIMEOUT: AtomicI32 = AtomicI32::new(25);
 
-/// How many bytes `szedata_burst_write_next` collects before it shows them to the card.
+/// Number of bytes that `szedata_burst_write_next` collects before it shows them to the card.
 #[allow(unsafe_code, reason = "the name is the interface")]
 #[unsafe(no_mangle)]
 pub static SZE2_BURST_WRITE_SIZE: AtomicU32 = AtomicU32::new(1 << 20);
@@ -22,7 +22,7 @@ pub static SZE2_BURST_WRITE_SIZE: AtomicU32 = AtomicU32::new(1 << 20);
 /// Longest time that the environment can set, ms.
 const MAX_TIMEOUT_MS: i32 = 120_000;
 
-/// Takes the times from the environment, once in a process. An invalid value is reported on stderr and ignored.
+/// Reads the times from the environment, once in a process. An invalid value is reported on stderr and ignored.
 pub fn read() {
     static READ: Once = Once::new();
     READ.call_once(|| {

@@ -1,4 +1,4 @@
-//! A program's view of a failure: a result, an errno, and the sentence of its thread.
+//! Failures as a program sees them: a result, an errno, and an error message for each thread.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -9,11 +9,11 @@ use ringroad_sze2::client::CardError;
 use ringroad_sze2::memory::MemoryError;
 use ringroad_sze2::message::MessageError;
 
-/// There is nothing now, which is not a failure: the last error message stays.
+/// Absence of data or room at the moment. It is not a failure: the last error message stays.
 pub const NOT_NOW: CallError = CallError::silent(libc::EAGAIN);
 
 thread_local! {
-    /// The sentence of this thread's last failure.
+    /// Error message of this thread's last failure.
     static LAST: RefCell<CString> = RefCell::default();
 }
 
@@ -37,34 +37,34 @@ pub fn of_card(error: CardError) -> CallError {
     CallError::new(errno, error.to_string())
 }
 
-/// The result of `call`. On failure the error is stored for the thread, and the result is `otherwise` of its errno.
+/// The result of `call`. On failure, stores the error for the thread and returns `otherwise` of its errno.
 #[inline]
 pub fn answer<T>(otherwise: impl FnOnce(c_int) -> T, call: impl FnOnce() -> Result<T, CallError>) -> T {
     contained("libsze2", call).unwrap_or_else(|failure| otherwise(store(failure)))
 }
 
-/// Stores the failure for the thread; its errno.
+/// Stores the failure for the thread and returns its errno.
 #[cold]
 fn store(failure: CallError) -> c_int {
     let errno = failure.errno;
     if let Some(message) = failure.tell() {
-        // A thread that ends has no place for it any more.
+        // A thread that is ending cannot store the message any more.
         let _ = LAST.try_with(|last| last.replace(message));
     }
     errno
 }
 
-/// As [`answer`], of a function that returns 0 or an errno.
+/// Calls a function that returns 0 or an errno, as [`answer`] does.
 pub fn errno_of(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     answer(|errno| errno, || call().map(|()| 0))
 }
 
-/// As [`answer`], of a function that returns 0 or -1.
+/// Calls a function that returns 0 or -1, as [`answer`] does.
 pub fn status_of(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     answer(|_| -1, || call().map(|()| 0))
 }
 
-/// The sentence of this thread's last failure, which stays until the next; empty before the first.
+/// Error message of this thread's last failure. It stays until the next failure, and is empty before the first.
 #[must_use]
 pub fn last_message() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
@@ -86,7 +86,7 @@ mod tests {
         });
         assert_eq!(answered, -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EIO));
-        // SAFETY: it is a C string of this thread's, and no other call is made meanwhile.
+        // SAFETY: the message is a C string of this thread, and no other call is made meanwhile.
         assert!(unsafe { CStr::from_ptr(last_message()) }.to_str().unwrap().contains("defect"));
         assert_eq!(errno_of(|| Err(CallError::null("x"))), libc::EINVAL);
     }

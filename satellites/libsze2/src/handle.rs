@@ -16,19 +16,19 @@ use ringroad_sze2::writer::SegmentWriter;
 use crate::abi::{HandleCounters, LockedArea, MAX_CHANNELS, Sze2Dir};
 use crate::failure::{CallError, NOT_NOW, of_card};
 
-/// Room that `szedata_poll` waits for: any segment fits.
+/// Room that `szedata_poll` waits for, bytes: enough for any segment.
 const ANY_SEGMENT_BYTES: usize = align(u16::MAX as usize);
 
-/// Selects the segments that `szedata_read_next` skips, from their metadata.
+/// Function that selects the segments that `szedata_read_next` skips, by their metadata.
 pub type SegmentFilter = unsafe extern "C" fn(u16, *mut u8) -> c_int;
 
-/// A locked part of a channel's buffer, as at most two pieces. Its address is what a program has, so it stays in its
-/// box.
+/// A locked part of a channel's buffer, as at most two pieces. Programs hold the address of the first piece, so the
+/// pieces stay in their box.
 #[derive(Debug)]
 pub struct AreaLock {
-    /// The pieces; the first one's address names the lock.
+    /// The pieces. The address of the first identifies the lock.
     pub areas: Box<[LockedArea; 2]>,
-    /// Channel and bytes, while something is locked.
+    /// Channel and number of locked bytes; `None` if nothing is locked.
     pub held: Option<(u16, usize)>,
 }
 
@@ -38,26 +38,26 @@ impl AreaLock {
     }
 }
 
-/// A handle.
+/// A program's handle of a card.
 #[derive(Debug)]
 pub struct SzeHandle {
-    /// `None` in one without a card, which can only make and read segments.
+    /// The card; `None` in a handle without a card, which can only make and decode segments.
     card: Option<CardClient>,
-    /// Receive channels whose buffers are not as they must be: nothing is read from them any more.
+    /// Mask of receive channels with faulty buffers, which are no longer read.
     pub faulty: u32,
     /// The counters of this handle.
     pub counters: HandleCounters,
-    /// Of `szedata_rx_lock_data`.
+    /// Lock of `szedata_rx_lock_data`.
     pub receive_lock: AreaLock,
-    /// Of `szedata_tx_lock_data`.
+    /// Lock of `szedata_tx_lock_data`.
     pub transmit_lock: AreaLock,
-    /// Channel that `szedata_read_next` reads.
+    /// Receive channel that `szedata_read_next` reads.
     pub reading: u16,
-    /// Bytes that it read there and has not reported to the card.
+    /// Bytes that `szedata_read_next` has read there and has not reported to the card.
     pub read_bytes: u64,
-    /// Which segments it skips.
+    /// Filter of `szedata_read_next`, which selects the skipped segments.
     pub filter: Option<SegmentFilter>,
-    /// Channel from which `szedata_rx_lock_data` took last.
+    /// Channel of which `szedata_rx_lock_data` last locked data.
     pub locked_last: u16,
     /// Frames taken without a copy and not given back, by channel.
     pub taken: [u32; MAX_CHANNELS],
@@ -70,7 +70,7 @@ pub struct SzeHandle {
 }
 
 impl SzeHandle {
-    /// Without a card.
+    /// A handle without a card.
     #[must_use]
     pub fn dummy() -> Self {
         Self {
@@ -90,10 +90,10 @@ impl SzeHandle {
         }
     }
 
-    /// Of the card at `path`.
+    /// Opens a handle of the card at `path`.
     ///
     /// # Errors
-    /// It is not there, or refuses.
+    /// There is no card at `path`, or it refuses.
     pub fn open(path: &Path) -> Result<Self, CallError> {
         let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let card = CardClient::open(path, program.trim_end()).map_err(of_card)?;
@@ -109,7 +109,7 @@ impl SzeHandle {
         self.card.as_mut().ok_or_else(no_card)
     }
 
-    /// Subscribes channels; returns the masks of channels that were free.
+    /// Subscribes channels. Returns the masks of those that were free.
     ///
     /// # Errors
     /// No channel is named, or the card fails.
@@ -133,10 +133,10 @@ impl SzeHandle {
         })
     }
 
-    /// Receive channels subscribed whose buffers are in order.
+    /// Mask of the subscribed receive channels whose buffers are not faulty.
     ///
     /// # Errors
-    /// No receive channel is subscribed, or none is in order.
+    /// No receive channel is subscribed, or all are faulty.
     pub fn readable(&mut self) -> Result<u32, CallError> {
         let faulty = self.faulty;
         let (subscribed, _) = self.card()?.subscribed();
@@ -147,7 +147,7 @@ impl SzeHandle {
         }
     }
 
-    /// The reading end of a channel, if it is in order; [`Self::no_reader`] returns why there is none.
+    /// The reader of a channel, unless the channel is faulty or not subscribed; [`Self::no_reader`] returns the reason.
     #[inline]
     pub fn reader(&mut self, channel: u16) -> Option<&mut SegmentReader> {
         if self.is_faulty(channel) {
@@ -156,7 +156,7 @@ impl SzeHandle {
         self.card.as_mut()?.reader(channel)
     }
 
-    /// Why a channel has no reading end.
+    /// Reason why a channel has no reader.
     #[cold]
     pub fn no_reader(&self, channel: u16) -> CallError {
         if self.is_faulty(channel) {
@@ -173,13 +173,13 @@ impl SzeHandle {
         self.faulty.checked_shr(channel.into()).unwrap_or(0) & 1 == 1
     }
 
-    /// The writing end of a channel; [`Self::no_writer`] returns why there is none.
+    /// The writer of a channel, if the channel is subscribed; [`Self::no_writer`] returns the reason otherwise.
     #[inline]
     pub fn writer(&mut self, channel: u16) -> Option<&mut SegmentWriter> {
         self.card.as_mut()?.writer(channel)
     }
 
-    /// Why a channel has no writing end.
+    /// Reason why a channel has no writer.
     #[cold]
     pub fn no_writer(&self, channel: u16) -> CallError {
         self.not_subscribed("transmit", channel)
@@ -192,10 +192,10 @@ impl SzeHandle {
         }
     }
 
-    /// A channel's memory.
+    /// Memory of a channel.
     ///
     /// # Errors
-    /// It is not subscribed.
+    /// The channel is not subscribed or faulty, or `direction` is both.
     pub fn memory(&mut self, direction: Sze2Dir, channel: u16) -> Result<Arc<ChannelMemory>, CallError> {
         match direction {
             Sze2Dir::Receive => match self.reader(channel) {
@@ -212,7 +212,7 @@ impl SzeHandle {
         }
     }
 
-    /// Counts a receive buffer that is out of order, and reads no more from it.
+    /// Counts the fault of a receive buffer, and stops reading it.
     #[cold]
     pub fn stop_reading(&mut self, channel: u16, fault: ChannelFault) -> CallError {
         self.faulty |= 1_u32.checked_shl(channel.into()).unwrap_or(0);
@@ -220,7 +220,7 @@ impl SzeHandle {
         of_card(CardError::Fault { channel, fault })
     }
 
-    /// Why a transmit channel has no room: the card may have stopped it.
+    /// Reason why a transmit channel has no room: the card may have stopped it.
     #[cold]
     pub fn no_room(&mut self, channel: u16) -> CallError {
         match self.card.as_ref().and_then(|card| card.transmit_state(channel)) {
@@ -230,18 +230,18 @@ impl SzeHandle {
         }
     }
 
-    /// A transmit buffer whose other side broke a rule.
+    /// Counts the fault of a transmit buffer whose other side broke a rule.
     #[cold]
     pub fn transmit_fault(&mut self, channel: u16, fault: ChannelFault) -> CallError {
         self.counters.faults += 1;
         of_card(CardError::Fault { channel, fault })
     }
 
-    /// Waits for data, and for room for any segment, in the channels of the requested directions; returns in which
-    /// there is.
+    /// Waits for data, or for room for any segment, in the channels of the requested directions. Returns whether there
+    /// are data, and whether there is room.
     ///
     /// # Errors
-    /// No such channel is subscribed, or a buffer is out of order, or the card has gone.
+    /// No such channel is subscribed, a buffer is faulty, or the card has gone.
     pub fn wait(
         &mut self,
         receive: bool,
@@ -258,7 +258,8 @@ impl SzeHandle {
         let wanted = Wanted { receive, transmit, transmit_bytes: ANY_SEGMENT_BYTES };
         match self.card()?.wait(&wanted, timeout) {
             Ok((data, room)) => Ok((data != 0, room != 0)),
-            // Of a receive channel, or of the transmit channel of the same number: another check shows which.
+            // The fault is in a receive channel, or in the transmit channel of the same number: another check shows in
+            // which.
             Err(CardError::Fault { channel, fault }) => {
                 match self.reader(channel).map(SegmentReader::available) {
                     Some(Err(_)) => Err(self.stop_reading(channel, fault)),
@@ -273,7 +274,7 @@ impl SzeHandle {
     pub fn close(mut self) {
         self.flush();
         if let Some(card) = &mut self.card {
-            // A card that has gone has ended them already.
+            // A card that has gone has already ended the subscriptions.
             let _ = card.stop();
         }
     }
@@ -284,7 +285,7 @@ fn no_card() -> CallError {
     CallError::new(libc::ENODEV, "the handle was opened without a card")
 }
 
-/// `timeout` in milliseconds, where negative is for ever.
+/// Timeout of `milliseconds`, where a negative number is endless.
 #[must_use]
 pub fn timeout_of(milliseconds: c_int) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)

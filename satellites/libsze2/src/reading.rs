@@ -1,4 +1,4 @@
-//! Reading: segment by segment, or bursts of frames in place.
+//! Reads segments one by one, or bursts of frames in place.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
@@ -12,29 +12,29 @@ use crate::environment::SZE2_RX_POLL_TIMEOUT;
 use crate::failure::{CallError, NOT_NOW};
 use crate::handle::{SzeHandle, timeout_of};
 
-/// A segment as `szedata_read_next` gives it: from its header to the end of its frame.
+/// A segment as `szedata_read_next` returns it: from its header to the end of its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentText {
-    /// First byte of the header.
+    /// Address of the first byte of the header.
     pub start: *mut u8,
-    /// Bytes.
+    /// Length, bytes.
     pub length: u32,
 }
 
-/// The input of a filter.
+/// Metadata of a segment, the input of a filter.
 #[derive(Debug, Clone, Copy)]
 pub struct Metadata {
-    /// First byte.
+    /// Address of the first byte.
     pub start: *mut u8,
-    /// Bytes.
+    /// Length, bytes.
     pub length: u16,
 }
 
 impl SzeHandle {
-    /// The next segment of any receive channel; waits for it for `SZE2_RX_POLL_TIMEOUT`.
+    /// The next segment of any receive channel. Waits for at most `SZE2_RX_POLL_TIMEOUT`.
     ///
     /// # Errors
-    /// None came, or a buffer is out of order.
+    /// No segment came, or a buffer is faulty.
     pub fn read_next(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, CallError> {
         let now = self.read_next_noblock(&skips);
         if now != Err(NOT_NOW) {
@@ -44,10 +44,10 @@ impl SzeHandle {
         self.read_next_noblock(&skips)
     }
 
-    /// As [`Self::read_next`], without waiting.
+    /// The next segment of any receive channel, without a wait.
     ///
     /// # Errors
-    /// There is no segment, or a buffer is out of order.
+    /// There is no segment, or a buffer is faulty.
     pub fn read_next_noblock(&mut self, skips: impl Fn(Metadata) -> bool) -> Result<SegmentText, CallError> {
         if let Some((channel, _)) = self.receive_lock.held {
             return Err(locked(channel));
@@ -69,8 +69,8 @@ impl SzeHandle {
         }
     }
 
-    /// The next segment of a channel that is not skipped. What was read before is given back: to the card once it is an
-    /// eighth of the buffer, or there is nothing more.
+    /// The next segment of a channel that is not skipped. Releases the segments read before. The card gets them back
+    /// when they are an eighth of the buffer, or when there are no more segments.
     fn read_of(
         &mut self,
         channel: u16,
@@ -113,7 +113,7 @@ impl SzeHandle {
         found
     }
 
-    /// Ends the use of what [`Self::read_next`] gave last, before something else reads the channel.
+    /// Releases the last segment of [`Self::read_next`], before another function reads the channel.
     pub fn end_reading(&mut self, channel: u16) {
         if self.taken_of(channel) > 0 {
             return;
@@ -127,11 +127,11 @@ impl SzeHandle {
         self.taken.get(usize::from(channel)).copied().unwrap_or(0)
     }
 
-    /// Takes the next frames of a channel where they lie, as many as there are and `frames` has room for; each is
-    /// checked. They stay until they are given back.
+    /// Takes the next frames of a channel in place, as many as there are and `frames` has room for. Each is checked.
+    /// The frames stay until they are given back.
     ///
     /// # Errors
-    /// The channel is not subscribed, locked, or out of order and has no frame left before that place.
+    /// The channel is not subscribed, is locked, or is faulty with no frame left before the fault.
     #[inline]
     pub fn take(
         &mut self,
@@ -144,7 +144,7 @@ impl SzeHandle {
         let is_first = self.taken_of(channel) == 0;
         let Some(reader) = self.reader(channel) else { return Err(self.no_reader(channel)) };
         if is_first {
-            // The use of what was read otherwise ends.
+            // Taking frames releases the segments that were read in other ways.
             reader.release_all();
         }
         match reader.take_burst(frames, frame_of) {
@@ -163,10 +163,10 @@ impl SzeHandle {
         self.counters.received += u64::from(taken);
     }
 
-    /// Gives back the first `count` of the frames taken of a channel; the others will be taken again.
+    /// Gives back the first `count` of the frames taken from a channel. The others will be taken again.
     ///
     /// # Errors
-    /// The channel is not subscribed, or out of order.
+    /// The channel is not subscribed, or is faulty.
     #[inline]
     pub fn give_back(&mut self, channel: u16, count: u32) -> Result<(), CallError> {
         let taken = self.taken_of(channel);
@@ -176,7 +176,7 @@ impl SzeHandle {
         } else if let Err(fault) = pass(reader, count) {
             return Err(self.stop_reading(channel, fault));
         }
-        // A card does not wait for room: it drops.
+        // The card needs no wake-up: it does not wait for room, but drops frames.
         let _ = reader.publish();
         self.counters.received -= u64::from(taken.saturating_sub(count));
         if let Some(target) = self.taken.get_mut(usize::from(channel)) {
@@ -207,7 +207,7 @@ fn frame_of(segment: &SegmentRef<'_>) -> SzecardFrame {
     }
 }
 
-/// Data of the channel are locked.
+/// Failure because data of the channel are locked.
 #[cold]
 pub fn locked(channel: u16) -> CallError {
     CallError::new(libc::EBUSY, format!("data of receive channel {channel} are locked"))

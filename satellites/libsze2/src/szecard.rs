@@ -1,5 +1,5 @@
-//! The functions beyond those published (`szecard_*`): bursts without copies, and the card's counters and settings.
-//! Each one's contract is in the header.
+//! Functions beyond the published ones (`szecard_*`): bursts without copies, and the card's counters and settings. The
+//! header has the contract of each.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint};
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn szecard_take(
                 return Err(CallError::null("the array of frames"));
             }
             let count = count.min(i32::MAX as c_uint) as usize;
-            // SAFETY: not NULL, and so room for `count`, of which nothing is read.
+            // SAFETY: the pointer is not NULL, so it has room for `count` frames, none of which is read.
             let frames =
                 unsafe { slice::from_raw_parts_mut(frames.cast::<MaybeUninit<SzecardFrame>>(), count) };
             // SAFETY: as the caller promises.
@@ -79,9 +79,9 @@ pub unsafe extern "C" fn szecard_reserve(
                 return Err(CallError::null("an array"));
             }
             let count = count.min(i32::MAX as c_uint) as usize;
-            // SAFETY: not NULL, and so `count` lengths.
+            // SAFETY: the pointer is not NULL, so it has `count` lengths.
             let lengths = unsafe { slice::from_raw_parts(lengths, count) };
-            // SAFETY: not NULL, and so room for `count`, of which nothing is read.
+            // SAFETY: the pointer is not NULL, so it has room for `count` addresses, none of which is read.
             let segments =
                 unsafe { slice::from_raw_parts_mut(segments.cast::<MaybeUninit<*mut u8>>(), count) };
             // SAFETY: as the caller promises.

@@ -1,4 +1,4 @@
-//! The functions as published (`szedata_*`). Each one's contract is in the header.
+//! Published functions (`szedata_*`). The header has the contract of each.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_short, c_uint, c_void};
@@ -15,9 +15,9 @@ use crate::failure::{CallError, answer, errno_of, of_card, status_of};
 use crate::handle::{SegmentFilter, SzeHandle, timeout_of};
 use crate::reading::{Metadata, SegmentText};
 
-/// Of get_mempolicy(2): which node, not which policy. The libc crate does not have them.
+/// Flag of get_mempolicy(2) that requests the node instead of the policy. The libc crate does not have it.
 const MPOL_F_NODE: usize = 1;
-/// Of an address.
+/// Flag of get_mempolicy(2) for the memory at an address.
 const MPOL_F_ADDR: usize = 2;
 
 /// The handle behind `sze`.
@@ -25,11 +25,11 @@ const MPOL_F_ADDR: usize = 2;
 /// # Safety
 /// `sze` is NULL or a handle that was not closed, and no other thread uses it.
 pub unsafe fn handle<'handle>(sze: *mut SzeHandle) -> Result<&'handle mut SzeHandle, CallError> {
-    // SAFETY: not NULL, and so a handle that this library made, for this call alone.
+    // SAFETY: the pointer is not NULL, so it is a handle that this library made, and only this call uses it.
     unsafe { sze.as_mut() }.ok_or_else(|| CallError::null("the handle"))
 }
 
-/// Writes `value` where C wants it.
+/// Writes `value` to an address that C passed.
 ///
 /// # Safety
 /// `target` is NULL or may be written.
@@ -37,12 +37,12 @@ pub unsafe fn put<T>(target: *mut T, value: T, what: &str) -> Result<(), CallErr
     if target.is_null() {
         return Err(CallError::null(what));
     }
-    // SAFETY: not NULL, and so the caller's own, as the header requires.
+    // SAFETY: the pointer is not NULL, so it belongs to the caller, as the header requires.
     unsafe { target.write(value) };
     Ok(())
 }
 
-/// `len` bytes at `start`, which may be NULL only where there are none.
+/// The `len` bytes at `start`, which may be NULL only if `len` is 0.
 ///
 /// # Safety
 /// `start` is NULL or has `len` bytes.
@@ -50,12 +50,12 @@ unsafe fn bytes<'call>(start: *const u8, len: c_uint, what: &str) -> Result<&'ca
     match (start.is_null(), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(CallError::null(what)),
-        // SAFETY: not NULL, and so `len` bytes of the caller's, which do not change during the call.
+        // SAFETY: the pointer is not NULL, so it has `len` bytes of the caller, which do not change during the call.
         (false, len) => Ok(unsafe { slice::from_raw_parts(start, len as usize) }),
     }
 }
 
-/// 0, 1 where there is no room yet (`errno` is `EAGAIN`), or -1.
+/// Result 0, 1 if there is no room yet (`errno` is `EAGAIN`), or -1.
 fn sent(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     answer(|errno| if errno == libc::EAGAIN { 1 } else { -1 }, || call().map(|()| 0))
 }
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn szedata_open(node: *const c_char) -> *mut SzeHandle {
             if node.is_null() {
                 return Err(CallError::null("the node"));
             }
-            // SAFETY: not NULL, and so a C string.
+            // SAFETY: the pointer is not NULL, so it is a C string.
             let node = unsafe { CStr::from_ptr(node) };
             environment::read();
             let handle = SzeHandle::open(Path::new(OsStr::from_bytes(node.to_bytes())))?;
@@ -95,7 +95,7 @@ pub extern "C" fn szedata_open_dummy() -> *mut SzeHandle {
 pub unsafe extern "C" fn szedata_close(sze: *mut SzeHandle) {
     status_of(|| {
         if !sze.is_null() {
-            // SAFETY: not NULL, and so made by `Box::into_raw` and closed for the first time.
+            // SAFETY: the pointer is not NULL, so it was made by `Box::into_raw`, and is closed for the first time.
             unsafe { Box::from_raw(sze) }.close();
         }
         Ok(())
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn szedata_close(sze: *mut SzeHandle) {
 /// `szedata_close_dummy`.
 ///
 /// # Safety
-/// As of `szedata_close`.
+/// `sze` is NULL or a handle that was not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_close_dummy(sze: *mut SzeHandle) {
     // SAFETY: as the caller promises.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn szedata_subscribe3(sze: *mut SzeHandle, rx: *mut u32, t
 /// `szedata_subscribe`.
 ///
 /// # Safety
-/// As of `szedata_subscribe3`.
+/// `sze` is NULL or a handle, `rx` and `tx` are NULL or may be read and written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn szedata_subscribe(
     sze: *mut SzeHandle,
@@ -247,14 +247,14 @@ pub unsafe extern "C" fn szedata_tx_unlock_data(
 
 /// Calls the handle's filter, if it has one.
 fn skips(filter: Option<SegmentFilter>) -> impl Fn(Metadata) -> bool {
-    // SAFETY: the program's function is made for metadata, which lie in the buffer during the call.
+    // SAFETY: the program's function is made for metadata, which stay in the buffer during the call.
     move |metadata| filter.is_some_and(|filter| unsafe { filter(metadata.length, metadata.start) } != 0)
 }
 
-/// Gives the segment to C, or NULL and 0.
+/// Returns the segment to C, or NULL and the length 0.
 ///
 /// # Safety
-/// As of [`put`].
+/// `sze` is NULL or a handle, `len` is NULL or may be written.
 unsafe fn segment(
     sze: *mut SzeHandle,
     len: *mut c_uint,
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn szedata_decode_packet(
             if contents.is_null() {
                 return Err(CallError::null("the segment"));
             }
-            // SAFETY: not NULL, and so a segment, which has a header.
+            // SAFETY: the pointer is not NULL, so it is a segment, which has a header.
             let header =
                 SegmentHeader::from_bytes(unsafe { contents.cast::<[u8; HEADER_BYTES]>().read_unaligned() });
             let layout = header
@@ -401,7 +401,7 @@ pub unsafe extern "C" fn szedata_try_write_next(
     if sent == -1 && !len.is_multiple_of(8) { -2 } else { sent }
 }
 
-/// Lets a handle `write` a frame with its metadata.
+/// Calls `write` of a handle with a frame and its metadata.
 ///
 /// # Safety
 /// `sze` is NULL or a handle, the data have the stated length.
@@ -513,7 +513,7 @@ pub unsafe extern "C" fn szedata_get_area_numa_node(
             let mut node: c_int = -1;
             let none = ptr::null_mut::<c_void>();
             let flags = MPOL_F_NODE | MPOL_F_ADDR;
-            // SAFETY: the call writes one int, which `node` is, and only reads the address.
+            // SAFETY: the call writes one int, to `node`, and only reads the address.
             let result = unsafe {
                 libc::syscall(libc::SYS_get_mempolicy, &raw mut node, none, 0_usize, address, flags)
             };

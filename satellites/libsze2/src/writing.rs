@@ -1,4 +1,5 @@
-//! Writing: segments made by the program or here, one by one, collected, or in bursts that are filled in place.
+//! Writes segments: whole segments of the program, frames one by one or collected, and bursts that the program fills in
+//! place.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
@@ -11,10 +12,10 @@ use crate::failure::{CallError, NOT_NOW};
 use crate::handle::SzeHandle;
 
 impl SzeHandle {
-    /// Makes a segment; it stays until the next is made.
+    /// Makes a segment, which stays until the next is made.
     ///
     /// # Errors
-    /// It would be too long.
+    /// The segment would be too long.
     pub fn prepare(&mut self, metadata: &[u8], frame: &[u8]) -> Result<&mut [u8], CallError> {
         self.prepared.clear();
         if !append(&mut self.prepared, metadata, frame) {
@@ -26,7 +27,7 @@ impl SzeHandle {
     /// Writes whole segments made by the program.
     ///
     /// # Errors
-    /// There is no room for all of them, now or ever, or they are invalid.
+    /// There is no room for all segments, now or ever, or they are invalid.
     pub fn write_segments(&mut self, data: &[u8], channel: u16) -> Result<(), CallError> {
         self.check_unlocked(channel)?;
         let (mut rest, mut segments) = (data, 0);
@@ -63,8 +64,8 @@ impl SzeHandle {
         Ok(())
     }
 
-    /// Makes a segment in the buffer, and shows what was made so far to the card once it is `SZE2_BURST_WRITE_SIZE`
-    /// bytes or the buffer is full.
+    /// Makes a segment in the buffer. The card sees the collected segments once they are `SZE2_BURST_WRITE_SIZE` bytes,
+    /// or the buffer is full.
     ///
     /// # Errors
     /// There is no room, now or ever.
@@ -82,7 +83,7 @@ impl SzeHandle {
         Ok(())
     }
 
-    /// A segment in the buffer, not shown yet; its bytes.
+    /// Writes a segment into the buffer that the card does not see yet. Returns the segment's bytes.
     fn put(&mut self, metadata: &[u8], frame: &[u8], channel: u16) -> Result<usize, CallError> {
         self.check_unlocked(channel)?;
         let Some(header) = SegmentHeader::new(metadata.len(), frame.len()) else {
@@ -108,16 +109,16 @@ impl SzeHandle {
         }
     }
 
-    /// Shows the card all that was collected.
+    /// Shows the card all collected segments.
     pub fn flush(&mut self) {
         channels_of(u32::MAX).for_each(|channel| self.flush_channel(channel));
     }
 
-    /// Begins segments for frames of these lengths, as many as there is room for, and puts into `segments` where to
-    /// write each frame before they are committed. Returns their number.
+    /// Begins segments for frames of these lengths, as many as there is room for. Puts the address of each frame into
+    /// `places`; the caller writes the frames there and then commits. Returns the number of segments.
     ///
     /// # Errors
-    /// There is no room for the first, now or ever.
+    /// There is no room for the first segment, now or ever.
     #[inline]
     pub fn reserve(
         &mut self,
@@ -126,7 +127,7 @@ impl SzeHandle {
         segments: &mut [MaybeUninit<*mut u8>],
     ) -> Result<usize, CallError> {
         self.check_lock(channel)?;
-        // Collected segments lie before, and are whole.
+        // Collected segments precede the reserved ones, and are whole.
         self.flush_channel(channel);
         let Some(writer) = self.writer(channel) else { return Err(self.no_writer(channel)) };
         match (writer.reserve_burst(lengths, segments, |frame| frame.as_ptr()), lengths.first()) {
@@ -144,7 +145,7 @@ impl SzeHandle {
         }
     }
 
-    /// Shows the card all that was reserved.
+    /// Shows the card all reserved segments.
     ///
     /// # Errors
     /// The channel is not subscribed.
@@ -173,7 +174,8 @@ impl SzeHandle {
         }
     }
 
-    /// Reserved segments must be committed before anything else is written behind them: they are not filled yet.
+    /// Checks that no segments are reserved. They are not filled yet, so they must be committed before others are
+    /// written.
     pub fn check_unreserved(&self, channel: u16) -> Result<(), CallError> {
         match self.reserved.get(usize::from(channel)) {
             Some(&count) if count > 0 => Err(busy(channel)),
@@ -182,7 +184,7 @@ impl SzeHandle {
     }
 }
 
-/// Room of the channel is locked or reserved.
+/// Failure because room of the channel is locked or reserved.
 #[cold]
 pub fn busy(channel: u16) -> CallError {
     CallError::new(libc::EBUSY, format!("room of transmit channel {channel} is locked or reserved"))

@@ -1,4 +1,4 @@
-//! Programs in C and C++ against the header and the built library: the SZE2 programs of `compat/`, with a card if they
+//! Programs in C and C++ with the header and the built library: the SZE2 programs of `compat/`, with a card if they
 //! need one.
 
 #![allow(clippy::unwrap_used)]
@@ -20,7 +20,7 @@ fn library() -> PathBuf {
     library
 }
 
-/// Makes a program with GCC, in a folder of its own.
+/// Builds a program with GCC, in a folder of its own.
 fn make(program: &str) -> PathBuf {
     let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compat").join(program.replace('/', "-"));
     let output = Command::new("make")
@@ -30,7 +30,7 @@ fn make(program: &str) -> PathBuf {
         .arg(format!("BUILD={}", build.display()))
         .arg(format!("SZE2_LIBRARY={}", library().display()))
         .arg(build.join(program))
-        // A make above this one has its own idea of jobs and targets.
+        // The variable would pass jobs and targets of an outer make.
         .env_remove("MAKEFLAGS")
         .env_remove("MAKELEVEL")
         .output()

@@ -1,4 +1,4 @@
-//! A program's side: it connects to a card, subscribes channels, and reads and writes their buffers.
+//! Program's side of a card: connects to a card, subscribes channels, and reads and writes their buffers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::message::{
 use crate::reader::SegmentReader;
 use crate::writer::{ChannelSide, SegmentWriter};
 
-/// How long a card may take for an answer.
+/// Longest wait for a reply of the card.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a card cannot be used.
+/// Reason why a card cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CardError {
@@ -32,11 +32,11 @@ pub enum CardError {
     /// The card refused.
     #[error("the card refuses: {0}")]
     Refused(String),
-    /// The conversation broke down.
+    /// A message could not be exchanged.
     #[error("the card at {}: {source}", path.display())]
     Message {
         path: PathBuf,
-        /// What happened.
+        /// The error of the message.
         source: MessageError,
     },
     /// The card sent a reply to another request.
@@ -45,14 +45,14 @@ pub enum CardError {
     /// A channel's memory is unusable.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A buffer is not as it must be.
+    /// The other side of a buffer broke a rule.
     #[error("channel {channel}: {fault}")]
     Fault {
-        /// Which channel.
+        /// Number of the channel.
         channel: u16,
         fault: ChannelFault,
     },
-    /// The program wrote something else than segments to a transmit channel: the card takes nothing more from it.
+    /// The program wrote other bytes than segments to a transmit channel, so the card takes no more from it.
     #[error("the card has stopped transmit channel {0}: the program wrote something else than segments")]
     Stopped(u16),
     /// The channel is not subscribed.
@@ -66,14 +66,14 @@ pub enum CardError {
     NoWaking(std::io::Error),
 }
 
-/// The event to wait for.
+/// Events to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// Mask of receive channels: data in one of them.
+    /// Mask of receive channels. Data in one of them end the wait.
     pub receive: u32,
-    /// Mask of transmit channels: room in one of them.
+    /// Mask of transmit channels. Room in one of them ends the wait.
     pub transmit: u32,
-    /// How much room, bytes.
+    /// Required room, bytes.
     pub transmit_bytes: usize,
 }
 
@@ -81,7 +81,7 @@ pub struct Wanted {
 #[derive(Debug)]
 struct Transmit {
     writer: SegmentWriter,
-    /// Wakes the card.
+    /// Eventfd that wakes the card.
     kick: OwnedFd,
 }
 
@@ -91,7 +91,7 @@ pub struct CardClient {
     path: PathBuf,
     socket: OwnedFd,
     info: CardInfo,
-    /// The eventfd with which the card wakes us.
+    /// Eventfd with which the card wakes the program.
     event: OwnedFd,
     receive: Vec<Option<SegmentReader>>,
     transmit: Vec<Option<Transmit>>,
@@ -139,8 +139,8 @@ impl CardClient {
         ask(&self.path, &self.socket, request)
     }
 
-    /// Subscribes channels, named by masks; returns masks of those that are subscribed now and were not before.
-    /// Channels of others are not among them.
+    /// Subscribes the channels of two masks. Returns masks of the newly subscribed channels, which do not include
+    /// channels of other programs.
     ///
     /// # Errors
     /// [`CardError`].
@@ -163,7 +163,7 @@ impl CardClient {
         Ok((receive, transmit))
     }
 
-    /// Has the card move data on all channels subscribed.
+    /// Makes the card move data on all subscribed channels.
     ///
     /// # Errors
     /// [`CardError`].
@@ -171,7 +171,7 @@ impl CardClient {
         self.set(&CardRequest::Start)
     }
 
-    /// Ends that, and all subscriptions, after published segments have been transmitted.
+    /// Stops the movement of data and ends all subscriptions, after published segments have been transmitted.
     ///
     /// # Errors
     /// [`CardError`].
@@ -182,7 +182,7 @@ impl CardClient {
         Ok(())
     }
 
-    /// Masks of the channels subscribed, receive and transmit.
+    /// Masks of the subscribed receive and transmit channels.
     #[must_use]
     pub fn subscribed(&self) -> (u32, u32) {
         let mask = |are: &mut dyn Iterator<Item = bool>| {
@@ -194,13 +194,13 @@ impl CardClient {
         )
     }
 
-    /// The reading end of a receive channel.
+    /// Reader of a receive channel; `None` if the channel is not subscribed.
     #[inline]
     pub fn reader(&mut self, channel: u16) -> Option<&mut SegmentReader> {
         self.receive.get_mut(usize::from(channel))?.as_mut()
     }
 
-    /// The writing end of a transmit channel.
+    /// Writer of a transmit channel; `None` if the channel is not subscribed.
     #[inline]
     pub fn writer(&mut self, channel: u16) -> Option<&mut SegmentWriter> {
         self.transmit.get_mut(usize::from(channel))?.as_mut().map(|transmit| &mut transmit.writer)
@@ -210,12 +210,13 @@ impl CardClient {
     #[inline]
     pub fn publish_received(&mut self, channel: u16) {
         if let Some(reader) = self.reader(channel) {
-            // A card does not wait for room: it drops.
+            // The card needs no wake-up: it does not wait for room, but drops frames.
             let _ = reader.publish();
         }
     }
 
-    /// Shows the card the written segments of a transmit channel, and wakes it if it has announced a sleep.
+    /// Shows the card the written segments of a transmit channel, and wakes the card if it has announced a sleep.
+    /// Returns whether it was woken.
     #[inline]
     pub fn publish_transmitted(&mut self, channel: u16) -> bool {
         let Some(Some(transmit)) = self.transmit.get_mut(usize::from(channel)) else { return false };
@@ -226,7 +227,7 @@ impl CardClient {
         wakes
     }
 
-    /// Both ends of the channels of one number, for reading.
+    /// Reader and writer of the channels with this number, for queries.
     #[must_use]
     pub fn ends(&self, channel: u16) -> (Option<&SegmentReader>, Option<&SegmentWriter>) {
         let number = usize::from(channel);
@@ -234,19 +235,19 @@ impl CardClient {
         (self.receive.get(number).and_then(Option::as_ref), transmit.map(|transmit| &transmit.writer))
     }
 
-    /// Whether the card moves data on a channel.
+    /// State of a receive channel; `None` if the channel is not subscribed.
     #[must_use]
     pub fn receive_state(&self, channel: u16) -> Option<ChannelState> {
         Some(self.receive.get(usize::from(channel))?.as_ref()?.memory().state())
     }
 
-    /// As [`Self::receive_state`], of a transmit channel.
+    /// State of a transmit channel; `None` if the channel is not subscribed.
     #[must_use]
     pub fn transmit_state(&self, channel: u16) -> Option<ChannelState> {
         Some(self.transmit.get(usize::from(channel))?.as_ref()?.writer.memory().state())
     }
 
-    /// The part of `wanted` that is ready, as masks of receive and transmit channels.
+    /// Channels of `wanted` that are ready, as masks of receive and transmit channels.
     fn ready(&mut self, wanted: &Wanted) -> Result<(u32, u32), CardError> {
         let (mut receive, mut transmit) = (0, 0);
         for channel in channels_of(wanted.receive) {
@@ -287,12 +288,12 @@ impl CardClient {
         readers.chain(writers).for_each(Sleeper::awake);
     }
 
-    /// Waits until something of `wanted` is there, for at most `timeout` (`None`: for ever), or until a signal comes.
-    /// Returns masks of the receive channels with data and the transmit channels with room; both 0 when the time is
-    /// over or a signal came.
+    /// Waits until a channel of `wanted` is ready, for at most `timeout` (`None` is endless), or until a signal comes.
+    /// Returns masks of the receive channels with data and the transmit channels with room. Both are 0 after the
+    /// timeout or a signal.
     ///
     /// # Errors
-    /// [`CardError`]: the card has gone, or a buffer is not as it must be.
+    /// [`CardError`]: the card has gone, or the other side of a buffer broke a rule.
     pub fn wait(&mut self, wanted: &Wanted, timeout: Option<Duration>) -> Result<(u32, u32), CardError> {
         let end = timeout.map(|timeout| Instant::now() + timeout);
         loop {
@@ -314,7 +315,7 @@ impl CardClient {
         }
     }
 
-    /// Sleeps until the card rings; `false` when the time is over or a signal came.
+    /// Sleeps until the card rings. Returns `false` after the timeout or a signal.
     fn sleep(&self, end: Option<Instant>) -> Result<bool, CardError> {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let left =
@@ -335,20 +336,20 @@ impl CardClient {
         Ok(rang > 0)
     }
 
-    /// The eventfd that the card rings when data or room come while a sleep is announced
-    /// ([`SegmentReader::sleep_flag`]), for event loops.
+    /// Eventfd for event loops. The card rings it when data or room come while a sleep is announced
+    /// ([`SegmentReader::sleep_flag`]).
     #[must_use]
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// The connection, which hangs up when the card goes.
+    /// Connection to the card, which hangs up when the card goes.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Everything about the card.
+    /// Settings, counters and channels of the card.
     ///
     /// # Errors
     /// [`CardError`].
@@ -359,7 +360,7 @@ impl CardClient {
         }
     }
 
-    /// Sets something of the card, or its counters to zero: any request that is answered by [`CardReply::Done`].
+    /// Sends a request whose reply is [`CardReply::Done`]: for settings, or to clear the counters.
     ///
     /// # Errors
     /// [`CardError`].
@@ -377,7 +378,7 @@ fn map(file: OwnedFd) -> Result<Arc<ChannelMemory>, MemoryError> {
     Ok(Arc::new(memory))
 }
 
-/// The numbers of the channels in a mask.
+/// Numbers of the channels in a mask.
 pub fn channels_of(mask: u32) -> impl Iterator<Item = u16> {
     (0..32).filter(move |channel| mask >> channel & 1 == 1)
 }

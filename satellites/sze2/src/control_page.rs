@@ -1,27 +1,27 @@
-//! The first page of a channel's memory: its magic number, and the pointers of its two sides.
+//! First page of a channel's memory: its magic number, and the pointers of its two sides.
 //!
-//! Data lie from the *start* pointer to the *end* pointer; both are offsets in the buffer, and equal ones mean that
-//! there are none, so a writer always leaves 8 bytes free. In a receive buffer the card moves the end and the program
-//! the start, in a transmit buffer the other way round. So each side has one pointer and a line of its own, which the
-//! other only reads.
+//! Data lie from the *start* pointer to the *end* pointer. Both are offsets in the buffer. Equal pointers mean that
+//! there are no data, so a writer always leaves 8 bytes free. In a receive buffer, the card moves the end and the
+//! program the start; in a transmit buffer, the program moves the end and the card the start. So each side has one
+//! pointer and a line of its own, which the other side only reads.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The first bytes of the page.
+/// First bytes of the page.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"RINGSZE2");
-/// Layout of the page and of what lies behind it.
+/// Version of the layout of the page and of the memory after it.
 pub(crate) const VERSION: u32 = 1;
 /// Size of the page, bytes.
 pub(crate) const CONTROL_PAGE_BYTES: u64 = 4096;
 
-/// Whether the card moves data.
+/// State of a channel: whether the card moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelState {
-    /// Not started yet, or stopped again.
+    /// The channel is not started yet, or stopped again.
     Stopped,
-    /// It does.
+    /// The card moves data.
     Running,
-    /// The program broke a rule: see the card's status.
+    /// The program broke a rule: the card's status names it.
     Faulty,
     /// The card is gone.
     Gone,
@@ -47,25 +47,24 @@ impl ChannelState {
     }
 }
 
-/// One side's line: written by it alone. Two cache lines, since processors fetch them in pairs.
+/// Line of one side, which only this side writes. It has two cache lines, since processors fetch them in pairs.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// Where its data end or begin, bytes from the start of the buffer.
+    /// End or start of the data, bytes from the start of the buffer.
     pub(crate) pointer: AtomicU64,
-    /// Number of the sleep from which it wants to be woken ([`ringroad_ring::wakeup`]); 0 while it is awake.
+    /// Number of the sleep from which this side wants to be woken ([`ringroad_ring::wakeup`]); 0 while it is awake.
     pub(crate) sleeping: AtomicU32,
-    /// Of the card's line: a [`ChannelState`].
+    /// State of the channel, a [`ChannelState`]; only used in the card's line.
     pub(crate) state: AtomicU32,
 }
 
-/// The page.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub(crate) struct ControlPage {
-    /// [`MAGIC`].
+    /// Magic number, [`MAGIC`].
     pub(crate) magic: AtomicU64,
-    /// [`VERSION`].
+    /// Version of the layout, [`VERSION`].
     pub(crate) version: AtomicU32,
     /// Bytes before the first data block: this page and the descriptors block.
     pub(crate) data_offset: AtomicU32,
@@ -73,9 +72,9 @@ pub(crate) struct ControlPage {
     pub(crate) buffer_bytes: AtomicU64,
     /// Offset of the first descriptor.
     pub(crate) descriptors: AtomicU64,
-    /// The program's.
+    /// Line of the program.
     pub(crate) software: Line,
-    /// The card's.
+    /// Line of the card.
     pub(crate) hardware: Line,
 }
 

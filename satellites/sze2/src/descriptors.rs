@@ -1,21 +1,21 @@
-//! The descriptors block: how a card finds the data blocks of a buffer.
+//! Descriptors block, by which a card finds the data blocks of a buffer.
 //!
 //! An array of 64-bit little-endian words. A *data* word (bit 0 is 0) names a block of whole pages: its address in bits
-//! 63 to 12, its number of pages less one in bits 11 to 1. A *next* word (bit 0 is 1) has in bits 63 to 1 the address
-//! of the word to be read next: the last one leads back to the first, so that the card reads them without end. A second
-//! kind of array begins with words that are read once and leads from them into such a cycle, so that the buffer begins
-//! somewhere in its middle.
+//! 63 to 12, its number of pages minus one in bits 11 to 1. A *next* word (bit 0 is 1) has in bits 63 to 1 the address
+//! of the word to be read next. The last word leads back to the first, so that the card reads the words without end. A
+//! second kind of array begins with words that are read once and continues with such a cycle, so that the buffer begins
+//! somewhere in the middle of the cycle.
 //!
-//! (Thesis, section 2.7.4; the number of pages is less one as in ndk-sw's `dma_ctrl_sze`, which the paper does not
-//! mention.) Addresses are those of the software card: offsets in the file of a channel's memory.
+//! (Thesis, section 2.7.4. One is subtracted from the number of pages as in ndk-sw's `dma_ctrl_sze`; the thesis does
+//! not mention it.) Addresses are those of the software card: offsets in the file of a channel's memory.
 
 /// Size of a page, bytes: blocks begin on pages and consist of whole pages.
 pub const PAGE_BYTES: u64 = 4096;
-/// Most pages of one block.
+/// Greatest number of pages of one block.
 pub const MAX_BLOCK_PAGES: u64 = 2048;
-/// Bytes of a word.
+/// Size of a word, bytes.
 pub const WORD_BYTES: u64 = 8;
-/// Most words that [`walk`] reads before it takes an array for endless.
+/// Greatest number of words that [`walk`] reads. A longer array counts as endless.
 const MAX_WORDS: usize = 1 << 17;
 
 /// One word of the array.
@@ -23,21 +23,21 @@ const MAX_WORDS: usize = 1 << 17;
 pub enum DescriptorWord {
     /// A data block.
     Data(PageRun),
-    /// Where the next word is.
+    /// Address of the next word.
     Next(u64),
 }
 
 /// A run of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRun {
-    /// Where it begins, a multiple of [`PAGE_BYTES`].
+    /// Address of the block, a multiple of [`PAGE_BYTES`].
     pub address: u64,
-    /// Its length, 1 to [`MAX_BLOCK_PAGES`] pages, in bytes.
+    /// Length of the block, bytes: 1 to [`MAX_BLOCK_PAGES`] pages.
     pub bytes: u64,
 }
 
 impl DescriptorWord {
-    /// From a word. Each is one or the other.
+    /// Decodes a word, which is either a data word or a next word.
     #[must_use]
     pub fn from_word(word: u64) -> Self {
         if word & 1 == 1 {
@@ -49,7 +49,7 @@ impl DescriptorWord {
         })
     }
 
-    /// The word; bits that it has no room for are lost, so blocks must be as [`PageRun`] describes.
+    /// Encodes the word. Excess bits are lost, so blocks must be as [`PageRun`] describes.
     #[must_use]
     pub fn to_word(self) -> u64 {
         match self {
@@ -62,35 +62,35 @@ impl DescriptorWord {
     }
 }
 
-/// The words for a cycle of `blocks`, of which the first will be at `address`.
+/// Words of a cycle of `blocks`. The first word will be at `address`.
 #[must_use]
 pub fn cycle(blocks: &[PageRun], address: u64) -> Vec<u64> {
     let data = blocks.iter().map(|&block| DescriptorWord::Data(block).to_word());
     data.chain([DescriptorWord::Next(address).to_word()]).collect()
 }
 
-/// An array that describes no buffer.
+/// Reason why an array describes no buffer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalkError {
-    /// A word lies outside of the array's memory, or across its grain.
+    /// A word is outside of the array's memory, or not aligned.
     #[error("a descriptor at {0:#x} is outside of the descriptors block")]
     Outside(u64),
-    /// The words never repeat, or only name each other.
+    /// The words never repeat, or only next words do.
     #[error("the descriptors from {0:#x} on describe no cyclic buffer")]
     Endless(u64),
-    /// The words read once are not the end of the cycle.
+    /// The words before the cycle are not the end of the cycle.
     #[error("the {0} descriptor(s) before the cycle are not its end")]
     Lead(usize),
 }
 
-/// Reads the array from `start` on as a card does; `word_at` gives the word at an address. Returns the blocks of the
+/// Reads the array from `start` on as a card does. `word_at` returns the word at an address. Returns the blocks of the
 /// buffer, in the order in which data fill them first.
 ///
 /// # Errors
 /// [`WalkError`].
 pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<PageRun>, WalkError> {
-    // Address of each data word, and its block.
+    // Addresses and blocks of the data words.
     let mut read: Vec<(u64, PageRun)> = Vec::new();
     let (mut at, mut words) = (start, 0);
     loop {
@@ -105,7 +105,7 @@ pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<Page
                 at = at.wrapping_add(WORD_BYTES);
             }
             DescriptorWord::Next(next) => {
-                // A cycle closes only where a pointer leads back.
+                // Only a next word that leads back closes a cycle.
                 if let Some(first) = read.iter().position(|&(address, _)| address == next) {
                     return whole(&read, first);
                 }
@@ -115,7 +115,7 @@ pub fn walk(start: u64, word_at: impl Fn(u64) -> Option<u64>) -> Result<Vec<Page
     }
 }
 
-/// The buffer of which `read` are the words, those before `first` read once.
+/// Blocks of the buffer whose data words are `read`. The words before number `first` precede the cycle.
 fn whole(read: &[(u64, PageRun)], first: usize) -> Result<Vec<PageRun>, WalkError> {
     let blocks: Vec<PageRun> = read.iter().map(|&(_, block)| block).collect();
     let (lead, cycle) = blocks.split_at(first);
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn words_read_once_give_the_start_of_the_buffer() {
         let blocks = [block(1, 1), block(2, 1), block(3, 1)];
-        // Two words, then the cycle at word 3.
+        // Two words come first, then the cycle from word 3 on.
         let mut words =
             vec![DescriptorWord::Data(blocks[1]).to_word(), DescriptorWord::Data(blocks[2]).to_word()];
         words.push(DescriptorWord::Next(24).to_word());

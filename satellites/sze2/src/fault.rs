@@ -6,24 +6,24 @@ use crate::segment::SegmentError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelFault {
-    /// A pointer that lies where it cannot.
+    /// A pointer is outside of its possible range.
     #[error(
         "the other side's pointer is {pointer:#x}, and may be from {from:#x} to {to:#x} of a buffer of {size:#x} bytes, in steps of 8"
     )]
     Pointer {
-        /// The pointer.
+        /// The wrong pointer.
         pointer: u64,
-        /// Where it was.
+        /// Previous pointer.
         from: u64,
-        /// How far it could have come.
+        /// Greatest possible pointer.
         to: u64,
         /// Size of the buffer, bytes.
         size: u64,
     },
-    /// A segment that cannot be one.
+    /// A segment is invalid.
     #[error("at {at:#x} of the buffer: {error}")]
     Segment {
-        /// Where it begins.
+        /// Offset of the segment in the buffer.
         at: u64,
         error: SegmentError,
     },

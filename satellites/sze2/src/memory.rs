@@ -1,8 +1,8 @@
 //! The memory of a channel: a sealed memfd with the control page, the descriptors block and the data blocks.
 //!
-//! The card makes it for a subscriber, and seals it, so that neither side can shorten it. Both map the data blocks in
-//! the order of their descriptors, and twice, one behind the other: a segment that continues at the start of the buffer
-//! is still one piece of memory.
+//! The card makes the memory for a subscriber, and seals it, so that neither side can shorten it. Both sides map the
+//! data blocks in the order of their descriptors, twice in a row. So a segment that continues at the start of the
+//! buffer is still one piece of memory.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::Ordering;
@@ -25,20 +25,20 @@ pub const MIN_BUFFER_BYTES: u64 = 128 << 10;
 pub const MAX_BUFFER_BYTES: u64 = 4 << 30;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
-/// How large a buffer is, and of what.
+/// Sizes of a buffer and its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelGeometry {
     /// Size of the buffer, bytes: a power of two from [`MIN_BUFFER_BYTES`] to [`MAX_BUFFER_BYTES`].
     pub buffer_bytes: u64,
-    /// Size of its blocks, bytes: a power of two from [`PAGE_BYTES`] to 4 MiB, and no more than the buffer.
+    /// Size of a block, bytes: a power of two from [`PAGE_BYTES`] to 4 MiB, at most the size of the buffer.
     pub block_bytes: u64,
 }
 
-/// Why a channel has no memory.
+/// Reason why a channel has no memory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// A size that cannot be.
+    /// The sizes are invalid.
     #[error(
         "a buffer of {buffer_bytes} bytes in blocks of {block_bytes}: choose powers of two, the buffer from 128 KiB to 4 GiB, blocks from 4 KiB to 4 MiB and no larger than it"
     )]
@@ -51,22 +51,22 @@ pub enum MemoryError {
     #[error("{step} a channel's memory of {bytes} bytes: {source}")]
     System {
         step: &'static str,
-        /// Its size, bytes.
+        /// Size of the memory, bytes.
         bytes: u64,
         source: rustix::io::Errno,
     },
-    /// It cannot be guarded against holes.
+    /// The memory cannot be guarded against holes.
     #[error(transparent)]
     Guard(#[from] GuardError),
     /// The received descriptor is not the memory of a channel.
     #[error("the descriptor is not the memory of a channel: {0}")]
     NotAChannel(&'static str),
-    /// Its descriptors describe no buffer.
+    /// The memory's descriptors describe no buffer.
     #[error("the descriptor is not the memory of a channel: {0}")]
     Descriptors(#[from] WalkError),
 }
 
-/// A channel's memory, mapped.
+/// Mapped memory of a channel.
 #[derive(Debug)]
 pub struct ChannelMemory {
     file: OwnedFd,
@@ -75,27 +75,27 @@ pub struct ChannelMemory {
     buffer_bytes: u64,
 }
 
-/// Addresses of our own; unmapped with the value.
+/// Mapped memory of this process, which is unmapped when the value is dropped.
 #[derive(Debug)]
 struct MirroredMapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// From the first byte mapped to the first used.
+    /// Offset of the first used byte.
     skip: usize,
-    /// Taken off before the addresses go.
+    /// Guard of the mapping, which is dropped before the memory is unmapped.
     guard: Option<MappingGuard>,
 }
 
-// SAFETY: the addresses belong to the value until drop; every access through it is atomic or a raw copy of foreign
-// bytes.
+// SAFETY: the addresses belong to the value until it is dropped; every access through it is atomic or a raw copy of
+// untrusted bytes.
 unsafe impl Send for MirroredMapping {}
-// SAFETY: as above; shared access is what the mapping is for.
+// SAFETY: as above; the mapping is made for shared access.
 unsafe impl Sync for MirroredMapping {}
 
 impl Drop for MirroredMapping {
     fn drop(&mut self) {
         self.guard = None;
-        // SAFETY: the addresses are the value's own, and nothing borrows from it any more.
+        // SAFETY: the addresses belong to the value, and nothing borrows from it any more.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -120,8 +120,8 @@ impl ChannelGeometry {
 }
 
 impl ChannelMemory {
-    /// Makes, seals and maps the memory of a channel, all zero and stopped; in pages of 2 MiB where enough of them are
-    /// free and the sizes are multiples of that.
+    /// Makes, seals and maps the memory of a channel. The data are zeros, and the channel is stopped. Uses pages of 2
+    /// MiB, if enough are free and the sizes are multiples of 2 MiB.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -172,7 +172,7 @@ impl ChannelMemory {
     /// Maps the memory of a channel that a card has made, after checking that it cannot be shortened.
     ///
     /// # Errors
-    /// [`MemoryError`] if it is not, or cannot be mapped.
+    /// [`MemoryError`] if the memory can be shortened, is no channel's, or cannot be mapped.
     pub fn open(file: OwnedFd) -> Result<Self, MemoryError> {
         let seals = rustix::fs::fcntl_get_seals(&file)
             .map_err(|_| MemoryError::NotAChannel("it cannot be sealed"))?;
@@ -237,19 +237,19 @@ impl ChannelMemory {
         control_page(&self.control)
     }
 
-    /// Whether the card moves data.
+    /// State of the channel.
     #[inline]
     #[must_use]
     pub fn state(&self) -> ChannelState {
         ChannelState::from_number(self.control().hardware.state.load(Ordering::Acquire))
     }
 
-    /// As the card: sets whether it moves data.
+    /// Sets the state of the channel. Only the card calls this.
     pub fn set_state(&self, state: ChannelState) {
         self.control().hardware.state.store(state.to_number(), Ordering::Release);
     }
 
-    /// Bytes of data in the buffer, by the word of both sides: for people.
+    /// Number of bytes of data in the buffer, by the pointers of both sides, unchecked. For reports.
     #[must_use]
     pub fn used_bytes(&self, is_receive: bool) -> u64 {
         let page = self.control();
@@ -259,37 +259,37 @@ impl ChannelMemory {
         end.wrapping_sub(start) & (self.buffer_bytes - 1)
     }
 
-    /// `bytes` bytes from `at` on; they continue at the start where the buffer ends. At most a whole buffer of them.
+    /// The `bytes` bytes from `at` on, at most a whole buffer. They continue at the start of the buffer after its end.
     #[inline]
     #[must_use]
     pub fn data(&self, at: u64, bytes: usize) -> SharedBytes<'_> {
         let at = (at & (self.buffer_bytes - 1)) as usize;
         let bytes = bytes.min(self.buffer_bytes as usize);
-        // SAFETY: the buffer is mapped twice, so `at`, which is in the first, is followed by a whole buffer at least.
+        // SAFETY: the buffer is mapped twice. `at` is in the first mapping, so at least a whole buffer follows.
         let start = unsafe { self.data.start.add(self.data.skip + at) };
         // SAFETY: as above; the mapping lives as long as the borrow.
         unsafe { SharedBytes::from_trusted_parts(start, bytes) }
     }
 
-    /// The segments in the data from `at` up to `end`, of which none begins behind the end of the buffer. What is left
-    /// of multiples of 8 is ignored.
+    /// The segments in the data from `at` up to `end`. No segment begins after the end of the buffer. Positions are
+    /// rounded down to multiples of 8.
     #[inline]
     pub(crate) fn segments(&self, at: u64, end: u64) -> Segments<'_> {
         let mask = self.buffer_bytes - 1;
         let [at, end] = [at, end].map(|pointer| pointer & mask & !(ALIGNMENT as u64 - 1));
         let begin_end = if at <= end { end } else { self.buffer_bytes };
         let [begin_bytes, bytes] = [begin_end - at, end.wrapping_sub(at) & mask].map(|bytes| bytes as usize);
-        // SAFETY: `at` is in the buffer.
+        // SAFETY: `at` is an offset in the buffer.
         let start = unsafe { self.data.start.add(self.data.skip + at as usize) };
-        // SAFETY: the buffer is mapped twice, for the lifetime of the borrow, and begins on a page; all else is a
-        // multiple of 8.
+        // SAFETY: the buffer is mapped twice, for the lifetime of the borrow, and begins on a page; all lengths and
+        // offsets are multiples of 8.
         unsafe { Segments::from_trusted_parts(start, begin_bytes, bytes) }
     }
 
-    /// Touches every page, so that the first data find them there.
+    /// Populates every page, so that the first data cause no page faults.
     pub fn populate(&self) {
-        // SAFETY: the range is exactly the mapping; populating changes no byte. A kernel that cannot does it at the
-        // first access.
+        // SAFETY: the range is exactly the mapping; populating changes no byte. A kernel without this advice populates
+        // pages at the first access.
         let _ = unsafe {
             rustix::mm::madvise(self.data.start.as_ptr().cast(), self.data.bytes, Advice::LinuxPopulateWrite)
         };
@@ -297,16 +297,16 @@ impl ChannelMemory {
 }
 
 impl AsFd for ChannelMemory {
-    /// The file, to be passed on.
+    /// The file, to be passed to the other side.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 }
 
-/// Maps what lies before the data.
+/// Maps the memory before the data.
 fn map_control_page(file: &OwnedFd, bytes: u64) -> Result<MirroredMapping, MemoryError> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that exists.
+    // SAFETY: a new mapping at an address of the kernel's choice does not touch existing memory.
     let start = unsafe {
         rustix::mm::mmap(std::ptr::null_mut(), bytes as usize, protection, MapFlags::SHARED, file, 0)
     };
@@ -317,22 +317,22 @@ fn map_control_page(file: &OwnedFd, bytes: u64) -> Result<MirroredMapping, Memor
 fn mapping(start: *mut u8, bytes: usize, skip: usize) -> Result<MirroredMapping, MemoryError> {
     let start = NonNull::new(start).ok_or(failed("mapping", bytes as u64)(rustix::io::Errno::NOMEM))?;
     let mut mapping = MirroredMapping { start, bytes, skip, guard: None };
-    // No seal keeps the other side from punching holes into huge pages.
-    // SAFETY: the addresses are the value's own, only ever shared bytes lie there, and `drop` takes the guard off
-    // before it unmaps.
+    // Seals do not keep the other side from punching holes into huge pages.
+    // SAFETY: the addresses belong to the value, only shared bytes are ever there, and `drop` removes the guard before
+    // it unmaps.
     mapping.guard = Some(unsafe { MappingGuard::new(start, bytes) }?);
-    // A hint: a child of this process does not need it.
+    // Children of this process do not need the mapping. The advice is only a hint.
     // SAFETY: the range is exactly the mapping; the advice changes nothing in this process.
     let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork) };
     Ok(mapping)
 }
 
-/// Maps `blocks` one behind the other, and all of them once more behind that.
+/// Maps `blocks` in a row, and all of them again after the first mapping.
 fn map_blocks(file: &OwnedFd, blocks: &[PageRun], buffer_bytes: u64) -> Result<MirroredMapping, MemoryError> {
     let bytes = 2 * buffer_bytes as usize;
-    // Room to begin on a border of large pages.
+    // The extra addresses allow the mapping to begin on a boundary of huge pages.
     let reserved = bytes + HUGE_PAGE_BYTES as usize;
-    // SAFETY: fresh addresses of the kernel's choice touch nothing that exists.
+    // SAFETY: new addresses of the kernel's choice do not touch existing memory.
     let start = unsafe {
         rustix::mm::mmap_anonymous(
             std::ptr::null_mut(),
@@ -346,10 +346,9 @@ fn map_blocks(file: &OwnedFd, blocks: &[PageRun], buffer_bytes: u64) -> Result<M
     let whole = mapping(start, reserved, skip)?;
     let mut offset = skip;
     for run in [(); 2].iter().flat_map(|()| runs(blocks)) {
-        // SAFETY: `offset` and all blocks before it are less than the addresses reserved: their sum is `buffer_bytes`,
-        // twice.
+        // SAFETY: `offset` is within the reserved addresses: the sum of all blocks, twice, is `bytes`.
         let at = unsafe { whole.start.add(offset) };
-        // SAFETY: the range replaced is our own, reserved above, and not in use yet.
+        // SAFETY: the replaced range belongs to this mapping, was reserved above, and is not in use yet.
         let mapped = unsafe {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             rustix::mm::mmap(
@@ -367,7 +366,7 @@ fn map_blocks(file: &OwnedFd, blocks: &[PageRun], buffer_bytes: u64) -> Result<M
     Ok(whole)
 }
 
-/// `blocks`, those that follow each other in the file as one.
+/// The blocks, with those that are adjacent in the file joined.
 fn runs(blocks: &[PageRun]) -> impl Iterator<Item = PageRun> {
     blocks.chunk_by(|one, next| one.address + one.bytes == next.address).filter_map(|run| {
         let first = run.first()?;
@@ -381,12 +380,12 @@ fn control_page(mapping: &MirroredMapping) -> &ControlPage {
     unsafe { mapping.start.cast::<ControlPage>().as_ref() }
 }
 
-/// `bytes` bytes at `offset` of what lies before the data.
+/// The `bytes` bytes at `offset` of the memory before the data. `None` if they exceed the mapping.
 fn part(mapping: &MirroredMapping, offset: u64, bytes: u64) -> Option<SharedBytes<'_>> {
     if offset.checked_add(bytes)? > mapping.bytes as u64 {
         return None;
     }
-    // SAFETY: the end of the part was checked to lie in the mapping.
+    // SAFETY: the end of the part was checked to be in the mapping.
     let start = unsafe { mapping.start.add(offset as usize) };
     // SAFETY: as above; the mapping lives as long as the borrow.
     Some(unsafe { SharedBytes::from_trusted_parts(start, bytes as usize) })

@@ -1,9 +1,9 @@
-//! The messages between a program and the card over the card's socket.
+//! Messages between a program and the card over the card's socket.
 //!
 //! Each message is one packet (`SOCK_SEQPACKET`) of JSON. The program sends a request, the card a reply, one after the
-//! other. With the reply to [`CardRequest::Hello`] comes an eventfd with which the card wakes the program; with
-//! [`CardReply::Subscribed`] come, for each receive channel in the order of their numbers, its memory, then for each
-//! transmit channel its memory and an eventfd with which the program wakes the card.
+//! other. The reply to [`CardRequest::Hello`] comes with an eventfd with which the card wakes the program.
+//! [`CardReply::Subscribed`] comes with the memory of each receive channel, in the order of the channels' numbers, then
+//! with the memory of each transmit channel and an eventfd with which the program wakes the card.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,51 +24,51 @@ use crate::card::settings::IbufSettings;
 pub const PROTOCOL_VERSION: u32 = 1;
 /// Longest message, bytes.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
-/// Most characters of a program's name.
+/// Greatest length of a program's name, characters.
 const MAX_PROGRAM_CHARS: usize = 64;
 
 /// A program's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CardRequest {
-    /// First of all.
+    /// First request of a program.
     Hello {
-        /// [`PROTOCOL_VERSION`].
+        /// Version of the program, [`PROTOCOL_VERSION`].
         version: u32,
-        /// Its name, for people.
+        /// Name of the program for users.
         program: String,
     },
-    /// Channels to subscribe, as masks. Channels of others are left out.
+    /// Subscribes the channels of two masks. Channels of other programs are left out.
     Subscribe {
-        /// Of receive channels.
+        /// Mask of receive channels.
         receive: u32,
-        /// Of transmit channels.
+        /// Mask of transmit channels.
         transmit: u32,
     },
-    /// Moves data on all channels subscribed.
+    /// Moves data on all subscribed channels.
     Start,
-    /// Ends that, and the subscriptions.
+    /// Stops the movement of data and ends the subscriptions.
     Stop,
-    /// Everything about the card.
+    /// Requests settings, counters and channels of the card.
     Status,
     /// Sets the input buffer.
     SetIbuf {
-        /// All of it.
+        /// All settings of the input buffer.
         ibuf: IbufSettings,
     },
-    /// Switches the output buffer.
+    /// Switches the output buffer on or off.
     SetObuf {
-        /// Whether it lets anything out.
+        /// Whether the output buffer lets out frames.
         enabled: bool,
     },
-    /// Sets how frames are spread.
+    /// Sets the distribution of frames over channels.
     SetDistribution {
-        /// How.
+        /// The new distribution.
         distribution: ChannelDistribution,
     },
     /// Sets the filter.
     SetFilter {
-        /// Its rules ([`crate::card::filter`]).
+        /// Rules of the filter ([`crate::card::filter`]).
         rules: String,
     },
     /// Sets all counters to zero.
@@ -79,25 +79,25 @@ pub enum CardRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CardReply {
-    /// To [`CardRequest::Hello`].
+    /// Reply to [`CardRequest::Hello`].
     Hello { info: CardInfo },
-    /// To [`CardRequest::Subscribe`]: the newly subscribed channels.
+    /// Reply to [`CardRequest::Subscribe`]: the newly subscribed channels.
     Subscribed {
         /// Mask of receive channels.
         receive: u32,
         /// Mask of transmit channels.
         transmit: u32,
     },
-    /// Done.
+    /// Reply to requests that were carried out and return nothing.
     Done,
-    /// To [`CardRequest::Status`].
+    /// Reply to [`CardRequest::Status`].
     Status {
-        /// All of it.
+        /// Status of the card.
         status: Box<CardStatus>,
     },
-    /// It was not done.
+    /// Reply to a request that was not carried out.
     Refused {
-        /// Why, for people.
+        /// Reason, in words for the user.
         reason: String,
     },
 }
@@ -107,68 +107,68 @@ pub enum CardReply {
 #[serde(deny_unknown_fields)]
 pub struct CardInfo {
     pub name: String,
-    /// Receive channels.
+    /// Number of receive channels.
     pub receive_channels: u16,
-    /// Transmit channels.
+    /// Number of transmit channels.
     pub transmit_channels: u16,
-    /// Buffer of each receive channel, bytes.
+    /// Size of the buffer of each receive channel, bytes.
     pub receive_buffer_bytes: u64,
-    /// Buffer of each transmit channel, bytes.
+    /// Size of the buffer of each transmit channel, bytes.
     pub transmit_buffer_bytes: u64,
-    /// Its own station address.
+    /// Station address of the card.
     pub address: [u8; 6],
 }
 
-/// Everything about a card.
+/// Settings, counters and channels of a card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CardStatus {
     pub info: CardInfo,
-    /// The input buffer.
+    /// Settings of the input buffer.
     pub ibuf: IbufSettings,
-    /// What it has counted.
+    /// Counters of the input buffer.
     pub ibuf_counters: IbufCounters,
-    /// Whether the output buffer lets anything out.
+    /// Whether the output buffer lets out frames.
     pub obuf_enabled: bool,
-    /// What it has counted.
+    /// Counters of the output buffer.
     pub obuf_counters: ObufCounters,
-    /// How frames are spread.
+    /// Distribution of frames over channels.
     pub distribution: ChannelDistribution,
-    /// The filter's rules.
+    /// Rules of the filter.
     pub filter: String,
     /// Whether each frame's metadata has its arrival time.
     pub timestamps: bool,
-    /// Receive channels.
+    /// States of the receive channels.
     pub receive: Vec<ChannelStatus>,
-    /// Transmit channels.
+    /// States of the transmit channels.
     pub transmit: Vec<ChannelStatus>,
 }
 
-/// A channel.
+/// State of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelStatus {
-    /// Its subscriber.
+    /// Program that has subscribed the channel.
     pub subscriber: Option<Subscriber>,
-    /// Whether it is started.
+    /// Whether the channel is started.
     pub running: bool,
-    /// What was counted.
+    /// Counters of the channel.
     pub counters: ChannelCounters,
-    /// Bytes in its buffer.
+    /// Number of bytes in the channel's buffer.
     pub used_bytes: u64,
-    /// The rule that its last subscriber broke.
+    /// Last rule that a subscriber broke.
     pub fault: Option<String>,
-    /// Times that a rule was broken.
+    /// Number of rules broken.
     pub faults: u64,
 }
 
-/// A program that has a channel.
+/// A program that has subscribed a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subscriber {
-    /// Its process, by the kernel's word; `None` where it lives in a PID namespace that the card does not see.
+    /// Process ID from the kernel; `None` if the process is in a PID namespace that the card does not see.
     pub pid: Option<u32>,
-    /// Its name, by its own.
+    /// Name that the program states.
     pub program: String,
 }
 
@@ -179,20 +179,20 @@ impl Subscriber {
         Self { pid: PeerCredentials::of(socket).ok().and_then(|peer| peer.pid), program: String::new() }
     }
 
-    /// Takes the name that the program gives itself, fit for terminals.
+    /// Sets the name that the program states, made fit for terminals.
     pub fn set_program(&mut self, name: &str) {
         self.program = printable(name, MAX_PROGRAM_CHARS);
     }
 }
 
-/// Why a message cannot be sent or received.
+/// Reason why a message cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
     /// The other side has closed the connection.
     #[error("the other side has closed the connection")]
     Gone,
-    /// It sent nothing, or did not read, for too long.
+    /// The other side sent nothing, or did not read, for too long.
     #[error("the other side did not answer within {} s", .0.as_secs())]
     Silent(Duration),
     /// The received bytes are not a message.
@@ -215,7 +215,7 @@ fn wait(socket: BorrowedFd<'_>, events: PollFlags, patience: Duration) -> Result
     }
 }
 
-/// Sends `message` with `descriptors`; waits for room for at most `patience`.
+/// Sends `message` with `descriptors`. Waits for room for at most `patience`.
 ///
 /// # Errors
 /// [`MessageError`].
@@ -241,7 +241,7 @@ pub fn send(
     }
 }
 
-/// Waits for a message for at most `patience`, and takes it and its descriptors.
+/// Waits for a message for at most `patience`, and returns it with its descriptors.
 ///
 /// # Errors
 /// [`MessageError`].
@@ -280,8 +280,8 @@ pub fn receive<T: DeserializeOwned>(
 mod tests {
     use super::*;
 
-    /// The same test again in a PID namespace where this process has no number, with a socket from here as standard
-    /// input.
+    /// The test runs again in a PID namespace where this process has no number. Standard input is a socket from the
+    /// outer namespace.
     #[test]
     fn a_program_of_another_pid_namespace_is_served_without_a_number() {
         const INSIDE: &str = "RINGROAD_TEST_INSIDE";

@@ -1,4 +1,4 @@
-//! The side of a buffer that reads segments: the program's in a receive buffer, the card's in a transmit buffer.
+//! Reading side of a buffer: the program in a receive buffer, the card in a transmit buffer.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::mem::MaybeUninit;
@@ -12,26 +12,26 @@ use crate::segment::{ALIGNMENT, Kind};
 use crate::segments::SegmentRef;
 use crate::writer::{ChannelSide, checked};
 
-/// The reading side. Segments are read where they lie, and their room is given back in order.
+/// Reader of segments. Segments are read in place, and their room is given back in order.
 #[derive(Debug)]
 pub struct SegmentReader {
     memory: Arc<ChannelMemory>,
     side: ChannelSide,
-    /// Where the next segment begins.
+    /// Offset of the next segment.
     at: u64,
-    /// The first byte not given back.
+    /// Offset of the first byte that is not given back.
     released: u64,
-    /// The same, as the other side knows it.
+    /// Value of `released` that the other side knows.
     published: u64,
-    /// The other side's pointer as last read: data end there.
+    /// End of the data: the other side's pointer when last read.
     end: u64,
-    /// What the next segment probably is.
+    /// Probable kind of the next segment.
     kind: Kind,
     kicker: Kicker,
 }
 
 impl SegmentReader {
-    /// Reads from the start of a buffer that is as it was made.
+    /// Makes a reader from the start of a new buffer.
     #[must_use]
     pub fn new(memory: Arc<ChannelMemory>, side: ChannelSide) -> Self {
         Self {
@@ -46,14 +46,14 @@ impl SegmentReader {
         }
     }
 
-    /// The memory.
+    /// Memory of the channel.
     #[inline]
     #[must_use]
     pub fn memory(&self) -> &Arc<ChannelMemory> {
         &self.memory
     }
 
-    /// Where the next segment begins, bytes from the start of the buffer.
+    /// Offset of the next segment, bytes from the start of the buffer.
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -65,7 +65,7 @@ impl SegmentReader {
         (self.end.wrapping_sub(self.at) & (self.memory.buffer_bytes() - 1)) as usize
     }
 
-    /// Bytes of data not read yet; reads the other side's pointer first.
+    /// Number of bytes that are not read yet. Loads the other side's pointer first.
     ///
     /// # Errors
     /// [`ChannelFault::Pointer`].
@@ -73,7 +73,7 @@ impl SegmentReader {
     pub fn available(&mut self) -> Result<usize, ChannelFault> {
         let pointer = self.side.lines(&self.memory).1.pointer.load(Ordering::Acquire);
         let size = self.memory.buffer_bytes();
-        // A writer leaves 8 bytes free before what was not given back.
+        // A writer leaves 8 bytes free before the first byte that is not given back.
         let most = self.published.wrapping_sub(ALIGNMENT as u64) & (size - 1);
         self.end = checked(pointer, self.end, most, size)?;
         Ok(self.known_bytes())
@@ -85,7 +85,7 @@ impl SegmentReader {
         self.end.wrapping_sub(known_bytes as u64) & (self.memory.buffer_bytes() - 1)
     }
 
-    /// The next segment; reads the other side's pointer if none is known.
+    /// Reads the next segment. Loads the other side's pointer if no segment is known.
     ///
     /// # Errors
     /// [`ChannelFault`]; the reader stays where it is.
@@ -103,11 +103,11 @@ impl SegmentReader {
         Ok(segment)
     }
 
-    /// Takes segments, as many as there are and `segments` has room for, and puts there the result of `describe` for
-    /// each. Reads the other side's pointer if none is known. Returns how many there were.
+    /// Reads segments, as many as there are and `places` has room for, and puts the result of `describe` for each into
+    /// `places`. Loads the other side's pointer if no segment is known. Returns the number of segments.
     ///
     /// # Errors
-    /// [`ChannelFault`], if there were none before it: otherwise it is reported once those before it were taken.
+    /// [`ChannelFault`], if there are no segments before it. Otherwise a later call reports the fault.
     #[inline(always)]
     pub fn take_burst<T>(
         &mut self,
@@ -121,8 +121,8 @@ impl SegmentReader {
         self.take_rest(segments, taken, describe)
     }
 
-    /// As [`Self::take_burst`], after `segments` have been filled up to number `taken`: the next segment is the last
-    /// known one, or not like those before, or not known yet.
+    /// Continues [`Self::take_burst`] when `segments` are filled up to number `taken`. The next segment is the last
+    /// known one, of another kind than the one before, or not known yet.
     #[inline(never)]
     fn take_rest<T>(
         &mut self,
@@ -141,7 +141,8 @@ impl SegmentReader {
         Ok(taken)
     }
 
-    /// Takes segments like the one before: all known ones except the last. Returns how far `segments` are filled.
+    /// Reads segments of the same kind as the one before: all known ones except the last. Returns the number of filled
+    /// `places`.
     #[inline(always)]
     fn take_alike<T>(
         &mut self,
@@ -155,7 +156,8 @@ impl SegmentReader {
         taken
     }
 
-    /// Skips `bytes` bytes of data that were read by hand; `false` if there are fewer or they are not a multiple of 8.
+    /// Skips `bytes` bytes of data that the caller read directly. Returns `false` if there are fewer bytes, or `bytes`
+    /// is not a multiple of 8.
     pub fn skip(&mut self, bytes: usize) -> bool {
         let is_possible = bytes.is_multiple_of(ALIGNMENT) && bytes <= self.known_bytes();
         if is_possible {
@@ -164,13 +166,13 @@ impl SegmentReader {
         is_possible
     }
 
-    /// Where this side announces that it sleeps ([`ringroad_ring::wakeup::Sleeper`]).
+    /// Flag by which this side announces that it sleeps ([`ringroad_ring::wakeup::Sleeper`]).
     #[must_use]
     pub fn sleep_flag(&self) -> &AtomicU32 {
         &self.side.lines(&self.memory).0.sleeping
     }
 
-    /// Gives back the `bytes` bytes read first of those not given back.
+    /// Gives back the first `bytes` of the bytes that are read and not given back.
     #[inline]
     pub fn release(&mut self, bytes: usize) {
         let mask = self.memory.buffer_bytes() - 1;
@@ -178,25 +180,25 @@ impl SegmentReader {
         self.released = (self.released + (bytes as u64).min(most)) & mask;
     }
 
-    /// Gives back all that was read.
+    /// Gives back all bytes that were read.
     #[inline]
     pub fn release_all(&mut self) {
         self.released = self.at;
     }
 
-    /// Reads again from the first byte not given back.
+    /// Returns to the first byte that is not given back, to read it again.
     pub fn rewind(&mut self) {
         self.at = self.released;
     }
 
-    /// Whether all that was read was given back.
+    /// Whether all bytes that were read are given back.
     #[inline]
     #[must_use]
     pub fn is_returned(&self) -> bool {
         self.released == self.at
     }
 
-    /// Shows the other side the returned bytes; `true` if that side sleeps and needs a wake-up, once per sleep.
+    /// Shows the other side the returned bytes. Returns `true` if that side sleeps and needs a wake-up, once per sleep.
     #[inline]
     #[must_use]
     pub fn publish(&mut self) -> bool {
@@ -254,7 +256,7 @@ mod tests {
         while write(&mut writer, &[], &[7; 1000]) {
             written += 1;
         }
-        // 1008 bytes each, and 8 stay free.
+        // A segment has 1008 bytes, and 8 bytes stay free.
         assert_eq!(written, (MIN_BUFFER_BYTES as usize - 8) / 1008);
         assert!(reader.take().unwrap().is_none(), "what is not published is not seen");
         assert!(!writer.publish());
@@ -308,7 +310,7 @@ mod tests {
             assert!(write(&mut writer, &[], &[number; 1000]));
         }
         assert!(!writer.publish());
-        // The fourth claims to be longer than all available data.
+        // The fourth segment claims to be longer than all available data.
         writer.memory().data(start + 3 * 1008, 2).write(&u16::MAX.to_le_bytes());
         let memory = Arc::clone(reader.memory());
         let expected = |number: u8| {
@@ -346,7 +348,7 @@ mod tests {
             line.pointer.store(pointer, Ordering::Release);
             assert!(matches!(reader.available(), Err(ChannelFault::Pointer { .. })), "{pointer}");
         }
-        // Before the end that it published.
+        // The pointer is before the published end.
         line.pointer.store(72, Ordering::Release);
         assert_eq!(reader.available(), Ok(72));
         line.pointer.store(64, Ordering::Release);
@@ -434,7 +436,7 @@ mod tests {
                 (frame.as_ptr() as usize, frame.len(), metadata.as_ptr() as usize, metadata.len())
             };
             for (metadata, frame, segments, most) in rounds {
-                // Two in three have metadata of one length.
+                // Two of three segments have metadata of the same length.
                 for number in 0..segments {
                     let _ = write(&mut writer, &vec![1; metadata + number % 3 / 2], &vec![2; frame + number]);
                 }

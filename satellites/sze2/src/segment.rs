@@ -1,84 +1,84 @@
 //! A segment: a frame in an SZE2 buffer, with its header and the card's metadata.
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | content |
 //! |---|---|---|
-//! | 0 | 2 | length of the segment without the padding behind it, little-endian |
-//! | 2 | 2 | length of the metadata, little-endian; 0 where there is none |
+//! | 0 | 2 | length of the segment without the padding after it, little-endian |
+//! | 2 | 2 | length of the metadata, little-endian; 0 if there are none |
 //! | 4 | metadata | the card's metadata of the frame |
-//! | 4 + metadata | 0 to 7 | padding, so that the frame begins on 8 |
+//! | 4 + metadata | 0 to 7 | padding, so that the frame begins at a multiple of 8 |
 //! | 8 or more | the rest | the frame, without FCS |
-//! | length | 0 to 7 | padding, so that the next segment begins on 8 |
+//! | length | 0 to 7 | padding, so that the next segment begins at a multiple of 8 |
 //!
 //! (Thesis "Ovladač typu poll mode pro karty COMBO", section 2.7.4; libsze2's `szedata_decode_packet`.)
 
-/// Bytes of the two lengths.
+/// Length of a header, bytes: the two lengths.
 pub const HEADER_BYTES: usize = 4;
-/// Segments, frames and lengths of areas are multiples of this many bytes.
+/// Alignment of segments and frames, and unit of lengths of areas, bytes.
 pub const ALIGNMENT: usize = 8;
 /// Longest frame of a segment without metadata, bytes.
 pub const MAX_FRAME_BYTES: usize = u16::MAX as usize - ALIGNMENT;
 
-/// `bytes` up to the next multiple of 8.
+/// `bytes` rounded up to the next multiple of 8.
 #[inline]
 #[must_use]
 pub const fn align(bytes: usize) -> usize {
     (bytes + ALIGNMENT - 1) & !(ALIGNMENT - 1)
 }
 
-/// The two lengths at the start of a segment.
+/// Header of a segment: its two lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// Header, metadata, padding before the frame and frame, bytes.
+    /// Length of header, metadata, padding before the frame, and frame, bytes.
     pub segment_bytes: u16,
-    /// Metadata, bytes.
+    /// Length of the metadata, bytes.
     pub metadata_bytes: u16,
 }
 
-/// Where the parts of a checked segment lie, in bytes from its start.
+/// Positions of the parts of a checked segment, bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentLayout {
-    /// Metadata, which begins at [`HEADER_BYTES`].
+    /// Length of the metadata, which begin at [`HEADER_BYTES`].
     pub metadata_bytes: u16,
-    /// Where the frame begins, a multiple of 8.
+    /// Offset of the frame, a multiple of 8.
     pub frame_offset: usize,
     /// Length of the frame.
     pub frame_bytes: usize,
-    /// Up to the next segment, a multiple of 8.
+    /// Distance to the next segment, a multiple of 8.
     pub occupied_bytes: usize,
 }
 
-/// Why bytes cannot be a segment.
+/// Reason why bytes cannot be a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentError {
-    /// Not even a header.
+    /// The segment is shorter than a header.
     #[error("a segment of {segment_bytes} bytes is shorter than its own header")]
     Short {
-        /// Its length by itself, bytes.
+        /// Stated length of the segment, bytes.
         segment_bytes: u16,
     },
-    /// The metadata, and the padding behind them, go beyond its end.
+    /// The metadata, and the padding after them, exceed the segment.
     #[error(
         "a segment of {segment_bytes} bytes has {metadata_bytes} bytes of metadata, which do not fit in it"
     )]
     Metadata {
-        /// Its length by itself, bytes.
+        /// Stated length of the segment, bytes.
         segment_bytes: u16,
-        /// Length of its metadata by itself, bytes.
+        /// Stated length of the metadata, bytes.
         metadata_bytes: u16,
     },
-    /// Its end is not there.
+    /// The segment exceeds the data.
     #[error("a segment of {segment_bytes} bytes begins {there_bytes} bytes before the end of the data")]
     Cut {
-        /// Its length by itself, bytes.
+        /// Stated length of the segment, bytes.
         segment_bytes: u16,
-        /// Bytes from its start to the end of the data.
+        /// Number of bytes from the segment's start to the end of the data.
         there_bytes: usize,
     },
 }
 
 impl SegmentHeader {
-    /// Of a frame with metadata; `None` where they are longer than a segment can be.
+    /// Header for a frame with metadata; `None` if they are longer than a segment can be.
     #[inline]
     #[must_use]
     pub fn new(metadata_bytes: usize, frame_bytes: usize) -> Option<Self> {
@@ -87,21 +87,21 @@ impl SegmentHeader {
         Some(Self { segment_bytes, metadata_bytes: metadata_bytes as u16 })
     }
 
-    /// Bytes up to the next segment, a multiple of 8.
+    /// Distance to the next segment, bytes, a multiple of 8.
     #[inline]
     #[must_use]
     pub fn occupied_bytes(self) -> usize {
         align(usize::from(self.segment_bytes))
     }
 
-    /// From the first bytes of a segment.
+    /// Decodes the first bytes of a segment.
     #[inline]
     #[must_use]
     pub fn from_bytes([s0, s1, m0, m1]: [u8; HEADER_BYTES]) -> Self {
         Self { segment_bytes: u16::from_le_bytes([s0, s1]), metadata_bytes: u16::from_le_bytes([m0, m1]) }
     }
 
-    /// The first bytes of the segment.
+    /// Encodes the first bytes of the segment.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEADER_BYTES] {
@@ -109,15 +109,15 @@ impl SegmentHeader {
         [s0, s1, m0, m1]
     }
 
-    /// Where its parts lie, with `there_bytes` bytes of data from its start on.
+    /// Positions of the segment's parts. `there_bytes` bytes of data follow from its start on.
     ///
     /// # Errors
-    /// [`SegmentError`], where the lengths contradict each other or the end of the data.
+    /// [`SegmentError`] if the lengths contradict each other, or the segment exceeds the data.
     #[inline]
     pub fn layout(self, there_bytes: usize) -> Result<SegmentLayout, SegmentError> {
         let Self { segment_bytes, metadata_bytes } = self;
         let length = usize::from(segment_bytes);
-        // 8 at least, so that a segment shorter than its own header has no frame either.
+        // The offset is at least 8, so that a segment shorter than its own header has no frame either.
         let frame_offset = align(HEADER_BYTES + usize::from(metadata_bytes));
         let Some(frame_bytes) = length.checked_sub(frame_offset) else {
             return Err(match length {
@@ -133,7 +133,7 @@ impl SegmentHeader {
     }
 }
 
-/// Segments whose metadata have one length: one comparison checks whether such a header is possible.
+/// Kind of segments whose metadata have one length. One comparison checks whether a header belongs to the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// The header of an empty frame, as a number.
@@ -143,7 +143,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Without metadata.
+    /// Segments without metadata.
     pub(crate) const BARE: Self =
         Self { empty: ALIGNMENT, most_frame_bytes: MAX_FRAME_BYTES, frame_offset: ALIGNMENT };
 
@@ -155,13 +155,13 @@ impl Kind {
         Self { empty, most_frame_bytes: usize::from(u16::MAX) - frame_offset, frame_offset }
     }
 
-    /// Where the parts of a segment of this kind lie, and, not checked, its end; `None` where it is of another kind, or
-    /// none.
+    /// Positions of the parts of a segment of this kind. The segment's end is not checked. `None` if the header is
+    /// invalid, or of another kind.
     #[inline]
     pub(crate) fn layout(self, header: SegmentHeader) -> Option<SegmentLayout> {
         let Self { empty, most_frame_bytes, frame_offset } = self;
         let header = usize::from(header.metadata_bytes) << 16 | usize::from(header.segment_bytes);
-        // With other metadata, or an end before the frame, this is beyond any length.
+        // With other metadata, or an end before the frame, this difference exceeds any length.
         let frame_bytes = header.wrapping_sub(empty);
         (frame_bytes <= most_frame_bytes).then(|| SegmentLayout {
             metadata_bytes: (empty >> 16) as u16,
@@ -172,15 +172,15 @@ impl Kind {
     }
 }
 
-/// A segment as one piece of memory: what [`parse`] found.
+/// A segment that [`parse`] found, as one piece of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'data> {
-    /// The card's metadata of the frame.
+    /// Metadata that the card has for the frame.
     pub metadata: &'data [u8],
     pub frame: &'data [u8],
 }
 
-/// Takes the segment at the front of `data`, which then begins with the next one; `None` where there is nothing left.
+/// Takes the segment at the front of `data`, which then begins with the next segment. `None` if no data are left.
 ///
 /// # Errors
 /// [`SegmentError`]; `data` stays as it was.
@@ -199,7 +199,8 @@ pub fn parse<'data>(data: &mut &'data [u8]) -> Result<Option<Segment<'data>>, Se
     Ok(Some(Segment { metadata, frame }))
 }
 
-/// Appends a segment to `data`, padded with zeros; `false`, and nothing, where it would be too long.
+/// Appends a segment to `data`, padded with zeros. Returns `false`, and appends nothing, if the segment would be too
+/// long.
 #[must_use]
 pub fn append(data: &mut Vec<u8>, metadata: &[u8], frame: &[u8]) -> bool {
     let Some(header) = SegmentHeader::new(metadata.len(), frame.len()) else { return false };
@@ -251,7 +252,7 @@ mod tests {
         };
         assert_eq!(check(0, 0, 64), Err(SegmentError::Short { segment_bytes: 0 }));
         assert_eq!(check(7, 0, 64), Err(SegmentError::Short { segment_bytes: 7 }));
-        // Its metadata fit, the padding behind them does not: libsze2 takes that for a frame of negative length.
+        // The metadata fit, but not the padding after them. libsze2 takes that for a frame of negative length.
         let padding = SegmentError::Metadata { segment_bytes: 10, metadata_bytes: 6 };
         assert_eq!(check(10, 6, 64), Err(padding));
         assert_eq!(

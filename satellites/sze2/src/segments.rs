@@ -1,4 +1,4 @@
-//! Segments where they lie, one behind the other: each header is read once, checked, and stepped over.
+//! Segments in memory, one after the other. Each header is read once, checked, and skipped.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -11,23 +11,23 @@ use ringroad_ring::shared::{SharedBytes, prefetch_read};
 use crate::memory::ChannelMemory;
 use crate::segment::{ALIGNMENT, HEADER_BYTES, Kind, SegmentError, SegmentHeader, SegmentLayout, align};
 
-/// How far ahead of the segment that is read the next ones are fetched into the cache, bytes: each one's place is known
-/// from the one before, so the processor cannot look ahead by itself.
+/// Distance from the current segment at which the cache is prefetched, bytes. A segment gives the position of the next,
+/// so the processor cannot prefetch by itself.
 const PREFETCH_BYTES: usize = 1024;
 
-/// Data of a buffer from the start of a segment on, up to the other side's pointer. The last segment is the one before
-/// the buffer's end, behind which the next ones have other addresses, or before the first that is out of order.
+/// Data of a buffer from the start of a segment up to the other side's pointer. The last segment is the last before the
+/// end of the buffer, because later segments have other addresses, or the last before an invalid one.
 #[derive(Debug)]
 pub(crate) struct Segments<'memory> {
     next: NonNull<u8>,
-    /// No segment begins here or behind: the end of the data or of the buffer.
+    /// Limit of the start of segments: the end of the data or of the buffer.
     stop: NonNull<u8>,
     /// End of the data.
     end: NonNull<u8>,
     memory: PhantomData<&'memory ChannelMemory>,
 }
 
-/// A segment where it lies, checked.
+/// A checked segment in memory.
 #[derive(Debug)]
 pub struct SegmentRef<'memory> {
     start: NonNull<u8>,
@@ -36,28 +36,28 @@ pub struct SegmentRef<'memory> {
 }
 
 impl<'memory> Segments<'memory> {
-    /// In the `bytes` bytes from `start` on; none begins behind the first `begin_bytes` of them.
+    /// Segments in the `bytes` bytes from `start` on. All begin within the first `begin_bytes` bytes.
     ///
     /// # Safety
-    /// The bytes stay mapped for `'memory`, `start` is on a border of 8, both lengths are multiples of 8, and
-    /// `begin_bytes` is no more than `bytes`.
+    /// The bytes stay mapped for `'memory`, `start` and both lengths are multiples of 8, and `begin_bytes` is no more
+    /// than `bytes`.
     #[inline]
     pub(crate) unsafe fn from_trusted_parts(start: NonNull<u8>, begin_bytes: usize, bytes: usize) -> Self {
-        // SAFETY: within the bytes, or at their end.
+        // SAFETY: the address is within the bytes, or at their end.
         let stop = unsafe { start.add(begin_bytes) };
-        // SAFETY: the end of the bytes.
+        // SAFETY: the address is the end of the bytes.
         let end = unsafe { start.add(bytes) };
         Self { next: start, stop, end, memory: PhantomData }
     }
 
-    /// Bytes of data from the next segment on.
+    /// Number of bytes of data from the next segment on.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.end.addr().get() - self.next.addr().get()
     }
 
-    /// Steps over segments of this kind, and puts what `describe` makes of each into `segments`, from number `first`
-    /// on. The last segment of the data or of the buffer is left. Returns how far `segments` are filled.
+    /// Reads segments of this kind, and puts the result of `describe` for each into `places`, from number `first` on.
+    /// Stops before the last segment of the data or of the buffer. Returns the number of filled `places`.
     #[inline(always)]
     pub(crate) fn describe_alike<T>(
         &mut self,
@@ -72,7 +72,7 @@ impl<'memory> Segments<'memory> {
         }
         while let Some(segment) = segments.get_mut(filled) {
             let Some(layout) = kind.layout(self.header()) else { break };
-            // As `occupied_bytes`, but the sum in front of the frame is needed anyway.
+            // The sum equals `occupied_bytes`. It is computed here because the frame's address is needed anyway.
             let frame = self.next.addr().get() + layout.frame_offset;
             if frame + align(layout.frame_bytes) >= self.stop.addr().get() {
                 break;
@@ -83,21 +83,21 @@ impl<'memory> Segments<'memory> {
         filled
     }
 
-    /// The header of the next segment, of which there is one.
+    /// Header of the next segment, which must exist.
     #[inline(always)]
     fn header(&self) -> SegmentHeader {
         prefetch_read(self.next.as_ptr().wrapping_add(PREFETCH_BYTES));
-        // SAFETY: before the end of the data, all of which are mapped; on a border of 8. Even if another process writes
-        // the header, an atomic load is one value.
+        // SAFETY: the address is before the end of the data, all of which are mapped, and is a multiple of 8. Even if
+        // another process writes the header, an atomic load is one value.
         let header = unsafe { self.next.cast::<AtomicU32>().as_ref() }.load(Ordering::Relaxed);
         SegmentHeader::from_bytes(header.to_ne_bytes())
     }
 
-    /// The next segment, checked to end where the data do, or before.
+    /// Returns the next segment. `layout` was checked to end within the data.
     #[inline(always)]
     fn step(&mut self, layout: SegmentLayout) -> SegmentRef<'memory> {
         let segment = SegmentRef { start: self.next, layout, memory: PhantomData };
-        // SAFETY: as checked.
+        // SAFETY: the segment was checked to end within the data.
         self.next = unsafe { self.next.add(layout.occupied_bytes) };
         segment
     }
@@ -116,14 +116,14 @@ impl<'memory> Iterator for Segments<'memory> {
 }
 
 impl<'memory> SegmentRef<'memory> {
-    /// The frame.
+    /// Bytes of the frame.
     #[inline]
     #[must_use]
     pub fn frame(&self) -> SharedBytes<'memory> {
         self.part(self.layout.frame_offset, self.layout.frame_bytes)
     }
 
-    /// The other side's metadata.
+    /// Metadata from the other side.
     #[inline]
     #[must_use]
     pub fn metadata(&self) -> SharedBytes<'memory> {
@@ -137,30 +137,30 @@ impl<'memory> SegmentRef<'memory> {
         self.part(0, self.layout.frame_offset + self.layout.frame_bytes)
     }
 
-    /// Bytes to give back for it.
+    /// Number of bytes to give back for this segment.
     #[inline]
     #[must_use]
     pub fn occupied_bytes(&self) -> usize {
         self.layout.occupied_bytes
     }
 
-    /// What segments like this one have in common.
+    /// Kind of this segment.
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
         Kind::of(&self.layout)
     }
 
-    /// A part that the layout names.
+    /// The part at `offset` with `bytes` bytes, from the layout.
     #[inline]
     fn part(&self, offset: usize, bytes: usize) -> SharedBytes<'memory> {
-        // SAFETY: the layout was checked, and none of its parts ends behind the data.
+        // SAFETY: the layout was checked, and none of its parts ends after the data.
         let start = unsafe { self.start.add(offset) };
         // SAFETY: as above; the memory stays mapped for the lifetime.
         unsafe { SharedBytes::from_trusted_parts(start, bytes) }
     }
 }
 
-/// Room in a buffer for segments without metadata, one behind the other.
+/// Room in a buffer for segments without metadata, one after the other.
 #[derive(Debug)]
 pub(crate) struct SegmentRoom<'memory> {
     next: NonNull<u8>,
@@ -169,22 +169,22 @@ pub(crate) struct SegmentRoom<'memory> {
 }
 
 impl<'memory> SegmentRoom<'memory> {
-    /// All of these bytes.
+    /// Room of all these bytes.
     #[inline]
     pub(crate) fn new(bytes: SharedBytes<'memory>) -> Self {
-        // SAFETY: the end of the bytes.
+        // SAFETY: the address is the end of the bytes.
         let end = unsafe { bytes.start().add(bytes.len()) };
         Self { next: bytes.start(), end, memory: PhantomData }
     }
 
-    /// Bytes that are left.
+    /// Number of bytes that are left.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.end.addr().get() - self.next.addr().get()
     }
 
-    /// Begins a segment: its header, zeros for the padding, and the place of its frame. `None` where there is no room,
-    /// now or ever.
+    /// Begins a segment: writes its header and zeros for the padding, and returns the bytes for its frame. `None` if
+    /// there is no room, now or ever.
     #[inline(always)]
     pub(crate) fn begin(&mut self, frame_bytes: usize) -> Option<SharedBytes<'memory>> {
         let header = SegmentHeader::new(0, frame_bytes)?;
@@ -195,14 +195,15 @@ impl<'memory> SegmentRoom<'memory> {
         }
         // SAFETY: there is room for this many bytes.
         self.next = unsafe { start.add(occupied) };
-        // SAFETY: a segment has one word at least.
+        // SAFETY: a segment has at least one word.
         let last = unsafe { self.next.sub(ALIGNMENT) };
-        // The padding behind the frame, which goes over the rest: nothing of what lay there before is shown.
-        // SAFETY: mapped, as a part of the room; an array has no alignment.
+        // The last word holds the padding, and the caller writes the frame over the rest. So the other side sees no old
+        // bytes.
+        // SAFETY: the word is mapped, as a part of the room; an array has no alignment.
         unsafe { last.cast().write([0_u8; ALIGNMENT]) };
-        // The length of the metadata, which is 0, and the padding before the frame are the upper bytes.
+        // The upper bytes are the length of the metadata, which is 0, and the padding before the frame.
         let first = u64::from(header.segment_bytes).to_le_bytes();
-        // SAFETY: as above.
+        // SAFETY: as above, for the first word.
         unsafe { start.cast().write(first) };
         // SAFETY: the header is within the segment.
         let frame = unsafe { start.add(ALIGNMENT) };

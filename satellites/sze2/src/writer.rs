@@ -1,4 +1,4 @@
-//! The side of a buffer that writes segments: the card's in a receive buffer, the program's in a transmit buffer.
+//! Writing side of a buffer: the card in a receive buffer, the program in a transmit buffer.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use crate::memory::ChannelMemory;
 use crate::segment::{ALIGNMENT, HEADER_BYTES, SegmentHeader, align};
 use crate::segments::SegmentRoom;
 
-/// Which of the two sides one is.
+/// Side of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelSide {
     /// The card.
@@ -22,7 +22,7 @@ pub enum ChannelSide {
 }
 
 impl ChannelSide {
-    /// This side's line and the other side's.
+    /// Line of this side and line of the other side.
     #[inline]
     pub(crate) fn lines(self, memory: &ChannelMemory) -> (&Line, &Line) {
         let page = memory.control();
@@ -33,7 +33,7 @@ impl ChannelSide {
     }
 }
 
-/// Checks a pointer of the other side's, which may only have moved on from `from` up to `to`.
+/// Checks a pointer of the other side, which may only have advanced from `from` up to `to`.
 #[inline]
 pub(crate) fn checked(pointer: u64, from: u64, to: u64, size: u64) -> Result<u64, ChannelFault> {
     let mask = size - 1;
@@ -43,35 +43,35 @@ pub(crate) fn checked(pointer: u64, from: u64, to: u64, size: u64) -> Result<u64
     if is_possible { Ok(pointer) } else { Err(ChannelFault::Pointer { pointer, from, to, size }) }
 }
 
-/// The writing side. [`SegmentWriter::publish`] shows its segments to the other side.
+/// Writer of segments. [`SegmentWriter::publish`] shows its segments to the other side.
 #[derive(Debug)]
 pub struct SegmentWriter {
     memory: Arc<ChannelMemory>,
     side: ChannelSide,
-    /// Where the next segment begins.
+    /// Offset of the next segment.
     at: u64,
-    /// Up to where the other side may read.
+    /// Offset up to which the other side may read.
     published: u64,
-    /// The other side's pointer as last read: the bytes not given back begin there.
+    /// Offset of the first byte that is not given back: the other side's pointer when last read.
     start: u64,
     kicker: Kicker,
 }
 
 impl SegmentWriter {
-    /// Writes from the start of a buffer that is as it was made.
+    /// Makes a writer from the start of a new buffer.
     #[must_use]
     pub fn new(memory: Arc<ChannelMemory>, side: ChannelSide) -> Self {
         Self { memory, side, at: 0, published: 0, start: 0, kicker: Kicker::default() }
     }
 
-    /// The memory.
+    /// Memory of the channel.
     #[inline]
     #[must_use]
     pub fn memory(&self) -> &Arc<ChannelMemory> {
         &self.memory
     }
 
-    /// Where the next segment begins, bytes from the start of the buffer.
+    /// Offset of the next segment, bytes from the start of the buffer.
     #[inline]
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -82,11 +82,12 @@ impl SegmentWriter {
     fn free_bytes(&self) -> usize {
         let size = self.memory.buffer_bytes();
         let used = self.at.wrapping_sub(self.start) & (size - 1);
-        // Equal pointers mean that there is nothing.
+        // Equal pointers mean that there are no data, so 8 bytes stay free.
         size as usize - used as usize - ALIGNMENT
     }
 
-    /// Bytes free, a multiple of 8; reads the other side's pointer if fewer than `wanted` are known.
+    /// Number of free bytes, a multiple of 8. Loads the other side's pointer if fewer than `wanted` bytes are known to
+    /// be free.
     ///
     /// # Errors
     /// [`ChannelFault::Pointer`].
@@ -99,8 +100,8 @@ impl SegmentWriter {
         Ok(self.free_bytes())
     }
 
-    /// Begins a segment with room for a frame of `frame_bytes` bytes, which must be filled before it is published;
-    /// `None` where there is no room. A frame longer than a segment can hold never has room.
+    /// Begins a segment with room for a frame of `frame_bytes` bytes, which the caller must write before publishing.
+    /// `None` if there is no room. A frame longer than a segment can hold never has room.
     ///
     /// # Errors
     /// [`ChannelFault::Pointer`].
@@ -120,8 +121,8 @@ impl SegmentWriter {
         if metadata.is_empty() {
             return Ok(SegmentRoom::new(self.memory.data(at, occupied)).begin(frame_bytes));
         }
-        // The last word holds the padding behind the frame, which goes over the rest: nothing of what lay there before
-        // is shown.
+        // The last word holds the padding, and the caller writes the frame over the rest. So the other side sees no old
+        // bytes.
         self.memory.data(at + (occupied - ALIGNMENT) as u64, ALIGNMENT).write_array([0; ALIGNMENT]);
         let mut segment = self.memory.data(at, usize::from(header.segment_bytes));
         segment.write(&header.to_bytes());
@@ -131,12 +132,12 @@ impl SegmentWriter {
         Ok(Some(behind.skip(written).skip(frame_offset - HEADER_BYTES - written)))
     }
 
-    /// Begins segments without metadata for frames of these lengths, as many as there are places and room for. Puts
-    /// into `segments` the result of `describe` for each frame, which must be filled before it is published. Returns
-    /// their number.
+    /// Begins segments without metadata for frames of these lengths, as many as there are `places` and room for. Puts
+    /// the result of `describe` for each frame into `places`. The caller must write the frames before publishing.
+    /// Returns the number of segments.
     ///
     /// # Errors
-    /// [`ChannelFault::Pointer`], where there was no room before it.
+    /// [`ChannelFault::Pointer`], if no segment was begun before it.
     #[inline(always)]
     pub fn reserve_burst<T>(
         &mut self,
@@ -151,7 +152,7 @@ impl SegmentWriter {
         self.reserve_rest(lengths, segments, reserved, describe)
     }
 
-    /// As [`Self::reserve_burst`], from number `reserved` on, for which no room is known of, or which is too long.
+    /// Continues [`Self::reserve_burst`] from number `reserved` on. The next frame has no known room, or is too long.
     #[inline(never)]
     fn reserve_rest<T>(
         &mut self,
@@ -171,8 +172,8 @@ impl SegmentWriter {
         Ok(reserved)
     }
 
-    /// As [`Self::reserve_burst`], from number `reserved` on, in the room that is known of. Returns how far `segments`
-    /// are filled.
+    /// Continues [`Self::reserve_burst`] from number `reserved` on, in the known room. Returns the number of filled
+    /// `segments`.
     #[inline(always)]
     fn reserve_known<T>(
         &mut self,
@@ -194,11 +195,11 @@ impl SegmentWriter {
         reserved
     }
 
-    /// Moves on by `bytes` bytes that were written as whole segments by hand.
+    /// Advances by `bytes` bytes, which the caller wrote as whole segments. Returns `false`, and does not advance, if
+    /// fewer bytes are free, or `bytes` is not a multiple of 8.
     ///
     /// # Errors
-    /// [`ChannelFault::Pointer`]; nothing is moved then. `Ok(false)`, also with nothing moved: fewer bytes are free, or
-    /// `bytes` is not a multiple of 8.
+    /// [`ChannelFault::Pointer`]; the writer does not advance.
     pub fn skip(&mut self, bytes: usize) -> Result<bool, ChannelFault> {
         if !bytes.is_multiple_of(ALIGNMENT) || self.room(bytes)? < bytes {
             return Ok(false);
@@ -207,7 +208,8 @@ impl SegmentWriter {
         Ok(true)
     }
 
-    /// Shows the other side the written segments; `true` if that side sleeps and needs a wake-up, once per sleep.
+    /// Shows the other side the written segments. Returns `true` if that side sleeps and needs a wake-up, once per
+    /// sleep.
     #[inline]
     #[must_use]
     pub fn publish(&mut self) -> bool {
@@ -221,13 +223,13 @@ impl SegmentWriter {
         self.kicker.needs_kick(&other.sleeping)
     }
 
-    /// Where this side announces that it sleeps ([`ringroad_ring::wakeup::Sleeper`]).
+    /// Flag by which this side announces that it sleeps ([`ringroad_ring::wakeup::Sleeper`]).
     #[must_use]
     pub fn sleep_flag(&self) -> &AtomicU32 {
         &self.side.lines(&self.memory).0.sleeping
     }
 
-    /// Whether everything published was given back.
+    /// Whether all published bytes were given back.
     ///
     /// # Errors
     /// [`ChannelFault::Pointer`].

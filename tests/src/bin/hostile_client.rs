@@ -1,6 +1,7 @@
-//! A client that does its worst: random bytes all over its region, nonsense on the control socket, death at any point.
+//! A client that attacks the daemon: random bytes in its region, nonsense on the control socket, death at any point.
 //!
-//! `hostile_client SOCKET PORT SEED`. It writes through the memfd, so that nothing here needs unsafe code.
+//! Usage: `hostile_client SOCKET PORT SEED`. The client writes through the memfd, so that nothing here needs unsafe
+//! code.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Write;
@@ -11,7 +12,7 @@ use ringroad::HugePages;
 use ringroad::control::Connection;
 use ringroad::control::message::{OpenedPort, PortProperties, Reply, Request};
 
-/// SplitMix64: a seed makes an attack repeatable.
+/// SplitMix64, whose seed makes an attack repeatable.
 struct Random(u64);
 
 impl Random {
@@ -29,7 +30,7 @@ impl Random {
 }
 
 fn open(connection: &mut Connection, port: &str) -> Option<(OpenedPort, Vec<OwnedFd>)> {
-    // The kernel writes no file of huge pages.
+    // Huge pages are off, since write(2) to a memfd of huge pages fails.
     let properties =
         PortProperties { slots: Some(64), huge_pages: HugePages::Never, ..PortProperties::default() };
     match connection.request(&Request::Open { name: port.to_owned(), properties }).ok()? {
@@ -38,14 +39,14 @@ fn open(connection: &mut Connection, port: &str) -> Option<(OpenedPort, Vec<Owne
     }
 }
 
-/// Random words over rings and control blocks, where they hurt most, and bytes anywhere else.
+/// Writes random words over rings and control blocks, where they hurt most, and random bytes anywhere else.
 fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
     let memory = &descriptors[0];
     let geometry = &opened.geometry;
     for _ in 0..random.below(400) {
         let ring = [opened.placement.tx_rings[0], opened.placement.rx_rings[0]][random.below(2) as usize];
         let (offset, word) = match random.below(6) {
-            // A head that is plausible, so that the attack gets past the first check.
+            // A plausible head gets past the first check.
             0 => (geometry.control_offset(ring), random.below(64)),
             1 => (geometry.control_offset(ring) + random.below(256), random.next()),
             2 => (geometry.ring_offset(ring) + 256 + 16 * random.below(64), random.next()),
@@ -59,15 +60,15 @@ fn scribble(random: &mut Random, opened: &OpenedPort, descriptors: &[OwnedFd]) {
         };
         let _ = rustix::io::pwrite(memory, &word.to_le_bytes(), offset);
         if random.below(3) == 0 {
-            // Wake the datapath so that it reads this.
+            // A kick wakes the datapath, so that it reads the random data.
             let _ = rustix::io::write(&descriptors[1], &1u64.to_ne_bytes());
         }
     }
     let _ = rustix::fs::ftruncate(memory, 0);
-    // A full counter, and a drained one: the daemon must block on neither.
+    // The notify counter is full, and the kick counter is drained: the daemon must block on neither.
     let _ = rustix::io::write(&descriptors[2], &(u64::MAX - 1).to_ne_bytes());
     let _ = rustix::io::read(&descriptors[1], &mut [0; 8]);
-    // Made blocking, too: the flag is shared with every holder.
+    // Blocking mode is set on the eventfds, too: all holders share this flag.
     for event in &descriptors[1..] {
         let _ = rustix::fs::fcntl_setfl(event, rustix::fs::OFlags::empty());
     }
@@ -94,7 +95,7 @@ fn main() {
         match random.below(5) {
             0 => flood(&mut random, socket),
             1 => {
-                // Requests without waiting for the answers, then silence.
+                // Requests are sent without waiting for the replies; silence follows.
                 let Ok(mut connection) = Connection::connect(socket) else { continue };
                 let _ = connection.request(&Request::Open {
                     name: "vale0:\u{7}".into(),

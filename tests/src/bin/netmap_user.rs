@@ -1,8 +1,8 @@
 //! Opens ports and reports the results, as a program of any user.
 //!
-//! `netmap_user SOCKET PORT...`. A port is bound as by netmap programs; with `open:` before its name it is opened as by
-//! others. A line for each port reports `PORT: memory ID`, `PORT: open` or `PORT: refused WHY`. If it got all ports, it
-//! holds them until standard input ends.
+//! Usage: `netmap_user SOCKET PORT...`. A port is bound as netmap programs bind it. With `open:` before its name it is
+//! opened as other programs open it. A line for each port reports `PORT: memory ID`, `PORT: open` or `PORT: refused
+//! WHY`. A program that got all ports holds them until its standard input ends.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringroad::control::message::{PortProperties, Reply, Request};

@@ -1,9 +1,9 @@
-//! Rules like those of an access control list, made from a seed, and headers that match them: like the laboratory's
-//! `flow_set/acl_rules.py`, with the same weights and other numbers.
+//! Rules like those of an access control list, made from a seed, and headers that match them. The weights are those of
+//! the laboratory's `flow_set/acl_rules.py`; the random numbers differ.
 
 use std::collections::HashSet;
 
-/// Weights: of protocols (0: any), of lengths of prefixes, and of classes of port ranges.
+/// Weights of protocols (0: any), of prefix lengths, and of classes of port ranges.
 const PROTOCOLS: [(u8, u32); 4] = [(17, 84), (6, 8), (1, 2), (0, 6)];
 const SOURCE_BITS: [(u32, u32); 17] = [
     (0, 12),
@@ -60,7 +60,7 @@ enum Ports {
     Range,
 }
 
-/// A value, and which of its bits count.
+/// A value and the mask of its bits that must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Masked {
     pub(crate) value: u32,
@@ -84,7 +84,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// The number of headers that it matches, as a power of two: the sort key of rules.
+    /// Returns the binary logarithm of the number of matching headers, which is the sort key of rules.
     fn scope_bits(&self) -> f64 {
         let addresses: u32 = self.addresses.iter().map(|one| one.mask.count_zeros()).sum();
         let ports: f64 =
@@ -93,11 +93,11 @@ impl Rule {
     }
 }
 
-/// The fewest masks that match a range of ports and no other port.
+/// Returns the fewest masks that match a range of ports and no other port.
 fn port_masks((first, last): (u16, u16)) -> Vec<Masked> {
     let (mut first, last, mut found) = (u32::from(first), u32::from(last), Vec::new());
     while first <= last {
-        // As many ports as begin there at a power of two, and are not beyond the last.
+        // Largest power of two of ports that is aligned at `first` and not beyond the last port.
         let mut size = if first == 0 { 1 << 16 } else { 1 << first.trailing_zeros() };
         while first + size - 1 > last {
             size /= 2;
@@ -135,19 +135,19 @@ impl Draw {
         fallback
     }
 
-    /// The second half as often as the first, the third a third as often (Zipf's law).
+    /// Draws an element by Zipf's law: the second half as often as the first, the third a third as often.
     fn frequent<T: Copy>(&mut self, all: &[T], fallback: T) -> T {
         let weights = (1..=all.len() as u32).map(|number| 1_000_000 / number);
         let all: Vec<(T, u32)> = all.iter().copied().zip(weights).collect();
         self.weighted(&all, fallback)
     }
 
-    /// A header's number that matches.
+    /// Draws a value that matches `one`.
     pub(crate) fn within(&mut self, one: Masked) -> u32 {
         one.value | self.next() as u32 & !one.mask
     }
 
-    /// Puts them into another order.
+    /// Puts the elements into a random order.
     pub(crate) fn shuffle<T>(&mut self, all: &mut [T]) {
         for last in (1..all.len()).rev() {
             all.swap(last, self.below(last + 1));
@@ -157,7 +157,7 @@ impl Draw {
     fn prefix(&mut self, bits: u32, known: &mut Vec<u32>) -> Masked {
         let mask = |bits: u32| u32::MAX.checked_shl(32 - bits).unwrap_or(0);
         let mut address = (1 + self.below(223) as u32) << 24 | self.next() as u32 & 0xff_ffff;
-        // Most are in a known network; the more a network has, the more are added to it.
+        // Most addresses share a prefix with a known address. The more addresses a network has, the more it gets.
         if !known.is_empty() && self.below(10) < 8 {
             let shared = mask(8 + self.below(25) as u32);
             let other = known.get(self.below(known.len())).copied().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Draw {
     }
 }
 
-/// Entries of a list of `count` rules; the first rule's have the highest priority.
+/// Makes the entries of a list of `count` rules. The entries of the first rule have the highest priority.
 pub(crate) fn entries(count: usize, seed: u64) -> (Vec<AclEntry>, Draw) {
     let mut draw = Draw(seed);
     let mut pairs: Vec<(u32, u32)> = Vec::new();

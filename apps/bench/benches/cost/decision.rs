@@ -5,16 +5,16 @@ use crate::replay::replay;
 use crate::testbed::{Testbed, frame};
 use crate::{Failure, counted};
 
-/// Ports that frames go to.
+/// Number of receiving ports.
 const RECEIVERS: u8 = 4;
-/// An address that no port has.
+/// Station that no port has.
 const NOBODY: u8 = 99;
 
-/// A switch whose first port sends bursts to the stations `to` in turn.
+/// Makes a switch whose first port sends bursts to the stations `to` in turn.
 fn set_up(burst: u32, to: &[u8]) -> Result<ProgramTurn, Failure> {
     let mut site = Testbed::new();
     for station in 1..=RECEIVERS {
-        // Its one frame lets the switch learn its port.
+        // One frame from each station lets the switch learn its port.
         site.attach(&format!("to{station}"), replay(&[frame(station, 0)], 1, 1))?;
     }
     site.step();

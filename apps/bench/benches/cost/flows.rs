@@ -19,18 +19,18 @@ use crate::replay::replay;
 use crate::testbed::{Testbed, frame};
 use crate::{Failure, counted};
 
-/// The port that frames go to, as the first of the switch.
+/// Receiving port, the first of the switch.
 const TO: PortIndex = PortIndex(0);
-/// The port that sends them.
+/// Sending port.
 const FROM: PortIndex = PortIndex(1);
 const CONTROLLERS: PortIndex = PortIndex(MAX_PORTS as u8 - 1);
-/// Flows that a path walks through.
+/// Number of flows that a path uses in turn.
 const FLOWS: u32 = 1000;
 const IPV4: u128 = 0x0800;
 const UDP: u128 = 17;
 const VLAN: u16 = 100;
 
-/// An entry: its table, priority, match and instructions.
+/// Table, priority, match and instructions of an entry.
 type Entry = (u8, u16, Vec<FieldMatch>, Instructions);
 
 fn exact(field: OxmField, value: u128) -> FieldMatch {
@@ -54,7 +54,7 @@ fn goto(table: u8, actions: Vec<Action>) -> Instructions {
     Instructions { goto: Some(table), apply, ..Instructions::default() }
 }
 
-/// A switch with these entries, whose one port sends bursts of the frames in turn, all to the other.
+/// Makes a switch with these entries. One port sends bursts of the frames in turn; all go to the other port.
 fn set_up(burst: u32, entries: Vec<Entry>, frames: Vec<Vec<u8>>) -> Result<ProgramTurn, Failure> {
     let (mut state, needs) = FlowState::new(1, TableLimits::default());
     for port in [TO, FROM] {
@@ -86,7 +86,7 @@ pub(crate) fn one(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, vec![(0, 1, vec![in_port()], apply(vec![output()]))], vec![frame(1, 2)])
 }
 
-/// The frame of UDP flow `flow`: addresses and ports of its own.
+/// Makes the frame of UDP flow `flow`, with its own addresses and ports.
 fn udp_frame(flow: u32) -> Vec<u8> {
     let mut frame = frame(1, 2);
     let (addresses, ports) = (addresses(flow), ports(flow));
@@ -95,7 +95,7 @@ fn udp_frame(flow: u32) -> Vec<u8> {
     frame
 }
 
-/// Source and destination.
+/// Returns the source and destination address of a flow.
 fn addresses(flow: u32) -> (u32, u32) {
     (0x0a00_0000 + flow, 0xc612_0000 + flow / 3)
 }
@@ -121,7 +121,7 @@ pub(crate) fn thousand(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, (0..FLOWS).map(entry).collect(), (0..FLOWS).map(udp_frame).collect())
 }
 
-/// Each fiftieth flow is alone with its addresses and masks: the longer these are, the higher is the priority.
+/// Makes flows of 20 shapes: pairs of source and destination mask. Shapes with longer masks have higher priorities.
 pub(crate) fn twenty_shapes(burst: u32) -> Result<ProgramTurn, Failure> {
     let entry = |flow: u32| {
         let shape = flow % 20;
@@ -129,7 +129,7 @@ pub(crate) fn twenty_shapes(burst: u32) -> Result<ProgramTurn, Failure> {
             let mask = u128::from(u32::MAX << short);
             (address & mask, mask)
         };
-        // A network of its own for each entry, 10.0.0.0 to 10.3.231.255 in networks of 2^8 addresses.
+        // Source network of each entry: from 10.0.0.0 to 10.3.231.255 in networks of 2^8 addresses.
         let (from, from_mask) = prefix(0x0a00_0000 + (u128::from(flow) << 8), shape % 5);
         let (to, to_mask) = prefix(0xc612_0000 + (u128::from(flow) << 4), shape / 5);
         let fields = vec![
@@ -149,10 +149,11 @@ pub(crate) fn twenty_shapes(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, (0..FLOWS).map(entry).collect(), (0..FLOWS).map(frame).collect())
 }
 
-/// Entries of a list of rules.
+/// Number of entries in the list of rules.
 const ACL_ENTRIES: usize = 10_000;
 
-/// A frame for each entry that UDP can match, in no order; an earlier one may take it.
+/// Makes a list of rules, and a frame for each entry that UDP can match, in random order. An entry of higher priority
+/// can match the frame, too.
 pub(crate) fn access_list(burst: u32) -> Result<ProgramTurn, Failure> {
     let (rules, mut draw) = acl::entries(ACL_ENTRIES, 1);
     let masked = |field: OxmField, Masked { value, mask }: Masked| {
@@ -189,7 +190,7 @@ pub(crate) fn access_list(burst: u32) -> Result<ProgramTurn, Failure> {
     set_up(burst, entries, frames)
 }
 
-/// Stations of a pipeline.
+/// Number of sending stations of a pipeline.
 const STATIONS: u8 = 100;
 
 fn station(number: u8) -> u128 {
@@ -200,7 +201,7 @@ fn vlan() -> FieldMatch {
     exact(OxmField::VlanVid, VLAN_PRESENT | u128::from(VLAN))
 }
 
-/// Faucet's tables: rules of ports, VLANs, sources, destinations, and flooding.
+/// Makes Faucet's tables: rules of ports, VLANs, sources, destinations, and flooding.
 fn tables(enter: Instructions, arriving: Vec<FieldMatch>, leave: Vec<Action>) -> Vec<Entry> {
     let drop = Instructions::default;
     let ssh = vec![exact(OxmField::EthType, IPV4), exact(OxmField::IpProto, 6), exact(OxmField::TcpDst, 22)];
@@ -220,7 +221,7 @@ fn tables(enter: Instructions, arriving: Vec<FieldMatch>, leave: Vec<Action>) ->
     for number in 0..STATIONS {
         let from = exact(OxmField::EthSrc, station(number));
         entries.push((2, 8191, vec![in_port(), vlan(), from], goto(3, vec![])));
-        // Every second destination is known.
+        // Only every second destination is known.
         if number % 2 == 0 {
             let to = exact(OxmField::EthDst, station(100 + number));
             entries.push((3, 8192, vec![vlan(), to], apply(leave.clone())));

@@ -1,5 +1,5 @@
-//! The generator into a port that accepts all frames. Its clock is stopped: reading a real one costs more on some
-//! machines than on others, and would be counted too.
+//! The generator into a port that accepts all frames. The generator's clock is stopped: reading a real clock would be
+//! counted too, and costs more on some machines than on others.
 
 use ringroad::Embedded;
 use ringroad_bench::worker::{self, WorkerRole};
@@ -8,7 +8,7 @@ use ringroad_generator::{SessionClock, SessionOptions, Threads};
 use crate::paths::ProgramTurn;
 use crate::{Failure, counted, workers};
 
-/// The only load of the plan.
+/// Index of the plan's only load.
 const LOAD: usize = 0;
 
 pub(crate) fn unsigned(burst: u32) -> Result<ProgramTurn, Failure> {

@@ -12,7 +12,7 @@ use crate::{Failure, counted};
 const NEAR: &str = "bench0";
 const FAR: &str = "bench1";
 
-/// A port in the lab, with a datapath of its own.
+/// Opens a port in the lab, with its own datapath.
 fn open(lab: &Lab, name: &str) -> Result<Port, Failure> {
     Ok(in_namespace(&lab.namespace(), || -> Result<Port, OpenError> { Embedded::new().open(name) })??)
 }
@@ -53,7 +53,8 @@ pub(crate) fn packet_tx(burst: u32) -> Result<ProgramTurn, Failure> {
     tx("packet:bench0", burst)
 }
 
-/// Frame by frame: else the kernel hands over a block when it is full or a time has passed, which would be counted too.
+/// Receives frame by frame. Otherwise the kernel would hand over blocks when they are full or after a timeout, whose
+/// cost would be counted too.
 pub(crate) fn packet_rx(burst: u32) -> Result<ProgramTurn, Failure> {
     rx("packet:bench1@immediate=1", burst)
 }

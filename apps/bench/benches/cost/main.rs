@@ -1,8 +1,8 @@
 //! `make cost`: the instructions that a frame costs on each path, beside their guards; `ringroad_bench::cost` describes
 //! how they are counted.
 //!
-//! Called without a path it counts all of them: it runs itself under valgrind as `count PROGRAM`. A new path is a file,
-//! or a function in one, and a line in [`paths::PATHS`].
+//! Without arguments it counts all paths. It runs itself under valgrind as `count PROGRAM`. A new path is a file, or a
+//! function in one, and a line in [`paths::PATHS`].
 
 mod acl;
 mod decision;
@@ -32,11 +32,11 @@ use paths::{Formula, PATHS, Program, Run};
 /// An error message for users.
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The function within which callgrind counts: [`counted`].
+/// Function in which callgrind counts: [`counted`].
 const COUNTED: &str = "cost::counted*";
-/// Frames of the two runs. The first has every ring go round several times.
+/// Number of frames of the two runs. In the first run every ring wraps several times.
 const FRAMES: [u64; 2] = [20_000, 60_000];
-/// Turns without a frame after which a program will not move any more.
+/// Number of turns without a frame after which a program is stuck.
 const IDLE_TURNS: u32 = 10_000;
 
 /// Count the instructions that a frame costs on each path, and compare them with their guards
@@ -45,7 +45,7 @@ const IDLE_TURNS: u32 = 10_000;
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// These paths only
+    /// Count only these paths
     path: Vec<String>,
     /// Print JSON
     #[arg(long)]
@@ -60,12 +60,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Move frames that are counted; runs under valgrind
+    /// Move frames to be counted; runs under valgrind
     #[command(hide = true)]
     Count { program: String, burst: u32, frames: u64 },
 }
 
-/// Does the work that is counted.
+/// Runs the work that callgrind counts.
 #[inline(never)]
 fn counted<T>(work: impl FnOnce() -> T) -> T {
     work()
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a program until it has moved this number of frames, and prints how many it has moved.
+/// Runs a program until it has moved this number of frames, and prints the number of moved frames.
 fn move_frames(name: &str, burst: u32, frames: u64) -> Result<(), Failure> {
     let mut programs = PATHS.iter().flat_map(|path| path.formula.programs());
     let set_up = programs.find_map(|program| match program.run {
@@ -115,7 +115,7 @@ fn no_such(what: &str, name: &str) -> Failure {
     format!("there is no {what} {name}; the paths are {}", names.join(", ")).into()
 }
 
-/// Counts the requested paths and prints them; returns whether all keep to their guards.
+/// Counts the requested paths and prints them. Returns whether all paths are within their guards.
 fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     if let Some(unknown) = arguments.path.iter().find(|name| !PATHS.iter().any(|path| path.name == **name)) {
         return Err(no_such("path", unknown));
@@ -149,9 +149,9 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     Ok(report.is_kept())
 }
 
-/// Counts programs, each once.
+/// Cache of counted programs, so that each program is counted once.
 struct Counter {
-    /// Output file of callgrind.
+    /// Folder of callgrind's output files.
     folder: PathBuf,
     known: BTreeMap<(&'static str, u32), CallgrindCounts>,
 }
@@ -170,7 +170,7 @@ impl Counter {
         match formula {
             Formula::PerFrame(program) => self.per_frame(program, paths::BURST),
             Formula::FrameBeyond { ours, native, .. } | Formula::CallBeyond { ours, native, .. } => {
-                // With `b` frames a burst a frame costs `frame + calls * call / b`.
+                // Cost per frame with bursts of `b` frames: `frame + calls * call / b`.
                 let [short, long] = paths::BURSTS;
                 let [at_short, at_long] =
                     [beyond(self, ours, native, short)?, beyond(self, ours, native, long)?];
@@ -184,7 +184,7 @@ impl Counter {
         }
     }
 
-    /// Cost of a frame, from two runs side by side.
+    /// Returns the cost per frame, from two simultaneous runs.
     fn per_frame(&mut self, program: &'static Program, burst: u32) -> Result<CallgrindCounts, Failure> {
         let key = (program.name, burst);
         if let Some(known) = self.known.get(&key) {

@@ -7,51 +7,51 @@ use ringroad_bench::cost::callgrind::{self, CallgrindCounts};
 use crate::testbed::{Card, CardRole};
 use crate::{COUNTED, Failure, decision, flows, generator, interface, switch, vhost_user, workers};
 
-/// Frames of a burst.
+/// Number of frames in a burst.
 pub(crate) const BURST: u32 = 32;
-/// Two bursts, which separate the cost of a call from the cost of a frame.
+/// Two burst sizes, which separate the cost of a call from the cost of a frame.
 pub(crate) const BURSTS: [u32; 2] = [BURST, 256];
-/// The object that `ringroad run` puts before the libraries of a program written for netmap.
+/// Object that `ringroad run` preloads into a program written for netmap.
 const NETMAP_OBJECT: &str = "libringroad_preload_netmap.so";
 
-/// The program of the build that moves frames of a card by DPDK: its arguments are the direction, the card, the frames
-/// of a burst, and the frames to move.
+/// Program of the build that moves frames of a card by DPDK. Its arguments are the direction, the card, the frames per
+/// burst, and the number of frames to move.
 const OF_CARD: &str = "dpdk-szedata2/cost-card";
 
-/// A turn of a program: moves a burst, and adds its frames to those moved.
+/// Turn of a program: moves a burst, and adds the number of its frames to the argument.
 pub(crate) type ProgramTurn = Box<dyn FnMut(&mut u64) -> Result<(), Failure>>;
 
-/// Runs under valgrind.
+/// Program that runs under valgrind.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) need: Need,
-    /// The function within which callgrind counts.
+    /// Function in which callgrind counts.
     pub(crate) counted: &'static str,
     pub(crate) run: Run,
 }
 
 /// Kinds of programs.
 pub(crate) enum Run {
-    /// This process, after the function has prepared it to move bursts of the given number of frames.
+    /// This process. The function prepares it to move bursts of the given number of frames.
     Here(fn(u32) -> Result<ProgramTurn, Failure>),
-    /// [`OF_CARD`], with a card that does this.
+    /// [`OF_CARD`] with a card of this role.
     OfCard(CardRole),
 }
 
-/// Other things that a program needs.
+/// Further requirements of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Nothing,
-    /// Network namespaces.
+    /// Right to make network namespaces.
     Root,
     /// A daemon of its own.
     Daemon,
-    /// The same, and the object for netmap programs before its libraries.
+    /// Daemon of its own, and the object for netmap programs before its libraries.
     NetmapObject,
 }
 
 impl Need {
-    /// Why the program cannot run here, if so.
+    /// Returns why the program cannot run here; `None` if it can.
     pub(crate) fn missing(self) -> Option<&'static str> {
         match self {
             Self::Root if !rustix::process::geteuid().is_root() => Some("needs root"),
@@ -59,13 +59,13 @@ impl Need {
         }
     }
 
-    /// Makes these things in `folder`; returns the environment for the program to find them.
+    /// Provides the requirements in `folder`. Returns the environment by which the program finds them.
     fn environment(self, folder: &Path) -> Result<Vec<(String, String)>, Failure> {
         if !matches!(self, Self::Daemon | Self::NetmapObject) {
             return Ok(Vec::new());
         }
         let socket = folder.join("ringroad.sock");
-        // It ends by itself, after the program.
+        // The daemon ends by itself after the program.
         ringroad::start_daemon(&socket, &["--on-demand"])?;
         let mut environment = vec![("RINGROAD_SOCKET".to_owned(), socket.display().to_string())];
         if self == Self::NetmapObject {
@@ -76,7 +76,7 @@ impl Need {
 }
 
 impl Program {
-    /// Counts it over `frames` frames; callgrind writes into `file`.
+    /// Counts the instructions over `frames` frames. callgrind writes its output to `file`.
     pub(crate) fn count(
         &self,
         burst: u32,
@@ -109,20 +109,20 @@ impl Program {
     }
 }
 
-/// A file of the build, which is a folder or two above this program's.
+/// Finds a file of the build, one or two folders above this program's folder.
 fn built(file: &str) -> Result<PathBuf, Failure> {
     let own = std::env::current_exe()?;
     let found = own.ancestors().skip(1).take(3).map(|folder| folder.join(file)).find(|file| file.is_file());
     found.ok_or_else(|| format!("{file} is not above {}: make cost builds it", own.display()).into())
 }
 
-/// Kinds of a path's figure.
+/// Formula for the figure of a path.
 pub(crate) enum Formula {
     /// The cost of a frame.
     PerFrame(Program),
-    /// The cost of each frame of a call beyond a native program's.
+    /// Cost of a frame, minus the cost of a frame in the native program.
     FrameBeyond { ours: &'static Program, native: &'static Program },
-    /// The cost of a call beyond a native program's, without its frames; there are `calls` for each burst.
+    /// Cost of a call without its frames, minus that in the native program; a burst has `calls` calls.
     CallBeyond { ours: &'static Program, native: &'static Program, calls: f64 },
 }
 
@@ -138,9 +138,9 @@ impl Formula {
     }
 }
 
-/// A path.
+/// A path and the formula for its figure.
 pub(crate) struct PathOf {
-    /// As in the file of budgets.
+    /// Name in the file of budgets.
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) formula: Formula,
@@ -159,7 +159,7 @@ const fn frame(
     }
 }
 
-/// A program written for netmap is not changed to be counted: it calls the object's `ioctl` and nothing else of ours.
+/// Program written for netmap, without changes for counting. Of Ringroad's code it calls only the object's `ioctl`.
 static NETMAP: Program = Program {
     name: "netmap",
     need: Need::NetmapObject,

@@ -6,20 +6,20 @@ use ringroad_port::batch::Batch;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue};
 
-/// A port that delivers bursts of frames in turn, repeatedly.
+/// Port that delivers a list of bursts repeatedly.
 struct Replay {
     bursts: Vec<Vec<Vec<u8>>>,
     next: usize,
     rounds: u64,
 }
 
-/// A port that delivers `rounds` bursts, in which these frames follow each other in turn.
+/// Makes a port that delivers `rounds` bursts of these frames in turn.
 pub(crate) fn replay(frames: &[Vec<u8>], burst: u32, rounds: u64) -> QueueParts {
     let mut frames_in_turn = frames.iter().cycle().cloned();
     let mut bursts: Vec<Vec<_>> = Vec::new();
     while !frames.is_empty() {
         bursts.push(frames_in_turn.by_ref().take(burst as usize).collect());
-        // The first frame would be a burst's first one again.
+        // The next burst would begin with the first frame, as the first burst does.
         if (bursts.len() * burst as usize).is_multiple_of(frames.len()) {
             break;
         }

@@ -1,14 +1,14 @@
-//! The datapath between programs' rings and behind them, without the programs' work.
+//! Datapath at programs' rings, without the programs' work.
 
 use crate::paths::ProgramTurn;
 use crate::testbed::{Testbed, frame};
 use crate::{Failure, counted};
 
-/// Takes from one ring, learns, looks up, copies once, publishes in another ring.
+/// Path: take from one ring, learn, look up, copy once, publish in another ring.
 pub(crate) fn shm(burst: u32) -> Result<ProgramTurn, Failure> {
     let mut site = Testbed::new();
     let (mut a, mut b) = (site.attach_program("a")?, site.attach_program("b")?);
-    // So that the switch knows the receiver's port.
+    // A first frame teaches the switch the receiver's port.
     b.send(&frame(2, 1), 1)?;
     site.step();
     let to_b = frame(1, 2);
@@ -20,7 +20,7 @@ pub(crate) fn shm(burst: u32) -> Result<ProgramTurn, Failure> {
     }))
 }
 
-/// Takes from a device, copies once, publishes in a ring.
+/// Path: take from a device, copy once, publish in a ring.
 pub(crate) fn wire(burst: u32) -> Result<ProgramTurn, Failure> {
     let mut site = Testbed::new();
     let mut program = site.wire_device("null:size=60")?;

@@ -24,9 +24,9 @@ use ringroad_switch::MacTableConfig;
 
 use crate::Failure;
 
-/// Bytes of a frame in a slot, without FCS.
+/// Length of a frame in a slot, bytes without FCS.
 pub(crate) const SLOT_BYTES: u16 = 60;
-/// All ports of a site are one user's.
+/// Owner of all ports of a site.
 const SHARE: Share = Share::Program { user: 0, program: 0 };
 const SWITCH: &str = "vale0";
 
@@ -49,7 +49,7 @@ impl Testbed {
         Self { fabric, engine, keep: Vec::new() }
     }
 
-    /// Serves every queue once.
+    /// Serves each queue once.
     pub(crate) fn step(&self) {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner).step();
     }
@@ -59,19 +59,19 @@ impl Testbed {
         Ok(())
     }
 
-    /// Has something else than the learning switch decide.
+    /// Replaces the learning switch by another forwarding plane.
     pub(crate) fn set_forwarding_plane(&mut self, make: MakeForwardingPlane) -> Result<(), Failure> {
         Ok(self.fabric.set_forwarding_plane(SWITCH, Some(make))?)
     }
 
-    /// A port of the switch, and its program.
+    /// Attaches a port of the switch, and returns its program.
     pub(crate) fn attach_program(&mut self, port: &str) -> Result<ProgramRings, Failure> {
         let (queue, program) = self.program(port)?;
         self.attach(port, queue)?;
         Ok(program)
     }
 
-    /// A device, and the program that it is wired to.
+    /// Opens a device, and returns the program that it is wired to.
     pub(crate) fn wire_device(&mut self, name: &str) -> Result<ProgramRings, Failure> {
         let (queue, program) = self.program(name)?;
         let device = self.device(name, DeviceRole::Program)?;
@@ -79,7 +79,7 @@ impl Testbed {
         Ok(program)
     }
 
-    /// Opens a device that needs no region, and stores the objects that keep it open.
+    /// Opens a device that needs no region. The site keeps the objects that keep the device open.
     pub(crate) fn device(&mut self, name: &str, role: DeviceRole) -> Result<Device, Failure> {
         let mut device = open(name, role)?;
         if let Some(keep) = device.keep.take() {
@@ -150,7 +150,7 @@ fn open(name: &str, role: DeviceRole) -> Result<Device, Failure> {
 }
 
 impl ProgramRings {
-    /// Sends `count` times the same frame.
+    /// Sends the same frame `count` times.
     pub(crate) fn send(&mut self, frame: &[u8], count: u32) -> Result<(), Failure> {
         self.tx.sync()?;
         let window = self.tx.window_mut();
@@ -159,7 +159,7 @@ impl ProgramRings {
         Ok(())
     }
 
-    /// Takes frames, and returns up to `most` slots; returns their number.
+    /// Receives frames and releases up to `most` slots. Returns the number of slots.
     pub(crate) fn receive(&mut self, most: u32) -> Result<u64, Failure> {
         self.rx.sync()?;
         let window = self.rx.window_mut();
@@ -170,12 +170,12 @@ impl ProgramRings {
     }
 }
 
-/// A frame from station `from` to station `to`, as the benchmark's workers send it.
+/// Makes a frame from station `from` to station `to`, in the form of the benchmark's workers.
 pub(crate) fn frame(from: u8, to: u8) -> Vec<u8> {
     worker::template(from, to, SLOT_BYTES.into())
 }
 
-/// Fills `count` slots of a port with the same frame, or none if there is no room; returns their number.
+/// Fills `count` slots of a port with the same frame, or none without room. Returns the number of filled slots.
 pub(crate) fn fill(port: &mut Port, frame: &[u8], count: u32) -> u32 {
     let tx = port.tx();
     if tx.available() < count {
@@ -187,14 +187,14 @@ pub(crate) fn fill(port: &mut Port, frame: &[u8], count: u32) -> u32 {
     })
 }
 
-/// The same, and hands them over.
+/// Fills `count` slots with the same frame, as [`fill`] does, and hands them over.
 pub(crate) fn send(port: &mut Port, frame: &[u8], count: u32) -> Result<u64, Failure> {
     let filled = fill(port, frame, count);
     port.tx().sync()?;
     Ok(filled.into())
 }
 
-/// Returns up to `most` frames that have arrived at a port, unread; returns their number.
+/// Releases up to `most` received frames of a port unread. Returns their number.
 pub(crate) fn take(port: &mut Port, most: u32) -> u64 {
     let rx = port.rx();
     let count = rx.available().min(most);
@@ -202,7 +202,7 @@ pub(crate) fn take(port: &mut Port, most: u32) -> u64 {
     count.into()
 }
 
-/// The same with received frames.
+/// Syncs, then releases received frames, as [`take`] does.
 pub(crate) fn receive(port: &mut Port, most: u32) -> Result<u64, Failure> {
     port.rx().sync()?;
     Ok(take(port, most))

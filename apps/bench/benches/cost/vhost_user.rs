@@ -14,10 +14,10 @@ use crate::paths::ProgramTurn;
 use crate::testbed::{Testbed, frame, receive, send};
 use crate::{Failure, counted};
 
-/// Time in which a guest and its port find each other.
+/// Time limit for guests and ports to connect.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A port of the switch and the guest at its other side.
+/// Attaches a port to the switch. Returns the guest at its other side, and the port's state.
 fn attach(
     site: &mut Testbed,
     port: &str,
@@ -39,7 +39,7 @@ pub(crate) fn switch(burst: u32) -> Result<ProgramTurn, Failure> {
     let (mut a, watch_a) = attach(&mut site, "a", &folder)?;
     let (mut b, watch_b) = attach(&mut site, "b", &folder)?;
     let began = Instant::now();
-    // Both ends negotiate through their datapaths; the first frame from each shows that this is done.
+    // Negotiation needs steps of both datapaths. It is complete when a frame has arrived from each end.
     let mut known = [false; 2];
     while known != [true; 2] || [&watch_a, &watch_b].iter().any(|watch| watch.status().active_queues == 0) {
         if began.elapsed() > PATIENCE {

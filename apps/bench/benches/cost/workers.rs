@@ -13,10 +13,10 @@ use crate::{Failure, counted};
 /// Length of a frame, FCS included.
 const FRAME_BYTES: u32 = 64;
 
-/// The ends of a pipe.
+/// Names of the two ends of a pipe.
 const PIPE: [&str; 2] = ["cost{1", "cost}1"];
 
-/// Arguments of a worker of this role.
+/// Makes the arguments of a worker with this role.
 pub(crate) fn options(role: WorkerRole, ports: &[&str], burst: u32) -> WorkerOptions {
     WorkerOptions {
         role,
@@ -46,12 +46,12 @@ fn turns(
     }))
 }
 
-/// Each null port has a region of its own: the program copies.
+/// Forwards between null ports with separate regions: the program copies.
 pub(crate) fn null_copy(burst: u32) -> Result<ProgramTurn, Failure> {
     turns(WorkerRole::Null, ["null:size=60", "null:size=60"], burst, &|name| Port::open(name))
 }
 
-/// Both have one region: the program exchanges buffers.
+/// Forwards between null ports with one region: the program exchanges buffers.
 pub(crate) fn null_swap(burst: u32) -> Result<ProgramTurn, Failure> {
     let datapath = Embedded::new();
     let ports = ["null:size=60", "null:size=60@share=null:size=60"];
@@ -63,12 +63,12 @@ pub(crate) fn pipe(burst: u32) -> Result<ProgramTurn, Failure> {
     turns(WorkerRole::OneWay, PIPE, burst, &|name| datapath.open(name))
 }
 
-/// A netmap program on a pipe.
+/// Runs a netmap program on a pipe.
 pub(crate) fn netmap_syncs(burst: u32) -> Result<ProgramTurn, Failure> {
     turns(WorkerRole::NetmapOneWay(NetmapCalls::Sync), PIPE, burst, &|name| Port::open(name))
 }
 
-/// The calls of a native program on such a pipe, without its work on the frames.
+/// Makes the calls of a native program on the same pipe, without its work on the frames.
 pub(crate) fn native_syncs(burst: u32) -> Result<ProgramTurn, Failure> {
     let [from, to] = PIPE;
     let (mut from, mut to) = (Port::open(from)?, Port::open(to)?);

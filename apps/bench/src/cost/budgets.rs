@@ -1,4 +1,4 @@
-//! Goals and guards: the future cost of a path, and the most that it can cost today.
+//! Goals and guards: the desired cost of a path, and the highest cost that is accepted today.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::CostError;
 
-/// Tolerance of a count above its guard before the check fails, and below it before a lower guard is due.
+/// Relative tolerance. A count further above its guard fails the check; a count further below asks for a lower guard.
 pub const TOLERANCE: f64 = 0.05;
 
-/// The head of the file.
+/// Comment at the beginning of the file.
 const HEAD: &str = "\
 # Instructions per frame, by path, which `make cost` compares with its counts; docs/performance.md defines the paths.
 # goal: the future cost of the path. guard: the cost when the guard was set; 5 % more fails.
@@ -21,7 +21,7 @@ const HEAD: &str = "\
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostBudget {
-    /// The future cost.
+    /// Desired cost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<f64>,
     /// The cost when the guard was set.
@@ -33,18 +33,18 @@ pub struct CostBudget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetVerdict {
-    /// As it was.
+    /// Within the tolerance of the guard.
     Kept,
-    /// Far enough below the guard that the guard should be lowered.
+    /// Below the guard by more than the tolerance: the guard should be lowered.
     Improved,
-    /// Above the guard and its tolerance.
+    /// Above the guard by more than the tolerance.
     Exceeded,
-    /// There is no guard yet.
+    /// Without a guard.
     Unguarded,
 }
 
 impl CostBudget {
-    /// Judges a count.
+    /// Compares a count with the guard.
     #[must_use]
     pub fn evaluate(&self, count: f64) -> BudgetVerdict {
         match self.guard {
@@ -56,12 +56,12 @@ impl CostBudget {
     }
 }
 
-/// The budgets of all paths.
+/// Budgets of all paths, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Budgets(pub BTreeMap<String, CostBudget>);
 
 impl Budgets {
-    /// Reads the file.
+    /// Reads the file of budgets.
     ///
     /// # Errors
     /// [`CostError`] if it cannot be read.
@@ -73,7 +73,7 @@ impl Budgets {
         toml::from_str(&text).map(Self).map_err(wrong)
     }
 
-    /// Writes the file anew.
+    /// Replaces the file of budgets.
     ///
     /// # Errors
     /// [`CostError`] if it cannot be written.
@@ -84,13 +84,13 @@ impl Budgets {
         std::fs::write(path, text).map_err(|source| CostError::File { path: path.to_owned(), source })
     }
 
-    /// The budget of a path; empty for a new one.
+    /// Returns the budget of a path; empty for a new path.
     #[must_use]
     pub fn of(&self, path: &str) -> CostBudget {
         self.0.get(path).copied().unwrap_or_default()
     }
 
-    /// Sets the guard of a path to `count`, to a tenth of an instruction.
+    /// Sets the guard of a path to `count`, rounded to a tenth of an instruction.
     pub fn accept(&mut self, path: &str, count: f64) {
         self.0.entry(path.into()).or_default().guard = Some((count * 10.0).round() / 10.0);
     }

@@ -6,24 +6,24 @@ use std::process::{Command, Stdio};
 
 use super::CostError;
 
-/// The part that the standard library is.
+/// Name of the part for the standard library.
 const STD: &str = "std";
 
-/// Counts of callgrind.
+/// Instruction counts of callgrind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallgrindCounts {
-    /// Instructions by part: a crate, or a library without line information.
+    /// Number of instructions by part: a crate, or a library without line information.
     pub parts: BTreeMap<String, f64>,
 }
 
 impl CallgrindCounts {
-    /// Instructions in all.
+    /// Returns the number of instructions of all parts.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.parts.values().sum()
     }
 
-    /// `self` and `factor` times `other`, part by part.
+    /// Returns `self` plus `factor` times `other`, part by part.
     #[must_use]
     pub fn plus(&self, factor: f64, other: &Self) -> Self {
         let mut sum = self.clone();
@@ -33,13 +33,13 @@ impl CallgrindCounts {
         sum
     }
 
-    /// Each part times `factor`.
+    /// Returns each part times `factor`.
     #[must_use]
     pub fn times(&self, factor: f64) -> Self {
         Self::default().plus(factor, self)
     }
 
-    /// Reads a file that callgrind wrote with uncompressed names and positions.
+    /// Parses a file that callgrind wrote with uncompressed names and positions.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut counts = Self::default();
@@ -49,14 +49,14 @@ impl CallgrindCounts {
             match line.split_once('=') {
                 Some(("ob", name)) => object = name,
                 Some(("fl" | "fi" | "fe", name)) => file = name,
-                // The file that a function begins with is its own; those after it are of inlined code.
+                // A function begins in its own file. Files after the first are of inlined code.
                 Some(("fn", _)) => own = file,
-                // The callee has its own counts: the next line is their sum.
+                // The callee has counts of its own. The next line is their sum, and is skipped.
                 Some(("calls", _)) => drop(lines.next()),
                 Some(_) => {}
                 None if line.starts_with(|first: char| first.is_ascii_digit()) => {
                     let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<f64>().ok());
-                    // Inlined code of the standard library is the work of its caller.
+                    // Inlined code of the standard library counts as work of its caller.
                     let part = Some(part(object, file)).filter(|part| part != STD);
                     let part = part.unwrap_or_else(|| self::part(object, own));
                     *counts.parts.entry(part).or_default() += cost.unwrap_or_default();
@@ -68,15 +68,15 @@ impl CallgrindCounts {
     }
 }
 
-/// The part to which an instruction of `file` belongs: the folder of a crate, the standard library, or the object if
-/// the lines are unknown.
+/// Returns the part to which an instruction of `file` belongs: the folder of a crate, the standard library, or the
+/// object if the lines are unknown.
 fn part(object: &str, file: &str) -> String {
     let folders: Vec<&str> = file.split('/').collect();
     let after = |folder: &str| {
         let at = folders.iter().rposition(|name| *name == folder)?;
         folders.get(at + 1).filter(|_| folders.len() > at + 2).map(|name| (*name).to_owned())
     };
-    // The folder of the registry's mirror is in between.
+    // Path of a dependency: two folders are between `registry` and the dependency's name.
     let dependency = folders.iter().position(|name| *name == "registry").and_then(|at| folders.get(at + 3));
     if let Some(dependency) = dependency {
         return dependency.rsplit_once('-').map_or(*dependency, |(name, _)| name).to_owned();
@@ -92,11 +92,11 @@ fn part(object: &str, file: &str) -> String {
 }
 
 /// Runs `program` with `words` and `environment` under callgrind, and counts the instructions within the function
-/// `counted`. The last word of its output is the number of frames that it moved. The output of callgrind stays in
+/// `counted`. The last word of the program's output is the number of moved frames. The output of callgrind stays in
 /// `file`, for callgrind_annotate.
 ///
 /// # Errors
-/// [`CostError`].
+/// [`CostError`]: valgrind is missing, the program failed, or its output is invalid.
 pub fn count(
     program: &Path,
     words: &[String],
@@ -136,7 +136,7 @@ pub fn count(
 mod tests {
     use super::*;
 
-    /// As callgrind 3.19 writes it.
+    /// Output in the format of callgrind 3.19.
     const FILE: &str = "\
 # callgrind format
 events: Ir

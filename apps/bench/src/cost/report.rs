@@ -1,4 +1,4 @@
-//! The counts, for users and for programs.
+//! Report of the counts, for users and for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,23 +10,23 @@ use serde::Serialize;
 use super::budgets::{BudgetVerdict, CostBudget, TOLERANCE};
 use super::callgrind::CallgrindCounts;
 
-/// Parts that the table names; the rest is one more.
+/// Number of parts that the table names; the rest is one more.
 const NAMED_PARTS: usize = 5;
 
-/// A path and its count.
+/// Row of the table: a path and its count.
 #[derive(Clone, Debug, Serialize)]
 pub struct CostRow {
-    /// Its name in the file of budgets.
+    /// Name of the path in the file of budgets.
     pub path: &'static str,
-    /// Description.
+    /// Description of the path.
     pub about: &'static str,
     /// Instructions per frame, or per call if so defined for the path.
     pub instructions: f64,
     #[serde(flatten)]
     pub budget: CostBudget,
-    /// Result of the count.
+    /// Result of the comparison with the guard.
     pub verdict: BudgetVerdict,
-    /// Instructions by part.
+    /// Number of instructions by part.
     pub parts: BTreeMap<String, f64>,
 }
 
@@ -34,11 +34,11 @@ pub struct CostRow {
 #[derive(Clone, Debug, Serialize)]
 pub struct Skipped {
     pub path: &'static str,
-    /// Its requirements.
+    /// Missing requirement.
     pub why: &'static str,
 }
 
-/// All paths.
+/// Counts of all paths.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CostReport {
     pub paths: Vec<CostRow>,
@@ -46,7 +46,7 @@ pub struct CostReport {
 }
 
 impl CostRow {
-    /// A path that costs `counts` beside its `budget`.
+    /// Makes the row of a path with `counts`, compared with `budget`.
     #[must_use]
     pub fn new(path: &'static str, about: &'static str, counts: CallgrindCounts, budget: CostBudget) -> Self {
         let instructions = counts.total();
@@ -54,7 +54,7 @@ impl CostRow {
         Self { path, about, instructions, budget, verdict, parts: counts.parts }
     }
 
-    /// The greatest parts, in percent.
+    /// Formats the greatest parts, in percent.
     fn shares(&self) -> String {
         let mut parts: Vec<(&str, f64)> = self
             .parts
@@ -70,13 +70,13 @@ impl CostRow {
 }
 
 impl CostReport {
-    /// Whether every path that was counted has a guard, and costs no more than it allows.
+    /// Whether every counted path has a guard, and is within it.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.paths.iter().all(|row| matches!(row.verdict, BudgetVerdict::Kept | BudgetVerdict::Improved))
     }
 
-    /// The table, and below it the actions to take.
+    /// Formats the table, and below it the actions to take.
     #[must_use]
     pub fn to_table(&self) -> String {
         let mut table = Table::new();

@@ -12,33 +12,33 @@ use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, RunningProgram, Task};
 use crate::worker::{COUNT, GO, WorkerLine, WorkerOptions, WorkerRole};
 
-/// Ringroad as it is on interfaces.
+/// Program that opens interfaces with Ringroad.
 #[derive(Debug)]
 pub(crate) struct RingroadInterface {
     programs: Programs,
-    /// Whether frames are signed, if it is one of several generators.
+    /// Kind of the generator, if this is one of several generators.
     signing: Option<Signing>,
     command: Option<String>,
     mode: Option<String>,
 }
 
 impl RingroadInterface {
-    /// With the worker of `programs`.
+    /// Makes the program with the worker of `programs`.
     pub(crate) fn new(programs: &Programs) -> Self {
         Self { programs: programs.clone(), signing: None, command: None, mode: None }
     }
 
-    /// The same as a generator.
+    /// Makes the program as one of several generators.
     pub(crate) fn generating(signing: Signing, programs: &Programs) -> Self {
         Self { signing: Some(signing), ..Self::new(programs) }
     }
 }
 
-/// The ports of a task. The sending port shares the other's region, so that buffers can be exchanged.
+/// Returns the ports of a task. The sending port shares the other port's region, so that buffers can be exchanged.
 fn ports(task: &Task<'_>) -> Vec<String> {
     let port = |interface: &&str| match task.mechanism {
         Mechanism::Xdp | Mechanism::Pcap => format!("xdp:{interface}"),
-        // A forwarder does not wait for a block of frames.
+        // Immediate mode, since a forwarder must not wait for a block of frames.
         Mechanism::Packet if task.flow == InterfaceWork::Io => format!("packet:{interface}@immediate=1"),
         Mechanism::Packet => format!("packet:{interface}"),
     };
@@ -68,7 +68,7 @@ impl InterfaceProgram for RingroadInterface {
             frame_bytes: task.point.frame_bytes,
             burst_frames: task.point.burst_frames,
             cpu: task.cpu,
-            // It reports counts on request, and has no interval of its own.
+            // The worker has no interval of its own: it reports counts on request.
             interval: Duration::ZERO,
         };
         let started = WorkerProcess::start(&self.programs, &task.lab.namespace(), &options, &[], task.stop)?;

@@ -14,20 +14,20 @@ use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, RunningProgram, Task};
 use crate::worker::{WorkerOptions, WorkerRole};
 
-/// The object that `ringroad run` puts before such a program's libraries.
+/// Object that `ringroad run` preloads into a program over libpcap.
 pub(super) const OBJECT: &str = "libringroad_preload_pcap.so";
 
-/// The program, with one of the two libraries.
+/// Program over libpcap, with one of the two libraries.
 #[derive(Debug)]
 pub(crate) struct LibpcapProgram {
     programs: Programs,
-    /// Ringroad's object; the system's library alone without it.
+    /// Path of Ringroad's object; `None` uses the system's library alone.
     object: Option<PathBuf>,
     commands: Vec<String>,
 }
 
 impl LibpcapProgram {
-    /// With the system's libpcap, or with an object before it.
+    /// Makes the program with the system's libpcap, or with an object before it.
     pub(crate) fn new(programs: &Programs, object: Option<PathBuf>) -> Self {
         Self { programs: programs.clone(), object, commands: Vec::new() }
     }
@@ -44,7 +44,8 @@ impl InterfaceProgram for LibpcapProgram {
         let (device, daemon) = match self.object {
             Some(_) => {
                 let namespace = task.lab.namespace();
-                // If frames come from the second processor, it has no capacity for a third thread.
+                // The daemon of a receiver runs on the receiver's processor, since the source uses the second
+                // processor.
                 let cpu = (task.flow == InterfaceWork::Rx).then_some(task.cpu);
                 let daemon = start_daemon(&self.programs, &namespace, task.folder, cpu, task.stop)?;
                 self.commands.push(daemon.command);
@@ -93,10 +94,10 @@ impl InterfaceProgram for LibpcapProgram {
     }
 }
 
-/// The program, and the daemon that serves it. They end in this order.
+/// Program, and the daemon that serves it. The program ends first.
 struct RunningLibpcap {
     worker: WorkerProcess,
-    /// The daemon, and whether it has the program's processor.
+    /// Daemon, and whether it runs on the program's processor.
     daemon: Option<(BenchProcess, bool)>,
 }
 

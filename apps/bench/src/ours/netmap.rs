@@ -11,10 +11,10 @@ use crate::runner::Contestants;
 use crate::stop::StopFlag;
 use crate::worker::NetmapCalls;
 
-/// The object that `ringroad run` puts before such a program's libraries.
+/// Object that `ringroad run` preloads into a program written for netmap.
 const OBJECT: &str = "libringroad_preload_netmap.so";
 
-/// How workers use netmap.
+/// Use of netmap by workers.
 #[derive(Clone, Debug)]
 pub(super) struct NetmapProgram {
     pub(super) calls: NetmapCalls,
@@ -22,7 +22,7 @@ pub(super) struct NetmapProgram {
 }
 
 impl NetmapProgram {
-    /// The contestant's name in tables.
+    /// Returns the contestant's name in tables.
     pub(super) const fn name(&self) -> &'static str {
         match self.calls {
             NetmapCalls::Sync => "netmap program, ioctl",
@@ -31,7 +31,7 @@ impl NetmapProgram {
     }
 }
 
-/// Enters netmap programs as Ringroad's contestants, and the native workers as their peers.
+/// Adds netmap programs as Ringroad's contestants, and the native workers as their peers.
 pub(super) fn enter(contestants: &mut Contestants, programs: &Programs, cores: CorePair, stop: &StopFlag) {
     let Some(object) = preloaded_object(&programs.worker, OBJECT) else {
         contestants.absent.push(absent(&programs.worker));

@@ -4,12 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::worker::NetmapCalls;
 
-/// The object to preload into netmap programs: one that is in every process anyway.
+/// Object to preload into netmap programs: a library that every process has.
 const OBJECT: &str = "libc.so.6";
 
 const CORES: CorePair = CorePair { first: 0, second: 1 };
 
-/// A program that simulates the daemon and all workers: a shell script that answers according to the protocol, by role.
+/// Makes a program that simulates the daemon and all workers: a shell script that replies by the worker's protocol, by
+/// role.
 fn programs(folder: &Path, counting: &str) -> Programs {
     let file = folder.join("workers.sh");
     let test_program = std::env::current_exe().unwrap();

@@ -1,4 +1,5 @@
-//! Foreign programs without support for a bench: finds them, and starts them so that they do not outlive it.
+//! Foreign programs without support for a bench: search for them, and a start after which they do not outlive the
+//! bench.
 
 use std::ffi::OsString;
 
@@ -8,13 +9,13 @@ use crate::error::BenchError;
 use crate::process::{BenchProcess, EndsBy};
 use crate::veth::Task;
 
-/// Replaces itself by the program of its arguments; once standard input ends the program is interrupted, with its child
-/// processes. The program itself would outlive a bench that was killed. The watcher closes the output, which is read to
-/// its end.
+/// Shell script that replaces itself by the program of its arguments. At the end of standard input it interrupts the
+/// program with its child processes. Otherwise the program would outlive a bench that was killed. The watching subshell
+/// closes its output, since the bench reads the output to its end.
 const ENDS_WITH_INPUT: &str =
     r#"exec 3<&0; (read -r never; kill -INT -$$) <&3 >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
 
-/// Names the package of `program` if it is not in PATH.
+/// Checks that `program` is in PATH. The error names its package.
 pub(super) fn must_be_installed(program: &'static str, package: &'static str) -> Result<(), BenchError> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&search).any(|folder| folder.join(program).is_file()) {
@@ -23,7 +24,7 @@ pub(super) fn must_be_installed(program: &'static str, package: &'static str) ->
     Err(BenchError::PeerAbsent { program, package })
 }
 
-/// The first `lines` lines that the program prints when it is called with `argument`, for the report.
+/// Returns the first `lines` lines that the program prints when it is called with `argument`, for the report.
 pub(super) fn version(program: &str, argument: &str, lines: usize) -> Option<String> {
     let output = std::process::Command::new(program).arg(argument).output().ok()?;
     let text = [output.stdout, output.stderr].concat();
@@ -31,8 +32,8 @@ pub(super) fn version(program: &str, argument: &str, lines: usize) -> Option<Str
     (!text.is_empty()).then_some(text)
 }
 
-/// Starts `command`, program and arguments, on the task's core and among its interfaces. Returns it with its command
-/// line.
+/// Starts `command`, program and arguments, on the task's core and in the namespace of its interfaces. Returns the
+/// process with its command line.
 pub(super) fn start(task: &Task<'_>, command: &[&str]) -> Result<(BenchProcess, String), BenchError> {
     let cpu = task.cpu.to_string();
     let command: Vec<&str> = ["taskset", "-c", &cpu].into_iter().chain(command.iter().copied()).collect();
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_processes_that_a_program_made_end_with_it() {
-        // They have ended when the output ends, since the last of them keeps it open.
+        // The end of the output shows that all processes have ended, since the last process keeps it open.
         let mut process = started("(echo up; sleep 1000); true");
         let up = |line: &str| (line == "up").then_some(());
         process.wait_for_line("come up", LIMIT, &StopFlag::new(), up).unwrap();

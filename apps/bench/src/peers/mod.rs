@@ -33,14 +33,14 @@ use trafgen::Trafgen;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Absent {
     pub name: String,
-    /// Why it is missing, and how to add it.
+    /// Reason why it is missing, and how to add it.
     pub reason: String,
 }
 
-/// Enters every peer that is installed into the list of contestants, and records the others there as absent.
+/// Adds every installed peer to the contestants, and records the other peers as absent.
 ///
-/// On interfaces all are fed by Ringroad's sender; without `programs` they take no part there. Two-core paths need
-/// `cores`; with one CPU, pass the same one twice and leave those paths out of the plan.
+/// On interfaces all peers receive frames from Ringroad's sender; without `programs` no peer runs there. Two-core paths
+/// need `cores`. With one CPU, pass the same CPU twice and leave those paths out of the plan.
 pub fn enter_installed(
     contestants: &mut Contestants,
     programs: Option<&Programs>,
@@ -119,7 +119,7 @@ fn testpmd_peers(installation: &Rc<Installation>, cores: CorePair) -> Vec<(Frame
     peers
 }
 
-/// An error with its causes, on one line.
+/// Formats an error with its causes, on one line.
 pub(crate) fn reason(error: &BenchError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -13,7 +13,7 @@ use crate::reading::Reading;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, RunningProgram, Task};
 
-/// Time limit to open the interface, or to answer.
+/// Time limit to open the interface, or to reply.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// tcpdump with libpcap's own choice of rings and buffers.
@@ -24,7 +24,7 @@ pub(super) struct Tcpdump {
 }
 
 impl Tcpdump {
-    /// tcpdump, if it is in PATH.
+    /// Finds tcpdump in PATH.
     pub(super) fn find() -> Result<Self, BenchError> {
         foreign::must_be_installed("tcpdump", "tcpdump")?;
         Ok(Self { command: None, version: foreign::version("tcpdump", "--version", 2) })
@@ -78,7 +78,8 @@ impl RunningProgram for RunningTcpdump {
     }
 }
 
-/// Frames of the line `tcpdump: 12 packets captured, 14 packets received by filter, 0 packets dropped by kernel`.
+/// Parses the number of frames in the line `tcpdump: 12 packets captured, 14 packets received by filter, 0 packets
+/// dropped by kernel`.
 fn captured(line: &str) -> Option<u64> {
     let (before, _) = line.split_once(" packet")?;
     line.contains(" captured,").then(|| before.rsplit(' ').next()?.parse().ok())?

@@ -1,4 +1,4 @@
-//! tcpreplay: sends a capture from memory, round and round, with a system call for each frame.
+//! tcpreplay: sends a capture from memory repeatedly, with a system call for each frame.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::process::BenchProcess;
 use crate::veth::{InterfaceProgram, RunningProgram, Task};
 use crate::worker::template;
 
-/// Frames of the capture: enough that beginning it anew does not count.
+/// Number of frames in the capture, enough to make the cost of starting it again negligible.
 const FRAMES: u64 = 1024;
 
-/// Time between the frames of the capture, ns; nothing heeds it.
+/// Time between the frames of the capture, ns; no program uses it.
 const SPACING_NS: u64 = 1000;
 
-/// tcpreplay at its best: the capture in memory, no flow statistics.
+/// tcpreplay with its fastest settings: the capture in memory, no flow statistics.
 #[derive(Debug)]
 pub(super) struct Tcpreplay {
     command: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Tcpreplay {
 }
 
 impl Tcpreplay {
-    /// tcpreplay, if it is in PATH.
+    /// Finds tcpreplay in PATH.
     pub(super) fn find() -> Result<Self, BenchError> {
         foreign::must_be_installed("tcpreplay", "tcpreplay")?;
         Ok(Self { command: None, version: foreign::version("tcpreplay", "--version", 1) })

@@ -1,8 +1,8 @@
-//! A DPDK process' own counters, over its telemetry socket (DPDK guide "Telemetry library", protocol version 2).
+//! Counters of a DPDK process, over its telemetry socket (DPDK guide "Telemetry library", protocol version 2).
 //!
-//! A SOCK_SEQPACKET UNIX socket: a JSON greeting with the version, then a command per packet and its JSON answer.
-//! Counters queried at a known time are more exact than testpmd's periodic output, whose period depends on its main
-//! thread on a core that is busy forwarding; the time between query and answer bounds the error.
+//! A SOCK_SEQPACKET UNIX socket carries a JSON greeting with the version, then a command per packet and its JSON reply.
+//! Counters queried at a known time are more exact than testpmd's periodic output, whose period depends on a main
+//! thread that shares a core with forwarding. The time between query and reply bounds the error.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -19,10 +19,10 @@ use serde::Deserialize;
 use crate::error::BenchError;
 use crate::reading::Reading;
 
-/// The largest answer DPDK sends (`max_output_len` of the greeting in DPDK 20.05 to 22.11).
+/// Longest reply of DPDK, bytes (`max_output_len` of the greeting in DPDK 20.05 to 22.11).
 const ANSWER_BYTES: usize = 16384;
 
-/// A process that does not answer for this long has stopped.
+/// Time limit for a reply. A process that does not reply by then has stopped.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
@@ -73,12 +73,12 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// The version of the process, as "DPDK 22.11.11".
+    /// Returns the version of the process, as "DPDK 22.11.11".
     pub(super) fn version(&self) -> &str {
         &self.version
     }
 
-    /// The frames that `port` has received or sent since its start.
+    /// Returns the number of frames that `port` has received or sent since its start.
     pub(super) fn frames(&mut self, port: u16, counter: PortCounter) -> Result<Reading, BenchError> {
         let command = format!("/ethdev/stats,{port}");
         Reading::of(|| {

@@ -1,9 +1,9 @@
-//! `dpdk-testpmd`: starting it, counting with it, ending it.
+//! Processes of `dpdk-testpmd`: start, counters, end.
 //!
-//! Each process gets its forwarding core to itself but for its own idle main thread, a private folder for sockets and
+//! Each process shares its forwarding core only with its own idle main thread. It has a private folder for sockets and
 //! run-time files (removed with the turn), a file prefix of its own, and anonymous memory (`--in-memory`, or
-//! `--no-huge` if huge pages are not available), so that nothing is left behind in /run, /dev/hugepages or /tmp. It
-//! forwards from its start and ends when its standard input does.
+//! `--no-huge` without huge pages). So it leaves no files in /run, /dev/hugepages or /tmp. It forwards from its start,
+//! and ends when its standard input ends.
 
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
@@ -24,36 +24,36 @@ use crate::reading::{Reading, sample_between};
 use crate::sockets::socket_folder;
 use crate::stop::StopFlag;
 
-/// Program names, newest first.
+/// Names of the program, newest first.
 const PROGRAMS: [&str; 2] = ["dpdk-testpmd", "testpmd"];
 
-/// Its Debian package.
+/// Debian package of testpmd.
 const PACKAGE: &str = "dpdk-dev";
 
-/// Memory of one process: 16384 packet buffers of 2 KiB and the rings, twice over.
+/// Memory of one process, MiB: twice the size of 16384 packet buffers of 2 KiB and the rings.
 const PROCESS_MEBIBYTES: u64 = 128;
 
-/// Processes of one turn.
+/// Number of processes in one turn.
 const PROCESSES: u64 = 2;
 
-/// Buffers that a core keeps at hand (DPDK's maximum). The default of 250 sends bursts of 256 past the cache, through
+/// Size of each core's buffer cache (DPDK's maximum). With the default of 250, bursts of 256 bypass the cache and use
 /// the whole pool in turn: memif and the null ports lose a third of their rate that way.
 const BUFFER_CACHE: &str = "512";
 
-/// Time limit for a process to start, or for frames to begin to flow: generous, for machines with other load.
+/// Time limit for a process to start, or for frames to begin to flow: long, for machines with other load.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Starts of a process at most. Any program may take pages that are free in the pool before the process does; it gets
-/// others then.
+/// Maximum number of starts of a process. Another program may take free pages of the pool before the process does; the
+/// next start reserves other pages.
 const STARTS: usize = 5;
 
-/// Time between polls of a counter until it begins to move; there is no event for that.
+/// Time between polls of a counter until it begins to increase; there is no event for that.
 const FLOW_CHECK: Duration = Duration::from_millis(5);
 
 /// Time between the first frame and the start of a sample.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// testpmd as installed on this machine, with the memory it is lent.
+/// testpmd as installed on this machine, and the memory for its processes.
 #[derive(Debug)]
 pub struct Installation {
     program: PathBuf,
@@ -66,7 +66,7 @@ impl Installation {
     /// Finds testpmd in PATH and arranges memory for two processes of it.
     ///
     /// # Errors
-    /// [`BenchError::PeerAbsent`] if it is not installed.
+    /// [`BenchError::PeerAbsent`]: testpmd is not installed.
     pub fn find(stop: &StopFlag) -> Result<Rc<Self>, BenchError> {
         let search = std::env::var_os("PATH").unwrap_or_default();
         Self::find_in(&search, stop)
@@ -83,12 +83,12 @@ impl Installation {
         Ok(Rc::new(Self { program, memory, stop: stop.clone(), version: OnceCell::new() }))
     }
 
-    /// Memory for one turn, if it must be reserved.
+    /// Reserves memory for one turn, if a reservation is needed.
     pub(crate) fn lend_memory(&self) -> Result<Option<HugepageReserve>, BenchError> {
         Ok(self.memory.lend()?)
     }
 
-    /// Its known version and memory.
+    /// Returns testpmd's version, if known, and memory.
     pub(crate) fn facts(&self) -> ContestantFacts {
         ContestantFacts {
             version: self.version.get().cloned(),
@@ -103,34 +103,34 @@ impl Installation {
     }
 }
 
-/// One process of a set-up.
+/// Settings of one process of a set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
-    /// Its role in this set-up, in one word.
+    /// Role in this set-up, in one word.
     pub role: &'static str,
-    /// The CPU it forwards on.
+    /// CPU for forwarding.
     pub cpu: usize,
-    /// A driver that is not part of the installed DPDK.
+    /// Path of a driver that is not part of the installed DPDK.
     pub plugin: Option<PathBuf>,
-    /// Its `--vdev` devices.
+    /// Devices, as arguments of `--vdev`.
     pub devices: Vec<OsString>,
-    /// Frames it handles at a time.
+    /// Number of frames per burst.
     pub burst_frames: u32,
-    /// Its forwarding mode and that mode's options.
+    /// Forwarding mode and its options.
     pub mode: Vec<String>,
 }
 
-/// How a testpmd that only sends makes its frames.
+/// Kind of frame generation of a testpmd that only sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Generator {
-    /// The same frame each time, its headers written into each buffer.
+    /// The same frame each time, with the headers written into each buffer.
     TxOnly,
-    /// Headers made anew for each frame, with the flow's address and checksum. One flow here, as for all contestants.
+    /// New headers for each frame, with the flow's address and checksum. There is one flow, as for all contestants.
     FlowGen,
 }
 
 impl Generator {
-    /// Its name in tables.
+    /// Returns the name in tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::TxOnly => "DPDK txonly",
@@ -138,7 +138,7 @@ impl Generator {
         }
     }
 
-    /// Its work on each frame, until the driver has it.
+    /// Describes the work on each frame before the driver gets it.
     pub(super) const fn work_per_frame(self) -> &'static str {
         match self {
             Self::TxOnly => "buffer allocated, 42 header bytes written, payload left as it was",
@@ -148,7 +148,7 @@ impl Generator {
         }
     }
 
-    /// The mode and its options.
+    /// Returns the mode and its options.
     pub(super) fn mode(self, point: &Point) -> Vec<String> {
         let size = format!("--txpkts={}", point.slot_bytes());
         match self {
@@ -158,31 +158,31 @@ impl Generator {
     }
 }
 
-/// How a peer is put together from testpmd processes.
+/// A peer that consists of testpmd processes.
 pub(super) trait Setup {
-    /// Name in tables.
+    /// Returns the name in tables.
     fn name(&self) -> &'static str;
-    /// The path it implements.
+    /// Returns the path of the set-up.
     fn path(&self) -> FramePath;
-    /// The work on each frame.
+    /// Describes the work on each frame.
     fn work_per_frame(&self) -> &'static str;
-    /// The processes in the order of starting, each ready before the next starts. Sockets are in `folder`.
+    /// Returns the processes in the order of starting, each ready before the next starts. Sockets are in `folder`.
     fn launches(&self, folder: &Path, point: &Point, cores: CorePair) -> Vec<Launch>;
-    /// Ports of the last or first process whose frames count.
+    /// Returns the number of ports, of the first or last process, whose frames count.
     fn counted_ports(&self) -> u16 {
         1
     }
-    /// Which of their frames.
+    /// Returns the counter of these ports that counts.
     fn counter(&self) -> PortCounter {
         PortCounter::Received
     }
-    /// Whether the process started first counts (else the last).
+    /// Whether the process started first counts, or else the last.
     fn first_process_counts(&self) -> bool {
         true
     }
 }
 
-/// A set-up of testpmd processes as a contestant.
+/// Contestant made of a set-up of testpmd processes.
 #[derive(Debug)]
 pub(super) struct TestpmdPeer<S> {
     setup: S,
@@ -192,7 +192,7 @@ pub(super) struct TestpmdPeer<S> {
 }
 
 impl<S: Setup> TestpmdPeer<S> {
-    /// The set-up on these cores.
+    /// Makes a contestant of the set-up on these cores.
     pub(super) fn new(setup: S, installation: Rc<Installation>, cores: CorePair) -> Self {
         Self { setup, installation, cores, commands: Vec::new() }
     }
@@ -207,7 +207,7 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
         if point.path != self.setup.path() {
             return Err(BenchError::WrongPath { contestant: self.name().into(), path: point.path });
         }
-        // Declared before the processes, and so returned after they have ended.
+        // Pages are declared before the processes, so that they are returned after the processes have ended.
         let _pages = self.installation.lend_memory()?;
         let folder = socket_folder()?;
         let stop = &self.installation.stop;
@@ -222,7 +222,7 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
         let counting = if self.setup.first_process_counts() { 0 } else { processes.len().saturating_sub(1) };
         let counted = (self.setup.counted_ports(), self.setup.counter());
         let sample = count(&mut processes, counting, counted, duration, stop);
-        // All get the request first, so that they end together and not one grace period after the other.
+        // All processes get the request first, so that they end together and not one grace period after another.
         processes.iter_mut().for_each(|process| process.process.ask_to_end());
         sample?.checked(duration)
     }
@@ -245,25 +245,26 @@ impl<S: Setup> Contestant for TestpmdPeer<S> {
     }
 
     fn turn_overhead(&self) -> Duration {
-        // Measured: 0.3 s to start one process, 0.9 s more for a virtio-user one; then the first frame and the
-        // settling.
+        // Measured start-up times: 0.3 s for one process, 0.9 s more for a process with virtio-user, then the time
+        // until the first frame and the settling time.
         let one_process = matches!(self.setup.path(), FramePath::Null | FramePath::GenNull);
         let start = if one_process { 400 } else { 1300 };
         SETTLE + Duration::from_millis(start)
     }
 }
 
-/// A running testpmd.
+/// A running testpmd process.
 #[derive(Debug)]
 pub(crate) struct Testpmd {
     pub(super) telemetry: Telemetry,
     pub process: BenchProcess,
-    /// Returned after the process has ended.
+    /// Huge pages, which are returned after the process has ended.
     _pages: Vec<HugepageReserve>,
 }
 
 impl Testpmd {
-    /// Starts a process in a network `namespace` and waits until it forwards. Returns it with its command line.
+    /// Starts a process in a network `namespace` and waits until it forwards. Returns the process with its command
+    /// line.
     pub(crate) fn start(
         installation: &Installation,
         namespace: &Namespace,
@@ -272,7 +273,7 @@ impl Testpmd {
     ) -> Result<(Self, String), BenchError> {
         let prefix = format!("rr{}{}", std::process::id(), launch.role);
         let arguments = arguments(installation, launch, &prefix);
-        // Line by line even into a pipe: the line that reports forwarding is the awaited event.
+        // Line-buffered output, even into a pipe: the line that reports forwarding is the awaited event.
         let mut command: Vec<OsString> = vec!["-oL".into(), installation.program.clone().into()];
         command.extend(arguments.iter().cloned());
         let environment = [("RUNTIME_DIRECTORY", folder.as_os_str())];
@@ -307,12 +308,12 @@ impl Testpmd {
         ))
     }
 
-    /// As [`Self::received`], of frames sent.
+    /// Returns the number of frames that ports `0..ports` have sent since the start.
     pub(crate) fn sent(&mut self, ports: u16) -> Result<u64, BenchError> {
         self.total((ports, PortCounter::Sent))
     }
 
-    /// Waits until frames are counted on ports `0..counted.0`, and a settling time.
+    /// Waits until all ports `0..counted.0` count frames, and for a settling time.
     fn await_flow(&mut self, counted: (u16, PortCounter), stop: &StopFlag) -> Result<(), BenchError> {
         let began = Instant::now();
         while self.read(counted)?.iter().any(|reading| reading.frames == 0) {
@@ -324,7 +325,7 @@ impl Testpmd {
         stop.pass(SETTLE)
     }
 
-    /// The frames that ports `0..ports` have received since the start, all together.
+    /// Returns the number of frames that ports `0..ports` have received since the start.
     pub(crate) fn received(&mut self, ports: u16) -> Result<u64, BenchError> {
         self.total((ports, PortCounter::Received))
     }
@@ -338,7 +339,7 @@ impl Testpmd {
     }
 }
 
-/// Counts the frames of the `counting`-th process on ports `0..counted.0` for `duration`.
+/// Counts the frames of process `counting` on ports `0..counted.0` for `duration`.
 fn count(
     processes: &mut [Testpmd],
     counting: usize,
@@ -364,7 +365,7 @@ fn count(
     Ok(Sample { cpu_wait, ..sample_between(&start, &end) })
 }
 
-/// Whether a process has ended since it found too few pages.
+/// Whether a process has ended because it found too few pages.
 fn lacks_memory(error: &BenchError) -> bool {
     matches!(error, BenchError::Exited { last_words, .. } if last_words.contains("Cannot allocate memory"))
 }

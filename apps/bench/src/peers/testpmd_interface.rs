@@ -14,23 +14,23 @@ use crate::reading::Reading;
 use crate::stop::StopFlag;
 use crate::veth::{InterfaceProgram, RunningProgram, Task};
 
-/// testpmd as its users would start it on interfaces.
+/// testpmd with the usual settings for interfaces.
 #[derive(Debug)]
 pub(super) struct TestpmdInterface {
     mechanism: Mechanism,
-    /// How it makes frames, if it is one of several generators.
+    /// Kind of frame generation, if this is one of several generators.
     generator: Option<Generator>,
     installation: Rc<Installation>,
     command: Option<String>,
 }
 
 impl TestpmdInterface {
-    /// Over `mechanism`'s driver.
+    /// Makes a testpmd with `mechanism`'s driver.
     pub(super) fn new(mechanism: Mechanism, installation: &Rc<Installation>) -> Self {
         Self { mechanism, generator: None, installation: Rc::clone(installation), command: None }
     }
 
-    /// The same as one of several generators.
+    /// Makes a testpmd that is one of several generators.
     pub(super) fn generating(
         mechanism: Mechanism,
         generator: Generator,
@@ -40,7 +40,7 @@ impl TestpmdInterface {
     }
 }
 
-/// A device with its driver, for `--vdev`. It bypasses the queueing discipline, as Ringroad does.
+/// Returns a device with its driver, for `--vdev`. It bypasses the queueing discipline, as Ringroad does.
 fn device(mechanism: Mechanism, number: usize, interface: &str) -> String {
     match mechanism {
         Mechanism::Xdp => format!("net_af_xdp{number},iface={interface}"),
@@ -117,10 +117,10 @@ impl InterfaceProgram for TestpmdInterface {
     }
 }
 
-/// The process, and the huge pages that it has been lent.
+/// Running testpmd process, and its huge pages.
 struct RunningTestpmd {
     testpmd: Testpmd,
-    /// Returned after the process has ended.
+    /// Huge pages, which are returned after the process has ended.
     _pages: Option<HugepageReserve>,
 }
 

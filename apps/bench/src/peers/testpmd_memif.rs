@@ -9,8 +9,8 @@ use crate::plan::{FramePath, Point};
 /// The memif pair, with the driver's default rings of 1024 and buffers of 2048 bytes.
 #[derive(Debug)]
 pub(super) struct MemifPair {
-    /// Whether the sender shares its packet memory instead of copying into the ring's; needs huge pages. The driver
-    /// offers it to the client alone.
+    /// Whether the sender shares its packet memory instead of copying into the ring's memory. Sharing needs huge pages,
+    /// and the driver supports it only for the client.
     pub zero_copy: bool,
 }
 

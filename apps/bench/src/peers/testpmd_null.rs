@@ -1,4 +1,4 @@
-//! testpmd between two ports that invent received frames and drop sent ones: the framework's own cost.
+//! testpmd between two ports that invent received frames and drop sent frames: the cost of the framework itself.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::plan::{FramePath, Point};
 /// Two `net_null` ports on one core.
 #[derive(Debug)]
 pub(super) struct Null {
-    /// Whether the ports copy a frame's bytes on each side, as a real device would.
+    /// Whether the ports copy the bytes of a frame on each side, like a real device.
     pub copy: bool,
 }
 

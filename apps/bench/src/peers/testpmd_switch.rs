@@ -1,8 +1,8 @@
 //! testpmd as a switch between two vhost-user ports, loaded both ways by another testpmd.
 //!
-//! The generator's mode is flowgen: it receives and drops a burst from a port and sends a burst to it, port after port,
-//! so one core loads both directions and counts them. The switch forwards in `io` mode: frames received at one port
-//! leave at the other, without checking addresses.
+//! The generator's mode is flowgen: for each port in turn it receives and drops a burst, then sends a burst. So one
+//! core loads both directions and counts them. The switch forwards in `io` mode: frames received at one port leave at
+//! the other, without checking addresses.
 
 use std::path::Path;
 
@@ -12,12 +12,13 @@ use super::testpmd::{Launch, Setup};
 use crate::contestant::CorePair;
 use crate::plan::{FramePath, Point};
 
-/// The generator's largest burst. The virtio driver gives at most 64 frames per receive call (VIRTIO_MBUF_BURST_SZ,
-/// DPDK 22.11), and flowgen receives once per burst sent: with a burst of 256 it would send four frames for each that
-/// it can take back, and the loss would be charged to the switch. The switch keeps the configured burst.
+/// Largest burst of the generator, frames. The virtio driver returns at most 64 frames per receive call
+/// (VIRTIO_MBUF_BURST_SZ, DPDK 22.11), and flowgen receives once per burst sent. With a burst of 256 it would send four
+/// frames for each frame that it can receive, and the switch would be charged with the loss. The switch keeps the
+/// configured burst.
 const GENERATOR_BURST_FRAMES: u32 = 64;
 
-/// Generator on the first core, switch on the second.
+/// Set-up with the generator on the first core and the switch on the second.
 #[derive(Debug)]
 pub(super) struct VhostUserSwitch;
 

@@ -8,7 +8,7 @@ use super::testpmd::{Launch, Setup};
 use crate::contestant::CorePair;
 use crate::plan::{FramePath, Point};
 
-/// The vhost-user and virtio-user pair, with rings of 1024.
+/// Set-up of a vhost-user and a virtio-user port, with rings of 1024.
 #[derive(Debug)]
 pub(super) struct VhostUserPair;
 

@@ -15,7 +15,7 @@ use crate::worker::template;
 /// Time limit to read the description and open the interface.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// trafgen with its own choice of ring, one process that sends.
+/// trafgen with its own choice of ring, and one sending process.
 #[derive(Debug)]
 pub(super) struct Trafgen {
     command: Option<String>,
@@ -23,14 +23,14 @@ pub(super) struct Trafgen {
 }
 
 impl Trafgen {
-    /// trafgen, if it is in PATH.
+    /// Finds trafgen in PATH.
     pub(super) fn find() -> Result<Self, BenchError> {
         foreign::must_be_installed("trafgen", "netsniff-ng")?;
         Ok(Self { command: None, version: foreign::version("trafgen", "--version", 1) })
     }
 }
 
-/// A description of `frame`, byte for byte.
+/// Returns a description of `frame`, byte by byte.
 fn description(frame: &[u8]) -> String {
     let bytes: Vec<String> = frame.iter().map(|byte| format!("0x{byte:02x}")).collect();
     format!("{{ {} }}\n", bytes.join(", "))
@@ -47,7 +47,7 @@ impl InterfaceProgram for Trafgen {
             .map_err(BenchError::TemporaryDirectory)?;
         let interface = task.interfaces.first().copied().unwrap_or_default();
         let file = file.to_string_lossy();
-        // Without the last two it changes limits and interrupts of the whole machine.
+        // The last two options keep trafgen from changing limits and interrupts of the whole machine.
         let words =
             ["trafgen", "--dev", interface, "--conf", &file, "--cpus", "1", "--no-sock-mem", "--notouch-irq"];
         let (mut process, command) = foreign::start(task, &words)?;
@@ -55,7 +55,7 @@ impl InterfaceProgram for Trafgen {
         process.wait_for_line("start sending", LIMIT, task.stop, |line| {
             line.starts_with("Running!").then_some(())
         })?;
-        // Its first process waits for a second one, which sends and has moved to CPU 0 by now.
+        // The first process waits for a second process, which sends, and has moved itself to CPU 0 by now.
         let sender = process.child_called("trafgen").ok_or_else(|| process.exited())?;
         let mut cpus = CpuSet::new();
         cpus.set(task.cpu);

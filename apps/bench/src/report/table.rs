@@ -1,4 +1,4 @@
-//! The report for users: ratios first, absolute figures beside them, then the floor, then the conditions.
+//! Report for users: ratios with absolute figures, then the cost of null ports, then the conditions.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::{Absolute, BenchReport, CONVENTIONS, Comparison, PointReport};
 use crate::plan::FramePath;
 use crate::ratio::ValueSummary;
 
-/// Share of waiting for a CPU from which a figure is marked as disturbed.
+/// Share of waiting for a CPU above which a figure is marked as disturbed.
 const DISTURBED: f64 = 0.03;
 
 /// Text for a missing figure.
@@ -117,7 +117,7 @@ fn overhead(points: &[&PointReport], width: Option<u16>) -> Table {
     table
 }
 
-/// One row for each contestant: the use of its time matters as much as the ratio.
+/// Makes a table with a row for each contestant: processor time matters as much as the ratio.
 fn interfaces(points: &[&PointReport], width: Option<u16>) -> Table {
     let mut table = empty(
         &[
@@ -151,14 +151,14 @@ fn interfaces(points: &[&PointReport], width: Option<u16>) -> Table {
     table
 }
 
-/// Whether each frame's processor time is known.
+/// Whether the processor time per frame is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cost {
     Measured,
     NotMeasured,
 }
 
-/// One row for each contestant, and a ratio for each way in which Ringroad takes part.
+/// Makes a table with a row for each contestant, and a ratio for each of Ringroad's contestants.
 fn ways(points: &[&PointReport], cost: Cost, width: Option<u16>) -> Table {
     let mut ours: Vec<&str> = Vec::new();
     for series in points.iter().flat_map(|report| &report.series).filter(|series| series.ours) {
@@ -194,12 +194,12 @@ fn ways(points: &[&PointReport], cost: Cost, width: Option<u16>) -> Table {
     table
 }
 
-/// Ringroad's ratio to a contestant; nothing beside Ringroad itself.
+/// Formats Ringroad's ratio to a contestant; "-" for Ringroad itself.
 fn ratio_to(report: &PointReport, absolute: &Absolute) -> String {
     ratio_of(report, None, absolute)
 }
 
-/// The ratio of one contestant of Ringroad's, or of the only one, to another contestant.
+/// Formats the ratio of Ringroad's contestant `ours`, or of the only one, to another contestant.
 fn ratio_of(report: &PointReport, ours: Option<&str>, absolute: &Absolute) -> String {
     let wanted = |comparison: &&Comparison| {
         comparison.peer == absolute.contestant && (ours.is_none() || comparison.ours.as_deref() == ours)
@@ -284,7 +284,7 @@ fn gbps(absolute: &Absolute) -> String {
     number(absolute.layer1_gbps, 1)
 }
 
-/// "median (min-max)", scaled.
+/// Formats "median (min-max)", scaled.
 fn range(summary: &ValueSummary, scale: f64) -> String {
     format!("{:.2} ({:.2}-{:.2})", summary.median * scale, summary.min * scale, summary.max * scale)
 }

@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use super::*;
 
-/// A contestant that plays back answers and writes its turns into a shared log.
+/// Contestant that replays prepared rates and records its turns in a shared log.
 struct Scripted {
     name: &'static str,
     rates: Vec<Option<f64>>,
@@ -123,7 +123,7 @@ fn a_stop_in_mid_round_keeps_the_rounds_before_it() {
     });
     let result = run(&bench.plan, &mut bench.contestants, &stop, &mut |_| {});
     assert!(result.stopped);
-    // Warm-up, round 0, and in round 1 (backwards) the peer stops before Ringroad's turn.
+    // After warm-up and round 0, the peer stops the run in round 1 (in the opposite order) before Ringroad's turn.
     assert_eq!(result.points[0].series[0].rates_fps(), [Some(10.0)]);
     assert_eq!(result.points[0].series[1].rates_fps(), [Some(5.0)]);
 }
@@ -140,6 +140,6 @@ fn a_path_without_contestants_is_reported_empty_rather_than_left_out() {
 #[test]
 fn the_estimate_counts_every_contestant_in_every_round_and_the_warm_up() {
     let bench = Bench::new(vec![Some(1.0)], vec![Some(1.0)]);
-    // 2 contestants, 4 rounds and a warm-up of 1 s each with the default overhead of 0.5 s.
+    // Two contestants, 4 rounds and a warm-up of 1 s each, with the default overhead of 0.5 s.
     assert_eq!(bench.contestants.estimate(&bench.plan), Duration::from_secs(15));
 }

@@ -1,4 +1,4 @@
-//! The tables as charts, one for each mode, burst and number of queues: bars by frame size, as in the documents that
+//! Charts of the tables, one for each mode, burst and number of queues: bars by frame size, as in the documents that
 //! described the driver.
 
 use std::path::Path;
@@ -12,9 +12,9 @@ use super::report::{Sze2Report, Sze2Row};
 
 /// Size of one chart, pixels.
 const CHART: (u32, u32) = (760, 340);
-/// Of the charts side by side.
+/// Number of charts side by side.
 const COLUMNS: usize = 2;
-/// Colours of the drivers, in their order; the two of one driver are alike.
+/// Colours of the drivers, in their order; the two variants of a driver have similar colours.
 const COLOURS: [RGBColor; 4] = [
     RGBColor(0x1f, 0x5f, 0x8b),
     RGBColor(0x7f, 0xb2, 0xd1),
@@ -22,12 +22,12 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(0xd6, 0xb0, 0x7a),
 ];
 
-/// Why the chart cannot be made.
+/// Error of making the chart.
 #[derive(Debug, thiserror::Error)]
 #[error("drawing {path}: {reason}")]
 pub struct ChartError {
     path: String,
-    /// The error.
+    /// Text of the error.
     reason: String,
 }
 
@@ -49,7 +49,7 @@ pub fn draw(report: &Sze2Report, path: &Path) -> Result<(), ChartError> {
     root.present().map_err(|error| failed(error.to_string()))
 }
 
-/// Rows that differ in nothing but the size.
+/// Groups rows that differ only in the frame size.
 fn groups(rows: &[Sze2Row]) -> Vec<Vec<&Sze2Row>> {
     let mut groups: Vec<Vec<&Sze2Row>> = Vec::new();
     let kind = |row: &Sze2Row| (row.point.mode, row.point.burst_frames, row.point.queues);
@@ -82,7 +82,7 @@ fn draw_group<'a>(area: &DrawingArea<SVGBackend<'a>, Shift>, group: &[&Sze2Row])
         .y_label_area_size(56)
         .build_cartesian_2d(0.0..group.len() as f64, 0.0..most)?;
     let size_at = |column: &f64| {
-        // A label in the middle of each group of bars.
+        // Labels are in the middle of each group of bars.
         let row = (column.fract() == 0.5).then(|| group.get(*column as usize)).flatten();
         row.map_or_else(String::new, |row| row.point.frame_bytes.to_string())
     };

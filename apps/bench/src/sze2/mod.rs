@@ -1,5 +1,6 @@
-//! DPDK over a capture card: the `szedata2` driver on Ringroad's software card beside DPDK's null driver, each with the
-//! copy between buffer and mbuf and without, as in the documents that described the driver.
+//! Comparison of DPDK drivers over a capture card: the `szedata2` driver on Ringroad's software card beside DPDK's null
+//! driver. Each is measured with the copy between buffer and mbuf and without it, as in the documents that described
+//! the driver.
 //!
 //! ```text
 //! null port ═ card ═ channel ═ szedata2 ─ testpmd            net_null ─ testpmd
@@ -30,20 +31,20 @@ pub use report::Sze2Report;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "driver", rename_all = "snake_case")]
 pub enum Driver {
-    /// Ours.
+    /// Driver of Ringroad's card.
     Szedata2 {
         /// Whether frames are copied between buffer and mbuf.
         copy: bool,
     },
-    /// DPDK's, which has no device: the cost of the framework.
+    /// Driver of DPDK without a device: the cost of the framework.
     Null {
-        /// Whether it copies.
+        /// Whether the driver copies frames.
         copy: bool,
     },
 }
 
 impl Driver {
-    /// All of them, in the order of the tables.
+    /// Drivers in the order of the tables.
     pub const ALL: [Self; 4] = [
         Self::Szedata2 { copy: true },
         Self::Szedata2 { copy: false },
@@ -51,7 +52,7 @@ impl Driver {
         Self::Null { copy: false },
     ];
 
-    /// Its name in tables.
+    /// Returns the name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,16 +67,16 @@ impl Driver {
 /// Environment of a turn.
 pub(crate) struct TurnEnvironment<'a> {
     installation: &'a Installation,
-    /// `ringroad`, which makes the card.
+    /// Path of `ringroad`, which makes the card.
     program: &'a Path,
-    /// `librte_net_szedata2.so`.
+    /// Path of `librte_net_szedata2.so`.
     plugin: &'a Path,
-    /// The card on the first, testpmd on the second.
+    /// Cores: the card on the first, testpmd on the second.
     cores: CorePair,
     stop: &'a StopFlag,
 }
 
-/// A comparison that is set up and not begun.
+/// Comparison that is prepared but not begun.
 pub struct Sze2Session {
     plan: Sze2Plan,
     installation: Rc<Installation>,
@@ -86,7 +87,7 @@ pub struct Sze2Session {
 }
 
 impl Sze2Session {
-    /// Looks for testpmd; `program` is `ringroad`, `plugin` the driver.
+    /// Finds testpmd. `program` is the path of `ringroad`, `plugin` that of the driver.
     ///
     /// # Errors
     /// [`BenchError`]: fewer than two processors, or no testpmd.
@@ -106,7 +107,7 @@ impl Sze2Session {
         })
     }
 
-    /// Measures everything, or until the stop flag is raised; `progress` gets a line for each turn.
+    /// Measures all points, or until the stop flag is raised. `progress` gets a line for each turn.
     #[must_use]
     pub fn run(self, progress: &mut dyn FnMut(&str)) -> Sze2Report {
         let (machine, steal) = (MachineFacts::gather(), StealClock::start());

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::plan::FRAME_SIZES_BYTES;
 
-/// testpmd's work on frames (its `--forward-mode`).
+/// Work of testpmd on frames (its `--forward-mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ForwardMode {
@@ -19,10 +19,10 @@ pub enum ForwardMode {
 }
 
 impl ForwardMode {
-    /// All, in the order of the published tables.
+    /// Modes in the order of the published tables.
     pub const ALL: [Self; 3] = [Self::RxOnly, Self::TxOnly, Self::Io];
 
-    /// Its name in testpmd and in tables.
+    /// Returns the name in testpmd and in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,28 +33,28 @@ impl ForwardMode {
     }
 }
 
-/// One row of a table: all contestants meet there.
+/// Conditions of one row in a table, the same for all drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sze2Point {
     /// The work on frames.
     pub mode: ForwardMode,
     /// Frame size in bytes, FCS included.
     pub frame_bytes: u32,
-    /// Frames at a time.
+    /// Number of frames per burst.
     pub burst_frames: u32,
-    /// Queues, each on a channel of its own.
+    /// Number of queues, each on its own channel.
     pub queues: u16,
 }
 
 impl Sze2Point {
-    /// Line rate of such frames on 100 Gbit/s Ethernet, frames/s: preamble and gap are 20 bytes a frame.
+    /// Returns the line rate of such frames on 100 Gbit/s Ethernet, frames/s. Preamble and gap are 20 bytes per frame.
     #[must_use]
     pub fn line_rate_fps(&self) -> f64 {
         100e9 / (f64::from(self.frame_bytes + 20) * 8.0)
     }
 
-    /// Processor cycles per frame that the founding thesis published for the card, with the copy between buffer and
-    /// mbuf and without: one queue, bursts of 128, 2.6 GHz.
+    /// Returns the processor cycles per frame that the founding thesis published for the card, with the copy between
+    /// buffer and mbuf and without it: one queue, bursts of 128, 2.6 GHz.
     #[must_use]
     pub fn published_cycles(&self) -> (Option<f64>, Option<f64>) {
         if self.burst_frames != 128 || self.queues != 1 {
@@ -75,17 +75,17 @@ impl Sze2Point {
 /// The measured points and their settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sze2Plan {
-    /// testpmd's mode.
+    /// Modes of testpmd.
     pub modes: Vec<ForwardMode>,
     /// Frame sizes, FCS included.
     pub sizes_bytes: Vec<u32>,
-    /// Frames at a time.
+    /// Numbers of frames per burst.
     pub bursts_frames: Vec<u32>,
     /// Numbers of queues.
     pub queues: Vec<u16>,
-    /// Turns of each contestant at each point.
+    /// Number of turns of each driver at each point.
     pub repeat: u32,
-    /// Length of a turn's measurement.
+    /// Length of the measurement in a turn.
     #[serde(rename = "interval_seconds", serialize_with = "crate::plan::as_seconds")]
     pub interval: Duration,
 }
@@ -104,7 +104,7 @@ impl Default for Sze2Plan {
 }
 
 impl Sze2Plan {
-    /// All that the published tables have and one machine can repeat.
+    /// Returns all points of the published tables that one machine can repeat.
     #[must_use]
     pub fn full() -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Sze2Plan {
         }
     }
 
-    /// The points, in the order of the tables.
+    /// Returns the points, in the order of the tables.
     #[must_use]
     pub fn points(&self) -> Vec<Sze2Point> {
         let mut points = Vec::new();

@@ -13,93 +13,93 @@ use crate::ratio::ValueSummary;
 
 /// Schema of the JSON.
 pub const SCHEMA: &str = "ringroad-bench-sze2/1";
-/// Cycles for a frame of 64 bytes with the copy, one queue, bursts of 128: the published card's value, which is the
-/// goal, and half of it the next goal.
+/// Goals in cycles per frame of 64 bytes, with the copy, one queue, and bursts of 128. The goal is the published card's
+/// value; half of it is the next goal.
 const GOALS: [(ForwardMode, f64); 2] = [(ForwardMode::RxOnly, 52.0), (ForwardMode::Io, 109.0)];
 
-/// A driver at one point.
+/// Results of a driver at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriverAtPoint {
-    /// Which.
+    /// Measured driver.
     #[serde(flatten)]
     pub driver: Driver,
-    /// Its name in tables.
+    /// Name of the driver in tables.
     pub name: &'static str,
     /// Frames per second.
     pub frames_per_s: Option<ValueSummary>,
-    /// Cycles for a frame.
     pub cycles_per_frame: Option<ValueSummary>,
-    /// Share of 100 Gbit/s line rate, percent, by the median.
+    /// Share of 100 Gbit/s line rate at the median rate, percent.
     pub line_rate_percent: Option<f64>,
-    /// Cycles that were published for it on the card.
+    /// Published cycles per frame of the driver on the card.
     pub published_cycles: Option<f64>,
-    /// Largest share of a turn in which other programs had its processor.
+    /// Largest share of a turn in which other programs used the forwarding processor.
     pub cpu_wait: Option<f64>,
-    /// The valid turns.
+    /// Results of the valid turns.
     pub turns: Vec<TurnOutcome>,
     /// Reasons of invalid turns.
     pub failures: Vec<String>,
 }
 
-/// All drivers at one point.
+/// Results of all drivers at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sze2Row {
-    /// The point.
+    /// Conditions of the row.
     #[serde(flatten)]
     pub point: Sze2Point,
-    /// Line rate of it on 100 Gbit/s Ethernet, frames/s.
+    /// Line rate at this frame size on 100 Gbit/s Ethernet, frames/s.
     pub line_rate_fps: f64,
-    /// The drivers.
+    /// Results by driver.
     pub drivers: Vec<DriverAtPoint>,
 }
 
-/// Rows that fill.
+/// Rows of the report while turns add their results.
 #[derive(Clone, Debug)]
 pub(super) struct Rows(Vec<Sze2Row>);
 
-/// Whether a goal was reached.
+/// A goal, and whether it was reached.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Goal {
-    /// The measured values.
+    /// Mode of testpmd.
     pub mode: ForwardMode,
-    /// Cycles for a frame to reach.
+    /// Desired cycles per frame.
     pub cycles: f64,
-    /// Cycles that it took, by the median.
+    /// Median of the measured cycles per frame.
     pub measured: Option<f64>,
-    /// `None` if there is no valid value: not measured, or other programs used the processor too much.
+    /// Whether the goal was reached. `None` without a valid value: not measured, or other programs used the processor
+    /// too much.
     pub is_reached: Option<bool>,
 }
 
-/// The whole of it.
+/// Report of a whole comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sze2Report {
-    /// [`SCHEMA`].
+    /// Name and version of the schema: [`SCHEMA`].
     pub schema: &'static str,
     /// The planned measurements.
     pub plan: Sze2Plan,
-    /// The machine.
+    /// Properties of the machine.
     pub machine: MachineFacts,
-    /// Share of the time that the hypervisor took, percent.
+    /// Share of processor time that the hypervisor took, percent.
     pub steal_percent: Option<f64>,
-    /// The card on the first, testpmd on the second.
+    /// Cores: the card on the first, testpmd on the second.
     pub cores: CorePair,
-    /// Rate of the counter that cycles are of, MHz.
+    /// Rate of the time-stamp counter, whose ticks are the cycles, MHz.
     pub tsc_mhz: Option<u32>,
-    /// Whether it was stopped before its end.
+    /// Whether the run was stopped before its end.
     pub stopped: bool,
-    /// The goals.
+    /// Goals and whether they were reached.
     pub goals: Vec<Goal>,
-    /// The points.
+    /// Results by point.
     pub rows: Vec<Sze2Row>,
 }
 
-/// A point in words.
+/// Describes a point in words.
 pub(super) fn name_of(point: &Sze2Point) -> String {
     let Sze2Point { mode, frame_bytes, burst_frames, queues } = point;
     format!("{} {frame_bytes} B, burst {burst_frames}, {queues} queue(s)", mode.name())
 }
 
-/// A turn in a line.
+/// Formats the result of a turn in a line.
 pub(super) fn in_a_line(outcome: &Result<TurnOutcome, String>) -> String {
     match outcome {
         Ok(turn) => {
@@ -179,7 +179,7 @@ impl Sze2Report {
         Self { schema: SCHEMA, plan, machine, steal_percent, cores, tsc_mhz, stopped, goals, rows }
     }
 
-    /// As JSON.
+    /// Formats the report as JSON.
     ///
     /// # Errors
     /// A number has no JSON form.
@@ -187,7 +187,7 @@ impl Sze2Report {
         serde_json::to_string_pretty(self)
     }
 
-    /// As tables for users.
+    /// Formats the report as tables for users.
     #[must_use]
     pub fn to_table(&self) -> String {
         let mut text = String::new();

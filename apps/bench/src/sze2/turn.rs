@@ -1,4 +1,4 @@
-//! One turn of one driver at one point: testpmd is started, counted and ended, and its cycles are read.
+//! Turn of one driver at one point: starts testpmd, counts its frames, ends it, and reads its cycles.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,23 +17,23 @@ use crate::sockets::socket_folder;
 
 /// Time limit for the card to appear, for frames to begin to flow, or for testpmd to end.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time between polls of a counter until it begins to move; there is no event for that.
+/// Time between polls of a counter until it begins to increase; there is no event for that.
 const CHECK: Duration = Duration::from_millis(5);
-/// Between the first frame and the measurement.
+/// Time between the first frame and the measurement.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Result of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TurnOutcome {
-    /// Frames per second: received, or sent if nothing is received.
+    /// Frames per second: received, or sent if no frames are received.
     pub frames_per_s: f64,
-    /// Cycles of the time-stamp counter for each frame, in calls that had frames: testpmd's own count.
+    /// Cycles of the time-stamp counter per frame, in calls that returned frames, by testpmd's own count.
     pub cycles_per_frame: f64,
-    /// That counter's rate, by testpmd's word.
+    /// Rate of the time-stamp counter, as testpmd reports it.
     pub tsc_mhz: u32,
-    /// Share of the time in which other programs had the forwarding processor.
+    /// Share of the time in which other programs used the forwarding processor.
     pub cpu_wait: Option<f64>,
-    /// The commands that made it.
+    /// Commands that the turn ran, testpmd's and the card's.
     pub commands: Vec<String>,
 }
 
@@ -87,8 +87,8 @@ pub(super) fn measure(
     Ok(TurnOutcome { frames_per_s, cycles_per_frame, tsc_mhz, cpu_wait, commands })
 }
 
-/// Starts a card on the first core that gets frames, or takes them, as fast as it can: the other end of a wire to a
-/// null port.
+/// Starts a card on the first core that receives or sends frames as fast as possible: its other end is wired to a null
+/// port.
 fn start_card(
     path: &Path,
     point: &Sze2Point,
@@ -146,7 +146,7 @@ fn launch(driver: Driver, point: &Sze2Point, card: &Path, ground: &TurnEnvironme
     }
 }
 
-/// testpmd's output at its end: `CPU cycles/packet=52.31 (total cycles=... ) at 2600 MHz Clock`.
+/// Parses testpmd's output at its end: `CPU cycles/packet=52.31 (total cycles=... ) at 2600 MHz Clock`.
 fn parse_cycles(line: &str) -> Option<(f64, u32)> {
     let (_, rest) = line.split_once("CPU cycles/packet=")?;
     let cycles = rest.split_whitespace().next()?.parse().ok()?;

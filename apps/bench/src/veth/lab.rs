@@ -1,7 +1,7 @@
-//! The interfaces of one turn.
+//! Interfaces of one turn.
 //!
-//! They are in a network namespace without a name: it exists while a process is in it or has its descriptor open, so it
-//! ends with the turn's last process even if the bench is killed, and no foreign interface can be in it.
+//! They are in a network namespace without a name. It exists while a process is in it or has its descriptor open. So it
+//! ends with the turn's last process, even if the bench is killed, and contains no foreign interfaces.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,10 +17,10 @@ use rustix::thread::UnshareFlags;
 use crate::error::BenchError;
 use crate::reading::Reading;
 
-/// Time limit for an interface to carry frames after it was set up.
+/// Time limit until an interface has carrier after it was set up.
 const CARRIER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Settings that keep the kernel from sending of its own accord (Documentation/networking/ip-sysctl.rst); absent in a
+/// Settings that keep the kernel from sending frames of its own (Documentation/networking/ip-sysctl.rst); absent in a
 /// kernel without IPv6.
 const IPV6_OFF: [&str; 2] =
     ["/proc/sys/net/ipv6/conf/all/disable_ipv6", "/proc/sys/net/ipv6/conf/default/disable_ipv6"];
@@ -32,10 +32,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A new namespace with these pairs.
+    /// Makes a namespace with these pairs.
     ///
     /// # Errors
-    /// [`BenchError`] if the kernel refuses, as for all users but root.
+    /// [`BenchError`]: the kernel refuses, which it does for all users except root.
     pub fn create(pairs: &[[&str; 2]]) -> Result<Self, BenchError> {
         let lab = Self { namespace: new_namespace()? };
         in_namespace(&lab.namespace(), || {
@@ -56,13 +56,13 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The namespace, for processes to be started in.
+    /// Returns the namespace, for processes that start in it.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
         Namespace::File(format!("/proc/self/fd/{}", self.namespace.as_raw_fd()).into())
     }
 
-    /// The frames that have arrived at `interface`, by the kernel's count.
+    /// Returns the number of frames that have arrived at `interface`, by the kernel's counter.
     pub(crate) fn arrived(&self, interface: &str) -> Result<Reading, BenchError> {
         in_namespace(&self.namespace(), || {
             Reading::of(|| Ok(link_by_name(interface)?.statistics.rx_packets))
@@ -70,11 +70,11 @@ impl Lab {
     }
 }
 
-/// A descriptor of a network namespace with nothing in it but a loopback interface.
+/// Returns a descriptor of a new network namespace, which contains only a loopback interface.
 fn new_namespace() -> Result<OwnedFd, BenchError> {
     let made = || {
-        // SAFETY: only the network namespace of this thread, which ends here, is left; the descriptor table stays
-        // shared.
+        // SAFETY: only the network namespace of this thread changes, and the thread ends here. The descriptor table
+        // stays shared.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
             .map_err(|errno| BenchError::NewNamespace(errno.into()))?;
         Ok(Namespace::Current.open()?)

@@ -1,22 +1,22 @@
 //! The frames that workers send: Ethernet, IPv4, UDP, like testpmd's, so that receivers have the same work.
 
-/// Bytes of header that a generator writes into every frame: Ethernet 14, IPv4 20, UDP 8.
+/// Length of the headers that a generator writes into every frame, bytes: Ethernet 14, IPv4 20, UDP 8.
 pub(super) const HEADER_BYTES: usize = 42;
 
-/// Offset of the sequence number of a pipe's frames: after the headers.
+/// Position of the sequence number in a pipe's frames: after the headers.
 const SEQUENCE: std::ops::Range<usize> = HEADER_BYTES..HEADER_BYTES + 8;
 
 /// EtherType of IPv4 (IEEE 802 numbers).
 const ETHERTYPE: [u8; 2] = [0x08, 0x00];
 
-/// The IPv4 header (RFC 791) from its first byte, with length and checksum still zero: no options, do not fragment, 64
-/// hops, UDP, from 198.18.0.1 to 198.18.0.2, which RFC 2544 sets aside for benchmarks.
+/// IPv4 header (RFC 791) with length and checksum still zero: no options, do not fragment, 64 hops, UDP, from
+/// 198.18.0.1 to 198.18.0.2, which RFC 2544 reserves for benchmarks.
 const IPV4: [u8; 20] = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 198, 18, 0, 1, 198, 18, 0, 2];
 
 /// The UDP header (RFC 768) with length still zero and no checksum: port 9, discard, at both ends.
 const UDP: [u8; 8] = [0, 9, 0, 9, 0, 0, 0, 0];
 
-/// A frame from station `from` to station `to`, filled with a pattern.
+/// Makes a frame from station `from` to station `to`, filled with a pattern.
 #[must_use]
 pub fn template(from: u8, to: u8, slot_bytes: u32) -> Vec<u8> {
     let length = usize::try_from(slot_bytes).unwrap_or(usize::MAX).max(SEQUENCE.end);
@@ -38,7 +38,7 @@ pub fn template(from: u8, to: u8, slot_bytes: u32) -> Vec<u8> {
     frame
 }
 
-/// The checksum of an IPv4 header (RFC 1071).
+/// Returns the checksum of an IPv4 header (RFC 1071).
 fn checksum(header: &[u8; 20]) -> [u8; 2] {
     let words =
         header.chunks_exact(2).map(|pair| pair.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)));
@@ -56,7 +56,7 @@ pub(super) fn set_sequence(frame: &mut [u8], sequence: u64) {
     }
 }
 
-/// The sequence number of a frame; `None` if it is too short for one.
+/// Returns the sequence number of a frame; `None` if the frame is too short.
 #[inline]
 pub(super) fn sequence(frame: &[u8]) -> Option<u64> {
     frame.get(SEQUENCE)?.try_into().ok().map(u64::from_le_bytes)
@@ -83,9 +83,9 @@ mod tests {
         let frame = template(1, 2, 1514);
         assert_eq!(frame[16..18], 1500u16.to_be_bytes());
         assert_eq!(frame[38..40], 1480u16.to_be_bytes());
-        // With its checksum in it, a header's sum is zero.
+        // A header that contains its checksum has the sum zero.
         assert_eq!(checksum(frame[14..34].try_into().unwrap()), [0, 0]);
-        // By hand: 4500 + 05dc + 0 + 4000 + 4011 + c612 + 1 + c612 + 2 = 25714, folded 5716, of which the complement.
+        // Manual calculation: 4500 + 05dc + 0 + 4000 + 4011 + c612 + 1 + c612 + 2 = 25714, folded 5716, complemented.
         assert_eq!(frame[24..26], [0xA8, 0xE9]);
     }
 }

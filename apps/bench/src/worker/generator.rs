@@ -1,4 +1,4 @@
-//! The generator's worker: one load at full speed from one port, by a session as in `ringroad gen`.
+//! Worker of a generator: one load at full speed from one port, by a session as in `ringroad gen`.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use ringroad_traffic::line_rate::FrameSize;
 use super::{BenchWorkerError, COUNT, Measured, SETTLE, WorkerLine, WorkerOptions, WorkerRole, say};
 use crate::cycles;
 
-/// The only load of the plan.
+/// Index of the plan's only load.
 const LOAD: usize = 0;
 
-/// A session that is ready to send from `port`: one flow of Ethernet, IPv4 and UDP, with the bursts of `options`.
+/// Makes a session that is ready to send from `port`: one flow of Ethernet, IPv4 and UDP, with the bursts of `options`.
 ///
 /// # Errors
 /// [`BenchWorkerError`] if the frame size is invalid, or the session cannot be made with the settings `session`.
@@ -36,8 +36,8 @@ pub fn session(
     Ok(TestSession::over(plan, vec![port], &session)?)
 }
 
-/// Sends until `input` ends, and reports once the `interval` is over, if it has any length. Unlike other roles the
-/// session has a thread of its own.
+/// Sends until `input` ends. Reports after the `interval`, unless it is zero. Unlike other roles, the session has a
+/// thread of its own.
 pub(super) fn run(
     mut session: TestSession,
     interval: Duration,
@@ -60,7 +60,7 @@ pub(super) fn run(
     Ok(ended?)
 }
 
-/// Counts the frames handed over within the interval, once the flow has settled.
+/// Counts the frames handed over within the interval, after the settling time.
 fn measure(session: &TestSession, interval: Duration) -> Measured {
     let sample = || (Instant::now(), cycles::ticks(), session.sent(LOAD).frames);
     std::thread::sleep(SETTLE);

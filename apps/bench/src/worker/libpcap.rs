@@ -1,4 +1,4 @@
-//! A small program over libpcap, as its users write them: it loads the libpcap that it finds, and has no code for
+//! Small program over libpcap, written like users' programs: it loads the installed libpcap, and has no code for
 //! Ringroad.
 //!
 //! The same binary with the same libpcap calls is measured twice, with the system's library and with Ringroad's object
@@ -15,15 +15,15 @@ use super::frame::template;
 use super::meter::WorkerCounts;
 use super::roles::RoleStep;
 
-/// Debian's name of libpcap.
+/// Name of libpcap on Debian.
 const LIBRARY: &CStr = c"libpcap.so.0.8";
-/// Bytes of a text for an error.
+/// Size of the buffer for an error's text, bytes.
 const ERROR_BYTES: usize = 256;
-/// Captured bytes of a frame: all, as in tcpdump.
+/// Captured bytes of a frame, enough for all bytes, as in tcpdump.
 const SNAPLEN: c_int = 262_144;
-/// Milliseconds after which a read returns without a frame.
+/// Time after which a read returns without a frame, ms.
 const TIMEOUT_MS: c_int = 10;
-/// Frames sent between two checks of the bench's commands.
+/// Number of frames sent between two checks of the bench's commands.
 const FRAMES_PER_TURN: u64 = 64;
 
 type OpenLive = unsafe extern "C" fn(*const c_char, c_int, c_int, c_int, *mut c_char) -> *mut c_void;
@@ -31,7 +31,7 @@ type Dispatch = unsafe extern "C" fn(*mut c_void, c_int, Callback, *mut u8) -> c
 type Callback = unsafe extern "C" fn(*mut u8, *const c_void, *const u8);
 type Inject = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 
-/// An open device.
+/// Open device of libpcap.
 struct LivePcap {
     handle: NonNull<c_void>,
     library: NonNull<c_void>,
@@ -39,15 +39,15 @@ struct LivePcap {
 
 impl LivePcap {
     fn open(name: &str) -> Result<Self, String> {
-        // SAFETY: a name with a NUL at its end.
+        // SAFETY: the name ends with a NUL.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
         let library = NonNull::new(library).ok_or("libpcap is not installed (Debian package libpcap0.8)")?;
         let open = function(library, c"pcap_open_live")?;
-        // SAFETY: libpcap's function of that name has this type.
+        // SAFETY: the function with that name in libpcap has this type.
         let open: OpenLive = unsafe { std::mem::transmute(open) };
         let device = CString::new(name).map_err(|_| format!("{name:?} is not a device name"))?;
         let mut error = [0u8; ERROR_BYTES];
-        // SAFETY: a text, and room for one.
+        // SAFETY: the device's name ends with a NUL, and `error` has room for libpcap's error text.
         let handle = unsafe { open(device.as_ptr(), SNAPLEN, 1, TIMEOUT_MS, error.as_mut_ptr().cast()) };
         let told = || CStr::from_bytes_until_nul(&error).unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self { handle: NonNull::new(handle).ok_or_else(told)?, library })
@@ -55,12 +55,12 @@ impl LivePcap {
 }
 
 fn function(library: NonNull<c_void>, name: &CStr) -> Result<*mut c_void, String> {
-    // SAFETY: a loaded library, and a name with a NUL at its end.
+    // SAFETY: the library is loaded, and the name ends with a NUL.
     let found = unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) };
     if found.is_null() { Err(format!("libpcap has no {}", name.to_string_lossy())) } else { Ok(found) }
 }
 
-/// Sends frames, each with a call of its own.
+/// Sender of frames, with a call for each frame.
 pub(super) struct Injector {
     device: LivePcap,
     inject: Inject,
@@ -70,7 +70,7 @@ pub(super) struct Injector {
 impl Injector {
     pub(super) fn open(name: &str, slot_bytes: u32) -> Result<Self, String> {
         let device = LivePcap::open(name)?;
-        // SAFETY: libpcap's function of that name has this type.
+        // SAFETY: the function with that name in libpcap has this type.
         let inject: Inject = unsafe { std::mem::transmute(function(device.library, c"pcap_inject")?) };
         Ok(Self { device, inject, frame: template(1, 2, slot_bytes) })
     }
@@ -81,16 +81,16 @@ impl RoleStep for Injector {
         let [sent, _] = &mut tally.directions_frames;
         for _ in 0..FRAMES_PER_TURN {
             let (bytes, len) = (self.frame.as_ptr().cast(), self.frame.len());
-            // SAFETY: an open device, and a frame of that length.
+            // SAFETY: the device is open, and the frame has that length.
             let injected = unsafe { (self.inject)(self.device.handle.as_ptr(), bytes, len) };
-            // A full queue of the kernel is not a failure: the frame was not sent, and is not counted.
+            // A full queue of the kernel is not a failure: the frame was not sent, and does not count.
             *sent += u64::from(injected > 0);
         }
         Ok(())
     }
 }
 
-/// Counts received frames.
+/// Counter of received frames.
 pub(super) struct Capturer {
     device: LivePcap,
     dispatch: Dispatch,
@@ -99,13 +99,13 @@ pub(super) struct Capturer {
 impl Capturer {
     pub(super) fn open(name: &str) -> Result<Self, String> {
         let device = LivePcap::open(name)?;
-        // SAFETY: libpcap's function of that name has this type.
+        // SAFETY: the function with that name in libpcap has this type.
         let dispatch: Dispatch = unsafe { std::mem::transmute(function(device.library, c"pcap_dispatch")?) };
         Ok(Self { device, dispatch })
     }
 }
 
-/// Counts one frame in the `u64` behind `count`.
+/// Counts one frame in the `u64` at `count`.
 unsafe extern "C" fn count(count: *mut u8, _header: *const c_void, _frame: *const u8) {
     let count: *mut u64 = count.cast();
     // SAFETY: the caller of `pcap_dispatch` passed a counter, which nothing else uses meanwhile.
@@ -116,7 +116,7 @@ impl RoleStep for Capturer {
     fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError> {
         let [received, _] = &mut tally.directions_frames;
         let counter: *mut u64 = received;
-        // SAFETY: an open device, and a callback with the counter that it wants.
+        // SAFETY: the device is open, and the callback gets the counter that it expects.
         let status = unsafe { (self.dispatch)(self.device.handle.as_ptr(), -1, count, counter.cast()) };
         if status < 0 { Err(PortError::Device(format!("pcap_dispatch returned {status}"))) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! The loops over an embedded datapath: no daemon, no second process.
+//! Loops over an embedded datapath, without a daemon or a second process.
 
 use std::io::{BufReader, PipeReader, PipeWriter, pipe};
 use std::thread::{JoinHandle, spawn};
@@ -55,7 +55,7 @@ impl Worker {
         }
     }
 
-    /// Its reported count so far.
+    /// Returns the count that the worker reports.
     fn count(&mut self) -> u64 {
         writeln!(self.input, "{COUNT}").unwrap();
         match self.line() {
@@ -64,7 +64,7 @@ impl Worker {
         }
     }
 
-    /// Ends the worker as the bench does: by the end of its input.
+    /// Ends the worker like the bench: by the end of the worker's input.
     fn end(self) -> Result<(), BenchWorkerError> {
         drop(self.input);
         self.thread.join().unwrap()
@@ -111,7 +111,7 @@ fn one_way_counts_frames_from_the_second_port_of_a_switch() {
 
 #[test]
 fn a_netmap_program_without_a_device_reports_the_failed_call() {
-    // Too long for a request, should a device be there.
+    // A name that is too long for a request, even if a device exists.
     let name = "x".repeat(64);
     for calls in [NetmapCalls::Sync, NetmapCalls::Poll] {
         let mut worker = Worker::start(WorkerRole::NetmapSink(calls), &[&name], &Embedded::new());

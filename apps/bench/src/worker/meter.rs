@@ -1,5 +1,5 @@
-//! The counting interval of a worker: from when the flow has settled, for the configured time; the worker then
-//! continues until it must stop.
+//! Counting interval of a worker: after the flow has settled, for the configured time. The worker then continues until
+//! it must stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 use super::{Measured, SETTLE};
 use crate::cycles;
 
-/// Turns of a worker's loop between two readings of the clock, which costs as much as a small burst.
+/// Number of turns between two readings of the clock, which costs as much as a small burst.
 const TURNS_PER_CHECK: u32 = 256;
 
-/// The bench's commands to a running worker, from the thread that reads them.
+/// Commands of the bench to a running worker, from the thread that reads them.
 #[derive(Debug, Default)]
 pub(super) struct WorkerCommands {
-    /// Print how many frames it has received so far.
+    /// Request to print the number of frames received so far.
     pub count: AtomicBool,
-    /// To end.
+    /// Request to end.
     pub end: AtomicBool,
 }
 
-/// A worker's counts so far.
+/// Counts of a worker so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
-    /// Frames by direction.
+    /// Number of frames by direction.
     pub directions_frames: [u64; 2],
-    /// Frames missing or out of order.
+    /// Number of frames missing or out of order.
     pub lost_or_reordered_frames: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// No frame yet.
+    /// No frame has arrived yet.
     Silent,
     Settling {
         until: Instant,
@@ -60,21 +60,21 @@ pub(super) struct LoopClock {
 pub(super) enum Next {
     /// Continue.
     GoOn,
-    /// Report this and continue.
+    /// Report this result and continue.
     Report(Measured),
     /// Report this number of received frames and continue.
     SoFar(u64),
-    /// End.
+    /// End the loop.
     End,
 }
 
 impl LoopClock {
-    /// A meter for a role that counts in the first `directions` entries of its tally.
+    /// Makes a meter for a role that counts in the first `directions` elements of its tally.
     pub(super) fn new(interval: Duration, directions: usize, orders: Arc<WorkerCommands>) -> Self {
         Self { interval, directions, settle: SETTLE, orders, phase: Phase::Silent, turns: 0 }
     }
 
-    /// To be called once per turn.
+    /// Returns the next action. Call it once per turn.
     #[inline]
     pub(super) fn turn(&mut self, tally: &WorkerCounts) -> Next {
         self.turns = self.turns.wrapping_add(1);

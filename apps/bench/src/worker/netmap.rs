@@ -1,5 +1,5 @@
-//! A small program written for netmap, as its users write them: it uses `/dev/netmap` and has no code for Ringroad.
-//! Frames, and the work on each, are as in the native workers.
+//! Small program written for netmap, like users' programs: it uses `/dev/netmap` and has no code for Ringroad. The
+//! frames and the work on each frame are the same as in the native workers.
 
 mod device;
 
@@ -11,12 +11,12 @@ use super::meter::WorkerCounts;
 use super::roles::{GATHER_SPINS, Gaps, RoleStep};
 use device::{BoundDevice, poll};
 
-/// How the program requests syncs.
+/// Method by which the program requests syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetmapCalls {
-    /// By NIOCTXSYNC and NIOCRXSYNC, over and over: the native workers' loops with netmap's calls.
+    /// NIOCTXSYNC and NIOCRXSYNC in a loop: the native workers' loops with netmap's calls.
     Sync,
-    /// By poll, which sleeps if there is nothing, as in most of netmap's programs.
+    /// `poll`, which sleeps without frames, as in most netmap programs.
     Poll,
 }
 
@@ -28,7 +28,7 @@ fn open(name: &str) -> Result<BoundDevice, BenchWorkerError> {
     })
 }
 
-/// Writes whole frames, numbered, in whole bursts.
+/// Sender of numbered whole frames, in whole bursts.
 pub(super) struct NetmapSource {
     device: BoundDevice,
     calls: NetmapCalls,
@@ -48,7 +48,7 @@ impl NetmapSource {
         Ok(Self { device: open(name)?, calls, frame, burst_frames, next: 0 })
     }
 
-    /// Fills slots for a burst, if there are as many.
+    /// Fills the slots of a burst, if enough slots are free.
     fn fill(&mut self) {
         let ring = &mut self.device.tx;
         if ring.space() < self.burst_frames {
@@ -86,7 +86,7 @@ impl RoleStep for NetmapSource {
     }
 }
 
-/// Reads every byte of received frames and checks for gaps in the numbers.
+/// Receiver that reads every byte and checks for gaps in the numbers.
 pub(super) struct NetmapSink {
     device: BoundDevice,
     calls: NetmapCalls,
@@ -106,7 +106,7 @@ impl NetmapSink {
         Ok(Self { device: open(name)?, calls, frame, burst_frames, gaps: Gaps::default() })
     }
 
-    /// Syncs, and again a little later if less than a burst has arrived, as the native worker does.
+    /// Syncs, and syncs again a little later if less than a burst has arrived, as the native worker does.
     fn gather(&mut self) -> Result<(), PortError> {
         self.device.rx_sync()?;
         if self.device.rx.space() < self.burst_frames {
@@ -118,7 +118,7 @@ impl NetmapSink {
         Ok(())
     }
 
-    /// Reads a burst, or the available frames, and releases it.
+    /// Reads and releases the available frames, at most a burst.
     fn take(&mut self, tally: &mut WorkerCounts) {
         let ring = &mut self.device.rx;
         let arrived = ring.space().min(self.burst_frames);
@@ -150,7 +150,7 @@ impl RoleStep for NetmapSink {
     }
 }
 
-/// Sends to one port of a switch and receives from another.
+/// Sender to one port of a switch and receiver from another.
 pub(super) struct NetmapOneWay {
     source: NetmapSource,
     sink: NetmapSink,
@@ -165,7 +165,7 @@ impl NetmapOneWay {
     ) -> Result<Self, BenchWorkerError> {
         let source = NetmapSource::open(from, calls, slot_bytes, burst_frames)?;
         let mut sink = NetmapSink::open(to, calls, slot_bytes, burst_frames)?;
-        // So that the switch knows the receiver's port.
+        // A first frame teaches the switch the receiver's port.
         let ring = &mut sink.device.tx;
         let slot = ring.head();
         ring.write(slot, &sink.frame);

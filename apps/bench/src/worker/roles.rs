@@ -5,16 +5,16 @@ use ringroad::{Port, PortError};
 use super::frame::{HEADER_BYTES, sequence, set_sequence, template};
 use super::meter::WorkerCounts;
 
-/// One turn of a role; the loop around it is [`super::run`]'s.
+/// One turn of a role; [`super::run`] has the loop around it.
 pub trait RoleStep {
     /// Does one burst in each of the role's directions and counts the received frames.
     ///
     /// # Errors
-    /// The port has stopped working.
+    /// [`PortError`]: the port has stopped working.
     fn turn(&mut self, tally: &mut WorkerCounts) -> Result<(), PortError>;
 }
 
-/// Writes whole frames, numbered, and sends them as fast as the ring takes bursts.
+/// Sender of numbered whole frames, as fast as the ring takes bursts.
 pub(super) struct Source {
     port: Port,
     frame: Vec<u8>,
@@ -31,7 +31,7 @@ impl Source {
 impl RoleStep for Source {
     fn turn(&mut self, _: &mut WorkerCounts) -> Result<(), PortError> {
         let tx = self.port.tx();
-        // Whole bursts only: handing over the few slots that were just returned would make both sides wait for each
+        // Whole bursts only: handing over a few slots that were just returned would make both sides wait for each
         // other's cache lines all the time.
         if tx.available() < self.burst_frames {
             tx.sync()?;
@@ -49,20 +49,20 @@ impl RoleStep for Source {
     }
 }
 
-/// Pauses of a receiver that found less than a burst: about a microsecond.
+/// Number of pauses of a receiver that found less than a burst: about a microsecond.
 pub(super) const GATHER_SPINS: u32 = 32;
 
-/// Result of checking the numbers of arriving frames.
+/// State of checking the numbers of arriving frames.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Gaps {
     expected: Option<u64>,
 }
 
 impl Gaps {
-    /// Counts the frames missing before a frame, or that it is out of order.
+    /// Checks the number of a frame. Counts the frames missing before it, or the frame itself if it is out of order.
     #[inline]
     pub(super) fn check(&mut self, frame: &[u8], tally: &mut WorkerCounts) {
-        // Every byte counts as read.
+        // The fence makes the compiler keep the read of every byte.
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         let number = sequence(frame).unwrap_or_default();
         let expected = self.expected.unwrap_or(number);
@@ -73,7 +73,7 @@ impl Gaps {
     }
 }
 
-/// Reads every byte of received frames and checks for gaps in the numbers.
+/// Receiver that reads every byte and checks for gaps in the numbers.
 pub(super) struct Sink {
     port: Port,
     frame: Vec<u8>,
@@ -92,8 +92,8 @@ impl RoleStep for Sink {
         let rx = self.port.rx();
         rx.sync()?;
         if rx.available() < self.burst_frames {
-            // A receiver on the heels of its sender takes cache lines from it that are still being written, and both
-            // slow down: wait for a burst, then take the available frames.
+            // A receiver close behind its sender reads cache lines that are still being written, and both slow down. So
+            // it waits for a burst, then takes the available frames.
             for _ in 0..GATHER_SPINS {
                 std::hint::spin_loop();
             }
@@ -112,7 +112,7 @@ impl RoleStep for Sink {
     }
 }
 
-/// Sends to one port of a switch and receives from another.
+/// Sender to one port of a switch and receiver from another.
 pub(super) struct OneWay {
     source: Source,
     sink: Sink,
@@ -121,7 +121,7 @@ pub(super) struct OneWay {
 impl OneWay {
     pub(super) fn new([from, to]: [Port; 2], slot_bytes: u32, burst_frames: u32) -> Result<Self, PortError> {
         let mut sink = Sink::new(to, slot_bytes, burst_frames);
-        // So that the switch knows the receiver's port.
+        // A first frame teaches the switch the receiver's port.
         let tx = sink.port.tx();
         let length = tx.buffer(0).write(&sink.frame);
         tx.set(0, u16::try_from(length).unwrap_or(u16::MAX), 0);
@@ -138,7 +138,7 @@ impl RoleStep for OneWay {
     }
 }
 
-/// Sends to both ports of a switch and drops the frames received from them.
+/// Sender to both ports of a switch, which drops the frames received from them.
 pub(super) struct SwitchLoop {
     ends: [Station; 2],
     burst_frames: u32,
@@ -147,7 +147,7 @@ pub(super) struct SwitchLoop {
 struct Station {
     port: Port,
     frame: Vec<u8>,
-    /// Buffers that have not been filled with a whole frame yet; afterwards the payload stays as it is.
+    /// Number of buffers that have not been filled with a whole frame yet. Later sends keep the payload.
     unfilled: u32,
 }
 
@@ -156,7 +156,7 @@ impl Station {
         Self { unfilled: port.tx().slot_count(), port, frame: template(own, other, slot_bytes) }
     }
 
-    /// Drops received frames; returns their number.
+    /// Drops received frames. Returns their number.
     fn receive(&mut self, burst_frames: u32) -> Result<u64, PortError> {
         let rx = self.port.rx();
         rx.sync()?;
@@ -201,7 +201,7 @@ impl RoleStep for SwitchLoop {
     }
 }
 
-/// Sends to one port.
+/// Sender to one port.
 pub(super) struct Sender(Station, u32);
 
 impl Sender {
@@ -216,7 +216,7 @@ impl RoleStep for Sender {
     }
 }
 
-/// Receives from one port and drops.
+/// Receiver from one port, which drops the frames.
 pub(super) struct Receiver(Station, u32);
 
 impl Receiver {
@@ -233,7 +233,7 @@ impl RoleStep for Receiver {
     }
 }
 
-/// Forwards both ways between two ports.
+/// Forwarder in both directions between two ports.
 pub(super) struct Forwarder {
     ports: [Port; 2],
     burst_frames: u32,

@@ -13,10 +13,10 @@ use crate::port_argument::PortArgument;
 
 /// Make a port that stays until it is detached
 ///
-/// A port named after a network interface is that interface: `ringroad attach vale0:eth0`. With --host its host stack
-/// gets a port too, vale0:eth0^. The interface is looked up in the network namespace in which the command runs. Other
-/// names need a driver, such as `ringroad attach vale0:in --driver pcap:FILE`, or --for-program. The command starts the
-/// daemon if none runs.
+/// A port named after a network interface is that interface: `ringroad attach vale0:eth0`. With --host the interface's
+/// host stack gets a port too, vale0:eth0^. The interface is looked up in the network namespace in which the command
+/// runs. Other names need a driver, such as `ringroad attach vale0:in --driver pcap:FILE`, or --for-program. The
+/// command starts the daemon if none runs.
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// Name of the port, such as vale0:a
@@ -54,7 +54,7 @@ ringroad attach vale0:app@vlan=10 --for-program";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         ringroad::ensure_daemon(&global.socket_path())?;
-        // The port's own name, if that must be a device.
+        // Name of the port without its switch, if options require that this name is a device.
         let own = self.name.split('@').next().and_then(|base| base.split_once(':')).map(|(_, port)| port);
         let device = self.driver.as_deref().or(own.filter(|_| self.sizes.names_a_device()));
         let driver = device.map(|device| self.sizes.device(device));

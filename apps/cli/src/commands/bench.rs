@@ -1,4 +1,4 @@
-//! `ringroad bench` and its workers.
+//! `ringroad bench` and its worker processes.
 
 mod sze2;
 
@@ -32,16 +32,16 @@ use crate::output::Output;
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     comparison: Option<OtherComparison>,
-    /// The points that decide, in about ten minutes (the default)
+    /// Measure only the decisive points, in about ten minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// All sizes and bursts; takes long and prints an estimate before it begins
+    /// Measure all sizes and bursts, which takes long; an estimate is printed first
     #[arg(long)]
     full: bool,
-    /// Measure these paths only
+    /// Measure only these paths
     #[arg(long, value_enum, value_name = "PATH")]
     path: Vec<Path>,
-    /// Counted rounds; each measures every contestant once
+    /// Rounds that count; each measures every contestant once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Write the JSON report to this file as well
@@ -49,7 +49,7 @@ pub(crate) struct BenchArgs {
     report: Option<PathBuf>,
 }
 
-/// A comparison of another kind.
+/// Comparison that is not one with peers on a path.
 #[derive(Debug, Subcommand)]
 enum OtherComparison {
     /// Compare DPDK's drivers over a capture card
@@ -146,7 +146,7 @@ ringroad bench --path pipe --json";
     }
 }
 
-/// A flag that an interrupt raises.
+/// Returns a flag that is set by SIGINT or SIGTERM.
 fn stop_by_signal() -> Result<StopFlag, Failure> {
     let stop = StopFlag::new();
     for signal in [SIGINT, SIGTERM] {
@@ -167,7 +167,7 @@ fn write_report(
     })
 }
 
-/// A worker of the bench, started by it
+/// Worker process that the benchmark starts
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct BenchWorkerArgs {

@@ -1,4 +1,4 @@
-//! `ringroad capture`: `recv` with files as its purpose.
+//! `ringroad capture`: `recv` with capture files as its main purpose.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,20 +14,22 @@ use crate::output::Output;
 
 /// Write the frames that a port receives to a capture file, or to several in turn
 ///
-/// Timestamps are in ns. A packet: port has the kernel's (or the interface's, with packet:eth0@timestamps=hardware);
-/// other ports have the time of reception, one for all frames of a burst. Ends with --count, --duration, --idle-exit or
-/// Ctrl-C. When the disk is full the file keeps all whole frames and the exit status is 1. The summary reports how many
-/// frames the datapath dropped at the port meanwhile, and why, and how many were in the ring after the end.
+/// Timestamps are in ns. Frames of a packet: port have the kernel's timestamps (the interface's with
+/// packet:eth0@timestamps=hardware). At other ports all frames of a burst have the same time, that of their reception.
+/// Ends with --count, --duration, --idle-exit or Ctrl-C. When the disk is full the file keeps all whole frames and the
+/// exit status is 1. The summary reports how many frames the datapath dropped at the port meanwhile, and why, and how
+/// many were in the ring after the end.
 ///
-/// With --file-size or --file-seconds the next file has a number behind its name, from 1; with --files N numbers begin
-/// with 0, and after N files the first is written over, so that the newest frames are kept.
+/// With --file-size or --file-seconds the next file has a number after its name, from 1. With --files N the numbers
+/// begin with 0, and after N files the first is overwritten, so that the newest frames are kept.
 ///
 /// For a live view: ringroad capture vale0:tap -w - | tcpdump -nr -
 #[derive(Debug, Args)]
 pub(crate) struct CaptureArgs {
     #[command(flatten)]
     reception: ReceiveArgs,
-    /// Only frames that pass this filter, in tcpdump's language: pcap-filter(7). --count counts them alone
+    /// Capture only frames that pass this filter, in tcpdump's language: pcap-filter(7). --count counts only these
+    /// frames
     #[arg(value_name = "FILTER", help_heading = None::<&str>)]
     filter: Vec<String>,
     /// Capture file: pcapng by its extension, else pcap; - is standard output
@@ -85,7 +87,7 @@ ringroad capture vale0:look -w dns.pcap --file-size 100MB --files 10 udp port 53
     }
 }
 
-/// Bytes of a file, at least 1: `100M`, `100MB`, `2G`, powers of 1000.
+/// Parses a file size of at least 1 byte: `100M`, `100MB`, `2G`, powers of 1000.
 fn file_size(text: &str) -> Result<u64, String> {
     let size = count(text.strip_suffix(['B', 'b']).unwrap_or(text)).ok().filter(|bytes| *bytes > 0);
     size.ok_or_else(|| "give bytes above 0, like 1000000, 100MB or 2G".to_owned())

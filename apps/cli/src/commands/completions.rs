@@ -14,9 +14,9 @@ use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Set by the scripts when they request words.
+/// Environment variable that the completion scripts set when they request words.
 const VARIABLE: &str = "RINGROAD_COMPLETE";
-/// How long a user who pressed Tab waits for the daemon.
+/// Time limit for the daemon's reply after the user has pressed Tab.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Print a completion script for a shell
@@ -48,7 +48,7 @@ impl MainVerb for CompletionsArgs {
         let completer = completer.ok_or_else(|| Failure::new("there is no script for this shell", ""))?;
         let mut script = Vec::new();
         if matches!(self.shell, Shell::Bash) {
-            // Otherwise bash takes vale0:a for three words.
+            // Bash splits vale0:a into three words unless the colon is removed here.
             script.extend(b"COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n");
         }
         completer
@@ -58,12 +58,12 @@ impl MainVerb for CompletionsArgs {
     }
 }
 
-/// Answers a shell that requests words, and then ends the process.
+/// Answers a shell that requests words, then ends the process. Does nothing otherwise.
 pub(crate) fn answer_shell() {
     CompleteEnv::with_factory(|| with_names(Arguments::command())).var(VARIABLE).complete();
 }
 
-/// The command with the words that its ports and switches can be.
+/// Adds the names of ports and switches to the command as possible words.
 fn with_names(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
         let names: Vec<String> =
@@ -90,7 +90,7 @@ fn ports_and_switches(begun: &OsStr) -> Vec<CompletionCandidate> {
     names(begun, true, true)
 }
 
-/// Names of the running daemon that begin like this; empty if no daemon answers soon.
+/// Returns names of the running daemon that begin with `begun`; none if no daemon answers soon.
 fn names(begun: &OsStr, with_ports: bool, with_switches: bool) -> Vec<CompletionCandidate> {
     let Some(begun) = begun.to_str() else { return Vec::new() };
     let status = Connection::connect_within(socket_path::default_socket_path(), PATIENCE)

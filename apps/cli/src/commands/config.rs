@@ -24,11 +24,11 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the configuration in force, with the values of keys that the file leaves out
+    /// Show the configuration in force, with values for keys that are not in the file
     Show,
     /// Check a configuration file; needs no daemon
     Check {
-        /// The file
+        /// Configuration file
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -36,16 +36,16 @@ enum Verb {
     ///
     /// Exit status: 0 if it does not differ, 1 if it does.
     Diff {
-        /// The configuration [default: the daemon's own file as it is now]
+        /// Configuration file [default: the daemon's own file in its present state]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
     /// Make a configuration the daemon's: its file gets this content, and is reloaded
     ///
-    /// If that fails, file and daemon stay as they are. The command lists what changed, and the keys that wait for the
+    /// If that fails, file and daemon stay as they are. The command lists the changes, and the keys that wait for the
     /// daemon's next start.
     Apply {
-        /// The configuration
+        /// Configuration file
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Only show the changes
@@ -57,7 +57,7 @@ enum Verb {
     /// Ports that were attached are added, and ports that were detached are removed. All else in the file stays as it
     /// is, comments included.
     Save {
-        /// The ports [default: all]
+        /// Names of the ports [default: all]
         #[arg(value_name = "PORT")]
         ports: Vec<String>,
     },
@@ -120,7 +120,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display()), ""))
 }
 
-/// The daemon's program checks configurations; it needs no running daemon for that.
+/// The daemon's program checks the file; no running daemon is needed.
 fn check(file: &Path, output: &Output) -> Result<(), Failure> {
     let program = ringroad::daemon_program().ok_or_else(|| {
         Failure::new("ringroadd is not installed", "put it beside ringroad, or name it in RINGROAD_DAEMON")

@@ -24,7 +24,7 @@ use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Time after which an interface without carrier is a failure.
+/// Time limit until an interface has carrier.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Run a command in its own network namespace on the switch
@@ -62,7 +62,7 @@ pub(crate) struct ContainerArgs {
     /// Keep namespace, interface and port at the end
     #[arg(long)]
     keep: bool,
-    /// The command [default: $SHELL]
+    /// Command to run [default: $SHELL]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -94,7 +94,7 @@ ringroad container blue --port vale0:blue --address 10.0.0.3/24
 ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -f";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        // From here on a signal ends the command, but not this process, which cleans up after it.
+        // Signals from here on end the command, but not this process, which cleans up afterwards.
         let signals = HeldSignals::hold()?;
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Container)?;
         let namespace = match &self.netns {
@@ -177,7 +177,7 @@ impl ContainerArgs {
         Ok(namespace)
     }
 
-    /// The daemon makes the interface in its namespace.
+    /// Lets the daemon make the interface in the namespace.
     fn join_by_tap(
         &self,
         guest: &mut Guest,
@@ -187,7 +187,7 @@ impl ContainerArgs {
         let within = namespaces::as_text(namespace);
         let mac = self.mac.map(|mac| format!(",mac={mac}")).unwrap_or_default();
         self.note_lent(guest, namespace, interface)?;
-        // It keeps its addresses while the daemon is restarted.
+        // Option `persist` keeps the interface and its addresses while the daemon is restarted.
         let port = guest.attach(&self.port, format!("tap:{interface}@netns={within},persist{mac}"))?;
         in_namespace(namespace, || -> Result<(), Failure> {
             if let Some(InterfaceAddress((address, bits))) = self.address {
@@ -200,7 +200,7 @@ impl ContainerArgs {
         Ok(port.mode)
     }
 
-    /// Notes an interface in a namespace that stays.
+    /// Records an interface in a namespace that this command did not make.
     fn note_lent(&self, guest: &mut Guest, namespace: &Namespace, interface: &str) -> Result<(), Failure> {
         if self.netns.is_none() {
             return Ok(());
@@ -224,7 +224,7 @@ impl ContainerArgs {
         let port = match attached {
             Ok(port) => port,
             Err(refused) => {
-                // Another interface may take its place.
+                // The removal frees the interface's name for a TAP.
                 pair.remove(&outside)?;
                 guest.note(|record| record.interface = None)?;
                 return Err(refused);

@@ -1,4 +1,4 @@
-//! `ringroad demo`: the whole road once, on a real capture, with every byte compared.
+//! `ringroad demo`: traffic through a whole switch, from a real capture, with every byte compared.
 
 mod station_program;
 mod stations;
@@ -27,16 +27,18 @@ use crate::output::rates::grouped;
 ///
 /// Starts a daemon of its own, attaches three programs to a switch, and replays the capture into the port of the first.
 /// The other two have announced half of the capture's stations each, so the switch knows where every frame belongs. The
-/// recording of each program is compared with the capture, the conservation sum is made, and rates are shown.
+/// recording of each program is compared with the capture. The report has the switch's sum of frames in, out and
+/// dropped, and the rates.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Ethernet capture with stations that talk to each other [default: one of eight stations, part of this program]
+    /// Ethernet capture with stations that talk to each other [default: a capture of eight stations, part of this
+    /// program]
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Duration of the replay, seconds: the capture's own timing is scaled to it
     #[arg(long, value_name = "S", default_value_t = 5)]
     seconds: u64,
-    /// Be one of the programs instead
+    /// Run as one of the programs instead
     #[arg(long, hide = true, value_name = "PORT")]
     station_program: Option<String>,
     /// The file in which that program records
@@ -47,7 +49,7 @@ pub(crate) struct DemoArgs {
     station: Vec<String>,
 }
 
-/// Real programs of eight stations, recorded by `scripts/record-demo-capture`.
+/// Capture of real programs of eight stations, recorded by `scripts/record-demo-capture`.
 const SHIPPED_CAPTURE: &[u8] = include_bytes!("../../../../examples/captures/stations.pcap");
 
 #[derive(Debug, Serialize)]
@@ -78,7 +80,7 @@ impl MainVerb for DemoArgs {
         }
         let folder = scratch_folder()?;
         let result = self.run_in(&folder, output);
-        // Leftovers matter less than the result.
+        // A failure to remove the folder must not hide the result.
         let _ = std::fs::remove_dir_all(&folder);
         let report = result?;
         output.result(&report, text)?;
@@ -158,7 +160,7 @@ impl DemoArgs {
 }
 
 /// Sends the capture with its timing scaled to `duration`. The stations are on other ports of the switch, so the frames
-/// are marked not to be learned here.
+/// are marked not to be learned at this port.
 fn replay(plan: &StationPlan, capture: &Path, source: &mut Port, duration: Duration) -> Result<u64, Failure> {
     let mut reader = CaptureReader::open(capture)?;
     let scale = duration.as_secs_f64() / plan.seconds().max(1e-9);
@@ -169,7 +171,7 @@ fn replay(plan: &StationPlan, capture: &Path, source: &mut Port, duration: Durat
             Duration::from_nanos(((frame.timestamp_ns.saturating_sub(plan.first_ns)) as f64 * scale) as u64);
         while begin.elapsed() < due {
             source.tx().sync()?;
-            // Frames flooded by the other programs are not for this program.
+            // Received frames are flooded by the other programs, and are dropped.
             let waiting = source.rx().available();
             source.rx().release(waiting);
             source.wait(Interest::Rx, Some(due.saturating_sub(begin.elapsed())))?;
@@ -197,7 +199,7 @@ fn replay(plan: &StationPlan, capture: &Path, source: &mut Port, duration: Durat
     Ok(frames)
 }
 
-/// Ends the demo's daemon, however the demo ends.
+/// Guard that ends the demo's daemon, however the demo ends.
 struct DaemonGuard(Global);
 
 impl DaemonGuard {
@@ -223,7 +225,7 @@ fn own_command(global: &Global) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// A program in its own process, at its own port.
+/// One of the demo's programs, in its own process and at its own port.
 struct StationProgram {
     child: Child,
     input: ChildStdin,
@@ -252,7 +254,7 @@ impl StationProgram {
         Ok(Self { child, input, lines, record })
     }
 
-    /// Has the program receive the remaining frames and end; returns its recording.
+    /// Makes the program receive the remaining frames and end. Returns its recording.
     fn finish(mut self) -> Result<PathBuf, Failure> {
         let _ = self.input.write_all(b"finish\n");
         drop(self.input);
@@ -266,13 +268,13 @@ impl StationProgram {
     }
 }
 
-/// Generator into one port, receiver at the other, for two seconds.
+/// Measures a generator at one port and a receiver at the other, for two seconds.
 fn measure(global: &Global, path: &'static str, from: &str, to: &str) -> Result<Speed, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("measuring: {error}"), "");
     let mut receiver = own_command(global)?.args(["recv", to, "--idle-exit", "1"]).spawn().map_err(failed)?;
     let Some(output) = receiver.stdout.take() else { return Err(Failure::new("measuring: no output", "")) };
     let mut lines = BufReader::new(output).lines();
-    // Its first line reports that it is attached.
+    // The receiver's first line reports that it is attached.
     lines.next().transpose().map_err(failed)?;
     let mut generator = own_command(global)?
         .args(["gen", from, "--duration", "2"])

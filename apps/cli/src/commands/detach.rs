@@ -12,7 +12,7 @@ use crate::output::Output;
 /// Remove an attached port
 #[derive(Debug, Args)]
 pub(crate) struct DetachArgs {
-    /// Name of the port as it was attached
+    /// Name with which the port was attached
     #[arg(value_name = "PORT")]
     name: String,
     /// Remove a port that a program has open, and take it from that program

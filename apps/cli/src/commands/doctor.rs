@@ -32,7 +32,7 @@ enum Verdict {
 struct Check {
     check: &'static str,
     verdict: Verdict,
-    /// The finding.
+    /// Text of the finding.
     finding: String,
     /// Advice; empty if there is nothing to do.
     advice: String,

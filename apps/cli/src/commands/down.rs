@@ -28,7 +28,7 @@ impl MainVerb for DownArgs {
             Reply::Done => {}
             reply => return Err(Failure::reply(&reply)),
         }
-        // The daemon's end of the connection closes when it has ended.
+        // The connection is hung up when the daemon has ended.
         let mut set = [PollFd::new(&connection, PollFlags::RDHUP)];
         let limit = Timespec { tv_sec: LONGEST_END_S, tv_nsec: 0 };
         let gone = rustix::io::retry_on_intr(|| poll(&mut set, Some(&limit)))

@@ -18,17 +18,18 @@ use crate::failure::Failure;
 use crate::frame_options::frame_of;
 use crate::output::Output;
 
-/// First bytes of a frame that the daemon examines.
+/// Number of leading bytes of a frame that the daemon examines.
 const START: usize = 256;
 
 /// Show what would happen to a frame at a switch, rule by rule
 ///
-/// For a switch with flow tables: table by table the entry that matches, what each action changes, the buckets of
-/// groups, the ports that the frame would leave by, with its headers then, or why it would be dropped. For a learning
-/// switch: the ports to which its addresses send the frame. Nothing is counted, measured or learned.
+/// For a switch with flow tables it shows, table by table, the matching entry, the changes by each action and the
+/// buckets of groups. It ends with the ports that the frame would leave by and its headers there, or with the reason of
+/// a drop. For a learning switch it shows the ports to which the learned addresses send the frame. Nothing is counted,
+/// measured or learned.
 ///
 /// The frame is given by its headers, in the syntax of flows; unset fields are zero, and nw_ttl= and mpls_ttl= set the
-/// TTLs. It can also be given whole, by --hex or --pcap.
+/// TTLs. The whole frame can be given by --hex or --pcap.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Name of the switch, such as vale0
@@ -37,16 +38,16 @@ pub(crate) struct ExplainArgs {
     /// Headers of the frame, such as in_port=1,tcp,nw_dst=10.0.0.1,nw_ttl=64,tp_dst=80
     #[arg(value_name = "HEADERS", required_unless_present_any = ["hex", "pcap"], conflicts_with_all = ["hex", "pcap"])]
     headers: Option<String>,
-    /// Port at which it arrives: its number for flow tables, or its name
+    /// Port that receives the frame: its number for flow tables, or its name
     #[arg(long, value_name = "PORT")]
     in_port: Option<String>,
-    /// The frame itself: its bytes without FCS, in hexadecimal digits
+    /// Bytes of the whole frame without FCS, in hexadecimal digits
     #[arg(long, value_name = "HEX", conflicts_with = "pcap")]
     hex: Option<HexBytes>,
-    /// The frame of a capture file
+    /// Capture file that contains the frame
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// The frame after N others
+    /// Number of frames to skip in the file
     #[arg(long, value_name = "N", default_value_t = 0, requires = "pcap")]
     number: u64,
 }

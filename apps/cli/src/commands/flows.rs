@@ -33,11 +33,11 @@ enum Verb {
     Dump {
         /// Name of the switch, such as vale0
         switch: String,
-        /// Only flows that match no packet beyond these, such as table=1,ip,nw_dst=10.0.0.0/8
+        /// Show only flows that match no other packets than this match, such as table=1,ip,nw_dst=10.0.0.0/8
         #[arg(value_name = "MATCH", default_value = "")]
         matching: String,
     },
-    /// Add flows; one with the same table, match and priority is replaced
+    /// Add flows; a flow with the same table, match and priority is replaced
     Add {
         /// Name of the switch
         switch: String,
@@ -52,14 +52,14 @@ enum Verb {
     Del {
         /// Name of the switch
         switch: String,
-        /// Which: those that match no packet beyond these [default: all]
+        /// Delete flows that match no other packets than this match [default: all flows]
         #[arg(value_name = "MATCH", default_value = "")]
         matching: String,
-        /// Only the flow with exactly this match and priority
+        /// Delete only the flow with exactly this match and priority
         #[arg(long, requires = "matching")]
         strict: bool,
     },
-    /// Make the flows those of a file: others are deleted, and equal ones keep their counters
+    /// Make the flows those of a file: other flows are deleted, and equal flows keep their counters
     Replace {
         /// Name of the switch
         switch: String,
@@ -80,7 +80,7 @@ enum Verb {
     },
 }
 
-/// A flow for programs.
+/// Flow in JSON output.
 #[derive(Debug, Serialize)]
 struct FlowReport {
     table: u8,
@@ -91,11 +91,11 @@ struct FlowReport {
     duration_s: u32,
     idle_timeout_s: u16,
     hard_timeout_s: u16,
-    /// Match and actions, as they are added.
+    /// Match and actions, in the syntax of `add`.
     flow: String,
 }
 
-/// Flows for programs, each made when it is written: there may be millions.
+/// Flows in JSON output. Each is converted when it is written, since there may be millions.
 struct Reports(Vec<FlowStats>);
 
 impl Serialize for Reports {
@@ -164,7 +164,7 @@ ringroad flows del vale0";
                 let there = client.flows(parse("")?.stats_request())?;
                 let (surplus, missing) = compare(&there, &wanted);
                 let adds: Vec<FlowMod> = missing.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
-                // A changed flow is added over the old one, so that every packet finds one of them.
+                // A changed flow is added over the old flow, so that every packet finds one of the two.
                 let replaced: HashSet<_> = adds.iter().map(added_flow_id).collect();
                 let gone = surplus.iter().copied().filter(|flow| !replaced.contains(&flow_id(flow)));
                 let gone: Vec<FlowMod> = gone.map(removal).collect();
@@ -205,7 +205,7 @@ fn parse(text: &str) -> Result<FlowText, Failure> {
         .map_err(|error| Failure::usage(format!("flow {text:?}: {error}"), "man ovs-ofctl has the syntax"))
 }
 
-/// A flow to be added: it has actions.
+/// Parses a flow to be added, which must have actions.
 fn parse_entry(text: &str) -> Result<FlowText, Failure> {
     let flow = parse(text)?;
     if flow.instructions.is_none() {
@@ -248,7 +248,7 @@ fn report(flow: &FlowStats) -> FlowReport {
     }
 }
 
-/// The flow as it is added.
+/// Returns the flow in the form in which it is added.
 fn entry(flow: &FlowStats) -> FlowText {
     FlowText {
         table: Some(flow.table).filter(|&table| table != 0),
@@ -268,7 +268,7 @@ fn entry_text(flow: &FlowStats) -> String {
     entry(flow).to_string()
 }
 
-/// Only one entry of a switch has the same.
+/// Key of a flow: table, priority and match, which are unique in a switch.
 type FlowId<'a> = (u8, u16, &'a Match);
 
 fn flow_id(flow: &FlowStats) -> FlowId<'_> {
@@ -280,11 +280,11 @@ fn added_flow_id(add: &FlowMod) -> FlowId<'_> {
 }
 
 fn removal(flow: &FlowStats) -> FlowMod {
-    // A cookie would narrow the match here: table, priority and match alone identify the flow.
+    // The cookie is left out, since it would narrow the match: table, priority and match alone identify the flow.
     FlowText { cookie: None, ..entry(flow) }.flow_mod(FlowCommand::DeleteStrict)
 }
 
-/// Flows that are only in the switch, and flows that are only in the file.
+/// Returns flows that are only in the switch, and flows that are only in the file.
 fn compare<'a>(there: &'a [FlowStats], wanted: &'a [FlowText]) -> (Vec<&'a FlowStats>, Vec<&'a FlowText>) {
     let adds: Vec<FlowMod> = wanted.iter().map(|flow| flow.flow_mod(FlowCommand::Add)).collect();
     let wanted_by_id: HashMap<_, _> = adds.iter().map(|add| (added_flow_id(add), add)).collect();

@@ -19,8 +19,8 @@ use crate::run::{Progress, Run, pin};
 
 /// Forward frames between two ports
 ///
-/// Runs to completion in one thread; with --pipeline two threads work, one at each port, joined by a pipe, which costs
-/// a copy more per frame. Ends with --duration or Ctrl-C.
+/// One thread forwards in both directions. With --pipeline two threads work, one at each port, joined by a pipe, which
+/// costs one more copy per frame. Ends with --duration or Ctrl-C.
 #[derive(Debug, Args)]
 pub(crate) struct FwdArgs {
     /// First port
@@ -35,13 +35,13 @@ pub(crate) struct FwdArgs {
     /// Work with two threads, one at each port
     #[arg(long)]
     pipeline: bool,
-    /// From A to B only
+    /// Forward only from A to B
     #[arg(long)]
     one_way: bool,
     /// Drop frames when the other port is full, instead of letting them wait
     #[arg(long)]
     drop: bool,
-    /// Most slots moved per sync
+    /// Maximum number of slots moved per sync
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     burst: u32,
     /// Frame size of txonly in bytes, FCS included
@@ -63,11 +63,11 @@ enum Mode {
     Macswap,
     /// Receive and release
     Rxonly,
-    /// Send made-up frames
+    /// Send generated frames
     Txonly,
 }
 
-/// Counts of one direction: for rxonly and txonly the frames received or sent at its first port.
+/// Counters of one direction. For rxonly and txonly: the frames received or sent at the direction's first port.
 #[derive(Debug, Serialize)]
 struct DirectionReport {
     from: String,
@@ -165,7 +165,8 @@ impl FwdArgs {
         (counts(&junction), ended)
     }
 
-    /// Two threads, each a junction of one port and one end of a pipe. Addresses are exchanged at the receiving port.
+    /// Forwards with two threads. Each joins one port and one end of a pipe. Addresses are exchanged at the receiving
+    /// port.
     fn pipeline(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
         let mut stages = match self.stages(ports) {
             Ok(stages) => stages,
@@ -181,7 +182,7 @@ impl FwdArgs {
                     None => Ok(()),
                 })
             });
-            // A stage that fails takes the other with it.
+            // A stage that fails ends the other stage too.
             run.end();
             ended
         };
@@ -222,7 +223,7 @@ impl FwdArgs {
         Ok([first, second])
     }
 
-    /// Receives on both ports, or the first, and releases.
+    /// Receives and releases frames at both ports, or at the first port only.
     fn discard(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
         let demand = Demand { rx: true, tx: false };
         self.each_port(&mut ports, demand, run, progress, |port, counts| {
@@ -244,7 +245,7 @@ impl FwdArgs {
         })
     }
 
-    /// Sends made-up frames from both ports, or the first.
+    /// Sends generated frames from both ports, or from the first port only.
     fn invent(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
         let definition =
             StreamDefinition { size: Some(FrameSizeMix::Fixed(self.size)), ..StreamDefinition::default() };
@@ -267,7 +268,7 @@ impl FwdArgs {
         })
     }
 
-    /// Calls `work` for each port in turn until the run is over; sleeps until `demand` when no call moves anything.
+    /// Calls `work` for each port in turn until the run is over. Sleeps until `demand` when no call moves anything.
     fn each_port(
         &self,
         ports: &mut [Port; 2],
@@ -305,7 +306,7 @@ impl FwdArgs {
     }
 }
 
-/// Counts there and back, and how it ended.
+/// Counters of both directions, and the result of the run.
 type ForwardResult = ([DirectionCounts; 2], Result<(), Failure>);
 
 fn counts(junction: &PortPair) -> [DirectionCounts; 2] {

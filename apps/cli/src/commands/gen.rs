@@ -1,4 +1,4 @@
-//! `ringroad gen`: a generator, and the meter at the other end.
+//! `ringroad gen`: a generator, and meters at the receiving ports.
 
 mod flooding;
 mod live;
@@ -32,17 +32,17 @@ use crate::session_arguments::SessionArguments;
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two drawings of the live table.
 const LIVE_INTERVAL_NS: u64 = 1_000_000_000;
-/// Time limit for the last frames to arrive, s, by default.
+/// Default time limit for the last frames to arrive, s.
 const DRAIN_S: f64 = 0.5;
 
 /// Send frames at full speed or at a given rate, and measure what arrives
 ///
 /// Frames carry right checksums and, in their last bytes, a signature: stream, number, time, and the signature's
-/// checksum. With --to this program receives too, and reports loss, duplicates, reordering, damage, latency and jitter;
+/// checksum. With --to the command receives too, and reports loss, duplicates, reordering, damage, latency and jitter;
 /// `ringroad recv --check` is a separate receiver. The ports of --to announce their addresses first, so that switches
-/// need not flood. A frame size includes the 4 bytes of FCS, as in standards, although
-/// ports of memory carry no FCS: a frame of 64 bytes takes 60 in its slot. Rates in bit/s count L1 bits, as line rate
-/// does: frame with FCS, preamble and gap, 84 bytes for a frame of 64; write L2 for frames with FCS alone.
+/// need not flood. A frame size includes the 4 bytes of FCS, as in standards, although ports of memory carry no FCS: a
+/// frame of 64 bytes takes 60 in its slot. Rates in bit/s count L1 bits, as line rate does: frame with FCS, preamble
+/// and gap, 84 bytes for a frame of 64; write L2 for frames with FCS alone.
 #[derive(Debug, Args)]
 pub(crate) struct GenArgs {
     /// Port to send from
@@ -51,7 +51,7 @@ pub(crate) struct GenArgs {
     /// Port where the frames should arrive; may be given several times
     #[arg(long, value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
     to: Vec<String>,
-    /// Send from each port of --to back to PORT too, with the addresses exchanged
+    /// Send also from each port of --to back to PORT, with the addresses exchanged
     #[arg(long, requires = "to")]
     bidirectional: bool,
     /// Run the plan in this TOML file: any number of ports and loads; `ringroad gen --show-plan` writes one
@@ -69,7 +69,7 @@ pub(crate) struct GenArgs {
     /// End after this many frames, such as 1000000 or 1M
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Load")]
     count: Option<u64>,
-    /// Most frames that a late sender catches up; the rest is skipped
+    /// Maximum number of frames that a late sender catches up; further frames are skipped
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES, help_heading = "Load")]
     catch_up: u32,
     /// Send no learning frames from the ports of --to first
@@ -96,7 +96,7 @@ struct IntervalLine<'a> {
     interval: &'a ringroad_generator::series::Interval,
 }
 
-/// The results, and why frames were lost, if any were.
+/// Results, and the reasons for lost frames, if any were lost.
 #[derive(Serialize)]
 struct Results {
     #[serde(flatten)]
@@ -125,7 +125,7 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
         let options = self.session.options(&self.limits.cpu);
         let stop = SignalFlag::on_signals()?;
         let is_paced = plan.loads.iter().all(|load| load.rate != RateSpec::Max);
-        // At full speed the usual rings are faster, since they stay in the caches.
+        // Full speed is faster with the default rings, which stay in the caches.
         let sizes = if is_paced { &self.sizes.deep() } else { &self.sizes };
         let ports = OpenOptions { reconnect: self.limits.reconnect, ..sizes.open_options(global) };
         let mut kept = match self.no_learning {
@@ -141,10 +141,10 @@ ringroad gen eth0 --to eth1 --bidirectional --rate 50%@10G --size imix";
         let drop_watch = DropWatch::start(global);
         session.start();
         let told = self.watch(&mut session, &stop, output);
-        // Without a port that should receive there is nothing to wait for.
+        // Without a port that should receive frames, no wait is needed.
         let expects = session.plan().loads.iter().any(|load| !load.to.is_empty());
         let drain = if expects { Duration::from_secs_f64(self.drain) } else { Duration::ZERO };
-        // The ports stay open until their counts are read.
+        // The ports stay open until their counters are read.
         let SessionResult { report, ports, outcome } = session.end(drain);
         let losses = drop_watch.map_or(Ok(None), |watch| watch.end(&report)).unwrap_or_else(|error| {
             output.note(&format!("why frames were lost is not known: {error}"));
@@ -173,7 +173,7 @@ impl GenArgs {
         let mut next_ns = interval_ns;
         while !session.wait_sent(CHECK_INTERVAL) && !stop.is_set() {
             let now_ns = session.elapsed_ns();
-            // A plan's loads may have no end.
+            // The duration is checked here since a plan's loads may have no end.
             if now_ns >= limit_ns {
                 break;
             }
@@ -189,11 +189,11 @@ impl GenArgs {
         if let Some(live) = &mut live {
             live.clear();
         }
-        // The rest of the last interval.
+        // Reports the rest of the last interval.
         if self.limits.interval.is_some() { tell(session, output) } else { Ok(()) }
     }
 
-    /// The plan that the arguments make.
+    /// Returns the plan for the arguments.
     fn planned(&self) -> Result<TestPlan, Failure> {
         let Some(port) = self.port.as_deref().map(|port| self.sizes.device(port)) else {
             return Err(Failure::usage("no port is given", "name the port to send from"));
@@ -220,7 +220,7 @@ impl GenArgs {
     }
 }
 
-/// One interval, in a line.
+/// Prints one interval in a line.
 fn tell(session: &mut TestSession, output: &Output) -> Result<(), Failure> {
     let interval = session.interval();
     if output.is_json() {

@@ -1,4 +1,4 @@
-//! Shared code for guests of all kinds: ports that exist as long as they do, records for later commands, a process to
+//! Shared code for guests of all kinds: ports with the lifetime of the guest, records for later commands, a process to
 //! wait for.
 
 pub(super) mod addresses;
@@ -68,17 +68,15 @@ impl Guest {
         Ok(Self { registry, name: name.to_owned(), record, folder, daemon, handed_over: false })
     }
 
-    /// The guest's folder, for sockets and other files.
+    /// Returns the guest's folder, for sockets and other files.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The connection to the daemon.
     pub(super) fn daemon(&mut self) -> &mut Connection {
         &mut self.daemon
     }
 
-    /// Attaches a port for it.
     pub(super) fn attach(&mut self, port: &str, driver: String) -> Result<AttachedPort, Failure> {
         let port = PortSpec::for_device(port, driver);
         let request = Request::Attach { port, for_program: false, host: false, take: false };
@@ -103,13 +101,13 @@ impl Guest {
         release(&self.registry, &self.name, &self.record)
     }
 
-    /// Leaves all in place: the command that ends the guest removes it.
+    /// Leaves all resources in place: the command that ends the guest removes them.
     pub(super) fn hand_over(mut self) -> GuestRecord {
         self.handed_over = true;
         self.record.clone()
     }
 
-    /// Removes the record, and leaves the guest's resources to its user.
+    /// Removes the record. The guest's resources remain for the user.
     pub(super) fn keep(mut self) -> Result<GuestRecord, Failure> {
         self.handed_over = true;
         self.registry.remove(&self.name)?;
@@ -120,7 +118,8 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         if !self.handed_over {
-            // Another failure is already reported to the user; the next guest removes the remains.
+            // An error is ignored: another failure is already reported to the user, and the next guest removes the
+            // remains.
             let _ = release(&self.registry, &self.name, &self.record);
         }
     }
@@ -180,8 +179,8 @@ pub(super) fn release(registry: &GuestRegistry, name: &str, record: &GuestRecord
     Ok(registry.remove(name)?)
 }
 
-/// Removes the port that was attached under this number, if it is still there: perhaps a later daemon attached it
-/// again.
+/// Removes the port that was attached under this number, if it still exists. The number matters since a later daemon
+/// may have attached the name again.
 fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<(), Failure> {
     let request = Request::Detach { name: port.to_owned(), take: false, number: Some(number) };
     match daemon.request(&request) {
@@ -192,8 +191,8 @@ fn detach(daemon: &mut Connection, port: &str, number: u64) -> Result<(), Failur
     }
 }
 
-/// Starts the daemon again if it is killed while this process runs: it attaches the guest's ports again. No other
-/// process may notice that a daemon started on demand is gone.
+/// Starts the daemon again if it is killed while this process runs. The new daemon attaches the guest's ports again. No
+/// other process may notice the end of a daemon that was started on demand.
 fn replace_if_killed(socket: PathBuf) {
     let watch = move || {
         while let Ok(mut daemon) = Connection::connect(&socket) {
@@ -202,13 +201,13 @@ fn replace_if_killed(socket: PathBuf) {
             }
             let mut ended = [PollFd::new(&daemon, PollFlags::RDHUP)];
             while poll(&mut ended, None) == Err(Errno::INTR) {}
-            // A daemon that ends in order leaves no list of ports.
+            // A list of ports remains only after a daemon that was killed.
             if !attached_ports_path(&socket).exists() || ringroad::ensure_daemon(&socket).is_err() {
                 return;
             }
         }
     };
-    // Without the thread the guest runs as well.
+    // A failure is ignored: the guest runs without the thread too.
     let _ = std::thread::Builder::new().name("daemon".to_owned()).spawn(watch);
 }
 

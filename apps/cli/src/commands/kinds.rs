@@ -13,15 +13,15 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
 
-/// Show the kinds of port, or all about one of them
+/// Show the kinds of port, or details of one kind
 #[derive(Debug, Args)]
 pub(crate) struct KindsArgs {
-    /// The kind: the scheme before the colon of its names, or "interface" or "host"
+    /// Kind of port: the scheme before the colon in port names, or "interface" or "host"
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(kinds().map(name_of)))]
     kind: Option<String>,
 }
 
-/// The kind's name on this command line.
+/// Returns the kind's name on the command line.
 fn name_of(kind: &PortKind) -> &'static str {
     match kind.spelling {
         Spelling::Scheme(scheme) => scheme,

@@ -26,7 +26,7 @@ use crate::run::SignalFlag;
 /// Default name of the interface inside a namespace.
 pub(super) const INNER_NAME: &str = "rr0";
 
-/// Time after which a link without carrier is a failure.
+/// Time limit until a link has carrier.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Join network namespaces through a switch
@@ -39,7 +39,7 @@ pub(crate) struct LinkArgs {
     /// The namespaces: names, processes in them, or containers (podman:NAME, docker:NAME)
     #[arg(value_name = "NAMESPACE", required = true)]
     namespaces: Vec<String>,
-    /// The switch
+    /// Name of the switch
     #[arg(long, value_name = "SWITCH", default_value = "vale0")]
     switch: String,
     /// Name of the interface in each namespace
@@ -127,7 +127,7 @@ impl MainVerb for LinkArgs {
 }
 
 impl LinkArgs {
-    /// The namespaces, once it is sure that all can be entered, differ, and have no such interface yet.
+    /// Returns the namespaces, after checking that all can be entered, differ, and have no such interface yet.
     fn free_namespaces(&self) -> Result<Vec<Namespace>, Failure> {
         let mut namespaces = Vec::new();
         let mut identities = Vec::new();
@@ -146,7 +146,7 @@ impl LinkArgs {
         Ok(namespaces)
     }
 
-    /// The name of a namespace's port. A port of that name whose namespace was deleted is removed.
+    /// Returns the name of a namespace's port. A port with that name whose namespace was deleted is removed.
     fn port_of(&self, tap: &Tap, ports: &[PortReport], daemon: &mut Connection) -> Result<String, Failure> {
         let label = tap.namespace.hold()?.label().to_owned();
         let mut number = 1;
@@ -154,9 +154,10 @@ impl LinkArgs {
             let name = format!("{}:{}", self.switch, name_after(&tap.namespace, number));
             let known = ports.iter().find(|port| port.name == name && is_link(port));
             match known.map(|port| port.link.as_ref().and_then(|link| link.netns.as_ref())) {
-                // Namespaces whose names begin alike.
+                // Another namespace whose name has the same beginning uses the name.
                 Some(Some(other)) if *other != label && number < NAMESAKES_MAX => number += 1,
-                // The interface is not in the namespace of that name, so it was in an earlier one.
+                // The interface is not in the namespace with that name, so the port belongs to a deleted namespace of
+                // the same name.
                 Some(_) => {
                     detach(daemon, &name)?;
                     return Ok(name);
@@ -169,7 +170,7 @@ impl LinkArgs {
     /// Makes the interface in the namespace `text`.
     fn attach(&self, daemon: &mut Connection, name: String, text: &str) -> Result<AttachedPort, Failure> {
         let mtu = self.mtu.map(|mtu| format!(",mtu={mtu}")).unwrap_or_default();
-        // It keeps its addresses while the daemon is restarted.
+        // Option `persist` keeps the interface and its addresses while the daemon is restarted.
         let driver = format!("tap:{}@netns={text},persist{mtu}", self.interface);
         let port = PortSpec::for_device(name, driver);
         let request = Request::Attach { port, for_program: false, host: false, take: false };
@@ -190,7 +191,7 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    /// Sets it up, with an address if configured, and waits until it carries frames.
+    /// Sets the interface up, with an address if configured, and waits until it carries frames.
     fn set_up(&self, address: Option<IpAddr>, bits: u8) -> Result<(), Failure> {
         in_namespace(&self.namespace, || -> Result<(), Failure> {
             address.map_or(Ok(()), |address| add_address(&self.interface, address, bits))?;
@@ -213,7 +214,7 @@ impl Tap {
             }
     }
 
-    /// Removes it after its port was removed. It may have been removed with its namespace.
+    /// Removes the interface after its port was removed. It may have been removed with its namespace.
     pub(super) fn remove(&self) -> Result<(), Failure> {
         if self.namespace.open().is_err() {
             return Ok(());
@@ -225,7 +226,7 @@ impl Tap {
     }
 }
 
-/// Whether the port may be one that `ringroad link` made.
+/// Whether `ringroad link` may have made the port.
 fn is_link(port: &PortReport) -> bool {
     port.persistent && port.kind == "tap"
 }
@@ -237,7 +238,7 @@ pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure>
     }
 }
 
-/// Undoes the steps before `failure`, and adds to it the steps that could not be undone.
+/// Undoes the steps before `failure`. Adds to `failure` the steps that could not be undone.
 fn undo(daemon: &mut Connection, made: &[Tap], mut failure: Failure) -> Failure {
     let ports = daemon.status().map(|status| status.ports).unwrap_or_default();
     for tap in made {

@@ -14,8 +14,8 @@ use crate::output::table::{Columns, drops};
 
 /// List the ports
 ///
-/// "in" are frames that the datapath took from the port, "out" those that it put into the port. Frames on a pipe pass
-/// between its two programs, and the daemon does not see them.
+/// "in" are frames that the datapath took from the port, "out" frames that it delivered to the port. Frames on a pipe
+/// pass between its two programs, and the daemon does not see them.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {}
 
@@ -27,13 +27,13 @@ impl MainVerb for ListArgs {
     }
 }
 
-/// A line for each port that is not there yet, and why.
+/// Formats a line for each waiting port, with the reason.
 pub(super) fn waiting(ports: &BTreeMap<String, String>) -> String {
     let line = |(port, reason): (&String, &String)| format!("\n{port} waits: {reason}");
     ports.iter().map(line).collect()
 }
 
-/// The ports with their totals.
+/// Makes the table of ports with their totals.
 pub(super) fn ports_table(ports: &[PortReport]) -> String {
     let mut columns =
         Columns::new(&["port", "kind", "served by", ">frames in", ">frames out", "drops", "state"]);

@@ -23,7 +23,7 @@ pub(crate) struct MacsArgs {
     /// Assign an address to a port of the switch permanently
     #[arg(long, value_name = "MAC=PORT", group = "change", value_parser = placement)]
     set: Option<Placement>,
-    /// Take a static address back
+    /// Remove a static address
     #[arg(long, value_name = "MAC", group = "change")]
     unset: Option<String>,
     /// Forget the addresses that the switch has learned
@@ -103,7 +103,7 @@ ringroad macs vale0 --set 02:00:00:00:00:01=uplink";
 }
 
 impl MacsArgs {
-    /// The name of a port on the switch, with or without the switch's name.
+    /// Returns the full name of a port, which can be given with or without its switch.
     fn on_switch(&self, port: &str) -> Result<String, Failure> {
         match port.split_once(':') {
             None => Ok(port.to_owned()),

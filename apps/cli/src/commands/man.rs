@@ -23,7 +23,7 @@ ringroad top";
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct ManArgs {
-    /// Folder, created if missing; pages are written to man1 and man7 below it
+    /// Folder for the pages, created if missing; they are written to man1 and man7 below it
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -55,19 +55,19 @@ fn write_pages(folder: &Path) -> std::io::Result<()> {
     std::fs::write(overviews.join("ringroad-ports.7"), port_names::page())
 }
 
-/// Each verb, and shell lines for its page. The first is `ringroad` itself, whose name is empty here.
+/// Returns each verb with shell lines for its page. The first entry is `ringroad` itself, with an empty name.
 fn examples() -> impl Iterator<Item = (String, &'static str)> {
     let command = Arguments::command();
     let verbs = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect::<Vec<_>>();
     std::iter::once((String::new(), EXAMPLES)).chain(verbs.into_iter().zip(Command::examples()))
 }
 
-/// The file of a verb's page; without a verb, of the command's page.
+/// Returns the file name of a verb's page, or of the command's page for an empty verb.
 fn page_name(verb: &str) -> String {
     if verb.is_empty() { "ringroad.1".to_owned() } else { format!("ringroad-{verb}.1") }
 }
 
-/// A section of a page that shows lines of a shell.
+/// Formats a section of a page with lines of a shell.
 fn examples_section(lines: &str) -> String {
     let mut section = ".SH EXAMPLES\n.nf\n".to_owned();
     for line in lines.lines() {

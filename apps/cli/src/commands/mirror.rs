@@ -23,7 +23,7 @@ pub(crate) struct MirrorArgs {
     /// Port of the same switch that gets the copies
     #[arg(long, value_name = "PORT", requires = "from")]
     to: Option<String>,
-    /// Which frames of the port, seen from the switch
+    /// Direction of the copied frames, as seen from the switch
     #[arg(long, value_name = "WHICH", default_value = "both", requires = "from")]
     direction: MirrorDirectionArg,
     /// Copy one of N frames of each port
@@ -43,7 +43,7 @@ enum MirrorDirectionArg {
     Received,
     /// Frames that the switch delivers to the port
     Delivered,
-    /// Both
+    /// Frames of both directions
     Both,
 }
 

@@ -1,4 +1,4 @@
-//! Network namespaces as users name them, and names made of theirs.
+//! Network namespaces as users name them, and names of objects made from their names.
 
 use std::ffi::OsString;
 
@@ -8,15 +8,15 @@ use ringroad_netdev::{Namespace, NamespaceId};
 
 use crate::failure::Failure;
 
-/// How names made of a namespace's begin.
+/// Start of the names made from a namespace's name.
 const PREFIX: &str = "rr-";
-/// Longest name of an interface, bytes, and so of the port called like it.
+/// Longest name of an interface, and so of its port, bytes.
 const NAME_BYTES_MAX: usize = 15;
 
-/// Namespaces whose names begin alike.
+/// Maximum number of namespaces whose names have the same beginning.
 pub(super) const NAMESAKES_MAX: u32 = 99;
 
-/// A namespace as written by users.
+/// Parses a namespace as users write it.
 pub(super) fn parse(text: &str) -> Result<Namespace, Failure> {
     match namespace_of(text)? {
         Namespace::Current => Err(Failure::usage(
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Namespace, Failure> {
     }
 }
 
-/// The same, as the options of a port's name expect it.
+/// Returns the namespace in the form of a port name's option.
 pub(super) fn as_text(namespace: &Namespace) -> String {
     match namespace {
         Namespace::Current => String::new(),
@@ -37,7 +37,7 @@ pub(super) fn as_text(namespace: &Namespace) -> String {
     }
 }
 
-/// The words before a command that make it run in `namespace`.
+/// Returns the words before a command that make the command run in `namespace`.
 pub(super) fn launcher(namespace: &Namespace) -> Vec<OsString> {
     match namespace {
         Namespace::Named(name) => ["ip", "netns", "exec", name].map(OsString::from).into(),
@@ -49,12 +49,12 @@ pub(super) fn launcher(namespace: &Namespace) -> Vec<OsString> {
     }
 }
 
-/// The same as a person types it.
+/// Returns the words of [`launcher`] as text for users.
 pub(super) fn command_prefix(namespace: &Namespace) -> String {
     launcher(namespace).iter().map(|word| format!("{} ", word.to_string_lossy())).collect()
 }
 
-/// Makes sure that `namespace` can be entered and that `inner` is free there; returns the namespace.
+/// Checks that `namespace` can be entered and has no interface `inner`. Returns the identity of the namespace.
 pub(super) fn check(namespace: &Namespace, inner: &str) -> Result<NamespaceId, Failure> {
     let held = namespace.hold()?;
     match held.run(|| link_by_name(inner))? {
@@ -67,8 +67,8 @@ pub(super) fn check(namespace: &Namespace, inner: &str) -> Result<NamespaceId, F
     }
 }
 
-/// A name for the objects of a namespace, valid for an interface and for a port: `rr-blue`, and for namesakes
-/// `rr-blue-2` and so on.
+/// Returns a name for objects of a namespace, valid for an interface and a port: `rr-blue`, and for further namespaces
+/// with the same beginning `rr-blue-2` and so on.
 pub(super) fn name_after(namespace: &Namespace, number: u32) -> String {
     let of = match namespace {
         Namespace::Named(name) => name.clone(),

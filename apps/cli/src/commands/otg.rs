@@ -24,22 +24,22 @@ use crate::session_arguments::SessionArguments;
 /// can open ports of switches, pipes and null ports; --allow-location allows more.
 #[derive(Debug, Args)]
 pub(crate) struct OtgArgs {
-    /// Where to listen: ADDR:PORT, where port 0 takes a free one, or unix:PATH for a socket that only this user may
-    /// open
+    /// Address to listen at: ADDR:PORT, where port 0 takes a free port, or unix:PATH for a socket that only this user
+    /// may open
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8443")]
     listen: Listen,
-    /// Read the token from a file that others may not read (chmod 600), instead of making one
+    /// Read the token from a file that others may not read (chmod 600), instead of generating one
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Require no token: every user of this machine can send any traffic as this user, from all ports that clients may
-    /// open
+    /// Require no token: every user of this machine can then send any traffic as this user, from all ports that clients
+    /// may open
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
-    /// Answer to this name too, besides localhost and the address; may be given several times
+    /// Accept requests to this name too, besides localhost and the address; may be given several times
     #[arg(long, value_name = "NAME")]
     host_name: Vec<String>,
-    /// Let clients open ports of this pattern too: 'veth*', 'memif:/run/lab/*', 'pcap:out=/srv/*.pcap'; * is for any
-    /// characters but /, ** for any folders, and '**' alone for everything; may be given several times
+    /// Let clients open ports that match this pattern too: 'veth*', 'memif:/run/lab/*', 'pcap:out=/srv/*.pcap'; * is
+    /// for any characters but /, ** for any folders, and '**' alone for everything; may be given several times
     #[arg(long, value_name = "PATTERN")]
     allow_location: Vec<String>,
     /// Serve plain HTTP
@@ -63,7 +63,7 @@ struct Ready {
     ready: bool,
     url: String,
     address: String,
-    /// The generated token; none if it is in a file or no token is required.
+    /// Generated token; `None` if the token is in a file, or none is required.
     token: Option<String>,
     /// The server's location for snappi.
     location: String,
@@ -83,7 +83,7 @@ ringroad otg --listen unix:/run/lab/otg.sock";
             _ if self.http => Encryption::None,
             _ => Encryption::SelfSigned,
         };
-        // The permissions of a socket's file decide who can open it.
+        // A UNIX socket needs no token: the permissions of the file decide who can open it.
         let asks = !self.no_token && matches!(self.listen, Listen::Tcp(_));
         let made = (asks && self.token_file.is_none()).then(Token::random).transpose()?;
         let given = self.token_file.as_deref().map(Token::read).transpose()?;

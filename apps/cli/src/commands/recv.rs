@@ -81,7 +81,7 @@ pub(super) struct Purpose {
 }
 
 impl ReceiveArgs {
-    /// Receives, and writes to `file` if one is given.
+    /// Receives frames, and writes them to `file` if given.
     pub(super) fn run(
         &self,
         global: &Global,
@@ -97,7 +97,7 @@ impl ReceiveArgs {
             None => None,
         };
         let drops = PortDrops::start(global, &port.info().name);
-        // A program that reads "ready" may end this one: the signals are watched before that.
+        // The signals are watched before "ready" is printed, since a program that reads "ready" may end this one.
         let run = Run::start(&self.limits)?;
         output.ready(&[port.info()])?;
         let mut progress = Progress::new(output, &self.limits, "received");
@@ -107,7 +107,8 @@ impl ReceiveArgs {
         let (mut summary, mut ended) = receiver.receive(&mut port, &run, limits, &workers, &mut progress);
         summary.drops = drops.and_then(PortDrops::end);
         if let (Some(mut capture), Some(file)) = (receiver.take_capture(), file) {
-            // After a write error the writer has cut the file back to whole frames; the first error is the cause.
+            // A write error that has occurred is the cause to report; the writer has then cut the file back to whole
+            // frames.
             if ended.is_ok() {
                 ended = capture.flush().map_err(Failure::from);
             }
@@ -123,7 +124,7 @@ impl ReceiveArgs {
     }
 }
 
-/// Whether all frames of all streams arrived, once and intact.
+/// Whether all frames of all streams arrived exactly once and intact.
 fn is_good(frames: &MeterSummary) -> bool {
     let MeterSummary { port, total, .. } = frames;
     let of_streams = total.as_ref();

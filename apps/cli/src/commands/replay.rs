@@ -1,4 +1,4 @@
-//! `ringroad replay`: the frames of a capture file, in time.
+//! `ringroad replay`: frames of a capture file, sent with their timing.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -24,16 +24,16 @@ use crate::port_argument::PortArgument;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
 
-/// Longest time without progress in which the other side takes the last frames.
+/// Longest time without progress while the other side takes the last frames, ns.
 const DRAIN_NS: u64 = 1_000_000_000;
-/// Frames handed over together when several are due.
+/// Maximum number of frames handed over together when several are due.
 const BURST_FRAMES: usize = 256;
 
 /// Send the frames of a capture file with its timing
 ///
-/// The first frame is sent immediately, each further one at its time in the file, or at a rate. A frame with an earlier
-/// timestamp than the previous frame's is sent right after that frame. The report shows how late frames were handed
-/// over.
+/// The first frame is sent immediately, each further frame at its time in the file, or at a rate. A frame with an
+/// earlier timestamp than the previous frame's is sent right after that frame. The report shows how late frames were
+/// handed over.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// Capture file, pcap or pcapng; - is standard input
@@ -45,10 +45,10 @@ pub(crate) struct ReplayArgs {
     /// Timing: original, max, or a multiple of the original speed such as 2 or 0.5x
     #[arg(long, default_value = "original", conflicts_with = "rate")]
     speed: Speed,
-    /// Send at a rate instead: 1Mpps, 10Gbit, 50%@10G; a rate in bits counts each frame's own length
+    /// Send at this rate instead: 1Mpps, 10Gbit, 50%@10G; a rate in bits counts each frame's own length
     #[arg(long)]
     rate: Option<RateSpec>,
-    /// Send the file this many times; 0 is without end
+    /// Send the file this many times; 0 repeats without end
     #[arg(long = "loop", value_name = "N", default_value_t = 1)]
     rounds: u64,
     /// Destination Ethernet address for every frame
@@ -67,11 +67,10 @@ pub(crate) struct ReplayArgs {
     limits: RunLimits,
 }
 
-/// How fast a file is replayed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Speed {
     Max,
-    /// Times the original speed, above 0.
+    /// Multiple of the original speed, above 0.
     Multiple(f64),
 }
 
@@ -93,15 +92,16 @@ impl FromStr for Speed {
     }
 }
 
-/// When frames are due, ns after the start.
+/// Due times of frames, ns after the start.
 #[derive(Debug)]
 struct Schedule {
     departures: Departures,
-    /// At the times of the file, multiplied by this speed.
+    /// Multiple of the original speed; `None` for a rate or maximum speed.
     multiple: Option<f64>,
-    /// Timestamp before, within this round.
+    /// Timestamp of the previous frame in this round.
     last_timestamp_ns: Option<u64>,
-    /// Frames and span of this round, for the gap to the next.
+    /// Number of frames, and time between the first and the last frame of this round, for the gap before the next
+    /// round.
     frames: u64,
     span_ns: f64,
     backwards: u64,
@@ -114,12 +114,12 @@ impl Schedule {
             (None, Speed::Multiple(multiple)) => Some(multiple),
         };
         let rate = rate.unwrap_or(RateSpec::Max);
-        // The mean length and the catch-up limit play no part: a frame is sent at its own time, however late.
+        // Mean length and catch-up limit have no effect: a frame is sent at its own time, however late.
         let departures = Departures::new(&rate, &LoadShape::Constant, 0.0, 1.0, u32::MAX, 0)?;
         Ok(Self { departures, multiple, last_timestamp_ns: None, frames: 0, span_ns: 0.0, backwards: 0 })
     }
 
-    /// When a frame with this timestamp and length (without FCS) is due; `None` is immediately.
+    /// Returns the due time of a frame with this timestamp and length (without FCS); `None` means immediately.
     fn due_ns(&mut self, timestamp_ns: u64, len: usize) -> Option<u64> {
         let last = self.last_timestamp_ns.replace(timestamp_ns);
         self.backwards += u64::from(last.is_some_and(|last| timestamp_ns < last));
@@ -135,7 +135,7 @@ impl Schedule {
         due_ns
     }
 
-    /// The file begins again, a mean gap after its last frame.
+    /// Begins the file again, a mean gap after its last frame.
     fn next_round(&mut self) {
         if self.frames > 1 {
             self.departures.postpone(self.span_ns / (self.frames - 1) as f64);
@@ -144,7 +144,7 @@ impl Schedule {
     }
 }
 
-/// Counts of sent frames.
+/// Counters of sent frames.
 #[derive(Debug, Serialize)]
 struct Summary {
     port: String,
@@ -156,32 +156,32 @@ struct Summary {
     rounds: u64,
     /// Frames too long for the port.
     too_long_frames: u64,
-    /// Frames that the file has only the beginning of; sent as they are in the file.
+    /// Frames of which the file contains only the beginning, which is sent.
     truncated_frames: u64,
-    /// Frames with a timestamp before the last one's.
+    /// Frames with an earlier timestamp than the previous frame's.
     backwards_timestamps: u64,
     /// Frames that found the ring full.
     waited_frames: u64,
-    /// Frames handed over that the other side did not take.
+    /// Slots with frames that the other side did not take.
     unsent_slots: u64,
     #[serde(skip_serializing_if = "Reconnections::is_none")]
     reconnections: Reconnections,
-    /// How far behind their time frames were handed over, ns; early never happens.
+    /// Delay between the due time and the hand-over of frames, ns. No frame is handed over early.
     #[serde(skip_serializing_if = "Option::is_none")]
     timing_error: Option<TimeDistribution>,
 }
 
-/// The replay's state.
+/// State of the replay.
 struct Player<'a> {
     port: &'a mut Port,
     run: &'a Run,
     progress: &'a mut Progress,
     rewrite: AddressRewrite,
-    /// The frame with its new addresses.
+    /// Buffer for a frame with its new addresses.
     rewritten: Vec<u8>,
     schedule: Schedule,
     timing: DepartureError,
-    /// When the frames that are not yet handed over were due.
+    /// Due times of the frames that are not handed over yet.
     held: Vec<u64>,
     unpaced_held: usize,
     frames: u64,
@@ -230,7 +230,7 @@ ringroad replay capture.pcap vale0:a --loop 10 --rate 1Gbit --map-ip 10.0.0.0/8=
             last_ns: 0,
         };
         let ended = player.play(&mut reader, self.rounds);
-        // Frames accepted before a fault of the file are still sent.
+        // Frames read before an error of the file are still sent.
         let ended = player.hand_over().and(drain(player.port, &run)).and(ended);
         let summary = player.summary();
         progress.finish();
@@ -275,7 +275,7 @@ impl Player<'_> {
         }
     }
 
-    /// Waits for a frame's time; false when the run is over before.
+    /// Waits for a frame's due time. Returns `false` if the run ends first.
     fn await_time(&mut self, due_ns: Option<u64>) -> Result<bool, Failure> {
         let mut now_ns = self.run.now_ns();
         if due_ns.is_some_and(|due_ns| due_ns > now_ns) || self.held.len() + self.unpaced_held >= BURST_FRAMES
@@ -303,7 +303,7 @@ impl Player<'_> {
         }
     }
 
-    /// Puts a frame into the ring, waiting for room; false when the run is over before.
+    /// Writes a frame into the ring, and waits for room. Returns `false` if the run ends first.
     fn put(&mut self, bytes: &[u8], due_ns: Option<u64>) -> Result<bool, Failure> {
         let mut waited = false;
         loop {
@@ -323,8 +323,7 @@ impl Player<'_> {
             if self.run.is_over(now_ns) {
                 return Ok(false);
             }
-            // A long frame may need more slots than the one that ends this wait; then the loop repeats until they are
-            // free.
+            // A long frame may need more slots than this wait provides; then the loop repeats until enough are free.
             self.port.wait(Interest::Tx, Some(self.run.wait_limit(now_ns)))?;
         }
         match due_ns {
@@ -336,7 +335,7 @@ impl Player<'_> {
         Ok(true)
     }
 
-    /// Passes the frames in the ring to the other side and records how late they are.
+    /// Passes the frames in the ring to the other side, and records how late they are.
     fn hand_over(&mut self) -> Result<(), Failure> {
         self.port.tx().sync()?;
         if self.held.len() + self.unpaced_held == 0 {
@@ -372,7 +371,7 @@ impl Player<'_> {
     }
 }
 
-/// Syncs until the other side has taken every slot, or has taken none for a while.
+/// Syncs until the other side has taken every slot, or has taken none for [`DRAIN_NS`].
 fn drain(port: &mut Port, run: &Run) -> Result<(), Failure> {
     let mut pending = u64::MAX;
     let mut progress_ns = run.now_ns();
@@ -389,7 +388,7 @@ fn drain(port: &mut Port, run: &Run) -> Result<(), Failure> {
             return Ok(());
         }
         if idleness.is_long() {
-            // A port wakes its program when a slot is returned, not when the last one is: check again soon.
+            // A short sleep: a port wakes its program when one slot is returned, not when the last slot is.
             std::thread::sleep(Duration::from_micros(200));
         }
     }

@@ -30,13 +30,13 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// Exit status: the program's; 127 if it is not found, 126 if it cannot be run.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Leave programs' use of netmap alone
+    /// Do not serve programs' use of netmap
     #[arg(long)]
     no_netmap: bool,
-    /// Leave programs' use of libpcap alone
+    /// Do not serve programs' use of libpcap
     #[arg(long)]
     no_pcap: bool,
-    /// The program and its arguments
+    /// Program to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
@@ -62,7 +62,7 @@ ringroad run -- pkt-gen -i vale0:2 -f tx";
         command.arg0(name).args(arguments);
         command.env(PRELOAD_VARIABLE, objects.before(std::env::var_os(PRELOAD_VARIABLE).as_deref()));
         if let Some(socket) = &global.socket {
-            // The program may change its working directory.
+            // An absolute path, since the program may change its working directory.
             command.env(SOCKET_VARIABLE, std::path::absolute(socket).unwrap_or_else(|_| socket.clone()));
         }
         // The daemon's program is in this program's folder, not in the folder of the program to run.
@@ -72,7 +72,7 @@ ringroad run -- pkt-gen -i vale0:2 -f tx";
         let error = command.exec();
         let message = format!("running {}: {error}", OsStr::display(program.as_os_str()));
         Err(if error.kind() == ErrorKind::NotFound {
-            // The program existed a moment ago: its interpreter is missing.
+            // The program was found just before, so its interpreter is missing.
             Failure::not_found(
                 message,
                 "see that its interpreter (the first line, or PT_INTERP) is installed",

@@ -24,7 +24,7 @@ use crate::run::SignalFlag;
 /// before it. Ends when the script does, with --duration or with Ctrl-C. See docs/scripts.md and examples/scripts.
 #[derive(Debug, Args)]
 pub(crate) struct ScriptArgs {
-    /// The script, and its arguments
+    /// Script file, and the script's arguments
     #[arg(value_name = "FILE ARGS", required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
     /// End after this number of seconds
@@ -71,7 +71,7 @@ impl MainVerb for ScriptArgs {
     }
 }
 
-/// Converts a failure of the output, for a script that must end with it.
+/// Converts a failure of the output to an I/O error, which ends the script.
 fn as_io(failure: Failure) -> io::Error {
     let kind = if failure.is_broken_pipe() { io::ErrorKind::BrokenPipe } else { io::ErrorKind::Other };
     io::Error::new(kind, failure.to_string())

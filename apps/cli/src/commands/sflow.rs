@@ -22,29 +22,29 @@ use crate::run::SignalFlag;
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// Time between two attempts to reach a daemon that has ended.
 const RETRY: Duration = Duration::from_millis(500);
-/// Time between two words about such attempts.
+/// Shortest time between two messages about such attempts.
 const QUIET: Duration = Duration::from_secs(600);
-/// Buffers of the port: a record has 144 bytes.
+/// Size of the port's buffers, bytes: a record has 144 bytes.
 const BUFFER_BYTES: u32 = 256;
-/// A header of Ethernet, and all that a record has of a frame.
+/// Allowed bytes of a frame in a sample: from an Ethernet header to all bytes in a record.
 const HEADER_BYTES: std::ops::RangeInclusive<i64> = 14..=128;
 
 /// Export samples of a switch's frames, and its counters, to an sFlow collector
 ///
-/// Sends sFlow version 5 over UDP: for one of N frames received by each port its first bytes, its length, and its
-/// ingress and egress ports; and every --polling seconds the counters and the name of each port. Runs until Ctrl-C, and
-/// resumes when the daemon restarts. The daemon must run.
+/// Sends sFlow version 5 over UDP. For one of N frames received by each port it sends the frame's first bytes, length,
+/// ingress and egress ports. Every --polling seconds it sends the counters and the name of each port. Runs until
+/// Ctrl-C, and resumes when the daemon restarts. The daemon must run.
 ///
-/// Samples come by a mirror of the switch to its port sflow, such as vale0:sflow, which the command sets and, at its
-/// end, removes: only administrators can. Samples for which the command is too slow are dropped there, counted, and
-/// reported to the collector. A missing collector does not end the command: datagrams that cannot be sent or are
-/// refused are counted in the summary. See docs/observe.md.
+/// Samples come from a mirror of the switch to its port sflow, such as vale0:sflow. The command sets the mirror, and
+/// removes it at its end, which only administrators can do. Samples for which the command is too slow are dropped
+/// there, counted, and reported to the collector. A missing collector does not end the command: datagrams that cannot
+/// be sent or are refused are counted in the summary. See docs/observe.md.
 #[derive(Debug, Args)]
 pub(crate) struct SflowArgs {
-    /// Switch, such as vale0
+    /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
-    /// Where the collector listens; its port is 6343 unless given
+    /// Address of the collector; its port is 6343 unless given
     #[arg(long, value_name = "HOST[:PORT]")]
     collector: CollectorAddress,
     /// Sample one of N frames of each port
@@ -66,7 +66,7 @@ pub(crate) struct SflowArgs {
     agent: Option<IpAddr>,
 }
 
-/// `1-in-1000`, or `1000`.
+/// Parses a sampling rate: `1-in-1000`, or `1000`.
 fn sampling(text: &str) -> Result<u32, String> {
     let rate = count(text.strip_prefix("1-in-").unwrap_or(text)).ok();
     rate.and_then(|rate| u32::try_from(rate).ok())
@@ -84,13 +84,13 @@ struct Ready<'a> {
 
 #[derive(Debug, Serialize)]
 struct Summary {
-    /// How often the exporter resumed with its port opened anew.
+    /// Number of times that the exporter resumed and opened its port again.
     reconnections: u64,
     #[serde(flatten)]
     counts: ExporterCounters,
 }
 
-/// The way from the switch to the exporter.
+/// Mirror and exporter of a switch.
 struct Session<'a> {
     global: &'a Global,
     mirror: Mirror,
@@ -157,11 +157,11 @@ ringroad sflow vale0 --collector [2001:db8::10]:7343 --sampling 1-in-100 --agent
 }
 
 impl Session<'_> {
-    /// Sets the mirror, then opens its port: a port without its mirror would get other frames.
+    /// Sets the mirror, then opens its port: a port without a mirror would get other frames.
     fn open(&self) -> Result<Port, Failure> {
         let name = &self.mirror.to;
         let mut connection = self.global.connect()?;
-        // The mirror of another exporter would be replaced.
+        // Setting the mirror would replace the mirror of another exporter.
         if connection.list()?.ports.iter().any(|port| port.name == *name && port.bound) {
             let advice = format!("see who: ringroad list; one exporter at a time has {name}");
             return Err(Failure::new(format!("another program has {name} open"), advice));
@@ -178,22 +178,22 @@ impl Session<'_> {
             ..OpenOptions::default()
         };
         let mut port = Port::open_with(name, &options)?;
-        // Frames that arrived between the port and its mirror may be of any sender.
+        // Frames that arrived before the mirror was set may come from any sender.
         port.rx().sync()?;
         let available = port.rx().available();
         port.rx().release(available);
         Ok(port)
     }
 
-    /// Opens the port again once a daemon provides it; `None` if a signal ends the wait.
+    /// Opens the port again when a daemon provides it; `None` if a signal ends the wait.
     fn reopen(&mut self) -> Option<Port> {
         while !self.stop.is_set() {
             if let Ok(port) = self.open() {
-                // Other programs have the ports now.
+                // The new daemon's ports may differ, so a request for the counters is due.
                 self.polled = None;
                 return Some(port);
             }
-            // A daemon does not announce its start.
+            // Repeated attempts, since a daemon does not announce its start.
             let end = Instant::now() + RETRY;
             while Instant::now() < end && !self.stop.is_set() {
                 std::thread::sleep(LONGEST_WAIT);
@@ -203,7 +203,7 @@ impl Session<'_> {
         None
     }
 
-    /// Exports until a signal. An error is the port's, which must be opened again.
+    /// Exports until a signal arrives. An error is an error of the port, which must be opened again.
     fn export(&mut self, port: &mut Port) -> Result<(), Failure> {
         let mut frame = Vec::new();
         while !self.stop.is_set() {
@@ -241,11 +241,11 @@ impl Session<'_> {
         Some(self.global.connect().ok()?.list().ok()?.ports)
     }
 
-    /// Takes the last counters, the lost samples of the last moments among them, and removes the mirror.
+    /// Reads the last counters, which include the latest lost samples, and removes the mirror.
     fn end(&mut self) {
         self.poll();
         let Mirror { from, to, .. } = self.mirror.clone();
-        // A daemon that has just ended has no mirror.
+        // A daemon that has just ended has no mirror to remove.
         if let Ok(mut connection) = self.global.connect() {
             let _ = connection.request(&Request::RemoveMirror { from, to });
         }

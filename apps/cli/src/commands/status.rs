@@ -18,8 +18,8 @@ use crate::output::table::{Columns, drops};
 
 /// Show the daemon, its workers, switches and ports
 ///
-/// Of each switch the balance is shown: frames in, and copies made by flooding, less frames out and drops. It is 0 once
-/// traffic has stopped, and the number of frames on their way before.
+/// For each switch it shows the balance: frames in, plus copies made by flooding, minus frames out and drops. The
+/// balance is the number of frames in transit, and 0 once traffic has stopped.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {}
 
@@ -65,7 +65,7 @@ fn text(status: &StatusReport) -> String {
     text
 }
 
-/// The users who hold shared memory, if more than one.
+/// Lists the users that hold shared memory, if there is more than one.
 fn by_user(status: &StatusReport) -> String {
     if status.shared_memory_by_user.len() < 2 {
         return String::new();
@@ -135,7 +135,7 @@ fn switches(status: &StatusReport) -> String {
     columns.lines_or("no switches")
 }
 
-/// A line about a switch with flow tables.
+/// Formats a line about a switch with flow tables.
 fn flow_tables(report: &OpenFlowReport) -> String {
     let mut words = format!("{}: {} flows", report.settings.switch, grouped(report.flows));
     let counts = [(report.groups, "groups"), (report.meters, "meters")];
@@ -157,7 +157,7 @@ fn flow_tables(report: &OpenFlowReport) -> String {
     words
 }
 
-/// Received and replicated frames that were neither delivered nor dropped.
+/// Returns the number of received and replicated frames that were neither delivered nor dropped.
 fn unaccounted(switch: &SwitchReport) -> i128 {
     let CounterReport { received_frames, delivered_frames, drops, .. } = &switch.totals;
     let dropped: i128 = drops.values().map(|frames| i128::from(*frames)).sum();
@@ -166,7 +166,7 @@ fn unaccounted(switch: &SwitchReport) -> i128 {
         - dropped
 }
 
-/// Seconds as days, hours, minutes and seconds, the two greatest.
+/// Formats seconds in the two greatest units of days, hours, minutes and seconds.
 fn span(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),

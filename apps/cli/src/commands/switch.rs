@@ -14,12 +14,12 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
 
-/// Have flow tables decide for a switch, under OpenFlow controllers, or learned addresses again
+/// Make a switch forward by flow tables, under OpenFlow controllers, or again by learned addresses
 ///
 /// Without options the command lists the switches that have flow tables. With --openflow the switch speaks OpenFlow
-/// 1.3: it connects to the controllers, and tools such as ovs-ofctl change its flows through the socket SWITCH.mgmt
-/// beside the daemon's. Without flows it drops all frames. Ports have the numbers of their indexes, from 1. `ringroad
-/// config save` writes the settings into the daemon's configuration, but no flows.
+/// 1.3: it connects to the controllers, and tools such as ovs-ofctl change its flows through the socket SWITCH.mgmt in
+/// the folder of the daemon's socket. Without flows it drops all frames. Ports have the numbers of their indexes, from
+/// 1. `ringroad config save` writes the settings into the daemon's configuration, but no flows.
 #[derive(Debug, Args)]
 pub(crate) struct SwitchArgs {
     /// Name of the switch, such as vale0
@@ -28,10 +28,10 @@ pub(crate) struct SwitchArgs {
     /// List the switches with flow tables
     #[arg(long, conflicts_with_all = ["switch", "openflow", "learn"])]
     list: bool,
-    /// Use flow tables, and connect to these controllers (none: only tools change flows)
+    /// Use flow tables, and connect to these controllers (without any, only tools change flows)
     #[arg(long, value_name = "tcp:HOST:PORT|ssl:HOST:PORT", num_args = 0.., conflicts_with = "learn")]
     openflow: Option<Vec<String>>,
-    /// Listen for tools at this address too; with ssl: before it by TLS
+    /// Listen for tools at this address too; a prefix ssl: selects TLS
     #[arg(long, value_name = "ADDRESS:PORT", requires = "openflow")]
     listen: Vec<String>,
     /// Behaviour of the switch while no controller is connected
@@ -43,22 +43,22 @@ pub(crate) struct SwitchArgs {
     /// The switch's private key for TLS, in PEM
     #[arg(long, value_name = "FILE", requires_all = ["openflow", "certificate", "ca_cert"])]
     private_key: Option<PathBuf>,
-    /// The switch's certificate, in PEM, with those between it and its CA
+    /// The switch's certificate, in PEM, with the certificates between it and its CA
     #[arg(long, value_name = "FILE", requires_all = ["openflow", "private_key", "ca_cert"])]
     certificate: Option<PathBuf>,
     /// Certificates of the CAs of controllers and tools, in PEM
     #[arg(long, value_name = "FILE", requires_all = ["openflow", "private_key", "certificate"])]
     ca_cert: Option<PathBuf>,
-    /// Use learned addresses again; all flows go
+    /// Use learned addresses again; all flows are deleted
     #[arg(long)]
     learn: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailModeArg {
-    /// Its flows stay, and frames without a matching flow are dropped
+    /// The switch keeps its flows, and drops frames without a matching flow
     Secure,
-    /// It is a learning switch until a controller connects
+    /// The switch is a learning switch until a controller connects
     Standalone,
 }
 
@@ -97,13 +97,13 @@ ringroad switch vale0 --learn";
     }
 }
 
-/// How many tools were refused, and why.
+/// Formats how many tools were refused, and why.
 pub(super) fn refused_tools(report: &OpenFlowReport) -> String {
     let causes = report.refused_tools_by_cause.iter().map(|(cause, count)| format!("{cause} {count}"));
     format!("{} tools ({})", report.refused_tools, causes.collect::<Vec<_>>().join(", "))
 }
 
-/// The daemon is in another folder.
+/// Makes a path absolute, since the daemon runs in another folder.
 fn whole_path(path: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let failed = |what: &dyn Display| Failure::new(format!("{}: {what}", path.display()), "");
@@ -111,7 +111,7 @@ fn whole_path(path: Option<&Path>) -> Result<Option<String>, Failure> {
     whole.into_os_string().into_string().map(Some).map_err(|_| failed(&"a path has to be UTF-8"))
 }
 
-/// Memory of the tables, and the most that it may be, MiB.
+/// Formats the memory of the tables, and its limit, MiB.
 pub(super) fn memory(report: &OpenFlowReport) -> String {
     format!("{}/{}", report.memory_bytes.div_ceil(1 << 20), report.memory_limit_bytes >> 20)
 }

@@ -91,7 +91,7 @@ impl From<CardError> for Failure {
     }
 }
 
-/// On or off, for users.
+/// Formats a state as on or off.
 fn switched(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }

@@ -23,21 +23,21 @@ use crate::output::Output;
 /// Run DPDK's testpmd on ports of the switch
 ///
 /// Attaches each port by vhost-user or memif, starts dpdk-testpmd with a virtio-user or memif device for each, and
-/// removes the ports when it ends: at Ctrl-C, or at enter if it prints a prompt for that. It uses free 2 MiB pages if
-/// there are enough (256 MiB), else ordinary pages. Arguments after -- are passed to testpmd unchanged, such as
+/// removes the ports when it ends: at Ctrl-C, or at enter if it prints a prompt for that. testpmd uses 2 MiB pages if
+/// enough are free (256 MiB), else ordinary pages. Arguments after -- are passed to testpmd unchanged, such as
 /// --stats-period=1 or --txpkts=64.
 #[derive(Debug, Args)]
 pub(crate) struct TestpmdArgs {
     /// Port of a switch; may be given several times
     #[arg(long = "port", value_name = "PORT", required = true)]
     ports: Vec<String>,
-    /// How its ports are joined with the switch
+    /// Protocol between testpmd's ports and the switch's ports
     #[arg(long, value_name = "HOW", default_value = "vhost-user")]
     via: Via,
     /// Forwarding mode: io, mac, macswap, rxonly, txonly, flowgen, icmpecho, csum, noisy, ...
     #[arg(long, value_name = "MODE", default_value = "io")]
     forward: String,
-    /// Processors: the first for its main thread, the others to forward on [default: the first and the last allowed]
+    /// Processors: the first for the main thread, the others for forwarding [default: the first and the last allowed]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cores: Vec<usize>,
     /// Queue pairs of each port
@@ -49,7 +49,7 @@ pub(crate) struct TestpmdArgs {
     /// Use virtio's packed rings
     #[arg(long)]
     packed: bool,
-    /// Further arguments for testpmd; -i gives its command line
+    /// Further arguments for testpmd; -i opens testpmd's own command line
     #[arg(last = true, value_name = "EXTRA")]
     extra: Vec<OsString>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct TestpmdArgs {
 enum Via {
     /// virtio-user in testpmd, vhost-user in the daemon
     VhostUser,
-    /// memif
+    /// memif in both
     Memif,
 }
 
@@ -110,15 +110,15 @@ impl MainVerb for TestpmdArgs {
             prefix: name,
             extra: self.extra.clone(),
         };
-        // Line by line even into a pipe: the reader waits for its lines.
+        // Line-buffered output, even into a pipe, since the reader waits for lines.
         let mut words: Vec<OsString> = vec!["-oL".into(), program.into()];
         words.extend(plan.arguments());
         let mut command = Command::new("stdbuf");
-        // Its files are beside its sockets.
+        // testpmd's runtime files go to the folder of its sockets.
         command.args(&words).env("RUNTIME_DIRECTORY", guest.folder());
         let keys = if io::stdin().is_terminal() { Keys::Shared } else { Keys::PassedOn };
         if keys == Keys::PassedOn {
-            // It ends when its input does, so it gets an input that stays open until this process ends.
+            // testpmd ends when its input ends, so it gets an input that stays open until this process ends.
             command.process_group(0).stdin(Stdio::piped());
         }
         if output.is_json() {
@@ -135,14 +135,14 @@ impl MainVerb for TestpmdArgs {
                 StartedTestpmd { started: true, pid: child.id(), ports: self.ports.clone(), command };
             output.result(&started, |_| String::new())?;
         }
-        // `wait` would close its input.
+        // Taking the input keeps `wait` from closing it.
         let input = child.stdin.take();
         let ended = signals.wait_for(&mut child, keys)?;
         drop(input);
         guest.end()?;
         match exit_status(ended.status) {
             0 => Ok(()),
-            // It ends by the signal that ends it.
+            // A requested end can have the status of the signal.
             _ if ended.asked_to => Ok(()),
             status => Err(Failure::new(
                 format!("dpdk-testpmd ended with status {status}"),
@@ -152,7 +152,7 @@ impl MainVerb for TestpmdArgs {
     }
 }
 
-/// The first and the last processor that this process may run on.
+/// Returns the first and the last processor that this process may run on.
 fn outermost_processors() -> Vec<usize> {
     let allowed = rustix::thread::sched_getaffinity(None).ok();
     let allowed = |cpu: &usize| allowed.as_ref().is_none_or(|set| set.is_set(*cpu));

@@ -22,10 +22,10 @@ use crate::run::SignalFlag;
 
 /// Watch the ports' rates and drops
 ///
-/// "in" counts frames that the datapath took from a port, "out" frames that it put into it; Gbit/s count L1 bits, as
-/// line rate does: frame with FCS, preamble and gap. ? lists the keys, q ends it. If standard output is not a terminal,
-/// and with --json, one interval is measured and printed. Frames on pipes pass directly between the programs and are
-/// not counted.
+/// "in" counts frames that the datapath took from a port, "out" frames that it delivered to a port. Gbit/s count L1
+/// bits, as line rate does: frame with FCS, preamble and gap. ? lists the keys, q ends it. If standard output is not a
+/// terminal, and with --json, one interval is measured and printed. Frames on pipes pass directly between the programs
+/// and are not counted.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// Measure one interval, print it and end
@@ -34,7 +34,7 @@ pub(crate) struct TopArgs {
     /// Length of an interval
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// Order of the ports: by name, or the greatest rate first
+    /// Order of the ports: by name, or by a rate, the greatest first
     #[arg(long, value_enum, default_value_t = Order::Port)]
     sort: Order,
     /// Continue when the daemon restarts

@@ -14,20 +14,20 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::SignalFlag;
 
-/// Time between two questions to the daemon.
+/// Time between two requests to the daemon.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Show what happens to the next frames of a switch, step by step
 ///
-/// For each frame: the port that received it, its headers, what the switch knew of its source, the ports that the
-/// switch sent it to and why, and its outcome at each port. It ends after --count frames, after --duration, or with
-/// Ctrl-C. The datapath works slower meanwhile. Only one trace can run at a time.
+/// For each frame it shows the port that received the frame, the headers, the entry of the source address, the ports
+/// that the switch sent the frame to and why, and the outcome at each port. It ends after --count frames, after
+/// --duration, or with Ctrl-C. The datapath is slower meanwhile. Only one trace can run at a time.
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
     /// Name of the switch, such as vale0
     #[arg(value_name = "SWITCH")]
     switch: String,
-    /// Only frames received by this port of the switch
+    /// Trace only frames received by this port of the switch
     #[arg(long, value_name = "PORT")]
     from: Option<String>,
     /// Number of frames
@@ -59,7 +59,7 @@ ringroad trace vale0 --from a --count 4096 --drops";
             reply => return Err(Failure::reply(&reply)),
         }
         let begin = Instant::now();
-        // Other workers may deliver after the last frame: the trace is read once more.
+        // Other workers may deliver after the last frame, so the trace is read once more.
         let mut is_last = false;
         let mut shown = 0;
         let report = loop {

@@ -15,8 +15,8 @@ use crate::session_arguments::SessionArguments;
 
 /// Run one trial of RFC 2544 and print its result as JSON
 ///
-/// Learning frames from the receiving side, a wait, the load for its time, a wait for the last frames, a verdict: pass,
-/// fail, or invalid if the generator could not carry the load.
+/// Steps: learning frames from the receiving side, a wait, the load for its duration, a wait for the last frames, and
+/// the verdict: pass, fail, or invalid if the generator could not carry the load.
 ///
 /// Exit status: 0 pass, 3 fail, 4 invalid; 1 if the trial could not be run.
 #[derive(Debug, Args)]
@@ -33,28 +33,28 @@ pub(crate) struct TrialArgs {
     /// Spacing of frames in time: constant, poisson[:SEED], bursts:FRAMES[:GAP], ramp:RATE:TIME
     #[arg(long, default_value = "constant")]
     shape: LoadShape,
-    /// How long the load lasts, s
+    /// Duration of the load, s
     #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = above_nothing)]
     duration: f64,
     /// Send in both directions at once
     #[arg(long)]
     bidirectional: bool,
-    /// Greatest part of the frames that may be lost, in percent
+    /// Greatest acceptable loss, in percent of the frames
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     acceptable_loss: f64,
-    /// Greatest part of the load that the generator may fall short, in percent, before the trial is invalid
+    /// Greatest shortfall of the generated load, in percent, before the trial is invalid
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     tolerance: f64,
     /// Send no learning frames
     #[arg(long)]
     no_learning: bool,
-    /// Wait between learning frames and load, s
+    /// Wait between the learning frames and the load, s
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds_or_none)]
     settle: f64,
     /// Wait for the last frames, s
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds_or_none)]
     drain: f64,
-    /// Most frames that a late sender catches up
+    /// Maximum number of frames that a late sender catches up
     #[arg(long, value_name = "N", default_value_t = DEFAULT_CATCH_UP_FRAMES)]
     catch_up: u32,
     #[command(flatten)]

@@ -36,7 +36,7 @@ impl MainVerb for UnlinkArgs {
     const EXAMPLES: &str = "ringroad unlink blue green";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        // The interface outlives a daemon that was killed.
+        // A missing daemon is not an error: the interface outlives a daemon that was killed.
         let mut daemon = match global.connect() {
             Ok(daemon) => Some(daemon),
             Err(failure) => match Connection::connect(global.socket_path()) {
@@ -46,7 +46,7 @@ impl MainVerb for UnlinkArgs {
         };
         let ports =
             daemon.as_mut().map_or(Ok(Vec::new()), |daemon| daemon.status().map(|status| status.ports))?;
-        // All are found before any is touched, so that a slip in a name changes nothing.
+        // All interfaces are found before any is removed, so that a wrong name changes nothing.
         let mut found = Vec::new();
         for text in &self.namespaces {
             let tap = Tap { namespace: namespaces::parse(text)?, interface: self.interface.clone() };
@@ -82,7 +82,7 @@ impl MainVerb for UnlinkArgs {
 }
 
 impl UnlinkArgs {
-    /// An interface without a port of the daemon was made by `ringroad link` only if the daemon is gone.
+    /// Checks an interface without a port of the daemon. `ringroad link` can have made it only if no daemon runs.
     fn check_without_port(&self, tap: &Tap, has_daemon: bool) -> Result<(), Failure> {
         let Tap { namespace, interface } = tap;
         let link = in_namespace(namespace, || link_by_name(interface))??;

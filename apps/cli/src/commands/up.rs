@@ -16,9 +16,9 @@ use crate::output::Output;
 
 /// Start the daemon
 ///
-/// Returns when it is ready. A daemon that runs already is left as it is, which is success, unless --foreground or a
-/// configuration that differs from the daemon's is given. Programs that need the daemon start it themselves; a daemon
-/// started by this command runs until `ringroad down`.
+/// Returns when the daemon is ready. If a daemon is running already, the command leaves it unchanged and succeeds,
+/// unless --foreground or a configuration that differs from the daemon's is given. Programs that need the daemon start
+/// it themselves; a daemon started by this command runs until `ringroad down`.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     /// Configuration of switches, ports, workers and permissions (TOML)
@@ -77,7 +77,7 @@ ringroad up --config /etc/ringroad/ringroadd.toml";
 }
 
 impl UpArgs {
-    /// Makes sure that the daemon that runs already is the requested one.
+    /// Checks that the running daemon is the requested daemon.
     fn check_running(&self, status: &StatusReport, output: &Output) -> Result<(), Failure> {
         let runs = format!("the daemon runs already, as process {}", status.pid);
         if self.foreground {

@@ -11,14 +11,14 @@ use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL};
 use crate::output::Output;
 
-/// Put the program that is installed now in place of the running daemon
+/// Replace the running daemon by the installed program
 ///
-/// A new process continues where the running one stops: programs keep their ports and connections, containers and
-/// guests their links, switches their learned addresses and counters. Frames wait meanwhile, for the time in the
-/// report. Ports that the report lists as opened anew were closed for that time. If the new process cannot take over, or
-/// a port would be lost, the running process continues, and the command fails. The exit status is 3 if the new process
-/// runs and the report lists ports that are not there, or a problem. The new process reads the configuration: this is
-/// the way to change keys that a reload cannot change.
+/// A new process continues where the running process stops: programs keep their ports and connections, containers and
+/// guests their links, switches their learned addresses and counters. The report shows how long frames waited. Ports
+/// that the report lists as opened anew were closed for that time. If the new process cannot take over, or a port would
+/// be lost, the running process continues, and the command fails. The exit status is 3 if the new process runs and the
+/// report lists missing ports, or a problem. The new process reads the configuration: this is the way to change keys
+/// that a reload cannot change.
 #[derive(Debug, Args)]
 pub(crate) struct UpgradeArgs {
     /// Upgrade even if ports are lost, such as those of netmap programs

@@ -14,7 +14,7 @@ use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Start a small virtual machine on the switch, and deal with those that run
+/// Start a small virtual machine on the switch, or control running ones
 ///
 /// Under QEMU, with Debian's kernel (found or fetched) and busybox: nothing is installed or written to a disk. Each
 /// port becomes an interface eth0, eth1, ... of the guest, by vhost-user. The console is on this terminal, and Ctrl-]
@@ -33,7 +33,7 @@ pub(crate) struct VmArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List the guests that run: virtual machines, containers, testpmd
+    /// List the running guests: virtual machines, containers, testpmd
     List(list::VmListArgs),
     /// Join this terminal with a guest's console; Ctrl-] leaves it
     Console(console::Console),

@@ -2,7 +2,7 @@ use ringroad::Embedded;
 
 use super::*;
 
-/// Two pipes, `a` and `b`, their near ends joined.
+/// Two pipes, `a` and `b`, whose near ends are joined.
 struct Bench {
     junction: PortPair,
     a: Port,
@@ -63,7 +63,7 @@ fn addresses_are_swapped_once_even_if_frames_wait_for_room() {
     let mut bench = bench(DirectionMode { macswap: true, drop: false }, 8);
     let mut all = Vec::new();
     let mut next = 0;
-    // b is not emptied at first, so that bursts are split again and again.
+    // Port b is emptied only in every third turn, so that bursts are split again and again.
     for turn in 0..20 {
         if bench.a.tx().sync().is_ok() && bench.a.tx().available() > 0 {
             let count = bench.a.tx().available().min(5) as u8;

@@ -5,13 +5,13 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// `value` in one line.
+/// Formats `value` as JSON in one line.
 pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, Failure> {
     serde_json::to_string(value)
         .map_err(|error| Failure::new(format!("making JSON of the result: {error}"), ""))
 }
 
-/// The first line of a traffic command: its ports are open.
+/// First line of a traffic command, when its ports are open.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ready<'a> {
     ready: bool,

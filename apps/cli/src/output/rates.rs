@@ -1,14 +1,14 @@
-//! Numbers and rates as text. The bits that a rate counts are always named: L2 is the frame with its FCS, L1 adds
-//! preamble, delimiter and gap, 20 bytes per frame, as a link's speed counts.
+//! Numbers and rates as text. A rate always names the bits that it counts. L2 is the frame with its FCS. L1 adds
+//! preamble, delimiter and gap, 20 bytes per frame, as in the speed of a link.
 
 use ringroad::Reconnections;
 use ringroad_traffic::rate_meter::TrafficRate;
 
-/// The unit of the counts, for the foot of a table.
+/// Explanation of L1 and L2, for the foot of a table.
 pub(crate) const CONVENTION: &str =
     "L2 counts frames with FCS; L1 adds preamble and gap (20 bytes a frame), as line rate does";
 
-/// `1234567` as `1 234 567`.
+/// Formats a number with spaces between groups of digits: `1234567` as `1 234 567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -21,7 +21,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Frames/s as Mpps, kpps or pps, three digits behind the point at most.
+/// Formats frames/s as Mpps, kpps or pps, with at most three digits after the point.
 pub(crate) fn frame_rate(rate_fps: f64) -> String {
     match rate_fps {
         rate if rate >= 999_500.0 => format!("{:.3} Mpps", rate / 1e6),
@@ -30,12 +30,12 @@ pub(crate) fn frame_rate(rate_fps: f64) -> String {
     }
 }
 
-/// Frames/s, and bit/s in both counts.
+/// Formats frames/s, and bit/s of both layers.
 pub(crate) fn traffic_rate(rate: &TrafficRate) -> String {
     format!("{}, {:.3} Gbit/s L2, {:.3} Gbit/s L1", frame_rate(rate.rate_fps), rate.l2_gbps, rate.l1_gbps)
 }
 
-/// Frames and bytes that passed a port, and the unit of the rates.
+/// Formats the frames and bytes that passed a port, and the unit of the rates.
 pub(crate) fn totals(port: &str, frames: u64, bytes: u64, seconds: f64, rate: &TrafficRate) -> Vec<String> {
     let (frames, bytes) = (grouped(frames), grouped(bytes));
     vec![
@@ -44,7 +44,7 @@ pub(crate) fn totals(port: &str, frames: u64, bytes: u64, seconds: f64, rate: &T
     ]
 }
 
-/// A span of time in ns, in the unit that fits.
+/// Formats a span of time in ns, in a suitable unit.
 pub(crate) fn span(span_ns: f64) -> String {
     match span_ns {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
@@ -54,7 +54,7 @@ pub(crate) fn span(span_ns: f64) -> String {
     }
 }
 
-/// Bytes in the largest binary unit that leaves at least 1.
+/// Formats bytes in the largest binary unit that leaves at least 1.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -72,7 +72,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
-/// How often a port got over its daemon's end, if ever.
+/// Formats how often a port was connected again after its daemon's end; `None` for never.
 pub(crate) fn reconnections(reconnections: &Reconnections) -> Option<String> {
     let Reconnections { count, unacknowledged_slots } = *reconnections;
     (!reconnections.is_none()).then(|| {

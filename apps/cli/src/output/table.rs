@@ -1,4 +1,4 @@
-//! Results as text: aligned columns.
+//! Text tables with aligned columns.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use ringroad_control::printable::printable;
 
 use super::rates::grouped;
 
-/// Most characters of a cell. Ringroad's names and reasons are shorter; only foreign text is longer.
+/// Maximum number of characters in a cell. Ringroad's names and reasons are shorter; only untrusted text is longer.
 const MAX_CELL_CHARS: usize = 300;
 
-/// A table of `headings`, each column flush right if its heading begins with `>`.
+/// Table of `headings`. A column is flush right if its heading begins with `>`.
 pub(crate) struct Columns {
     table: Table,
     right: Vec<bool>,
@@ -48,7 +48,7 @@ impl Columns {
             .collect()
     }
 
-    /// The lines, or `otherwise` if there is no row.
+    /// Returns the lines, or `otherwise` if there is no row.
     pub(crate) fn lines_or(&self, otherwise: &str) -> String {
         if self.rows == 0 {
             return format!("{otherwise}\n");
@@ -57,7 +57,7 @@ impl Columns {
     }
 }
 
-/// Drops by cause in one cell, the greatest first; empty without drops.
+/// Formats drops by cause in one cell, the greatest first; empty without drops.
 pub(crate) fn drops(by_cause: &BTreeMap<String, u64>) -> String {
     let mut causes: Vec<_> = by_cause.iter().filter(|(_, frames)| **frames > 0).collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));

@@ -135,7 +135,7 @@ fn a_receiver_ends_when_the_line_is_quiet_after_a_frame() {
 #[test]
 fn a_failed_capture_ends_the_receiver_with_its_counts() {
     let capture = CaptureWriter::create("/dev/full", CaptureFormat::Pcap, 0);
-    // The header already fails there; a sink that closes later fails in mid-course.
+    // /dev/full already refuses the header. A sink that closes later makes a later write fail.
     assert!(capture.is_err());
     let (source, sink) = std::io::pipe().unwrap();
     let capture = CaptureWriter::from_write(sink, CaptureFormat::Pcap, 0).unwrap();

@@ -1,4 +1,4 @@
-//! Arrays of buffers of scripts, and the changes that the next send makes to their frames.
+//! Arrays of buffers of scripts, and the changes to their frames at the next send.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,23 +7,23 @@ use mlua::{UserData, UserDataMethods};
 
 use super::memory::FrameBlock;
 
-/// Most memory that one task's buffers take.
+/// Greatest size of one task's buffers, bytes.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Checksums that a send computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ChecksumOffload {
-    /// None: frames are sent unchanged.
+    /// No checksum: frames are sent unchanged.
     #[default]
     Nothing,
-    /// The IPv4 header's.
+    /// The checksum of the IPv4 header.
     Ip,
-    /// The IPv4 header's, and the UDP, TCP or ICMP checksum after the IP header.
+    /// The checksum of the IPv4 header, and the UDP, TCP or ICMP checksum after the IP header.
     Transport,
 }
 
-/// The buffers of all arrays of one task. They live as long as the task: a script may keep a buffer longer than its
-/// array.
+/// The buffers of all arrays of one task. Buffers live as long as the task, because a script may keep a buffer longer
+/// than its array.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     blocks: RefCell<Vec<Rc<RefCell<FrameBlock>>>>,
@@ -31,7 +31,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// `count` new buffers of `capacity` bytes.
+    /// Makes an array of `count` buffers of `capacity` bytes.
     pub(super) fn array(&self, count: usize, capacity: usize) -> mlua::Result<BufferArray> {
         let bytes = self.bytes.get().saturating_add(FrameBlock::bytes_for(count, capacity));
         let block = if bytes > MOST_BYTES { None } else { FrameBlock::new(count, capacity) };
@@ -49,7 +49,6 @@ impl Arena {
     }
 }
 
-/// An array of buffers.
 #[derive(Debug)]
 pub(super) struct BufferArray {
     /// The frames.
@@ -59,7 +58,7 @@ pub(super) struct BufferArray {
 }
 
 impl BufferArray {
-    /// Settings for the send that begins; the next send starts without them.
+    /// Takes the settings for the send that begins. The next send starts without them.
     pub(super) fn take_offloads(&self) -> (ChecksumOffload, Option<u16>) {
         (self.offload.take(), self.stream.take())
     }

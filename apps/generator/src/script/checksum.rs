@@ -12,10 +12,10 @@ use ringroad_wire::ip_protocol::{ICMP, ICMPV6, TCP, UDP, checksum_offset, has_ps
 pub(super) struct Layout {
     /// The IP header; `None` in frames of other protocols.
     ip: Option<Ip>,
-    /// Where the transport header begins, and where the packet ends in the frame; `None` after fragment and extension
+    /// Bytes from the start of the transport header to the end of the packet; `None` after fragment and extension
     /// headers.
     transport: Option<Range<usize>>,
-    /// The data after the known headers.
+    /// Offset of the data after the known headers.
     pub(super) payload: usize,
 }
 
@@ -68,8 +68,8 @@ impl Layout {
         });
     }
 
-    /// Writes the longest signature that the payload has room for over the frame's last bytes. `Ok(false)`: there is no
-    /// room.
+    /// Writes the longest signature that the payload has room for over the frame's last bytes. Returns `Ok(false)` if
+    /// there is no room.
     pub(super) fn write_signature(
         &self,
         frame: &mut [u8],
@@ -86,7 +86,7 @@ impl Layout {
     }
 }
 
-/// Sets the field to the result of `compute` for the frame with zeros in the field.
+/// Sets the checksum field at `at` to the result of `compute` for the frame with zeros in that field.
 fn write(frame: &mut [u8], at: usize, compute: impl FnOnce(&[u8]) -> u16) {
     frame[at..at + 2].fill(0);
     let checksum = compute(frame);

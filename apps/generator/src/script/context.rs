@@ -10,12 +10,12 @@ use super::buffers::Arena;
 use super::run::Run;
 use crate::clock::ClockReader;
 
-/// The task that a state is of.
+/// The task of a Lua state.
 pub(super) struct Context {
     pub(super) run: Arc<Run>,
-    /// `master`, or the name of its function.
+    /// Name of the task: `master`, or the name of its function.
     pub(super) task: String,
-    /// Buffers of its arrays.
+    /// Buffers of the task's arrays.
     pub(super) arena: Rc<Arena>,
     clock: RefCell<ClockReader>,
 }
@@ -35,10 +35,10 @@ impl Context {
     }
 }
 
-/// Name of the first task, and of its function.
+/// Name of the first task and of its function.
 pub(super) const MASTER: &str = "master";
 
-/// The task that `lua` is of.
+/// The task of `lua`.
 pub(super) fn context(lua: &Lua) -> mlua::Result<AppDataRef<'_, Context>> {
     lua.app_data_ref::<Context>().ok_or_else(|| mlua::Error::runtime("this Lua state belongs to no task"))
 }

@@ -24,12 +24,12 @@ use super::run::Run;
 use super::sender::Sender;
 use super::{load, receiver};
 
-/// Interval between checks of a draining port: it wakes its program when a slot is returned, not when the last one is.
+/// Interval between checks of a draining port: the port wakes its program when a slot is returned, not when the last
+/// is.
 const DRAIN_CHECK: Duration = Duration::from_micros(200);
 
-/// An open port.
 pub(super) struct ScriptDevice {
-    /// The name under which the script opened it.
+    /// Name under which the script opened the port.
     pub(super) name: String,
     info: PortInfo,
     mac: Mac,
@@ -43,7 +43,7 @@ pub(super) struct DeviceQueue {
     /// The port's name and the queue's number, for messages: `vale0:a#0`.
     pub(super) label: String,
     ring: Mutex<Queue>,
-    /// Readable when an awaited event has occurred.
+    /// Descriptor that becomes readable when an awaited event occurs.
     readable: OwnedFd,
     sender: Mutex<Sender>,
     pub(super) meter: Mutex<Option<QueueMeter>>,
@@ -72,7 +72,7 @@ impl Traffic {
 }
 
 impl DeviceQueue {
-    /// The rings, for one batch. A thread that panics leaves them consistent at each step.
+    /// Locks the rings for one batch. A thread that panics leaves the rings consistent at each step.
     pub(super) fn ring(&self) -> MutexGuard<'_, Queue> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,9 +118,9 @@ impl ScriptDevice {
         Ok(Self { name: name.to_owned(), info, mac, tx_queues, rx_queues, queues })
     }
 
-    /// Opens `name` with the requested number of queues, or returns the device that is already open.
     pub(super) fn open(run: &Run, name: &str, tx_queues: u16, rx_queues: u16) -> mlua::Result<Arc<Self>> {
-        // Held while the port opens, so that of two tasks that open one port the second gets the first one's device.
+        // The lock is held while the port opens, so that of two tasks that open one port the second gets the first
+        // one's device.
         let mut devices = run.devices();
         if let Some(device) = devices.iter().find(|device| device.name == name) {
             if device.tx_queues < tx_queues || device.rx_queues < rx_queues {
@@ -176,12 +176,12 @@ impl ScriptDevice {
         Ok(())
     }
 
-    /// The streams that its queues numbered, and how many frames of each.
+    /// Streams that the device's queues numbered, with the number of frames of each.
     pub(super) fn streams(&self) -> Vec<(u16, u64)> {
         self.queues.iter().flat_map(|queue| queue.sender().sequences().to_vec()).collect()
     }
 
-    /// The counters, with what this run `sent` of each stream.
+    /// Counts of the device. `sent` has the number of frames that this run sent of each stream.
     pub(super) fn report(&self, sent: &HashMap<u16, u64>) -> DeviceReport {
         let queues = self.queues.iter().enumerate().map(|(number, queue)| {
             let ((sent_frames, sent_bytes), (received_frames, received_bytes)) =
@@ -244,8 +244,8 @@ impl ScriptDevice {
     }
 }
 
-/// The address of the port's interface, if it is visible from here; else one derived from the port's name, so that it
-/// is the same in each run.
+/// The address of the port's interface, if the interface is visible from this namespace. Otherwise an address derived
+/// from the port's name, which is the same in each run.
 fn address_of(info: &PortInfo) -> Mac {
     let interface = info.name.trim_start_matches("xdp:").trim_start_matches("packet:");
     let plain = |name: &str| !name.is_empty() && !name.contains(['/', ':', '{', '}', '^', '@', '.']);
@@ -257,7 +257,7 @@ fn address_of(info: &PortInfo) -> Mac {
     {
         return mac;
     }
-    // FNV-1a, 64 bits.
+    // Hash of the name: FNV-1a, 64 bits.
     let hash = info.name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -291,7 +291,7 @@ fn number_of(mac: Mac) -> f64 {
     mac.number() as f64
 }
 
-/// Which ring of the pair.
+/// A ring of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueDirection {
     Tx,
@@ -329,7 +329,7 @@ impl std::fmt::Debug for ScriptDevice {
 }
 
 impl ScriptQueue {
-    /// Refuses functions of the other side.
+    /// Refuses functions that need the other side.
     fn expect(&self, side: QueueDirection, what: &str) -> mlua::Result<()> {
         if self.side == side {
             return Ok(());
@@ -344,7 +344,7 @@ impl ScriptQueue {
     }
 }
 
-/// The array behind a script's `bufs`, and how many of its buffers count.
+/// The array behind a script's `bufs`, and the number of its buffers in use.
 pub(super) fn buffer_array(bufs: &Table, what: &str) -> mlua::Result<(UserDataRef<BufferArray>, usize)> {
     let handle: Value = bufs.raw_get("handle")?;
     let array = handle.as_userdata().and_then(|handle: &AnyUserData| handle.borrow::<BufferArray>().ok());

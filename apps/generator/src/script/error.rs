@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a script did not run, or not to its end.
+/// Reason why a script did not run, or not to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
@@ -13,7 +13,7 @@ pub enum ScriptError {
     /// The script is wrong, or one of its requests failed.
     #[error("{message}{}{traceback}", if traceback.is_empty() { "" } else { "\n" })]
     Failed {
-        /// The task in which it happened: `master`, or the name of the function.
+        /// The task that failed: `master`, or the name of the function.
         task: String,
         /// The error, after file and line.
         message: String,
@@ -35,19 +35,19 @@ pub enum ScriptError {
 }
 
 impl ScriptError {
-    /// The error `error` of the Lua state that ran `task`.
+    /// The error of `task`, from an error of its Lua state.
     pub(super) fn of_lua(task: &str, error: &mlua::Error) -> Self {
         let (message, traceback) = words(error);
         Self::Failed { task: task.to_owned(), message, traceback }
     }
 
-    /// The error, if it is not a Lua error.
+    /// The error of `task`, from a failure outside of Lua.
     pub(super) fn in_task(task: &str, message: impl Into<String>) -> Self {
         Self::Failed { task: task.to_owned(), message: message.into(), traceback: String::new() }
     }
 }
 
-/// The message, after the place in the script, and the traceback.
+/// The message, with the position in the script, and the traceback.
 fn words(error: &mlua::Error) -> (String, String) {
     match error {
         mlua::Error::SyntaxError { message, .. } => (message.clone(), String::new()),
@@ -73,7 +73,7 @@ fn words(error: &mlua::Error) -> (String, String) {
     }
 }
 
-/// The message; for errors in the prelude, with the place in the script that called it.
+/// Completes errors from the prelude with the position in the script that called it.
 fn with_location(message: &str, traceback: String) -> (String, String) {
     let rest = message.strip_prefix("ringroad/").and_then(|rest| rest.splitn(3, ':').nth(2));
     match (rest, location(&traceback)) {
@@ -91,7 +91,7 @@ fn cleaned(traceback: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `file:line:` of the innermost call of a traceback.
+/// The position `file:line:` of the innermost call of a traceback.
 fn location(traceback: &str) -> Option<&str> {
     let line = traceback.lines().next()?.trim_start();
     let end = line.find(": in ")?;

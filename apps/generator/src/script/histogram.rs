@@ -8,16 +8,16 @@ use mlua::{UserData, UserDataMethods, UserDataRef};
 
 use super::memory::NumberBlock;
 
-/// Values that a script gathers before it hands them over.
+/// Number of values that a script gathers before it hands them over.
 const PENDING: usize = 1024;
-/// Largest recorded value: 1000 s. Larger values count as this.
+/// Largest recorded value: 1000 s. Larger values count as 1000 s.
 const MOST_NS: u64 = 1_000_000_000_000;
 
-/// Values, and the number of missing values.
+/// The recorded values, and the number of missing values.
 #[derive(Debug)]
 pub(super) struct Values {
     histogram: Histogram<u64>,
-    /// Below 0, or not a number.
+    /// Number of values below 0 or not a number.
     outside: u64,
 }
 
@@ -35,7 +35,7 @@ impl HistogramRef {
         Self::of(Arc::new(Mutex::new(Values { histogram, outside: 0 })))
     }
 
-    /// The same values in another task.
+    /// A histogram of another task with the same values.
     pub(super) fn of(values: Arc<Mutex<Values>>) -> mlua::Result<Self> {
         let pending = NumberBlock::new(PENDING);
         let pending = pending.ok_or_else(|| mlua::Error::runtime("not enough memory for a histogram"))?;
@@ -57,7 +57,7 @@ impl UserData for HistogramRef {
         methods.add_method("record", |_, this, count: usize| {
             let mut values = this.lock();
             for number in this.pending.numbers(count) {
-                // NaN is not at least 0 either.
+                // NaN fails this comparison, too.
                 if number >= 0.0 {
                     values.histogram.saturating_record(number.round() as u64);
                 } else {

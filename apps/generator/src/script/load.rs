@@ -7,12 +7,12 @@ use ringroad_traffic::pacing::{LoadShape, RateSpec};
 /// A rate and a shape; without a rate, the maximum.
 pub(super) type Load = Option<(RateSpec, LoadShape)>;
 
-/// `setRate`: Mbit/s of frames with their FCS (L2), or a rate in text; nil is the maximum.
+/// Load of `setRate`: Mbit/s of frames with their FCS (L2), or a rate in text; nil is the maximum.
 pub(super) fn of_mbit(rate: &Value, shape: &Value) -> mlua::Result<Load> {
     of(rate, shape, "setRate", |mbit| RateSpec::Bits { rate_bps: mbit * 1e6, layer: BitLayer::L2 })
 }
 
-/// `setRateMpps`: million frames/s.
+/// Load of `setRateMpps`: million frames/s.
 pub(super) fn of_mpps(rate: &Value, shape: &Value) -> mlua::Result<Load> {
     of(rate, shape, "setRateMpps", |mpps| RateSpec::Frames { rate_fps: mpps * 1e6 })
 }
@@ -39,7 +39,7 @@ fn of(rate: &Value, shape: &Value, what: &str, unit: impl Fn(f64) -> RateSpec) -
 
 fn shape_of(shape: &Value) -> mlua::Result<LoadShape> {
     match shape {
-        // MoonGen's setRateMpps takes the frames' size here; frames/s do not depend on it.
+        // MoonGen's setRateMpps takes the frames' size as this argument. Frames/s do not depend on it.
         Value::Nil | Value::Integer(_) | Value::Number(_) => Ok(LoadShape::Constant),
         Value::String(text) => text.to_string_lossy().parse().map_err(mlua::Error::external),
         other => Err(mlua::Error::runtime(format!(

@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mlua::{LightUserData, Lua, LuaOptions, StdLib};
 
-/// Bytes before the frame in each buffer: `ringroad_buf` in prelude/packet.lua.
+/// Bytes before the frame in each buffer: the size of `ringroad_buf` in prelude/packet.lua.
 const HEADER_BYTES: usize = 64;
 /// Offset of the arrival time in the header; the length is at the header's start, followed by the capacity.
 const ARRIVAL_OFFSET: usize = 8;
 
-/// Zeroed memory of fixed place and length.
+/// Zeroed memory of fixed address and length.
 #[derive(Debug)]
 struct Block {
     start: NonNull<u8>,
@@ -40,17 +40,17 @@ impl Block {
     /// The bytes from `offset` on.
     fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.layout.size()), "outside of a block");
-        // SAFETY: just checked to be within the block.
+        // SAFETY: the range was just checked to be within the block.
         let start = unsafe { self.start.add(offset) };
-        // SAFETY: the block has `len` initialised bytes from there; by the module's invariant they are not written
+        // SAFETY: the block has `len` initialised bytes from `start` on. By the module's invariant they are not written
         // meanwhile.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// The bytes from `offset` on, to write.
+    /// The writable bytes from `offset` on.
     fn bytes_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.layout.size()), "outside of a block");
-        // SAFETY: just checked to be within the block.
+        // SAFETY: the range was just checked to be within the block.
         let start = unsafe { self.start.add(offset) };
         // SAFETY: as in `bytes`, and `self` is borrowed mutably, so this is the only borrow.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) }
@@ -63,12 +63,12 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and freed only here.
+        // SAFETY: the memory was allocated with this layout, and is freed only here.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 
-/// Buffers of one size, each behind a header of 64 bytes, that script and sender share.
+/// Buffers of one size, shared by script and sender. Each buffer follows a header of 64 bytes.
 #[derive(Debug)]
 pub(super) struct FrameBlock {
     block: Block,
@@ -78,7 +78,7 @@ pub(super) struct FrameBlock {
 }
 
 impl FrameBlock {
-    /// `count` buffers for frames of up to `capacity` bytes. `None` if there is not enough memory.
+    /// Makes `count` buffers for frames of up to `capacity` bytes. `None` if there is not enough memory.
     pub(super) fn new(count: usize, capacity: usize) -> Option<Self> {
         let stride = HEADER_BYTES + capacity.next_multiple_of(HEADER_BYTES);
         let mut block = Block::new(Self::bytes_for(count, capacity))?;
@@ -88,7 +88,7 @@ impl FrameBlock {
         Some(Self { block, count, capacity, stride })
     }
 
-    /// Bytes that such a block takes.
+    /// Number of bytes that a block of these sizes takes.
     pub(super) fn bytes_for(count: usize, capacity: usize) -> usize {
         count.saturating_mul(HEADER_BYTES + capacity.next_multiple_of(HEADER_BYTES))
     }
@@ -98,12 +98,11 @@ impl FrameBlock {
         self.block.address()
     }
 
-    /// From one header to the next, bytes.
+    /// Distance from one header to the next, bytes.
     pub(super) fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Number of buffers.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -127,13 +126,13 @@ impl FrameBlock {
         self.block.bytes(index * self.stride + HEADER_BYTES, len.min(self.capacity))
     }
 
-    /// The same, to write.
+    /// The first `len` bytes of buffer `index`, at most its capacity, writable.
     #[inline]
     pub(super) fn frame_mut(&mut self, index: usize, len: usize) -> &mut [u8] {
         self.block.bytes_mut(index * self.stride + HEADER_BYTES, len.min(self.capacity))
     }
 
-    /// Marks for the script that buffer `index` has a frame of `len` bytes that arrived at `arrival_ns`.
+    /// Tells the script that buffer `index` has a frame of `len` bytes that arrived at `arrival_ns`.
     #[inline]
     pub(super) fn received(&mut self, index: usize, len: usize, arrival_ns: u64) {
         let header = self.block.bytes_mut(index * self.stride, HEADER_BYTES);
@@ -150,22 +149,22 @@ pub(super) struct NumberBlock {
 }
 
 impl NumberBlock {
-    /// Room for `count` numbers. `None` if there is not enough memory.
+    /// Makes room for `count` numbers. `None` if there is not enough memory.
     pub(super) fn new(count: usize) -> Option<Self> {
         Some(Self { block: Block::new(count * 8)?, count })
     }
 
-    /// Address of the first one, for FFI.
+    /// Address of the first number, for FFI.
     pub(super) fn address(&self) -> LightUserData {
         self.block.address()
     }
 
-    /// Most numbers.
+    /// Greatest count of numbers.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The first `count` of them.
+    /// The first `count` numbers.
     pub(super) fn numbers(&self, count: usize) -> impl Iterator<Item = f64> + '_ {
         let bytes = self.block.bytes(0, count.min(self.count) * 8);
         bytes.chunks_exact(8).map(|bytes| {
@@ -176,14 +175,14 @@ impl NumberBlock {
     }
 }
 
-/// Address of the flag that ends the run, for [`flag_reader`]. The state must keep a clone of the `Arc` as long as it
-/// lives.
+/// Address of the flag that ends the run, for [`flag_reader`]. The Lua state must keep a clone of the `Arc` as long as
+/// the state lives.
 pub(super) fn flag_address(flag: &Arc<AtomicBool>) -> LightUserData {
     LightUserData(flag.as_ptr().cast::<c_void>())
 }
 
-/// Address of a C function `uint8_t (*)(const void *)` that reads such a flag. Compiled code may take a plain load,
-/// even a volatile one, out of a loop; a call it repeats.
+/// Address of a C function `uint8_t (*)(const void *)` that reads such a flag. Compiled code may move a plain load,
+/// even a volatile one, out of a loop; it repeats a call.
 pub(super) fn flag_reader() -> LightUserData {
     extern "C" fn read(flag: *const AtomicBool) -> u8 {
         // SAFETY: only the prelude calls this, with an address from `flag_address`, whose flag its state keeps.
@@ -196,7 +195,7 @@ pub(super) fn flag_reader() -> LightUserData {
 
 /// A Lua state with all of LuaJIT's libraries, FFI among them.
 pub(super) fn new_state() -> Lua {
-    // SAFETY: mlua cannot guarantee that scripts stay within their memory when they use FFI. They are the user's own
-    // programs; see the head of this module.
+    // SAFETY: mlua cannot guarantee that scripts stay within their memory when they use FFI. Scripts are the user's own
+    // programs; see the comment of this module.
     unsafe { Lua::unsafe_new_with(StdLib::ALL, LuaOptions::default()) }
 }

@@ -1,4 +1,4 @@
-//! The meter of an rx queue: it counts the signed frames among all frames that the script receives there.
+//! The meter of an rx queue counts the signed frames among all frames that the script receives there.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -11,11 +11,11 @@ use super::StatsFormat;
 use super::context::context;
 use super::device::DeviceQueue;
 
-/// A meter and the batch that it will take.
+/// A meter and its next batch.
 #[derive(Debug)]
 pub(super) struct QueueMeter {
     pub(super) meter: Meter,
-    /// Kept for its memory.
+    /// Digests of the current batch, reused for their memory.
     pub(super) digests: Vec<Digest>,
 }
 
@@ -29,13 +29,14 @@ impl DeviceQueue {
 }
 
 impl MeterRef {
-    /// Attaches a meter to `queue`: of the listed streams, which are numbered from 0, or of all that appear.
+    /// Attaches a meter to `queue`. The meter counts the listed streams, which are numbered from 0, or all that appear.
     pub(super) fn attach(
         queue: &Arc<DeviceQueue>,
         streams: Option<Vec<u16>>,
         now_ns: u64,
     ) -> mlua::Result<Self> {
-        // The task that sends may have begun before the one that receives: frames of a previous run do not exist.
+        // The meter accepts all departure times, because the sending task may have begun before the receiving one.
+        // There are no frames of a previous run.
         let mut meter = Meter::new(ExpectedStreams { streams, latency: true, start_ns: 0 })
             .map_err(|error| mlua::Error::runtime(format!("meter: {error}")))?;
         // Intervals begin here.
@@ -109,7 +110,7 @@ fn stream_text(label: &str, stream: &StreamSummary) -> String {
     line
 }
 
-/// `value` as Lua tables, with the names of its fields.
+/// Turns `value` into Lua tables, with the names of its fields as keys.
 fn to_lua(lua: &Lua, value: &impl Serialize) -> mlua::Result<Value> {
     json_to_lua(lua, &serde_json::to_value(value).map_err(mlua::Error::external)?)
 }

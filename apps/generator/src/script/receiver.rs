@@ -13,7 +13,7 @@ use super::device::DeviceQueue;
 use super::memory::FrameBlock;
 use super::run::LONGEST_WAIT;
 
-/// Turns without a frame before a sleep.
+/// Number of checks without a frame before a sleep.
 const SPINS: u32 = 64;
 
 /// Result of one check of the ring.
@@ -25,15 +25,15 @@ struct Taken {
 }
 
 impl Taken {
-    /// The frames taken.
+    /// The received frames.
     fn seen_in<'a>(&self, block: &'a FrameBlock) -> impl Iterator<Item = &'a [u8]> {
         (0..self.frames).map(|index| block.frame(index, block.claimed_len(index)))
     }
 }
 
 /// Waits until there is a frame, at most `limit_ns`, and takes as many as are available and fit `array`. Returns their
-/// number: 0 if the time passed, or the run ended meanwhile. After the end of a run frames are still taken, but not
-/// waited for.
+/// number: 0 if the time passed, or the run ended meanwhile. After the end of a run the wait is at most
+/// [`LONGEST_WAIT`].
 pub(super) fn receive(
     queue: &DeviceQueue,
     array: &BufferArray,
@@ -50,7 +50,7 @@ pub(super) fn receive(
         let (taken, now_ns) = {
             let mut ring = queue.ring();
             ring.rx().sync().map_err(wrong)?;
-            // Read after the sync: the frames that it shows left before.
+            // The clock is read after the sync, so this time is after the departure of all frames that the sync shows.
             let now_ns = context.now_ns();
             let taken = take(ring.rx(), &mut block, now_ns);
             if taken.frames > 0 || taken.too_long > 0 {
@@ -72,7 +72,7 @@ pub(super) fn receive(
             queue.received.add(taken.frames as u64, taken.bytes);
             return Ok(taken.frames);
         }
-        // For `while mg.running(500)`: after the end a wait is short, but it is one.
+        // The wait after the end is short, but not 0, for loops like `while mg.running(500)`.
         let over_ns =
             if was_over { begin_ns.saturating_add(LONGEST_WAIT.as_nanos() as u64) } else { u64::MAX };
         if now_ns >= end_ns.min(over_ns) || (context.run.is_over() && !was_over) {

@@ -4,40 +4,40 @@ use ringroad_traffic::meter::MeterSummary;
 use ringroad_traffic::pacing::{DepartureErrorReport, OfferedLoad};
 use serde::Serialize;
 
-/// The counters of a run.
+/// Counts of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ScriptReport {
-    /// From the start of the script to the end of its last task, s.
+    /// Time from the start of the script to the end of its last task, s.
     pub seconds: f64,
-    /// The ports that it opened, in that order.
+    /// The ports that the script opened, in that order.
     pub devices: Vec<DeviceReport>,
 }
 
-/// The counters of a port.
+/// Counts of a port.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct DeviceReport {
-    /// The name under which the script opened it.
+    /// Name under which the script opened the port.
     pub name: String,
-    /// The driver that serves it.
+    /// Driver of the port.
     pub driver: String,
-    /// Its queues.
+    /// Counts of the port's queues.
     pub queues: Vec<QueueReport>,
 }
 
-/// The counters of a queue. Bytes are without FCS.
+/// Counts of a queue. Bytes are without FCS.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct QueueReport {
-    /// Its number.
+    /// Number of the queue.
     pub queue: usize,
-    /// Frames put into its ring, and their bytes.
+    /// Frames put into the queue's ring.
     pub sent_frames: u64,
-    /// Bytes of these.
+    /// Bytes of the sent frames.
     pub sent_bytes: u64,
-    /// Frames among them that the other side had not taken at the end.
+    /// Sent frames that the other side had not taken at the end.
     pub unsent_frames: u64,
     /// Frames received into the script's buffers.
     pub received_frames: u64,
-    /// Bytes of these.
+    /// Bytes of the received frames.
     pub received_bytes: u64,
     /// Frames received and dropped because they were longer than the script's buffers.
     pub too_long_frames: u64,

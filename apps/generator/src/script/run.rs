@@ -24,7 +24,7 @@ pub(super) struct Run {
     pub(super) options: ScriptOptions,
     pub(super) clock: SessionClock,
     pub(super) stop: Arc<AtomicBool>,
-    /// When the end was first seen, ns of the clock; 0 before.
+    /// Time at which the end was first seen, ns of the clock; 0 before.
     stopped_ns: AtomicU64,
     time_limit: Mutex<TimeLimit>,
     time_limit_changed: Condvar,
@@ -32,7 +32,7 @@ pub(super) struct Run {
     tasks: Mutex<Tasks>,
     task_ended: Condvar,
     first_error: Mutex<Option<ScriptError>>,
-    /// Which queue numbers the frames of each stream.
+    /// The queue that numbers the frames of each stream.
     streams: Mutex<HashMap<u16, String>>,
     announced: AtomicBool,
 }
@@ -52,11 +52,12 @@ struct Tasks {
 #[derive(Default)]
 struct TaskRecord {
     ended: bool,
-    /// The function's result, until it is taken.
+    /// Result of the function, until it is taken.
     returned: Option<Vec<Transfer>>,
 }
 
-/// The locks guard plain values that are consistent at each step, so they can be used after a thread panicked.
+/// Locks `mutex`. The locks guard plain values that are consistent at each step, so they can be used after a thread
+/// panicked.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -85,13 +86,11 @@ impl Run {
         }
     }
 
-    /// Whether the run must end.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends the run.
     pub(super) fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -111,7 +110,7 @@ impl Run {
         self.time_limit_changed.notify_all();
     }
 
-    /// Ends the run when its time is up; returns when that is no longer needed.
+    /// Ends the run at its time limit. Returns when the limit no longer matters.
     pub(super) fn watch_time_limit(&self) {
         let mut clock = self.clock.reader();
         let mut limit = lock(&self.time_limit);
@@ -139,7 +138,7 @@ impl Run {
         self.time_limit_changed.notify_all();
     }
 
-    /// Notes an error and ends the run. The first one is the cause of the others.
+    /// Records an error and ends the run. Only the first error is kept: it is the cause of the others.
     pub(super) fn fail(&self, error: ScriptError) {
         lock(&self.first_error).get_or_insert(error);
         self.end();
@@ -149,7 +148,7 @@ impl Run {
         lock(&self.first_error).take()
     }
 
-    /// A line of results.
+    /// Writes a line of results.
     pub(super) fn write_line(&self, text: &[u8]) -> Result<(), mlua::Error> {
         let mut output = lock(&self.options.output);
         let written =
@@ -158,7 +157,7 @@ impl Run {
         written.map_err(|error| self.output_failed(error))
     }
 
-    /// Text of results.
+    /// Writes results.
     pub(super) fn write(&self, text: &[u8]) -> Result<(), mlua::Error> {
         lock(&self.options.output).write_all(text).map_err(|error| self.output_failed(error))
     }
@@ -169,7 +168,7 @@ impl Run {
         words
     }
 
-    /// The devices so far.
+    /// The devices opened so far.
     pub(super) fn devices(&self) -> MutexGuard<'_, Vec<Arc<ScriptDevice>>> {
         lock(&self.devices)
     }
@@ -184,7 +183,7 @@ impl Run {
         (self.options.ready)(&infos).map_err(|error| self.output_failed(error))
     }
 
-    /// Makes `queue` number the frames of `stream`, unless another queue does.
+    /// Makes `queue` number the frames of `stream`, unless another queue does so.
     pub(super) fn claim_stream(&self, stream: u16, queue: &str) -> Result<(), String> {
         let mut streams = lock(&self.streams);
         match streams.get(&stream) {
@@ -199,7 +198,7 @@ impl Run {
         }
     }
 
-    /// A place for the task that begins; its number.
+    /// Adds a record for the task that begins, and returns its number.
     pub(super) fn add_task(&self) -> usize {
         let mut tasks = lock(&self.tasks);
         tasks.records.push(TaskRecord::default());
@@ -223,7 +222,7 @@ impl Run {
         lock(&self.tasks).records.get(number).is_some_and(|record| !record.ended)
     }
 
-    /// Waits until the task has ended; returns its result, unless it was taken before.
+    /// Waits until the task has ended. Returns the task's result, unless an earlier call took it.
     pub(super) fn wait_for_task(&self, number: usize) -> Vec<Transfer> {
         let mut tasks = lock(&self.tasks);
         while tasks.records.get(number).is_some_and(|record| !record.ended) {
@@ -240,11 +239,11 @@ impl Run {
         }
     }
 
-    /// Waits for the threads themselves, which have the ports open.
+    /// Waits for the threads, which have the ports open.
     pub(super) fn join_threads(&self) {
         let threads = std::mem::take(&mut lock(&self.tasks).threads);
         for thread in threads {
-            // A panic was noted as the task's error when it happened.
+            // A panic is not reported here: it was recorded as the task's error when it happened.
             let _ = thread.join();
         }
     }

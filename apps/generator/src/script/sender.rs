@@ -19,24 +19,24 @@ use super::memory::FrameBlock;
 use super::run::{LONGEST_WAIT, Run};
 use crate::clock::ClockReader;
 
-/// Closer to its time than this a frame is awaited awake: more than a sleep is usually late by.
+/// Time before a frame is due for which the thread stays awake, ns: more than a sleep is usually late by.
 const AWAKE_NS: u64 = 100_000;
-/// Frames put into slots before they are handed over, if the next is due immediately.
+/// Number of frames put into slots before a sync, if the next frame is due immediately.
 const FRAMES_PER_SYNC: u32 = 64;
-/// Turns without room before a sleep.
+/// Number of attempts without room before a sleep.
 const SPINS: u32 = 64;
-/// Shortest frame that a port takes: an Ethernet header.
+/// Shortest frame that a port takes, bytes: an Ethernet header.
 const SHORTEST: usize = 14;
 
-/// The tx side of a queue: its load and its counters.
+/// The tx side of a queue: its load and its counts.
 pub(super) struct Sender {
     clock: ClockReader,
     load: Load,
     departures: Option<Departures>,
-    /// Of the loads before this one.
+    /// Totals of the earlier loads.
     past: OfferedLoad,
     error: DepartureError,
-    /// Next number of each stream signed here.
+    /// Streams signed here, each with its next sequence number.
     sequences: Vec<(u16, u64)>,
 }
 
@@ -52,10 +52,10 @@ impl Sender {
         })
     }
 
-    /// Sets the state at the start of the next batch: the schedule starts there.
+    /// Sets the load from the next batch on, with a schedule that starts there.
     pub(super) fn set_load(&mut self, load: Load) -> mlua::Result<()> {
         if let Some((rate, shape)) = &load {
-            // Reports values out of range now.
+            // Values out of range are reported now, not at the next send.
             Departures::new(rate, shape, SHORTEST as f64, 1.0, DEFAULT_CATCH_UP_FRAMES, 0)
                 .map_err(|error| mlua::Error::runtime(error.to_string()))?;
         }
@@ -66,20 +66,20 @@ impl Sender {
         Ok(())
     }
 
-    /// Intended and sent frames under a rate.
+    /// Frames intended and sent while a rate was set.
     pub(super) fn offered(&self) -> OfferedLoad {
         let Some(departures) = &self.departures else { return self.past };
         let now = departures.offered_load(departures.next_due_ns());
         OfferedLoad {
             elapsed_ns: self.past.elapsed_ns + now.elapsed_ns,
-            // The frame that is due next is the script's to send.
+            // Only the script can send the frame that is due next, so it is not counted.
             intended_frames: self.past.intended_frames + now.sent_frames + now.skipped_frames,
             sent_frames: self.past.sent_frames + now.sent_frames,
             skipped_frames: self.past.skipped_frames + now.skipped_frames,
         }
     }
 
-    /// The streams signed here, each with its next number.
+    /// Streams signed here, each with its next sequence number.
     pub(super) fn sequences(&self) -> &[(u16, u64)] {
         &self.sequences
     }
@@ -89,7 +89,8 @@ impl Sender {
         Some(self.error.report()).filter(|report| report.frames > 0)
     }
 
-    /// Sends the first `count` frames of `array`. Returns how many the port took: all, unless the run ended.
+    /// Sends the first `count` frames of `array`. Returns the number of frames that the port took: all, unless the run
+    /// ended.
     pub(super) fn send(
         &mut self,
         queue: &DeviceQueue,
@@ -119,7 +120,7 @@ impl Sender {
         Ok(frames as u32)
     }
 
-    /// Index in `sequences` of `stream`.
+    /// Index of `stream` in `sequences`.
     fn sequence_of(&mut self, stream: u16, queue: &DeviceQueue, run: &Run) -> mlua::Result<usize> {
         if let Some(index) = self.sequences.iter().position(|(known, _)| *known == stream) {
             return Ok(index);
@@ -163,7 +164,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits until a frame is due: asleep while it is far, awake when it is near.
+    /// Waits until a frame is due: asleep if the wait is long, awake if it is short.
     fn rest(&mut self, wait_ns: u64, run: &Run) {
         if wait_ns > AWAKE_NS {
             std::thread::sleep(Duration::from_nanos(wait_ns - AWAKE_NS).min(LONGEST_WAIT));
@@ -175,7 +176,7 @@ impl Sender {
         }
     }
 
-    /// Puts frames into slots until one is not due, the ring is full, or a batch must be handed over.
+    /// Puts frames into slots until a frame is not due, the ring is full, or enough slots are filled for a sync.
     fn fill(&mut self, tx: &mut TxRing, batch: &mut TxBurst<'_>) -> Result<Step, SendError> {
         let paced = self.departures.is_some();
         let mut filled = 0;
@@ -216,7 +217,7 @@ impl Sender {
         Ok(Step::Filled)
     }
 
-    /// Signature and checksums of frame `index`.
+    /// Writes signature and checksums of frame `index`.
     #[inline]
     fn finish(
         &self,
@@ -252,17 +253,17 @@ struct TxBurst<'a> {
     block: &'a mut FrameBlock,
     count: usize,
     offload: ChecksumOffload,
-    /// Index of its number.
+    /// Index of the stream in `sequences`.
     stream: Option<usize>,
-    /// The first frame that is not in a slot.
+    /// Index of the first frame that is not in a slot.
     next: usize,
-    /// Bytes of those that are.
+    /// Bytes of the frames in slots.
     bytes: u64,
 }
 
-/// Why filling stopped.
+/// Reason why filling stopped.
 enum Step {
-    /// All are in slots, or enough to hand over.
+    /// All frames are in slots, or enough for a sync.
     Filled,
     /// The ring is full.
     Full,

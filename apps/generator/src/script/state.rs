@@ -1,4 +1,4 @@
-//! The Lua state of a task: the prelude, the functions behind it, and the script on top.
+//! The Lua state of a task: the prelude, the Rust functions that it calls, and the script.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::run::{LONGEST_WAIT, Run};
 use super::task::start_task;
 use super::transfer::{Transfer, register_classes};
 
-/// Lua modules by their name in `require`, in loading order.
+/// Lua modules of the prelude by their name in `require`, in loading order.
 const PRELUDE: [(&str, &str); 13] = [
     ("ringroad.output", include_str!("prelude/output.lua")),
     ("ringroad.numbers", include_str!("prelude/numbers.lua")),
@@ -32,7 +32,7 @@ const PRELUDE: [(&str, &str); 13] = [
     ("software-ratecontrol", include_str!("prelude/ratecontrol.lua")),
 ];
 
-/// Further names of modules, as used in scripts for MoonGen and libmoon.
+/// Alternative names of modules, as used in scripts for MoonGen and libmoon.
 const ALIASES: [(&str, &str); 5] = [
     ("libmoon", "moongen"),
     ("dpdk", "moongen"),
@@ -45,7 +45,7 @@ const ALIASES: [(&str, &str); 5] = [
 pub(super) fn make_state(run: &Arc<Run>, task: &str, seed: u32) -> mlua::Result<Lua> {
     let lua = new_state();
     lua.set_app_data(Context::new(run, task));
-    // Kept as long as the state: compiled code reads the flag by its address.
+    // The flag must live as long as the state: compiled code reads it by its address.
     lua.set_app_data(Arc::clone(&run.stop));
     let native = native(&lua, run)?;
     let loaded: Table = lua.globals().get::<Table>("package")?.get("loaded")?;
@@ -72,7 +72,7 @@ fn classes(lua: &Lua, loaded: &Table) -> mlua::Result<Table> {
     Ok(classes)
 }
 
-/// Modules are found beside the script; each task has random numbers of its own, the same in each run.
+/// Sets the search path to the script's folder, and the seed of random numbers, which is the same in each run.
 fn set_up_globals(lua: &Lua, script: &ScriptSource, seed: u32) -> mlua::Result<()> {
     let globals = lua.globals();
     if let Some(folder) = &script.folder {
@@ -83,7 +83,7 @@ fn set_up_globals(lua: &Lua, script: &ScriptSource, seed: u32) -> mlua::Result<(
     globals.get::<Table>("math")?.get::<mlua::Function>("randomseed")?.call::<()>(seed)
 }
 
-/// The functions that the prelude is built on.
+/// The Rust functions that the prelude calls.
 fn native(lua: &Lua, run: &Arc<Run>) -> mlua::Result<Table> {
     let native = lua.create_table()?;
     native.set("stop_flag", flag_address(&run.stop))?;
@@ -182,7 +182,7 @@ fn native(lua: &Lua, run: &Arc<Run>) -> mlua::Result<Table> {
     Ok(native)
 }
 
-/// Sleeps, in pieces, so that the end of the run is seen soon.
+/// Sleeps in short pieces, so that the end of the run is noticed soon.
 fn sleep(context: &Context, ns: f64) {
     let end_ns = context.now_ns().saturating_add(ns.max(0.0) as u64);
     while !context.run.is_over() {
@@ -194,7 +194,7 @@ fn sleep(context: &Context, ns: f64) {
     }
 }
 
-/// A task, as master sees it.
+/// A task as master has it.
 pub(super) struct TaskRef {
     pub(super) run: Arc<Run>,
     pub(super) number: usize,

@@ -57,7 +57,7 @@ pub(super) fn start_task(
     Ok(TaskRef { run, number })
 }
 
-/// Marks a task as ended, however its thread ends.
+/// Marks a task as ended when dropped, even by a panic.
 struct EndMark {
     run: Arc<Run>,
     number: usize,
@@ -88,7 +88,7 @@ fn run_task(
             .map_err(|error| ScriptError::in_task(task, format!("{task}: running on CPU {cpu}: {error}")))?;
     }
     let work = || {
-        // Seed 0 is master's.
+        // Seed 0 belongs to master.
         let lua = make_state(run, task, number as u32 + 1)?;
         let arguments: MultiValue =
             arguments.into_iter().map(|value| value.into_lua(&lua)).collect::<mlua::Result<_>>()?;
@@ -103,9 +103,9 @@ fn run_task(
     work().map_err(|error| ScriptError::of_lua(task, &error))
 }
 
-/// How master ended.
+/// Result of master.
 pub(super) enum MasterEnd {
-    /// It ran.
+    /// Master returned.
     Done,
     /// The user requested help, which was printed.
     Helped,
@@ -147,7 +147,7 @@ pub(super) fn run_master(run: &Arc<Run>) -> Result<MasterEnd, ScriptError> {
     Ok(MasterEnd::Done)
 }
 
-/// Calls `configure`, if there is one; returns how it ended, and its value.
+/// Calls `configure`, if the script has it. Returns the outcome and the value.
 const CONFIGURE: &str = r#"
 local configure = rawget(_G, "configure")
 if type(configure) ~= "function" then return "plain" end

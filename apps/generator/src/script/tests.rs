@@ -6,7 +6,7 @@ use ringroad_traffic::signature::{FormSet, SignatureForm, SignatureReading, read
 
 use super::*;
 
-/// Only a failure waits so long.
+/// Longest wait, reached only by a failure.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 /// The output of a script.
@@ -62,7 +62,7 @@ impl Bench {
     }
 }
 
-/// The modules under their usual names, on the first line so that line numbers stay.
+/// Adds the modules under their usual names to the first line of `source`, so that line numbers stay.
 fn prepared(source: &str) -> String {
     let modules = r#"local mg, memory, device, stats, hist, log, ffi = require "moongen", require "memory", require "device", require "stats", require "histogram", require "log", require "ffi"; "#;
     format!("{modules}{source}")
@@ -81,8 +81,8 @@ fn frames(port: &mut Port) -> Vec<Vec<u8>> {
     }
 }
 
-/// Sends frames that `build` makes from `buf` and the number `i` from one end of a pipe; returns those that arrive at
-/// the other.
+/// Sends frames from one end of a pipe and returns those that arrive at the other. `fill` and `modify` make the frames
+/// from `buf` and the number `i`.
 fn sent(fill: &str, modify: &str, after: &str, size: usize, count: usize) -> Vec<Vec<u8>> {
     let bench = Bench::new();
     let mut far = bench.datapath.open("x}1").unwrap();
@@ -102,7 +102,7 @@ fn sent(fill: &str, modify: &str, after: &str, size: usize, count: usize) -> Vec
           assert(queue:send(bufs) == {count})
         end"#
     );
-    // The pipe's other end takes the frames while this thread runs the script's last step, so check afterwards.
+    // Frames are checked after they have been taken from the pipe, while this thread runs the script's last step.
     bench.run(&source, &[]);
     frames(&mut far)
 }
@@ -170,7 +170,7 @@ fn checksums_and_lengths_are_right_in_every_stack() {
     }
 }
 
-/// Lengths and checksums of a frame, by etherparse.
+/// Checks lengths and checksums of a frame by etherparse.
 fn evaluate(frame: &[u8], what: &str) {
     let packet = SlicedPacket::from_ethernet(frame).unwrap_or_else(|error| panic!("{what}: {error}"));
     let transport = packet.transport.as_ref().unwrap_or_else(|| panic!("{what}: {packet:?}"));
@@ -278,7 +278,7 @@ fn a_script_receives_frames_and_returns_them_changed() {
     }
     let queue = &report.devices[0].queues[0];
     let bytes: u64 = (60..360).sum();
-    // The pipe's other end, this test, took none while the script ran.
+    // The test, at the pipe's other end, took none of the sent frames while the script ran.
     assert_eq!((queue.received_frames, queue.received_bytes), (300, bytes));
     assert_eq!((queue.sent_frames, queue.sent_bytes, queue.unsent_frames), (300, bytes, 300));
 }
@@ -317,7 +317,7 @@ fn a_meter_counts_signed_frames() {
         bench.printed()
     );
     let stream = &report.devices[1].queues[0].meter.as_ref().unwrap().streams[0];
-    // The last frame was left in the ring.
+    // The last frame stayed in the ring.
     assert_eq!((stream.sent, stream.distinct, stream.lost, stream.duplicates), (Some(200), 199, 1, 40));
 }
 
@@ -444,7 +444,7 @@ fn the_end_of_the_run_ends_loops_sends_and_waits() {
         "function work(queue) tell(queue); while mg.running() do end end",
         "function work(queue) tell(queue); while mg.running() do mg.sleepMillis(3600000) end end",
         "function work(queue) tell(queue); while mg.running() do queue.dev:getRxQueue(0):recv(memory.bufArray()) end end",
-        // The ring fills up: no frames are taken.
+        // The ring fills up, because nothing takes the frames.
         "function work(queue) while mg.running() do tell(queue) end end",
         "function work(queue) tell(queue); queue:setRateMpps(0.000001); while mg.running() do tell(queue) end end",
         "function work(queue) tell(queue); while mg.running(1) do queue.dev:getRxQueue(0):tryRecv(memory.bufArray(1), 1) end end",
@@ -712,7 +712,7 @@ fn counters_and_histograms_print_their_counts() {
     assert_eq!((&total["counter"], &total["direction"]), (&"x{1".into(), &"tx".into()));
     assert_eq!((&total["final"], &total["frames"], &total["bytes"]), (&true.into(), &10.into(), &640.into()));
     assert!(lines[1].starts_with("[in] RX: 0 frames, 0 bytes"), "{}", lines[1]);
-    // Three significant digits: 4999 and 5000 are one value.
+    // The histogram has three significant digits, so 4999 and 5000 are one value.
     assert!(lines[2].starts_with("5000\t1\t500"), "{}", lines[2]);
     assert!(lines[3].starts_with("[latency] 5000 values, mean 2500"), "{}", lines[3]);
     assert_eq!(lines[4], "[latency] 1 values below 0, or none, are not in it");
@@ -730,7 +730,7 @@ fn print_formats_values_as_lua_does() {
 
 #[test]
 fn a_closed_output_ends_the_run() {
-    /// Takes nothing.
+    /// An output that takes nothing.
     struct Closed;
     impl Write for Closed {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -7,7 +7,7 @@ use mlua::{AnyUserData, Lua, Table, Value};
 use super::device::{DeviceRef, ScriptDevice, ScriptQueue};
 use super::histogram::{HistogramRef, Values};
 
-/// Tables within tables, at most; more is a table that contains itself.
+/// Greatest depth of nested tables; a deeper table contains itself.
 const MAX_DEPTH: usize = 32;
 /// Name of the prelude's table of functions that make objects from plain values, by class.
 const CLASSES: &str = "ringroad.classes";
@@ -21,7 +21,7 @@ pub(super) enum Transfer {
     Number(f64),
     Text(Vec<u8>),
     Table(Vec<(Transfer, Transfer)>),
-    /// An object of the prelude: its class, and its packed form.
+    /// Class and packed form of an object of the prelude.
     Object(String, Box<Transfer>),
     Device(Arc<ScriptDevice>),
     Queue(ScriptQueue),
@@ -29,7 +29,7 @@ pub(super) enum Transfer {
 }
 
 impl Transfer {
-    /// Copies `value` out of its state. `what` names it in errors.
+    /// Copies `value` out of its state. Errors call the value `what`.
     pub(super) fn from_lua(value: Value, what: &str) -> mlua::Result<Self> {
         Self::at_depth(value, what, 0)
     }
@@ -118,7 +118,7 @@ impl Transfer {
     }
 }
 
-/// Registers in the state how objects of the prelude's classes are unpacked.
+/// Registers the functions that unpack objects of the prelude's classes.
 pub(super) fn register_classes(lua: &Lua, classes: Table) -> mlua::Result<()> {
     lua.set_named_registry_value(CLASSES, classes)
 }

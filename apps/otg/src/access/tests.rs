@@ -6,7 +6,7 @@ use super::*;
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// The result of a request with these headers.
+/// Returns the status of a request with these headers.
 fn status(gate: &Gate, target: &str, headers: &[(&str, &str)]) -> u16 {
     let request =
         headers.iter().fold(Request::get(target), |request, (name, value)| request.header(*name, *value));
@@ -71,7 +71,7 @@ fn the_server_answers_only_to_its_own_names() {
     }
     assert_eq!(status(&gate, "/config", &[]), 421);
     assert_eq!(status(&gate, "/config", &[("host", "localhost"), ("host", "evil.example")]), 421);
-    // The request can have the whole URL instead.
+    // A request line can contain the whole URL.
     assert_eq!(status(&gate, "http://evil.example/config", &[("host", "localhost")]), 421);
     assert_eq!(status(&gate, "http://localhost/config", &[("host", "localhost")]), 200);
 

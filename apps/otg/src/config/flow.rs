@@ -11,7 +11,7 @@ use super::packet::packet;
 use super::size::size;
 use crate::document::Node;
 
-/// Gap between frames on Ethernet, bytes: less is impossible, and the rate sets larger gaps.
+/// Gap between frames on Ethernet, bytes. The gap cannot be smaller, and the rate sets larger gaps.
 const LINE_GAP_BYTES: u64 = 12;
 /// Longest time in a flow, s: one year.
 const LONGEST_S: f64 = 31_536_000.0;
@@ -22,29 +22,29 @@ const DEFAULT_PPS: u64 = 1000;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FlowConfig {
     pub(crate) name: String,
-    /// Names of the ports.
+    /// Names of the sending port and of the receiving ports.
     pub(crate) tx: String,
     pub(crate) rx: Vec<String>,
     pub(crate) metrics: FlowMetrics,
     pub(crate) load: Load,
 }
 
-/// The measurements of a flow.
+/// Settings for the measurement of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FlowMetrics {
     /// Whether frames carry the signature that identifies them.
     pub(crate) enabled: bool,
     pub(crate) loss: bool,
     pub(crate) latency: bool,
-    /// Frames that should arrive, over all receiving ports, for each one sent.
+    /// Frames that should arrive for each sent frame, summed over all receiving ports.
     pub(crate) expected_copies: f64,
 }
 
-/// The objects that flows refer to.
+/// Port that flows refer to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortSpeed<'a> {
     pub(crate) name: &'a str,
-    /// Nominal speed of its link, bit/s, if the configuration has one.
+    /// Nominal speed of the port's link, bit/s, if the configuration has one.
     pub(crate) speed_bps: Option<f64>,
 }
 
@@ -102,7 +102,7 @@ fn stream(node: &Node<'_>, name: &str, signature: bool) -> Option<StreamDefiniti
         "modify": packet.modifiers,
     });
     let definition = StreamDefinition::deserialize(definition).map_err(|error| node.report(error)).ok()?;
-    // Each field is right by itself; whether they fit together is known when frames are made of them.
+    // Each field is valid by itself. Making frames shows whether the fields fit together.
     if node.problem_count() > problems_before {
         return None;
     }
@@ -164,7 +164,7 @@ fn rate(node: &Node<'_>, tx: &str, speed_bps: Option<f64>) -> RateSpec {
     }
 }
 
-/// Notes that a value in line time has no line to count by.
+/// Reports that a value depends on the speed of the port, which has none.
 fn no_speed(node: &Node<'_>, port: &str) {
     node.report(format_args!("port \"{port}\" has no speed; set its speed in layer1, like speed_10_gbps"));
 }
@@ -200,7 +200,7 @@ fn duration(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, load: &mut Load) 
             let bursts = chosen.get("bursts").whole(0, count, 0);
             load.frames = (bursts > 0).then(|| frames.saturating_mul(bursts));
             let gap_ns = span_ns(&chosen.get("inter_burst_gap"), tx, speed_bps, 96.0).round() as u64;
-            // Bursts without a pause are ordinary frames.
+            // Bursts without a gap between them are ordinary frames.
             if gap_ns > 0 {
                 load.shape = LoadShape::Bursts { frames: frames as u32, gap_ns: Some(gap_ns) };
             }
@@ -209,7 +209,7 @@ fn duration(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, load: &mut Load) 
     }
 }
 
-/// A span of time in ns, or in bytes of line time.
+/// Reads a span of time, in ns, µs or bytes of line time, and returns it in ns.
 fn span_ns(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, default_ns: f64) -> f64 {
     if node.is_absent() {
         return default_ns;

@@ -1,4 +1,4 @@
-//! A flow's packet headers: the model's names and patterns become headers and modifiers of a stream definition.
+//! Packet headers of a flow: translates the model's names and patterns to headers and modifiers of a stream definition.
 
 mod fields;
 
@@ -8,7 +8,7 @@ use self::fields::{BYTE, CHOICES, Field, HEADERS, Rule, TCP_FLAGS, varies};
 use super::pattern::{Counter, Kind, Pattern, pattern};
 use crate::document::Node;
 
-/// Headers and modifiers as a stream definition writes them.
+/// Headers and modifiers, in the form of a stream definition.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PacketTemplate {
     pub(crate) headers: Vec<Value>,
@@ -72,9 +72,9 @@ impl PacketTemplate {
     }
 }
 
-/// One header being read.
+/// Header that is being read.
 struct Reading<'a> {
-    /// How modifiers name it: `ipv4`, `ipv4[1]`.
+    /// Name of the header in modifiers: `ipv4`, `ipv4[1]`.
     path: String,
     values: Map<String, Value>,
     modifiers: &'a mut Vec<Value>,
@@ -116,7 +116,7 @@ impl Reading<'_> {
         if let Some(first) = first {
             self.values.insert(field.to.to_owned(), field.kind.written(first));
         }
-        // In a modifier a bit is an ordinary number.
+        // Modifiers treat a bit as an ordinary number.
         let kind = if field.kind == Kind::Bit { Kind::Number(1) } else { field.kind };
         let field = format!("{}.{}", self.path, field.to);
         let count = |Counter { step, count, .. }: Counter| json!({"step": step as u64, "count": count});
@@ -135,11 +135,11 @@ impl Reading<'_> {
         });
     }
 
-    /// The byte that is "type of service", or DSCP and ECN.
+    /// Reads the priority byte of IPv4: raw, "type of service", or DSCP and ECN.
     fn priority(&mut self, node: &Node<'_>) {
         const DSCP: Field = varies("phb", Kind::Number(63), 0, "dscp");
         const ECN: Field = varies("ecn", Kind::Number(3), 0, "ecn");
-        /// Fields of the byte before DSCP (RFC 791, section 3.1), and their first bits.
+        /// Fields of the byte before DSCP (RFC 791, section 3.1), the largest value of each, and its first bit.
         const TOS: [(&str, u64, u32); 6] = [
             ("precedence", 7, 5),
             ("delay", 1, 4),
@@ -179,7 +179,7 @@ fn only_right(given: u128, right: &[u64]) -> String {
     }
 }
 
-/// A field that is the same in all frames of a flow; 0 by default.
+/// Reads a field that has the same value in all frames of a flow; 0 by default.
 fn constant(node: &Node<'_>, kind: Kind) -> u128 {
     match pattern(node, kind, &["value"]) {
         Pattern::Value(value) => value,

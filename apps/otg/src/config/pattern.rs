@@ -1,4 +1,4 @@
-//! The model's patterns: a header field's value from frame to frame.
+//! Patterns of the model: how the value of a header field changes from frame to frame.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::document::{Node, whole};
 
-/// Most values of a list, and most random values that are repeated.
+/// Maximum number of values in a list, and of random values that are repeated.
 pub(crate) const MAX_LIST: usize = 65536;
 
 /// Types of a field's values. All values are numbers here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A whole number up to this.
+    /// A whole number from 0 to this maximum.
     Number(u64),
     /// A bit, `true` or `false` in a stream definition.
     Bit,
@@ -26,15 +26,15 @@ pub(crate) enum Kind {
 /// The values of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pattern {
-    /// The computed value; also the default.
+    /// The computed value, or the field's default.
     Auto,
     Value(u128),
     Values(Vec<u128>),
-    /// `count` values up from `start`, then again.
+    /// `count` values upwards from `start`, repeated.
     Increment(Counter),
-    /// The same downwards.
+    /// `count` values downwards from `start`, repeated.
     Decrement(Counter),
-    /// Random values from `low` to `high`, which do not repeat.
+    /// Random values from `low` to `high`, not repeated.
     Random {
         low: u128,
         high: u128,
@@ -83,7 +83,7 @@ impl Kind {
         (number <= self.most()).then_some(number)
     }
 
-    /// The number as a stream definition writes the field.
+    /// Returns the number in the form of a stream definition.
     pub(crate) fn written(self, number: u128) -> Value {
         match self {
             Self::Number(_) => json!(number as u64),
@@ -152,7 +152,8 @@ fn counter(node: &Node<'_>, kind: Kind, make: impl Fn(Counter) -> Pattern) -> Pa
     make(Counter { start, step, count })
 }
 
-/// The model repeats `count` random values: they are drawn here, unless they are too many for memory.
+/// Reads a random pattern. The model repeats `count` random values: they are drawn here, unless they need too much
+/// memory.
 fn random(node: &Node<'_>, kind: Kind) -> Pattern {
     node.only(&["min", "max", "seed", "count"]);
     let low = kind.read(&node.get("min"), 0);
@@ -166,7 +167,7 @@ fn random(node: &Node<'_>, kind: Kind) -> Pattern {
     }
     let count = node.get("count").whole(1, u64::from(u32::MAX), 1);
     let seed = match node.get("seed").whole(0, u64::from(u32::MAX), 1) {
-        // In the model this requests numbers that differ each time.
+        // Seed 0 requests different numbers each time.
         0 => fresh_seed(),
         seed => seed,
     };
@@ -176,7 +177,7 @@ fn random(node: &Node<'_>, kind: Kind) -> Pattern {
     if !node.may_make(count) {
         return Pattern::Auto;
     }
-    // At most 2^64 values, distributed evenly over the 64-bit numbers.
+    // A span of at most 2^64 values, distributed evenly over the 64-bit numbers.
     let span = high.saturating_sub(low) + 1;
     let draw = |index| low + ((u128::from(SplitMix64::at(seed, index)) * span) >> 64);
     Pattern::Values((0..count).map(draw).collect())
@@ -218,7 +219,7 @@ mod tests {
                 Kind::Mac,
                 Pattern::Decrement(counter(256, 1, 9)),
             ),
-            // One value, or a step of 0, is no change.
+            // A single value or a step of 0 makes a constant field.
             (json!({"f": {"choice": "increment", "increment": {"start": 7}}}), port, Pattern::Value(7)),
             (
                 json!({"f": {"choice": "increment", "increment": {"start": 7, "step": 0, "count": 5}}}),

@@ -9,14 +9,14 @@ use crate::document::Node;
 const DEFAULT_SIZE: u64 = 64;
 /// Largest frame of the model's IMIX, and default end of ranges, bytes.
 const LONGEST_ETHERNET: u64 = 1518;
-/// The model has no seed for random sizes.
+/// Seed for random sizes: the model has none.
 const RANDOM_SEED: u64 = 1;
 /// Steps of a weight, so that shares such as 58.67 % are whole numbers.
 const WEIGHT_STEPS: f64 = 100.0;
 /// Largest weight.
 const MAX_WEIGHT: f64 = 10_000.0;
 
-/// The predefined mixes that consist of Ethernet frames: size and weight times [`WEIGHT_STEPS`].
+/// Predefined mixes that consist of Ethernet frames: size, and weight times [`WEIGHT_STEPS`].
 const MIXES: [(&str, &[(u64, u64)]); 3] = [
     ("imix", &[(64, 700), (570, 400), (1518, 100)]),
     ("ipsec_imix", &[(90, 5867), (92, 200), (594, 2366), (1418, 1567)]),
@@ -24,7 +24,7 @@ const MIXES: [(&str, &[(u64, u64)]); 3] = [
 ];
 const ALL_MIXES: [&str; 5] = ["imix", "ipsec_imix", "ipv6_imix", "standard_imix", "tcp_imix"];
 
-/// The sizes as a stream definition writes them.
+/// Reads the frame sizes into the form of a stream definition.
 pub(crate) fn size(node: &Node<'_>) -> Value {
     if node.is_absent() {
         return json!(DEFAULT_SIZE);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Ports a and b, and a flow from one to the other with `members` beside.
+/// Makes ports a and b, and a flow from a to b with the additional `members`.
 fn with_flow(members: &Value) -> Value {
     let mut flow =
         json!({"name": "f", "tx_rx": {"choice": "port", "port": {"tx_name": "a", "rx_names": ["b"]}}});
@@ -96,7 +96,7 @@ fn durations_are_frames_seconds_or_bursts() {
 fn sizes_have_the_models_shares() {
     let sizes = |size: Value, frames: usize| {
         let mut source = flow(&json!({"size": size})).load.streams[0].compile(0).unwrap();
-        // The model's sizes count the FCS.
+        // Four bytes for the FCS, which the model's sizes count.
         (0..frames).map(|_| source.next_frame(0).len() + 4).collect::<Vec<_>>()
     };
     assert_eq!(sizes(json!({"choice": "fixed", "fixed": 512}), 2), [512, 512]);
@@ -213,7 +213,7 @@ fn faults_of_a_flow_are_named_by_path() {
             json!({"payload": {"choice": "decrement_word"}}),
             "flows[0].payload.decrement_word: not supported; supported are fixed, increment_byte",
         ),
-        // Right by themselves, and no frame together.
+        // Values that are each valid, but make no frame together.
         (
             json!({"packet": [{"choice": "ethernet"}, {"choice": "ipv6"}, {"choice": "tcp"}], "metrics": {"enable": true}}),
             "flows[0]: stream \"f\": size: frames of 64 bytes are too short",

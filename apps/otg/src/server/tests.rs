@@ -11,7 +11,7 @@ use super::*;
 use crate::connection_limit::MAX_CONNECTIONS;
 use crate::requests::MAX_REQUEST_BYTES;
 
-/// Options of a server over plain HTTP on a free port of loopback.
+/// Options of a server over plain HTTP at a free port of the loopback interface.
 fn options(token: Option<&Token>) -> ServerOptions {
     ServerOptions {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -53,7 +53,7 @@ impl RunningServer {
         TcpStream::connect(address).unwrap()
     }
 
-    /// The status and the document of a request's answer.
+    /// Sends a request, and returns the status and the document of the reply.
     fn ask(&self, method: &str, path: &str, kind: &str, body: &str) -> (u16, Value) {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n{}",
@@ -62,7 +62,7 @@ impl RunningServer {
         exchange(self.connect(), &head, body)
     }
 
-    /// The status of the answer to a request without the token.
+    /// Sends a request without the token, and returns the status of the reply.
     fn ask_without_token(&self, headers: &str, body: &str) -> u16 {
         exchange(self.connect(), &format!("POST /config HTTP/1.1\r\n{headers}"), body).0
     }
@@ -70,7 +70,7 @@ impl RunningServer {
 
 fn exchange(mut stream: impl Read + Write, head: &str, body: &str) -> (u16, Value) {
     let length = body.len();
-    // A server that refuses a request may close before it has read all of it.
+    // A server that refuses a request may close the connection before it has read the whole request.
     let _ = write!(stream, "{head}connection: close\r\ncontent-length: {length}\r\n\r\n{body}");
     let mut response = String::new();
     let _ = stream.read_to_string(&mut response);
@@ -151,7 +151,7 @@ fn a_taken_address_is_named() {
     assert!(error.starts_with(&format!("listening on {}", server.listen)), "{error}");
 }
 
-/// Two ports; one is a file.
+/// Makes a configuration with two ports; one is a file.
 fn writing_to(file: &Path) -> Value {
     json!({"ports": [
         {"name": "p", "location": format!("pcap:out={}", file.display())},
@@ -180,7 +180,7 @@ fn requests_without_the_token_are_refused_first() {
     assert_eq!(server.ask_without_token(&format!("host: evil.example\r\n{authorization}"), "{}"), 421);
     let origin = "origin: https://evil.example\r\n";
     assert_eq!(server.ask_without_token(&format!("{json}{origin}{authorization}"), "{}"), 403);
-    // The owner's configuration is still applied.
+    // The configuration of the authorised client is still applied.
     assert_eq!(server.ask("GET", "/config", JSON, "").1["ports"][0]["name"], "q");
 }
 
@@ -210,11 +210,11 @@ fn held_connections_without_token_keep_no_client_out() {
 
     let mut unauthenticated: Vec<TcpStream> = (0..2 * MAX_CONNECTIONS).map(|_| server.connect()).collect();
     for connection in &mut unauthenticated {
-        // The first of them are out by now.
+        // The server may have closed the first connections by now.
         let _ = connection.write_all(b"POST /config HTTP/1.1\r\n");
     }
     assert_eq!(server.ask("GET", "/config", JSON, "").0, 200);
-    // The oldest of them was closed, and the authorised client was not.
+    // The server has closed the oldest connection without a token, but not the authorised client's.
     match unauthenticated[0].read(&mut status) {
         Ok(0) => {}
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}

@@ -2,7 +2,7 @@
 
 use crate::frame_size_mix::MAX_SIZES;
 
-/// Why the frames of a stream cannot be made: the stream, the field of its definition, and the problem.
+/// Reason why the frames of a stream cannot be made: the stream, the field of its definition, and the problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("stream \"{stream}\": {field}: {problem}")]
 #[non_exhaustive]
@@ -14,11 +14,11 @@ pub struct StreamError {
     pub problem: Problem,
 }
 
-/// A problem of a field of a definition.
+/// Problem of a field of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The value is not one of those allowed.
+    /// The value is outside of the allowed range.
     #[error("{given} is out of range: give {allowed}")]
     OutOfRange {
         given: String,
@@ -36,20 +36,20 @@ pub enum Problem {
     #[error("the frame has no field \"{given}\": it has {known}")]
     NoSuchField {
         given: String,
-        /// The existing ones.
+        /// The fields of the frame.
         known: String,
     },
-    /// The field follows from others.
+    /// The field is computed from other fields.
     #[error("\"{given}\" cannot be modified: {reason}")]
     NotModifiable { given: String, reason: &'static str },
     /// The header cannot be at this position.
     #[error("{header} cannot follow {after} directly: {advice}")]
     Misplaced {
-        /// The header.
+        /// The refused header.
         header: &'static str,
-        /// The header before it.
+        /// The header before the refused header.
         after: &'static str,
-        /// Advice.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// Frames of this size have no room for their headers, payload and signature.
@@ -58,9 +58,9 @@ pub enum Problem {
         fcs = crate::line_rate::FCS_BYTES
     )]
     TooShort {
-        /// The size, with FCS.
+        /// The given size, bytes with FCS.
         size: usize,
-        /// The least that would do, with FCS.
+        /// The least sufficient size, bytes with FCS.
         least: usize,
         /// The parts that need the room.
         needs: String,
@@ -68,7 +68,7 @@ pub enum Problem {
     /// There are more sizes than a stream can have.
     #[error("{given} sizes are too many: give at most {MAX_SIZES}, for example with a larger step")]
     TooManySizes {
-        /// How many there are.
+        /// Number of sizes given.
         given: usize,
     },
     /// Two modifiers vary the same bits.
@@ -76,19 +76,19 @@ pub enum Problem {
     Overlap {
         /// The field given.
         given: String,
-        /// The modifier that was there before.
+        /// The earlier modifier of the same bits.
         other: String,
     },
-    /// Fields that exclude each other, or one that is missing.
+    /// Fields exclude each other, or a field is missing.
     #[error("{advice}")]
     Combination {
-        /// Advice.
+        /// Advice for the user.
         advice: String,
     },
 }
 
 impl StreamError {
-    /// `problem` of `field`; [`Self::of`] adds the stream.
+    /// The error for `problem` of `field`. [`Self::of`] adds the stream.
     pub(crate) fn at(field: impl Into<String>, problem: Problem) -> Self {
         Self { stream: String::new(), field: field.into(), problem }
     }
@@ -105,13 +105,13 @@ impl StreamError {
         Self::at(field, Problem::Combination { advice: advice.into() })
     }
 
-    /// The field is in `outer`.
+    /// Adds `outer` to the path of the field.
     pub(crate) fn within(mut self, outer: &str) -> Self {
         self.field = if self.field.is_empty() { outer.to_owned() } else { format!("{outer}.{}", self.field) };
         self
     }
 
-    /// The stream is `name`.
+    /// Adds the name of the stream.
     pub(crate) fn of(mut self, name: &str) -> Self {
         name.clone_into(&mut self.stream);
         self

@@ -1,4 +1,4 @@
-//! The same stream in the other direction.
+//! A stream's definition in the other direction.
 
 use std::mem;
 
@@ -6,8 +6,8 @@ use super::StreamDefinition;
 use crate::header::{DISCARD_PORT, Header};
 
 impl StreamDefinition {
-    /// The stream with source and destination exchanged in every header that has both, and in the fields that vary. In
-    /// a template only the Ethernet addresses are exchanged. The destination port that indicates VXLAN stays.
+    /// The stream with source and destination exchanged in every header that has both, and in the fields that vary. A
+    /// template has only its Ethernet addresses exchanged. The destination port that indicates VXLAN stays.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let mut reversed = self.clone();
@@ -86,7 +86,7 @@ mod tests {
         let (there, back) = (there.next_frame(0).to_vec(), back.next_frame(0).to_vec());
         assert_eq!((&there[..6], &there[6..12]), (&back[6..12], &back[..6]));
         assert_eq!((&there[26..30], &there[30..34]), (&back[30..34], &back[26..30]));
-        // The tunnel's ports stay, the ones inside do not.
+        // The ports of the tunnel stay, the ports of the inner packet are exchanged.
         assert_eq!(there[34..38], back[34..38]);
         assert_eq!((&there[104..106], &there[106..108]), (&back[106..108], &back[104..106]));
         assert_eq!(reversed.reversed().compile(0).unwrap().next_frame(0), there);

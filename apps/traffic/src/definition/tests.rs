@@ -299,7 +299,7 @@ fn errors_possible_only_from_code_are_reported() {
     ] {
         assert_eq!(wrong.compile(1).unwrap_err().to_string(), format!("stream \"web\": {told}"));
     }
-    // 256 streams fit the shorter signatures, more do not.
+    // The shorter signatures have room for 256 streams.
     let tcp = stream("name = 'web'\npacket = [{ethernet = {}}, {ipv4 = {}}, {tcp = {}}]");
     assert!(tcp.compile(255).is_ok());
     let error = tcp.compile(256).unwrap_err().to_string();
@@ -370,7 +370,7 @@ fn sizes_keep_the_given_order() {
     assert_eq!(random, sizes("size = {range = [64, 1518], random_seed = 1}", 1000));
     assert_ne!(random, sizes("size = {range = [64, 1518], random_seed = 2}", 1000));
     let mean = random.iter().sum::<u32>() / 1000;
-    // Four standard errors; the numbers are the same in each run.
+    // The bounds are four standard errors; the numbers are the same in each run.
     assert!((738..844).contains(&mean), "{mean}");
 }
 

@@ -17,12 +17,12 @@ const LETTERS: [(u32, char); 9] = [
     (2112, 'h'),
     (9600, 'i'),
 ];
-/// A longer round is printed as its shares.
+/// Length of the longest round that is printed in letters. A longer round is printed as shares.
 const LONGEST_GENOME: usize = 64;
 
 impl Rotation {
     /// One round of `sizes` in letters, for example `aAaaAaAagaAa A=594`. Sizes without a letter in the RFC get capital
-    /// letters, which are explained after the round. Rounds that are long, random or of too many sizes are described in
+    /// letters, which are explained after the round. A round that is long, random or of too many sizes is described in
     /// words.
     pub(crate) fn genome(&self, sizes: &[FrameSize]) -> String {
         let mut custom: Vec<u32> = sizes.iter().map(|size| size.bytes()).collect();
@@ -39,7 +39,7 @@ impl Rotation {
         });
         let mut genome: String = letters.collect();
         for (bytes, letter) in custom {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(genome, " {letter}={bytes}");
         }
         genome

@@ -1,4 +1,4 @@
-//! Sizes as one writes them on a command line.
+//! Sizes as text on a command line.
 
 use std::str::FromStr;
 

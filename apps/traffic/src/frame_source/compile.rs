@@ -1,4 +1,4 @@
-//! From a definition to a plan for each size.
+//! Compiles a definition to a plan for each size.
 
 use std::ops::Range;
 
@@ -12,18 +12,18 @@ use crate::rotation::Rotation;
 use crate::signature::{SignatureForm, Signer};
 use ringroad_wire::checksum::{counted, sum_bytes};
 
-/// A definition's frame, its sizes and its varying parts.
+/// The frame of a definition, its sizes and its varying parts.
 struct FrameTemplate {
     layout: Layout,
     /// The longest frame; varying and computed bytes are 0.
     pristine: Vec<u8>,
     varied: Vec<Varied>,
     checksums: Vec<Coverage>,
-    /// The stream's number if there are signatures.
+    /// The stream's number, if frames are signed.
     signed: Option<u16>,
-    /// Behind all headers and all that is modified.
+    /// Offset after all headers and all modified bytes.
     constant_from: usize,
-    /// Sum of the payload up to each of its bytes: there may be thousands of sizes.
+    /// Sum of the payload up to each of its bytes, computed once because there may be thousands of sizes.
     payload_sums: Vec<u64>,
 }
 
@@ -31,12 +31,12 @@ struct FrameTemplate {
 struct Coverage {
     at: usize,
     start: usize,
-    /// `None` is the frame's end.
+    /// End of the covered bytes; `None` is the end of the frame.
     end: Option<usize>,
-    /// Addresses and protocol that are covered although they are before `start`.
+    /// Covered addresses and protocol in the IP header before `start`.
     pseudo_header: Option<(Range<usize>, u8)>,
     zero_is_none: bool,
-    /// Whether it varies between frames of one size.
+    /// Whether the checksum varies between frames of one size.
     live: bool,
 }
 
@@ -81,7 +81,7 @@ impl FrameSource {
     }
 }
 
-/// Headers, the longest frame, sizes and their order.
+/// The headers, the longest frame, the sizes and their order.
 fn frame_of(
     definition: &StreamDefinition,
 ) -> Result<(Layout, Vec<u8>, Vec<FrameSize>, Rotation), StreamError> {
@@ -175,7 +175,7 @@ fn too_short(slot_bytes: usize, headers: usize, modified: usize, signed: bool) -
     StreamError::at("size", Problem::TooShort { size, least, needs })
 }
 
-/// The checksums to compute, the innermost first, because outer ones cover it.
+/// The checksums to compute, the innermost first, because outer checksums cover inner ones.
 fn coverages(layout: &Layout, varied: &[Varied], signed: bool) -> Result<Vec<Coverage>, StreamError> {
     let mut coverages: Vec<Coverage> = Vec::new();
     for (index, span) in layout.spans.iter().enumerate().rev() {
@@ -211,13 +211,13 @@ fn coverages(layout: &Layout, varied: &[Varied], signed: bool) -> Result<Vec<Cov
 }
 
 impl Coverage {
-    /// Whether the byte at `at` counts.
+    /// Whether the checksum covers the byte at `at`.
     fn covers(&self, at: usize) -> bool {
         let within = at >= self.start && self.end.is_none_or(|end| at < end);
         within || self.pseudo_header.as_ref().is_some_and(|(addresses, _)| addresses.contains(&at))
     }
 
-    /// Whether the field counts.
+    /// Whether the checksum covers the field.
     fn counts(&self, varied: &Varied) -> Result<bool, StreamError> {
         let covered = varied.bytes().filter(|at| self.covers(*at)).count();
         match covered {
@@ -281,7 +281,7 @@ impl FrameTemplate {
         })
     }
 
-    /// Writes the longest signature that there is room for, which covers all that never varies before it.
+    /// The signer for the longest signature that there is room for. The signature covers all constant bytes before it.
     fn signer(&self, slot_bytes: usize, wire_stream: u16) -> Result<Signer, StreamError> {
         let room = slot_bytes.checked_sub(self.constant_from);
         let Some(form) = room.and_then(SignatureForm::longest_within) else {

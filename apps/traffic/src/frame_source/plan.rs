@@ -1,16 +1,16 @@
-//! The data of a frame that is known before it is made.
+//! Data of frames that are known before the frames are made.
 
 use crate::signature::{COMPACT_BYTES, FULL_BYTES, SHORT_BYTES, SignatureForm, Signer, TINY_BYTES};
 use ringroad_wire::checksum::{fold, sum_halves};
 
-/// Most checksums that vary in one frame.
+/// Greatest number of varying checksums in one frame.
 pub(super) const MAX_LIVE_CHECKSUMS: usize = 8;
 
-/// A number for each checksum that varies, in the order in which they are written: a sum so far, or a mask: all ones
-/// for checksums that cover something, else 0.
+/// A number for each varying checksum, in the order in which the checksums are written. It is a sum so far, or a mask:
+/// all ones for checksums that cover an item, else 0.
 pub(super) type Sums = [u64; MAX_LIVE_CHECKSUMS];
 
-/// All ones for checksums that cover something, 0 for the others.
+/// The mask with all ones for checksums that cover an item, and 0 for the others.
 pub(super) fn counting(counts: impl IntoIterator<Item = bool>) -> Sums {
     let mut sums = Sums::default();
     for (sum, counts) in sums.iter_mut().zip(counts) {
@@ -19,18 +19,18 @@ pub(super) fn counting(counts: impl IntoIterator<Item = bool>) -> Sums {
     sums
 }
 
-/// Frames of one size.
+/// Plan for frames of one size.
 #[derive(Debug, Clone)]
 pub(super) struct SizePlan {
     pub(super) slot_bytes: usize,
-    /// Sums of all that does not vary, for the checksums that do.
+    /// Sums of all constant words, for the varying checksums.
     pub(super) sums: Sums,
-    /// Lengths and checksums that vary only with the size: their positions and values.
+    /// Lengths and checksums that vary only with the size, as positions and values.
     pub(super) words: Box<[(u16, u16)]>,
     pub(super) signer: Option<Signer>,
     /// Start of the signature; the frame's end if there is none.
     pub(super) signature_at: usize,
-    /// How far the sum of the signature's words must be shifted for the checksums, bits.
+    /// Bits by which the sum of the signature's words must be shifted for the checksums.
     pub(super) signature_sum_shift: u32,
 }
 
@@ -45,13 +45,13 @@ impl SizePlan {
 /// A checksum that varies.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LiveChecksum {
-    /// Its position.
+    /// Position of the checksum.
     at: u16,
-    /// Value sent instead of 0.
+    /// Value sent instead of a checksum of 0.
     zero: u16,
-    /// How far its bytes are rotated on the way there, bits.
+    /// Bits by which the checksum's bytes are rotated before they are written.
     rotation: u32,
-    /// The other checksums that it counts in.
+    /// The other checksums that cover this one.
     pub(super) counts_in: Sums,
 }
 
@@ -78,7 +78,7 @@ pub(super) const fn zero(zero_is_none: bool) -> u16 {
     if zero_is_none { 0xffff } else { 0 }
 }
 
-/// The checksum for a sum of all it covers, as it counts itself.
+/// The checksum for the sum of all covered words. The result has the form in which it counts in other sums.
 #[inline]
 pub(super) const fn checksum(sum: u64, zero: u16) -> u16 {
     match !fold(sum) {
@@ -105,7 +105,7 @@ pub(super) fn sign(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mu
     }
 }
 
-/// As [`sign`], with the form of `BYTES` bytes, which is the signer's.
+/// Signs `frame` as [`sign`] does, for a signer whose form has `BYTES` bytes.
 #[inline(always)]
 pub(super) fn sign_as<const BYTES: usize>(
     signer: &Signer,
@@ -115,8 +115,8 @@ pub(super) fn sign_as<const BYTES: usize>(
 ) -> u64 {
     let Some(s) = frame.last_chunk_mut::<BYTES>() else { return 0 };
     signer.sign_as::<BYTES>(sequence, timestamp_ns, s);
-    // The words are read in the pieces in which they were written: other ones would have to wait until the signature is
-    // in the cache.
+    // The words are read in the same pieces in which they were written. Reads of other pieces would wait until the
+    // signature is in the cache.
     match BYTES {
         FULL_BYTES => dword(s, 0) + dword(s, 4) + qword(s, 8) + qword(s, 16) + dword(s, 24),
         COMPACT_BYTES => word(s, 0) + dword(s, 2) + qword(s, 6) + dword(s, 14),

@@ -16,7 +16,7 @@ fn streams(text: &str) -> Vec<StreamDefinition> {
     StreamList::read(toml::Deserializer::parse(text).unwrap()).unwrap().streams
 }
 
-/// The source of the only stream, whose table has `fields`.
+/// The source of the only stream in a TOML table with `fields`.
 fn source(fields: &str) -> FrameSource {
     streams(&format!("[[stream]]\n{fields}")).remove(0).compile(1).unwrap()
 }
@@ -101,7 +101,7 @@ fn exactly_the_requested_flows_appear() {
 #[test]
 fn ten_million_flows_are_ten_million_five_tuples() {
     let mut source = source("flows = 10000000\nsignature = false");
-    // One bit for each address and port that there can be.
+    // One bit for each combination of address and port.
     let mut seen = vec![0u64; 1024 * 65536 / 64];
     let base = u32::from_be_bytes([198, 18, 0, 1]);
     let mut distinct = 0;
@@ -203,7 +203,7 @@ fn headers_of_a_template_are_recognised_from_its_bytes() {
     ] {
         let made = source(&format!("size = 256\npacket = [{packet}]")).next_frame(0).to_vec();
         let mut broken = made.clone();
-        // Lengths and checksums of the outermost IPv4 header, if there is one.
+        // Lengths and checksums of an outermost IPv4 header are broken on purpose.
         if made[12..14] == [8, 0] {
             broken[16..18].fill(0xee);
             broken[24..26].fill(0xee);
@@ -211,7 +211,7 @@ fn headers_of_a_template_are_recognised_from_its_bytes() {
         let template = StreamDefinition::default().with_template(broken);
         assert_eq!(template.compile(1).unwrap().next_frame(0), made, "{packet}");
     }
-    // IPv6 with a hop-by-hop header; the bytes after it vary, and its checksum follows.
+    // IPv6 with a hop-by-hop header. The bytes after that header vary, and the checksum follows them.
     let mut frame =
         source("size = 128\npacket = [{ethernet = {}}, {ipv6 = {}}, {raw = '1100010400000000'}, {udp = {}}]");
     let mut bytes = frame.next_frame(0).to_vec();
@@ -241,7 +241,7 @@ proptest! {
         if let Some(at) = frame.get_mut(12..14) {
             at.copy_from_slice(&ether_type.to_be_bytes());
         }
-        // Correct version and header length, so that the rest is read.
+        // Version and header length are set correctly, so that the rest of the header is read.
         if let (true, Some(first)) = (kind < 2, frame.get_mut(14)) {
             *first = [0x45, 0x60][kind];
         }

@@ -2,7 +2,6 @@
 
 use ringroad_wire::ip_protocol;
 
-/// The kinds of header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderKind {
     Ethernet,
@@ -33,12 +32,12 @@ pub(crate) enum FieldKind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FieldSpec {
     pub(crate) name: &'static str,
-    /// First bit, from the start of the header, the most significant bit of a byte first.
+    /// First bit, counted from the start of the header and from the most significant bit of each byte.
     pub(crate) bit: usize,
     /// Length in bits.
     pub(crate) bits: usize,
     pub(crate) kind: FieldKind,
-    /// Whether modifiers can vary it: not if the rest of the frame depends on it.
+    /// Whether modifiers can vary the field. False if the rest of the frame depends on the field.
     pub(crate) modifiable: bool,
 }
 
@@ -151,7 +150,7 @@ impl HeaderKind {
         }
     }
 
-    /// Length without options, bytes; 0 for raw ones, which have any.
+    /// Length without options, bytes; 0 for raw headers, which can have any length.
     pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Ethernet => 14,
@@ -189,7 +188,7 @@ impl HeaderKind {
         self.field("checksum").map(|field| field.bit / 8)
     }
 
-    /// Offset of the length in the header, and of the first byte of the header that it counts.
+    /// Offset of the length field in the header, and of the first byte that the length counts.
     pub(crate) const fn length(self) -> Option<(usize, usize)> {
         match self {
             Self::Ipv4 => Some((2, 0)),
@@ -212,7 +211,7 @@ impl HeaderKind {
         }
     }
 
-    /// Whether the checksum counts the addresses of the IP header before it.
+    /// Whether the checksum covers the addresses of the preceding IP header.
     pub(crate) const fn has_pseudo_header(self) -> bool {
         matches!(self, Self::Udp | Self::Tcp | Self::Icmpv6)
     }

@@ -12,39 +12,39 @@ const EXPERIMENTAL_ETHER_TYPE: u16 = ether_type::LOCAL_EXPERIMENT;
 /// IP protocol if no header with a protocol number follows: experiments (RFC 3692, section 2.1).
 const EXPERIMENTAL_PROTOCOL: u8 = 253;
 
-/// Position of a header.
+/// Position and kind of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) kind: HeaderKind,
-    /// First byte in the frame.
+    /// Offset of the header's first byte in the frame.
     pub(crate) start: usize,
-    /// Length with options.
+    /// Length with options, bytes.
     pub(crate) bytes: usize,
-    /// Whether its checksum, if it has one, must be computed.
+    /// Whether the header's checksum, if it has one, must be computed.
     pub(crate) computes_checksum: bool,
-    /// Whether its length, if it has one, must reach the frame's end.
+    /// Whether the header's length field, if it has one, must be computed so that it reaches the frame's end.
     pub(crate) computes_length: bool,
 }
 
 impl Span {
-    /// Behind its last byte.
+    /// Offset after the header's last byte.
     pub(crate) fn end(&self) -> usize {
         self.start + self.bytes
     }
 
-    /// Offset of its checksum, if it must be computed.
+    /// Offset of the header's checksum, if the checksum must be computed.
     pub(crate) fn computed_checksum(&self) -> Option<usize> {
         let offset = self.kind.checksum_offset().filter(|_| self.computes_checksum)?;
         Some(self.start + offset)
     }
 
-    /// Offset of its length and of the first counted byte, if it must be computed.
+    /// Offset of the header's length field and of the first counted byte, if the length must be computed.
     pub(crate) fn computed_length(&self) -> Option<(usize, usize)> {
         let (offset, from) = self.kind.length().filter(|_| self.computes_length)?;
         Some((self.start + offset, self.start + from))
     }
 
-    /// Offsets of the computed fields of two bytes.
+    /// Offsets of the computed fields, which have two bytes each.
     pub(crate) fn computed(&self) -> impl Iterator<Item = usize> {
         self.computed_checksum().into_iter().chain(self.computed_length().map(|(at, _)| at))
     }
@@ -53,14 +53,14 @@ impl Span {
 /// The headers of a frame; the bytes after them are payload.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// Outermost first, without gaps.
+    /// Headers in their order, outermost first, without gaps.
     pub(crate) spans: Vec<Span>,
-    /// All headers, with lengths and computed checksums still 0.
+    /// Bytes of all headers. Lengths and computed checksums are still 0.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Layout {
-    /// The headers of a definition, one behind the other.
+    /// The layout of a definition's headers.
     pub(crate) fn of_packet(packet: &[Header]) -> Result<Self, StreamError> {
         let mut layout = Self { spans: Vec::new(), bytes: Vec::new() };
         for (index, header) in packet.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Layout {
     fn check_ip_before(&self, path: &str) -> Result<(), StreamError> {
         let Some(last) = self.spans.last() else { return Ok(()) };
         match self.ip_before(self.spans.len() - 1) {
-            // Else the addresses' bytes would be in other halves of words than its own.
+            // At an odd distance, the bytes of the addresses would be in the other halves of the checksum's words.
             Some(ip) if ip.start % 2 != last.start % 2 => Err(StreamError::combination(
                 path,
                 "the raw bytes between it and its IP header are an odd number: make them even",
@@ -154,7 +154,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes into the last header, `header`, that `next` follows, and then `after_next`.
+    /// Writes into the last header, `header`, that `next` follows it. `after_next` is the header after `next`.
     fn link(
         &mut self,
         header: &Header,

@@ -9,12 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Value of a checksum field. Text: `right`, `zero`, or a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// The right one, for every frame.
+    /// The right checksum for every frame.
     #[default]
     Right,
-    /// Zeros; in UDP they mean no checksum.
+    /// A checksum of 0. In UDP it means "no checksum".
     Zero,
-    /// This, right or not.
+    /// A given checksum, right or not.
     Given(u16),
 }
 
@@ -62,8 +62,8 @@ impl<'de> Deserialize<'de> for Checksum {
     }
 }
 
-/// TCP's control bits. Text: a letter for each that is set, of `FSRPAUEC` (FIN, SYN, RST, PSH, ACK, URG, ECE, CWR), in
-/// any order; no flag is the empty text.
+/// Control bits of TCP. In text, a letter for each bit that is set, of `FSRPAUEC` (FIN, SYN, RST, PSH, ACK, URG, ECE,
+/// CWR), in any order; the empty text if no bit is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TcpFlags(
@@ -80,7 +80,7 @@ pub struct TcpFlagsError {
 }
 
 impl TcpFlags {
-    /// SYN alone.
+    /// The set with SYN only.
     pub const SYN: Self = Self(2);
     /// Letters, the lowest bit first.
     const LETTERS: &str = "FSRPAUEC";
@@ -118,12 +118,12 @@ impl From<TcpFlags> for String {
     }
 }
 
-/// Bytes. Text: pairs of hexadecimal digits (`00`, `55aa`, `0xdeadbeef`), one pair at least; spaces, colons and line
-/// ends between pairs are passed over.
+/// A string of bytes. In text, pairs of hexadecimal digits (`00`, `55aa`, `0xdeadbeef`), at least one pair. Spaces,
+/// colons and line ends between pairs are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HexBytes(
-    /// The bytes.
+    /// Bytes in the order of the text.
     pub Vec<u8>,
 );
 
@@ -132,7 +132,7 @@ pub struct HexBytes(
 #[error("\"{text}\" is not bytes: give pairs of hexadecimal digits, like 00 or 55aa, one pair at least")]
 #[non_exhaustive]
 pub struct HexBytesError {
-    /// The given text, at most its first 40 characters.
+    /// The given text, cut off after 40 characters.
     pub text: String,
 }
 
@@ -178,7 +178,7 @@ impl From<HexBytes> for String {
     }
 }
 
-/// A number from 0 to `MAX`, which fits `T`.
+/// Reads a number from 0 to `MAX`, which fits `T`.
 pub(super) fn up_to<'de, const MAX: u64, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: TryFrom<u64>,
@@ -207,7 +207,7 @@ where
         .ok_or_else(|| D::Error::custom(format_args!("{number} is out of range: give 0 to {MAX}")))
 }
 
-/// [`up_to`], for a field that may be left out.
+/// Reads a number as [`up_to`] does, for a field that may be left out.
 pub(super) fn optional<'de, const MAX: u64, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: TryFrom<u64>,
@@ -216,7 +216,7 @@ where
     up_to::<MAX, T, D>(deserializer).map(Some)
 }
 
-/// An IP address.
+/// Reads an IP address.
 pub(super) fn address<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr + IpVersion,

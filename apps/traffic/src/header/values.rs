@@ -1,4 +1,4 @@
-//! The values of each header in a definition, by field name.
+//! Values of each header in a definition, by field name.
 
 use std::net::Ipv4Addr;
 
@@ -35,7 +35,8 @@ impl Header {
         }
     }
 
-    /// Fields that the definition sets, by name; those that follow from the stack are only here if set.
+    /// Fields that the definition sets, by name. Fields that follow from the stack are included only if the definition
+    /// sets them.
     pub(super) fn values(&self) -> Vec<(&'static str, u128)> {
         let mac = |address: Mac| u128::from(address.number());
         let ipv4 = |address: Ipv4Addr| u128::from(address.to_bits());
@@ -100,7 +101,7 @@ impl Header {
                 ("target_mac", mac(arp.target_mac)),
                 ("target_ip", ipv4(arp.target_ip)),
             ],
-            // The one flag means that the VNI is valid.
+            // The flag means that the VNI is valid.
             Self::Vxlan(vxlan) => vec![("flags", 8), ("vni", vxlan.vni.into())],
             Self::Raw(_) => vec![],
         };

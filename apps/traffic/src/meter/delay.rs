@@ -1,18 +1,18 @@
-//! Latency and how it varies.
+//! Latency and its variation.
 
 use serde::Serialize;
 
 use super::distribution::{Distribution, DistributionSummary};
 
-/// More than any difference of two latencies that is one.
+/// Upper limit of recorded latency differences, ns: larger than any real difference.
 const HIGHEST_DIFFERENCE: u64 = 1 << 58;
 
 /// Follows the latencies of one stream in the order of arrival.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DelayTracker {
-    /// Number and latency of the last.
+    /// Number and latency of the last frame.
     previous: Option<(u64, i64)>,
-    /// Latencies since the interval began. Those before are in the totals: so that each is recorded once.
+    /// Latencies since the interval began. The earlier ones are in the totals, so that each is recorded once.
     recent: Distribution,
     totals: DelayTotals,
 }
@@ -23,7 +23,7 @@ pub(super) struct DelayTotals {
     latency: Distribution,
     negative: u64,
     lowest_negative: i64,
-    /// RFC 3550's estimate times 16, as in its appendix A.8.
+    /// Jitter estimate of RFC 3550 times 16, as in appendix A.8.
     jitter_16: u64,
     differences: u64,
     sum_of_differences: u128,
@@ -38,44 +38,45 @@ struct Ipdv {
     sum_of_absolute: u128,
 }
 
-/// Latency and how it varies, ns. One-way, from the sender's timestamp to the arrival, thus on one clock. Of duplicated
-/// frames the first copy is measured; stale ones are left out.
+/// Latency and its variation, ns. Latency is one-way, from the sender's timestamp to the arrival, thus on one clock.
+/// The first copy of a duplicated frame is measured; stale frames are left out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DelaySummary {
     /// Latency (RFC 7679), ns. None if no frame was measured.
     pub latency_ns: Option<DistributionSummary>,
-    /// Packet delay variation, ns: the latency above the lowest (RFC 5481 section 4.2).
+    /// Packet delay variation, ns: latency minus the lowest latency (RFC 5481 section 4.2).
     pub pdv_ns: Option<DistributionSummary>,
-    /// Frames that arrived before they departed, which no frame does: the clocks differ. Not part of the latency.
+    /// Frames that seem to arrive before they departed, because the clocks differ. They are not part of the latency.
     pub negative: u64,
-    /// The latency of the worst of these, ns; 0 if there are none.
+    /// Lowest of these negative latencies, ns; 0 if there are none.
     pub lowest_negative_ns: i64,
     /// Interarrival jitter (RFC 3550 section 6.4.1), ns: the difference between the latencies of two frames that
-    /// arrived one after the other, smoothed over the last 16 or so. Of merged streams, their mean by frames. None for
-    /// fewer than two frames.
+    /// arrived one after the other, smoothed over the last 16 or so. For merged streams, the mean of their jitters,
+    /// weighted by frames. None for fewer than two frames.
     pub jitter_ns: Option<f64>,
-    /// Mean of that difference over all frames, ns.
+    /// Mean of the difference between the latencies of two frames that arrived one after the other, over all frames,
+    /// ns.
     pub mean_difference_ns: Option<f64>,
-    /// Inter-packet delay variation. None if no two such frames arrived.
+    /// Inter-packet delay variation. None if no two consecutive frames arrived one right after the other.
     pub ipdv: Option<IpdvSummary>,
 }
 
-/// Inter-packet delay variation (RFC 5481 section 4.1): a frame's latency less that of the frame sent before it, if
-/// that one arrived right before it.
+/// Inter-packet delay variation (RFC 5481 section 4.1): a frame's latency minus the latency of the frame sent before
+/// it, if the two arrived one right after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct IpdvSummary {
-    /// Pairs of frames.
+    /// Number of pairs of frames.
     pub count: u64,
-    /// The lowest, ns: frames arrived closer together than they were sent.
+    /// Lowest variation, ns. If negative, the two frames arrived closer together than they were sent.
     pub min_ns: i64,
-    /// The highest, ns.
+    /// Highest variation, ns.
     pub max_ns: i64,
     /// Mean of the absolute values, ns.
     pub mean_absolute_ns: f64,
 }
 
 impl DelayTracker {
-    /// Takes the latency of the frame numbered `number`.
+    /// Records the latency of the frame numbered `number`.
     #[inline]
     pub(super) fn record(&mut self, number: u64, latency_ns: i64) {
         match u64::try_from(latency_ns) {
@@ -101,7 +102,7 @@ impl DelayTracker {
         self.recent.clear();
     }
 
-    /// The sums up to now.
+    /// Sums so far.
     pub(super) fn totals(&self) -> DelayTotals {
         let mut totals = self.totals.clone();
         totals.latency.merge(&self.recent);

@@ -4,16 +4,16 @@ use serde::Serialize;
 
 use super::histogram::{HIGHEST, Histogram};
 
-/// Values from 0 on: how many, their moments exactly, their percentiles to three significant digits.
+/// Distribution of values from 0 on: exact count and moments, percentiles to three significant digits.
 ///
-/// Distributions can be merged into the distribution of all the values.
+/// Merging distributions gives the distribution of all their values.
 #[derive(Debug, Clone, Default)]
 pub struct Distribution {
     histogram: Histogram,
     count: u64,
     sum: u128,
     sum_of_squares: u128,
-    /// The complement of the lowest, so that the default stands for no value.
+    /// Complement of the lowest value, so that the default 0 stands for no value.
     not_lowest: u64,
     highest: u64,
     saturated: u64,
@@ -22,33 +22,34 @@ pub struct Distribution {
 /// Percentiles of a summary, in 1/1,000,000.
 const PERCENTILES_PPM: [u32; 6] = [500_000, 900_000, 990_000, 999_000, 999_900, 999_990];
 
-/// A distribution in numbers. Their unit is the values' unit, which is in the name of the field that has the summary.
+/// A distribution in figures. Their unit is the unit of the values, which is part of the name of the field with the
+/// summary.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct DistributionSummary {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// The lowest, exactly.
+    /// Lowest value, exact.
     pub min: u64,
-    /// The mean.
+    /// Mean of the values.
     pub mean: f64,
-    /// The standard deviation of these values (divided by their count, not by one less).
+    /// Standard deviation of the values (divided by their count, not by one less).
     pub stddev: f64,
-    /// 50 % of the values are this or lower: likewise for all percentiles, which are at most 0.1 % too high. With too
+    /// Percentile 50: half of the values are this value or lower. All percentiles are at most 0.1 % too high. With too
     /// few values a percentile is the highest value.
     pub p50: u64,
-    /// 90 %.
+    /// Percentile 90.
     pub p90: u64,
-    /// 99 %.
+    /// Percentile 99.
     pub p99: u64,
-    /// 99.9 %.
+    /// Percentile 99.9.
     pub p99_9: u64,
-    /// 99.99 %.
+    /// Percentile 99.99.
     pub p99_99: u64,
-    /// 99.999 %.
+    /// Percentile 99.999.
     pub p99_999: u64,
-    /// The highest, exactly.
+    /// Highest value, exact.
     pub max: u64,
-    /// Values above 2^40 - 1 (of nanoseconds: 1100 s), which are counted as that.
+    /// Number of values above 2^40 - 1 (1100 s in nanoseconds), which are counted as 2^40 - 1.
     pub saturated: u64,
 }
 
@@ -78,20 +79,20 @@ impl Distribution {
         self.saturated += other.saturated;
     }
 
-    /// Forgets all values, but keeps the memory for the next ones.
+    /// Removes all values, and keeps the memory for the next values.
     pub(super) fn clear(&mut self) {
         let mut histogram = std::mem::take(&mut self.histogram);
         histogram.clear();
         *self = Self { histogram, ..Self::default() };
     }
 
-    /// How many values.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// In numbers; None without values.
+    /// Summary of the values; None without values.
     #[must_use]
     pub fn summary(&self) -> Option<DistributionSummary> {
         if self.count == 0 {
@@ -99,7 +100,7 @@ impl Distribution {
         }
         let count = u128::from(self.count);
         let whole_mean = self.sum / count;
-        // In whole numbers, as the sums are far larger than their difference.
+        // Whole numbers are exact: the sums are far larger than their difference.
         let squares_about_it =
             self.sum_of_squares + count * whole_mean * whole_mean - 2 * whole_mean * self.sum;
         let above_it = (self.sum - whole_mean * count) as f64 / count as f64;
@@ -125,7 +126,7 @@ impl Distribution {
 }
 
 impl DistributionSummary {
-    /// The distribution of the same values, each less the lowest.
+    /// Distribution of the same values, each minus the lowest.
     #[must_use]
     pub fn above_min(self) -> Self {
         let above = |value: u64| value - self.min;

@@ -1,24 +1,24 @@
 //! Counts of values to three significant digits, like an HDR histogram.
 //!
 //! Its values equal those of the hdrhistogram crate for the same precision. Its memory differs: an octave of values is
-//! allocated with its first value. Latencies of a stream are in a few octaves, so that copying, adding and reading the
-//! counts, which is done while frames wait, takes a few microseconds, not tens.
+//! allocated with its first value. Latencies of a stream are in a few octaves. So copying, adding and reading the
+//! counts takes a few microseconds instead of tens. That matters because frames wait meanwhile.
 
 const BLOCKS: usize = 31;
-/// Values of a block: a block below the second holds as many numbers, each of the others an octave.
+/// Number of counts of a block. The first two blocks count single numbers, each further block an octave.
 const BLOCK_VALUES: usize = 1024;
 
 /// The highest value that is counted as itself.
 pub(super) const HIGHEST: u64 = (1 << 40) - 1;
 
-/// How often each value occurred, up to [`HIGHEST`]; values within 0.1 % of each other are counted as one.
+/// Counts of values up to [`HIGHEST`]. Values within 0.1 % of each other are counted as one value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Histogram {
     blocks: [Option<Box<[u64; BLOCK_VALUES]>>; BLOCKS],
 }
 
 impl Histogram {
-    /// Counts `value`, or the highest in its place if it is higher.
+    /// Counts `value`, or [`HIGHEST`] if the value is higher.
     #[inline]
     pub(super) fn record(&mut self, value: u64) {
         let value = value.min(HIGHEST);
@@ -43,8 +43,8 @@ impl Histogram {
         self.blocks.iter_mut().flatten().for_each(|counts| counts.fill(0));
     }
 
-    /// For each of `ranks`, ascending and from 1, the value at or below which that many values are. Each is the highest
-    /// of the values that are counted as one.
+    /// Values at `ranks`, where a value's rank is its position in ascending order, from 1. Ranks ascend. Each result is
+    /// the highest of the values that are counted as one.
     pub(super) fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
         let mut values = [0; N];
         let mut found = 0;
@@ -68,7 +68,7 @@ fn block_of(value: u64) -> usize {
     (value | (BLOCK_VALUES as u64 - 1)).ilog2() as usize - 9
 }
 
-/// The bits of a value that its block does not distinguish.
+/// Number of low bits of a value that its block does not distinguish.
 #[inline]
 fn shift(block: usize) -> usize {
     block.saturating_sub(1)
@@ -103,7 +103,7 @@ mod tests {
             ours.add(&other);
             let count = (values.len() + more.len()) as u64;
             for rank in 1..=count {
-                // In the middle of the rank, so that rounding of the quotient does not change the rank.
+                // The quantile is in the middle of the rank, so that rounding of the quotient does not change the rank.
                 let expected = foreign.value_at_quantile((rank as f64 - 0.5) / count as f64);
                 prop_assert_eq!(ours.at_ranks([rank]), [expected]);
             }

@@ -1,4 +1,4 @@
-//! Reception since the last call: one point of a time series.
+//! Reception in an interval: one point of a time series.
 
 use serde::Serialize;
 
@@ -7,19 +7,19 @@ use super::distribution::{Distribution, DistributionSummary};
 /// Reception at a port in an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct IntervalReport {
-    /// When the interval began, ns of the caller's clock.
+    /// Start of the interval, ns of the caller's clock.
     pub from_ns: u64,
-    /// Its end, ns of the caller's clock. Later arrivals are part of the next.
+    /// End of the interval, ns of the caller's clock. Later arrivals belong to the next interval.
     pub until_ns: u64,
     /// Frames without a signature.
     pub foreign_frames: u64,
-    /// Damaged signatures of streams that are not known.
+    /// Frames with a damaged signature whose stream is unknown.
     pub corrupted_unattributed: u64,
-    /// Intact signatures of streams that are not known.
+    /// Frames with an intact signature whose stream is unknown.
     pub unknown_stream_frames: u64,
-    /// All streams together.
+    /// Counts of all streams together.
     pub total: IntervalCounts,
-    /// The streams in the order of the full report.
+    /// Counts by stream, in the order of the full report.
     pub streams: Vec<StreamInterval>,
 }
 
@@ -28,7 +28,6 @@ pub struct IntervalReport {
 pub struct StreamInterval {
     /// Number of the stream on the wire.
     pub wire_stream: u16,
-    /// Reception.
     #[serde(flatten)]
     pub counts: IntervalCounts,
 }
@@ -36,21 +35,21 @@ pub struct StreamInterval {
 /// Counts of an interval, frames unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct IntervalCounts {
-    /// Intact frames, with duplicates and stale ones.
+    /// Intact frames, including duplicates and stale frames.
     pub frames: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of the intact frames, without FCS.
     pub bytes: u64,
-    /// Numbers newly missing, less numbers missing before that arrived now: negative if these are more.
+    /// Numbers newly missing, minus numbers that had been missing and arrived now. Negative if the latter are more.
     pub lost: i64,
     /// Duplicates: frames that had arrived before.
     pub duplicates: u64,
-    /// Frames that arrived for the first time, after one with a higher number.
+    /// Frames that arrived for the first time, after a frame with a higher number.
     pub reordered: u64,
     /// Frames too late to be classified as duplicate or reordered.
     pub stale: u64,
-    /// Frames with damage.
+    /// Frames with damage in the signature or in the bytes that it covers.
     pub corrupted: u64,
-    /// Latency of frames that arrived for the first time. None if there are none, or none is measured.
+    /// Latency of frames that arrived for the first time. None if there are no such frames, or latency is not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<IntervalLatency>,
 }
@@ -58,20 +57,20 @@ pub struct IntervalCounts {
 /// Latency in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct IntervalLatency {
-    /// Frames measured.
+    /// Number of measured frames.
     pub count: u64,
-    /// The lowest, ns.
+    /// Lowest latency, ns.
     pub min_ns: u64,
-    /// The mean, ns.
+    /// Mean latency, ns.
     pub mean_ns: f64,
-    /// The 99th percentile, ns.
+    /// 99th percentile of the latency, ns.
     pub p99_ns: u64,
-    /// The highest, ns.
+    /// Highest latency, ns.
     pub max_ns: u64,
 }
 
 impl IntervalCounts {
-    /// These less `before`; without latency.
+    /// The counts minus those of `before`, without latency.
     pub(super) fn since(&self, before: &Self) -> Self {
         Self {
             frames: self.frames - before.frames,

@@ -6,32 +6,32 @@ use serde::Serialize;
 
 use super::distribution::{Distribution, DistributionSummary};
 
-/// Jumps ahead that are remembered: as many gaps can be filled with their extent known.
+/// Number of remembered jumps. For so many gaps the extent is known when they are filled.
 const MAX_JUMPS: usize = 8192;
 /// The highest n of n-reordering.
 const MAX_N: usize = 3;
 
-/// An arrival with numbers below it still missing.
+/// An arrival that left lower numbers missing.
 #[derive(Debug, Clone, Copy)]
 struct Jump {
     number: u64,
-    /// Frames that had arrived before it.
+    /// Number of frames that had arrived before.
     arrival: u64,
     arrival_ns: u64,
 }
 
-/// Follows one stream's arrivals: each number once, at its first arrival.
+/// Reordering of one stream. Each number is recorded once, at its first arrival.
 ///
 /// A reordered frame arrived after a higher number; the first such arrival jumped over the frame's own number. So only
-/// jumps are stored, and an arrival in order costs next to nothing.
+/// jumps are stored, and an arrival in order has almost no cost.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReorderingTracker {
     jumps: VecDeque<Jump>,
-    /// The number of the last jump that was forgotten, or 0.
+    /// Number of the last forgotten jump, or 0.
     forgotten: u64,
-    /// The last numbers; arrival i is at i % 4.
+    /// Numbers of the last arrivals; arrival i is at i % 4.
     last: [u64; 4],
-    /// The first arrival of the run in order.
+    /// First arrival of the current run in order.
     run_start: u64,
     totals: ReorderingTotals,
 }
@@ -49,30 +49,31 @@ pub(super) struct ReorderingTotals {
     longest_run: u64,
 }
 
-/// Reordering by the metrics of RFC 4737. Frames are counted by the first copy that arrived intact; stale ones are left
-/// out.
+/// Reordering by the metrics of RFC 4737. Frames are counted by the first copy that arrived intact; stale frames are
+/// left out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReorderingSummary {
-    /// Reordered of all frames that arrived (section 4.1). None without frames.
+    /// Reordered frames divided by all frames that arrived (section 4.1). None without frames.
     pub ratio: Option<f64>,
-    /// Extent of the reordered, frames: how many arrivals before it the first frame with a higher number was
-    /// (section 4.2). None if there are none.
+    /// Extent of reordered frames: the number of arrivals since the first frame with a higher number (section 4.2).
+    /// None if no frame was reordered.
     pub extent_frames: Option<DistributionSummary>,
-    /// Late time offset of the reordered, ns: for how long that frame had arrived (section 4.3).
+    /// Late time offset of reordered frames, ns: the time since the first frame with a higher number arrived (section
+    /// 4.3).
     pub late_time_ns: Option<DistributionSummary>,
-    /// Reordered frames missing from the two above: more gaps have opened since theirs than are remembered.
+    /// Reordered frames missing from extent and late time: more gaps have opened since theirs than are remembered.
     pub extent_unknown: u64,
-    /// Frames that are n-reordered, for n = 1, 2, 3: the last n arrivals before it had higher numbers (section 5). A
-    /// 3-reordered segment makes a TCP sender retransmit.
+    /// Frames that are n-reordered, for n = 1, 2, 3: the last n arrivals before the frame had higher numbers (section
+    /// 5). A 3-reordered segment makes a TCP sender retransmit.
     pub n_reordered: [u64; MAX_N],
-    /// Reordering-free runs, frames: how many arrived in order before each reordered one (section 4.6).
+    /// Reordering-free runs, frames: the number of frames in order before each reordered frame (section 4.6).
     pub free_run_frames: Option<DistributionSummary>,
-    /// The longest run in order, with that which had not ended, frames.
+    /// The longest run in order, frames. The current run counts, too.
     pub longest_free_run_frames: u64,
 }
 
 impl ReorderingTracker {
-    /// A number higher than all before, of which `skipped` were expected before it.
+    /// Records a number higher than all before, after `skipped` numbers that are missing.
     #[inline]
     pub(super) fn record_in_order(&mut self, number: u64, skipped: u64, arrival_ns: u64) {
         if skipped > 0 || self.totals.arrivals == 0 {
@@ -81,7 +82,7 @@ impl ReorderingTracker {
         self.arrive(number);
     }
 
-    /// A number that had not arrived yet, lower than the highest.
+    /// Records a number that had not arrived yet and is lower than the highest.
     #[cold]
     pub(super) fn record_reordered(&mut self, number: u64, arrival_ns: u64) {
         let totals = &mut self.totals;
@@ -108,7 +109,7 @@ impl ReorderingTracker {
         self.run_start = self.totals.arrivals;
     }
 
-    /// The sums up to now.
+    /// Sums so far.
     pub(super) fn totals(&self) -> ReorderingTotals {
         let longest_run = self.totals.longest_run.max(self.totals.arrivals - self.run_start);
         ReorderingTotals { longest_run, ..self.totals.clone() }

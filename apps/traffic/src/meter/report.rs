@@ -1,4 +1,4 @@
-//! Reception up to now: data that can be merged and completed, and the resulting numbers.
+//! Reception so far: data that can be merged and completed, and the resulting figures.
 
 use serde::Serialize;
 
@@ -9,30 +9,30 @@ use crate::sequence::SequenceCounts;
 /// Reception at a port.
 #[derive(Debug, Clone)]
 pub struct MeterReport {
-    /// Frames outside the streams.
+    /// Counts of the port's frames, including those outside the streams.
     pub port: PortCounts,
-    /// The streams: those expected in the order given, or all in the order of their first frames.
+    /// Reports by stream: expected streams in the given order, or all streams in the order of their first frames.
     pub streams: Vec<StreamReport>,
 }
 
-/// Frames at a port. All are the foreign, the damaged, the unknown and earlier here, and the received and corrupted of
-/// the streams.
+/// Counts of frames at a port. The total is the sum of the foreign, damaged, unknown and earlier frames here, and of
+/// the received and corrupted frames of the streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct PortCounts {
     /// All frames.
     pub frames: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of all frames, without FCS.
     pub bytes: u64,
     /// Frames without a signature.
     pub foreign_frames: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of the foreign frames, without FCS.
     pub foreign_bytes: u64,
-    /// Frames with a damaged signature without a known stream.
+    /// Frames with a damaged signature whose stream is unknown.
     pub corrupted_unattributed: u64,
-    /// Frames with the intact signature of a stream that is not known.
+    /// Frames with an intact signature whose stream is unknown.
     pub unknown_stream_frames: u64,
-    /// Frames that left before the meter began, in a previous run. Only if the streams were listed, and for signatures
-    /// with a time.
+    /// Frames that left before the meter began, in a previous run. They are only recognised if the streams were listed,
+    /// and by signatures with a time.
     pub earlier_frames: u64,
 }
 
@@ -48,57 +48,57 @@ pub struct StreamReport {
     delay: DelayTotals,
 }
 
-/// Reception at a port, in numbers.
+/// Reception at a port, in figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeterSummary {
-    /// Frames outside the streams.
+    /// Counts of the port's frames, including those outside the streams.
     #[serde(flatten)]
     pub port: PortCounts,
-    /// All streams together. None if there are none.
+    /// Sums over all streams. None without streams.
     pub total: Option<StreamSummary>,
-    /// The streams.
+    /// Figures by stream.
     pub streams: Vec<StreamSummary>,
 }
 
-/// Reception of a stream, in numbers. Counts are frames.
+/// Reception of a stream, in figures. Counts are frames.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StreamSummary {
-    /// Numbers on the wire of the streams that this one was sent as.
+    /// Numbers that the stream had on the wire: several if queues shared it.
     pub wire_streams: Vec<u16>,
     /// Frames sent, as reported by the sender. None if not reported.
     pub sent: Option<u64>,
     /// All frames that arrived intact.
     pub received: u64,
-    /// Their bytes, without FCS.
+    /// Bytes of the received frames, without FCS.
     pub bytes: u64,
-    /// Distinct frames among them: received less duplicates and stale.
+    /// Distinct frames: received frames minus duplicates and stale frames.
     pub distinct: u64,
-    /// Frames that did not arrive intact: sent less distinct. So duplicates do not compensate for loss, and corrupted
-    /// or stale frames are lost too. Before the sender's count is known: the numbers missing up to the highest that
+    /// Frames that did not arrive intact: sent minus distinct. So duplicates do not compensate for loss, and corrupted
+    /// or stale frames are lost, too. Before the sender's count is known: the missing numbers below the highest that
     /// arrived.
     pub lost: u64,
-    /// Lost of the sent (the frame loss rate of RFC 2544 section 26.3 is this in percent), or, before the sender's
-    /// count is known, of the distinct and the lost. None of no frames.
+    /// Lost frames divided by sent frames (in percent, the frame loss rate of RFC 2544 section 26.3). Before the
+    /// sender's count is known: lost frames divided by distinct and lost frames. None without frames.
     pub loss_ratio: Option<f64>,
-    /// Distinct ones more than were sent: not 0 only if frames of another trial arrived.
+    /// Number of distinct frames beyond those sent. Not 0 only if frames of another trial arrived.
     pub excess: u64,
     /// Duplicates: frames that had arrived before.
     pub duplicates: u64,
-    /// Frames that arrived for the first time, after one with a higher number.
+    /// Frames that arrived for the first time, after a frame with a higher number.
     pub reordered: u64,
     /// Frames too late to be classified as duplicate or reordered.
     pub stale: u64,
-    /// Frames with damage to the signature or the bytes that it covers. Frames with a damaged stream number are counted
-    /// for the apparent stream, or for the port.
+    /// Frames with damage in the signature or in the bytes that it covers. If the stream number is damaged, the frame
+    /// counts for the apparent stream, or for the port.
     pub corrupted: u64,
     /// Reordering in detail.
     pub reordering: ReorderingSummary,
-    /// Latency and how it varies.
+    /// Latency and its variation.
     pub delay: DelaySummary,
 }
 
 impl MeterReport {
-    /// All streams merged. None if there are none.
+    /// Report of all streams merged. None without streams.
     #[must_use]
     pub fn total(&self) -> Option<StreamReport> {
         let (first, others) = self.streams.split_first()?;
@@ -107,7 +107,7 @@ impl MeterReport {
         Some(total)
     }
 
-    /// In numbers.
+    /// Figures of the report.
     #[must_use]
     pub fn summary(&self) -> MeterSummary {
         MeterSummary {
@@ -130,25 +130,25 @@ impl StreamReport {
         Self { wire_streams: vec![wire_stream], sent: None, counts, bytes, corrupted, reordering, delay }
     }
 
-    /// Numbers on the wire of the streams merged into this.
+    /// Numbers on the wire of the streams merged into this report.
     #[must_use]
     pub fn wire_streams(&self) -> &[u16] {
         &self.wire_streams
     }
 
-    /// Sets the number of frames sent, once the last of them had time to arrive: missing frames are lost, also after
-    /// the highest number that arrived.
+    /// Sets the number of frames sent, once the last frames had time to arrive. Missing frames are then lost, also
+    /// after the highest number that arrived.
     pub fn complete(&mut self, sent: u64) {
         self.sent = Some(sent);
         self.counts.lost = sent.saturating_sub(self.distinct());
     }
 
-    /// Adds `other`, another part of the same stream. The number sent is known only if it is known for both.
+    /// Adds `other`, another part of the same stream. The sender's count is known only if it is known for both parts.
     pub fn merge(&mut self, other: &Self) {
         self.wire_streams.extend(&other.wire_streams);
         self.sent = self.sent.zip(other.sent).map(|(ours, theirs)| ours.saturating_add(theirs));
         self.counts.received += other.counts.received;
-        // Forged numbers may have made these as large as possible.
+        // Forged numbers may have made the counts as large as possible.
         self.counts.lost = self.counts.lost.saturating_add(other.counts.lost);
         self.counts.duplicates += other.counts.duplicates;
         self.counts.reordered += other.counts.reordered;
@@ -159,7 +159,7 @@ impl StreamReport {
         self.delay.merge(&other.delay);
     }
 
-    /// In numbers.
+    /// Figures of the stream.
     #[must_use]
     pub fn summary(&self) -> StreamSummary {
         let SequenceCounts { received, lost, duplicates, reordered, stale } = self.counts;

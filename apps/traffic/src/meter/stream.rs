@@ -51,7 +51,7 @@ impl StreamMeter {
         self.corrupted += 1;
     }
 
-    /// Ends an interval; its latencies are added to `latencies`.
+    /// Ends an interval, and adds its latencies to `latencies`.
     pub(super) fn interval(&mut self, latencies: &mut Distribution) -> IntervalCounts {
         let counts = self.sequence.counts();
         let now = IntervalCounts {

@@ -17,12 +17,12 @@ fn frame(form: SignatureForm, stream: u16, number: u64, departure_ns: u64) -> Ve
     frame
 }
 
-/// A frame that arrived.
+/// Digest of a frame that arrived.
 fn digest(form: SignatureForm, stream: u16, number: u64, departure_ns: u64, arrival_ns: u64) -> Digest {
     Digest::new(&frame(form, stream, number, departure_ns), FormSet::from_iter([form]), arrival_ns)
 }
 
-/// Frames of stream 0 that arrived: number, departure and arrival in ms.
+/// Summary of frames of stream 0 that arrived: number, departure and arrival in ms.
 fn received(frames: &[(u64, u64, u64)]) -> StreamSummary {
     let mut meter = meter(Some(vec![0]));
     for &(number, departure_ms, arrival_ms) in frames {
@@ -34,7 +34,7 @@ fn received(frames: &[(u64, u64, u64)]) -> StreamSummary {
 
 #[test]
 fn one_frame_reordered_as_in_rfc_4737_section_7_1() {
-    // Number, departure, arrival in ms; sent every 20 ms, numbered here from 0.
+    // Number, departure, arrival in ms. Frames are sent every 20 ms, and numbered here from 0.
     let frames = [
         (0, 0, 68),
         (1, 20, 88),
@@ -59,7 +59,7 @@ fn one_frame_reordered_as_in_rfc_4737_section_7_1() {
     assert_eq!((runs.count, runs.max, reordering.longest_free_run_frames), (1, 7, 7));
     let latency = summary.delay.latency_ns.unwrap();
     assert_eq!((latency.min, latency.max, latency.mean), (68_000_000, 150_000_000, 76_200_000.0));
-    // Pairs sent and arriving one after the other: 0 1 2, 4 5 6 7, 8 9.
+    // Pairs that were sent and arrived one after the other are in 0 1 2, 4 5 6 7, 8 9.
     let ipdv = summary.delay.ipdv.unwrap();
     assert_eq!((ipdv.count, ipdv.min_ns, ipdv.max_ns), (6, 0, 0));
     assert_eq!(summary.delay.mean_difference_ns, Some(2.0 * 82_000_000.0 / 9.0));
@@ -71,7 +71,7 @@ fn two_frames_reordered_as_in_rfc_4737_section_7_2() {
     let summary = received(&numbers.map(|number| (number, number * 20, number * 20 + 68)));
     let extent = summary.reordering.extent_frames.unwrap();
     assert_eq!((extent.count, extent.min, extent.max, extent.mean), (2, 1, 2, 1.5));
-    // The second arrived after the first, which has a lower number.
+    // The second reordered frame arrived right after the first, whose number is lower.
     assert_eq!(summary.reordering.n_reordered, [1, 0, 0]);
     let runs = summary.reordering.free_run_frames.unwrap();
     assert_eq!((runs.min, runs.max, summary.reordering.longest_free_run_frames), (0, 5, 5));
@@ -79,13 +79,13 @@ fn two_frames_reordered_as_in_rfc_4737_section_7_2() {
 
 #[test]
 fn frames_before_a_forgotten_gap_have_unknown_extent() {
-    // Every second number, then all the others: one gap more than is stored.
+    // Every second number arrives, then all the others: there is one gap more than is stored.
     let gaps = 8193;
     let even = (0..=gaps).map(|number| (2 * number, 0, 1));
     let odd = (0..gaps).map(|number| (2 * number + 1, 0, 1));
     let summary = received(&even.chain(odd).collect::<Vec<_>>());
     assert_eq!((summary.reordered, summary.lost), (gaps, 0));
-    // The first arrival is remembered like a gap, so that two are forgotten.
+    // The first arrival is stored like a gap, so that two entries are forgotten.
     assert_eq!(summary.reordering.extent_unknown, 1);
     assert_eq!(summary.reordering.extent_frames.unwrap().count, gaps - 1);
 }
@@ -120,7 +120,7 @@ fn foreign_frames_are_counted_by_cause() {
 fn new_streams_are_accepted_up_to_a_limit() {
     let mut meter = meter(None);
     for stream in (0..=MAX_APPEARING_STREAMS as u16).rev() {
-        // In mid-course: nothing before 5 is missed.
+        // The stream is in progress: numbers below 5 are not missing.
         meter.record(&[digest(SignatureForm::Full, stream, 5, 0, 0)]);
     }
     let report = meter.report();
@@ -142,7 +142,8 @@ fn sequence_numbers_wrap_in_short_fields() {
     for form in [SignatureForm::Short, SignatureForm::Tiny] {
         let mut meter = meter(Some(vec![0]));
         let range = 1 << form.sequence_bits();
-        // Steps below half the range, one of them over its end; the first and the last exactly at ends.
+        // Steps are below half the range, and one step crosses its end. The first and the last number are exactly at
+        // ends.
         let numbers = [range / 3, range - 1, range, range + 1, 3 * range / 2 - 1];
         for number in numbers {
             meter.record(&[digest(form, 0, number, 0, 0)]);
@@ -181,7 +182,7 @@ fn impossible_latencies_are_counted_separately() {
         digest(SignatureForm::Compact, 0, 0, 1000, 400),
         digest(SignatureForm::Compact, 0, 1, 1000, 1500),
         digest(SignatureForm::Tiny, 0, 2, 0, 1500),
-        // Nothing that a sender of ours writes.
+        // Times and numbers that our sender never writes.
         digest(SignatureForm::Full, 0, 3, u64::MAX, 0),
         digest(SignatureForm::Full, 0, u64::MAX, 1 << 63, 0),
         digest(SignatureForm::Full, 0, u64::MAX - 1, 0, i64::MAX as u64),
@@ -269,7 +270,7 @@ enum FrameOutcome {
     Lost,
     Corrupted,
     Twice,
-    /// Overtaken by as many places.
+    /// The frame is overtaken by this number of frames.
     Late(usize),
 }
 
@@ -284,7 +285,7 @@ fn outcomes() -> impl Strategy<Value = Vec<(u16, FrameOutcome, u64)>> {
     prop::collection::vec((0..3_u16, outcome, 0..1_000_000_u64), 1..300)
 }
 
-/// The definitions, word by word, applied to the numbers that arrived for the first time and their times.
+/// The definitions of RFC 4737 word by word, applied to numbers at their first arrival and their times.
 fn model_reordering(came: &[(u64, u64)]) -> (Vec<u64>, Vec<u64>, [u64; 3], Vec<u64>) {
     let (mut extents, mut late, mut n_reordered, mut runs, mut run) = (vec![], vec![], [0; 3], vec![], 0);
     for (i, &(number, arrival_ns)) in came.iter().enumerate() {
@@ -317,7 +318,7 @@ proptest! {
     fn known_impairments_are_found_exactly(
         outcomes in outcomes(), batch in 1..50_usize, form in prop::sample::select(&SignatureForm::ALL[..2]),
     ) {
-        // Arrivals, in order: place, stream, number, departure, latency, and whether it is whole.
+        // Arrivals in order: position, stream, number, departure, latency, and whether the frame is intact.
         let mut arrivals = Vec::new();
         let mut sent = [0; 3];
         for (position, &(stream, outcome, latency_ns)) in outcomes.iter().enumerate() {
@@ -343,11 +344,11 @@ proptest! {
         let mut digests = Vec::new();
         for (position, stream, number, departure_ns, latency_ns, whole) in arrivals {
             let index = usize::from(stream);
-            // Arrivals in order of time; the latency follows from that.
+            // Arrival times follow the positions; the latency follows from them.
             let arrival_ns = position as u64 * 1_000_000 + latency_ns;
             let mut frame = frame(form, stream, number, departure_ns);
             let signature = &mut frame[HEADER_BYTES..];
-            // Everywhere but in the stream's number, which decides where it is counted.
+            // Damage is at any position except the stream's number, which selects the stream that counts the frame.
             let damaged_byte = [0, 8, signature.len() - 1][position % 3];
             signature[damaged_byte] ^= if whole { 0 } else { 0x40 };
             digests.push(Digest::new(&frame, FormSet::ALL, arrival_ns));

@@ -1,19 +1,19 @@
-//! Position of a varying field in the frame, and writing its value.
+//! Position of a varying field in the frame, and the code that writes the field.
 
 use ringroad_wire::checksum::sum_halves;
 
-/// Up to 64 bits of a frame.
+/// Position of a field of up to 64 bits in a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BitField {
-    /// First of the bytes that are written.
+    /// Offset of the first byte that is written.
     at: u16,
-    /// Number of bytes: the field's own, or a few more in which only its bits change.
+    /// Number of bytes that are written: the field's own, or a few more in which only the field's bits change.
     container: Container,
-    /// Bits of the container behind the field.
+    /// Number of bits of the container after the field.
     shift: u32,
-    /// Bits of the container that are not the field's, as the processor reads them.
+    /// Mask of the container's bits outside of the field, as a little-endian number.
     kept: u64,
-    /// Shift of the container's contribution to sums: 8 bits at odd positions.
+    /// Shift of the container's contribution to checksums: 8 bits at odd positions, else 0.
     sum_shift: u32,
 }
 
@@ -41,8 +41,8 @@ impl Container {
 }
 
 impl BitField {
-    /// `bits` bits from `bit` of the frame on, of which the first `frame_bytes` bytes are always there. `None` if they
-    /// span more than 8 bytes, are no bits, or are not all within the frame.
+    /// Position of `bits` bits from bit `bit` of the frame on. The first `frame_bytes` bytes are present in every
+    /// frame. `None` if the field has no bits, spans more than 8 bytes, or is not within `frame_bytes`.
     pub(crate) fn new(bit: usize, bits: usize, frame_bytes: usize) -> Option<Self> {
         let (first, end) = (bit / 8, (bit + bits).div_ceil(8));
         if bits == 0 || end > frame_bytes {
@@ -51,7 +51,7 @@ impl BitField {
         let container = Container::ALL
             .into_iter()
             .find(|container| (end - first..=frame_bytes).contains(&container.bytes()))?;
-        // At the frame's very end a container that is longer than the field reaches back instead.
+        // At the end of the frame, a container that is longer than the field begins before the field.
         let at = first.min(frame_bytes - container.bytes());
         let container_end = at + container.bytes();
         let shift = container_end * 8 - (bit + bits);
@@ -66,8 +66,8 @@ impl BitField {
         })
     }
 
-    /// Writes `value`, which is no longer than the field, and returns its contribution to the sum of the frame's words,
-    /// less than 2^56. A frame too short for this position stays unchanged.
+    /// Writes `value`, which is no longer than the field. Returns the value's contribution to the sum of the frame's
+    /// words, less than 2^56. A frame too short for this position stays unchanged.
     #[inline(always)]
     pub(crate) fn put(&self, frame: &mut [u8], value: u64) -> u64 {
         let value = value << self.shift;
@@ -87,7 +87,7 @@ impl BitField {
         let Some(bytes) = frame.get_mut(at..at + BYTES) else { return 0 };
         let value = value.swap_bytes() >> (64 - 8 * BYTES);
         let mut written = value;
-        // Not read if unnecessary: the bytes were written just before, perhaps in other pieces.
+        // The bytes are read only if necessary: they were written just before, perhaps in other pieces.
         if self.kept != 0 {
             let mut before = [0; 8];
             before[..BYTES].copy_from_slice(bytes);

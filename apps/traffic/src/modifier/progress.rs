@@ -1,40 +1,40 @@
-//! Which value a field has in the next frame.
+//! Values of a field from frame to frame.
 
 use crate::random::{SplitMix64, below};
 
-/// A field's values and how far it is.
+/// Values of a field, and the position of the next frame's value.
 #[derive(Debug, Clone)]
 pub(crate) struct Progress {
     values: Values,
-    /// Values until they repeat, 1 to [`MAX_COUNT`].
+    /// Number of values until they repeat, 1 to [`MAX_COUNT`].
     count: u64,
-    /// Frames with the same value.
+    /// Number of consecutive frames with the same value.
     every: u64,
-    /// How many frames of these were before the next one.
+    /// Number of frames before the next that already had its value.
     phase: u64,
-    /// Which value the next frame has.
+    /// Index of the next frame's value.
     position: u64,
-    /// Increment of each frame for `phase` (less than `every`) and `position` (less than `count`).
+    /// Increments of `phase` (less than `every`) and of `position` (less than `count`) for each frame.
     phase_step: u64,
     position_step: u64,
 }
 
-/// Most values until they repeat: two positions can be added without overflow.
+/// Greatest number of values until they repeat. Two positions can be added without overflow.
 pub(crate) const MAX_COUNT: u64 = 1 << 63;
 
-/// The values, by position.
+/// Values of a field, by position.
 #[derive(Debug, Clone)]
 pub(crate) enum Values {
-    /// `start` plus the position, shifted right and masked, times `step`.
+    /// Value `start + (position >> shift & mask) * step`.
     Linear { start: u64, step: u64, shift: u32, mask: u64 },
-    /// `low` plus a number below `span`; 0 is 2^64.
+    /// Value `low` plus a random number below `span`; a `span` of 0 means 2^64.
     Random { seed: u64, low: u64, span: u64 },
-    /// One of these.
+    /// Value from a list.
     List(Box<[u64]>),
 }
 
 impl Progress {
-    /// `count` values, 1 to [`MAX_COUNT`], each for `every` frames, at least 1.
+    /// Makes a sequence of `count` values, 1 to [`MAX_COUNT`], each for `every` frames, at least 1.
     pub(crate) fn new(values: Values, count: u64, every: u64) -> Self {
         let mut progress =
             Self { values, count, every, phase: 0, position: 0, phase_step: 0, position_step: 0 };
@@ -42,7 +42,7 @@ impl Progress {
         progress
     }
 
-    /// Goes to frame number `first`, and then from each frame to the one `stride` later.
+    /// Moves to frame number `first`. Each further frame is `stride` later.
     pub(crate) fn start(&mut self, first: u64, stride: u64) {
         let position = |frames| frames / self.every % self.count;
         (self.position, self.position_step) = (position(first), position(stride));
@@ -64,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Goes to the frame after the next. Counted rather than divided.
+    /// Moves to the next frame. Counts up, because a division would be slower.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.step_by(self.position_step);

@@ -1,4 +1,4 @@
-//! From the names and values of a definition to bits of the frame.
+//! Resolves the names and values of a definition to bits of the frame.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,13 +11,13 @@ use crate::definition::{Problem, StreamError};
 use crate::header::{FieldKind, HeaderKind, Layout, Span, TcpFlags, get_bits};
 use ringroad_wire::mac::Mac;
 
-/// Most bits that one modifier varies.
+/// Greatest number of bits that one modifier varies.
 const MAX_BITS: usize = 64;
 
-/// The frame whose fields are named.
+/// Frame in which modifiers name fields.
 pub(crate) struct FrameMap<'a> {
     pub(crate) layout: &'a Layout,
-    /// The longest frame as it is before anything varies.
+    /// The longest frame, before fields vary.
     pub(crate) frame: &'a [u8],
     /// Bytes (without FCS) of the shortest frame.
     pub(crate) shortest: usize,
@@ -26,7 +26,7 @@ pub(crate) struct FrameMap<'a> {
 /// A field that varies.
 #[derive(Debug, Clone)]
 pub(crate) struct Varied {
-    /// The modifier, as in the definition.
+    /// Path of the modifier in the definition.
     pub(crate) by: String,
     /// First bit in the frame.
     pub(crate) bit: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Varied {
 }
 
 impl Varied {
-    /// The bytes that the field has bits in.
+    /// Range of the bytes with bits of the field.
     pub(crate) fn bytes(&self) -> std::ops::Range<usize> {
         self.bit / 8..(self.bit + self.bits).div_ceil(8)
     }
@@ -51,7 +51,7 @@ struct Field {
     kind: FieldKind,
 }
 
-/// Modifier number `index` of the definition.
+/// Resolves modifier number `index` of the definition.
 pub(crate) fn resolve(
     map: &FrameMap<'_>,
     definition: &ModifierDefinition,
@@ -69,10 +69,10 @@ pub(crate) fn resolve(
     map.varied(by.clone(), field, progress).map_err(|problem| within(StreamError::at("field", problem)))
 }
 
-/// The modifiers that make `flows` flows: of the source port of the outermost UDP or TCP header and, if there are more
-/// flows than ports from the header's own on, the source address of the IP header before it; without such a header the
-/// source address of the outermost IP header, else of the Ethernet header. With `macs`, every flow also has its own
-/// Ethernet source address.
+/// Modifiers for `flows` flows. They vary the source port of the outermost UDP or TCP header. If there are more flows
+/// than ports from the header's own port on, they also vary the source address of the preceding IP header. Without such
+/// a header, they vary the source address of the outermost IP header, or of the Ethernet header if there is none. With
+/// `macs`, every flow also has its own Ethernet source address.
 pub(crate) fn flows(map: &FrameMap<'_>, flows: u64, macs: bool) -> Result<Vec<Varied>, StreamError> {
     if !(1..=MAX_FLOWS).contains(&flows) {
         return Err(StreamError::out_of_range("flows", flows, format!("1 to {MAX_FLOWS}")));
@@ -91,8 +91,8 @@ pub(crate) fn flows(map: &FrameMap<'_>, flows: u64, macs: bool) -> Result<Vec<Va
     let port = transport.and_then(|index| map.source_of(&spans[index]));
     let address = ip.and_then(|ip| map.source_of(ip));
     let ports = port.map_or(1, |port| 0x1_0000 - map.value_of(port));
-    // If the ports do not suffice, the low bits of the flow's number select the port, so that no division is needed;
-    // the other bits select the address.
+    // If there are too few ports, the low bits of the flow's number select the port, so that no division is needed. The
+    // other bits select the address.
     let port_bits = if flows <= ports { u64::BITS } else { ports.ilog2() };
     let port_mask = 1u64.checked_shl(port_bits).map_or(u64::MAX, |ports| ports - 1);
     let mut varied = Vec::new();
@@ -131,7 +131,7 @@ impl Field {
         Self { bit: start * 8, bits: bytes * 8, kind: FieldKind::Number }
     }
 
-    /// The part that modifiers vary.
+    /// The part of the field that modifiers vary.
     fn low_part(self) -> Self {
         let above = self.bits.saturating_sub(MAX_BITS);
         Self { bit: self.bit + above, bits: self.bits - above, kind: self.kind }
@@ -252,7 +252,7 @@ impl FrameMap<'_> {
 
     fn check_not_computed(&self, field: Field, given: &str) -> Result<(), Problem> {
         let computed = self.layout.spans.iter().flat_map(Span::computed).any(|at| {
-            // Two bytes each.
+            // Computed fields have two bytes each.
             field.bit < (at + 2) * 8 && at * 8 < field.bit + field.bits
         });
         if computed {
@@ -264,7 +264,7 @@ impl FrameMap<'_> {
         Ok(())
     }
 
-    /// The values and how many they are until they repeat.
+    /// Values of a progression, and their number until they repeat.
     fn values(&self, progression: &Progression, field: Field) -> Result<(Values, u64), StreamError> {
         let parsed = |value: &ModifierValue, path: String| self.parse(value, field, path);
         match progression {
@@ -314,7 +314,7 @@ impl FrameMap<'_> {
             None => self.value_of(field),
         };
         let room = if upwards { field.highest() - start } else { start };
-        // Values until the field's end.
+        // Number of values up to the limit of the field.
         let most = room.checked_div(*step).map_or(MAX_COUNT, |steps| steps.saturating_add(1).min(MAX_COUNT));
         if !(1..=most).contains(count) {
             let allowed = format!("1 to {most} values with step {step} from {start} on");
@@ -355,7 +355,7 @@ impl FrameMap<'_> {
         let number = match value {
             ModifierValue::Text(text) => number.or_else(|| match text.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16).ok(),
-                // Half an address is not a number.
+                // Decimal text is for plain numbers only: a part of an address is not written in decimal.
                 None if field.kind == FieldKind::Number => text.parse().ok(),
                 None => None,
             }),

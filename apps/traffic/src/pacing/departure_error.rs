@@ -1,27 +1,27 @@
 //! The error of a sender's timing.
 //!
-//! For each frame the sender records when it was due and when it left. Two distributions follow: *lateness*, how long
-//! after its time a frame left, and the *inter-departure error*, how far the time between two frames that left one
-//! after the other was from the time between their due times, in either direction. A sender that hands frames over in
-//! bursts has a large inter-departure error even if frames are not late on average.
+//! For each frame the sender records its due time and its departure. Two distributions follow. *Lateness* is the time
+//! from a frame's due time to its departure. The *inter-departure error* is the difference, in either direction,
+//! between the time from one departure to the next and the time between the two due times. A sender that hands frames
+//! over in bursts has a large inter-departure error even if frames are not late on average.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::errors::CreationError;
 use serde::Serialize;
 
-/// Greatest recorded time, ns; larger ones count as this.
+/// Greatest recorded time, ns. Longer times count as this time.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
-/// Collects departures of one sender.
+/// Timing error of one sender.
 #[derive(Debug, Clone)]
 pub struct DepartureError {
     lateness: Histogram<u64>,
     inter_departure: Histogram<u64>,
-    /// Due time and departure of the frame before, ns after the origin.
+    /// Due time and departure of the previous frame, ns after the origin.
     last: Option<(f64, f64)>,
 }
 
-/// A distribution of times, ns: three significant digits.
+/// Figures of a distribution of times, ns, to three significant digits.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct TimeDistribution {
     /// Mean, ns.
@@ -37,25 +37,25 @@ pub struct TimeDistribution {
 /// The error of a sender's timing.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct DepartureErrorReport {
-    /// Frames that the figures are of.
+    /// Number of recorded frames.
     pub frames: u64,
-    /// How long after their time frames left.
+    /// Time from due time to departure.
     pub lateness: TimeDistribution,
-    /// How far the times between departures were from those meant, whichever way.
+    /// Deviation of the times between departures from the intended times, in either direction.
     pub inter_departure: TimeDistribution,
 }
 
 impl DepartureError {
-    /// Nothing recorded yet.
+    /// Makes a record without frames.
     ///
     /// # Errors
-    /// Never for the bounds in use; they are the histogram's to check.
+    /// The histogram checks its bounds; the bounds in use are valid, so this cannot fail.
     pub fn new() -> Result<Self, CreationError> {
         let histogram = || Histogram::new_with_bounds(1, LONGEST_NS, 3);
         Ok(Self { lateness: histogram()?, inter_departure: histogram()?, last: None })
     }
 
-    /// A frame due at `due_ns` left at `left_ns`, both ns after the same moment.
+    /// Records a frame due at `due_ns` that left at `left_ns`, both ns after the same moment.
     #[inline]
     pub fn record(&mut self, due_ns: f64, left_ns: f64) {
         self.lateness.saturating_record((left_ns - due_ns).max(0.0) as u64);
@@ -66,14 +66,14 @@ impl DepartureError {
         self.last = Some((due_ns, left_ns));
     }
 
-    /// The next frame starts a new sequence: the time since the last one is not recorded.
+    /// Begins a new sequence at the next frame: the time since the last departure is not recorded.
     pub fn pause(&mut self) {
         self.last = None;
     }
 
     /// Adds the records of another sender.
     pub fn merge(&mut self, other: &Self) {
-        // The bounds are the same, so adding cannot fail.
+        // Adding cannot fail, because the bounds are the same.
         let _ = self.lateness.add(&other.lateness);
         let _ = self.inter_departure.add(&other.inter_departure);
     }
@@ -115,7 +115,7 @@ mod tests {
         let report = error.report();
         assert_eq!(report.frames, 4);
         assert_eq!((report.lateness.max_ns, report.lateness.mean_ns), (60, 20.0));
-        // 100 − 100, 150 − 100, 40 − 100.
+        // The differences are 100 − 100, 150 − 100 and 40 − 100.
         assert_eq!(report.inter_departure.max_ns, 60);
         assert!((report.inter_departure.mean_ns - 110.0 / 3.0).abs() < 0.01);
     }

@@ -10,40 +10,40 @@ use super::rate_spec::{RateError, RateSpec};
 /// Longest burst, frames.
 pub const MAX_BURST_FRAMES: u32 = 1_000_000_000;
 
-/// How frames of a load follow each other at a given rate.
+/// Spacing of the frames of a load at a given rate.
 ///
 /// ```text
 /// shape := "constant" | "poisson" [ ":" SEED ] | "bursts:" FRAMES [ ":" TIME ] | "ramp:" RATE ":" TIME
 /// TIME  := NUMBER ( "ns" | "us" | "ms" | "s" )
 /// ```
 ///
-/// That is how it is written on a command line; definitions have tables: `{bursts = {frames = 32, gap_ns = 1000}}`.
+/// This is the form for command lines. Definitions have tables: `{bursts = {frames = 32, gap_ns = 1000}}`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LoadShape {
-    /// Evenly.
+    /// Equal distances.
     #[default]
     Constant,
-    /// With exponentially distributed gaps of the same mean: a Poisson process.
+    /// Exponentially distributed distances with the same mean: a Poisson process.
     Poisson {
-        /// Seed of the random numbers; the same seed makes the same gaps.
+        /// Seed of the random numbers. The same seed gives the same distances.
         #[serde(default)]
         seed: u64,
     },
-    /// In bursts.
+    /// Bursts of frames.
     Bursts {
-        /// Frames of each burst, 1 to [`MAX_BURST_FRAMES`].
+        /// Number of frames of each burst, 1 to [`MAX_BURST_FRAMES`].
         frames: u32,
-        /// Pause after each burst, ns; the rate then applies within the bursts. Without it frames of a burst leave as
-        /// fast as possible, and the distance of the bursts makes the rate on average.
+        /// Pause after each burst, ns; the rate then applies within the bursts. Without a pause, the frames of a burst
+        /// leave as fast as possible, and the distance of the bursts gives the mean rate.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gap_ns: Option<u64>,
     },
-    /// From one rate to another, linearly in time, and on at the latter.
+    /// Linear change from one rate to another, which then stays.
     Ramp {
-        /// The rate at the start.
+        /// Rate at the start.
         from: RateSpec,
-        /// How long the change takes, ns, above 0.
+        /// Duration of the change, ns, above 0.
         over_ns: u64,
     },
 }

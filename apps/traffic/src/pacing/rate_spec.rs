@@ -19,36 +19,36 @@ use crate::line_rate::BitLayer;
 /// ```
 ///
 /// `14.88Mpps`, `10Gbit`, `1GbitL2`, `100%@10G`. Upper and lower case are the same. A rate needs its unit: `1M` may be
-/// frames as well as bits. Bits count at L1, as a link's speed does, unless marked `L2`; a percentage is of a link's L1
-/// rate and at most 100. Printed in the same grammar, so that reading it back gives the same value; serialised as that
-/// text.
+/// frames as well as bits. Bits count at L1, as a link's speed does, unless marked `L2`. A percentage refers to a
+/// link's L1 rate and is at most 100. Rates are printed and serialised in the same grammar, and reading the text back
+/// gives the same value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RateSpec {
     /// The maximum rate.
     Max,
-    /// Frames/s.
+    /// A rate in frames/s.
     Frames {
-        /// Frames/s, finite and above 0.
+        /// Rate, frames/s, finite and above 0.
         rate_fps: f64,
     },
-    /// Bit/s.
+    /// A rate in bit/s.
     Bits {
-        /// Bit/s, finite and above 0.
+        /// Rate, bit/s, finite and above 0.
         rate_bps: f64,
-        /// The bits that count.
+        /// Selection of the bits that count.
         layer: BitLayer,
     },
     /// A share of a link's L1 rate.
     PercentOfLink {
-        /// Above 0, at most 100.
+        /// Percentage, above 0, at most 100.
         percent: f64,
         /// The link's nominal speed, bit/s (L1).
         link_bps: f64,
     },
 }
 
-/// Why a rate cannot be used.
+/// Reason why a rate cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateError {
@@ -59,26 +59,26 @@ pub enum RateError {
     #[error("rate \"{text}\" has unknown unit \"{unit}\": use pps, or bit with L1 or L2, after k, M, G or T")]
     Unit {
         text: String,
-        /// The text in place of the unit.
+        /// The text instead of a unit.
         unit: String,
     },
-    /// The number has no unit, at most a prefix.
+    /// The number has no unit, or only a prefix.
     #[error("rate \"{text}\" has no unit: write {text}pps for frames/s or {text}bit for bit/s")]
     UnitMissing { text: String },
-    /// A percentage without a link.
+    /// A percentage has no link speed.
     #[error("rate \"{text}\" does not name a link speed: write {text}@10G for a link of 10 Gbit/s")]
     LinkMissing { text: String },
     /// `%@` is not followed by a link speed.
     #[error("rate \"{text}\" is a share of \"{link}\", which is not a link speed: write it like 100%@10G")]
     Link {
         text: String,
-        /// The text in place of the link speed.
+        /// The text instead of a link speed.
         link: String,
     },
     /// The value cannot be offered.
     #[error("rate \"{text}\" is out of range: rates are above 0, and percentages at most 100")]
     Range { text: String },
-    /// A shape that spreads frames in time, without a rate.
+    /// A shape that spreads frames in time has no rate.
     #[error(
         "shape {shape} spreads frames in time and cannot go as fast as possible: give a rate, like 1Mpps"
     )]
@@ -86,25 +86,25 @@ pub enum RateError {
         /// Name of the shape.
         shape: &'static str,
     },
-    /// A burst of no frames, or of too many.
+    /// A burst has no frames, or too many.
     #[error("bursts.frames is {frames}: give 1 to {}", super::load_shape::MAX_BURST_FRAMES)]
     BurstFrames { frames: u32 },
-    /// An empty span of time.
+    /// A span of time is empty.
     #[error("{what} is 0: give nanoseconds above 0")]
     NoTime {
-        /// The field.
+        /// Name of the field.
         what: &'static str,
     },
 }
 
-/// Prefixes by falling weight; the last is empty.
+/// Prefixes with their factors, the largest first; the last prefix is empty.
 const PREFIXES: [(&str, f64); 5] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)];
 
 impl RateSpec {
     /// The rate as a number of frames or bits per second; `None` is the maximum rate.
     ///
     /// # Errors
-    /// [`RateError::Range`] for values outside their ranges, which text cannot have but code can.
+    /// [`RateError::Range`] for values outside their ranges, which are possible in code but not in text.
     pub(super) fn units_per_s(&self) -> Result<Option<(RateUnit, f64)>, RateError> {
         let (unit, rate) = match *self {
             Self::Max => return Ok(None),
@@ -176,7 +176,7 @@ fn percent_of_link(percent: f64, of: &str, text: &str) -> Result<RateSpec, RateE
     }
 }
 
-/// `number` in `unit`, which is not empty.
+/// The rate of `number` with `unit`, which is not empty.
 fn with_unit(number: f64, unit: &str) -> Option<RateSpec> {
     let unit = unit.to_ascii_lowercase();
     let (scale, kind) = PREFIXES.iter().find_map(|(prefix, scale)| {
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Frames/s of the shortest frames.
+    /// Rate of the shortest frames, frames/s.
     fn frame_rate_fps(rate: &RateSpec) -> Result<Option<f64>, RateError> {
         Ok(Departures::new(rate, &LoadShape::Constant, 60.0, 1.0, 0, 0)?.intended_fps())
     }

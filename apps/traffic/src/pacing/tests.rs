@@ -10,7 +10,7 @@ fn departures(rate: &str, shape: LoadShape, catch_up_frames: u32) -> Departures 
     Departures::new(&rate.parse().unwrap(), &shape, SHORT as f64, 1.0, catch_up_frames, START_NS).unwrap()
 }
 
-/// Sends all that is due at `now_ns`, `most` frames at most.
+/// Sends all frames that are due at `now_ns`, `most` frames at most.
 fn send(departures: &mut Departures, now_ns: u64, most: u32) -> u32 {
     let mut sent = 0;
     while sent < most && departures.is_due(now_ns) {
@@ -59,7 +59,7 @@ fn a_late_sender_catches_up_to_the_limit_and_skips_the_rest() {
     assert_eq!(load, expected);
     assert_eq!(load.shortfall_frames(), 900);
     assert!((load.sent_fps() - 101_000.0).abs() < 1e-6);
-    // From there on the schedule continues as usual.
+    // The schedule continues as usual from that time on.
     assert_eq!(send(&mut departures, now_ns + 999, 1000), 0);
     assert_eq!(send(&mut departures, now_ns + 1000, 1000), 1);
 }
@@ -78,7 +78,7 @@ fn at_full_speed_a_frame_is_always_due() {
 
 #[test]
 fn at_a_bit_rate_each_frame_takes_its_own_time() {
-    // 1 Gbit/s is 1 bit/ns: 84 bytes on the line for the shortest frame, and for shorter ones.
+    // 1 Gbit/s is 1 bit/ns. The shortest frame takes 84 bytes on the line, and so do shorter ones.
     let mut departures = departures("1Gbit", LoadShape::Constant, 100);
     assert_eq!(departures.next_due(), 0.0);
     for (slot_bytes, line_bytes) in [(60, 84), (1514, 84 + 1538), (40, 84 + 1538 + 84)] {
@@ -112,13 +112,13 @@ fn a_ramp_grows_linearly_to_its_final_rate() {
     let from = "1Mpps".parse().unwrap();
     let mut ramp = departures("3Mpps", LoadShape::Ramp { from, over_ns: 1_000_000 }, 100);
     let times = due_times(&mut ramp, 5000, SHORT);
-    // A quarter, a half and all of the ramp: 1·t + t² frames of t in ms, thousands of frames.
+    // A quarter, a half and all of the ramp: 1·t + t² thousand frames after t ms.
     for (frame, time_ns) in [(312.5, 250_000.0), (750.0, 500_000.0), (2000.0, 1_000_000.0)] {
         let at = times.partition_point(|due| *due < time_ns);
         assert!((at as f64 - frame).abs() <= 1.0, "{frame}: {at}");
     }
     assert!((times[4000] - times[3999] - 1000.0 / 3.0).abs() < 1e-6);
-    // And down.
+    // The rate falls in the same way.
     let from = "3Mpps".parse().unwrap();
     let mut ramp = departures("1Mpps", LoadShape::Ramp { from, over_ns: 1_000_000 }, 100);
     let times = due_times(&mut ramp, 3000, SHORT);
@@ -132,7 +132,8 @@ fn the_gaps_of_a_poisson_process_are_exponentially_distributed() {
     let times = due_times(&mut poisson, 100_001, SHORT);
     let mut gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     gaps.sort_by(f64::total_cmp);
-    // Kolmogorov-Smirnov against 1 − exp(−gap / 1000 ns); 1.63 / sqrt(n) is the 1 % bound. The seed makes it certain.
+    // Kolmogorov-Smirnov test against 1 − exp(−gap / 1000 ns); 1.63 / sqrt(n) is the 1 % bound. The seed makes the
+    // result the same in each run.
     let count = gaps.len() as f64;
     let distance = gaps
         .iter()
@@ -211,7 +212,8 @@ proptest! {
         }
     }
 
-    /// Whenever the caller polls, no span of time has more frames than the rate, one frame and the catch-up limit.
+    /// The number of frames in any span of time is at most the rate's, one more, and the catch-up limit, whenever the
+    /// caller polls.
     #[test]
     fn the_rate_is_never_exceeded_by_more_than_the_catch_up_limit(
         steps in prop::collection::vec((0..200_000u64, 1..300u32), 1..60),

@@ -52,7 +52,8 @@ fn with_a_known_start_missing_first_numbers_are_lost() {
 
 #[test]
 fn a_late_number_is_reordered_within_the_window_and_stale_below_it() {
-    // The last number of its block, so that the window is at its longest; then the first, at its shortest.
+    // The highest number is the last of its block, where the window is longest, then the first of its block, where it
+    // is shortest.
     for (highest, reaches) in
         [(BLOCK_FRAMES * 5000 - 1, BLOCK_FRAMES * 1024 - 1), (BLOCK_FRAMES * 5000, WINDOW_FRAMES)]
     {
@@ -67,7 +68,7 @@ fn a_late_number_is_reordered_within_the_window_and_stale_below_it() {
 
 #[test]
 fn a_jump_over_the_window_forgets_earlier_numbers() {
-    // Both jumps end so that number 0's place in the window is taken by a number that has not arrived.
+    // Both jumps end so that the window's bit of number 0 belongs to a number that has not arrived.
     for blocks in [1024, 2048] {
         let distance = blocks * BLOCK_FRAMES;
         let expected =
@@ -83,7 +84,7 @@ fn first_and_last_numbers_are_counted_like_others() {
     assert_eq!(counts(SequenceTracker::new(), [0, u64::MAX, u64::MAX - 1]), expected);
 }
 
-/// The module's definitions, word by word.
+/// The definitions of the module, word by word.
 fn model(first: Option<u64>, numbers: &[u64]) -> SequenceCounts {
     let mut came = BTreeSet::new();
     let mut expected = SequenceCounts { received: numbers.len() as u64, ..SequenceCounts::default() };
@@ -103,7 +104,7 @@ fn model(first: Option<u64>, numbers: &[u64]) -> SequenceCounts {
     expected
 }
 
-/// Numbers that mostly rise, by small and large steps, and fall back now and then.
+/// Numbers that mostly rise, by small and large steps, and sometimes fall.
 fn numbers() -> impl Strategy<Value = Vec<u64>> {
     let step = prop_oneof![
         20 => Just(1i64),

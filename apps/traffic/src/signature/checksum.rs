@@ -1,4 +1,4 @@
-//! The checksums of signatures, over the few bytes that these are.
+//! Checksums of signatures, which have few bytes.
 //!
 //! The crc32c crate is made for long input: a call costs more than the checksum of a whole signature does here.
 
@@ -11,7 +11,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     if bytes.is_empty() { 0 } else { ::crc32c::crc32c(bytes) }
 }
 
-/// CRC-32C in the fastest way of this processor: chosen once, not for each frame.
+/// CRC-32C in the fastest way of this processor. The choice is made once, not for each frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Crc32c {
     /// Whether the processor has the instruction.
@@ -28,7 +28,8 @@ impl Crc32c {
         Self { has_instruction }
     }
 
-    /// The checksum of bytes: `crc` is the checksum of the first, and the words, big-endian, are the rest.
+    /// Checksum of bytes: `crc` is the checksum of the first bytes, and the big-endian words `head` and `tail` are the
+    /// rest.
     #[inline]
     pub fn append_words<const N: usize>(self, crc: u32, head: u32, tail: [u64; N]) -> u32 {
         #[cfg(target_arch = "x86_64")]
@@ -44,8 +45,8 @@ impl Crc32c {
     }
 }
 
-/// The processor's instructions, which take the least significant byte first. Those of [`std::arch`] are functions that
-/// are not inlined if the processor is only known at run time, and a call costs as much as the instructions.
+/// Instructions of the processor, which take the least significant byte first. The functions of [`std::arch`] are not
+/// inlined if the processor is only known at run time, and a call costs as much as the instructions.
 #[cfg(target_arch = "x86_64")]
 mod sse42 {
     use std::arch::asm;
@@ -54,7 +55,7 @@ mod sse42 {
     /// The processor has SSE 4.2.
     #[inline]
     pub(super) unsafe fn crc32_u32(mut crc: u32, word: u32) -> u32 {
-        // SAFETY: the instruction is there, by the caller, and changes nothing but this register.
+        // SAFETY: the caller guarantees the instruction, which changes only this register.
         unsafe {
             asm!("crc32 {:e}, {:e}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack, preserves_flags))
         };
@@ -65,7 +66,7 @@ mod sse42 {
     /// The processor has SSE 4.2.
     #[inline]
     pub(super) unsafe fn crc32_u64(mut crc: u64, word: u64) -> u64 {
-        // SAFETY: the instruction is there, by the caller, and changes nothing but this register.
+        // SAFETY: the caller guarantees the instruction, which changes only this register.
         unsafe {
             asm!("crc32 {}, {}", inout(reg) crc, in(reg) word, options(pure, nomem, nostack, preserves_flags))
         };
@@ -79,15 +80,15 @@ fn append_words_portable<const N: usize>(crc: u32, head: u32, tail: [u64; N]) ->
     tail.iter().fold(crc, |crc, word| ::crc32c::crc32c_append(crc, &word.to_be_bytes()))
 }
 
-/// CRC-16 with the polynomial x^16 + x^12 + x^5 + 1 of ITU-T V.41, from 0, not reflected (also named XMODEM), of a
-/// big-endian number. Leading zeros make no difference, so this is also the checksum of a shorter number.
+/// CRC-16 of a big-endian number, with the polynomial x^16 + x^12 + x^5 + 1 of ITU-T V.41, initial value 0, not
+/// reflected (also named XMODEM). Leading zeros make no difference, so this is also the checksum of a shorter number.
 #[inline]
 pub fn crc16(number: u64) -> u16 {
     let bytes = number.to_le_bytes();
     (0..bytes.len()).fold(0, |crc, index| crc ^ CRC16_TABLES[index][usize::from(bytes[index])])
 }
 
-/// For every position of a byte in a number, counted from the last, the byte's contribution to the checksum.
+/// Contribution to the checksum of each byte value at each position of a number. Positions count from the last byte.
 static CRC16_TABLES: [[u16; 256]; 8] = crc16_tables();
 
 const fn crc16_tables() -> [[u16; 256]; 8] {
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn checksums_match_their_standards() {
-        // The check values of the catalogue of CRCs, over the digits 1 to 9: here 1 to 8, then 9.
+        // Check values from the catalogue of CRCs are over the digits 1 to 9: here 1 to 8, then 9.
         let digits = u64::from_be_bytes(*b"12345678");
         let after_9 = |crc: u16| (crc << 8) ^ CRC16_TABLES[0][usize::from((crc >> 8) as u8 ^ b'9')];
         assert_eq!(after_9(crc16(digits)), 0x31c3);

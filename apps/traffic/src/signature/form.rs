@@ -1,26 +1,26 @@
-//! Which forms a signature has, and sets of them.
+//! Forms of signatures, and sets of forms.
 
 use serde::Serialize;
 
-/// A form of signature, the longest first. The layouts are drawn in [the module](super).
+/// Form of a signature. Forms are ordered from the longest. The layouts are drawn in [the module](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignatureForm {
-    /// 28 bytes: every field at full length; the checksum covers payload too.
+    /// 28 bytes: every field at full length. The checksum covers payload, too.
     Full,
-    /// 18 bytes: numbers of 40 bits.
+    /// 18 bytes: sequence number and timestamp of 40 bits.
     Compact,
     /// 10 bytes: 256 streams, 24 bits of sequence, 32 bits of timestamp, 16 bits of checksum.
     Short,
-    /// 6 bytes: as short, without timestamp.
+    /// 6 bytes: as the short form, without timestamp.
     Tiny,
 }
 
 impl SignatureForm {
-    /// All forms, the longest first.
+    /// All forms, from the longest.
     pub const ALL: [Self; 4] = [Self::Full, Self::Compact, Self::Short, Self::Tiny];
 
-    /// Its length.
+    /// Length of the form, bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -31,7 +31,7 @@ impl SignatureForm {
         }
     }
 
-    /// The longest form that fits into `room_bytes`, the bytes of payload after the headers. None below 6.
+    /// The longest form that fits into `room_bytes` bytes of payload after the headers. None below 6.
     #[must_use]
     pub const fn longest_within(room_bytes: usize) -> Option<Self> {
         match room_bytes {
@@ -43,7 +43,7 @@ impl SignatureForm {
         }
     }
 
-    /// The highest number of a stream that it can carry.
+    /// The highest stream number of the form.
     #[must_use]
     pub const fn max_stream(self) -> u16 {
         match self {
@@ -52,7 +52,7 @@ impl SignatureForm {
         }
     }
 
-    /// Bits of the sequence number.
+    /// Length of the sequence number, bits.
     #[must_use]
     pub const fn sequence_bits(self) -> u32 {
         match self {
@@ -62,7 +62,7 @@ impl SignatureForm {
         }
     }
 
-    /// Bits of the timestamp, 0 if there is none.
+    /// Length of the timestamp, bits; 0 without a timestamp.
     #[must_use]
     pub const fn timestamp_bits(self) -> u32 {
         match self {
@@ -73,14 +73,14 @@ impl SignatureForm {
         }
     }
 
-    /// Whether latency can be measured with it.
+    /// Whether latency can be measured with this form.
     #[must_use]
     pub const fn carries_timestamp(self) -> bool {
         self.timestamp_bits() > 0
     }
 }
 
-/// The forms that a receiver expects; all by default.
+/// Forms that a receiver expects; all forms by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FormSet(u8);
 
@@ -90,19 +90,19 @@ impl FormSet {
     /// No form: every frame is foreign.
     pub const NONE: Self = Self(0);
 
-    /// These and `form`.
+    /// The set with `form` added.
     #[must_use]
     pub const fn with(self, form: SignatureForm) -> Self {
         Self(self.0 | 1 << form as u8)
     }
 
-    /// These and `others`.
+    /// The union with `others`.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Whether `form` is one of them.
+    /// Whether the set contains `form`.
     #[inline]
     #[must_use]
     pub const fn contains(self, form: SignatureForm) -> bool {

@@ -161,7 +161,7 @@ proptest! {
             return Err(TestCaseError::fail("not intact"));
         };
         prop_assert_eq!((read.form, read.stream), (form, stream));
-        // Not at the end of the numbers.
+        // The sequence number is not near its limits.
         prop_assume!((1000..u64::MAX - 1000).contains(&sequence) && time_ns < u64::MAX - latency_ns);
         prop_assert_eq!(read.sequence(sequence.saturating_add_signed(late)), sequence);
         let timestamp = read.timestamp_ns(time_ns + latency_ns);

@@ -1,4 +1,4 @@
-//! Captures in memory, and sources that hand out their bytes in a few pieces or many.
+//! Captures in memory, and sources that return their bytes in few or many pieces.
 
 use std::io::{self, Cursor, Read, Write};
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ impl Write for Sink {
     }
 }
 
-/// A source that gives at most `piece` bytes at a time.
+/// A source that returns at most `piece` bytes at a time.
 pub struct Pieces {
     pub bytes: Cursor<Vec<u8>>,
     pub piece: usize,
@@ -46,7 +46,7 @@ impl Read for Pieces {
     }
 }
 
-/// A capture file of `frames`, as our writer makes it.
+/// A capture file with `frames`, made by our writer.
 pub fn capture_of(format: CaptureFormat, snaplen_bytes: u32, frames: &[Frame]) -> Vec<u8> {
     let sink = Sink::default();
     let mut writer = CaptureWriter::from_write(sink.clone(), format, snaplen_bytes).unwrap();
@@ -59,7 +59,7 @@ pub fn capture_of(format: CaptureFormat, snaplen_bytes: u32, frames: &[Frame]) -
     bytes
 }
 
-/// All frames of a reader, the error that ended them if one did, checking what holds for any input.
+/// All frames of a reader, and the error that ended them, if any. Checks what holds for any input.
 pub fn drain(mut reader: CaptureReader) -> (Vec<Frame>, Option<CaptureError>) {
     let mut frames = Vec::new();
     let error = loop {

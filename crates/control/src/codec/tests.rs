@@ -9,7 +9,8 @@ fn frame(body: &[u8]) -> Vec<u8> {
     [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], body].concat()
 }
 
-/// Every body in `stream`, fed in the pieces given (the last one repeats), and how the decoder ended.
+/// Every body in `stream`, fed in pieces of the given lengths (the last length repeats), and the error that ended the
+/// decoder.
 fn bodies(stream: &[u8], pieces: &[usize], limit: usize) -> (Vec<Vec<u8>>, Option<FrameError>) {
     let mut decoder = FrameDecoder::new(limit);
     let mut found = Vec::new();

@@ -4,7 +4,7 @@ use ringroad_control::Reply;
 use ringroad_control::message::{OpenedPort, PortBackend};
 use ringroad_ring::geometry::{PortPlacement, RegionGeometry};
 
-/// A port of `queue_count` queues, with `mode` as its words for people.
+/// Reply with a port of `queue_count` queues; `mode` is its text for people.
 pub fn opened(queue_count: u16, mode: &str) -> Reply {
     let rings = |first: u32| (0..u32::from(queue_count)).map(|queue| 2 * queue + first).collect();
     Reply::Opened(OpenedPort {

@@ -19,7 +19,7 @@ use super::{Binding, Netmap, NetmapAnswer, Requester};
 use crate::ports::Ports;
 use crate::quotas::Demand;
 
-/// `NR_REG_*`.
+/// Modes of REGISTER: `NR_REG_*`.
 pub(crate) mod mode {
     pub(crate) const ALL_NIC: u32 = 1;
     pub(crate) const SW: u32 = 2;
@@ -29,7 +29,7 @@ pub(crate) mod mode {
     pub(crate) const ONE_SW: u32 = 8;
 }
 
-/// `NR_*` flags of REGISTER.
+/// Flags of REGISTER: `NR_*`.
 pub(crate) mod flag {
     pub(crate) const MONITOR_TX: u64 = 0x100;
     pub(crate) const MONITOR_RX: u64 = 0x200;
@@ -77,7 +77,7 @@ impl Netmap {
         };
         let bound = self.bind(ports, requester, device, &key, &register).and_then(|()| self.describe(device));
         if bound.is_err() {
-            // It is undone completely, at any stage.
+            // Failure at any stage undoes the whole binding.
             match self.devices.get_mut(&device).and_then(|entry| entry.binding.take()) {
                 Some(binding) => self.unbind(device, binding, ports)?,
                 None => self.reap(&key, ports)?,
@@ -108,7 +108,7 @@ impl Netmap {
         Ok(key)
     }
 
-    /// Binds the device, which may be bound where this fails.
+    /// Binds the device. After a failure the device may still be bound.
     fn bind(
         &mut self,
         ports: &mut Ports,
@@ -167,7 +167,7 @@ impl Netmap {
         let bound = Bound { rings: self.bound_rings(key, &rings), ..bound };
         let client = requester.client.clone();
         let binding = Binding { port: key.clone(), client, interface, rings, exclusive, bound };
-        // From here on it is the binding's end that takes everything back.
+        // The end of the binding takes everything back from here on.
         self.devices.get_mut(&device).ok_or_else(gone)?.binding = Some(binding);
         let port = self.ports.get_mut(key).ok_or_else(gone)?;
         port.show_users()?;
@@ -182,7 +182,7 @@ impl Netmap {
         self.show_monitors(key, ports)
     }
 
-    /// Lays out the rings of a port that comes into use.
+    /// Lays out the rings of a port that becomes used.
     fn activate(&mut self, key: &PortKey, offsets: Option<Offsets>) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         check_offsets(port, offsets.as_ref())?;
@@ -257,14 +257,14 @@ impl Netmap {
             .collect()
     }
 
-    /// The rings of a bound device, with its descriptors.
+    /// Describes the rings of a bound device, with its descriptors.
     pub(crate) fn describe(&self, device: u64) -> Result<NetmapAnswer, NetmapFailure> {
         let unbound = || fail(Errno::NXIO, "the device is not bound");
         let binding =
             self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
         let port = self.ports.get(&binding.port).ok_or_else(unbound)?;
         let mut descriptors = vec![duplicate(port.memory.home.region().as_fd())?];
-        // One end of a pipe waits on the eventfd that the other end signals: the master's eventfds serve both.
+        // One end of a pipe waits on the eventfd that the other end signals: the master's eventfds serve both ends.
         let (events, crossed) = match &port.kind {
             Kind::Pipe { peer, master: false, .. } => {
                 (&self.ports.get(peer).ok_or_else(unbound)?.events, true)
@@ -297,14 +297,14 @@ impl Netmap {
         }
         port.bound.retain(|&other| other != device);
         let is_unused = port.bound.is_empty();
-        // All of it is undone, even if a step fails.
+        // All steps are carried out, even if one fails.
         let mut done = vec![port.show_users()];
         if is_unused {
             done.push(self.end_monitors_of(&key, ports));
         }
         if let Some(port) = self.ports.get_mut(&key) {
-            // A side of an interface closes with its last user. Any other port is served while a program has it, then
-            // reaped.
+            // A side of an interface closes with its last user. Any other port is served until no program has it open,
+            // then reaped.
             if !is_unused || matches!(port.kind, Kind::Interface { .. }) {
                 done.push(port.serve(ports.table.fabric_mut()));
             }
@@ -335,7 +335,7 @@ pub(crate) fn duplicate(descriptor: std::os::fd::BorrowedFd<'_>) -> Result<Owned
     rustix::io::fcntl_dupfd_cloexec(descriptor, 0).map_err(|errno| fail(errno, "sharing a descriptor"))
 }
 
-/// Places in the port's list of rings that a request selects.
+/// Indexes in the port's list of rings that a request selects.
 fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, NetmapFailure> {
     let invalid = |message: String| Err(fail(Errno::INVAL, message));
     let sizes = &port.sizes;
@@ -372,7 +372,7 @@ fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, Ne
                 (Direction::Tx, true) => (tx, sizes.tx_rings),
                 (Direction::Rx, true) => (rx, sizes.rx_rings),
             };
-            // A number that fits one direction only stands for ring 0 of the other.
+            // A number that fits only one direction stands for ring 0 of the other.
             ring.index == first + if id < count { id } else { 0 }
         });
         direction && number && if ring.host { host } else { own }
@@ -380,7 +380,8 @@ fn select_rings(port: &NetmapPort, register: &Register) -> Result<Vec<usize>, Ne
     Ok(port.rings.iter().enumerate().filter(|(_, ring)| selects(ring)).map(|(index, _)| index).collect())
 }
 
-/// An interface object for a binding, with as many extra buffers as there are; returns its number and theirs.
+/// Lays out an interface object for a binding, with as many extra buffers as are free; returns the object's index and
+/// the number of extra buffers.
 fn lay_out_binding(
     port: &NetmapPort,
     rings: &[usize],

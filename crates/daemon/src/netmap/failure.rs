@@ -10,14 +10,14 @@ use rustix::io::Errno;
 use crate::quotas::refuse_memory;
 use crate::refusal::Refusal;
 
-/// Why a request fails.
+/// Reason why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetmapFailure {
     pub(crate) errno: Errno,
     pub(crate) message: String,
 }
 
-/// Makes a failure.
+/// Creates a failure.
 pub(crate) fn fail(errno: Errno, message: impl Into<String>) -> NetmapFailure {
     NetmapFailure { errno, message: message.into() }
 }
@@ -71,7 +71,7 @@ impl From<Refusal> for NetmapFailure {
             ErrorKind::Internal => Errno::IO,
             _ => Errno::INVAL,
         };
-        // An errno is not specific: the cause names the remedy.
+        // An errno is not specific, so the cause names the remedy.
         let advice = if refusal.advice.is_empty() { String::new() } else { format!(": {}", refusal.advice) };
         fail(errno, refusal.message + &advice)
     }

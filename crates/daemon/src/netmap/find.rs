@@ -1,4 +1,4 @@
-//! Finds the port of a name, makes ports and removes them.
+//! Look-up of ports by name, creation and removal of ports.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
 use crate::quotas::{Demand, Holding};
 
-/// Most rings of a direction of a pipe.
+/// Maximum number of rings of a direction of a pipe.
 const MAX_PIPE_RINGS: u16 = 256;
 
 /// The properties of a port if it is created.
@@ -39,7 +39,7 @@ pub(crate) struct PortSettingsRequest {
     pub(crate) external_memory: Option<ExternalMemory>,
 }
 
-/// Sizes within what a port of `default` slots can have.
+/// Clamps sizes to the range of ports whose default is `default_slots` slots.
 pub(crate) fn clamp_sizes(request: &PortSizes, default_slots: [u32; 2], most_rings: u16) -> PortSizes {
     let slots = |requested: u32, default: u32| match requested {
         0 => default,
@@ -57,8 +57,8 @@ pub(crate) fn clamp_sizes(request: &PortSizes, default_slots: [u32; 2], most_rin
 }
 
 impl Netmap {
-    /// The key of the port that `text` names, which is made where a REGISTER would make it. What is made and not used
-    /// has to be reaped.
+    /// Key of the port that `text` names. The port is made if a REGISTER would make it; if it then stays unused, the
+    /// caller reaps it.
     pub(crate) fn find(
         &mut self,
         ports: &mut Ports,
@@ -86,7 +86,7 @@ impl Netmap {
         found
     }
 
-    /// The key of a port that exists and that the requester may have; nothing is made.
+    /// Key of a port that exists and that the requester may have; nothing is made.
     pub(crate) fn known(&self, requester: Requester<'_>, text: &str) -> Result<PortKey, NetmapFailure> {
         let Name { base, pipe } = Name::parse(text)?;
         let (mut key, _) = self.key_of(requester, &base);
@@ -99,8 +99,7 @@ impl Netmap {
         }
     }
 
-    /// Under which key the requester's name for a port is kept, whether there is such a port or not, and where an
-    /// interface is looked for.
+    /// Key of the port that the requester's name means, whether it exists or not, and the namespace of an interface.
     fn key_of(&self, requester: Requester<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
         match base {
             Base::Switch { switch, port } => {
@@ -110,7 +109,7 @@ impl Netmap {
             Base::Plain(name) => {
                 let persistent = (PortKey::Persistent(name.clone()), None);
                 let Ok(netns) = requester.scope.home() else { return persistent };
-                // A port cannot take the name of an interface.
+                // Interface names take precedence over names of ports.
                 let key = interface_key(name, &netns);
                 match self.ports.contains_key(&key) || has_interface(&netns, name) {
                     true => (key, Some(netns)),
@@ -120,7 +119,7 @@ impl Netmap {
         }
     }
 
-    /// Whether there is a port of that key; a failure where there is one that the requester may not have.
+    /// Whether there is a port with this key; a failure if the requester may not have it.
     fn is_there(&self, requester: Requester<'_>, key: &PortKey) -> Result<bool, NetmapFailure> {
         match self.ports.get(key) {
             Some(port) => requester.check_taken(key, port).map(|()| true),
@@ -223,7 +222,8 @@ impl Netmap {
         let holding = ports.quotas.hold(requester.client, Demand::of_device(taken))?;
         let payer = ports.quotas.memory_payer(requester.client);
         let memory = match (&request.external_memory, request.mem_id) {
-            // A user with access to this interface has no access to the others by it.
+            // Exception for shared interfaces: a user with access to this interface must not get access to the maker's
+            // other interfaces.
             (None, 0) if requester.permissions.is_shared(requester.client.peer, &key.to_string()) => {
                 self.memory.private(&payer, global_geometry())?
             }
@@ -264,7 +264,7 @@ impl Netmap {
             rx_rings: sizes.tx_rings,
             ..sizes
         };
-        // The two come and go together: one holds what the pipe takes.
+        // Both ends come and go together, so one of them holds the pipe's demand.
         for (key, peer, master, sizes, holding) in [
             (&own, &peer, end.master, sizes, holding),
             (&peer, &own, !end.master, mirrored, Holding::default()),
@@ -278,7 +278,7 @@ impl Netmap {
         Ok(own)
     }
 
-    /// A persistent port for the pipes of a name that nothing has.
+    /// Makes a persistent port for the pipes of a name that no port has.
     fn make_automatic(
         &mut self,
         ports: &Ports,
@@ -330,16 +330,16 @@ impl Netmap {
             huge_pages: HugePages::Never,
             ..PortShape::DEFAULT
         };
-        // No connection in particular: several devices may be bound to it. The netmap port has what it takes of its
-        // maker's share.
+        // The port belongs to no single connection, since several devices may be bound to it. The netmap port holds its
+        // demand.
         let anybody = Client { id: ClientId::MAX, ..requester.client.clone() };
         let opener = Opener { share: port.share(), ..anybody.opener(Holding::default()) };
         let settings = ports.rules.settings(&switch_port.to_string(), &PortSettings::default());
         Ok(ports.table.attach_netmap(switch_port, (shape, settings), opener, queues)?.index.into())
     }
 
-    /// Stops serving a port that is not bound, and removes it unless it is persistent; also its parent, if the parent
-    /// existed only for it.
+    /// Stops serving a port that is not bound, and removes the port unless it is persistent; also removes its parent,
+    /// if the parent existed only for this port.
     pub(crate) fn reap(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if !port.bound.is_empty() {
@@ -387,7 +387,7 @@ impl Netmap {
     }
 }
 
-/// Under which key an interface is known.
+/// Key of an interface.
 fn interface_key(name: &str, netns: &HeldNamespace) -> PortKey {
     let netns = (!netns.is_current()).then(|| netns.label().to_owned());
     PortKey::Interface { interface: name.to_owned(), netns }

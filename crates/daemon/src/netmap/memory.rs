@@ -1,5 +1,5 @@
 //! Regions by memory id. All interfaces share region 1; each port of a switch has its own region unless it requests
-//! another port's.
+//! another port's region.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -19,17 +19,18 @@ use rustix::io::Errno;
 
 use super::failure::{NetmapFailure, fail};
 
-/// Memory id of the region of all interfaces.
+/// Memory id of the region for all interfaces.
 pub(crate) const GLOBAL: u16 = 1;
-/// Pipes that a region has room for, with rings like its port's.
+/// Number of pipes that a region has room for, with rings like its port's.
 const PIPES: u32 = 24;
-/// Monitors that it has room for.
+/// Number of monitors that a region has room for.
 const MONITORS: u32 = 8;
-/// Bindings that it has room for.
+/// Number of bindings that a region has room for.
 const BINDINGS: u32 = 64;
 const INTERFACE_BYTES: u32 = 1024;
 const PAGE: u64 = 4096;
-/// Rings of an EXTMEM region without requested sizes: netmap's minimum for private regions.
+/// Pools of an EXTMEM region without requested sizes, as numbers and sizes of objects: netmap's minimum for private
+/// regions.
 const LEAST_POOLS: [(u32, u32); 3] = [(2, 1024), (4, 20480), (4098, 2048)];
 
 /// The geometry of the global region. Untouched memory costs nothing, but AF_XDP pins the buffers.
@@ -51,7 +52,7 @@ pub(crate) fn private_geometry(
 ) -> Result<RegionGeometry, NetmapFailure> {
     let (tx, rx) = (u32::from(sizes.tx_rings) + 1, u32::from(sizes.rx_rings) + 1);
     let longest = sizes.tx_slots.max(sizes.rx_slots).max(1);
-    // Each pipe has two rings of each direction, of which those that receive have buffers of their own.
+    // Each pipe has two rings of each direction; only its rx rings have buffers of their own.
     let rings = tx + rx + 4 * PIPES + MONITORS;
     let slots = (PIPES + rx) * sizes.rx_slots + (PIPES + tx) * sizes.tx_slots + MONITORS * longest;
     let geometry = RegionGeometry {
@@ -66,7 +67,7 @@ pub(crate) fn private_geometry(
     Ok(geometry)
 }
 
-/// The geometry of a region in a program's own memory; what is left over becomes buffers.
+/// Geometry of a region in a program's own memory; the rest becomes buffers.
 pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeometry, NetmapFailure> {
     let requested = |pool: Pool, (least, bytes): (u32, u32)| {
         let or = |value, default| if value == 0 { default } else { value };
@@ -96,12 +97,13 @@ pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeome
         buffer_bytes: buffer_bytes.next_multiple_of(64),
     };
     geometry.check()?;
-    // Memory comes in pages, whole ones at that.
+    // Memory is mapped in whole pages.
     let Some(has) = pools.memory_bytes.checked_next_multiple_of(PAGE) else {
         return wrong("size");
     };
     let needed = geometry.pools_bytes();
-    // Ours begin at pages of their own, which the program did not reckon with: a few buffers fewer make room for that.
+    // Pools of this region begin at page boundaries, which the program did not include: a few buffers fewer make room
+    // for that.
     if needed > has + 3 * PAGE {
         return Err(fail(Errno::NOMEM, format!("external memory of {has} bytes: the pools take {needed}")));
     }
@@ -123,26 +125,25 @@ pub(crate) fn external_geometry(external: &ExternalMemory) -> Result<RegionGeome
 pub(crate) struct MemoryRegion {
     pub(crate) id: u16,
     pub(crate) home: Arc<ShmRegion>,
-    /// The user who may share it.
+    /// User who may share the region.
     pub(crate) uid: u32,
-    /// The program's memory that it replaces.
+    /// Identity of the program's memory that the region replaces.
     external: Option<[u64; 3]>,
     /// Rings without a user, into which programs may still put frames.
     leaving: Mutex<Vec<ReturningRings>>,
 }
 
-/// Rings on their way back to the region.
+/// Rings that return to the region.
 #[derive(Debug)]
 struct ReturningRings {
-    /// Ring objects, and where they are.
+    /// Ring objects with their views.
     rings: Vec<(u32, RingView)>,
-    /// The syncs under way at rings that filled `rings`.
+    /// Syncs under way at rings from which `rings` were filled.
     filled_by: Vec<(RingView, LockHold)>,
 }
 
 impl MemoryRegion {
-    /// Takes rings back as soon as the syncs at `filled_from` that are under way are over: later ones know of the
-    /// change.
+    /// Takes rings back as soon as the present syncs at `filled_from` are over: later syncs know of the change.
     pub(crate) fn take_back_behind(&self, rings: Vec<(u32, RingView)>, filled_from: Vec<RingView>) {
         let under_way = |view: RingView| {
             let hold = view.control().program.lock.hold(|holder| self.is_alive(holder))?;
@@ -157,8 +158,8 @@ impl MemoryRegion {
         liveness::is_alive(self.home.region().as_fd(), holder)
     }
 
-    /// Takes back rings that no program fills. A program that never releases a lock keeps the rings that it could fill;
-    /// these go with the region.
+    /// Takes back rings that no program fills. If a program never releases a lock, the rings that it could fill stay
+    /// until the region ends.
     pub(crate) fn take_back_left(&self) {
         let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         leaving.retain_mut(|rings| {
@@ -179,8 +180,8 @@ impl MemoryRegion {
         });
     }
 
-    /// Whether memory of that identity is this region: what it stands in for, or, where it has taken that place
-    /// already, itself.
+    /// Whether memory of that identity is this region: the program's memory that it replaces, or the region itself
+    /// after the replacement.
     pub(crate) fn stands_for(&self, identity: [u64; 3]) -> bool {
         let own = || {
             let status = rustix::fs::fstat(self.home.region().as_fd()).ok()?;
@@ -193,13 +194,13 @@ impl MemoryRegion {
         self.home.region().geometry()
     }
 
-    /// What programs learn of it.
+    /// Pools as programs see them.
     pub(crate) fn pools(&self) -> Pools {
         pools_of(self.geometry(), self.id)
     }
 }
 
-/// A geometry as programs learn of it.
+/// Pools of a geometry as programs see them.
 pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
     Pools {
         memory_bytes: geometry.pools_bytes(),
@@ -225,7 +226,7 @@ pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
 /// All regions; each exists while a port lies in it.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// By id; the regions of all interfaces, one for each user, by user.
+    /// Regions by memory id. `globals` holds each user's region of all interfaces, by user id.
     regions: BTreeMap<u16, Weak<MemoryRegion>>,
     globals: BTreeMap<u32, Weak<MemoryRegion>>,
     next: u16,
@@ -238,8 +239,8 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The region that a program names, not 0. `payer`, here and below: the user who makes the request, to whom a new
-    /// region is charged.
+    /// Region that a program names by an id other than 0. `payer`, here and below, is the user who makes the request,
+    /// to whom a new region is charged.
     pub(crate) fn named(&mut self, id: u16, payer: &ChargedUser) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         if id == GLOBAL {
             return self.global(payer);
@@ -259,7 +260,7 @@ impl Memory {
         self.make(GLOBAL, payer, global_geometry(), None)
     }
 
-    /// A new region.
+    /// Creates a region.
     pub(crate) fn private(
         &mut self,
         payer: &ChargedUser,
@@ -269,7 +270,7 @@ impl Memory {
         self.make(id, payer, geometry, None)
     }
 
-    /// The region that replaces a program's memory.
+    /// Creates the region that replaces a program's memory.
     pub(crate) fn external(
         &mut self,
         payer: &ChargedUser,
@@ -309,7 +310,7 @@ impl Memory {
         Ok(region)
     }
 
-    /// An id that no living region has, as long after its last use as can be.
+    /// Memory id that no living region has, and whose last use was as long ago as possible.
     fn free_id(&mut self) -> Result<u16, NetmapFailure> {
         self.regions.retain(|_, region| region.strong_count() > 0);
         for _ in 0..u16::MAX {
@@ -413,7 +414,7 @@ mod tests {
         let _ = lock.release(number);
         memory.take_back_left();
         assert_eq!(memory.home.allocator().free_rings(), before + 1);
-        // Nor does a program that was killed in the middle keep it.
+        // A program that was killed in the middle of a sync does not keep the ring either.
         assert!(lock.try_take(number, |_| true));
         drop(proof);
         memory.take_back_behind(vec![laid_out()], vec![filler.clone()]);

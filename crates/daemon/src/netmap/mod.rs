@@ -1,10 +1,10 @@
-//! The daemon's part of netmap: devices, the ports they are bound to, memory ids, and the control requests.
+//! The daemon's part of netmap: devices, the ports that they are bound to, memory ids, and the control requests.
 //!
 //! The datapath serves ports on switches, interfaces and their host rings like those of any other program. This module
 //! adds netmap's own rules: several bindings share one port's rings, a port may lie in another port's region, pipes
 //! have parents, monitors watch rings.
 //!
-//! - `bind`: REGISTER and its end; `find`: the port of a name, and new ports; `port`: rings; `service`: the datapath's
+//! - `bind`: REGISTER and its end; `find`: look-up by name, and new ports; `port`: rings; `service`: the datapath's
 //!   side;
 //! - `requests`: all requests that bind nothing; `report`: reports of ports; `memory`: regions; `name`, `failure`.
 
@@ -48,19 +48,19 @@ struct DeviceEntry {
 /// The rings to which a device is bound.
 #[derive(Debug)]
 struct Binding {
-    /// The port, by its key.
+    /// Key of the port.
     port: PortKey,
-    /// Who bound it.
+    /// Client that bound the device.
     client: Client,
-    /// Interface object.
+    /// Index of the interface object.
     interface: u32,
-    /// Places in the port's list of rings.
+    /// Indexes in the port's list of rings.
     rings: Vec<usize>,
     exclusive: bool,
     bound: Bound,
 }
 
-/// All that netmap programs have.
+/// All devices, ports and regions of netmap programs.
 #[derive(Debug, Default)]
 pub struct Netmap {
     devices: BTreeMap<u64, DeviceEntry>,
@@ -68,16 +68,16 @@ pub struct Netmap {
     memory: Memory,
     /// Numbers of switches, for VALE_LIST.
     switch_numbers: BTreeMap<String, u16>,
-    /// Attachments on which polling was enabled, by full name.
+    /// Attachments on which polling is enabled, by full name.
     polled: BTreeMap<String, u32>,
 }
 
-/// An answer and the descriptors that go with it.
+/// A reply with its descriptors.
 #[derive(Debug)]
 pub struct NetmapAnswer {
-    /// The answer.
+    /// Reply to send.
     pub reply: NetmapReply,
-    /// The descriptors.
+    /// Descriptors that travel with the reply, in its order.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -96,26 +96,26 @@ impl NetmapAnswer {
     }
 }
 
-/// The user of the request, and the rules.
+/// The requester, and the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Requester<'a> {
-    /// The connection.
+    /// Connection of the request.
     pub client: &'a Client,
-    /// The rules.
+    /// Rules in force.
     pub permissions: &'a Permissions,
-    /// Where its interfaces are.
+    /// Namespace scope of the request's interface names.
     pub scope: NamespaceScope<'a>,
 }
 
 impl Requester<'_> {
-    /// Whether the rules give the requester a port that is not there yet.
+    /// Checks that the rules give the requester a port that does not exist yet.
     fn check_free(&self, key: &PortKey, device: bool) -> Result<(), NetmapFailure> {
         Ok(self.permissions.check(self.client.peer, &key.to_string(), PortAccess::Free { device })?)
     }
 
-    /// The same for a port that exists.
+    /// Checks that the rules give the requester a port that exists.
     fn check_taken(&self, key: &PortKey, port: &NetmapPort) -> Result<(), NetmapFailure> {
-        // What hangs on a port has its own maker, and is named with the port.
+        // Pipes and monitors of a port have makers of their own, and are named by the port.
         let standing = PortAccess::Of(port.owner.peer.uid);
         Ok(self.permissions.check(self.client.peer, &key.base().to_string(), standing)?)
     }
@@ -137,13 +137,13 @@ impl Netmap {
         Ok(badge)
     }
 
-    /// Whether a connection is a device.
+    /// Whether a connection is a netmap device.
     #[must_use]
     pub fn is_device(&self, client: ClientId) -> bool {
         self.devices.contains_key(&client)
     }
 
-    /// Ends a device: every copy of its descriptor is closed.
+    /// Ends a device after every copy of its descriptor is closed.
     ///
     /// # Errors
     /// A worker that is gone, as a failure.
@@ -158,7 +158,7 @@ impl Netmap {
         }
     }
 
-    /// Releases memory of which a device was the last user.
+    /// Releases memory whose last user was a device.
     fn let_go_of_memory(&self, device: u64, port: &PortKey) {
         let Some(memory) = self.ports.get(port).map(|port| &port.memory) else { return };
         let mut others = self.ports.values().filter(|port| Arc::ptr_eq(&port.memory, memory));
@@ -177,8 +177,8 @@ impl Netmap {
         self.ports.is_empty()
     }
 
-    /// The ports that are on no switch, which no other report has, in the order of their names and from `first` on. An
-    /// interface may be two: its own side and the host's.
+    /// Reports of the ports that are on no switch, which no other report has, in the order of their names and from
+    /// `first` on. An interface may have two reports: its own side and the host's.
     pub(crate) fn reports<'a>(
         &'a self,
         ports: &'a Ports,
@@ -195,7 +195,7 @@ impl Netmap {
         })
     }
 
-    /// The other end of a pipe's end.
+    /// The other end of a pipe.
     fn peer_of(&self, port: &NetmapPort) -> Option<&NetmapPort> {
         match &port.kind {
             Kind::Pipe { peer, .. } => self.ports.get(peer),
@@ -209,7 +209,7 @@ impl Netmap {
         Some(&device.binding.as_ref()?.client)
     }
 
-    /// Enters a port that is not there yet.
+    /// Inserts a port that does not exist yet.
     fn insert(&mut self, key: PortKey, port: NetmapPort) -> Result<(), NetmapFailure> {
         match self.ports.entry(key) {
             Entry::Vacant(entry) => {
@@ -220,7 +220,7 @@ impl Netmap {
         }
     }
 
-    /// Whether the requester may have a region: with it comes the memory of every port that lies there.
+    /// Checks that the requester may have a region: with it comes the memory of every port in it.
     fn check_memory(
         &self,
         requester: Requester<'_>,
@@ -247,7 +247,7 @@ impl Netmap {
         }
     }
 
-    /// Answers a request.
+    /// Replies to a request.
     pub fn answer(
         &mut self,
         ports: &mut Ports,
@@ -276,7 +276,7 @@ impl Netmap {
                 let device = self.check_badge(device)?;
                 self.describe(device)
             }
-            // The server has looked for closed devices before it came here.
+            // The server has already checked for closed devices.
             NetmapRequest::Settle => Ok(NetmapReply::Done.into()),
             NetmapRequest::Monitors => {
                 let device = self.check_badge(device)?;
@@ -286,7 +286,7 @@ impl Netmap {
         }
     }
 
-    /// The device whose badge is shown.
+    /// Device whose badge the request shows.
     fn check_badge(&self, badge: Option<Badge>) -> Result<u64, NetmapFailure> {
         let entry = badge.and_then(|badge| Some((badge, self.devices.get(&badge.device)?)));
         match entry {

@@ -65,7 +65,7 @@ impl Netmap {
         Ok(key)
     }
 
-    /// The rings of bound monitors of `port`: which of its rings, how, and by which port.
+    /// Rings of bound monitors of `port`, each with the monitored ring and the monitor.
     fn monitor_rings(&self, port: &NetmapPort) -> Vec<(MonitorRing, &NetmapPort)> {
         let mut monitor_rings = Vec::new();
         for monitor in port.monitors.iter().filter_map(|key| self.ports.get(key)) {
@@ -110,7 +110,7 @@ impl Netmap {
             _ => None,
         };
         for (monitor_ring, monitor) in self.monitor_rings(port) {
-            // The sender of a pipe shows the frames that arrive by it.
+            // The sender of a pipe shows the frames that arrive at its end.
             if monitor_ring.zero_copy || peer.is_some() && monitor_ring.direction == Direction::Tx {
                 add(monitor_ring, monitor)?;
             }
@@ -123,7 +123,7 @@ impl Netmap {
         Ok(NetmapAnswer { reply: NetmapReply::Monitors(rings), descriptors })
     }
 
-    /// Shows datapath and programs the monitors of a port, or of the port that `key` monitors.
+    /// Tells datapath and programs of the monitors of a port, or of the port that `key` monitors.
     pub(crate) fn show_monitors(&self, key: &PortKey, ports: &Ports) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get(key) else { return Ok(()) };
         if let Kind::Monitor { parent, .. } = &port.kind {
@@ -157,12 +157,12 @@ impl Netmap {
                 port.view(ring)?.control().datapath.monitors.fetch_add(1, Ordering::SeqCst);
             }
         }
-        // No worker uses the old ones after this.
+        // Workers do not use the old monitors after this.
         ports.table.fabric().settle()?;
         Ok(())
     }
 
-    /// The last user left a port: its monitors see no more frames, and get a notification.
+    /// Ends the monitors of a port whose last user has left: they see no more frames, and get a notification.
     pub(crate) fn end_monitors_of(&mut self, key: &PortKey, ports: &Ports) -> Result<(), NetmapFailure> {
         let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         if port.monitors.is_empty() {
@@ -182,7 +182,7 @@ impl Netmap {
         Ok(())
     }
 
-    /// Removes a monitor: it gets no more frames. Its rings are taken back when no program is filling them.
+    /// Removes a monitor: it gets no more frames. Its rings are taken back when no program fills them.
     pub(crate) fn leave_parent(
         &mut self,
         key: &PortKey,

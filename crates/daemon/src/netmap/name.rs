@@ -1,4 +1,4 @@
-//! The meaning of a request's name, and the key of its port.
+//! Parsing of names in requests, and the keys of ports.
 //!
 //! Names follow the grammar of [`ringroad_drivers::catalogue::port_name`], as far as netmap has such ports, so every
 //! name that an untrusted peer can choose is printable.
@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use super::failure::{NetmapFailure, fail};
 
-/// Longest name of a request, bytes (`NETMAP_REQ_IFNAMSIZ` less the NUL).
+/// Maximum length of a name in a request, bytes (`NETMAP_REQ_IFNAMSIZ` less the NUL).
 const MAX_NAME_BYTES: usize = 63;
 
-/// A name that was read: a port, or one end of a pipe that hangs on it. Pipes do not nest.
+/// A parsed name: a port, or one end of a pipe of a port. Pipes do not nest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) base: Base,
@@ -24,22 +24,22 @@ pub(crate) struct Name {
 /// A name without pipes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// `valeX:port`.
+    /// Port of a switch: `valeX:port`.
     Switch { switch: String, port: String },
     /// An interface, or a port on no switch.
     Plain(String),
 }
 
-/// Which end of which pipe.
+/// Number and side of a pipe's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PipeEnd {
     pub(crate) id: String,
-    /// `{`, not `}`.
+    /// Whether the end has `{` and not `}`.
     pub(crate) master: bool,
 }
 
 impl Name {
-    /// Reads `text`. Monitors have the names of the monitored ports.
+    /// Parses `text`. Monitors have the names of the monitored ports.
     pub(crate) fn parse(text: &str) -> Result<Self, NetmapFailure> {
         if text.len() > MAX_NAME_BYTES {
             return Err(fail(
@@ -54,12 +54,12 @@ impl Name {
         let (parent, rest) = text.split_at(brace);
         let (master, id) = (rest.starts_with('{'), &rest[1..]);
         check_pipe_id(id).map_err(wrong)?;
-        // A name that no port can have is invalid, not a missing parent.
+        // An invalid name of a parent is an invalid name, not a missing parent.
         let base = Base::parse(parent).map_err(|failure| wrong(failure.message))?;
         Ok(Self { base, pipe: Some(PipeEnd { id: id.to_owned(), master }) })
     }
 
-    /// The switch and port of a request that is about a switch; EINVAL for any other name.
+    /// Switch and port of a request about a switch; EINVAL for any other name.
     pub(crate) fn of_vale(text: &str) -> Result<(String, String), NetmapFailure> {
         match split_switch_port(text) {
             Ok((switch, port)) => Ok((switch.to_owned(), port.to_owned())),
@@ -69,7 +69,7 @@ impl Name {
 }
 
 impl PipeEnd {
-    /// The key of this end of a pipe that hangs on `parent`.
+    /// Key of this end of a pipe that belongs to `parent`.
     pub(crate) fn of(&self, parent: &PortKey) -> PortKey {
         PortKey::Pipe { parent: Box::new(parent.clone()), id: self.id.clone(), master: self.master }
     }
@@ -88,14 +88,14 @@ impl Base {
     }
 }
 
-/// What a port is kept under. Ports of different kinds are never taken for each other, however they are called.
+/// Key of a port. Ports of different kinds have different keys, whatever their names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PortKey {
-    /// On a switch, while a program has it open.
+    /// Port of a switch, while a program has it open.
     Switch { switch: String, port: String },
-    /// Made by NEWIF or by the first pipe of its name; it may be on a switch too.
+    /// Port made by NEWIF or by the first pipe of its name; it may be on a switch too.
     Persistent(String),
-    /// An interface; `netns` is what a network namespace is called that is not the daemon's.
+    /// An interface; `netns` is the label of a network namespace other than the daemon's.
     Interface { interface: String, netns: Option<String> },
     /// An end of a pipe.
     Pipe { parent: Box<PortKey>, id: String, master: bool },
@@ -106,7 +106,7 @@ pub(crate) enum PortKey {
 }
 
 impl PortKey {
-    /// The other end of a pipe.
+    /// Key of the other end of a pipe.
     pub(crate) fn other_end(&self) -> Option<Self> {
         match self {
             Self::Pipe { parent, id, master } => {
@@ -116,7 +116,7 @@ impl PortKey {
         }
     }
 
-    /// The port to which rules of the configuration apply: a port's pipes and monitors follow the rules of that port.
+    /// Key of the port whose rules apply: pipes and monitors follow the rules of their port.
     pub(crate) fn base(&self) -> &Self {
         match self {
             Self::Pipe { parent, .. } => parent.base(),

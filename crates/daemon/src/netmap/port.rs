@@ -1,4 +1,4 @@
-//! A netmap port: its rings in a region, their users, and how rings come and go.
+//! A netmap port: its rings in a region, their users, and the lay-out and release of rings.
 
 use std::sync::Arc;
 
@@ -34,9 +34,9 @@ pub(crate) struct PortRing {
 /// The kind of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// On a switch, while a program has it open.
+    /// Port of a switch, while a program has it open.
     Ephemeral { switch: String, port: String },
-    /// Made by NEWIF, or by the first pipe of a name that nothing has (`automatic`, gone with its last user).
+    /// Port made by NEWIF, or by the first pipe of a name that no port has (`automatic`, removed with its last user).
     Persistent { automatic: bool, switch: Option<String> },
     /// A network interface.
     Interface { interface: String, netns: HeldNamespace },
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Pipe { parent: PortKey, peer: PortKey, master: bool },
     /// Monitor of another port.
     Monitor { parent: PortKey, zero_copy: bool, tx: bool, rx: bool },
-    /// Rings and nothing else.
+    /// Rings without a peer.
     Null,
 }
 
@@ -53,29 +53,29 @@ pub(crate) enum Kind {
 pub(crate) struct NetmapPort {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// Who made it.
+    /// Client that made the port.
     pub(crate) owner: Client,
     pub(crate) memory: Arc<MemoryRegion>,
     pub(crate) sizes: PortSizes,
-    /// In the order of `ring_ofs`: tx, host tx, rx, host rx. Empty while no program uses the port.
+    /// Rings in the order of `ring_ofs`: tx, host tx, rx, host rx. Empty while no program uses the port.
     pub(crate) rings: Vec<PortRing>,
-    /// One pair per queue, host queues behind the others; one in all for ports that no datapath serves.
+    /// Eventfds: one pair per queue, host queues behind the others, or one pair for ports that no datapath serves.
     pub(crate) events: Vec<QueueEvents>,
-    /// As many as `events`, for ports that a datapath serves.
+    /// States of the queues that a datapath serves, as many as `events`.
     pub(crate) states: Vec<Arc<BindingUpdates>>,
     pub(crate) offsets: Option<Offsets>,
     pub(crate) service: Service,
-    /// Devices bound to it.
+    /// Devices bound to the port.
     pub(crate) bound: Vec<u64>,
-    /// Pipes whose parent it is.
+    /// Number of pipes whose parent is this port.
     pub(crate) pipes: usize,
-    /// Ports that monitor it.
+    /// Keys of the port's monitors.
     pub(crate) monitors: Vec<PortKey>,
     /// Length of the virtio-net header, bytes.
     pub(crate) header_bytes: u32,
-    /// For a persistent port that joins its switch with a second one: that one.
+    /// Second switch of a persistent port that joins two switches.
     pub(crate) joins: Option<String>,
-    /// The part of its maker's share that it takes.
+    /// Part of its maker's share that the port takes.
     _holding: Holding,
 }
 
@@ -108,22 +108,22 @@ impl NetmapPort {
         }
     }
 
-    /// Whether the datapath serves its rings.
+    /// Whether the datapath serves the port's rings.
     pub(crate) fn is_served(&self) -> bool {
         matches!(self.kind, Kind::Ephemeral { .. } | Kind::Persistent { .. } | Kind::Interface { .. })
     }
 
-    /// Queues apart from host queues.
+    /// Number of queues apart from host queues.
     pub(crate) fn queues(&self) -> u16 {
         self.sizes.tx_rings.max(self.sizes.rx_rings)
     }
 
-    /// Host queues.
+    /// Number of host queues.
     pub(crate) fn host_queues(&self) -> u16 {
         self.sizes.host_tx_rings.max(self.sizes.host_rx_rings)
     }
 
-    /// Rings of each kind as an interface object counts them: at least one host ring of each direction.
+    /// Number of rings of each kind as an interface object counts them: at least one host ring of each direction.
     pub(crate) fn counts(&self) -> [u32; 4] {
         let sizes = &self.sizes;
         [
@@ -134,7 +134,7 @@ impl NetmapPort {
         ]
     }
 
-    /// Which pair of eventfds a ring has.
+    /// Index of a ring's pair of eventfds.
     pub(crate) fn events_of(&self, ring: &PortRing) -> u16 {
         match (self.is_served(), ring.host) {
             (false, _) => 0,
@@ -154,7 +154,7 @@ impl NetmapPort {
         self.rings.iter().find(|ring| ring.direction == direction && ring.index == index)
     }
 
-    /// A view of one of its rings.
+    /// View of one of the port's rings.
     pub(crate) fn view(&self, ring: &PortRing) -> Result<RingView, NetmapFailure> {
         Ok(RingView::new(self.memory.home.region(), ring.object, ring.slots)?)
     }
@@ -186,8 +186,8 @@ impl NetmapPort {
         RingInit { offset_mask, initial_offset, ..RingInit::new(ring.direction, ring.index, ring.slots) }
     }
 
-    /// Lays out all rings, each slot with a buffer of its own. `fake`: the rings without a far end; their slots need no
-    /// buffers. Nothing is taken where it fails.
+    /// Lays out all rings, each slot with a buffer of its own. `fake` selects the rings without a peer, whose slots
+    /// need no buffers. A failure takes nothing.
     pub(crate) fn lay_out(&mut self, fake: impl Fn(&PortRing) -> bool) -> Result<(), NetmapFailure> {
         let mut rings = self.wanted_rings();
         self.memory.take_back_left();
@@ -221,7 +221,7 @@ impl NetmapPort {
     /// Lays out the rings of both ends of a pipe, which share their buffers slot by slot.
     pub(crate) fn lay_out_pipe(ends: [&mut Self; 2]) -> Result<(), NetmapFailure> {
         let [one, other] = ends;
-        // The rx rings have the buffers; each tx ring begins with those of the rx ring that it leads to.
+        // The rx rings have the buffers; each tx ring begins with the buffers of the rx ring that it leads to.
         one.lay_out(|ring| ring.direction == Direction::Tx)?;
         if let Err(failure) = other.lay_out(|ring| ring.direction == Direction::Tx) {
             one.take_back();
@@ -244,16 +244,17 @@ impl NetmapPort {
         self.take_back_behind(Vec::new());
     }
 
-    /// As [`Self::take_back`], for rings into which the syncs at `filled_from` that are under way may still exchange
-    /// buffers: when these are over.
+    /// Takes rings back as [`Self::take_back`] does, after the present syncs at `filled_from`, which may still exchange
+    /// buffers with these rings.
     pub(crate) fn take_back_behind(&mut self, filled_from: Vec<RingView>) {
         let rings = std::mem::take(&mut self.rings);
         let views = rings.iter().filter_map(|ring| Some((ring.object, self.view(ring).ok()?))).collect();
         self.memory.take_back_behind(views, filled_from);
     }
 
-    /// Gives the rings of both ends of a pipe back. Each pair of slots has one buffer: the receiver's where the frame
-    /// is on its way or not yet taken back, else the sender's, who may have put another one there since.
+    /// Gives the rings of both ends of a pipe back. Each pair of slots has one buffer. It is in the receiver's slot if
+    /// its frame is under way or not yet taken back, else in the sender's slot, where the sender may have put another
+    /// buffer since.
     pub(crate) fn take_back_pipe(ends: [&mut Self; 2]) {
         let [one, other] = ends;
         let mut held = Vec::new();
@@ -277,8 +278,8 @@ impl NetmapPort {
         }
     }
 
-    /// Gives back the extra buffers that a binding's interface object lists, no more than it was granted, and the
-    /// object itself.
+    /// Gives back the extra buffers that a binding's interface object lists, no more than the binding was granted, and
+    /// the object itself.
     pub(crate) fn take_back_interface(&self, interface: u32, granted: u32) {
         let listed = listed_extra_buffers(self.memory.home.region(), interface, granted);
         let mut allocator = self.memory.home.allocator();
@@ -288,7 +289,7 @@ impl NetmapPort {
         allocator.free_interface(interface);
     }
 
-    /// Makes as many pairs of eventfds as it needs, unless it has them.
+    /// Makes as many pairs of eventfds as the port needs, unless it has them.
     pub(crate) fn make_events(&mut self) -> Result<(), NetmapFailure> {
         let count = if self.is_served() { self.queues() + self.host_queues() } else { 1 };
         while self.events.len() < usize::from(count) {
@@ -302,7 +303,7 @@ impl NetmapPort {
     }
 }
 
-/// Which bits of `slot.ptr` hold an offset.
+/// Mask of the bits of `slot.ptr` that hold an offset.
 pub(crate) fn offset_mask(offsets: &Offsets) -> u64 {
     match offsets.bits {
         0 | 64.. => u64::MAX,
@@ -310,11 +311,11 @@ pub(crate) fn offset_mask(offsets: &Offsets) -> u64 {
     }
 }
 
-/// The one buffer of each pair of slots.
+/// Buffers of a pipe's slots, one for each pair.
 fn pipe_buffers(tx: &RingView, rx: &RingView) -> Vec<u32> {
     use std::sync::atomic::Ordering::Relaxed;
     let slots = tx.slot_count();
-    // A hostile program's numbers: modulo the ring they are harmless.
+    // Reduction modulo the ring size makes a hostile program's numbers harmless.
     let reclaimed = advance(tx.control().program.shown_tail.load(Relaxed) % slots, 1, slots);
     let published = rx.control().datapath.tail.load(Relaxed) % slots;
     let under_way = distance(reclaimed, published, slots);

@@ -1,4 +1,4 @@
-//! Reports of netmap's ports that are on no switch.
+//! Reports of netmap ports that are on no switch.
 
 use ringroad_control::report::{CounterReport, PortReport};
 use ringroad_datapath::fabric::{Fabric, FabricError, WireId};
@@ -12,19 +12,19 @@ use crate::port_entries::Client;
 use crate::status::{filled_report, link_and_fault, owner_report, wire_report};
 
 impl NetmapPort {
-    /// Whether it is on no switch.
+    /// Whether the port is on no switch.
     pub(crate) fn is_off_switches(&self) -> bool {
         !matches!(self.kind, Kind::Ephemeral { .. } | Kind::Persistent { switch: Some(_), .. })
     }
 
-    /// The counts that programs have written into it.
+    /// Counts that programs have written into the port's rings.
     fn filled(&self) -> FillCounts {
         let rings = self.rings.iter().filter(|ring| ring.direction == Direction::Rx);
         rings.filter_map(|ring| self.view(ring).ok()).map(|view| view.control().datapath.filled.read()).sum()
     }
 
-    /// The report of the port, known as `key` and bound by `user`: an interface's own side and the host's each have an
-    /// counters. `peer`: the other end, if it is an end of a pipe.
+    /// Report of the port, known as `key` and bound by `user`: an interface's own side and the host's side have
+    /// separate counters. `peer` is the other end, if the port is an end of a pipe.
     pub(crate) fn report(
         &self,
         key: &PortKey,
@@ -46,7 +46,7 @@ impl NetmapPort {
             mode: mode.to_owned(),
             persistent: matches!(self.kind, Kind::Persistent { automatic: false, .. }),
             bound: user.is_some(),
-            // Its maker owns it while it exists, bound or not.
+            // The port's maker owns it while it exists, bound or not.
             owner: Some(owner_report(user.unwrap_or(&self.owner))),
             queues: self.queues(),
             slots: self.sizes.tx_slots.max(self.sizes.rx_slots),

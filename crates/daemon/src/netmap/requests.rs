@@ -147,7 +147,7 @@ impl Netmap {
         Ok(NetmapReply::HeaderBytes(bytes))
     }
 
-    /// Numbers of the switches; each is kept while its switch exists.
+    /// Assigns numbers to the switches; a number is kept while its switch exists.
     fn number_switches(&mut self, ports: &Ports) {
         let existing: BTreeSet<&str> = ports.table.fabric().switch_names().collect();
         self.switch_numbers.retain(|switch, _| existing.contains(switch.as_str()));
@@ -176,7 +176,7 @@ impl Netmap {
             let port_index = found.map_or(NO_PORT, |port| u32::from(port.index));
             return Ok(NetmapReply::Listed { name: name.to_owned(), switch_index, port_index });
         }
-        // A switch is processed once, however many ports there are.
+        // Each switch is processed once, however many ports it has.
         let first_of = |(&switch_index, switch): (&u16, &&str)| {
             let least = if switch_index == first_switch { first_port } else { 0 };
             let of_switch = format!("{switch}:");
@@ -229,7 +229,7 @@ impl Netmap {
                 None => self.attach_own(ports, requester, &switch, &port),
             };
         }
-        // `vale-ctl -a` and `-h` select one of the two.
+        // The options `-a` and `-h` of `vale-ctl` select the interface alone or with its host stack's side.
         let specs = requested(PortSpec::for_program(&key), false, host, requester.scope)?;
         ports.attach(specs, true)?;
         let index = ports.table.on_switches().get(&key).map_or(NO_PORT, |port| u32::from(port.index));
@@ -258,7 +258,8 @@ impl Netmap {
         entered.map(NetmapReply::PortIndex)
     }
 
-    /// Puts a persistent port that is on a switch on a second one: from then on it joins the two and serves no program.
+    /// Puts a persistent port that is on a switch on a second one: from then on the port joins the two switches and
+    /// serves no program.
     fn join(
         &mut self,
         ports: &mut Ports,
@@ -420,13 +421,13 @@ impl Netmap {
         Ok(NetmapReply::Done)
     }
 
-    /// Forgets the polling of attachments that are gone.
+    /// Forgets the polling of attachments that no longer exist.
     pub(crate) fn forget_detached(&mut self, ports: &Ports) {
         self.polled.retain(|key, _| ports.table.occupant(key).is_some());
         self.apply_polling(ports);
     }
 
-    /// The workers poll while any attachment requires polling.
+    /// Makes the workers poll while any attachment requires polling.
     fn apply_polling(&self, ports: &Ports) {
         ports.table.fabric().keep_awake(!self.polled.is_empty());
     }

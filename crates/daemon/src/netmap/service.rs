@@ -21,15 +21,15 @@ use super::port::{Kind, NetmapPort, offset_mask};
 use crate::claims::Claim;
 use crate::port_entries::DaemonPortTable;
 
-/// What serves a port.
+/// Service of a port.
 #[derive(Debug, Default)]
 pub(crate) enum Service {
-    /// Nothing.
+    /// No service.
     #[default]
     None,
-    /// Its queues are on a switch.
+    /// The port's queues are on a switch.
     Switch,
-    /// A persistent port that is on no switch: what is sent goes nowhere.
+    /// A persistent port that is on no switch: its sent frames are discarded.
     Drain(WireId),
     /// A network interface: its own queues, and the host stack's side.
     Interface { nic: Option<Box<OpenSide>>, host: Option<Box<OpenSide>> },
@@ -42,18 +42,19 @@ pub(crate) struct OpenSide {
     pub(crate) device: Device,
 }
 
-/// Which part of an interface.
+/// Part of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InterfacePart {
-    /// Its own queues.
+    /// The interface's own queues.
     Nic,
-    /// The same, by a mechanism that leaves the host its frames where an XDP program in generic mode would take them.
+    /// The interface's own queues, by a mechanism that leaves the host its frames, which an XDP program in generic mode
+    /// would take.
     NicBesideHost,
-    /// The host stack's.
+    /// The host stack's side.
     Host,
 }
 
-/// The name under which the daemon's drivers know an interface.
+/// Name of an interface for the daemon's drivers.
 pub(crate) fn device_name(
     interface: &str,
     side: InterfacePart,
@@ -68,7 +69,7 @@ pub(crate) fn device_name(
 }
 
 impl NetmapPort {
-    /// The datapath's side of queue `queue`, host queues behind the others.
+    /// Makes the datapath's side of queue `queue`; host queues follow the others.
     fn queue(&self, queue: u16) -> Result<QueueParts, NetmapFailure> {
         let index = usize::from(queue);
         let (Some(events), Some(state)) = (self.events.get(index), self.states.get(index)) else {
@@ -102,29 +103,29 @@ impl NetmapPort {
         Ok(QueueParts { port: Box::new(port), counters })
     }
 
-    /// In whose share of the workers' time the port is served: programs bind one port together, so memories stand for
-    /// programs.
+    /// Share of the workers' time that serves the port. Programs bind one port together, so the memory id stands for
+    /// the program.
     pub(crate) fn share(&self) -> Share {
         Share::Program { user: self.memory.uid, program: self.memory.id.into() }
     }
 
-    /// Its place on a switch that it is put on by its own name.
+    /// Position on a switch under the port's own name.
     pub(crate) fn name_on<'a>(&'a self, switch: &'a str) -> SwitchPortName<'a> {
         SwitchPortName { switch, port: &self.name }
     }
 
-    /// The datapath's side of the queues that are not the host's.
+    /// Makes the datapath's side of the queues that are not host queues.
     pub(crate) fn queue_parts(&self) -> Result<Vec<QueueParts>, NetmapFailure> {
         (0..self.queues()).map(|queue| self.queue(queue)).collect()
     }
 
-    /// Whether it has rings that nothing serves.
+    /// Whether the port has rings that nothing serves.
     pub(crate) fn is_unserved(&self) -> bool {
         matches!(self.service, Service::None) && !self.rings.is_empty()
     }
 
-    /// Brings the datapath in line with how the port is used now: rings laid out or not, which of them bound, on which
-    /// switch. An ephemeral port joins its switch with its first binding, and is unchanged here.
+    /// Adapts the datapath to the present use of the port: its laid-out rings, its bound rings, its switch. An
+    /// ephemeral port joins its switch with its first binding, and is unchanged here.
     pub(crate) fn serve(&mut self, fabric: &mut Fabric) -> Result<(), NetmapFailure> {
         match self.kind.clone() {
             Kind::Persistent { switch: None, .. } => {
@@ -147,7 +148,7 @@ impl NetmapPort {
         Ok(())
     }
 
-    /// Opens and closes the two sides of an interface as its rings are bound or not.
+    /// Opens and closes the two sides of an interface according to its bound rings.
     fn serve_interface(
         &mut self,
         fabric: &mut Fabric,

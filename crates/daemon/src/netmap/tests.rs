@@ -1,4 +1,4 @@
-//! Each request of a user for other users' ports, and the remains of failed requests.
+//! Tests of each request for other users' ports, and of the state after failed requests.
 
 use ringroad_control::netmap::{Bound, PortSizes, Register};
 use ringroad_control::peer::PeerCredentials;
@@ -17,7 +17,7 @@ const OWNER: u32 = 65_534;
 const OTHER_USER: u32 = 65_533;
 const FRIEND: u32 = 65_532;
 
-/// A daemon's netmap part without the daemon.
+/// The daemon's netmap part alone.
 struct Testbed {
     netmap: Netmap,
     ports: Ports,
@@ -26,7 +26,7 @@ struct Testbed {
 }
 
 impl Testbed {
-    /// With rules: pattern and user.
+    /// Creates the part with rules, each a pattern and a user id.
     fn new(rules: &[(&str, u32)]) -> Self {
         let rules: Vec<Allow> = rules
             .iter()
@@ -106,7 +106,7 @@ fn plain(name: &str) -> Register {
     }
 }
 
-/// Every request that is checked by the port that it names, and its result for `uid`.
+/// Sends every request that is checked by the port it names, with its result for `uid`.
 fn attempts(site: &mut Testbed, uid: u32, port: &str, mem_id: u16) -> Vec<(String, Result<(), Errno>)> {
     let mut results = Vec::new();
     let flags = [flag::MONITOR_TX, flag::MONITOR_RX, flag::ZCOPY_MON, flag::RX_RINGS_ONLY];
@@ -266,12 +266,12 @@ fn a_binding_that_fails_leaves_nothing() {
             assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0), "{name}");
         }
     }
-    // A pipe that is refused takes its parent, made for it, along.
+    // A pipe that is refused removes its parent, which was made for it.
     let mut site = Testbed::new(&[("vale0:a[{]*", FRIEND)]);
     assert_eq!(site.bind(OWNER, "vale0:a{1").unwrap_err(), Errno::ACCESS);
     assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
     assert!(site.ports.is_empty());
-    // The device is as good as new.
+    // The device can be bound as before.
     let badge = site.device(OWNER).unwrap();
     let mut bind = |register| site.ask(OWNER, Some(badge), NetmapRequest::Register(register));
     assert_eq!(bind(wrong_ring("vale0:b")), Err(Errno::INVAL));

@@ -10,7 +10,7 @@ use super::{FlowSwitches, RunningSwitch};
 use crate::ports::Ports;
 
 impl Ports {
-    /// The switches with flow tables.
+    /// Reports of the switches with flow tables.
     pub(crate) fn openflow_report(&self) -> Vec<OpenFlowReport> {
         let FlowSwitches { running, waiting, folder, .. } = &self.openflow;
         let running = running.values().map(RunningSwitch::report);

@@ -21,10 +21,10 @@ pub(super) struct Parsed {
     pub(super) datapath_id: u64,
 }
 
-/// Reads settings.
+/// Parses settings.
 ///
 /// # Errors
-/// What is wrong, and what would do.
+/// Text that names the invalid value, and valid values.
 pub(super) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
     let OpenFlow { switch, controllers, listen, datapath_id, .. } = settings;
     let base = format!("{switch}:x").parse::<PortName>().map(|name| name.base);
@@ -47,7 +47,7 @@ pub(super) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
                 "TLS (ssl:) needs files: a private key, its certificate, and the CA's certificate".to_owned()
             );
         }
-        // A user who names files expects them to be used.
+        // Files that a user names must be of use.
         (false, _) => {
             return Err("keys and certificates are for TLS, and no address begins with ssl:".to_owned());
         }
@@ -72,7 +72,7 @@ pub(super) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
 /// Checks settings.
 ///
 /// # Errors
-/// What is wrong, and what would do.
+/// Text that names the invalid value, and valid values.
 pub(crate) fn check(settings: &OpenFlow) -> Result<(), String> {
     parse(settings).map(|_| ())
 }
@@ -80,7 +80,7 @@ pub(crate) fn check(settings: &OpenFlow) -> Result<(), String> {
 /// Reads the files that settings name, if they name any.
 ///
 /// # Errors
-/// Which file cannot be used, and why.
+/// Text that names the file that cannot be used, with the reason.
 pub(super) fn read_tls(settings: &OpenFlow) -> Result<Option<Tls>, String> {
     let OpenFlow {
         private_key: Some(private_key),
@@ -104,7 +104,7 @@ pub(super) fn read_tls(settings: &OpenFlow) -> Result<Option<Tls>, String> {
 
 fn read(path: &str) -> Result<Vec<u8>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-    // The administrator's links lead where the administrator wants; a pipe would block all clients.
+    // Links that the administrator made are followed; a pipe would block all clients.
     let file = Path::new(path).canonicalize().map_err(|error| failed(&error))?;
     let file = guarded_file::open(&file, FilePurpose::Read).map_err(|error| failed(&error))?;
     let mut bytes = Vec::new();
@@ -115,14 +115,14 @@ fn read(path: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A number from a name, the same each time (FNV-1a), in the half of the numbers that is for local use.
+/// Derives a number from a name, the same each time (FNV-1a), in the half of the numbers that is for local use.
 fn named_id(name: &str) -> u64 {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
     (hash & 0xffff_ffff_ffff) | 0x0200_0000_0000
 }
 
-/// What the agent calls it.
+/// Mode as the agent has it.
 pub(super) fn fail_mode(wanted: WantedFailMode) -> FailMode {
     match wanted {
         WantedFailMode::Secure => FailMode::Secure,

@@ -1,4 +1,5 @@
-//! Flow tables come into force: the port for controllers, the sockets, the thread, and the workers' forwarding planes.
+//! Start of flow tables on a switch: the port for controllers, the sockets, the thread, and the workers' forwarding
+//! planes.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -26,10 +27,10 @@ use super::{CONTROLLERS_INDEX, CONTROLLERS_PORT, FlowTables, RunningSwitch};
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
 
-/// The socket's owner alone may change flows.
+/// Permissions of the socket: only its owner may change flows.
 const SOCKET_MODE: u32 = 0o600;
-/// Tools that wait to be accepted: Open vSwitch's do not wait for a place in the queue, they fail. Below the least limit
-/// of the kernel (`net.core.somaxconn`).
+/// Backlog of the socket for tools: Open vSwitch's tools do not wait for room in the backlog, they fail. It is below
+/// the least limit of the kernel (`net.core.somaxconn`).
 const BACKLOG: i32 = 128;
 
 impl Ports {
@@ -88,7 +89,7 @@ impl Ports {
         }
     }
 
-    /// Puts the port for controllers onto a switch, if it is not there.
+    /// Puts the port for controllers onto a switch, if the port is not there.
     pub(super) fn join_controllers(
         &mut self,
         switch: &str,

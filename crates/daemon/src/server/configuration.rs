@@ -1,4 +1,4 @@
-//! The configuration: saved, compared, applied, read again.
+//! Requests about the configuration: saving, comparing, applying, reloading.
 
 use ringroad_control::message::{ErrorKind, ErrorReply, Reply};
 use ringroad_control::report::ReloadReport;
@@ -21,7 +21,7 @@ impl Server {
         Ok(Reply::Saved(saved))
     }
 
-    /// Compares what is in force with a configuration, or with the daemon's file.
+    /// Compares the configuration in force with another configuration, or with the daemon's file.
     pub(super) fn compare(&self, text: Option<&str>) -> Result<Reply, ErrorReply> {
         let other = match (text, &self.parts.config_path) {
             (Some(text), _) => Config::parse(text, "given"),
@@ -33,7 +33,7 @@ impl Server {
         Ok(Reply::ConfigDifference(difference))
     }
 
-    /// Puts a configuration into the daemon's file and reloads it, or leaves both as they were.
+    /// Writes a configuration into the daemon's file and reloads the file, or leaves both unchanged.
     pub(super) fn apply(
         &mut self,
         text: &str,
@@ -56,17 +56,17 @@ impl Server {
         if let Err(error) = saving::replace(&path, &old) {
             return Ok(Err(bad(&format!("{message}; and the file before it cannot be restored: {error}"))));
         }
-        // As it was before, so that it is in force again.
+        // The restored file is reloaded, so that the earlier configuration is in force again.
         let restored = self.reload(asking)?.err().map(|again| format!("; after that: {again}"));
         Ok(Err(bad(&format!("{message}; nothing was changed{}", restored.unwrap_or_default()))))
     }
 
-    /// Reopens the log file, reads the configuration again and applies it. On an error it returns the reason and does
-    /// not change the parts concerned.
+    /// Reopens the log file, reads the configuration again and applies it. On an error it returns the reason, and the
+    /// parts concerned stay unchanged.
     pub(super) fn reload(&mut self, asking: ClientId) -> Result<Result<ReloadReport, String>, ServerError> {
         let path = self.parts.config_path.as_deref();
         let read = path.map_or_else(|| Ok(self.parts.config.clone()), Config::read);
-        // A program that rotates log files relies on this, even if the configuration is invalid.
+        // A program that rotates log files relies on the reopened file, even if the configuration is invalid.
         let log = &read.as_ref().unwrap_or(&self.parts.config).log;
         let mut problems: Vec<_> = self.parts.log.reopen(log).err().into_iter().collect();
         let new = match read {
@@ -90,7 +90,7 @@ impl Server {
         }
         self.parts.ports.permissions = rules(&new);
         problems.extend(reload::apply_policies(&mut self.parts.ports, &new.port_policy));
-        // A port that has settings now must not have frames pass within the kernel.
+        // Frames of a port that has settings now must not pass within the kernel.
         shortcuts::follow(&self.parts.ports.table);
         reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
         reload::apply_mirrors(&mut self.parts.ports, &self.parts.config.mirror, &new.mirror)?;
@@ -105,7 +105,7 @@ impl Server {
         self.netmap.forget_detached(&self.parts.ports);
         self.drop_clients(applied.lost, asking)?;
         problems.extend(applied.problems.into_iter().chain(applied.waiting));
-        // What needs a restart stays as it was started.
+        // Keys that need a restart keep the values of the start.
         let started = &self.parts.config;
         self.parts.config = Config {
             workers: started.workers.clone(),

@@ -1,4 +1,4 @@
-//! Answers to requests.
+//! Replies to requests.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::netmap::{NetmapAnswer, Requester};
 use crate::permissions::PortAccess;
 use crate::{attaching, mirrors, status, tracing_report};
 
-/// Most characters of the name that a program gives itself, and of a name that is quoted to people.
+/// Maximum length of a program's own name, and of a name that is quoted to people, characters.
 const MAX_PROGRAM_CHARS: usize = 64;
 
 impl Server {
@@ -87,8 +87,7 @@ impl Server {
         Ok(())
     }
 
-    /// The refusal of a request that its sender may not send. What is [`Privilege::ByName`] is checked where the name
-    /// is known.
+    /// Refusal of a request that its sender may not send. [`Privilege::ByName`] is checked where the name is known.
     fn denied(&self, session: &Session, request: &Request) -> Option<ErrorReply> {
         let Privilege::Administrator(what) = request.privilege() else { return None };
         let peer = session.client.peer;
@@ -127,7 +126,7 @@ impl Server {
         let named = NamedDevice { netns: scope.find(&name)?, name, spelled };
         let standing = PortAccess::Free { device: is_device(&named.name.base) };
         permissions.check(client.peer, &named.key(), standing)?;
-        // To take an interface from another program is more than to open it.
+        // Taking an interface from another program requires more permission than opening it.
         if let Some(option) = named.name.options.for_administrators()
             && !administers
         {
@@ -272,7 +271,7 @@ impl Server {
         })
     }
 
-    /// The ports from a place on.
+    /// Ports from `place` on.
     pub(super) fn list(&self, cursor: Option<&str>) -> Result<ListReport, FabricError> {
         status::list(&self.parts.ports, &self.netmap, cursor)
     }

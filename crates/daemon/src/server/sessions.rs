@@ -1,4 +1,4 @@
-//! Connections: who gets one, whose turn it is, and how they end.
+//! Connections: their admission, their turns, and their end.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -13,18 +13,19 @@ use super::{LISTENER, Server, ServerError, survive, system};
 use crate::admission::AdmissionError;
 use crate::port_entries::{Client, ClientId};
 
-/// How long a client may take until its first request, and to complete a request that it has begun.
+/// Time that a client may take until its first request, and to complete a request that has begun.
 pub(super) const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
-/// A turn ends after this many requests, or after a time limit: other waiting clients are served before the next.
+/// Maximum number of requests in a turn, which also has a time limit: other waiting clients are served before the next
+/// turn.
 pub(super) const TURN_REQUESTS: usize = 16;
 const TURN_TIME: Duration = Duration::from_millis(1);
-/// How long connections are accepted between two turns: long enough to empty the queue of those that wait.
+/// Time for which connections are accepted between two turns: long enough to empty the backlog.
 const ACCEPT_TIME: Duration = Duration::from_millis(2);
-/// How long nothing is accepted where the kernel has nothing left for it.
+/// Pause in accepting while the kernel is out of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Descriptors kept to let administrators in where all others are taken.
+/// Number of descriptors kept to let administrators in when all others are in use.
 const SPARE_DESCRIPTORS: usize = 8;
-/// What the kernel holds at most of replies that a client has not read, bytes; it doubles the number.
+/// Limit of the kernel's buffer for replies that a client has not read, bytes; the kernel doubles the number.
 const SEND_BUFFER_BYTES: usize = 64 << 10;
 
 pub(super) struct Session {
@@ -32,22 +33,22 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// The last epoll interest.
     pub(super) interest: EventFlags,
-    /// Whether it waits for its turn.
+    /// Whether the client waits for its turn.
     pub(super) waits: bool,
-    /// Whether it has sent a request yet.
+    /// Whether the client has sent a request yet.
     pub(super) has_asked: bool,
-    /// By when it must have completed a request.
+    /// Deadline for a complete request.
     pub(super) due: Option<Instant>,
-    /// What was counted of the memory that it makes the daemon hold, bytes.
+    /// Memory of the daemon that was counted for the client, bytes.
     pub(super) held_bytes: usize,
 }
 
-/// What a turn left behind.
+/// Result of a turn.
 #[derive(Debug, PartialEq, Eq)]
 enum TurnEnd {
-    /// More to be done without waiting for the socket.
+    /// The session has work that need not wait for the socket.
     Unfinished,
-    /// Nothing more to be done before the socket changes.
+    /// The session has no work until the socket changes.
     Waiting,
     /// The connection has become a netmap device.
     Device,
@@ -55,7 +56,7 @@ enum TurnEnd {
     Over,
 }
 
-/// What to wait for at a session: for room while replies wait to be read, and for requests only while none does.
+/// Events to wait for at a session: room while replies wait to be read, and requests only while none does.
 pub(super) fn interest_in(connection: &ServerConnection) -> EventFlags {
     let wanted = match connection.wants_write() {
         true => EventFlags::OUT,
@@ -70,9 +71,9 @@ impl Server {
         while begin.elapsed() < ACCEPT_TIME {
             match self.parts.listener.accept() {
                 Ok(Some(socket)) => self.welcome(UnixStream::from(socket)),
-                // Nothing waits any more, or one new client was gone already.
+                // The backlog is empty, or a new client was gone already.
                 Ok(None) => return,
-                // With one descriptor less in use the new client can be checked, and accepted or rejected.
+                // One descriptor less in use lets the new client be checked, and accepted or rejected.
                 Err(_) if self.spares.pop().is_some() => {}
                 Err(error) => {
                     let socket = self.parts.socket.display();
@@ -93,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Makes up for spare descriptors that were used.
+    /// Replaces spare descriptors that were used.
     pub(super) fn refill_spares(&mut self) {
         while self.spares.len() < SPARE_DESCRIPTORS {
             let Ok(spare) = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0) else { return };
@@ -101,7 +102,7 @@ impl Server {
         }
     }
 
-    /// Admits a new client, or sends it the reason for the refusal.
+    /// Admits a new client, or refuses it with the reason.
     pub(super) fn welcome(&mut self, socket: UnixStream) {
         let mut connection = match ServerConnection::new(socket) {
             Ok(connection) => connection,
@@ -124,7 +125,7 @@ impl Server {
         }
         let id = self.next_client;
         self.next_client += 1;
-        // The kernel's default would do as well, but depends on the machine's tuning.
+        // A fixed size does not depend on the machine's tuning, as the kernel's default does.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&connection, SEND_BUFFER_BYTES);
         let interest = interest_in(&connection);
         if let Err(error) = epoll::add(&self.epoll, &connection, EventData::new_u64(id), interest) {
@@ -155,10 +156,10 @@ impl Server {
         }
     }
 
-    /// Gives a turn to the client who is next, if any waits.
+    /// Gives a turn to the next client, if any waits.
     pub(super) fn serve_next(&mut self) -> Result<(), ServerError> {
         let next = self.requests.take_next();
-        // Taken out for the time, so that requests can change everything else.
+        // The session is taken out of the map for the turn, so that requests can change everything else.
         let Some(mut session) = next.and_then(|id| self.sessions.remove(&id)) else { return Ok(()) };
         session.waits = false;
         let (begin, user) = (Instant::now(), session.client.peer.uid);
@@ -171,7 +172,7 @@ impl Server {
         }
     }
 
-    /// Serves what a client has sent, as much of it as belongs into one turn.
+    /// Serves requests of a client, within one turn.
     fn take_turn(&mut self, session: &mut Session, begin: Instant) -> Result<TurnEnd, ServerError> {
         let mut end = TurnEnd::Unfinished;
         session.connection.flush();
@@ -194,7 +195,7 @@ impl Server {
         Ok(if session.connection.is_closed() { TurnEnd::Over } else { end })
     }
 
-    /// Keeps a session after its turn: it gets in line again, or its socket is waited for.
+    /// Keeps a session after its turn: it waits for another turn, or for its socket.
     fn keep(&mut self, mut session: Session, unfinished: bool) -> Result<(), ServerError> {
         let (id, user) = (session.client.id, session.client.peer.uid);
         let interest = interest_in(&session.connection);
@@ -232,8 +233,8 @@ impl Server {
         Ok(())
     }
 
-    /// Keeps a session that has become a netmap device: no more bytes may come by it, and a process that writes to it
-    /// does not know it as a device.
+    /// Keeps a session that has become a netmap device. Bytes on this connection end the device, since the process that
+    /// sent them does not know that it is a device.
     fn keep_device(&mut self, mut session: Session) -> Result<(), ServerError> {
         let id = session.client.id;
         let interest = EventFlags::IN | EventFlags::RDHUP;
@@ -268,8 +269,8 @@ impl Server {
         survive(closed)
     }
 
-    /// Ends the netmap devices whose last descriptor was closed. That may have happened before the current request was
-    /// sent, which then relies on it, while the loop would process it later. Idle devices cost nothing.
+    /// Ends the netmap devices whose last descriptor was closed. The current request may rely on an end that came
+    /// before it, while the loop would process that end later. Idle devices cost nothing.
     pub(super) fn end_closed_devices(&mut self) -> Result<(), ServerError> {
         let empty = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [empty; 64];
@@ -288,7 +289,7 @@ impl Server {
         }
     }
 
-    /// Ends the sessions of clients whose port was taken away: they see the end of their connection.
+    /// Ends the sessions of clients whose port was taken away. These clients see the end of their connection.
     pub(super) fn drop_clients(&mut self, clients: Vec<ClientId>, but: ClientId) -> Result<(), ServerError> {
         for id in clients.into_iter().filter(|&id| id != but) {
             if let Some(session) = self.sessions.remove(&id) {

@@ -72,7 +72,7 @@ impl Server {
 
     pub(super) fn set_port_options(&mut self, name: &PortName) -> Result<Reply, ErrorReply> {
         let settings = self.parts.ports.set_options(name)?;
-        // A port that has settings now must not have frames pass within the kernel.
+        // Frames of a port that has settings now must not pass within the kernel.
         shortcuts::follow(&self.parts.ports.table);
         self.ports_at_check = usize::MAX;
         info!(port = %name.base, settings = %port_rules::words(&settings), "options changed");

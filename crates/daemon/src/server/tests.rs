@@ -1,4 +1,4 @@
-//! The loop, one turn at a time, with hostile peers. The tests run in one thread.
+//! Tests of the loop, one turn at a time, with hostile peers. The tests run in one thread.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -53,7 +53,7 @@ impl Testbed {
         Peer { socket, decoder: FrameDecoder::new(MAX_REPLY_BYTES) }
     }
 
-    /// What the loop does between two waits.
+    /// Runs the part of the loop between two waits.
     fn turn(&mut self) {
         self.server.take_events(Duration::ZERO).unwrap();
         self.server.keep_time(Instant::now()).unwrap();
@@ -74,7 +74,7 @@ impl Testbed {
     }
 }
 
-/// A program, which never waits.
+/// A program that never waits.
 struct Peer {
     socket: UnixStream,
     decoder: FrameDecoder,
@@ -85,7 +85,7 @@ impl Peer {
         self.socket.write_all(&encode_request(request).unwrap()).unwrap();
     }
 
-    /// The replies that have arrived; `None` where the daemon has ended the connection.
+    /// Replies that have arrived; `None` if the daemon has ended the connection.
     fn replies(&mut self) -> Option<Vec<Reply>> {
         let mut replies = Vec::new();
         let mut piece = vec![0; 64 << 10];
@@ -105,7 +105,7 @@ impl Peer {
     }
 }
 
-/// A request whose answer names `number`.
+/// A request whose reply names `number`.
 fn numbered(number: usize) -> Request {
     Request::MacTable { switch: format!("s{number}"), after: None, after_vlan: None }
 }
@@ -155,13 +155,13 @@ fn a_flood_of_requests_is_answered_in_order_between_other_clients() {
     let flood: Vec<u8> = (0..count).flat_map(|number| encode_request(&numbered(number)).unwrap()).collect();
     flooder.socket.write_all(&flood).unwrap();
     bystander.ask(&Request::List);
-    // One turn for each of the two.
+    // Each of the two clients gets one turn.
     site.turn();
     site.turn();
     assert!(matches!(bystander.replies().unwrap()[..], [Reply::List(_)]));
     let mut answers = flooder.replies().unwrap();
     assert!(answers.len() <= TURN_REQUESTS, "{} requests in one turn", answers.len());
-    // The rest lies in the daemon's memory, where the kernel does not see it.
+    // The other requests lie in the daemon's memory, where the kernel does not see them.
     while answers.len() < count {
         let before = answers.len();
         site.settle();
@@ -219,7 +219,7 @@ fn a_closed_netmap_device_is_released_before_the_next_device_request() {
     assert!(site.server.netmap.is_device(device_id));
     drop(device);
     requester.ask(&Request::Netmap { device: None, request: NetmapRequest::Settle });
-    // The loop processes the request before it learns of the device's end.
+    // The loop processes the request before the event of the device's end.
     let requester_id = *site.server.sessions.keys().next_back().unwrap();
     site.server.line_up(requester_id);
     site.server.serve_next().unwrap();
@@ -250,7 +250,7 @@ fn a_programs_chosen_name_cannot_control_a_terminal() {
     assert_eq!(session.client.program, "\u{fffd}[2Jprog\u{fffd}");
 }
 
-/// The shortest values that a schema allows: of an enum, each variant.
+/// The shortest values that a schema allows; for an enum, each variant.
 fn shortest(schema: &Value, types: &Value) -> Vec<Value> {
     if let Some(name) = schema["$ref"].as_str() {
         return shortest(&types[name.trim_start_matches("#/$defs/")], types);
@@ -284,7 +284,7 @@ fn shortest(schema: &Value, types: &Value) -> Vec<Value> {
     }
 }
 
-/// Name of an enum's variant in JSON; of netmap's requests, with what is inside.
+/// Name of an enum's variant in JSON; for netmap's requests, with the inner variant.
 fn variant(value: &Value) -> String {
     let Some((name, inner)) = value.as_object().and_then(|object| object.iter().next()) else {
         return value.as_str().unwrap().to_owned();

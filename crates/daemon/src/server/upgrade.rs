@@ -1,4 +1,4 @@
-//! A server hands over to a new process, and a new process takes over as the server ([`crate::upgrade`]).
+//! Handover of the server to a new process, and the new process's takeover ([`crate::upgrade`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
@@ -37,17 +37,17 @@ use crate::upgrade::{
     ChannelError, FORM, ReceivedDescriptors, STANDSTILL, START_TIME, UpgradeChannel, UpgradeMessage,
 };
 
-/// How long the workers may take to forward what they have received.
+/// Time that the workers may take to forward the frames that they have received.
 const QUIESCE_TIME: Duration = Duration::from_millis(200);
-/// How long the old process may take to end. It holds only memory then.
+/// Time that the old process may take to end. It only holds memory then.
 const END_TIME: Duration = Duration::from_secs(30);
 
-/// What an upgrade of this server ended with: where it succeeds, this process ends.
+/// Result of an upgrade in this process: a refusal, since a success ends the process.
 type UpgradeFailure = ErrorReply;
 
 impl Server {
-    /// Replaces this process by a new one, for the client `asking`, and ends this one. Returns only if that fails, with
-    /// the reason: everything continues as before.
+    /// Replaces this process by a new one, for the client `asking`, and ends this one. Returns only after a failure,
+    /// with the reason; then this process continues unchanged.
     pub(super) fn upgrade(&mut self, asking: &Session, anyway: bool) -> Result<ErrorReply, ServerError> {
         if !self.netmap.is_empty() && !anyway {
             return Ok(ErrorReply::new(
@@ -59,7 +59,7 @@ impl Server {
         if let Some(tracer) = self.tracer {
             self.end_trace(tracer)?;
         }
-        // No other process could send the rest of a reply.
+        // Sessions with a part of a reply unsent end, since no other process could send the rest.
         let unable = |session: &mut Session| {
             session.connection.flush();
             session.connection.unread().is_none()
@@ -76,7 +76,7 @@ impl Server {
         };
         info!(pid = child.id(), "a new process will take over");
         let refusal = self.hand_over(asking, anyway, &child, &channel)?;
-        // It has not begun, and must not begin any more.
+        // The child has not begun to serve, and must not begin any more.
         let _ = child.kill();
         let _ = child.wait();
         self.parts.ports.openflow.thaw();
@@ -106,7 +106,7 @@ impl Server {
         };
         let openflow = &self.parts.ports.openflow;
         if takes_flow_tables && !openflow.is_empty() {
-            // Only the tables are frozen yet.
+            // Flow tables are frozen first, while traffic continues.
             let (tables, files) = openflow.freeze();
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             let deadline = Instant::now() + START_TIME;
@@ -157,7 +157,7 @@ impl Server {
         };
         let message = UpgradeMessage::State(Box::new(state));
         if let Err(error) = channel.send(&message, &sent.descriptors(), deadline) {
-            // Its own message is more specific than the broken socket.
+            // The other process's message is more specific than the broken socket.
             return Ok(match channel.receive(Instant::now()) {
                 Ok(told) => answer(Ok(told)),
                 Err(_) => refusal(&error.to_string()),
@@ -176,12 +176,12 @@ impl Server {
             return Ok(refusal(&error.to_string()));
         }
         info!(pid = child.id(), "another process has taken over");
-        // Nothing may be undone on the way out: all of it is the other process's.
+        // Destructors must not run: they would undo resources that belong to the other process.
         std::process::exit(0);
     }
 
-    /// Takes over as the server whose state `successor` receives, with workers of this process. Nothing that the other
-    /// process uses is changed before that process reports that it no longer uses it.
+    /// Takes over as the server whose state `successor` receives, with workers of this process. Resources of the other
+    /// process are not changed before that process reports that it no longer uses them.
     ///
     /// # Errors
     /// The reason to report to the other process.
@@ -191,7 +191,7 @@ impl Server {
         fabric.hold(true).map_err(|error| told(&error))?;
         let mut openflow = FlowSwitches::beside(&socket, &config.limits);
         let (state, mut descriptors) = successor.receive_state(&mut openflow, fabric.runners().len())?;
-        // Its file stays if this process does not take over.
+        // The file of the socket stays if this process does not take over.
         let listener =
             ListeningSocket::resume(&socket, descriptors.take(state.listener)?).map_err(|e| told(&e))?;
         let listener = ManuallyDrop::new(listener);
@@ -265,20 +265,20 @@ impl Server {
         Ok(server)
     }
 
-    /// Admits a client of the process before.
+    /// Admits a client of the earlier process.
     fn welcome_again(&mut self, session: Session) -> rustix::io::Result<()> {
         let (id, user) = (session.client.id, session.client.peer.uid);
-        // It was admitted before: a lower limit binds only new clients.
+        // The client was admitted before: a lower limit binds only new clients.
         let _ = self.admission.enter(user, true);
         let data = rustix::event::epoll::EventData::new_u64(id);
         rustix::event::epoll::add(&self.epoll, &session.connection, data, session.interest)?;
         self.sessions.insert(id, session);
-        // No edge comes for what was received before.
+        // Input that was received before causes no new edge.
         self.line_up(id);
         Ok(())
     }
 
-    /// Begins to serve, now that the other process touches nothing any more.
+    /// Begins to serve, after the other process has stopped all its work.
     fn begin(
         &mut self,
         successor: &NewProcess,
@@ -293,7 +293,7 @@ impl Server {
         if let Err(error) = rustix::net::listen(&self.parts.listener, BACKLOG) {
             problems.push(format!("listening: {error}"));
         }
-        // Its devices are free then.
+        // Devices of the earlier process are free once it has ended.
         if let Err(error) = successor.await_end() {
             problems.push(format!("the end of the process before: {error}"));
         }
@@ -329,7 +329,7 @@ impl Server {
         }
     }
 
-    /// Reports which of the ports before are there now.
+    /// Report of the earlier process's ports, as they are now.
     fn upgrade_report(&self, before: PreviousPorts, pause_ns: u64, problem: String) -> UpgradeReport {
         let ports = &self.parts.ports;
         let by_key = |(name, reason): (String, String)| (key_of(&PortSpec::for_program(name)), reason);
@@ -354,7 +354,7 @@ impl Server {
                 (false, Some(reason)) => {
                     report.waiting.insert(key, reason);
                 }
-                // The configuration was changed, and does not have it any more.
+                // The changed configuration does not have the port any more.
                 (false, None) if before.configured.contains(&key) && !wanted.contains(&key) => {}
                 (false, None) => report.lost.push(key),
             }
@@ -363,7 +363,7 @@ impl Server {
     }
 }
 
-/// Ports of the process before, and the plan for each.
+/// Ports of the earlier process, and the plan for each.
 struct PreviousPorts {
     version: String,
     stopped_at_ns: u64,
@@ -371,20 +371,20 @@ struct PreviousPorts {
     kept: Vec<String>,
     /// Names of the ports that are reopened.
     reopened: Vec<String>,
-    /// Names of the ports that are lost, and why.
+    /// Names of the ports that are lost, each with the reason.
     lost: BTreeMap<String, String>,
-    /// Names of the ports that the configuration had.
+    /// Names of the ports that the earlier configuration had.
     configured: BTreeSet<String>,
 }
 
 /// The parts with which a process takes over as the server.
 #[derive(Debug)]
 pub struct NewParts {
-    /// Arguments for a process after this one.
+    /// Arguments for the process of a later upgrade.
     pub arguments: Vec<std::ffi::OsString>,
     /// Path of the control socket.
     pub socket: PathBuf,
-    /// The configuration as it is in the file.
+    /// Configuration in the file.
     pub config: Config,
     pub config_path: Option<PathBuf>,
     pub fabric: Fabric,
@@ -393,16 +393,16 @@ pub struct NewParts {
     pub log: RunningLog,
 }
 
-/// A new process that will take over from the one that started it.
+/// New process that will take over from the process that started it.
 #[derive(Debug)]
 pub struct NewProcess {
     channel: UpgradeChannel,
-    /// The other process.
+    /// Descriptor (pidfd) of the other process.
     process: OwnedFd,
 }
 
 impl NewProcess {
-    /// The process whose standard input is the other process's socket, which `/dev/null` replaces.
+    /// Takes the other process's socket from this process's standard input, which becomes `/dev/null`.
     ///
     /// # Errors
     /// The kernel's.
@@ -410,14 +410,14 @@ impl NewProcess {
         let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
         let null = std::fs::File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&null)?;
-        // It lives until this process begins.
+        // The parent lives until this process begins to serve.
         let parent =
             rustix::process::getppid().ok_or_else(|| std::io::Error::other("no process before this one"))?;
         let process = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty())?;
         Ok(Self { channel: UpgradeChannel::new(socket), process })
     }
 
-    /// The state, after flow tables for `workers` workers, if they come before it.
+    /// Receives the state; flow tables for `workers` workers may come before it.
     fn receive_state(
         &self,
         openflow: &mut FlowSwitches,
@@ -445,7 +445,7 @@ impl NewProcess {
         }
     }
 
-    /// Waits until the other process has ended, and has closed all that it had.
+    /// Waits until the other process has ended, and the kernel has closed its descriptors.
     fn await_end(&self) -> Result<(), ChannelError> {
         self.channel.await_end(Instant::now() + END_TIME)?;
         let wait = rustix::event::Timespec { tv_sec: END_TIME.as_secs() as i64, tv_nsec: 0 };
@@ -460,7 +460,7 @@ impl NewProcess {
     /// Reports to the other process that this one does not take over.
     pub fn report_failure(&self, reason: &str) {
         let message = UpgradeMessage::Failed(reason.to_owned());
-        // If it is gone as well, there is no process to notify.
+        // No process is left to notify if the other process is gone as well.
         let _ = self.channel.send(&message, &[], Instant::now() + STANDSTILL);
     }
 }
@@ -470,7 +470,7 @@ fn refusal(reason: &str) -> ErrorReply {
     ErrorReply::new(ErrorKind::Internal, format!("no upgrade: {reason}"), advice)
 }
 
-/// The refusal that an answer of the other process means.
+/// Refusal for a reply of the other process that ends the handover.
 fn answer(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> ErrorReply {
     match answer {
         Ok((UpgradeMessage::WouldLose(ports), _)) => {
@@ -485,7 +485,7 @@ fn answer(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> Error
     }
 }
 
-/// What is wrong with an answer of the other process.
+/// Description of an unexpected reply of the other process.
 fn unexpected(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> String {
     match answer {
         Ok((UpgradeMessage::Failed(reason), _)) => reason,
@@ -494,7 +494,7 @@ fn unexpected(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> S
     }
 }
 
-/// Starts the program that is installed now where this process's program was.
+/// Starts the program that is installed now at the path of this process's program.
 fn start_installed(arguments: &[std::ffi::OsString]) -> Result<(Child, UpgradeChannel), String> {
     let running = std::env::current_exe().map_err(|error| format!("finding the program: {error}"))?;
     let program = installed(&running);

@@ -1,4 +1,4 @@
-//! The socket between the two processes: whole messages with descriptors, each within a time.
+//! Socket between the two processes, for whole messages with descriptors, each within a deadline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,25 +9,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::UpgradeMessage;
 
-/// Longest message, bytes: many more than all ports that there can be need.
+/// Maximum length of a message, bytes: far more than the maximum number of ports needs.
 const MOST_BYTES: usize = 1 << 30;
-/// Number of bytes of the message, and of descriptors behind it.
+/// Length of a message's header, bytes: the number of bytes of the message, and of descriptors behind it.
 const PREFIX_BYTES: usize = 16;
 
-/// Why a message does not come or go.
+/// Reason why a message cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
     /// The other process has ended.
     #[error("the other process has ended")]
     Ended,
-    /// It is late.
+    /// The deadline has passed.
     #[error("the other process takes too long")]
     Late,
-    /// The kernel's.
+    /// The kernel reported an error.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// It is not a valid message.
+    /// The bytes are not a valid message.
     #[error("the other process sent an invalid message: {0}")]
     NoMessage(#[from] serde_json::Error),
 }
@@ -37,7 +37,7 @@ pub enum ChannelError {
 pub struct UpgradeChannel(OwnedFd);
 
 impl UpgradeChannel {
-    /// The end `socket`.
+    /// Takes `socket` as an end of the channel.
     #[must_use]
     pub fn new(socket: OwnedFd) -> Self {
         Self(socket)
@@ -59,7 +59,7 @@ impl UpgradeChannel {
         bytes.extend((descriptors.len() as u64).to_le_bytes());
         bytes.extend(body);
         self.send_all(&bytes, &[], deadline)?;
-        // The receiver takes out of the socket what came with a byte before the next byte is there.
+        // The receiver takes the descriptors of one byte out of the socket before the next byte arrives.
         descriptors.chunks(MAX_DESCRIPTORS).try_for_each(|chunk| self.send_all(&[0], chunk, deadline))
     }
 

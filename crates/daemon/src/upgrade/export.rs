@@ -1,4 +1,4 @@
-//! The ports of a daemon whose workers stand still, as another process takes them over.
+//! State of the ports of a daemon whose workers stand still, for another process to take over.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::port_entries::{Client, ClientId, Kept, record_of};
 use crate::ports::Ports;
 use crate::switch_settings::SwitchSettings;
 
-/// Why a port cannot be handed over whose queues leave nothing.
+/// Reason why a port is lost whose queues cannot be handed over.
 const RINGS_STAY: &str = "its rings cannot be handed over";
 
 /// A descriptor on its way to the other process.
@@ -32,7 +32,7 @@ enum SentDescriptor<'a> {
 pub(crate) struct SentDescriptors<'a>(Vec<SentDescriptor<'a>>);
 
 impl<'a> SentDescriptors<'a> {
-    /// Adds one that stays in use here until the other process takes over.
+    /// Adds a descriptor that stays in use here until the other process takes over.
     pub(crate) fn share(&mut self, descriptor: &'a impl AsFd) -> usize {
         self.0.push(SentDescriptor::Shared(descriptor.as_fd()));
         self.0.len() - 1
@@ -42,7 +42,7 @@ impl<'a> SentDescriptors<'a> {
         events.iter().map(|pair| [self.share(&pair.kick), self.share(&pair.notify)]).collect()
     }
 
-    /// Adds what a queue leaves. `None`: it leaves nothing with which another process could continue.
+    /// Adds the state that a queue leaves; `None` if another process could not continue with it.
     fn add(&mut self, left: QueueLeft) -> Option<QueueState> {
         let hand_over = left.hand_over?;
         let from = self.0.len();
@@ -51,7 +51,7 @@ impl<'a> SentDescriptors<'a> {
         Some(QueueState { numbers: hand_over.numbers, descriptors, counters: (&left.counters).into() })
     }
 
-    /// All in order.
+    /// All descriptors in order.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let borrow = |leaving| match leaving {
             &SentDescriptor::Shared(descriptor) => descriptor,
@@ -65,7 +65,7 @@ fn learned(fabric: &Fabric, switch: &str) -> impl Iterator<Item = MacEntry> {
     fabric.mac_table(switch).unwrap_or_default().into_iter().filter(|entry| !entry.is_static)
 }
 
-/// What is gathered of all ports.
+/// Collected state of all ports.
 struct Departure<'a, 'b> {
     state: PortsState,
     sent: &'b mut SentDescriptors<'a>,
@@ -73,7 +73,7 @@ struct Departure<'a, 'b> {
 }
 
 impl Ports {
-    /// What another process needs to take over all ports. The workers are at rest.
+    /// State that another process needs to take over all ports. The workers have quiesced.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -125,7 +125,8 @@ impl Ports {
             let device = DeviceState { key: key.clone(), spec, rings, ring_queues, device_queues };
             departure.state.devices.push(device);
         }
-        // As they were attached: an interface before its host stack's side, a card before its programs.
+        // Ports are sorted in the order in which they were attached: an interface before its host stack's side, a card
+        // before its programs.
         departure.state.reopened.sort_by_key(|record| record.origin.number());
         for (name, port) in self.table.pipes() {
             let pipe = &port.pipe;
@@ -150,7 +151,7 @@ impl<'a> Departure<'a, '_> {
         let PortLeft { queues, past } = left;
         let mut counters = past.clone();
         queues.iter().for_each(|queue| counters += queue.counters.clone());
-        // A device in a region has buffers of it in the kernel's hands.
+        // Devices with a region cannot be handed over, since the kernel holds buffers of the region.
         let is_bound = matches!(&port.occupant, Occupant::Device { home: Some(_), .. });
         let queues = if is_bound { None } else { self.add_all(queues) };
         let occupant = match &port.occupant {
@@ -184,7 +185,7 @@ impl<'a> Departure<'a, '_> {
         });
     }
 
-    /// Leaves the counters of a port that is left out to its switch.
+    /// Adds the counters of a port that is not handed over to those of its switch.
     fn keep_counters(&mut self, port: &SwitchPort<Client, Kept>, counters: &CounterSnapshot) {
         let departed = self.state.departed_of_switches.entry(port.switch.clone()).or_default();
         let mut sum = CounterSnapshot::from(&*departed);
@@ -196,7 +197,7 @@ impl<'a> Departure<'a, '_> {
         self.state.lost.insert(key.to_owned(), why.to_owned());
     }
 
-    /// What all queues of a port leave; `None` if one leaves nothing.
+    /// States that all queues of a port leave; `None` if one leaves none.
     fn add_all(&mut self, queues: Vec<QueueLeft>) -> Option<Vec<QueueState>> {
         queues.into_iter().map(|queue| self.sent.add(queue)).collect()
     }
@@ -210,7 +211,7 @@ impl<'a> Departure<'a, '_> {
         }
     }
 
-    /// The place of a region among those that are handed over. The first client found in it pays for it.
+    /// Index of a region in the list of regions that are handed over. The first client found in the region pays for it.
     fn home(&mut self, home: &'a Arc<ShmRegion>, payer: ClientId) -> usize {
         if let Some(known) = self.homes.iter().position(|known| Arc::ptr_eq(known, home)) {
             return known;

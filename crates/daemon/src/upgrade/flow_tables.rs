@@ -1,4 +1,4 @@
-//! Flow tables on their way to the process that takes over.
+//! Handover of flow tables.
 //!
 //! The tables go first, in an unnamed file, while the old workers still use them; only the counts go with the ports,
 //! while traffic waits.
@@ -15,7 +15,7 @@ use super::ReceivedDescriptors;
 use super::state::FlowTablesState;
 use crate::openflow::FlowSwitches;
 
-/// The longest image of tables, bytes: two million entries of the usual length.
+/// Maximum length of an image of tables, bytes: two million entries of the usual length.
 const MOST_BYTES: u64 = 1 << 30;
 
 fn file_of(bytes: &[u8]) -> std::io::Result<File> {
@@ -24,10 +24,10 @@ fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// What a file of the process before holds.
+/// Content of a file of the earlier process.
 ///
 /// # Errors
-/// The kernel's, or that it is too long.
+/// The kernel's, or that the file is too long.
 pub(crate) fn bytes_of(file: OwnedFd) -> std::io::Result<Vec<u8>> {
     let mut file = File::from(file);
     file.rewind()?;
@@ -45,7 +45,7 @@ impl FlowSwitches {
     pub(crate) fn freeze(&self) -> (Vec<FlowTablesState>, Vec<File>) {
         let (mut states, mut files) = (Vec::new(), Vec::new());
         let served = self.services().filter_map(|(switch, service)| Some((switch, service.freeze()?)));
-        // Those without a thread do not change.
+        // Tables without a thread do not change.
         let waiting = self.waiting_tables();
         let waiting = waiting
             .map(|(switch, (agent_state, image), _)| (switch, (agent_state.clone(), image.bytes.clone())));
@@ -66,7 +66,7 @@ impl FlowSwitches {
         (states, files)
     }
 
-    /// What was counted for frozen tables, by switch.
+    /// Files with the counts of frozen tables, by switch.
     pub(crate) fn frozen_counts(&self) -> BTreeMap<String, File> {
         let served = self.services().filter_map(|(switch, service)| Some((switch, service.counts()?)));
         let waiting = self.waiting_tables();
@@ -83,7 +83,7 @@ impl FlowSwitches {
     /// Makes the tables of another process's switches, for `workers` workers.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// Text that names the tables that cannot be read.
     pub(crate) fn prepare(
         &mut self,
         states: Vec<FlowTablesState>,

@@ -1,4 +1,4 @@
-//! Takes over the ports of another daemon.
+//! Takeover of the ports of another daemon.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::restore::RestoreFile;
 /// The clients that came with the state.
 pub(crate) type Clients = BTreeMap<ClientId, Client>;
 
-/// A device that a program has open, and the program's rings.
+/// A device that a program has open, with the program's rings.
 struct Wiring {
     key: String,
     spec: PortSpec,
@@ -45,7 +45,7 @@ struct Wiring {
     rings: Vec<QueueParts>,
 }
 
-/// The same, ready to be opened: no other port can take its side of an interface.
+/// A device of a program, ready to be opened: no other port can take its side of an interface.
 struct ReadyWiring {
     wiring: Wiring,
     name: PortName,
@@ -71,14 +71,14 @@ pub(crate) struct Reopenings {
 }
 
 impl Reopenings {
-    /// The names of ports that cannot be opened, and why.
+    /// Names of ports that cannot be opened, each with the reason.
     pub(crate) fn refused(&self) -> BTreeMap<String, String> {
         let devices = self.devices.iter().filter_map(|device| device.as_ref().err());
         let devices = devices.map(|refused| (refused.key.clone(), refused.why.clone()));
         self.ports.refused().chain(devices).collect()
     }
 
-    /// The names of all.
+    /// Names of all these ports.
     pub(crate) fn keys(&self) -> Vec<String> {
         let devices = self.devices.iter().map(|device| match device {
             Ok(ready) => ready.wiring.key.clone(),
@@ -88,7 +88,7 @@ impl Reopenings {
     }
 }
 
-/// Which of the descriptors are in use already.
+/// Descriptors of the state, with the clients and regions that were taken over.
 struct Arrival<'a> {
     descriptors: &'a mut ReceivedDescriptors,
     clients: &'a Clients,
@@ -115,7 +115,7 @@ impl Arrival<'_> {
         events.iter().map(pair).collect()
     }
 
-    /// What the queues of a device leave, and their counters.
+    /// States that the queues of a device leave, and their counters.
     fn left(&mut self, queues: Vec<QueueState>) -> Result<(Vec<HandOver>, Vec<Arc<QueueCounters>>), String> {
         let mut left = Vec::with_capacity(queues.len());
         let mut all_counters = Vec::with_capacity(queues.len());
@@ -127,7 +127,7 @@ impl Arrival<'_> {
         Ok((left, all_counters))
     }
 
-    /// A program's rings, and the datapath's side of them.
+    /// Takes over a program's rings; also returns the datapath's side of them.
     fn rings(
         &mut self,
         rings: RingsState,
@@ -147,7 +147,7 @@ impl Arrival<'_> {
     }
 }
 
-/// The queues of a device with their counters so far.
+/// Queues of a device with their earlier counters.
 fn with_counters(device: &mut Device, counters: Vec<Arc<QueueCounters>>) -> Vec<QueueParts> {
     let queues = std::mem::take(&mut device.queues);
     let counters = counters.into_iter().chain(std::iter::repeat_with(Arc::default));
@@ -155,11 +155,11 @@ fn with_counters(device: &mut Device, counters: Vec<Arc<QueueCounters>>) -> Vec<
 }
 
 impl Ports {
-    /// Takes over the ports of another daemon, which stand still meanwhile, on a held fabric. Returns those whose devices
-    /// must still be opened, without those that `config` does not have any more.
+    /// Takes over the ports of another daemon, which stand still meanwhile, on a held fabric. Returns the ports whose
+    /// devices must still be opened, without the ports that `config` does not have any more.
     ///
     /// # Errors
-    /// What cannot be taken over; the other daemon continues then.
+    /// Text that names the port or region that cannot be taken over; the other daemon continues then.
     pub(crate) fn arrive(
         &mut self,
         state: PortsState,
@@ -220,7 +220,7 @@ impl Ports {
             .map_err(failed("a region"))
     }
 
-    /// What a port takes of its maker's share.
+    /// Holding of a port in its maker's share.
     fn hold_again(
         &self,
         origin: &PortOrigin,
@@ -269,7 +269,7 @@ impl Ports {
         self.table.resume(entry, (&past).into(), share, queues).map_err(failed(&key))
     }
 
-    /// The device of a port of a switch, with what another process leaves of it.
+    /// Opens the device of a port of a switch, with the state that another process leaves of it.
     fn take_over(&self, key: &str, spec: Option<&PortSpec>, left: Vec<HandOver>) -> Result<Device, String> {
         let told = |refusal: Refusal| refusal.message;
         let spec = spec.ok_or_else(|| format!("{key} has no description"))?;
@@ -279,7 +279,7 @@ impl Ports {
         self.open_ready_device(ready, left).map(|(device, _)| device).map_err(told)
     }
 
-    /// Takes up a device that a program has open. Returns it where it must still be opened.
+    /// Takes over a device that a program has open. Returns the device if it must still be opened.
     fn take_up_device(
         &mut self,
         device: DeviceState,
@@ -310,7 +310,7 @@ impl Ports {
         Ok(ReadyWiring { wiring, name: named.name, plan, claim, holding })
     }
 
-    /// Wires a device to the rings of the program that has it open.
+    /// Wires a device again to the rings of the program that has it open.
     fn wire_again(
         &mut self,
         ready: ReadyWiring,
@@ -352,7 +352,7 @@ impl Ports {
 
     /// Opens the devices that could not be handed over, once the other process has ended. Ports of switches that cannot
     /// be opened wait. A program whose device cannot be opened is notified as if the device had ended; returns the
-    /// clients of such.
+    /// clients of these programs.
     pub(crate) fn open_anew(&mut self, reopenings: Reopenings) -> Vec<ClientId> {
         let mut lost = Vec::new();
         for device in reopenings.devices {

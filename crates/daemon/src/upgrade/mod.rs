@@ -1,4 +1,4 @@
-//! A daemon hands everything over to a new one, which continues where the old one stops: `ringroad upgrade`.
+//! Handover of a daemon's whole state to a new daemon, which continues where the old one stops: `ringroad upgrade`.
 //!
 //! 1. The old daemon starts the program that is installed now, with one end of a socket pair as its standard input. The
 //!    new process reads the configuration and sends [`UpgradeMessage::Ready`].
@@ -30,9 +30,9 @@ use serde::{Deserialize, Serialize};
 pub use channel::{ChannelError, UpgradeChannel};
 pub use state::UpgradeState;
 
-/// Number of the form of the state. A daemon hands over only to one of the same form.
+/// Version of the state's form. A daemon hands over only to a daemon with the same form.
 pub(crate) const FORM: u32 = 2;
-/// How long the new process may take to start.
+/// Time that the new process may take to start.
 pub(crate) const START_TIME: Duration = Duration::from_secs(10);
 /// Maximum time that traffic may stand still before the old daemon continues by itself.
 pub(crate) const STANDSTILL: Duration = Duration::from_secs(3);
@@ -42,42 +42,42 @@ pub(crate) const STANDSTILL: Duration = Duration::from_secs(3);
 pub enum UpgradeMessage {
     /// The new process waits for the state.
     Ready {
-        /// [`FORM`] that it knows.
+        /// Version of the state's form that the process knows: `FORM`.
         form: u32,
-        /// Its version.
+        /// Version of the process's program.
         version: String,
-        /// Whether it takes flow tables.
+        /// Whether the process takes flow tables.
         #[serde(default)]
         takes_flow_tables: bool,
     },
     /// The flow tables of the old daemon's switches.
     FlowTables(Vec<state::FlowTablesState>),
-    /// The new process has them.
+    /// The new process has the flow tables.
     FlowTablesReady,
     /// The old daemon's state.
     State(Box<UpgradeState>),
     /// The new process can take over.
     Prepared,
-    /// The new process cannot take over, and why.
+    /// The new process cannot take over, for this reason.
     Failed(String),
-    /// Names of ports that would be lost, and why each.
+    /// Names of ports that would be lost, each with the reason.
     WouldLose(BTreeMap<String, String>),
-    /// The old daemon touches nothing any more.
+    /// The old daemon has stopped all its work, so the new process may begin.
     Go,
 }
 
-/// Descriptors that came with the state, each of which is taken once.
+/// Descriptors that came with the state; each is taken once.
 #[derive(Debug)]
 pub struct ReceivedDescriptors(Vec<Option<OwnedFd>>);
 
 impl ReceivedDescriptors {
-    /// The descriptors in the order in which the state numbers them.
+    /// Takes the descriptors, in the order in which the state numbers them.
     #[must_use]
     pub fn new(descriptors: Vec<OwnedFd>) -> Self {
         Self(descriptors.into_iter().map(Some).collect())
     }
 
-    /// The descriptor of that number.
+    /// Takes the descriptor with that number.
     pub(crate) fn take(&mut self, number: usize) -> Result<OwnedFd, String> {
         let taken = self.0.get_mut(number).and_then(Option::take);
         taken.ok_or_else(|| format!("descriptor {number} was not handed over"))

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::port_entries::{ClientId, PortOrigin};
 use crate::switch_settings::SwitchSettings;
 
-/// Everything that a daemon knows.
+/// Whole state of a daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UpgradeState {
     pub(crate) version: String,
@@ -34,7 +34,7 @@ pub struct UpgradeState {
     pub(crate) asking: ClientId,
     /// Whether ports may be lost.
     pub(crate) anyway: bool,
-    /// When the workers stopped, by CLOCK_MONOTONIC, ns.
+    /// Time at which the workers stopped, by CLOCK_MONOTONIC, ns.
     pub(crate) stopped_at_ns: u64,
     pub(crate) ports: PortsState,
 }
@@ -45,12 +45,12 @@ pub(crate) struct SessionState {
     pub(crate) id: ClientId,
     pub(crate) program: String,
     pub(crate) has_asked: bool,
-    /// What was received and not answered.
+    /// Bytes that were received and not answered.
     pub(crate) unread: Vec<u8>,
     pub(crate) socket: usize,
 }
 
-/// All ports.
+/// State of all ports.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PortsState {
     pub(crate) homes: Vec<HomeState>,
@@ -58,20 +58,20 @@ pub(crate) struct PortsState {
     pub(crate) devices: Vec<DeviceState>,
     pub(crate) pipes: Vec<PipeState>,
     pub(crate) settings: SwitchSettings,
-    /// By switch what was counted for the flow tables that went before.
+    /// Counts for the flow tables that were sent before, by switch, as numbers of descriptors.
     pub(crate) flow_counts: BTreeMap<String, usize>,
     /// Learned addresses of each switch, with their ports.
     pub(crate) learned: BTreeMap<String, Vec<([u8; 6], u8)>>,
-    /// The same in VLANs.
+    /// Learned addresses of each switch with their VLANs and ports.
     pub(crate) learned_in_vlans: BTreeMap<String, Vec<(u16, [u8; 6], u8)>>,
     pub(crate) departed_of_switches: BTreeMap<String, CountersState>,
     pub(crate) departed: CountersState,
-    /// Ports that commands attached and whose devices are not there.
+    /// Ports that commands attached and whose devices do not exist.
     pub(crate) waiting: Vec<PortRecord>,
     pub(crate) last_number: u64,
     /// Ports of switches whose devices are reopened.
     pub(crate) reopened: Vec<PortRecord>,
-    /// Names of ports that cannot be handed over and are not reopened, and why.
+    /// Names of ports that cannot be handed over and are not reopened, each with the reason.
     pub(crate) lost: BTreeMap<String, String>,
 }
 
@@ -91,7 +91,7 @@ pub struct FlowTablesState {
     pub(crate) switch: String,
     #[serde(rename = "remains")]
     pub(crate) agent_state: AgentState,
-    /// A file with the image of the tables.
+    /// Number of the descriptor of a file with the image of the tables.
     pub(crate) image: usize,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct HomeState {
     pub(crate) geometry: RegionGeometry,
     pub(crate) handed_out: HandedOut,
     pub(crate) memory: usize,
-    /// The client whose user pays for it.
+    /// Client whose user pays for the region.
     pub(crate) payer: ClientId,
 }
 
@@ -123,13 +123,13 @@ pub(crate) struct SwitchPortState {
     pub(crate) past: CountersState,
 }
 
-/// Who works a port of a switch.
+/// Occupant of a port of a switch.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum OccupantState {
     Nobody,
     Program(RingsState),
     Device {
-        /// Its notes for the user.
+        /// Notes of the device for the user.
         notes: Vec<String>,
     },
 }
@@ -138,10 +138,10 @@ pub(crate) enum OccupantState {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RingsState {
     pub(crate) client: ClientId,
-    /// Its region's place among the homes.
+    /// Index of the rings' region among the homes.
     pub(crate) home: usize,
     pub(crate) placement: PortPlacement,
-    /// Kick and notify of each queue.
+    /// Descriptor numbers of kick and notify of each queue.
     pub(crate) events: Vec<[usize; 2]>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct DeviceState {
     pub(crate) spec: PortSpec,
     pub(crate) rings: RingsState,
     pub(crate) ring_queues: Vec<QueueState>,
-    /// `None`: the device is reopened.
+    /// Queues of the device; `None` if the device is reopened.
     pub(crate) device_queues: Option<Vec<QueueState>>,
 }
 
@@ -178,14 +178,14 @@ pub(crate) struct QueueState {
     pub(crate) counters: CountersState,
 }
 
-/// Counters of frames.
+/// Totals of frames.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CountersState {
     received: [u64; 2],
     delivered: [u64; 2],
     replicated: u64,
     dropped: Vec<(DropCause, u64)>,
-    /// By name. A daemon of another version may have others.
+    /// Events by name. A daemon of another version may have others.
     #[serde(flatten)]
     events: BTreeMap<String, u64>,
 }

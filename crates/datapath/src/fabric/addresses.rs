@@ -7,14 +7,14 @@ use ringroad_wire::mac::Mac;
 use super::Fabric;
 
 impl Fabric {
-    /// Learned addresses of a switch, with age in ticks.
+    /// Learned addresses of a switch, with their age in ticks.
     #[must_use]
     pub fn mac_table(&self, switch: &str) -> Option<Vec<MacEntry>> {
         let switch = self.switches.get(switch)?;
         Some(switch.learning.table.entries(switch.learning.now()).collect())
     }
 
-    /// Notes that a learned address was seen again, unless it is on another port by now.
+    /// Marks a learned address as seen again, unless it is on another port by now.
     pub fn refresh(&self, switch: &str, mac: Mac, port: PortIndex) {
         let Some(switch) = self.switches.get(switch) else { return };
         let LearningSwitch { table, .. } = &*switch.learning;
@@ -24,8 +24,8 @@ impl Fabric {
         }
     }
 
-    /// Puts an address onto the port of that name, where it stays: now, and whenever a port of that name is made.
-    /// `None` takes it back. `false`: there was nothing to take back.
+    /// Binds an address to the port of that name, now and whenever a port of that name is made. `None` removes the
+    /// binding. Returns `false` if there was no binding to remove.
     pub fn set_static(&mut self, switch: &str, mac: Mac, port: Option<&str>) -> bool {
         let state = self.switches.get(switch);
         let was = state.is_some_and(|state| state.learning.table.unset_static(mac));
@@ -51,7 +51,8 @@ impl Fabric {
         })
     }
 
-    /// Forgets the learned addresses of a switch, or of one of its ports; how many. `None`: there is none of that name.
+    /// Forgets the learned addresses of a switch, or of one of its ports. Returns their number, or `None` if there is
+    /// no switch or port of that name.
     #[must_use]
     pub fn forget_learned(&self, switch: &str, port: Option<&str>) -> Option<usize> {
         let state = self.switches.get(switch)?;
@@ -79,7 +80,7 @@ impl Fabric {
             .filter_map(|(name, switch)| Some((name.as_str(), switch.learning.loops.take_blocked()?)))
     }
 
-    /// Whether flooded frames neither enter nor leave by a port, since there is a loop behind it.
+    /// Whether a port is blocked: flooded frames neither enter nor leave by it, since there is a loop behind it.
     #[must_use]
     pub fn is_blocked(&self, switch: &str, port: PortIndex) -> bool {
         self.switches.get(switch).is_some_and(|switch| switch.learning.loops.is_blocked(port))

@@ -8,29 +8,29 @@ use super::{Fabric, FabricError};
 use crate::engine::Engine;
 use crate::forwarding::QueueRef;
 
-/// The counters of a switch, ports that left included.
+/// Totals of a switch, ports that left included.
 #[derive(Debug, Clone, Default)]
 pub struct SwitchTotals {
     /// Sum over all ports.
     pub totals: CounterSnapshot,
-    /// Addresses in the table.
+    /// Number of addresses in the table.
     pub macs: usize,
-    /// Addresses that left it for lack of room.
+    /// Addresses that left the table for lack of room.
     pub evictions: u64,
-    /// Times that a frame came from a static address on another port.
+    /// Times that a frame from a static address came in by another port.
     pub refused_moves: u64,
-    /// Ports now.
+    /// Number of ports now.
     pub ports: usize,
 }
 
 impl Fabric {
-    /// The counters of a port since it was attached, over all programs that opened it.
+    /// Totals of a port since it was attached, over all programs that opened it.
     #[must_use]
     pub fn port_counters(&self, switch: &str, port: &str) -> Option<CounterSnapshot> {
         Some(self.switches.get(switch)?.ports.get(port)?.counters())
     }
 
-    /// The counters of the queues that a port has now.
+    /// Counters of the queues that a port has now.
     pub fn queue_counters(&self, switch: &str, port: &str) -> impl Iterator<Item = CounterSnapshot> {
         let port = self.switches.get(switch).and_then(|switch| switch.ports.get(port));
         port.into_iter().flat_map(|port| &port.counters).map(|counters| {
@@ -40,7 +40,7 @@ impl Fabric {
         })
     }
 
-    /// Why a port has stopped, if it has.
+    /// Reason why a port has stopped, or `None`.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -55,7 +55,7 @@ impl Fabric {
         Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
     }
 
-    /// Why each of `ports`, given by switch and name, has stopped, if it has. Each worker is queried once.
+    /// Reason why each of `ports`, given by switch and name, has stopped, or `None`. Each worker is queried once.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -84,7 +84,7 @@ impl Fabric {
         Ok(faults)
     }
 
-    /// Totals of a switch, ports that left included: the conservation sum is made from them.
+    /// Totals of a switch, ports that left included: the sum whose conservation reports check.
     #[must_use]
     pub fn switch_totals(&self, switch: &str) -> Option<SwitchTotals> {
         let switch = self.switches.get(switch)?;
@@ -99,7 +99,7 @@ impl Fabric {
         })
     }
 
-    /// The counters of the whole datapath, removed switches, wires and ports included.
+    /// Totals of the whole datapath, removed switches, wires and ports included.
     #[must_use]
     pub fn totals(&self) -> CounterSnapshot {
         let mut totals = self.departed.clone();
@@ -113,7 +113,7 @@ impl Fabric {
         totals
     }
 
-    /// Counts what the kernel dropped before it could be received, of all ports.
+    /// Counts frames of all ports that the kernel dropped before they could be received.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -122,7 +122,7 @@ impl Fabric {
     }
 }
 
-/// Why the queue at `queue_index` has stopped, if it has.
+/// Reason why the queue at `queue_index` has stopped, or `None`.
 fn fault_at(engine: &mut Engine, queue_index: u32) -> Option<String> {
     engine.queue_mut(queue_index)?.diagnosis()?.fault()
 }

@@ -1,4 +1,4 @@
-//! Handover: what a fabric leaves to that of another process, and takes over from it.
+//! Handover of ports and counters between the fabrics of two processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use ringroad_port::port_queue::HandOver;
 use super::{Fabric, FabricError, Runner, Switch, WireId};
 use crate::forwarding::QueueRef;
 
-/// What a queue leaves to another process, and its counters.
+/// State that a queue leaves to another process, with its counters.
 #[derive(Debug)]
 pub struct QueueLeft {
-    /// `None`: the port has to be opened again.
+    /// State of the driver; `None` if the port has to be opened again.
     pub hand_over: Option<HandOver>,
     pub counters: CounterSnapshot,
 }
 
-/// What a port of a switch leaves to another process.
+/// State that a port of a switch leaves to another process.
 #[derive(Debug)]
 pub struct PortLeft {
     pub queues: Vec<QueueLeft>,
-    /// The counters of queues that it had before.
+    /// Totals of the queues that the port had before.
     pub past: CounterSnapshot,
 }
 
 impl Fabric {
-    /// Returns when every worker has finished what it had in hand, and will see what was changed before.
+    /// Waits until every worker has finished its current turn; its next turn sees all earlier changes.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -35,7 +35,7 @@ impl Fabric {
         self.runners.iter().try_for_each(|runner| runner.call(|_| ()))
     }
 
-    /// Makes every worker do only what it is called for, or everything again ([`Engine::hold`]).
+    /// Makes every worker run nothing but commands, or everything again ([`hold`](crate::engine::Engine::hold)).
     ///
     /// # Errors
     /// A worker that is gone.
@@ -43,9 +43,9 @@ impl Fabric {
         self.runners.iter().try_for_each(|runner| runner.call(move |engine| engine.hold(holds)))
     }
 
-    /// Lets the held workers forward what they had received, until nothing is left or `deadline` has passed. Returns
-    /// whether nothing is left. Devices and drivers have a tenth of the time for what they do by themselves: a peer
-    /// must not prolong it.
+    /// Lets the held workers forward the frames that they had received, until none remains or `deadline` has passed.
+    /// Returns whether none remains. Devices and drivers have a tenth of the time for their own work: a peer must not
+    /// prolong it.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -57,15 +57,15 @@ impl Fabric {
             for runner in &self.runners {
                 is_quiescent &= runner.call(move |engine| engine.quiesce(now < patience))?;
             }
-            // A worker that is at rest gives others nothing, so all are.
+            // A quiescent worker hands no frames to other workers, so all workers quiesce.
             if is_quiescent || now >= deadline {
                 return Ok(is_quiescent);
             }
         }
     }
 
-    /// What the queues of a port leave to another process, and their counters, queue by queue; and the counters of
-    /// queues that it had before.
+    /// State that the queues of a port leave to another process, with their counters, queue by queue, and the totals of
+    /// queues that the port had before.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -75,7 +75,7 @@ impl Fabric {
         Ok(PortLeft { queues: self.leave(&entry.queues, &entry.counters)?, past: entry.past.clone() })
     }
 
-    /// The same of the two ports at the ends of a wire.
+    /// State that the two ports at the ends of a wire leave to another process.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -108,7 +108,7 @@ impl Fabric {
         Ok(left)
     }
 
-    /// The counters of what is gone: of each switch, and of everything else.
+    /// Totals of removed ports and queues: of each switch, and of everything else.
     #[must_use]
     pub fn departed(&self) -> (BTreeMap<String, CounterSnapshot>, CounterSnapshot) {
         let of_switch = |switch: &Switch| {
@@ -121,8 +121,8 @@ impl Fabric {
         (self.switches.iter().map(|(name, switch)| (name.clone(), of_switch(switch))).collect(), others)
     }
 
-    /// Adds the counters of what was gone at another process ([`Self::departed`]). The counters of a switch that does
-    /// not come back is added to the others.
+    /// Adds the totals of ports and queues that another process had removed ([`Self::departed`]). Totals of a switch
+    /// that does not come back are added to those of everything else.
     pub fn resume_departed(
         &mut self,
         of_switches: BTreeMap<String, CounterSnapshot>,
@@ -137,7 +137,7 @@ impl Fabric {
         }
     }
 
-    /// Keeps the workers from sleeping, or lets them sleep again where they may at all.
+    /// Keeps the workers awake, or lets them sleep again if their settings permit it.
     pub fn keep_awake(&self, awake: bool) {
         for runner in &self.runners {
             if let Runner::Thread(worker) = runner {

@@ -1,11 +1,11 @@
-//! Mirrors: ports that get copies of the frames of others.
+//! Mirrors: ports that get copies of the frames of other ports.
 
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::MirrorRule;
 
 use super::{Fabric, FabricError, Switch};
 
-/// A mirror, by the names of its ports, which need not be there.
+/// A mirror, by the names of its ports, which need not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedMirror {
     /// The port whose frames are copied; `None` stands for all ports.
@@ -14,17 +14,17 @@ pub struct NamedMirror {
     pub to: String,
     /// Whether frames that come in by the source are copied.
     pub received: bool,
-    /// Whether frames that are delivered to it are.
+    /// Whether frames that are delivered to the source are copied.
     pub delivered: bool,
-    /// One in this many frames of each port is copied, at least 1.
+    /// Sampling divisor, at least 1: one in this many frames of each port is copied.
     pub sample: u32,
     /// Whether the port gets a record of each frame in place of the frame.
     pub records: bool,
 }
 
 impl Fabric {
-    /// Sends copies of frames to a port from now on, and whenever its ports are made. A mirror from the same port to
-    /// the same port is replaced.
+    /// Sends copies of frames to a port from now on, and whenever the mirror's ports are made. A mirror with the same
+    /// source and the same target is replaced.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -35,7 +35,7 @@ impl Fabric {
         self.install_mirrors(switch)
     }
 
-    /// Ends the mirror from a port, or from all ports, to another. `false`: there is none.
+    /// Ends the mirror from a port, or from all ports, to another. Returns `false` if there is none.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -60,7 +60,7 @@ impl Fabric {
             .flat_map(|(switch, mirrors)| mirrors.iter().map(move |mirror| (switch.as_str(), mirror)))
     }
 
-    /// The mirrors of a switch whose ports are there.
+    /// Mirrors of a switch whose ports exist.
     pub(super) fn mirrors_in_force(&self, name: &str, switch: &Switch) -> Vec<MirrorRule> {
         let index = |port: &String| Some(switch.ports.get(port)?.index);
         let in_force = |mirror: &NamedMirror| {
@@ -88,7 +88,7 @@ impl Fabric {
             return Ok(());
         }
         self.install_forwarding_planes(name, switch, &mirrors)?;
-        // Nothing is sent to a port that only looks on.
+        // No frames are forwarded to a port that is a monitor.
         for mirror in &mirrors {
             switch.learning.table.forget_learned(Some(mirror.to));
         }

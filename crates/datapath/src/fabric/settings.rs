@@ -13,7 +13,7 @@ impl Switch {
         self.policed.as_ref().is_some_and(|policies| policies.has_vlans())
     }
 
-    /// Refuses a switch, which is called `name`, if one of its ports has settings.
+    /// Refuses the switch `name` if one of its ports has settings.
     pub(super) fn check_unset(&self, name: &str) -> Result<(), FabricError> {
         let Some(index) = self.policies.keys().next() else { return Ok(()) };
         let port = self.ports.iter().find(|(_, port)| port.index == *index);
@@ -23,11 +23,11 @@ impl Switch {
 }
 
 impl Fabric {
-    /// Gives a port settings: now, or when it is made. They go with the port.
+    /// Gives a port settings, now or when the port is made. The settings leave with the port.
     ///
     /// # Errors
     /// [`FabricError::HasFlowTables`], [`FabricError::TableWithoutVlans`], or a worker that is gone; the settings are
-    /// as they were in the first two cases.
+    /// unchanged in the first two cases.
     pub fn set_settings(
         &mut self,
         switch: &str,
@@ -53,7 +53,7 @@ impl Fabric {
         self.switches.get(switch).map_or(Ok(()), |state| state.check_unset(switch))
     }
 
-    /// The forwarding plane of a switch with port settings: it explains what it would do with a frame.
+    /// Forwarding plane of a switch with port settings, for an explanation of its decision on a frame.
     #[must_use]
     pub fn policing(&self, switch: &str) -> Option<Policing> {
         let state = self.switches.get(switch)?;
@@ -99,7 +99,7 @@ impl Fabric {
         let has_vlans = switch.has_vlans();
         if let Some(switch) = self.switches.get(name) {
             self.install_forwarding_planes(name, switch, &switch.mirrors)?;
-            // What was learned of the port, or without regard to VLANs, is no longer valid.
+            // Addresses that were learned at the port, or without regard to VLANs, are no longer valid.
             if has_vlans != had_vlans {
                 switch.learning.table.forget_learned(None);
             } else if moves {

@@ -1,4 +1,4 @@
-//! Traces: what happens to some frames of a switch.
+//! Traces: the path of some frames through a switch.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::{Fabric, FabricError};
 use crate::forwarding::QueueRef;
 
 impl Fabric {
-    /// Traces the next frames of a switch, at most [`MAX_TRACED`](ringroad_port::trace::MAX_TRACED), of those from a
-    /// port if one is given. A datapath has one trace at a time; an earlier one ends.
+    /// Traces the next frames of a switch, at most [`MAX_TRACED`](ringroad_port::trace::MAX_TRACED), or only frames of
+    /// a port if one is given. A datapath has one trace at a time; an earlier one ends.
     ///
     /// # Errors
     /// [`FabricError::NoSuchPort`], or a worker that is gone.
@@ -43,7 +43,7 @@ impl Fabric {
         }
     }
 
-    /// The switch that is traced, the frames of the trace so far, and how many are still wanted.
+    /// Switch of the running trace, its frames so far, and the number of frames that are still to come.
     #[must_use]
     pub fn traced(&self) -> Option<(&str, Vec<TracedFrame>, u32)> {
         let (switch, trace) = self.trace.as_ref()?;
@@ -51,7 +51,8 @@ impl Fabric {
         Some((switch, frames, left))
     }
 
-    /// Name of the port of a switch that has the queue at `queue_index` of `worker`, and the queue's number there.
+    /// Name of the port of a switch that has the queue at `queue_index` of `worker`, and the queue's number in the
+    /// port.
     #[must_use]
     pub fn queue_at(&self, switch: &str, worker: u16, queue_index: u32) -> Option<(&str, usize)> {
         self.switches.get(switch)?.ports.iter().find_map(|(name, port)| {

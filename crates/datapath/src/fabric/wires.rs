@@ -9,20 +9,21 @@ use crate::engine::Engine;
 use crate::engine_queue::EngineQueue;
 use crate::forwarding::{Forwarding, QueueRef};
 
-/// Frames of `a` go to `b` and the other way round.
+/// Identifier of a wire, whose two ports send to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireId(pub(super) u64);
 
 /// Two ports joined queue by queue.
 #[derive(Debug)]
 pub(super) struct Wire {
-    /// The first port's and the second's, in turn.
+    /// Queues of the first port and of the second, alternating.
     pub(super) queues: Vec<QueueRef>,
     pub(super) counters: Vec<[Arc<QueueCounters>; 2]>,
 }
 
 impl Fabric {
-    /// Joins the queues of two ports pairwise, on one worker, with no switch between them; both are served in `share`.
+    /// Joins the queues of two ports pairwise, each pair on one worker, with no switch between them; both are served in
+    /// `share`.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -65,7 +66,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// The counters of the ports at the two ends of a wire since they were joined: the first, then the second.
+    /// Totals of the ports at the two ends of a wire since they were joined: the first, then the second.
     #[must_use]
     pub fn wire_counters(&self, wire: WireId) -> Option<[CounterSnapshot; 2]> {
         let mut sums = <[CounterSnapshot; 2]>::default();
@@ -77,7 +78,7 @@ impl Fabric {
         Some(sums)
     }
 
-    /// Why the second port of a wire has stopped, if it has.
+    /// Reason why the second port of a wire has stopped, or `None`.
     ///
     /// # Errors
     /// A worker that is gone.
@@ -85,7 +86,7 @@ impl Fabric {
         self.fault_of(&self.second_queues(wire))
     }
 
-    /// Where the queues of the second port of a wire are, in their order.
+    /// References to the queues of the second port of a wire, in their order.
     #[must_use]
     pub fn second_queues(&self, wire: WireId) -> Vec<QueueRef> {
         let pairs = self.wires.get(&wire.0).map_or(&[][..], |wire| &wire.queues);

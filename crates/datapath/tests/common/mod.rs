@@ -1,4 +1,4 @@
-//! Ports with the far side in the test's hands.
+//! Ports whose far side the test controls.
 
 #![allow(dead_code, clippy::unwrap_used, unsafe_code)]
 
@@ -14,21 +14,21 @@ use ringroad_port::port_queue::{Delivery, PortQueue, ProgramQueue, QueueProperti
 /// The far side of a port.
 #[derive(Default)]
 pub struct Far {
-    /// Frames that it has left to send.
+    /// Number of frames that the far side has left to send.
     pub left: AtomicU64,
     /// Frames that were taken from it.
     pub taken: AtomicU64,
     /// Frames delivered to it.
     pub got: AtomicU64,
-    /// Numbers of the frames that it got, if it was set to keep them.
+    /// Numbers of the received frames, if the far side was set to keep them.
     pub numbers: Mutex<Vec<u32>>,
     pub keeps_numbers: AtomicBool,
-    /// How often it was polled for frames.
+    /// Times that the queue was polled for frames.
     pub polls: AtomicU64,
-    /// Announcements of sleep that it got.
+    /// Announcements of sleep that the far side got.
     pub told: AtomicU64,
     pub is_closed: AtomicBool,
-    /// Queues of it that exist.
+    /// Number of the port's queues that exist.
     pub queues: AtomicUsize,
     /// Slots that were not released when their queue ended.
     pub unreleased: AtomicUsize,
@@ -45,11 +45,12 @@ pub struct Near {
     far: Arc<Far>,
     frame: Vec<u8>,
     lent: usize,
-    /// The frames of a batch, which stay where they are until they are released.
+    /// Frames of a batch, kept until they are released.
     memory: Vec<Vec<u8>>,
-    /// Stepped when the fabric requests the queue's properties: frames move in the middle of a change.
+    /// Engine that is stepped when the fabric requests the queue's properties, so that frames move in the middle of a
+    /// change.
     steps: Option<Weak<Mutex<Engine>>>,
-    /// What a frame delivered to it costs.
+    /// Cost of a frame delivered to the queue.
     frame_cost: u16,
 }
 
@@ -111,7 +112,8 @@ impl PortQueue for Near {
             frame[14..18].copy_from_slice(&(left as u32).to_be_bytes());
             self.memory.push(frame);
             let frame = self.memory.last().unwrap();
-            // SAFETY: a vector's bytes stay where they are when it moves, and it is kept until all are released.
+            // SAFETY: a vector's bytes stay where they are when it moves, and the vector is kept until all frames are
+            // released.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             self.lent += 1;
         }

@@ -1,11 +1,12 @@
-//! A receive ring of TPACKET_V3: blocks that the kernel packs with frames, and shows when they are full or have waited.
+//! A receive ring of TPACKET_V3: blocks that the kernel packs with frames, and hands over when they are full or a
+//! timeout ends.
 //!
-//! A short frame takes little more than its length, so that a burst fits for which slots would not do; the price is the
-//! wait. A block is handed back when all its frames are.
+//! A short frame takes little more than its length, so a ring of blocks holds longer bursts than a ring of slots. The
+//! price is latency. A block is handed back when all its frames are.
 //!
-//! When more than three quarters of the blocks are full, the kernel now and then drops a frame although there is room:
-//! it looks for room without its lock, while its timer advances to the next block. Such frames are counted as all that
-//! it drops.
+//! When more than three quarters of the blocks are full, the kernel sometimes drops a frame although there is room: it
+//! checks the room without its lock, while its timer advances to the next block. Such frames are counted as its other
+//! drops are.
 
 #![allow(unsafe_code)]
 
@@ -20,59 +21,60 @@ use super::ring::{
 use super::socket;
 use crate::poll_backoff::PollBackoff;
 
-/// Bytes of a block: the longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes
-/// nothing.
+/// Bytes of a block. The longest frame that stacks make (`GSO_MAX_SIZE` of the kernel) fits, and a power of two wastes
+/// no memory.
 const BLOCK_BYTES: usize = 128 << 10;
-/// Fewest blocks: while one is read and one filled, there are others to fill next.
+/// Minimum number of blocks: while one is read and one is filled, others can be filled next.
 const FEWEST_BLOCKS: usize = 4;
-/// The kernel shows a block that is not full after this many milliseconds. A reader that stalls has as many blocks as
-/// there are times this: where few frames come, each block holds but few. So this is longer where there are fewer
-/// blocks, to bridge half a second, as far as possible without a wait that users notice.
+/// Timeout after which the kernel hands over a block that is not full, ms. A reader can stall for this time multiplied
+/// by the number of blocks, because at low rates each block holds few frames. So the timeout is longer with fewer
+/// blocks, to bridge half a second if possible without latency that users notice.
 const WAIT_MS: std::ops::RangeInclusive<usize> = 4..=16;
 const BRIDGED_MS: usize = 512;
-/// Frames that can be taken and not handed back: sixteen batches.
+/// Maximum number of frames that are taken and not handed back: sixteen batches.
 const MOST_TAKEN: usize = 4096;
 
-/// The pause between two checks: the kernel counts a block's frames in the cache line with its status. A fraction of
-/// the time that a block takes.
+/// Pause between two checks of an empty ring, because the kernel counts a block's frames in the cache line with its
+/// status. The pause is a fraction of the time in which a block fills.
 const POLL_INTERVAL_NS: u64 = 20_000;
 
-/// How far ahead frames are prefetched: the kernel's header and the start of the frame, two lines.
+/// Distance of the prefetch, frames. It loads two cache lines: the kernel's header and the start of the frame.
 const FRAMES_AHEAD: u32 = 4;
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Where a block's fields lie (`struct tpacket_block_desc` with `struct tpacket_hdr_v1`): status, frames, offset of the
-/// first.
+/// Offsets of a block's fields (`struct tpacket_block_desc` with `struct tpacket_hdr_v1`): status, number of frames,
+/// offset of the first frame.
 const STATUS: usize = 8;
 const FRAMES: usize = 12;
 const FIRST_FRAME: usize = 16;
-/// Bytes of `struct tpacket3_hdr` before each frame, which begins with the distance of the next, and where its status
-/// is.
+/// Bytes of `struct tpacket3_hdr` before each frame, and offset of its status. It begins with the distance to the next
+/// one.
 const HEADER_BYTES: usize = 48;
 const FRAME_STATUS: usize = 20;
 const LAYOUT: Layout = Layout { kept: 12, len: 16, mac: 24, time: 4, frame: ethernet_at(HEADER_BYTES) };
 
-/// The ring, and the socket it belongs to.
+/// The ring, and the socket that it belongs to.
 #[derive(Debug)]
 pub(super) struct BlockRing {
     socket: OwnedFd,
     memory: Memory,
     block_bytes: usize,
-    /// Frames of each block that are taken and not handed back.
+    /// For each block, number of frames that are taken and not handed back.
     taken: Vec<u32>,
-    /// Blocks that are ours: how many, the first of them, and the last, from which frames are taken.
+    /// Blocks that this process owns: their number, the index of the first, and the index of the last, from which
+    /// frames are taken.
     held: usize,
     first: usize,
     last: usize,
-    /// Frames of the last block that are not taken yet, and where in the block the next one is.
+    /// Number of frames of the last block that are not taken yet, and offset of the next one in the block.
     left: u32,
     next: usize,
     pause: PollBackoff,
 }
 
 impl BlockRing {
-    /// Gives `socket`, which is not bound yet, a ring with as much memory as `slots` slots for frames of `frame_bytes`
-    /// bytes take.
+    /// Gives `socket`, which is not bound yet, a ring with the memory of `slots` slots for frames of `frame_bytes`
+    /// bytes.
     pub(super) fn new(socket: OwnedFd, slots: u32, frame_bytes: usize) -> Result<Self> {
         socket::prepare_blocks(&socket)?;
         let slot_bytes = slot_bytes(frame_bytes);
@@ -82,7 +84,7 @@ impl BlockRing {
         let config = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES as u32,
             tp_block_nr: blocks as u32,
-            // Without a meaning here, but it has to fit.
+            // The field has no meaning in TPACKET_V3, but the kernel checks its size.
             tp_frame_size: slot_bytes as u32,
             tp_frame_nr: (blocks * (BLOCK_BYTES / slot_bytes)) as u32,
             tp_retire_blk_tov: wait_ms as u32,
@@ -109,7 +111,7 @@ impl BlockRing {
         })
     }
 
-    /// Where in memory the block lies that is `ahead` after the first that is ours.
+    /// Offset in memory of the block that is `ahead` blocks after the first one that this process owns.
     #[inline]
     fn block(&self, ahead: usize) -> usize {
         (self.first + ahead) % self.taken.len() * self.block_bytes
@@ -120,9 +122,10 @@ impl BlockRing {
         self.memory.shared_word(block + STATUS).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Whether the kernel has handed over the next block, or had not just now.
+    /// Whether the kernel has handed over the next block. Shortly after a check without one the result is `false`,
+    /// unchecked.
     fn shows_next(&mut self) -> bool {
-        // With all blocks ours, the next is the first again.
+        // If this process owns all blocks, the next one is the first again.
         if self.held == self.taken.len() || self.pause.lasts() {
             return false;
         }
@@ -147,7 +150,7 @@ impl BlockRing {
         true
     }
 
-    /// The frame at `offset` of `block`, and where the next one is; `None` where no frame can be.
+    /// The frame at `offset` of `block`, and the offset of the next one. `None` if no frame can be there.
     #[inline]
     fn frame(&self, block: usize, offset: usize) -> Option<(Frame, usize)> {
         if offset > self.block_bytes - HEADER_BYTES {
@@ -169,7 +172,7 @@ impl BlockRing {
         Some((frame, offset + following))
     }
 
-    /// Hands the first blocks back, as far as nothing of them is taken or left to take.
+    /// Hands back the first blocks without taken frames and without frames left to take.
     fn hand_back_blocks(&mut self) {
         while self.held != 0 && self.taken.get(self.first) == Some(&0) && (self.held > 1 || self.left == 0) {
             let status = self.memory.shared_word(self.block(0) + STATUS);
@@ -180,12 +183,12 @@ impl BlockRing {
     }
 }
 
-/// Loads ahead in `block`, of which `left` frames are left behind the one at `next`.
+/// Prefetches the frame [`FRAMES_AHEAD`] frames on in `block`, which has `left` frames behind the one at `next`.
 #[inline]
 fn prefetch(block: Description<'_>, next: usize, following: usize, left: u32) {
     if left >= FRAMES_AHEAD {
-        // Each header gives the place of the next, so the processor cannot run ahead of the one it waits for. Frames in
-        // a row are often of one length.
+        // Each header has the distance to the next one, so the processor cannot load headers in parallel. Successive
+        // frames often have one length, so the address is guessed.
         let step = following.wrapping_sub(next);
         let guess = following.wrapping_add(step.wrapping_mul(FRAMES_AHEAD as usize - 1));
         block.behind(guess).prefetch();
@@ -212,7 +215,7 @@ impl Ring for BlockRing {
 
     #[inline]
     fn has_frame(&mut self) -> bool {
-        // A reader that is about to sleep checks at once, and a reader that is woken finds the frame.
+        // The check is made at once: a reader before its sleep must not miss a frame, and a woken one must find it.
         self.pause.end();
         self.left != 0 || (self.held < self.taken.len() && self.is_shown(self.block(self.held)))
     }
@@ -223,7 +226,7 @@ impl Ring for BlockRing {
     }
 
     fn has_hidden(&self) -> bool {
-        // The kernel fills the first block that it does not show.
+        // The kernel fills the first block that it has not handed over.
         let filling =
             (self.held..self.taken.len()).map(|ahead| self.block(ahead)).find(|&block| !self.is_shown(block));
         filling.is_some_and(|block| self.memory.shared_word(block + FRAMES).load(Ordering::Relaxed) != 0)
@@ -232,14 +235,14 @@ impl Ring for BlockRing {
     #[inline]
     fn take(&mut self, _copied_too: bool) -> Option<Frame> {
         while self.left == 0 {
-            // A block without a frame goes back at once.
+            // A block without frames goes back at once.
             self.hand_back_blocks();
             if !self.open_block() {
                 return None;
             }
         }
         let block = self.last * self.block_bytes;
-        // After a break in the chain, each promised frame counts as missing.
+        // After a break in the chain, each announced frame counts as missing.
         let (frame, following) =
             self.frame(block, self.next).unwrap_or((Frame { len: 1, ..Frame::default() }, usize::MAX));
         prefetch(self.memory.description(block), self.next, following, self.left - 1);
@@ -254,7 +257,7 @@ impl Ring for BlockRing {
         (0..left).rev().map_while(move |left| {
             let room = (block_bytes - LAYOUT.frame).checked_sub(next)?;
             let description = block.behind(next);
-            // SAFETY: in the block, which the kernel has handed over.
+            // SAFETY: the field is in the block, which the kernel has handed over.
             let field = |at| unsafe { description.field(at) };
             if field(FRAME_STATUS) & libc::TP_STATUS_VLAN_VALID != 0 {
                 return None;
@@ -302,7 +305,7 @@ mod tests {
     const BLOCK: usize = 4096;
     const BLOCKS: usize = 4;
 
-    /// A ring in a file that the test writes in the kernel's place.
+    /// A ring in a file that the test writes in place of the kernel.
     fn ring(blocks: &[Vec<u8>]) -> BlockRing {
         let file = tempfile::tempfile().unwrap();
         file.set_len((BLOCK * BLOCKS) as u64).unwrap();
@@ -312,7 +315,7 @@ mod tests {
         BlockRing::over(file.into(), BLOCK, BLOCKS).unwrap()
     }
 
-    /// A block that is handed over, with its header and the headers of its frames.
+    /// A block that is handed over, made of its header and the headers of its frames.
     fn block(frames: u32, first: u32, words: &[(usize, u32)]) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK];
         let fields = [(STATUS, libc::TP_STATUS_USER), (FRAMES, frames), (FIRST_FRAME, first)];
@@ -324,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_block_without_frames_goes_back_in_its_turn() {
-        // Offset of the next, kept, length, and where the frame begins; the last is empty again.
+        // Fields of a header: distance to the next one, kept bytes, length, and offset of the frame.
         let header = |at: usize, next| [(at, next), (at + 12, 60), (at + 16, 60), (at + 24, 92)];
         let one = block(1, 48, &header(48, 0));
         let two = block(2, 48, &[header(48, 160), header(208, 0)].concat());
@@ -392,8 +395,8 @@ mod tests {
         }
     }
 
-    /// The description of a frame: status, length, bytes kept, its place, and the word in which its offload header
-    /// begins.
+    /// The description of a frame: status, length, bytes kept, its offset, and the word with the first bytes of its
+    /// offload header.
     fn said() -> impl Strategy<Value = (u32, u32, u32, u32, u32)> {
         let status = prop_oneof![8 => Just(1), 1 => 0..0x80u32];
         let lens = prop_oneof![

@@ -1,16 +1,16 @@
-//! Network interfaces through packet sockets (AF_PACKET, packet(7)): works with every driver, without special support,
-//! at the price of the kernel's work for each frame and one copy each way by the kernel.
+//! Network interfaces through packet sockets (AF_PACKET, packet(7)). They work with every driver, without special
+//! support. The price is the kernel's work for each frame and one copy in each direction.
 //!
 //! The host's stack still receives from the interface too; frames that it sends are not received here. Frames come as
-//! they were on the wire: VLAN tags that the card took out are put back, checksums left to a card are filled in, and
-//! frames longer than the MTU, as GRO and virtual interfaces make them, are cut into what a card would have sent. What
-//! cannot be cut, inside a tunnel, comes as it is: most destinations find it too long.
+//! they were on the wire: VLAN tags that the card took out are put back, and checksums left to a card are filled in.
+//! Frames longer than the MTU, from GRO and virtual interfaces, are segmented as a card would have done. Long frames
+//! inside a tunnel cannot be segmented and are passed on unchanged; they are too long for most destinations.
 //!
-//! There are two kinds of receive ring: one of slots shows each frame at once (TPACKET_V2), one of blocks holds many
-//! more short frames in the same memory and shows them some milliseconds later (TPACKET_V3).
+//! There are two kinds of receive ring. A ring of slots hands over each frame at once (TPACKET_V2). A ring of blocks
+//! holds many more short frames in the same memory, and hands them over some milliseconds later (TPACKET_V3).
 //!
-//! Trust: frames are foreign and only read to be cut, within their bounds; the place that the kernel gives for them is
-//! checked against the ring.
+//! Trust: frames are foreign, and are read only for segmentation, within their bounds. Their positions from the kernel
+//! are checked against the ring.
 
 mod blocks;
 mod queue;
@@ -36,59 +36,59 @@ use slots::SlotRing;
 
 use crate::device::DriverError;
 
-/// Ethernet header and two VLAN tags, bytes.
+/// Bytes of an Ethernet header and two VLAN tags.
 const LINK_HEADER_BYTES: usize = 22;
 
-/// How AF_PACKET spreads frames over several queues (`PACKET_FANOUT`, packet(7)).
+/// Rule by which AF_PACKET spreads frames over several queues (`PACKET_FANOUT`, packet(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fanout {
-    /// By flow.
+    /// Frames of one flow go to one queue.
     #[default]
     Hash,
-    /// By the processor that the frame came in on.
+    /// The processor that received the frame selects the queue.
     Cpu,
-    /// In turn.
+    /// The queues receive frames in turn.
     RoundRobin,
-    /// By the interface's own queue.
+    /// The interface's receive queue selects the queue.
     Queue,
 }
 
-/// Where timestamps of received frames come from.
+/// Source of the timestamps of received frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TimestampSource {
-    /// The kernel, when it first sees the frame.
+    /// The kernel stamps the frame when it first sees it.
     #[default]
     Kernel,
-    /// The interface, where it can; else the kernel.
+    /// The interface stamps the frame if it can; otherwise the kernel does.
     Hardware,
 }
 
-/// The request for an interface.
+/// Properties of an interface to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketConfig {
-    /// Its name, for people and for the questions that the kernel takes by name.
+    /// Name of the interface, for messages and for queries that need a name.
     pub interface: String,
-    /// Its index in the namespace of the calling thread.
+    /// Index of the interface in the namespace of the calling thread.
     pub ifindex: u32,
-    /// Its MTU, bytes: slots are made for such frames; longer ones cost a system call each.
+    /// MTU of the interface, bytes. Slots have room for such frames. Each longer frame costs a system call.
     pub mtu: u32,
     /// Number of queues, from 1.
     pub queues: u16,
-    /// Slots of each queue's ring, 1 to 65536. A slot takes 2 KiB at MTU 1500, of memory that cannot be swapped out.
+    /// Slots of each queue's ring, 1 to 65536. A slot takes 2 KiB at MTU 1500. Its memory cannot be swapped out.
     pub slots: u32,
-    /// Whether each frame is seen as soon as it is there (TPACKET_V2); else the kernel packs frames into the same
-    /// memory as densely as it can and shows them when a block of it is full or some milliseconds old (TPACKET_V3).
+    /// Whether each frame is handed over at once (TPACKET_V2). If not, the kernel packs frames densely into blocks of
+    /// the same memory, and hands over a block when it is full or some milliseconds old (TPACKET_V3).
     pub immediate: bool,
-    /// The source of arrival times; `None` gives frames without a time.
+    /// Source of arrival times. `None`: frames have no times.
     pub timestamps: Option<TimestampSource>,
-    /// How frames are shared out to queues, where there are several.
+    /// Rule by which frames are spread over several queues.
     pub fanout: Fanout,
     /// Frames with this mark (`SO_MARK`) are not received.
     pub ignore_marked: Option<u32>,
 }
 
 impl PacketConfig {
-    /// One queue of 2048 slots that shows frames at once.
+    /// Default properties: one queue of 2048 slots that hands over frames at once.
     #[must_use]
     pub fn new(interface: &str, ifindex: u32, mtu: u32) -> Self {
         Self {
@@ -105,31 +105,31 @@ impl PacketConfig {
     }
 }
 
-/// An interface, opened.
+/// An interface opened through packet sockets.
 #[derive(Debug)]
 pub struct PacketDevice {
-    /// One per requested queue.
+    /// The requested queues.
     pub queues: Vec<PacketQueue>,
-    /// The mechanism in use, in words for people.
+    /// The mechanism in use, as text for users.
     pub mode: String,
     /// Notes for the owner.
     pub notes: Vec<String>,
 }
 
-/// Why packet sockets could not be opened.
+/// Reason why packet sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
-    /// Number of queues.
+    /// The number of queues is not possible.
     #[error("{interface}: packet sockets take 1 to 256 queues, not {queues}")]
     Queues { interface: String, queues: u16 },
-    /// Number of slots.
+    /// The number of slots is not possible.
     #[error("{interface}: a ring has 1 to 65536 slots, not {slots}")]
     Slots { interface: String, slots: u32 },
     /// A privilege is missing.
     #[error("{0}: a packet socket needs CAP_NET_RAW: run as root, or give the program this capability")]
     Privilege(String),
-    /// There is no such interface (any more).
+    /// The interface does not exist, or no longer exists.
     #[error("{0}: there is no such interface in this network namespace (`ip link` lists them)")]
     NoInterface(String),
     /// The interface cannot be queried.
@@ -141,7 +141,7 @@ pub enum PacketError {
     /// The kernel has no memory for the rings.
     #[error("{interface}: no memory for a ring of {slots} slots; request fewer (slots=) or fewer queues")]
     Memory { interface: String, slots: u32 },
-    /// The kernel refused something else.
+    /// The kernel refused another step.
     #[error("{interface}: {step}: {source}")]
     Kernel { interface: String, step: &'static str, source: Error },
 }
@@ -149,8 +149,8 @@ pub enum PacketError {
 impl DriverError for PacketError {}
 
 impl PacketDevice {
-    /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay as
-    /// they are: whether it receives frames for other stations is not decided here.
+    /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay
+    /// unchanged: the caller decides whether it receives frames for other stations.
     ///
     /// # Errors
     /// [`PacketError`].
@@ -178,7 +178,7 @@ impl PacketDevice {
         let mut group = None;
         for _ in 0..config.queues {
             let socket = socket::open().map_err(failed("opening a packet socket"))?;
-            // Until all have joined, frames would come twice.
+            // Frames would be received twice before all sockets have joined.
             socket::hear_nothing(&socket).map_err(failed("setting a filter"))?;
             if config.timestamps == Some(TimestampSource::Hardware) {
                 socket::use_hardware_time(&socket).map_err(failed("enabling hardware timestamps"))?;
@@ -218,7 +218,7 @@ impl PacketDevice {
     }
 }
 
-/// Gives `socket` the requested ring.
+/// Receiver of `socket` with the requested ring.
 fn receiver(config: &PacketConfig, socket: OwnedFd, frame_bytes: usize) -> Result<AnyReceiver, Error> {
     let timestamps = config.timestamps.is_some();
     Ok(if config.immediate {
@@ -248,7 +248,7 @@ fn fanout_words(fanout: Fanout) -> &'static str {
     }
 }
 
-/// What the kernel's refusal of `step` means.
+/// Error for the kernel's refusal of `step`.
 fn failure(config: &PacketConfig, step: &'static str, source: Error) -> PacketError {
     let interface = config.interface.clone();
     match source.raw_os_error() {

@@ -16,14 +16,14 @@ use super::sender::Sender;
 use super::slots::SlotRing;
 use crate::sleep_watch::SleepWatch;
 
-/// The receiving half, by the kind of its ring.
+/// The receiving half, for each kind of ring.
 #[derive(Debug)]
 pub(super) enum AnyReceiver {
     Slots(Receiver<SlotRing>),
     Blocks(Receiver<BlockRing>),
 }
 
-/// Does the same with either: distinguished once per batch, not per frame.
+/// Evaluates an expression for either kind of receiver. The kind is matched once per batch, not per frame.
 macro_rules! either {
     ($receiver:expr, $name:ident => $action:expr) => {
         match $receiver {
@@ -43,18 +43,20 @@ impl AnyReceiver {
     }
 }
 
-/// One queue: a socket with a ring to receive, and one to send.
+/// One queue of an interface: a socket with a ring for receiving, and a socket for sending.
 #[derive(Debug)]
 pub struct PacketQueue {
     receiver: AnyReceiver,
     watch: SleepWatch,
     sender: Sender,
     link: Arc<LinkWatch>,
-    /// The interface's name when it was opened.
+    /// Name that the interface had when it was opened.
     name: String,
 }
 
 impl PacketQueue {
+    /// A queue of the interface called `name`.
+    ///
     /// # Errors
     /// The socket cannot be watched.
     pub(super) fn new(
@@ -69,8 +71,8 @@ impl PacketQueue {
 }
 
 impl PacketQueue {
-    /// Looks for the error that an interface leaves when it goes down, also on its way to be deleted: the socket would be
-    /// readable until it is taken, and the worker is to know before it sleeps again.
+    /// Takes the error that a socket has after its interface went down, which also happens before a deletion. The
+    /// socket would stay readable until then, and the worker must know before it sleeps again.
     fn check_error(&mut self) {
         if let Ok(Err(_)) = rustix::net::sockopt::socket_error(self.receiver.socket()) {
             self.link.refresh();
@@ -81,7 +83,7 @@ impl PacketQueue {
         self.link.state() == LinkState::Gone
     }
 
-    /// Whether nothing comes any more. The kernel may still show received frames of an interface that is gone.
+    /// Whether no more frames come. The kernel may still hand over received frames of an interface that is gone.
     fn is_over(&self) -> bool {
         self.is_gone() && !either!(&self.receiver, receiver => receiver.has_hidden())
     }
@@ -89,7 +91,7 @@ impl PacketQueue {
 
 impl PortQueue for PacketQueue {
     fn properties(&mut self) -> QueueProperties {
-        // Several are sent with one system call, but each takes the kernel's way. What is received lies in memory.
+        // One system call sends several frames, but the kernel's path costs for each. Received frames lie in memory.
         QueueProperties { frame_cost: 8, ..QueueProperties::default() }
     }
 
@@ -115,7 +117,7 @@ impl PortQueue for PacketQueue {
     }
 
     fn flush(&mut self) -> u32 {
-        // Frames are sent in deliver, where the kernel's answer can be counted; slots are handed back in release.
+        // Nothing to do: deliver sends the frames and counts the kernel's answers, and release hands back the slots.
         0
     }
 
@@ -162,7 +164,7 @@ impl Backpressure for PacketQueue {
         self.sender.room(frame_bytes).min(BATCH_FRAMES)
     }
 
-    /// Nothing wakes the datapath when the kernel has sent what fills the ring.
+    /// No wake-up comes when the kernel has sent frames and so made room, so the datapath must poll.
     fn await_room(&mut self) -> bool {
         false
     }

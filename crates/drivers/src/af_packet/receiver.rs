@@ -1,7 +1,7 @@
-//! Receiving from a packet socket's ring: frames as they were on the wire, borrowed where they lie.
+//! Receiving from a packet socket's ring: frames as they were on the wire, borrowed in place.
 //!
-//! A frame that the kernel hands on unfinished is finished here: its VLAN tag goes back in, its checksum is filled in,
-//! and a long one is cut: each segment is a header of ours and a piece of the frame in place.
+//! A frame that the kernel hands on unfinished is finished here: its VLAN tag is put back and its checksum is filled
+//! in. A long frame is segmented: each segment is a new header and a part of the frame in place.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -16,31 +16,31 @@ use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use super::ring::{Frame, Ring};
 use super::socket;
 
-/// Longest fragment, bytes.
+/// Maximum length of a fragment, bytes.
 const MAX_FRAGMENT_BYTES: usize = u16::MAX as usize;
-/// Headers of segments that can be borrowed at a time.
+/// Maximum number of borrowed headers of segments.
 const HEADERS: usize = 512;
-/// Frames too long for a slot that can be borrowed at a time, and the room of each, bytes: the longest that stacks make
-/// (`GSO_MAX_SIZE` of the kernel with headers), its offload header, and space for a VLAN tag.
+/// Maximum number of borrowed frames too long for a slot, and bytes of the buffer of each. A buffer holds the longest
+/// frame that stacks make (`GSO_MAX_SIZE` of the kernel with headers), its offload header and a VLAN tag.
 const LONG_FRAMES: usize = 16;
 const LONG_FRAME_BYTES: usize = 65536 + 512;
 const VLAN_TAG_BYTES: usize = 4;
-/// Both addresses, before which a VLAN tag is not.
+/// Bytes of both addresses, which precede a VLAN tag.
 const ADDRESSES_BYTES: usize = 12;
 
-/// Where a frame lies.
+/// Location of a frame: in the ring, or in a buffer for long frames.
 #[derive(Debug, Clone)]
 enum FrameLocation {
     Ring(Range<usize>),
     Long(Range<usize>),
 }
 
-/// Counts the borrowed fragments of a frame that is not passed unchanged, and the unchanged frames before it.
+/// Number of borrowed fragments of a frame that is not passed unchanged, and number of unchanged frames before it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lent {
     plain_before: u32,
     fragments: u32,
-    /// Two fragments are one segment, with a header of ours.
+    /// Whether the frame is segmented: each segment has two fragments, of which the first is a new header.
     is_cut: bool,
     is_long: bool,
 }
@@ -49,11 +49,11 @@ struct Lent {
 #[derive(Debug)]
 pub(super) struct Receiver<R> {
     ring: R,
-    /// For each frame taken from the ring that is not passed unchanged.
+    /// An entry for each frame taken from the ring that is not passed unchanged.
     lent: VecDeque<Lent>,
-    /// Later frames that are passed unchanged, and borrowed.
+    /// Number of borrowed frames behind the last entry that are passed unchanged.
     plain_lent: u32,
-    /// The frame taken last, if it is not all cut yet.
+    /// The last taken frame, until all its segments are made.
     cutting: Option<(Cut, FrameLocation, u64)>,
     headers: Vec<u8>,
     next_header: usize,
@@ -61,7 +61,7 @@ pub(super) struct Receiver<R> {
     long_frames: Vec<u8>,
     next_long: usize,
     long_lent: usize,
-    /// Whether frames are given with the time they came.
+    /// Whether frames are passed with their arrival time.
     timestamps: bool,
     /// Length of the longest expected frame, bytes.
     longest_bytes: usize,
@@ -69,7 +69,7 @@ pub(super) struct Receiver<R> {
 }
 
 impl<R: Ring> Receiver<R> {
-    /// `longest_bytes` is what the interface's MTU lets expect.
+    /// Receiver on `ring`. `longest_bytes` is the longest frame at the interface's MTU.
     pub(super) fn new(ring: R, longest_bytes: usize, timestamps: bool) -> Self {
         let lent = VecDeque::with_capacity(ring.most_taken());
         Self {
@@ -80,7 +80,7 @@ impl<R: Ring> Receiver<R> {
             headers: vec![0; HEADERS * HEADER_ROOM_BYTES],
             next_header: 0,
             headers_lent: 0,
-            // Pages that no long frame reached cost nothing.
+            // Pages that no long frame has touched take no memory.
             long_frames: vec![0; LONG_FRAMES * LONG_FRAME_BYTES],
             next_long: 0,
             long_lent: 0,
@@ -99,7 +99,7 @@ impl<R: Ring> Receiver<R> {
         self.ring.memory().bytes()
     }
 
-    /// Length of the longest expected frame, bytes: by the MTU, or longer where there was a longer one.
+    /// Length of the longest expected frame, bytes: that of the MTU, or of the longest frame so far.
     pub(super) fn longest_frame_bytes(&self) -> usize {
         self.longest_bytes
     }
@@ -109,13 +109,13 @@ impl<R: Ring> Receiver<R> {
         self.cutting.is_some() || (self.has_room() && self.ring.has_frame())
     }
 
-    /// Whether there is certainly no frame.
+    /// Whether there is certainly no frame to take.
     #[inline]
     pub(super) fn is_empty(&mut self) -> bool {
         self.cutting.is_none() && self.ring.is_empty()
     }
 
-    /// Whether the kernel will show frames without more of them coming.
+    /// Whether the kernel holds frames that it will hand over without further arrivals.
     pub(super) fn has_hidden(&self) -> bool {
         self.ring.has_hidden()
     }
@@ -124,7 +124,7 @@ impl<R: Ring> Receiver<R> {
         self.lent.len() < self.lent.capacity()
     }
 
-    /// Frames that were lost before they could be given, since the last call.
+    /// Number of frames lost before they could be passed on, since the last call.
     pub(super) fn take_missed(&mut self) -> u64 {
         std::mem::take(&mut self.lost) + socket::take_drops(self.ring.socket()).unwrap_or(0)
     }
@@ -144,13 +144,13 @@ impl<R: Ring> Receiver<R> {
         }
     }
 
-    /// Borrows frames that are given as they lie in the ring, as nearly all are, up to the first that is anything else.
+    /// Borrows frames that are passed unchanged from the ring, as nearly all are, up to the first other frame.
     #[inline(never)]
     fn take_plain(&mut self, batch: &mut Batch) {
         let mut following = 0;
         let frames = self.ring.plain(self.longest_bytes.min(MAX_FRAGMENT_BYTES) as u32).map(|frame| {
             following = frame.following;
-            // SAFETY: as in `give`.
+            // SAFETY: as in [`Self::give`].
             (unsafe { Fragment::from_private(frame.bytes(), 0) }, frame.timestamp_ns)
         });
         let frames = match self.timestamps {
@@ -166,8 +166,8 @@ impl<R: Ring> Receiver<R> {
         }
     }
 
-    /// Takes the next frame of any kind, or continues to cut the current one, as far as there is room. Whether more can
-    /// be taken then.
+    /// Takes the next frame of any kind, or continues to segment the current one, as far as there is room. Returns
+    /// whether more can be taken.
     #[inline(never)]
     fn take_other(&mut self, batch: &mut Batch) -> bool {
         if self.cutting.is_none() {
@@ -188,7 +188,7 @@ impl<R: Ring> Receiver<R> {
         self.cutting.is_none()
     }
 
-    /// The frame in the ring, unless a part of it is missing.
+    /// Location and open work of the frame in the ring; `None` if a part of the frame is missing.
     #[inline]
     fn take_whole(&self, frame: &Frame) -> Option<(FrameLocation, Unfinished)> {
         if frame.range.len() < frame.len {
@@ -198,7 +198,7 @@ impl<R: Ring> Receiver<R> {
         Some((FrameLocation::Ring(frame.range.clone()), unfinished))
     }
 
-    /// The next long frame of the socket's queue.
+    /// Receives the next long frame from the socket's queue into a buffer.
     fn take_long(&mut self) -> Option<(FrameLocation, Unfinished)> {
         let start = self.next_long * LONG_FRAME_BYTES + VLAN_TAG_BYTES;
         let end = (self.next_long + 1) * LONG_FRAME_BYTES;
@@ -238,7 +238,7 @@ impl<R: Ring> Receiver<R> {
     ) {
         if let Some(tag) = frame.tag {
             location = self.put_tag(location, tag);
-            // What cannot be shifted fits no frame, and is refused as that.
+            // Open work that cannot be shifted does not fit the frame, and is refused for that reason.
             unfinished = unfinished.shifted(VLAN_TAG_BYTES as isize).unwrap_or(unfinished);
         }
         if !unfinished.is_nothing() {
@@ -258,8 +258,8 @@ impl<R: Ring> Receiver<R> {
         }
         self.longest_bytes = self.longest_bytes.max(len);
         let bytes = self.bytes(&location);
-        // SAFETY: the place in the ring or buffer is neither written nor handed back before `release` has counted the
-        // fragment back.
+        // SAFETY: the frame's memory in the ring or buffer is neither written nor handed back before `release` has
+        // counted the fragment back.
         batch.push(unsafe { Fragment::from_private(bytes, 0) }, true);
         if self.timestamps {
             batch.describe(FrameMeta { timestamp_ns: frame.timestamp_ns, ..FrameMeta::default() });
@@ -269,7 +269,7 @@ impl<R: Ring> Receiver<R> {
         }
     }
 
-    /// Puts a tag behind the addresses, which move down: there is space before every frame.
+    /// Inserts a tag behind the addresses, which move towards the space that is before every frame.
     fn put_tag(&mut self, location: FrameLocation, tag: [u8; 4]) -> FrameLocation {
         let location = match location {
             FrameLocation::Ring(range) => {
@@ -289,7 +289,7 @@ impl<R: Ring> Receiver<R> {
         location
     }
 
-    /// Gives segments of the long frame that was taken last, as many as there is room for.
+    /// Passes segments of the last taken frame, as many as there is room for.
     fn cut(&mut self, batch: &mut Batch) {
         let Some((mut cut, location, timestamp_ns)) = self.cutting.take() else { return };
         while !cut.is_done() {
@@ -298,7 +298,7 @@ impl<R: Ring> Receiver<R> {
                 return;
             }
             let start = self.next_header * HEADER_ROOM_BYTES;
-            // Borrowed apart from `headers`, which is written here.
+            // The match borrows the frame's memory, and not `headers`, which is written below.
             let frame = match &location {
                 FrameLocation::Ring(range) => self.ring.memory().slice(range.clone()),
                 FrameLocation::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
@@ -310,7 +310,7 @@ impl<R: Ring> Receiver<R> {
                 (room.get(..header_bytes).unwrap_or(&[]), frame.get(range).unwrap_or(&[]));
             // SAFETY: this header is not written again before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(header, MORE_FRAGMENTS) }, true);
-            // SAFETY: nor is the place or buffer of its frame.
+            // SAFETY: nor is the memory of the frame.
             batch.push(unsafe { Fragment::from_private(payload, 0) }, false);
             if self.timestamps {
                 batch.describe(FrameMeta { timestamp_ns, ..FrameMeta::default() });
@@ -321,18 +321,18 @@ impl<R: Ring> Receiver<R> {
                 lent.fragments += 2;
             }
         }
-        // Not all of it could be made into segments: it does not arrive whole.
+        // A part of the frame could not be made into segments, so the frame counts as lost.
         self.lost += u64::from(!cut.is_done());
     }
 
-    /// Takes the `fragments` borrowed first back.
+    /// Takes back the `fragments` oldest borrowed fragments.
     pub(super) fn release(&mut self, mut fragments: usize) {
         while let Some(first) = self.lent.front_mut() {
             let plain = fragments.min(first.plain_before as usize);
             first.plain_before -= plain as u32;
             self.ring.hand_back(plain as u32);
             fragments -= plain;
-            // Only behind those before it.
+            // The frame's own fragments come back after the unchanged frames before it.
             let own = fragments.min(first.fragments as usize);
             first.fragments -= own as u32;
             if first.is_cut {
@@ -348,14 +348,14 @@ impl<R: Ring> Receiver<R> {
         self.ring.hand_back(plain);
     }
 
-    /// Hands the first frames back to the kernel, as far as nothing of them is borrowed any more.
+    /// Hands back to the kernel the first frames of which no fragment is borrowed any more.
     fn hand_back(&mut self) {
         while self.hand_back_first() {}
     }
 
     fn hand_back_first(&mut self) -> bool {
         let Some(first) = self.lent.front() else { return false };
-        // The frame that is being cut is the last.
+        // The frame that is being segmented is the last entry.
         let is_cutting = self.lent.len() == 1 && self.cutting.is_some();
         if first.plain_before != 0 || first.fragments != 0 || is_cutting {
             return false;

@@ -1,5 +1,5 @@
-//! The common part of the two kinds of receive ring: memory that the kernel fills and this process empties, handed
-//! over by status words (`PACKET_RX_RING`, linux/if_packet.h).
+//! Common part of the two kinds of receive ring: memory that the kernel fills and this process empties, handed over by
+//! status words (`PACKET_RX_RING`, linux/if_packet.h).
 #![allow(unsafe_code)]
 
 use std::io::{Error, Result};
@@ -15,83 +15,84 @@ use ringroad_ring::shared::prefetch_read;
 use ringroad_wire::ether_type;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Most slots that a ring can have.
+/// Maximum number of slots of a ring.
 pub(super) const MAX_SLOTS: u32 = 65536;
-/// Smallest and largest distance of slots, bytes.
+/// Minimum and maximum size of a slot, bytes.
 const SLOT_BYTES: Range<usize> = 2048..16384;
 /// Bytes of a slot before the frame: the kernel's header and address, its offload header, and alignment.
 const OVERHEAD_BYTES: usize = 96;
 
-/// Bytes of a slot for frames of `frame_bytes` bytes; longer ones than 16 KiB do not get one.
+/// Bytes of a slot for frames of `frame_bytes` bytes. Frames longer than 16 KiB do not fit into any slot.
 pub(super) fn slot_bytes(frame_bytes: usize) -> usize {
     (frame_bytes + OVERHEAD_BYTES).next_power_of_two().clamp(SLOT_BYTES.start, SLOT_BYTES.end)
 }
 
-/// A frame in a ring, as the kernel describes it.
+/// A frame in a ring, from the kernel's description.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Frame {
     /// Length on the wire, bytes.
     pub(super) len: usize,
-    /// Where the part that was kept lies in the ring's memory: all of it, or something is missing.
+    /// Position of the kept bytes in the ring's memory. If they are fewer than `len`, a part of the frame is missing.
     pub(super) range: Range<usize>,
-    /// The whole frame waits in the socket's queue instead, being too long for its slot.
+    /// Whether the whole frame waits in the socket's queue, because it is too long for its slot.
     pub(super) is_copied: bool,
-    /// When it came, ns since the Unix epoch.
+    /// Arrival time, ns since the Unix epoch.
     pub(super) timestamp_ns: u64,
-    /// The VLAN tag that the kernel took out of it, as it was: type and tag.
+    /// VLAN tag that the kernel took out of the frame, in wire format: type and tag.
     pub(super) tag: Option<[u8; 4]>,
 }
 
 /// A frame that lies in a ring as it was on the wire.
 #[derive(Debug)]
 pub(super) struct PlainFrame<'ring> {
-    // Not a reference: the compiler would look, for each frame, whether its address is null, which stands for none.
+    // A pointer, no reference: with a reference the compiler would check for each frame whether the address is null,
+    // which stands for `None`.
     start: *const u8,
     len: u16,
     ring: PhantomData<&'ring Memory>,
-    /// When it came, ns since the Unix epoch.
+    /// Arrival time, ns since the Unix epoch.
     pub(super) timestamp_ns: u64,
-    /// Where in its block the next frame is described; without a meaning in a ring of slots.
+    /// Offset of the next frame's description in the block; without a meaning in a ring of slots.
     pub(super) following: usize,
 }
 
 impl<'ring> PlainFrame<'ring> {
     #[inline]
     pub(super) fn bytes(&self) -> &'ring [u8] {
-        // SAFETY: [`Description::plain`] found this many bytes there; mapped as long as the ring is, and the kernel
-        // does not write what it has handed over.
+        // SAFETY: [`Description::plain`] found this many bytes there. They stay mapped as long as the ring, and the
+        // kernel does not write what it has handed over.
         unsafe { std::slice::from_raw_parts(self.start, self.len.into()) }
     }
 }
 
-/// Where the fields of a frame's description are, bytes from its beginning, and where the frame.
+/// Offsets of the fields of a frame's description and of the frame, bytes from the beginning of the description.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) len: usize,
     pub(super) kept: usize,
     pub(super) mac: usize,
-    /// Seconds and nanoseconds of the time it came.
+    /// Arrival time: seconds, then nanoseconds.
     pub(super) time: usize,
-    /// Where the kernel puts an Ethernet frame ([`ethernet_at`]).
+    /// Usual position of an Ethernet frame ([`ethernet_at`]).
     pub(super) frame: usize,
 }
 
-/// Where the kernel puts an Ethernet frame behind a description of `header_bytes` bytes: an address of the interface
-/// and the offload header come between, and what is aligned is the end of the Ethernet header but for the offload
-/// header.
+/// Offset at which the kernel puts an Ethernet frame behind a description of `header_bytes` bytes. The interface's
+/// address and the offload header come between. The kernel aligns the end of the Ethernet header, before it adds the
+/// offload header.
 pub(super) const fn ethernet_at(header_bytes: usize) -> usize {
     const ALIGNMENT: usize = 16;
     let address_end = header_bytes.next_multiple_of(ALIGNMENT) + size_of::<libc::sockaddr_ll>();
     (address_end + 16).next_multiple_of(ALIGNMENT) + VIRTIO_HEADER_BYTES - ETHERNET_HEADER_BYTES
 }
 
-/// A ring that gives frames in order and takes them back in the same order.
+/// A ring that passes frames in order and takes them back in the same order.
 pub(super) trait Ring {
     fn socket(&self) -> &OwnedFd;
     fn memory(&self) -> &Memory;
     fn memory_mut(&mut self) -> &mut Memory;
 
-    /// Most frames that can be taken and not handed back.
+    /// Maximum number of frames that are taken and not handed back.
     fn most_taken(&self) -> usize;
 
     /// Whether there is a frame to take.
@@ -102,20 +103,20 @@ pub(super) trait Ring {
         !self.has_frame()
     }
 
-    /// Whether the kernel keeps frames that it will show without more of them coming.
+    /// Whether the kernel holds frames that it will hand over without further arrivals.
     fn has_hidden(&self) -> bool;
 
-    /// The next frame; one that is copied only if those are wanted now.
+    /// Takes the next frame. A copied frame is taken only if `copied_too`.
     fn take(&mut self, copied_too: bool) -> Option<Frame>;
 
-    /// The next plain frames, as nearly all are: as they were on the wire, and at most `longest` bytes long. Ends
-    /// before the first other frame, which is for [`Ring::take`]. [`Ring::take_plain`] takes the plain ones.
+    /// Next plain frames: those that lie as they were on the wire and have at most `longest` bytes, as nearly all do.
+    /// Ends before the first other frame, which [`Ring::take`] takes. [`Ring::take_plain`] takes the plain frames.
     fn plain(&self, longest: u32) -> impl Iterator<Item = PlainFrame<'_>>;
 
-    /// Takes the `frames` frames that [`Ring::plain`] gave; `following` comes from the last of them.
+    /// Takes the `frames` frames that [`Ring::plain`] returned. `following` is that of the last of them.
     fn take_plain(&mut self, frames: u32, following: usize);
 
-    /// Hands the `frames` frames that were taken first back to the kernel.
+    /// Hands the `frames` oldest taken frames back to the kernel.
     fn hand_back(&mut self, frames: u32);
 }
 
@@ -126,21 +127,20 @@ pub(super) struct Memory {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone and is as good on any thread.
+// SAFETY: the mapping belongs to this value alone and can be used on any thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// The `bytes` bytes that the kernel set up for `socket`.
+    /// Maps the `bytes` bytes that the kernel set up for `socket`.
     pub(super) fn map(socket: &OwnedFd, bytes: usize) -> Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping where the kernel likes, of the length that it has just agreed to.
+        // SAFETY: a new mapping at an address of the kernel's choice, of the length that it has just agreed to.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, socket.as_fd(), 0) }?;
         let start = NonNull::new(start.cast()).ok_or_else(|| Error::other("mapped at address 0"))?;
         Ok(Self { start, bytes })
     }
 
-    /// Number of bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -149,33 +149,35 @@ impl Memory {
     #[inline]
     pub(super) fn shared_word(&self, offset: usize) -> &AtomicU32 {
         debug_assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes);
-        // SAFETY: within the mapping: callers name words of slots or blocks, of which it holds a whole number.
+        // SAFETY: the word is within the mapping: callers pass offsets in slots or blocks, of which the mapping holds a
+        // whole number.
         let word = unsafe { self.start.add(offset) };
-        // SAFETY: aligned, since mappings begin with a page; accessed atomically by both sides; mapped while self
-        // lives.
+        // SAFETY: the word is aligned, since mappings begin with a page, is accessed atomically by both sides, and is
+        // mapped while self lives.
         unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
     }
 
-    /// Bytes `range` of what the kernel has handed over; empty where there are no such bytes.
+    /// Bytes `range`, which the kernel has handed over. Empty if the range is outside of the memory.
     #[inline]
     pub(super) fn slice(&self, range: Range<usize>) -> &[u8] {
         if range.start > range.end || range.end > self.bytes {
             return &[];
         }
-        // SAFETY: within the mapping, checked above.
+        // SAFETY: the range is within the mapping, as checked above.
         let start = unsafe { self.start.add(range.start) };
-        // SAFETY: mapped while self lives, and the kernel does not write what it has handed over.
+        // SAFETY: the bytes are mapped while self lives, and the kernel does not write bytes that it has handed over.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }
     }
 
-    /// As [`Memory::slice`], to write.
+    /// Bytes `range` as in [`Memory::slice`], for writing.
     pub(super) fn slice_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         if range.start > range.end || range.end > self.bytes {
             return &mut [];
         }
-        // SAFETY: within the mapping, checked above.
+        // SAFETY: the range is within the mapping, as checked above.
         let start = unsafe { self.start.add(range.start) };
-        // SAFETY: mapped while self lives, borrowed mutably here, and the kernel keeps off what it has handed over.
+        // SAFETY: the bytes are mapped while self lives and borrowed mutably, and the kernel does not access bytes that
+        // it has handed over.
         unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), range.len()) }
     }
 
@@ -191,7 +193,7 @@ impl Memory {
         self.slice(offset..offset + N).try_into().ok()
     }
 
-    /// What the kernel left to do for the frame that begins at `frame`.
+    /// Offload header of the frame that begins at `frame`.
     #[inline]
     pub(super) fn offload_header(&self, frame: usize) -> &[u8] {
         self.slice(frame.saturating_sub(VIRTIO_HEADER_BYTES)..frame)
@@ -200,12 +202,12 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this start and length, and nothing of it is borrowed any more.
+        // SAFETY: the mapping was made with this start and length, and no part of it is borrowed any more.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Where in a ring a frame is described. A copy for itself, which loops keep in a register.
+/// Position of a frame's description in a ring. It is a value of its own, which loops keep in a register.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Description<'ring> {
     start: *const u8,
@@ -213,33 +215,33 @@ pub(super) struct Description<'ring> {
 }
 
 impl<'ring> Description<'ring> {
-    /// The one that begins `bytes` bytes behind this one's beginning.
+    /// Position `bytes` bytes after this one.
     #[inline]
     pub(super) fn behind(self, bytes: usize) -> Self {
         Self { start: self.start.wrapping_add(bytes), ..self }
     }
 
-    /// Starts loading the line that it begins in, wherever that is.
+    /// Prefetches the cache line at this position, which may be any address.
     #[inline]
     pub(super) fn prefetch(self) {
         prefetch_read(self.start);
     }
 
-    /// The status that it begins with, which both sides write.
+    /// Status at the beginning of the description, which both sides write.
     ///
     /// # Safety
-    /// It begins in the ring, at a multiple of 4.
+    /// The description begins in the ring, at a multiple of 4.
     #[inline]
     pub(super) unsafe fn status(self) -> u32 {
         let status = self.start.cast_mut().cast();
-        // SAFETY: the caller's contract, and mappings begin with a page; accessed atomically by both sides.
+        // SAFETY: the caller's contract, and mappings begin with a page; both sides access the status atomically.
         unsafe { AtomicU32::from_ptr(status) }.load(Ordering::Acquire)
     }
 
     /// The 32-bit field at `at`.
     ///
     /// # Safety
-    /// Its 4 bytes are in the ring, and the kernel has handed them over.
+    /// The field's 4 bytes are in the ring, and the kernel has handed them over.
     #[inline]
     pub(super) unsafe fn field(self, at: usize) -> u32 {
         let field = self.start.wrapping_add(at).cast();
@@ -247,11 +249,12 @@ impl<'ring> Description<'ring> {
         unsafe { std::ptr::read_unaligned(field) }
     }
 
-    /// The frame, if it lies where the kernel puts Ethernet frames, is whole, has 1 to `longest` bytes, and nothing is
-    /// left to do with it; `following` goes with it.
+    /// The frame, if it is at the usual position, is whole, has 1 to `longest` bytes, and has no open offloads. Its
+    /// `following` is the one given.
     ///
     /// # Safety
-    /// `layout.frame + longest` bytes from its beginning are in the ring, and the kernel has handed them over.
+    /// `layout.frame + longest` bytes from the beginning of the description are in the ring, and the kernel has handed
+    /// them over.
     #[inline]
     pub(super) unsafe fn plain(
         self,
@@ -287,7 +290,7 @@ pub(super) fn half(header: &[u8], at: usize) -> u16 {
     }
 }
 
-/// The 32-bit field at `at`.
+/// The 32-bit field at `at` of a header, in the machine's byte order.
 #[inline]
 pub(super) fn word(header: &[u8], at: usize) -> u32 {
     match header.get(at..at + 4) {
@@ -296,7 +299,7 @@ pub(super) fn word(header: &[u8], at: usize) -> u32 {
     }
 }
 
-/// Seconds and nanoseconds as one number.
+/// Time in ns from seconds and nanoseconds.
 #[inline]
 pub(super) fn time_ns(seconds: u32, nanoseconds: u32) -> u64 {
     u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds)
@@ -318,7 +321,7 @@ pub(super) fn vlan_tag(status: u32, tag_type: u16, tag: u16) -> Option<[u8; 4]> 
 pub(super) mod tests {
     use super::*;
 
-    /// Longest frame that is looked for in runs.
+    /// Maximum length of frames that are taken in runs, bytes.
     const LONGEST: u32 = 1522;
 
     /// All frames of a ring, one by one.
@@ -326,7 +329,7 @@ pub(super) mod tests {
         std::iter::from_fn(|| ring.take(true)).collect()
     }
 
-    /// All frames of a ring, in runs of plain frames and what is between; and how many are plain.
+    /// All frames of a ring, taken in runs of plain frames and single other ones, and the number of plain frames.
     pub(in super::super) fn in_runs(ring: &mut impl Ring) -> (Vec<Frame>, usize) {
         let (mut frames, mut plain_frames) = (Vec::new(), 0);
         loop {

@@ -1,7 +1,7 @@
-//! Sending on a packet socket: the frames of a batch with one `sendmmsg`, from where they lie, past the queueing
-//! discipline (`PACKET_QDISC_BYPASS`).
+//! Sending on a packet socket: the frames of a batch with one `sendmmsg`, without a copy, past the queueing discipline
+//! (`PACKET_QDISC_BYPASS`).
 //!
-//! No transmit ring: it would cost a copy of ours before the kernel makes its own, hold one length of frame, and not
+//! A transmit ring is not used: it would cost one more copy before the kernel's own, hold frames of one length, and not
 //! report which frame was refused.
 #![allow(unsafe_code)]
 
@@ -18,40 +18,41 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 
 use super::socket;
 
-/// What the kernel allocates for a frame beside its bytes: around them, then rounded up, and the buffer's description.
+/// Bytes that the kernel allocates for a frame beside its own: those around it, which are then rounded up, and those of
+/// the buffer's description.
 const AROUND_FRAME_BYTES: usize = 400;
 const DESCRIPTION_BYTES: usize = 256;
 
 /// Maximum number of bytes requested to be in flight.
 const MOST_ON_THEIR_WAY_BYTES: usize = 8 << 20;
-/// While there is certainly room for this many frames, the kernel is not queried for the room.
+/// Number of frames: while there is certainly room for them, the kernel is not queried for the room.
 const ENOUGH_FRAMES: usize = BATCH_FRAMES / 2;
-/// Requests the bytes of frames that were sent and have not left.
+/// Request for the bytes of frames that were sent and have not left.
 const BYTES_ON_THEIR_WAY: Opcode = libc::TIOCOUTQ as Opcode;
-/// How often within a batch a full card is retried before the rest is dropped.
+/// Number of refusals by a full card that a batch survives; the next one drops the rest of the batch.
 const PATIENCE: u32 = 4;
 
-/// About what the kernel charges the sender for a frame of this many bytes.
+/// Approximate charge of the kernel to the sender for a frame of `frame_bytes` bytes.
 fn charge(frame_bytes: usize) -> usize {
     (frame_bytes + AROUND_FRAME_BYTES).next_power_of_two() + DESCRIPTION_BYTES
 }
 
-/// The most that it charges for `frames` frames of `bytes` bytes in all: rounding up to a power of two less than
-/// doubles a size.
+/// Maximum charge for `frames` frames of `bytes` bytes in total. Rounding up to a power of two less than doubles a
+/// size.
 fn most_charged(frames: usize, bytes: usize) -> usize {
     2 * (frames * AROUND_FRAME_BYTES + bytes) + frames * DESCRIPTION_BYTES
 }
 
-/// Of a frame that is not there.
+/// Part without bytes, of a frame that does not exist.
 const NO_PART: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// Where a fragment lies.
+/// Address and length of a fragment.
 #[inline]
 fn part(fragment: &Fragment) -> libc::iovec {
     libc::iovec { iov_base: fragment.bytes().as_ptr().cast(), iov_len: fragment.len() }
 }
 
-/// A frame of `count` parts.
+/// Message with a frame of `count` parts.
 #[inline]
 fn message(parts: *mut libc::iovec, count: usize) -> libc::mmsghdr {
     let msg_hdr = libc::msghdr {
@@ -66,19 +67,19 @@ fn message(parts: *mut libc::iovec, count: usize) -> libc::mmsghdr {
     libc::mmsghdr { msg_hdr, msg_len: 0 }
 }
 
-/// Frames for the kernel, and where their parts lie.
+/// Frames for the kernel, and the addresses of their parts.
 #[derive(Debug)]
 struct Messages {
     messages: Vec<libc::mmsghdr>,
     parts: Vec<libc::iovec>,
 }
 
-// SAFETY: the pointers to parts lead into the same value's own list; those to fragments are set and used within one
+// SAFETY: the pointers to parts point into the list of the same value; those to fragments are set and used within one
 // call.
 unsafe impl Send for Messages {}
 
 impl Messages {
-    /// A message for each frame of a batch, whose part is the one of the same number for ever.
+    /// A message for each frame of a batch, which always has the part with its own index.
     fn of_one_part() -> Self {
         let mut parts = vec![NO_PART; BATCH_FRAMES];
         let messages = parts.iter_mut().map(|part| message(part, 1)).collect();
@@ -92,7 +93,7 @@ impl Messages {
         }
     }
 
-    /// The frames that `frames` names, at most [`BATCH_FRAMES`] of one fragment each, in messages of one part.
+    /// Messages for the frames with the indexes `frames`: at most [`BATCH_FRAMES`], of one fragment each.
     #[inline(never)]
     fn point_at(&mut self, batch: &Batch, frames: &[u16]) -> &mut [libc::mmsghdr] {
         let all = batch.fragments();
@@ -108,7 +109,7 @@ impl Messages {
         self.messages.get_mut(..frames.len()).unwrap_or(&mut [])
     }
 
-    /// The frames that `frames` names, of any number of fragments.
+    /// Messages for the frames with the indexes `frames`, of any number of fragments.
     #[inline(never)]
     fn gather(&mut self, batch: &Batch, frames: &[u16]) -> &mut [libc::mmsghdr] {
         self.parts.clear();
@@ -116,7 +117,7 @@ impl Messages {
         for &frame in frames {
             self.parts.extend(batch.frame(usize::from(frame)).iter().map(part));
         }
-        // Pointers to parts are taken only now that the list does not move any more.
+        // Pointers to parts are taken only after the list is complete, because it could move before.
         let mut rest = self.parts.as_mut_slice();
         for &frame in frames {
             let count = batch.frame(usize::from(frame)).len();
@@ -132,25 +133,25 @@ impl Messages {
 #[derive(Debug)]
 pub(super) struct Sender {
     socket: OwnedFd,
-    /// Longest frame that the interface takes.
+    /// Maximum length of a frame on the interface, bytes.
     max_frame_bytes: usize,
-    /// Bytes that may be on their way (`SO_SNDBUF`).
+    /// Maximum number of bytes in flight (`SO_SNDBUF`).
     limit_bytes: usize,
-    /// Bytes that are on their way at most.
+    /// Upper bound of the bytes in flight.
     on_their_way_bytes: usize,
-    /// For frames of one fragment, and for others.
+    /// Messages for batches of single fragments, and for other batches.
     singles: Messages,
     gathered: Messages,
 }
 
 impl Sender {
-    /// For interface `ifindex`, which takes frames of up to `max_frame_bytes` bytes.
+    /// Opens a sender for interface `ifindex`, whose frames have up to `max_frame_bytes` bytes.
     pub(super) fn open(ifindex: u32, max_frame_bytes: usize) -> Result<Self> {
         let socket = socket::open()?;
         socket::bind(&socket, ifindex, 0)?;
         socket::set(&socket, libc::PACKET_QDISC_BYPASS, &1i32)?;
-        // So that a batch goes in one call; where the kernel allows less, a batch takes several. It doubles what it is
-        // given.
+        // The buffer holds a whole batch, so that one call sends it. If the kernel allows less, a batch takes several
+        // calls. The kernel doubles the requested size.
         let wanted = (BATCH_FRAMES * charge(max_frame_bytes)).min(MOST_ON_THEIR_WAY_BYTES);
         if rustix::net::sockopt::socket_send_buffer_size(&socket)? < wanted {
             socket::set_send_buffer(&socket, (wanted / 2) as libc::c_int);
@@ -166,7 +167,7 @@ impl Sender {
         })
     }
 
-    /// Frames of `frame_bytes` bytes for which there is room now.
+    /// Number of frames of `frame_bytes` bytes for which there is room now.
     pub(super) fn room(&mut self, frame_bytes: usize) -> usize {
         // Longer frames are refused, and counted, even if there is room.
         let charge = charge(frame_bytes.min(self.max_frame_bytes));
@@ -174,15 +175,15 @@ impl Sender {
         {
             // SAFETY: the request writes a C `int`.
             let request = unsafe { Getter::<BYTES_ON_THEIR_WAY, libc::c_int>::new() };
-            // SAFETY: and does no more.
+            // SAFETY: as above.
             let asked = unsafe { ioctl(&self.socket, request) };
-            // If the kernel does not report it, deliver finds the reason, and counts.
+            // If the kernel does not report the bytes, deliver finds the reason and counts the frames.
             self.on_their_way_bytes = asked.map_or(0, |bytes| bytes.max(0) as usize);
         }
         self.limit_bytes.saturating_sub(self.on_their_way_bytes) / charge
     }
 
-    /// Sends the frames of `batch` that `frames` names on the interface of `link`.
+    /// Sends the frames of `batch` with the indexes `frames` on the interface of `link`.
     pub(super) fn send(&mut self, batch: &Batch, frames: &[u16], link: &LinkWatch) -> Delivery {
         let mut delivery = Delivery::default();
         for some in frames.chunks(BATCH_FRAMES) {
@@ -197,7 +198,7 @@ impl Sender {
     }
 }
 
-/// Sends `messages`, which are the frames of `batch` that `frames` names.
+/// Sends `messages`, which are the frames of `batch` with the indexes `frames`.
 fn send_messages(
     socket: &OwnedFd,
     messages: &mut [libc::mmsghdr],
@@ -222,31 +223,32 @@ fn send_messages(
         };
         let taken = frames.get(done..done + sent).unwrap_or(&[]);
         delivery.frames += sent as u32;
-        // The kernel takes a frame whole or not at all.
+        // The kernel takes no partial frames, so all bytes of these frames are sent.
         delivery.bytes += batch.bytes_of_listed(taken);
         done += sent;
         if done < frames.len() {
-            // The refusal of the next frame is kept for the next call, which would blame another for it.
+            // The socket keeps the error of the refused frame for the next call, which would attribute it to another
+            // frame.
             let _ = rustix::net::sockopt::socket_error(socket);
         }
     }
 }
 
-/// Passes `messages` to the kernel; returns how many it took, or `None` if it refused the first, with the reason in
+/// Passes `messages` to the kernel. Returns how many it took, or `None` if it refused the first, with the reason in
 /// `errno`.
 #[inline]
 fn send_some(socket: &OwnedFd, messages: &mut [libc::mmsghdr]) -> Option<usize> {
     let (number, socket, count) = (libc::SYS_sendmmsg, socket.as_raw_fd(), messages.len() as libc::c_uint);
-    // Past the C library's own function, which does more for threads that are cancelled than all of this.
-    // SAFETY: `count` messages, whose parts name borrowed fragments that the kernel reads.
+    // The system call is made directly: the work of the C library's function for thread cancellation costs more than
+    // the rest of this function. SAFETY: `count` messages, whose parts name borrowed fragments that the kernel reads.
     let sent = unsafe { libc::syscall(number, socket, messages.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
     sent.try_into().ok()
 }
 
-/// What to send after a refusal.
+/// Frames to send after a refusal.
 enum Next {
     Again,
-    /// The frames behind the one that was refused.
+    /// The frames after the refused one.
     Behind,
     Nothing,
 }
@@ -259,14 +261,14 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Judges why the kernel refused the first of `frames` just now, and counts what is dropped for it.
+    /// Finds the reason why the kernel refused the first of `frames` just now, and counts the frames dropped for it.
     #[cold]
     fn judge(&mut self, batch: &Batch, frames: &[u16], link: &LinkWatch, delivery: &mut Delivery) -> Next {
         let left = frames.len() as u32;
         let len = frames.first().map_or(0, |&frame| batch.frame_bytes(usize::from(frame)));
         let (cause, dropped) = match Error::last_os_error().raw_os_error().unwrap_or(0) {
             libc::EINTR => return Next::Again,
-            // An interface that was down in between is reported once after it is up again.
+            // The kernel reports an interface that was down in between once more after it is up again.
             libc::ENETDOWN if !self.was_down => {
                 self.was_down = true;
                 return Next::Again;
@@ -276,10 +278,10 @@ impl Refusals {
             libc::ENOBUFS if !link.is_running() => (DropCause::LinkDown, left),
             libc::EMSGSIZE => (DropCause::TooLong, 1),
             libc::EINVAL if len < 14 => (DropCause::TooShort, 1),
-            // The card's queue is full, or the kernel short of memory.
+            // The card's queue is full, or the kernel is short of memory.
             _ if self.count == PATIENCE => (DropCause::NoSpace, left),
             errno => {
-                // So is a frame refused for lack of a carrier, of which the kernel has not notified yet.
+                // ENOBUFS can also mean a lost carrier of which the kernel has not notified yet.
                 if errno == libc::ENOBUFS {
                     link.doubt();
                 }

@@ -1,7 +1,7 @@
-//! A receive ring of TPACKET_V2: a slot for each frame, which is seen as soon as it is there.
+//! A receive ring of TPACKET_V2: a slot for each frame, which is handed over at once.
 //!
-//! A slot takes 2 KiB, however short its frame. A frame too long for one waits in the socket's queue, and its slot only
-//! marks that.
+//! A slot takes at least 2 KiB, even for a short frame. A frame too long for a slot waits in the socket's queue, and
+//! its slot only marks that.
 
 #![allow(unsafe_code)]
 
@@ -21,13 +21,13 @@ const LAYOUT: Layout = Layout { len: 4, kept: 8, mac: 12, time: 16, frame: ether
 /// The kernel allocates the ring in pieces of this many bytes.
 const BLOCK_BYTES: usize = 65536;
 
-/// The ring, and the socket it belongs to.
+/// The ring, and the socket that it belongs to.
 #[derive(Debug)]
 pub(super) struct SlotRing {
     socket: OwnedFd,
     memory: Memory,
     slot_bytes: usize,
-    /// Where in memory the next slot to read is, and how many bytes of slots before it are taken and not handed back.
+    /// Offset in memory of the next slot to read, and bytes of the slots before it that are taken and not handed back.
     next: usize,
     taken_bytes: usize,
 }
@@ -75,7 +75,7 @@ impl Ring for SlotRing {
 
     #[inline]
     fn has_frame(&mut self) -> bool {
-        // Taken slots have not been handed back, so the kernel has not written them since.
+        // The kernel has not written taken slots since, because they have not been handed back.
         let status = self.memory.shared_word(self.next);
         self.taken_bytes < self.memory.bytes() && status.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
@@ -118,7 +118,7 @@ impl Ring for SlotRing {
         const STATUS_BITS: u32 = libc::TP_STATUS_USER | libc::TP_STATUS_COPY | libc::TP_STATUS_VLAN_VALID;
         let Self { ref memory, slot_bytes, next, taken_bytes, .. } = *self;
         let mut slot = memory.description(next);
-        // Up to the end of memory. Slots are a power of two long.
+        // Number of slots up to the end of memory. Slots are a power of two long.
         let most = (memory.bytes() - taken_bytes.max(next)) >> slot_bytes.trailing_zeros();
         let longest = longest.min((slot_bytes - LAYOUT.frame) as u32);
         (0..most).map_while(move |_| {
@@ -155,7 +155,7 @@ impl Ring for SlotRing {
         let straight = bytes.min(ring_bytes - first);
         for (mut slot, end) in [(first, first + straight), (0, bytes - straight)] {
             while slot < end {
-                // A plain store on this processor: one fence for all of them would save nothing.
+                // A release store is a plain store on x86-64, so one fence for all slots would save nothing.
                 self.memory.shared_word(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
                 slot += self.slot_bytes;
             }
@@ -175,10 +175,10 @@ mod tests {
     const SLOT: usize = 2048;
     const SLOTS: usize = 8;
 
-    /// The header of a slot: status, length, bytes kept, place of the frame, flags and type of its offload header.
+    /// The header of a slot: status, length, kept bytes, offset of the frame, flags and type of its offload header.
     type Said = (u32, u32, u32, u16, u16);
 
-    /// A ring in a file that the test writes in the kernel's place, read from slot `next` on.
+    /// A ring in a file that the test writes in place of the kernel. Reading begins at slot `next`.
     fn ring(said: &[Said], next: usize) -> SlotRing {
         let file = tempfile::tempfile().unwrap();
         file.set_len((SLOT * SLOTS) as u64).unwrap();

@@ -6,16 +6,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Missing in some versions of the libc crate.
+/// Option of packet(7) that some versions of the libc crate lack.
 const PACKET_COPY_THRESH: libc::c_int = 7;
-/// Where a filter finds the kernel's data about a packet (`SKF_AD_OFF` and its fields).
+/// Offsets at which a filter finds the kernel's data about a packet (`SKF_AD_OFF` and its fields).
 const PACKET_TYPE: u32 = 0xffff_f000 + 4;
 const PACKET_MARK: u32 = 0xffff_f000 + 20;
-/// Instructions of a filter: load a word, jump where equal, return.
+/// Instructions of a filter: load a word, jump if equal, return.
 const LOAD: u16 = 0x20;
 const JUMP_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
-/// Most bytes of long frames that wait beside a ring.
+/// Maximum number of bytes of long frames that wait beside a ring.
 const LONG_FRAME_BYTES: usize = 32 << 20;
 
 /// The result of a C call that returns -1 on error.
@@ -34,10 +34,10 @@ pub(crate) fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_in
     checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) })
 }
 
-/// Requests a send buffer of `bytes` bytes, beyond the system's limit where this process may.
+/// Requests a send buffer of `bytes` bytes, above the system's limit if this process may do so.
 pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
     if set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
-        // A smaller one does too.
+        // A smaller buffer is enough, so errors are ignored.
         let _ = set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn open() -> Result<OwnedFd> {
     Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
 }
 
-/// Binds `socket` to interface `ifindex`; it receives frames of `protocol` from now on, none for 0.
+/// Binds `socket` to interface `ifindex`. From then on it receives frames of `protocol`, or none if that is 0.
 pub(crate) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -71,17 +71,17 @@ pub(crate) fn bind(socket: &OwnedFd, ifindex: u32, protocol: libc::c_int) -> Res
     checked(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) })
 }
 
-/// Options that must be set before there is a ring of slots: its version, and room for frames too long for a slot.
+/// Sets the options that a ring of slots needs before it exists: its version, and room for frames too long for a slot.
 pub(super) fn prepare_slots(socket: &OwnedFd) -> Result<()> {
     set(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
     set(socket, PACKET_COPY_THRESH, &1i32)?;
-    // Beyond the system's limit where that is allowed.
+    // The forced option exceeds the system's limit, if that is permitted.
     rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, LONG_FRAME_BYTES)
         .or_else(|_| rustix::net::sockopt::set_socket_recv_buffer_size(socket, LONG_FRAME_BYTES))?;
     prepare_ring(socket)
 }
 
-/// Options that must be set before there is a ring of blocks.
+/// Sets the options that a ring of blocks needs before it exists.
 pub(super) fn prepare_blocks(socket: &OwnedFd) -> Result<()> {
     set(socket, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
     prepare_ring(socket)
@@ -89,12 +89,12 @@ pub(super) fn prepare_blocks(socket: &OwnedFd) -> Result<()> {
 
 fn prepare_ring(socket: &OwnedFd) -> Result<()> {
     set(socket, libc::PACKET_VNET_HDR, &1i32)?;
-    // What goes out is filtered in any case; this spares the work, from Linux 4.20 on.
+    // The filter drops outgoing frames in any case. This option saves the work, from Linux 4.20 on.
     let _ = set(socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
     Ok(())
 }
 
-/// Lets everything through but what goes out on the interface and what carries the mark.
+/// Sets a filter that drops frames going out on the interface and frames with the mark.
 pub(super) fn hear(socket: &OwnedFd, ignore_marked: Option<u32>) -> Result<()> {
     let outgoing = u32::from(libc::PACKET_OUTGOING);
     let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
@@ -119,7 +119,7 @@ pub(super) fn hear(socket: &OwnedFd, ignore_marked: Option<u32>) -> Result<()> {
     }
 }
 
-/// Lets nothing through, until [`hear`].
+/// Sets a filter that drops all frames, until [`hear`] replaces it.
 pub(super) fn hear_nothing(socket: &OwnedFd) -> Result<()> {
     attach(socket, &mut [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 }])
 }
@@ -129,11 +129,11 @@ fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> Result<()> {
     set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Joins group `group` of sockets that share the frames out by `mode`, or makes a new one; its number.
+/// Joins group `group` of sockets that share the frames by `mode`, or creates a new group. Returns the group's number.
 pub(super) fn join_fanout(socket: &OwnedFd, group: Option<u16>, mode: u32) -> Result<u16> {
     let argument = |flags: u32| u32::from(group.unwrap_or(0)) | (mode | flags) << 16;
     let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
-    // What goes out is filtered in any case; this flag spares the work, in kernels that know it.
+    // The filter drops outgoing frames in any case. This flag saves the work, in kernels that know it.
     let sparing = unique | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING;
     if set(socket, libc::PACKET_FANOUT, &argument(sparing)).is_err() {
         set(socket, libc::PACKET_FANOUT, &argument(unique))?;
@@ -143,7 +143,7 @@ pub(super) fn join_fanout(socket: &OwnedFd, group: Option<u16>, mode: u32) -> Re
     Ok(joined as u16)
 }
 
-/// Frames that found no room in the ring since the last call.
+/// Number of frames dropped for lack of room in the ring since the last call.
 pub(super) fn take_drops(socket: &OwnedFd) -> Result<u64> {
     let mut packets_and_drops = [0u32; 2];
     get(socket, libc::PACKET_STATISTICS, &mut packets_and_drops)?;

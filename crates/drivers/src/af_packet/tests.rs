@@ -18,7 +18,8 @@ use crate::test_queue::{deliver, forward, receive, receive_now};
 
 const LOCAL: u16 = 0x88b5;
 
-/// Makes a pair of interfaces by their names, with this MTU, that are up; returns the request for the first.
+/// Function that creates a pair of interfaces with these names and this MTU, both up, and returns the request for the
+/// first.
 type Pair = fn(&str, &str, u32) -> PacketConfig;
 
 /// Runs `test` with a ring of slots and with one of blocks, each in a namespace of its own.
@@ -72,7 +73,7 @@ fn frames_pass_both_ways_unchanged_round_a_small_ring() {
 #[test]
 fn frames_of_a_large_mtu_pass_whole_and_longer_ones_are_refused() {
     over_each_ring(|pair| {
-        // Too long for any slot: such frames come through the socket's queue.
+        // Too long for any slot: they come through the socket's queue.
         let mut queue = open_one(&pair("rrp0", "rrp1", 40000));
         let far = RawSocket::open("rrp1", LOCAL);
         let frames: Vec<_> =
@@ -172,7 +173,7 @@ fn a_full_ring_is_counted_and_every_frame_accounted_for() {
         while batch.frames() < 32 {
             queue.receive(&mut batch);
         }
-        // All slots are borrowed: nothing more, and nothing twice.
+        // All slots are borrowed, so no more frames come, and none comes twice.
         queue.receive(&mut batch);
         assert_eq!((batch.frames(), queue.sleeper().unwrap().has_waiting()), (32, false));
         queue.release(10);
@@ -251,7 +252,7 @@ fn a_vanished_interface_is_a_fault_and_causes_no_more_wake_ups() {
         assert!(queue.diagnosis().unwrap().fault().unwrap().contains("rrp0 is down"));
         assert!(queue.sleeper().unwrap().wake_descriptor().is_some(), "it may come up again");
         ip("link del rrp1");
-        // Nothing passes the socket any more that would tell.
+        // No further event at the socket could announce the end.
         until(|| queue.sleeper().unwrap().wake_descriptor().is_none());
         assert!(!queue.sleeper().unwrap().has_waiting());
         assert!(queue.diagnosis().unwrap().fault().unwrap().contains("rrp0 is gone"));
@@ -275,8 +276,8 @@ fn what_cannot_be_opened_is_refused_with_the_reason() {
     });
 }
 
-/// Two hosts with a wire of two packet queues between them; `between` runs while frames are forwarded. Some of them are
-/// to be cut, or none.
+/// Tests two hosts with a wire of two packet queues between them. `between` runs while frames are forwarded. `cut` says
+/// whether some of them need segmentation.
 fn with_two_hosts(pair: Pair, cut: bool, between: impl FnOnce(&Host, &Host) + Send + 'static) {
     in_own_namespace(move || {
         let mut left = open_one(&pair("rrp0", "rrp1", 1500));
@@ -378,7 +379,7 @@ fn the_kernel_puts_frames_where_runs_expect_them() {
             plain += plain_frames;
             come == 100
         });
-        // The first of a block does not, nor one that comes where a run has just ended.
+        // The first frame of a block does not count as plain, nor does one that comes right after the end of a run.
         assert!(plain > 50, "{plain} of 100");
     }
     in_own_namespace(|| most_come_in_runs(SlotRing::new));
@@ -402,7 +403,7 @@ fn frames_are_sent_as_listed_after_any_earlier_frames() {
             let bytes: usize = expected.iter().map(Vec::len).sum();
             assert_eq!((delivery.frames as usize, delivery.bytes as usize), (list.len(), bytes));
             assert_eq!(expected.iter().map(|_| far.receive()).collect::<Vec<_>>(), expected);
-            // In pieces, which is another way.
+            // Frames in several pieces take another path.
             assert_eq!(deliver(&mut queue, &frames, 70).frames, 6);
             assert_eq!(frames.iter().map(|_| far.receive()).collect::<Vec<_>>(), frames);
         }

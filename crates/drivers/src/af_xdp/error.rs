@@ -6,18 +6,18 @@ use rustix::io::Errno;
 
 use crate::device::DriverError;
 
-/// Why an interface could not be opened through AF_XDP.
+/// Reason why an interface could not be opened through AF_XDP.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum XdpError {
-    /// The XDP program or its map.
+    /// The XDP program or its map failed.
     #[error("interface {interface}: {source}")]
     Program {
         interface: String,
-        /// What the kernel refused.
+        /// The kernel's refusal.
         source: BpfError,
     },
-    /// A step of setting up a socket.
+    /// A step of setting up a socket failed.
     #[error("interface {interface}, queue {queue}: {step}: {source}{advice}")]
     Socket {
         interface: String,
@@ -25,18 +25,18 @@ pub enum XdpError {
         queue: u16,
         step: &'static str,
         source: Errno,
-        /// What to do, with a leading colon; empty where nothing is known.
+        /// Advice to the user, with a leading colon; empty if there is none.
         advice: &'static str,
     },
-    /// The questions about the interface.
+    /// A query about the interface failed.
     #[error(transparent)]
     Netdev(#[from] NetdevError),
-    /// The region's buffers are not of a size that AF_XDP takes.
+    /// The region's buffers have a size that AF_XDP does not support.
     #[error(
         "buffers of {0} bytes: AF_XDP takes buffers of 2048 or 4096 bytes, choose buf-size=2048 or buf-size=4096"
     )]
     BufferBytes(u32),
-    /// A card could write a frame in pieces, and its driver give each piece as a frame.
+    /// A card could write a frame in pieces, and its driver could pass each piece on as a frame.
     #[error(
         "interface {interface}, buffers of {buffer_bytes} bytes: a card may cut frames longer than {whole_bytes} bytes in zero-copy \
          mode, {remedy}"
@@ -45,18 +45,18 @@ pub enum XdpError {
         interface: String,
         /// Size of the region's buffers.
         buffer_bytes: u32,
-        /// Longest frame that no card cuts, bytes without FCS.
+        /// Maximum length of a frame that no card cuts, bytes without FCS.
         whole_bytes: usize,
-        /// What to do.
+        /// Advice to the user.
         remedy: String,
     },
     /// The region is not mapped as a whole.
     #[error("the region's buffer area is not mapped")]
     Unmapped,
-    /// A ring size that the kernel does not take.
+    /// The kernel does not support this ring size.
     #[error("rings of {0} descriptors: choose a power of two from 64 to 32768 (ring-size=N)")]
     RingSize(u32),
-    /// No queue requested.
+    /// No queue was requested.
     #[error("interface {interface}: 0 queues: choose at least 1")]
     NoQueues { interface: String },
     /// The lists of buffers do not fit the queues.
@@ -65,9 +65,9 @@ pub enum XdpError {
         interface: String,
         /// Number of the queue.
         queue: u16,
-        /// Buffers handed in that lie in the region.
+        /// Number of passed buffers that lie in the region.
         given: usize,
-        /// Buffers needed.
+        /// Number of buffers needed.
         needed: usize,
     },
 }
@@ -99,7 +99,7 @@ impl XdpError {
         Self::Socket { interface: interface.to_owned(), queue, step, source, advice }
     }
 
-    /// The reason in a few words, where another mode may do.
+    /// Short reason, if another mode may succeed.
     pub(super) fn refusal(&self) -> Option<String> {
         match self {
             Self::Socket { step: BIND, source, .. } if *source != Errno::BUSY => Some(describe(*source)),
@@ -112,11 +112,11 @@ impl XdpError {
     }
 }
 
-/// The kernel's answer without its number.
+/// Text for the kernel's answer, without its number.
 fn describe(answer: Errno) -> String {
     let text = std::io::Error::from(answer).to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// The step in which the kernel chooses between zero-copy and copy.
+/// Step in which the kernel chooses between zero-copy and copy.
 pub(super) const BIND: &str = "binding the AF_XDP socket";

@@ -1,26 +1,26 @@
-//! Which buffers the tx ring holds, and whose they are.
+//! Buffers on the tx ring, and their owners.
 
-/// The buffers of one queue's tx side. A buffer on the tx ring is either our own, which becomes free when the kernel
-/// has sent it, or lent, which goes back to its source.
+/// The buffers of one queue's tx side. A buffer on the tx ring is either own or lent. An own buffer becomes free when
+/// the kernel has sent it. A lent one goes back to its source.
 ///
-/// Completions may come in another order than frames were sent in, and a hostile program may lend a buffer twice or
-/// one that is ours: nothing here trusts the numbers, and the counts stay right.
+/// Completions may come in another order than the frames were sent. A hostile program may lend a buffer twice, or lend
+/// an own buffer of the queue. So buffer numbers are not trusted, and the counts stay right.
 #[derive(Debug)]
 pub(super) struct TxBufferTable {
-    /// Own buffers that are not in flight; the one that came last goes first, since the cache still holds it.
+    /// Own buffers that are not in flight. The last one to come back is used first, because the cache still holds it.
     free: Vec<u32>,
-    /// Own buffers at most: what `free` has room for.
+    /// Maximum number of free own buffers, which is the capacity of `free`.
     own: usize,
-    /// For each buffer of the region, how many times it is in flight as our own.
+    /// For each buffer of the region, how many times it is in flight as an own buffer.
     sent: Vec<u16>,
-    /// Addresses of lent buffers by their number modulo the size, a power of two: from `returned` up to `lent_ever`
-    /// they are in flight.
+    /// Addresses of lent buffers. The buffer lent as number `n` is at `n` modulo the size, a power of two. Numbers from
+    /// `returned` up to `lent_ever` are in flight.
     lent: Vec<u64>,
     /// A buffer's number is its address shifted right by this many bits.
     chunk_shift: u32,
     lent_ever: u64,
     returned: u64,
-    /// For each buffer of the region, how many times it is completed before others that were lent earlier.
+    /// For each buffer of the region, how many times it was completed before others that were lent earlier.
     completed: Vec<u16>,
     /// The sum of `completed`.
     early: u64,
@@ -49,7 +49,7 @@ impl TxBufferTable {
         self.free.len()
     }
 
-    /// The free buffer `ahead` places after the one that comes next, to prefetch it.
+    /// The free buffer that is `ahead` buffers after the next one, for a prefetch.
     #[inline]
     pub(super) fn peek(&self, ahead: usize) -> Option<u32> {
         self.free.len().checked_sub(1 + ahead).and_then(|index| self.free.get(index)).copied()
@@ -63,7 +63,7 @@ impl TxBufferTable {
         Some(own)
     }
 
-    /// Takes a free own buffer in exchange for `given`, which becomes ours and is sent.
+    /// Takes a free own buffer in exchange for `given`, which becomes an own buffer and is sent.
     #[inline]
     pub(super) fn exchange(&mut self, given: u32) -> Option<u32> {
         let own = self.free.pop()?;
@@ -78,27 +78,27 @@ impl TxBufferTable {
         }
     }
 
-    /// How many more buffers can be lent.
+    /// Number of buffers that can still be lent.
     #[inline]
     pub(super) fn lendable(&self) -> usize {
         self.lent.len() - (self.lent_ever - self.returned) as usize
     }
 
-    /// Places for the addresses of what is lent next, up to the ring's end; the caller has checked
-    /// [`TxBufferTable::lendable`]. [`TxBufferTable::advance`] puts what was written to the first of them on the ring.
+    /// Entries for the addresses of the next lent buffers, up to the end of the list. The caller has checked
+    /// [`TxBufferTable::lendable`]. [`TxBufferTable::advance`] counts the first of them as lent.
     #[inline]
     pub(super) fn run_mut(&mut self) -> &mut [u64] {
         let first = self.index(self.lent_ever);
         self.lent.get_mut(first..).unwrap_or(&mut [])
     }
 
-    /// Puts the buffers at the next `count` addresses on the ring; their source keeps them.
+    /// Counts the buffers at the next `count` addresses as lent; their source still owns them.
     #[inline]
     pub(super) fn advance(&mut self, count: usize) {
         self.lent_ever += count as u64;
     }
 
-    /// Puts the buffer at `address` on the ring; its source keeps it. The caller has checked
+    /// Counts the buffer at `address` as lent; its source still owns it. The caller has checked
     /// [`TxBufferTable::lendable`].
     pub(super) fn lend(&mut self, address: u64) {
         if let Some(slot) = self.run_mut().first_mut() {
@@ -107,33 +107,33 @@ impl TxBufferTable {
         }
     }
 
-    /// Where `lent` holds a buffer.
+    /// Index in `lent` of the buffer lent as number `number`.
     #[inline]
     fn index(&self, number: u64) -> usize {
         number as usize & (self.lent.len() - 1)
     }
 
-    /// The buffer in flight that was lent first.
+    /// The oldest lent buffer in flight.
     #[inline]
     fn first_lent(&self) -> Option<u32> {
         let first = self.lent.get(self.index(self.returned)).filter(|_| self.returned != self.lent_ever);
         first.map(|address| (address >> self.chunk_shift) as u32)
     }
 
-    /// Whether `buffer`, one that is in flight, is a lent one.
+    /// Whether `buffer`, which is in flight, is lent.
     pub(super) fn is_lent(&self, buffer: u32) -> bool {
         self.sent.get(buffer as usize).is_some_and(|&count| count == 0)
     }
 
-    /// The kernel is done with what lies at `addresses`, as far as it is what was lent first of what is in flight, in
-    /// order. Returns the number.
+    /// Completes the buffers at `addresses`, as far as they are the oldest lent buffers, in order. Returns their
+    /// number.
     #[inline]
     pub(super) fn complete_in_order(&mut self, addresses: &[u64]) -> usize {
         let first = self.index(self.returned);
         let end = self.lent.len().min(first + (self.lent_ever - self.returned) as usize);
         let oldest = self.lent.get(first..end).unwrap_or(&[]);
         let most = oldest.len().min(addresses.len());
-        // A run is nearly always one that was lent as it is.
+        // A run of completions nearly always equals a run of lent buffers, so one comparison is enough.
         let count = match oldest.get(..most) == addresses.get(..most) {
             true => most,
             false => oldest.iter().zip(addresses).take_while(|(lent, address)| lent == address).count(),
@@ -145,7 +145,7 @@ impl TxBufferTable {
         count
     }
 
-    /// The kernel is done with `buffer`, or will not need it.
+    /// Completes `buffer`: the kernel has sent it, or will not need it.
     #[inline]
     pub(super) fn complete(&mut self, buffer: u32) {
         if self.first_lent() != Some(buffer) {
@@ -157,7 +157,7 @@ impl TxBufferTable {
         }
     }
 
-    /// Completes one of our own, or a lent one out of order.
+    /// Completes an own buffer, or a lent one out of order.
     fn complete_other(&mut self, buffer: u32) {
         let index = buffer as usize;
         let (Some(sent), Some(completed)) = (self.sent.get_mut(index), self.completed.get_mut(index)) else {
@@ -174,7 +174,7 @@ impl TxBufferTable {
         }
     }
 
-    /// Passes what was completed before its turn.
+    /// Counts buffers as returned that were completed out of order.
     #[cold]
     fn settle(&mut self) {
         while let Some(buffer) = self.first_lent()
@@ -187,19 +187,19 @@ impl TxBufferTable {
         }
     }
 
-    /// Buffers ever lent.
+    /// Number of buffers ever lent.
     #[inline]
     pub(super) fn lent(&self) -> u64 {
         self.lent_ever
     }
 
-    /// How many of those, in order, are done with.
+    /// Number of lent buffers that came back, counted in the order in which they were lent.
     #[inline]
     pub(super) fn returned(&self) -> u64 {
         self.returned
     }
 
-    /// The ring is gone with all that was on it: nothing lent is read any more.
+    /// Counts all lent buffers as returned: the ring is gone, so the kernel reads none of them any more.
     pub(super) fn abandon(&mut self) {
         self.returned = self.lent_ever;
         self.completed.fill(0);

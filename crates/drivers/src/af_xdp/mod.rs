@@ -1,12 +1,12 @@
 //! A network interface through AF_XDP: the region is the socket's UMEM, so frames arrive in the region and leave from
 //! it (kernel documentation, "AF_XDP").
 //!
-//! One socket per queue, each with its own registration of the same memory, and one XDP program that steers the frames
-//! of each queue to its socket. Frames of queues without a socket go to the host stack. The program is attached as long
-//! as a queue lives, also where the process is killed.
+//! Each queue has a socket with its own registration of the same memory. One XDP program steers the frames of each
+//! queue to its socket. Frames of queues without a socket go to the host stack. The program is attached as long as a
+//! queue lives, even if the process is killed.
 //!
-//! Modes, best first: zero-copy (the driver uses the region's memory itself), copy in native mode (one copy by the
-//! kernel, in the driver), copy in generic mode (any interface).
+//! Modes, best first: zero-copy (the driver itself uses the region's memory), copy in native mode (the kernel copies
+//! once, in the driver), copy in generic mode (any interface).
 
 mod error;
 mod ledger;
@@ -34,23 +34,23 @@ pub use queue::XdpQueue;
 use socket::{Binding, XdpSocket};
 use umem::{Umem, uncut_bytes};
 
-/// Which mode of AF_XDP to use.
+/// Mode of AF_XDP to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AfXdpMode {
-    /// The best that the interface offers: zero-copy, else copy in native mode, else generic.
+    /// The best mode that the interface supports: zero-copy, else copy in native mode, else generic.
     #[default]
     Auto,
-    /// The driver's own memory is the region: fails where it cannot.
+    /// The driver uses the region as its memory. Opening fails if it cannot.
     ZeroCopy,
-    /// One copy by the kernel, in the driver.
+    /// The kernel copies once, in the driver.
     Native,
-    /// One copy by the kernel, after the driver: works with every interface.
+    /// The kernel copies once, after the driver. This works with every interface.
     Generic,
 }
 
-/// Size of a chunk of UMEM where the kernel copies frames, bytes: it takes powers of two.
+/// Size of a chunk of UMEM if the kernel copies frames, bytes. It is a power of two, as AF_XDP requires.
 pub const COPY_CHUNK_BYTES: u32 = 2048;
-/// Size of a chunk of UMEM where a card may write frames, bytes: no driver cuts a frame of a usual MTU in it.
+/// Size of a chunk of UMEM if a card may write frames, bytes. No driver cuts a frame of a usual MTU in it.
 pub const ZERO_COPY_CHUNK_BYTES: u32 = 4096;
 /// Default number of descriptors of each ring.
 pub const DEFAULT_RING_SIZE: u32 = 2048;
@@ -58,50 +58,50 @@ pub const DEFAULT_RING_SIZE: u32 = 2048;
 const FRAME_OVERHEAD_BYTES: u32 = 18;
 /// Bytes in front of the longest packet on the wire: Ethernet header and two VLAN tags.
 const WIRE_HEADER_BYTES: usize = 14 + 2 * 4;
-/// Bytes besides a frame that a card may write into its buffer: the FCS, and a timestamp in front (igb, igc).
+/// Bytes beside the frame that a card may write into its buffer: the FCS, and a timestamp in front (igb, igc).
 const CARD_BYTES: usize = 4 + 16;
 
-/// What to open.
+/// Properties of an interface to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XdpConfig {
     /// Name of the interface, for messages.
     pub interface: String,
-    /// Its index in the network namespace of the calling thread.
+    /// Index of the interface in the network namespace of the calling thread.
     pub ifindex: u32,
-    /// Its MTU, bytes.
+    /// MTU of the interface, bytes.
     pub mtu: u32,
-    /// How many queues, from the first on.
+    /// Number of queues, from the first on.
     pub queues: u16,
-    /// Which mode.
+    /// Requested mode.
     pub mode: AfXdpMode,
-    /// Descriptors of each ring: a power of two from 64 to 32768.
+    /// Number of descriptors of each ring: a power of two from 64 to 32768.
     pub ring_size: u32,
-    /// Whether the kernel signals when it has to be called.
+    /// Whether the kernel signals when it must be called.
     pub need_wakeup: bool,
-    /// How long the kernel polls the interface when it is called, microseconds; 0: not at all.
+    /// Time for which the kernel polls the interface when it is called, microseconds; 0: it does not poll.
     pub busy_poll_us: u32,
     /// Whether to replace an XDP program of another program.
     pub force: bool,
-    /// Whether its driver may have zero copy: a card can then cut frames.
+    /// Whether the driver may support zero copy. A card can then cut frames.
     pub may_zero_copy: bool,
-    /// Whether frames longer than a buffer may be spread over several (Linux 6.6).
+    /// Whether frames longer than a buffer may lie in several buffers (Linux 6.6).
     pub multi_buffer: bool,
 }
 
 impl XdpConfig {
-    /// Buffers that each queue needs: as many to receive into as to send from.
+    /// Number of buffers that each queue needs: one half for receiving, one half for sending.
     #[must_use]
     pub fn buffers_per_queue(&self) -> usize {
         2 * self.ring_size as usize
     }
 
-    /// Whether a card can cut no frame of the interface's MTU in the buffers of `umem`, and so no driver gives the
-    /// pieces of one as frames: igb and igc do not look whether a frame ends in its first buffer.
+    /// Whether no card can cut a frame of the interface's MTU in the buffers of `umem`. Drivers could pass the pieces
+    /// of a cut frame on as frames: igb and igc do not check whether a frame ends in its first buffer.
     fn is_uncut(&self, umem: &Umem) -> bool {
         self.mtu <= most_uncut_mtu(umem.chunk_bytes())
     }
 
-    /// Longest frame that the interface sends, bytes without FCS.
+    /// Maximum length of a frame that the interface sends, bytes without FCS.
     fn max_frame_bytes(&self) -> usize {
         self.mtu.saturating_add(FRAME_OVERHEAD_BYTES).min(u32::from(u16::MAX)) as usize
     }
@@ -110,15 +110,15 @@ impl XdpConfig {
 /// An interface opened through AF_XDP.
 #[derive(Debug)]
 pub struct XdpDevice {
-    /// Its queues, in the interface's order.
+    /// Queues, in the interface's order.
     pub queues: Vec<XdpQueue>,
-    /// The mechanism in use, for people, with the reason why no better one is.
+    /// Mechanism in use, as text for users, with the reason why no better one is.
     pub mode: String,
-    /// What was tried and refused, for the log.
+    /// Refused attempts, for the log.
     pub notes: Vec<String>,
 }
 
-/// What all queues of an interface share; the last one to go detaches the program.
+/// State that all queues of an interface share. The end of the last queue detaches the program.
 #[derive(Debug)]
 struct Attachment {
     interface: String,
@@ -129,7 +129,8 @@ struct Attachment {
     mtu: usize,
     max_frame_bytes: usize,
     longest_rx_bytes: usize,
-    /// Length of a piece that fills a card's buffer, where no driver marks a piece as one; else none that occurs.
+    /// Length of a piece that fills a card's buffer, if the driver does not mark pieces; otherwise a length that does
+    /// not occur.
     full_piece_bytes: usize,
     link: LinkWatch,
     _steering: Option<Steering>,
@@ -154,8 +155,8 @@ impl Attempt {
 
     /// The attempts that `mode` allows, best first. Frames in several buffers matter more than the mode: without them,
     /// long frames are lost. In generic mode frames can be longer than any on the wire: the program runs after the
-    /// kernel has joined them. In zero-copy mode a card can cut frames (`may_cut`) that would fit: a driver that takes
-    /// frames in several buffers then marks the pieces.
+    /// kernel has joined them. In zero-copy mode a card can cut frames (`may_cut`) that would fit: a driver that
+    /// supports frames in several buffers then marks the pieces.
     fn all(mode: AfXdpMode, long_frames: bool, may_cut: bool, multi_buffer: bool) -> Vec<Self> {
         let zero_copy = (Attach::Native, true);
         let native = (Attach::Native, false);
@@ -182,13 +183,13 @@ impl Attempt {
     }
 }
 
-/// The program on an interface with its map.
+/// The XDP program on an interface, and its map.
 #[derive(Debug)]
 struct Steering {
     attach: Attach,
     multi_buffer: bool,
     map: XskMap,
-    /// Held: without it the program is detached.
+    /// The link that holds the attachment: without it the program is detached.
     _link: BpfLink,
 }
 
@@ -207,11 +208,12 @@ impl Steering {
 }
 
 impl XdpDevice {
-    /// Opens an interface of the calling thread's network namespace. `buffers` are lists of free buffers of `region`,
-    /// one of [`XdpConfig::buffers_per_queue`] for each queue: they belong to the device until its queues are dropped.
+    /// Opens an interface of the calling thread's network namespace. `buffers` has a list of
+    /// [`XdpConfig::buffers_per_queue`] free buffers of `region` for each queue. They belong to the device until its
+    /// queues are dropped.
     ///
     /// # Errors
-    /// [`XdpError`]; where several modes were tried, that of the last.
+    /// [`XdpError`]; if several modes were tried, the error of the last one.
     pub fn open(config: &XdpConfig, region: &Arc<Region>, buffers: Vec<Vec<u32>>) -> Result<Self, XdpError> {
         let umem = Umem::new(region)?;
         check(config, &umem, &buffers)?;
@@ -264,12 +266,13 @@ impl XdpDevice {
     }
 }
 
-/// Largest MTU of which a card cuts no frame in chunks of this size.
+/// Maximum MTU at which a card cuts no frame in chunks of this size.
 fn most_uncut_mtu(chunk_bytes: u32) -> u32 {
     uncut_bytes(chunk_bytes).saturating_sub(WIRE_HEADER_BYTES + CARD_BYTES) as u32
 }
 
-/// Why the interface is not opened in zero-copy mode without frames in several buffers.
+/// Error of an interface that is not opened in zero-copy mode without frames in several buffers, because a card could
+/// cut frames.
 fn may_be_cut(config: &XdpConfig, umem: &Umem) -> XdpError {
     let best = most_uncut_mtu(ZERO_COPY_CHUNK_BYTES);
     let remedy = match config.mtu <= best {
@@ -304,8 +307,7 @@ fn check(config: &XdpConfig, umem: &Umem, buffers: &[Vec<u32>]) -> Result<(), Xd
     Ok(())
 }
 
-/// Opens all queues in one way. The program left in `steering` by the attempt before stays where it serves this one
-/// too.
+/// Opens all queues by one attempt. The program of the attempt before, in `steering`, stays if it serves this one, too.
 fn open_as(
     config: &XdpConfig,
     umem: &Umem,
@@ -336,7 +338,7 @@ fn open_as(
     let longest_rx_bytes = match (attempt.multi_buffer, attempt.attach) {
         (false, _) => umem.capacity(),
         (true, Attach::Native) => config.max_frame_bytes(),
-        // Received after frames were joined (GRO).
+        // The program receives frames after the kernel has merged them (GRO).
         (true, Attach::Generic) => usize::from(u16::MAX),
     };
     let attachment = Arc::new(Attachment {

@@ -33,16 +33,16 @@ use crate::poll_backoff::PollBackoff;
 use crate::sleep_watch::SleepWatch;
 use transmit::{CompletionProgress, LateRefusals, MAX_TX_DESCRIPTORS, SingleLengths};
 
-/// How many frames ahead buffers are prefetched.
+/// Distance of the prefetch of buffers, frames.
 const PREFETCH_FRAMES: usize = 8;
 
-/// The pause between two checks of an empty rx ring. A veth's sender goes 1.2 times as fast as without.
+/// Pause between two checks of an empty rx ring. With it a veth's sender is 1.2 times as fast.
 const POLL_INTERVAL_NS: u64 = 1000;
 
-/// How long a sleeping datapath leaves frames on the tx ring that the driver has not taken.
+/// Time after which a sleeping datapath polls again for frames on the tx ring that the driver has not taken.
 const UNTAKEN_POLL: Duration = Duration::from_millis(1);
 
-/// Whether the kernel takes frames, as its last answer was. Whether the link carries them, [`Attachment::link`] tells.
+/// State of the interface in the kernel's last answer to a call. [`Attachment::link`] has the state of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Interface {
     Up,
@@ -53,40 +53,41 @@ enum Interface {
 /// One queue of an interface through AF_XDP. Its frames lie in the region, which is the socket's UMEM.
 #[derive(Debug)]
 pub struct XdpQueue {
-    // First, so that the socket is closed before the program is detached: what arrives between goes to the host stack.
+    // The first field, so that the socket is closed before the program is detached. Frames that arrive between go to
+    // the host stack.
     socket: XdpSocket,
     watch: SleepWatch,
     pause: PollBackoff,
     umem: Umem,
     attachment: Arc<Attachment>,
-    /// Buffers that are on the fill ring, but not released: those put last.
+    /// Number of buffers on the fill ring that are not released yet. They were put last.
     held: u32,
     ledger: TxBufferTable,
     lengths: SingleLengths,
     interface: Interface,
-    /// Frames are left on the tx ring that the kernel has to be called for again.
+    /// Whether frames are left on the tx ring for which the kernel must be called again.
     unsent: bool,
-    /// In zero-copy mode, the calls since the driver last took a frame, and how far it had come.
+    /// Number of calls since the driver last took a frame, in zero-copy mode, and the ring's counter at that time.
     fruitless_kicks: u32,
     taken_before: u32,
     completion_progress: Cell<Option<CompletionProgress>>,
-    /// Most bytes of a received frame that needs no closer look.
+    /// Maximum length of a received frame that needs no further check, bytes.
     plain_bytes: u64,
-    /// What comes next is the rest of a frame that was dropped.
+    /// Whether the next descriptors are the rest of a dropped frame.
     in_dropped_frame: bool,
-    /// The kernel broke a rule: what it was.
+    /// Rule that the kernel broke.
     violation: Option<&'static str>,
-    /// Frames given up here, and the kernel's count when it was last read.
+    /// Number of frames dropped here as unreadable, and the kernel's count of missed frames at the last query.
     unreadable: u64,
     missed_before: u64,
-    /// Frames that came without an end, not reported yet.
+    /// Number of frames that came without an end and are not reported yet.
     incomplete: u64,
-    /// Frames that the device dropped, which count as delivered.
+    /// Frames that the device dropped after they were counted as delivered.
     refused: LateRefusals,
 }
 
 impl XdpQueue {
-    /// A queue on a bound `socket`: the `rx` buffers go to the fill ring, the `tx` buffers are for frames to be copied.
+    /// A queue on a bound `socket`. The `rx` buffers go to the fill ring, the `tx` buffers are for copies of frames.
     ///
     /// # Errors
     /// The socket cannot be watched.
@@ -107,7 +108,8 @@ impl XdpQueue {
             watch: SleepWatch::new(&socket)?,
             pause: PollBackoff::new(POLL_INTERVAL_NS),
             held: 0,
-            // As many as wait on the tx ring, and as many as the kernel keeps places for on the completion ring.
+            // Twice the ring size: buffers on the tx ring, and buffers that have an entry reserved on the completion
+            // ring.
             ledger: TxBufferTable::new(tx, umem.buffers(), umem.chunk_shift(), 2 * ring_size),
             lengths: SingleLengths::new(attachment.max_frame_bytes.min(umem.capacity())),
             interface: Interface::Up,
@@ -128,14 +130,14 @@ impl XdpQueue {
         })
     }
 
-    /// Whether nothing comes any more, and nothing leaves.
+    /// Whether the queue receives and sends no more frames.
     fn has_ended(&self) -> bool {
         self.interface == Interface::Gone
             || self.attachment.link.state() == LinkState::Gone
             || self.violation.is_some()
     }
 
-    /// Whether no frame is on the rx ring, or was not just now.
+    /// Whether the rx ring has no frame. Shortly after a check without one the result is `true`, unchecked.
     #[inline]
     fn shows_nothing(&mut self) -> bool {
         if self.pause.lasts() {
@@ -151,8 +153,8 @@ impl XdpQueue {
         shows_nothing
     }
 
-    /// Number of descriptors of the next frame on the rx ring; 0 where none is there as a whole. A frame that no end
-    /// can make whole is not waited for.
+    /// Number of descriptors of the next frame on the rx ring; 0 if no whole frame is there. A frame that is already
+    /// too long is not waited for.
     #[inline]
     fn next_frame(&self) -> u32 {
         let most = if self.attachment.multi_buffer { MAX_FRAGMENTS as u32 } else { 1 };
@@ -166,16 +168,16 @@ impl XdpQueue {
         0
     }
 
-    /// Whether the frame goes on in the next descriptor. A driver that gives frames in one buffer only does not tell: a
-    /// full buffer is the sign that its card had more to write.
+    /// Whether the frame continues in the next descriptor. A driver without support of several buffers does not report
+    /// this: a full buffer shows that its card had more to write.
     #[inline]
     fn continues(&self, descriptor: XdpDesc) -> bool {
         descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD)
             || descriptor.len as usize == self.attachment.full_piece_bytes
     }
 
-    /// Takes frames of one descriptor each that lie where buffers begin, as nearly all do, up to the first that is
-    /// anything else.
+    /// Takes frames of one descriptor each that begin at the start of their buffer, as nearly all do, up to the first
+    /// other frame.
     #[inline(never)]
     fn take_singles(&mut self, batch: &mut Batch) {
         let Self { socket, umem, plain_bytes, .. } = self;
@@ -183,10 +185,10 @@ impl XdpQueue {
             let run = socket.rx.run(batch.single_room() as u32);
             let waiting = run.len();
             let taken = batch.push_each(run, |descriptor| {
-                // An option makes it a length that no buffer has.
+                // Any option bit makes the length larger than any buffer.
                 let len = u64::from(descriptor.len) | u64::from(descriptor.options.bits()) << u32::BITS;
                 let (buffer, bytes) = umem.beginning_at(descriptor.addr, len, *plain_bytes)?;
-                // The headers are read when all frames are taken.
+                // The headers are read after all frames are taken.
                 prefetch_read(bytes.as_ptr());
                 // SAFETY: as in `take_fragment`.
                 Some(unsafe {
@@ -194,14 +196,14 @@ impl XdpQueue {
                 })
             });
             socket.rx.take(taken as u32);
-            // Again if the run ended at the end of the ring.
+            // The loop goes on if the run ended at the end of the ring.
             if taken == 0 || taken < waiting || socket.rx.available() == 0 {
                 return;
             }
         }
     }
 
-    /// Takes a frame of `descriptors` descriptors into `batch`, or drops it where it cannot be.
+    /// Takes a frame of `descriptors` descriptors into `batch`, or drops it if it is invalid.
     #[inline(never)]
     fn take_frame(&mut self, batch: &mut Batch, descriptors: u32) {
         let before = batch.fragment_count();
@@ -221,7 +223,7 @@ impl XdpQueue {
         self.drop_descriptors(batch, descriptors);
     }
 
-    /// Drops what has come of the rest of a dropped frame.
+    /// Drops the received part of the rest of a dropped frame.
     #[cold]
     fn drop_rest(&mut self, batch: &mut Batch) {
         while self.in_dropped_frame
@@ -245,8 +247,8 @@ impl XdpQueue {
         self.socket.rx.take(descriptors);
     }
 
-    /// Takes the descriptor `ahead` places after the next one into `batch`, as part of a frame. `false` where it cannot
-    /// be.
+    /// Adds the buffer of the descriptor `ahead` after the next one to `batch`, as part of a frame. Returns `false` if
+    /// the descriptor is invalid.
     fn take_fragment(&mut self, batch: &mut Batch, ahead: u32, has_more: bool) -> bool {
         let Some(descriptor) = self.socket.rx.peek(ahead) else { return false };
         let len = descriptor.len as usize;
@@ -278,8 +280,8 @@ impl XdpQueue {
         *held += sources.len() as u32;
     }
 
-    /// Records what is left to do with the frames. Virtual interfaces pass frames on with work that their sender left
-    /// to a card, and the kernel passes frames that it joined; AF_XDP has no field for that.
+    /// Records the unfinished work of frames. Virtual interfaces pass on frames with work that their sender left to a
+    /// card, and the kernel passes on frames that it merged. AF_XDP has no field for this work.
     fn mark_open_checksums(&self, batch: &mut Batch) {
         let mut fragments_read = 0;
         while let Some(frame) = next_unclear(batch, fragments_read) {
@@ -295,7 +297,7 @@ impl XdpQueue {
     }
 }
 
-/// The next of the frames from `first` on that a quick check does not prove finished.
+/// Next frame from `first` on that a quick check does not prove finished.
 #[inline(never)]
 fn next_unclear(batch: &Batch, first: usize) -> Option<usize> {
     if !batch.is_single() {
@@ -310,14 +312,14 @@ fn next_unclear(batch: &Batch, first: usize) -> Option<usize> {
 
 impl PortQueue for XdpQueue {
     fn properties(&mut self) -> QueueProperties {
-        // In copy mode one call sends several, and the kernel copies each and takes it as far as a virtual interface's
-        // other end.
+        // In copy mode one call sends several frames. The kernel copies each, and processes it up to the other end of a
+        // virtual interface.
         let frame_cost = if self.attachment.zero_copy { 1 } else { 8 };
         QueueProperties { frame_cost, region: Some(self.umem.region().id()), ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        // Frames that a full queue of the interface refused are retried.
+        // Frames are retried that a full queue of the interface refused.
         if self.unsent {
             self.kick();
         }
@@ -330,7 +332,7 @@ impl PortQueue for XdpQueue {
                 self.drop_rest(batch);
             }
             self.take_singles(batch);
-            // Checked after the single ones too: the counters have no room for a frame more than the batch may have.
+            // The room is checked even after single frames: the batch may have no room for one more frame.
             if !batch.has_room(MAX_FRAGMENTS) {
                 break;
             }
@@ -347,7 +349,7 @@ impl PortQueue for XdpQueue {
             self.release(batch.slots());
             return;
         }
-        // Memory of a card that writes to it by itself has only frames as they were on the wire.
+        // In zero-copy mode the card writes frames as they were on the wire, without unfinished work.
         if !self.attachment.zero_copy {
             self.mark_open_checksums(batch);
         }
@@ -377,7 +379,7 @@ impl PortQueue for XdpQueue {
         let mut rest = frames;
         loop {
             let done = self.put_singles(batch, rest, lends, gives, &mut delivery);
-            // The next one is not like most, or cannot be sent.
+            // The next frame needs the general path, or cannot be sent.
             let Some((&frame, others)) = rest.get(done..).and_then(<[u16]>::split_first) else { break };
             rest = others;
             let frame = usize::from(frame);
@@ -421,7 +423,7 @@ impl PortQueue for XdpQueue {
         self.attachment.longest_rx_bytes
     }
 
-    /// Nothing announces that the driver could take frames again which it left on the ring.
+    /// No event announces that the driver can again take the frames that it left on the ring.
     fn due_in(&mut self) -> Option<Duration> {
         let is_waiting = self.interface == Interface::Up && self.socket.tx.untaken() > 0;
         is_waiting.then_some(UNTAKEN_POLL)
@@ -449,14 +451,14 @@ impl Sleep for XdpQueue {
         if self.has_ended() {
             return false;
         }
-        // A reader that is about to sleep checks at once, and a reader that is woken finds the frame.
+        // The check is made at once: a reader before its sleep must not miss a frame, and a woken one must find it.
         self.pause.end();
         self.unsent || self.socket.rx.refresh() > 0 || self.watch.has_failed()
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
         if sleeping {
-            // Also finds out whether the interface is still there.
+            // The call also shows whether the interface still exists.
             self.kick();
             if self.socket.fill.needs_wakeup() {
                 self.socket.wake_rx();
@@ -472,7 +474,7 @@ impl Sleep for XdpQueue {
 
 impl Backpressure for XdpQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
-        // Frames for an interface that is down are dropped and counted, not held for ever.
+        // Frames for an interface that is down are dropped and counted, not held forever.
         if !self.is_up() {
             return BATCH_FRAMES;
         }
@@ -483,7 +485,7 @@ impl Backpressure for XdpQueue {
         free.min(self.ledger.free()) / needed
     }
 
-    /// Nothing wakes the datapath when the kernel has sent what fills the ring.
+    /// No wake-up comes when the kernel has sent frames and so made room, so the datapath must poll.
     fn await_room(&mut self) -> bool {
         false
     }
@@ -552,8 +554,8 @@ impl Diagnose for XdpQueue {
     }
 
     fn missed_frames(&mut self) -> u64 {
-        // Not counted: rx_fill_ring_empty_descs, whose frames are among rx_dropped in copy mode and in the interface's
-        // own statistics in zero-copy mode; rx_invalid_descs, which are buffers and no frames.
+        // Two counters are left out. Frames of rx_fill_ring_empty_descs are also in rx_dropped in copy mode, and in the
+        // interface's own statistics in zero-copy mode. rx_invalid_descs counts buffers, not frames.
         let Ok(statistics) = self.socket.statistics() else { return 0 };
         let total =
             statistics.rx_dropped.saturating_add(statistics.rx_ring_full.unwrap_or(0)) + self.unreadable;
@@ -565,8 +567,8 @@ impl Diagnose for XdpQueue {
 
 #[cfg(test)]
 impl XdpQueue {
-    /// Puts pieces of frames on the rx ring as the kernel would, with these lengths and whether a piece follows. Each
-    /// lies in a buffer that the kernel was given.
+    /// Puts pieces of frames on the rx ring as the kernel would: length, and whether a piece follows. Each lies in a
+    /// buffer from the fill ring.
     pub(super) fn receive_pieces(&mut self, pieces: &[(u32, bool)]) {
         for &(len, continues) in pieces {
             let options = if continues { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
@@ -575,7 +577,7 @@ impl XdpQueue {
         }
     }
 
-    /// Behaves as one of a driver with zero copy, whose frames lie in one buffer each.
+    /// Makes the queue behave as that of a driver with zero copy, whose frames lie in one buffer each.
     pub(super) fn pretend_zero_copy(&mut self, full_piece_bytes: usize, busy_poll: bool) {
         let attachment = Arc::get_mut(&mut self.attachment).expect("one queue has it");
         (attachment.zero_copy, attachment.multi_buffer, attachment.busy_poll) = (true, false, busy_poll);
@@ -584,22 +586,22 @@ impl XdpQueue {
         self.interface = Interface::Up;
     }
 
-    /// Polls the socket, as a datapath that waits for frames does.
+    /// Polls the socket as a datapath does that waits for frames.
     pub(super) fn poll_socket(&self) {
         self.socket.wake_driver();
     }
 
-    /// Has a card that holds so many buffers to send, and sends none.
+    /// Makes the queue behave as if its card held this many buffers to send, and sent none.
     pub(super) fn pretend_silent_card(&mut self, held: u32) {
         self.socket.tx.take_as_kernel(held);
     }
 
-    /// What [`Diagnose::fault`] tells of the card at this time.
+    /// Fault of the card that [`Diagnose::fault`] would report at time `now`.
     pub(super) fn card_fault_at(&self, now: Instant) -> Option<String> {
         self.card_fault(now)
     }
 
-    /// Accounts for a call that the driver took nothing after.
+    /// Counts a call after which the driver took no frame.
     pub(super) fn note_fruitless_kick(&mut self) {
         let left = self.socket.tx.untaken();
         self.follow_driver(left);

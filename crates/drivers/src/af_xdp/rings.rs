@@ -1,8 +1,8 @@
 //! The four rings of an AF_XDP socket, mapped from the kernel (kernel documentation, "AF_XDP", "Rings").
 //!
-//! Each has one producer and one consumer, one of them the kernel. Both counters run freely over 32 bits; an entry is
-//! at its counter modulo the size, a power of two. The kernel's counter is loaded with acquire, ours stored with
-//! release.
+//! Each ring has one producer and one consumer, of which one is the kernel. Both counters run freely over 32 bits. The
+//! index of an entry is its counter modulo the size, a power of two. The kernel's counter is loaded with acquire, the
+//! own counter is stored with release.
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
@@ -25,7 +25,7 @@ struct Ring<T> {
     mask: u32,
 }
 
-// SAFETY: the mapping belongs to the value; counters are atomic, and entries are accessed by their owner of the moment.
+// SAFETY: the mapping belongs to the value; counters are atomic, and entries are accessed only by their present owner.
 unsafe impl<T> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
@@ -39,12 +39,12 @@ impl<T: Copy> Ring<T> {
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
         let base =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, socket, page_offset) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(Errno::NOMEM)?;
         let field = |at: u64| {
-            // SAFETY: within the mapping, checked above.
+            // SAFETY: the field is within the mapping, as checked above.
             unsafe { base.add(at as usize) }
         };
         Ok(Self {
@@ -62,7 +62,7 @@ impl<T: Copy> Ring<T> {
 impl<T> Ring<T> {
     #[inline]
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: mapped while self lives, aligned by the kernel, only accessed atomically by either side.
+        // SAFETY: the counter is mapped while self lives, aligned by the kernel, and accessed atomically by both sides.
         unsafe { self.producer.as_ref() }
     }
 
@@ -86,7 +86,7 @@ impl<T> Ring<T> {
                 let flags = unsafe { flags.as_ref() };
                 flags.load(Ordering::Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0
             }
-            // Kernels without the flag (before 5.4) always want to be called.
+            // Kernels without the flag (before 5.4) must always be called.
             None => true,
         }
     }
@@ -99,14 +99,14 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// A ring that we fill: the fill ring or the tx ring.
+/// A ring that this process fills: the fill ring or the tx ring.
 #[derive(Debug)]
 pub(super) struct ProducerRing<T> {
     ring: Ring<T>,
-    /// Our counter, ahead of what is published.
+    /// Own counter, which runs ahead of the published one.
     filled: u32,
     published: u32,
-    /// The kernel's counter as last seen.
+    /// The kernel's counter at its last read.
     consumed: u32,
 }
 
@@ -121,7 +121,8 @@ impl<T: Copy> ProducerRing<T> {
         Ok(Self { ring: Ring::map(socket, page_offset, at, size)?, filled: 0, published: 0, consumed: 0 })
     }
 
-    /// Entries that can be put; the kernel's counter is read only if fewer than `wanted` are known to be free.
+    /// Number of entries that can be put. The kernel's counter is read only if fewer than `wanted` are known to be
+    /// free.
     #[inline]
     pub(super) fn free(&mut self, wanted: u32) -> u32 {
         let size = self.ring.mask + 1;
@@ -133,14 +134,14 @@ impl<T: Copy> ProducerRing<T> {
         size.saturating_sub(self.filled.wrapping_sub(self.consumed))
     }
 
-    /// Places for the next entries, at most `most`, up to the ring's end; the caller has checked
-    /// [`ProducerRing::free`]. [`ProducerRing::advance`] publishes what was written to the first of them.
+    /// Memory of the next entries, at most `most`, up to the ring's end. The caller has checked [`ProducerRing::free`].
+    /// [`ProducerRing::advance`] puts the first of them.
     #[inline]
     pub(super) fn run_mut(&mut self, most: u32) -> &mut [T] {
         let first = self.filled & self.ring.mask;
         let count = most.min(self.ring.mask + 1 - first);
-        // SAFETY: mapped entries, which are not published, so the kernel does not read them; borrowed as `self` is. They
-        // are integers, which the kernel has set to 0.
+        // SAFETY: the entries are mapped, and not published, so the kernel does not read them. They are borrowed as
+        // `self` is. They are integers, which the kernel has set to 0.
         unsafe { std::slice::from_raw_parts_mut(self.ring.entry(first).as_ptr(), count as usize) }
     }
 
@@ -150,10 +151,10 @@ impl<T: Copy> ProducerRing<T> {
         self.filled = self.filled.wrapping_add(count);
     }
 
-    /// Puts an entry for each of `sources`, of which there are not more than [`ProducerRing::free`] gave.
+    /// Puts an entry for each of `sources`, which are not more than [`ProducerRing::free`] returned.
     #[inline]
     pub(super) fn put_all<S>(&mut self, mut sources: &[S], entry: impl Fn(&S) -> T) {
-        // Again if the run ended at the end of the ring.
+        // The loop goes on if the run ended at the end of the ring.
         while !sources.is_empty() {
             let run = self.run_mut(sources.len() as u32);
             let count = run.len();
@@ -165,8 +166,8 @@ impl<T: Copy> ProducerRing<T> {
         }
     }
 
-    /// Puts an entry for each of `sources`, of which there are not more than [`ProducerRing::free`] gave, up to the
-    /// first that `entry` gives none for. Returns their number.
+    /// Puts an entry for each of `sources`, which are not more than [`ProducerRing::free`] returned, up to the first
+    /// without an entry from `entry`. Returns their number.
     #[inline]
     pub(super) fn put_each<S>(&mut self, sources: &[S], mut entry: impl FnMut(&S) -> Option<T>) -> usize {
         let mut put = 0;
@@ -180,20 +181,20 @@ impl<T: Copy> ProducerRing<T> {
             }
             self.advance(count as u32);
             put += count;
-            // Again if the run ended at the end of the ring.
+            // The loop goes on if the run ended at the end of the ring.
             if count == 0 || put == sources.len() {
                 return put;
             }
         }
     }
 
-    /// Makes what was put visible to the kernel. Whether there was anything.
+    /// Makes the put entries visible to the kernel. Returns whether there were any.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         self.publish_but(0)
     }
 
-    /// The same without the `held` entries that were put last.
+    /// Publishes all put entries but the last `held` ones. Returns whether there were any.
     #[inline]
     pub(super) fn publish_but(&mut self, held: u32) -> bool {
         let end = self.filled.wrapping_sub(held);
@@ -205,51 +206,51 @@ impl<T: Copy> ProducerRing<T> {
         true
     }
 
-    /// Published entries that the kernel has not taken yet.
+    /// Number of published entries that the kernel has not taken yet.
     #[inline]
     pub(super) fn untaken(&mut self) -> u32 {
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
         self.published.wrapping_sub(self.consumed)
     }
 
-    /// The counter up to which the kernel had taken entries at the last look.
+    /// The kernel's counter of taken entries at its last read.
     pub(super) fn taken(&self) -> u32 {
         self.consumed
     }
 
-    /// The counter up to which the kernel has taken entries by now.
+    /// The kernel's counter of taken entries, read now.
     pub(super) fn taken_now(&self) -> u32 {
         self.ring.consumer().load(Ordering::Acquire)
     }
 
-    /// The entry that the kernel took `back` before the next one it takes, if nothing was put since then.
+    /// The entry that the kernel took `back` before the next one to take, if no entry was put since then.
     pub(super) fn taken_entry(&self, back: u32) -> T {
         // SAFETY: a mapped entry, written when it was put or by the kernel when it made the ring.
         unsafe { self.ring.entry(self.consumed.wrapping_sub(back)).read() }
     }
 
-    /// Published entries that the kernel has not taken yet, oldest first. It may take some while they are read.
+    /// Published entries that the kernel has not taken yet, oldest first. The kernel may take some while they are read.
     pub(super) fn waiting(&self) -> impl Iterator<Item = T> + '_ {
         let first = self.taken_now();
-        // A counter that the kernel never writes gives no more than the ring holds.
+        // The limit holds even if the kernel's counter is invalid: the ring has no more entries.
         let count = self.published.wrapping_sub(first).min(self.ring.mask + 1);
         (0..count).map(move |ahead| {
-            // SAFETY: a mapped entry that was written when it was put, and that only this end writes.
+            // SAFETY: a mapped entry that was written when it was put, and that only this side writes.
             unsafe { self.ring.entry(first.wrapping_add(ahead)).read() }
         })
     }
 
-    /// Changes published entries that the kernel has not taken, oldest first, while `change` returns another one.
+    /// Changes published entries that the kernel has not taken, oldest first, while `change` returns a new entry.
     ///
     /// # Safety
-    /// The kernel must not read the ring meanwhile: it is one that the kernel only reads in calls of this thread.
+    /// The kernel must not read the ring meanwhile: it reads the ring only in calls of this thread.
     pub(super) unsafe fn change_untaken(&mut self, mut change: impl FnMut(T) -> Option<T>) {
         for ahead in 0..self.untaken() {
             let slot = self.ring.entry(self.consumed.wrapping_add(ahead));
             // SAFETY: a mapped entry that was written when it was put.
             let entry = unsafe { slot.read() };
             let Some(changed) = change(entry) else { return };
-            // SAFETY: mapped, and the caller vouches that the kernel does not read it now.
+            // SAFETY: the entry is mapped, and the caller vouches that the kernel does not read it now.
             unsafe { slot.write(changed) };
         }
     }
@@ -271,10 +272,10 @@ impl<T: Copy> ProducerRing<T> {
 #[derive(Debug)]
 pub(super) struct ConsumerRing<T> {
     ring: Ring<T>,
-    /// Our counter, ahead of what is published.
+    /// Own counter, which runs ahead of the published one.
     taken: u32,
     published: u32,
-    /// The kernel's counter as last seen.
+    /// The kernel's counter at its last read.
     produced: u32,
 }
 
@@ -289,20 +290,20 @@ impl<T: Copy> ConsumerRing<T> {
         Ok(Self { ring: Ring::map(socket, page_offset, at, size)?, taken: 0, published: 0, produced: 0 })
     }
 
-    /// Reads the kernel's counter: number of entries that can be taken.
+    /// Reads the kernel's counter. Returns the number of entries that can be taken.
     #[inline]
     pub(super) fn refresh(&mut self) -> u32 {
         self.produced = self.ring.producer().load(Ordering::Acquire);
         self.available()
     }
 
-    /// Entries known to be there.
+    /// Number of entries known to be there.
     #[inline]
     pub(super) fn available(&self) -> u32 {
         self.produced.wrapping_sub(self.taken).min(self.ring.mask + 1)
     }
 
-    /// The entry `ahead` places after the next one, `None` where none is known to be there.
+    /// The entry `ahead` entries after the next one; `None` if it is not known to be there.
     #[inline]
     pub(super) fn peek(&self, ahead: u32) -> Option<T> {
         if ahead >= self.available() {
@@ -313,8 +314,7 @@ impl<T: Copy> ConsumerRing<T> {
         Some(unsafe { entry.read() })
     }
 
-    /// Entries known to be there that follow each other in memory, the next one first: all of them up to the end of the
-    /// ring, at most `most`.
+    /// Known entries that are contiguous in memory, from the next one up to the end of the ring, at most `most`.
     #[inline]
     pub(super) fn run(&self, most: u32) -> &[T] {
         let first = self.taken & self.ring.mask;
@@ -330,7 +330,7 @@ impl<T: Copy> ConsumerRing<T> {
         self.taken = self.taken.wrapping_add(count);
     }
 
-    /// Gives the places taken back to the kernel.
+    /// Gives taken entries back to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         if self.published != self.taken {
@@ -339,7 +339,7 @@ impl<T: Copy> ConsumerRing<T> {
         }
     }
 
-    /// The counter up to which the kernel has put entries by now.
+    /// The kernel's counter of put entries, read now.
     pub(super) fn produced_now(&self) -> u32 {
         self.ring.producer().load(Ordering::Acquire)
     }

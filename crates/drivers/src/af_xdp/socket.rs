@@ -1,4 +1,4 @@
-//! An AF_XDP socket: made, bound to one queue of an interface, and called (kernel documentation, "AF_XDP").
+//! An AF_XDP socket: it is created, bound to one queue of an interface, and called (kernel documentation, "AF_XDP").
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,11 +24,11 @@ const PREFER_BUSY_POLL: i32 = 69;
 const BUSY_POLL_BUDGET: i32 = 70;
 /// Frames that one busy poll may process.
 const BUSY_POLL_FRAMES: i32 = 64;
-/// How long a queue may stay busy: the kernel releases a queue some time after its socket was closed, and nothing
-/// announces that.
+/// Number of attempts to bind a busy queue: the kernel releases a queue some time after its socket was closed, and no
+/// event announces that.
 const BUSY_ATTEMPTS: u32 = 9;
 
-/// How to bind a socket.
+/// Options for binding a socket.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding<'a> {
     pub(super) interface: &'a str,
@@ -51,7 +51,7 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Makes a socket on `umem` and binds it to queue `queue`.
+    /// Creates a socket on `umem` and binds it to queue `queue`.
     pub(super) fn open(umem: &Umem, queue: u16, binding: &Binding<'_>) -> Result<Self, XdpError> {
         let at = |step| move |source| XdpError::socket(binding.interface, queue, step, source);
         let family = AddressFamily::XDP;
@@ -84,9 +84,10 @@ impl XdpSocket {
         let tx = ProducerRing::map(socket, XDP_PGOFF_TX_RING, &offsets.tx, size)
             .map_err(at("mapping the tx ring"))?;
 
-        // Hints: not every kernel has the options that send more per call or wait less.
+        // The options are hints: not every kernel has the options that send more per call or wait less.
         let _ = set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, size.min(i32::MAX as u32).cast_signed());
-        // Frames in flight are limited by the tx ring; a socket's own limit would stop sending in the middle of it.
+        // Frames in flight are limited by the tx ring. The socket's own limit is raised, because it would stop sending
+        // in the middle of the ring.
         let in_flight = (size as usize).saturating_mul(2 * umem.chunk_bytes() as usize);
         let _ = sockopt::set_socket_send_buffer_size_force(&descriptor, in_flight.min(i32::MAX as usize / 2));
         if binding.busy_poll_us > 0 {
@@ -107,7 +108,7 @@ impl XdpSocket {
         rustix::net::send(&self.descriptor, &[], SendFlags::DONTWAIT).map(drop)
     }
 
-    /// Wakes the driver, also where the socket prefers busy polling: [`Self::send`] then only polls the interface.
+    /// Wakes the driver even if the socket prefers busy polling. [`Self::send`] would then only poll the interface.
     pub(super) fn wake_driver(&self) {
         let mut poll = [PollFd::new(&self.descriptor, PollFlags::OUT)];
         let _ = rustix::event::poll(&mut poll, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));

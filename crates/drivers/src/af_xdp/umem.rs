@@ -1,4 +1,4 @@
-//! UMEM: the buffer area of a region, as AF_XDP addresses it.
+//! UMEM: the buffer area of a region, with AF_XDP's addresses.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -11,18 +11,18 @@ use ringroad_ring::shared::SharedBytes;
 
 use super::error::XdpError;
 
-/// The roughest step in which a driver gives its card the size of a buffer.
+/// Coarsest step in which a driver gives its card the size of a buffer.
 const ROUGHEST_STEP_BYTES: u32 = 1024;
 
-/// Most bytes that any card surely writes into a chunk in one piece, in zero-copy mode: drivers round the room behind
-/// the headroom down. The roughest are igb and igc (`igb_setup_srrctl`, `igc_configure_rx_ring` of Linux 6.14), and
-/// ixgbe with an 82599: their cards know buffers in KiB. i40e and ice have steps of 128 bytes; mlx5, stmmac and
-/// virtio-net have none.
+/// Number of bytes that every card can write into a chunk in one piece, in zero-copy mode. Drivers round the room
+/// behind the headroom down. The coarsest steps are those of igb and igc (`igb_setup_srrctl`, `igc_configure_rx_ring`
+/// of Linux 6.14), and of ixgbe with an 82599: their cards have buffer sizes in KiB. i40e and ice have steps of 128
+/// bytes; mlx5, stmmac and virtio-net have none.
 pub(super) fn uncut_bytes(chunk_bytes: u32) -> usize {
     ((chunk_bytes - CHUNK_HEADROOM_BYTES) / ROUGHEST_STEP_BYTES * ROUGHEST_STEP_BYTES) as usize
 }
 
-/// The buffers of a region by UMEM address: chunk `i` holds buffer `i`, which begins where the kernel writes received
+/// The buffers of a region by UMEM address. Chunk `i` holds buffer `i`, which begins where the kernel writes received
 /// frames ([`CHUNK_HEADROOM_BYTES`]).
 #[derive(Debug, Clone)]
 pub(super) struct Umem {
@@ -32,7 +32,7 @@ pub(super) struct Umem {
     chunk_shift: u32,
     chunk_bytes: u32,
     buffers: u32,
-    /// Where the first buffer begins that frames may lie in.
+    /// Address of the first buffer that frames may lie in.
     first: u64,
 }
 
@@ -77,7 +77,7 @@ impl Umem {
         self.chunk_bytes
     }
 
-    /// Most bytes of a frame in one buffer: the kernel lets no descriptor reach into the next chunk.
+    /// Maximum number of bytes of a frame in one buffer. The kernel lets no descriptor reach into the next chunk.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         (self.chunk_bytes - CHUNK_HEADROOM_BYTES) as usize
@@ -106,41 +106,42 @@ impl Umem {
         u32::try_from(address >> self.chunk_shift).ok().filter(|&buffer| self.has(buffer))
     }
 
-    /// The first `len` bytes (at most [`Umem::capacity`]) of `buffer`; none of a buffer outside the region.
+    /// The first `len` bytes (at most [`Umem::capacity`]) of `buffer`. Empty for a buffer outside the region.
     #[inline]
     pub(super) fn bytes(&self, buffer: u32, len: usize) -> SharedBytes<'_> {
         let len = if self.has(buffer) { len.min(self.capacity()) } else { 0 };
         let offset = if len == 0 { 0 } else { self.address(buffer) as usize };
-        // SAFETY: a chunk that the area holds, just checked, or its start.
+        // SAFETY: the offset is that of a chunk in the area, as just checked, or 0.
         let start = unsafe { self.area.add(offset) };
         // SAFETY: `len` bytes from there lie in the chunk, and the region stays mapped while self is borrowed.
         unsafe { SharedBytes::from_trusted_parts(start, len) }
     }
 
-    /// The buffer that begins at `address`, and its first `len` bytes; `None` if none begins there, or they are more
-    /// than `most` (at most [`Umem::capacity`]).
+    /// The buffer that begins at `address`, and its first `len` bytes. `None` if no buffer begins there, or `len` is
+    /// above `most` (at most [`Umem::capacity`]).
     #[inline]
     pub(super) fn beginning_at(&self, address: u64, len: u64, most: u64) -> Option<(u32, SharedBytes<'_>)> {
-        // One comparison for all: what lies before the first buffer, or not where one begins, is a number beyond all.
+        // One comparison checks everything: an address before the first buffer, or not at the start of one, gives a
+        // number above all buffers.
         let number = address.wrapping_sub(self.first).rotate_right(self.chunk_shift);
         if number >= u64::from(self.buffers - FIRST_BUFFER) || len > most {
             return None;
         }
-        // SAFETY: the start of a buffer that the area holds, just checked.
+        // SAFETY: the address is the start of a buffer in the area, as just checked.
         let start = unsafe { self.area.add(address as usize) };
         // SAFETY: as in `bytes`.
         let bytes = unsafe { SharedBytes::from_trusted_parts(start, len as usize) };
         Some((number as u32 + FIRST_BUFFER, bytes))
     }
 
-    /// Where `buffer`, one that [`Umem::has`], begins, to prefetch it.
+    /// Pointer to the start of the buffer at `address`, for a prefetch. It is one that [`Umem::has`].
     #[inline]
     pub(super) fn start(&self, address: u64) -> *const u8 {
         self.area.as_ptr().cast_const().wrapping_add(address as usize)
     }
 
-    /// Moves `len` bytes at `address`, which lies in the chunk of `buffer`, to the buffer's start. `false` where they
-    /// do not lie in the chunk.
+    /// Moves `len` bytes at `address`, which lies in the chunk of `buffer`, to the buffer's start. Returns `false` if
+    /// they do not lie in the chunk.
     #[cold]
     pub(super) fn move_to_start(&self, buffer: u32, address: u64, len: usize) -> bool {
         let offset = (address & u64::from(self.chunk_bytes() - 1)) as usize;

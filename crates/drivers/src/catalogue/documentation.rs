@@ -29,7 +29,7 @@ pub fn table_of_common_options() -> String {
     table
 }
 
-/// A line for each option that ports of switches have beside those, in Markdown.
+/// A line for each option that ports of switches have beside the common ones, in Markdown.
 #[must_use]
 pub fn table_of_switch_port_options() -> String {
     let mut table = "| option | meaning | values | default |\n|---|---|---|---|\n".to_owned();
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// Set, it makes the test write the tables into the page: `make docs`.
+    /// Variable that makes the test write the tables into the page, as `make docs` does.
     const WRITE: &str = "RINGROAD_WRITE_DOCS";
 
     #[test]

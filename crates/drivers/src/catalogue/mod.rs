@@ -23,7 +23,7 @@ pub mod switch_port;
 
 pub use crate::nic::NETNS;
 
-/// The kinds of each driver, in the order in which people read of them.
+/// The kinds of each driver, in the order of the documentation.
 static KINDS: &[&[PortKind]] = &[
     nic::KINDS,
     vhost_user::KINDS,
@@ -41,42 +41,43 @@ pub fn kinds() -> impl Iterator<Item = &'static PortKind> {
     KINDS.iter().flat_map(|kinds| kinds.iter())
 }
 
-/// How the names of devices look, for messages.
+/// Forms of the names of devices, for messages.
 #[must_use]
 pub fn forms() -> String {
     kinds().map(|kind| kind.form).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether `base` names a port that a driver of the datapath itself serves, with no program at its rings.
+/// Whether `base` names a port that a driver of the datapath itself serves, without a program at its rings.
 #[must_use]
 pub fn is_device(base: &PortBase) -> bool {
     base.device().is_some()
 }
 
-/// Whether `base` names a device that a program opens in itself.
+/// Whether `base` names a device that a program opens in its own process.
 #[must_use]
 pub fn is_own_device(base: &PortBase) -> bool {
     base.device().is_some_and(|device| device.kind.access == OpenedBy::Program)
 }
 
-/// Whether `base` names an interface: a name that means another thing in each network namespace.
+/// Whether `base` names an interface, so a name with another meaning in each network namespace.
 #[must_use]
 pub fn is_of_a_namespace(base: &PortBase) -> bool {
     base.device().is_some_and(|device| device.kind.target.is_of_a_namespace())
 }
 
-/// Checks what the device that `name` names needs. An interface is looked up in the namespace of its name, else here.
-/// `queues` is the requested number of queues if the name does not state it.
+/// Checks whether the device named `name` can be opened, and returns what it needs. An interface is looked up in the
+/// namespace of its name, or else in that of this thread. `queues` is the requested number of queues if the name does
+/// not state it.
 ///
 /// # Errors
-/// [`DeviceError`] if it is already clear that it cannot be opened.
+/// [`DeviceError`] if it is already known that the device cannot be opened.
 pub fn plan_device(name: &PortName, queues: Option<u16>) -> Result<DevicePlan, DeviceError> {
     let named = name.options.device.text(&NETNS);
     let netns = named.map(|text| text.parse::<Namespace>()?.hold()).transpose()?;
     plan_device_in(netns.as_ref(), name, queues)
 }
 
-/// The same, but an interface is looked up in `netns`, independent of its name.
+/// Checks as [`plan_device`] does, but looks up an interface in `netns`, independent of its name.
 ///
 /// # Errors
 /// As [`plan_device`].
@@ -90,7 +91,7 @@ pub fn plan_device_in(
     (device.kind.plan)(&Planning { target: &device.target, options: &name.options, netns, queues })
 }
 
-/// Opens the device that `name` names, as planned; `home` is the region that it shares with its program or with others.
+/// Opens the device named `name` as planned. `home` is the region that it shares with its program or with others.
 ///
 /// # Errors
 /// [`DeviceError`].
@@ -103,7 +104,8 @@ pub fn open_device(
     take_over_device(name, plan, role, home, Vec::new())
 }
 
-/// The same, with what another process leaves of the device, queue by queue: it continues where that process stopped.
+/// Opens a device as [`open_device`] does, with the state that another process leaves of it, queue by queue. The device
+/// continues where that process stopped.
 ///
 /// # Errors
 /// [`DeviceError`].

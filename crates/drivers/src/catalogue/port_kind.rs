@@ -13,26 +13,26 @@ use crate::device::{Device, DeviceError, DevicePlan, DeviceRole};
 use crate::pcap_file::NamedFiles;
 use crate::shm::ShmRegion;
 
-/// Longest name of an interface, bytes (IFNAMSIZ without its NUL, linux/if.h).
+/// Maximum length of an interface's name, bytes (IFNAMSIZ without its NUL, linux/if.h).
 pub const MAX_INTERFACE_BYTES: usize = 15;
 
 /// A kind of port that a device serves. Each driver has one for each way to name its ports.
 pub struct PortKind {
     /// Name of the driver in reports and metrics.
     pub driver: &'static str,
-    /// The mark of its names.
+    /// Mark of the kind's names.
     pub spelling: Spelling,
-    /// How its names look, such as `memif:SOCKET`.
+    /// Form of the kind's names, such as `memif:SOCKET`.
     pub form: &'static str,
-    /// Its description, in a line.
+    /// Description, in one line.
     pub about: &'static str,
-    /// Its page of the documentation, below `docs/`.
+    /// Page of the documentation, below `docs/`.
     pub page: Option<&'static str>,
-    /// The target of its names.
+    /// Target of the kind's names.
     pub target: NameTarget,
-    /// The options that it has beside those of every port.
+    /// Options of the kind beside those of every port.
     pub options: &'static [&'static PortOption],
-    /// Which process opens it.
+    /// Process that opens ports of the kind.
     pub access: OpenedBy,
     /// Checks what a port needs.
     pub(crate) plan: fn(&Planning<'_>) -> Result<DevicePlan, DeviceError>,
@@ -43,9 +43,9 @@ pub struct PortKind {
 /// The mark of a kind's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spelling {
-    /// A scheme and a colon stand before the target.
+    /// The target follows a scheme and a colon.
     Scheme(&'static str),
-    /// The target alone.
+    /// The name is the target alone.
     Bare,
     /// A character follows the target.
     Suffix(char),
@@ -54,7 +54,7 @@ pub enum Spelling {
 /// The target of a kind's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameTarget {
-    /// Nothing outside of the program: the kind's own options stand in its place.
+    /// No object outside of the program: the name has settings of the kind in place of a target.
     Settings,
     /// Capture files.
     CaptureFiles,
@@ -66,21 +66,21 @@ pub enum NameTarget {
     Socket,
 }
 
-/// The part of an interface that a port takes.
+/// Frames of an interface that a port takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterfaceUse {
     /// Copies of frames; the host stack keeps the interface.
     Copies,
-    /// The frames from the wire, which the host stack gets no more.
+    /// The frames from the wire, which the host stack no longer receives.
     Wire,
     /// The frames that the host stack sends and receives.
     HostStack,
 }
 
-/// Which process opens the ports of a kind.
+/// Process that opens the ports of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenedBy {
-    /// The program that uses it: it needs no privilege, and is of no use to other programs.
+    /// The program that uses the port: it needs no privilege, and other programs cannot use the port.
     Program,
     /// The daemon, for permitted users.
     Daemon,
@@ -90,19 +90,19 @@ pub enum OpenedBy {
 pub(crate) struct Planning<'a> {
     pub(crate) target: &'a str,
     pub(crate) options: &'a PortOptions,
-    /// Where an interface is found; `None` for the namespace of this thread.
+    /// Namespace in which an interface is looked up; `None` for that of this thread.
     pub(crate) netns: Option<&'a HeldNamespace>,
     /// Requested number of queues, if any.
     pub(crate) queues: Option<u16>,
 }
 
 impl Planning<'_> {
-    /// A port with the requested number of queues, else one.
+    /// Plan of a port with the requested number of queues, or one queue without a request.
     pub(crate) fn any_queues(&self) -> Result<DevicePlan, DeviceError> {
         Ok(DevicePlan::queues(self.queues.unwrap_or(1)))
     }
 
-    /// The same, where the driver has up to `most`.
+    /// Plan as of [`Self::any_queues`], for a driver that supports up to `most` queues.
     pub(crate) fn queues_up_to(&self, most: u16, driver: &'static str) -> Result<DevicePlan, DeviceError> {
         match self.queues.unwrap_or(1) {
             queues if (1..=most).contains(&queues) => Ok(DevicePlan::queues(queues)),
@@ -124,19 +124,19 @@ pub(crate) struct OpenContext<'a> {
 }
 
 impl PortKind {
-    /// Whether its ports have the option `key` of their own.
+    /// Whether ports of the kind have the option `key` beside those of every port.
     #[must_use]
     pub fn has_option(&self, key: &str) -> bool {
         self.options.iter().any(|option| option.key == key)
     }
 
-    /// The keys of its options, for people.
+    /// Keys of the kind's options, as text for users.
     pub(crate) fn option_keys(&self) -> String {
         let keys: Vec<_> = self.options.iter().map(|option| option.key).collect();
         if keys.is_empty() { "none of its own".to_owned() } else { keys.join(", ") }
     }
 
-    /// The word for a port of this kind in messages.
+    /// Word for a port of this kind in messages.
     pub(crate) fn noun(&self) -> String {
         match self.spelling {
             Spelling::Scheme(scheme) => format!("{scheme} port"),
@@ -160,20 +160,20 @@ impl fmt::Debug for PortKind {
 }
 
 impl NameTarget {
-    /// Checks the target in a name, and returns it in its canonical form.
+    /// Checks the target in a name, and returns the target in canonical form.
     pub(crate) fn read(self, text: &str) -> Result<String, String> {
         match self {
             Self::CaptureFiles => return Ok(NamedFiles::read(text)?.to_string()),
             Self::Interface(_) => check_interface_name(text)?,
             Self::NewInterface if !text.is_empty() => check_interface_name(text)?,
             Self::Socket if text.is_empty() => return Err("the path of the socket is missing".into()),
-            // Settings are read as options.
+            // Settings are parsed as options.
             Self::Settings | Self::NewInterface | Self::Socket => {}
         }
         Ok(text.to_owned())
     }
 
-    /// Whether it is an interface, whose name means another one in each network namespace.
+    /// Whether the target is an interface, whose name means another interface in each network namespace.
     #[must_use]
     pub fn is_of_a_namespace(self) -> bool {
         matches!(self, Self::Interface(_) | Self::NewInterface)
@@ -183,14 +183,14 @@ impl NameTarget {
 /// A name of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceName {
-    /// What kind of port it is.
+    /// Kind of the port.
     pub kind: &'static PortKind,
-    /// What it names, by [`PortKind::target`].
+    /// Target, as [`PortKind::target`] describes it.
     pub target: String,
 }
 
 impl DeviceName {
-    /// The interface that it names, if it names one that exists.
+    /// Existing interface that the name refers to, if its kind has one.
     #[must_use]
     pub fn interface(&self) -> Option<(&str, InterfaceUse)> {
         match self.kind.target {
@@ -199,7 +199,7 @@ impl DeviceName {
         }
     }
 
-    /// The files and sockets that it names.
+    /// Paths of the files and sockets in the name.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         match self.kind.target {
@@ -212,7 +212,7 @@ impl DeviceName {
         }
     }
 
-    /// The same name with its paths as they are seen from `folder`.
+    /// Returns the name with absolute paths. Relative paths are resolved from `folder`.
     #[must_use]
     pub fn with_absolute_paths(&self, folder: &Path) -> Self {
         let target = match self.kind.target {
@@ -236,11 +236,11 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// Checks that `name` can be an interface's, by the kernel's rule (`dev_valid_name`) and without what has a meaning in
-/// names.
+/// Checks that `name` is possible for an interface, by the kernel's rule (`dev_valid_name`), and has no characters with
+/// a meaning in port names.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// The problem, as text for users.
 pub fn check_interface_name(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("the interface is missing".into());

@@ -1,4 +1,4 @@
-//! The grammar of port names, one for library, CLI and daemon.
+//! Grammar of port names, which library, CLI and daemon share.
 //!
 //! ```text
 //! name    := base { "@" option { "," option } }
@@ -12,10 +12,10 @@
 //! ID      := letters, digits, underscore (empty for the switch "vale:")
 //! ```
 //!
-//! [`COMMON_OPTIONS`] lists the keys of all ports, [`SWITCH_PORT_OPTIONS`] those of ports of a switch; a device's kind
-//! lists the rest.
+//! [`COMMON_OPTIONS`] lists the options of all ports, [`SWITCH_PORT_OPTIONS`] those of switch ports. A device's kind
+//! lists its own options.
 //!
-//! Names are netmap's wherever netmap has a name: a switch name and a port name have at most 15 bytes each.
+//! Names are as in netmap wherever netmap has a name. Names of switches and of their ports have at most 15 bytes each.
 
 use std::fmt;
 use std::path::Path;
@@ -29,15 +29,15 @@ use super::port_option::{OptionValues, PortOption, ValueKind};
 use super::switch_port::{self, SWITCH_PORT_OPTIONS};
 use super::{forms, kinds};
 
-/// Longest switch, port or pipe name, bytes.
+/// Maximum length of the name of a switch, port or pipe, bytes.
 pub const MAX_NAME_BYTES: usize = 15;
 
 /// Side of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PipeSide {
-    /// `{`
+    /// Master end, `{` in names.
     Master,
-    /// `}`
+    /// Slave end, `}` in names.
     Slave,
 }
 
@@ -52,23 +52,23 @@ impl PipeSide {
     }
 }
 
-/// The kind of port that a name stands for.
+/// Base of a name: the port without options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PortBase {
     /// A port of a switch.
     Switch {
-        /// Switch, with its `vale` prefix.
+        /// Name of the switch, with its `vale` prefix.
         switch: String,
-        /// Port on the switch.
+        /// Name of the port on the switch.
         port: String,
     },
     /// An end of a pipe.
     Pipe {
         /// Name before the brace.
         parent: String,
-        /// Identifier behind it.
+        /// Identifier behind the brace.
         id: String,
-        /// Which end.
+        /// End of the pipe.
         side: PipeSide,
     },
     /// A device.
@@ -82,13 +82,13 @@ pub struct PortOptions {
     pub share: Option<String>,
     /// Number of queues.
     pub queues: Option<u16>,
-    /// Slots per ring.
+    /// Number of slots per ring.
     pub slots: Option<u32>,
     /// Size of a buffer, bytes.
     pub buffer_bytes: Option<u32>,
-    /// Buffers besides those in slots.
+    /// Number of buffers beside those in slots.
     pub extra_buffers: Option<u32>,
-    /// The options that its kind alone has.
+    /// Options of the device's kind.
     pub device: OptionValues,
     /// VLANs and limits of a port of a switch.
     pub settings: PortSettings,
@@ -134,10 +134,10 @@ const SHARE: PortOption = PortOption::new(
      room for four ports, for one where memory ran short",
 );
 
-/// The options that every port has.
+/// Options that every port has.
 pub const COMMON_OPTIONS: [&PortOption; 5] = [&QUEUES, &SLOTS, &BUFFER_BYTES, &EXTRA_BUFFERS, &SHARE];
 
-/// Why a name does not parse.
+/// Reason why a name is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("port name {name:?}: {problem}")]
 pub struct PortNameError {
@@ -159,7 +159,7 @@ impl PortName {
         if text.contains('\0') {
             return Err("it holds a NUL byte".into());
         }
-        // A file name may hold anything.
+        // File names may contain any character, so ports of capture files take no options.
         let takes_options = scheme_of(text).is_none_or(|(kind, _)| kind.target != NameTarget::CaptureFiles);
         let (base, options) = match text.split_once('@').filter(|_| takes_options) {
             Some((base, options)) => (parse_base(base).map_err(with_forms)?, Some(options)),
@@ -170,7 +170,7 @@ impl PortName {
         let mut all = PortOptions::default();
         for part in settings.into_iter().chain(options).flat_map(|text| text.split('@')) {
             for item in items(part.strip_prefix("conf:").unwrap_or(part)) {
-                // `null:` has no settings: this is not an option without a name.
+                // `null:` without settings has an empty item, which is not an option without a name.
                 if !(item.is_empty() && settings.is_some()) {
                     all.set(item, &base)?;
                 }
@@ -182,7 +182,8 @@ impl PortName {
         Ok(Self { base, options: all })
     }
 
-    /// The same name with the paths of files and sockets as they are seen from `folder`, and the same options.
+    /// Returns the name with absolute paths of files and sockets, and with the same options. Relative paths are
+    /// resolved from `folder`.
     #[must_use]
     pub fn text_with_absolute_paths(text: &str, folder: &Path) -> String {
         let Ok(Self { base: PortBase::Device(device), .. }) = text.parse() else { return text.to_owned() };
@@ -198,7 +199,7 @@ impl PortName {
     }
 }
 
-/// The name of a port of a switch with these settings in place of those that it has, and its other options.
+/// Returns the name of a switch port with `settings` in place of its own, and with its other options.
 #[must_use]
 pub fn text_with_settings(text: &str, settings: &PortSettings) -> String {
     let is_setting = |key: &str| SWITCH_PORT_OPTIONS.iter().any(|option| option.key == key);
@@ -207,15 +208,15 @@ pub fn text_with_settings(text: &str, settings: &PortSettings) -> String {
     if options.is_empty() { base.to_owned() } else { format!("{base}@{}", options.join(",")) }
 }
 
-/// The name of the port for the host stack's side of an interface, beside the interface's port called `text`. The host
-/// stack has no region that it could share.
+/// Returns the name of the port for the host stack's side of an interface, whose own port is called `text`. The host
+/// stack's port has no region to share.
 #[must_use]
 pub fn host_side_text(text: &str) -> String {
     let (base, options) = text_without(text, |key| key == SHARE.key || key == "share:port");
     if options.is_empty() { format!("{base}^") } else { format!("{base}^@{}", options.join(",")) }
 }
 
-/// A name without its options, and those whose keys are not `left_out`.
+/// Splits a name into the part without options, and the options whose keys are not `left_out`.
 fn text_without(text: &str, left_out: impl Fn(&str) -> bool) -> (&str, Vec<String>) {
     let (base, options) = text.split_once('@').unwrap_or((text, ""));
     let parts = options.split('@').map(|part| part.strip_prefix("conf:").unwrap_or(part));
@@ -227,7 +228,7 @@ fn text_without(text: &str, left_out: impl Fn(&str) -> bool) -> (&str, Vec<Strin
 }
 
 impl PortOptions {
-    /// Takes an option of such a port.
+    /// Stores the option `item` of a port with base `base`.
     fn set(&mut self, item: &str, base: &PortBase) -> Result<(), String> {
         let item = item.replacen("share:port=", "share=", 1);
         let (key, value) = match item.split_once('=') {
@@ -272,7 +273,7 @@ impl PortOptions {
         Err(format!("a {noun} has no option {key}{elsewhere}; it has {keys}, and like every port {common}"))
     }
 
-    /// The first option that is given and that the daemon takes from administrators only.
+    /// Key of the first given option that the daemon accepts from administrators only.
     #[must_use]
     pub fn for_administrators(&self) -> Option<&'static str> {
         let options = kinds().flat_map(|kind| kind.options).filter(|option| option.for_administrators);
@@ -281,7 +282,7 @@ impl PortOptions {
 }
 
 impl PortBase {
-    /// The device that it names, if it names one.
+    /// The device in the name, if there is one.
     #[must_use]
     pub fn device(&self) -> Option<&DeviceName> {
         match self {
@@ -291,7 +292,8 @@ impl PortBase {
     }
 }
 
-/// The options of a part of a name, between commas. The commas of a list are followed by digits, with which no key begins.
+/// Options in a part of a name, between commas. Commas within a list are followed by digits, and no key begins with a
+/// digit.
 fn items(part: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(part);
     std::iter::from_fn(move || {
@@ -305,19 +307,19 @@ fn items(part: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The keys of options, for people.
+/// Keys of options, as text for users.
 fn keys_of(options: &[&PortOption]) -> String {
     options.iter().map(|option| option.key).collect::<Vec<_>>().join(", ")
 }
 
-/// The kind whose scheme a name begins with, and the rest of the name.
+/// Kind whose scheme begins a name, and the rest of the name.
 fn scheme_of(text: &str) -> Option<(&'static PortKind, &str)> {
     let (scheme, target) = text.split_once(':')?;
     let kind = kinds().find(|kind| matches!(kind.spelling, Spelling::Scheme(own) if own == scheme))?;
     Some((kind, target))
 }
 
-/// The problem of a name whose base is wrong, with the forms of names.
+/// Text of a problem with a name's base, followed by the forms of names.
 fn with_forms(problem: String) -> String {
     format!("{problem}; names look like vale0:a, x{{1, x}}1, {}", forms())
 }
@@ -358,23 +360,24 @@ fn parse_base(text: &str) -> Result<PortBase, String> {
 /// Switch and port of a name such as `vale0:a`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem, as text for users.
 pub fn split_switch_port(text: &str) -> Result<(&str, &str), String> {
     let (switch, port) = text.split_once(':').ok_or("a port of a switch is valeID:PORT")?;
     if !switch.starts_with("vale") {
         return Err(format!("the switch {switch:?} does not begin with vale"));
     }
     check_identifier("the switch", switch, "")?;
-    // An interface attached with its host stack has two ports, eth0 and eth0^; the interface's name may be the longest.
+    // An interface attached with its host stack has two ports, eth0 and eth0^. The interface's name may have the
+    // maximum length.
     check_identifier("the port", port.strip_suffix('^').unwrap_or(port), ".-^")?;
     Ok((switch, port))
 }
 
-/// Checks the name of a port that is on no switch and that we make, so that it can be distinguished from every other
-/// kind of name.
+/// Checks the name of a port that is on no switch and that Ringroad creates. It must differ from every other kind of
+/// name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem, as text for users.
 pub fn check_plain_name(name: &str) -> Result<(), String> {
     check_identifier("the port", name, ".-")
 }
@@ -382,7 +385,7 @@ pub fn check_plain_name(name: &str) -> Result<(), String> {
 /// Checks the part behind the brace of a pipe's name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem, as text for users.
 pub fn check_pipe_id(id: &str) -> Result<(), String> {
     check_identifier("the pipe's id", id, "")
 }

@@ -1,4 +1,4 @@
-//! Options of port names: descriptions, the reading of values, and the values of one name.
+//! Options of port names: their descriptions, the parsing of values, and the values of one name.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use ringroad_wire::mac::Mac;
 /// One option that a kind of port has, such as `ring-size=N`.
 #[derive(Debug)]
 pub struct PortOption {
-    /// The key before the `=`.
+    /// Key before the `=`.
     pub key: &'static str,
-    /// Which values it takes.
+    /// Values that the option accepts.
     pub value: ValueKind,
-    /// The default, for people.
+    /// Default, as text for users.
     pub default: &'static str,
-    /// Its effect, in a line.
+    /// Effect, in one line.
     pub help: &'static str,
-    /// Whether the daemon takes it from administrators only.
+    /// Whether the daemon accepts the option from administrators only.
     pub for_administrators: bool,
 }
 
@@ -28,10 +28,10 @@ impl PortOption {
     }
 }
 
-/// Which values an option takes.
+/// Values that an option accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
-    /// 0 or 1; the key alone means 1.
+    /// Flag, 0 or 1; the key alone means 1.
     Flag,
     /// A whole number in a range.
     Number { least: u64, most: u64 },
@@ -41,14 +41,14 @@ pub enum ValueKind {
     Word(&'static [&'static str]),
     /// Any non-empty text up to a maximum number of bytes.
     Text {
-        /// The longest, bytes.
+        /// Maximum length, bytes.
         most_bytes: usize,
     },
     /// A unicast Ethernet address.
     Mac,
     /// Permissions of a file, in octal.
     Permissions,
-    /// Bytes; K, M and G stand for powers of 1024.
+    /// Number of bytes; K, M and G stand for powers of 1024.
     Size,
     /// VLANs: numbers and ranges with commas between, or all.
     Vlans,
@@ -73,21 +73,21 @@ impl fmt::Display for ValueKind {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Value {
-    /// A flag, a number, a size, permissions, or the place of a word in its list.
+    /// A flag, a number, a size, permissions, or the index of a word in its list.
     Number(u64),
     Text(String),
     Mac(Mac),
 }
 
-/// The options that one name gives.
+/// Options of one name, with their values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct OptionValues(Vec<(&'static str, Value)>);
 
 impl OptionValues {
-    /// Takes an option with its value from a name. The last of several values counts.
+    /// Stores an option's value from a name. The last of several values counts.
     ///
     /// # Errors
-    /// What is wrong with the value, for people.
+    /// The problem with the value, as text for users.
     pub(crate) fn set(&mut self, option: &PortOption, value: Option<&str>) -> Result<(), String> {
         let value = read(option, value)?;
         match self.0.binary_search_by_key(&option.key, |(key, _)| key) {
@@ -101,19 +101,19 @@ impl OptionValues {
         self.0.iter().find(|(key, _)| *key == option.key).map(|(_, value)| value)
     }
 
-    /// Whether the name gives the option `key`.
+    /// Whether the name has the option `key`.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(given, _)| *given == key)
     }
 
-    /// The value of a flag.
+    /// Value of a flag; `None` if the name does not have it.
     #[must_use]
     pub fn flag(&self, option: &PortOption) -> Option<bool> {
         self.number(option).map(|number: u64| number != 0)
     }
 
-    /// The value of a number, of a size (bytes), or of permissions.
+    /// Value of a number, of a size (bytes) or of permissions; `None` if the name does not have it.
     #[must_use]
     pub fn number<T: TryFrom<u64>>(&self, option: &PortOption) -> Option<T> {
         match self.get(option)? {
@@ -122,13 +122,13 @@ impl OptionValues {
         }
     }
 
-    /// The meaning of the given word: `meanings` has one entry for each word of the option, in their order.
+    /// Meaning of the given word. `meanings` has one entry for each word of the option, in their order.
     #[must_use]
     pub fn word<T: Copy>(&self, option: &PortOption, meanings: &[T]) -> Option<T> {
         meanings.get(self.number::<usize>(option)?).copied()
     }
 
-    /// The value of a text.
+    /// Value of a text; `None` if the name does not have it.
     #[must_use]
     pub fn text(&self, option: &PortOption) -> Option<&str> {
         match self.get(option)? {
@@ -137,7 +137,7 @@ impl OptionValues {
         }
     }
 
-    /// The value of an address.
+    /// Value of an address; `None` if the name does not have it.
     #[must_use]
     pub fn mac(&self, option: &PortOption) -> Option<Mac> {
         match self.get(option)? {
@@ -180,7 +180,7 @@ fn read(option: &PortOption, given: Option<&str>) -> Result<Value, String> {
             Value::Number(words.iter().position(|word| *word == text).ok_or_else(bad)? as u64)
         }
         ValueKind::Text { most_bytes } => match text()? {
-            // It may be a secret.
+            // The text may be a secret, so the message does not quote it.
             text if text.len() > most_bytes => {
                 return Err(format!("option {key} has more than {most_bytes} bytes"));
             }

@@ -1,4 +1,4 @@
-//! Options that only ports of a switch have: what [`PortSettings`] holds.
+//! Options that only ports of a switch have. They are the values of [`PortSettings`].
 
 use ringroad_port::port_settings::{PortSettings, PortVlans, STORM_LIMITS};
 use ringroad_port::vlan_set::VLAN_IDS;
@@ -34,13 +34,13 @@ const STORM: PortOption = PortOption::new(
     "how many frames/s it may send that go to several ports: broadcast, multicast, unknown addresses",
 );
 
-/// The options that every port of a switch has beside those of all ports.
+/// Options of every port of a switch beside those of all ports.
 pub const SWITCH_PORT_OPTIONS: [&PortOption; 5] = [&VLAN, &TRUNK, &NATIVE, &ISOLATED, &STORM];
 
-/// The settings that these options give.
+/// Settings that follow from these options.
 ///
 /// # Errors
-/// Options that do not go together.
+/// The given options contradict each other.
 pub(crate) fn settings(given: &OptionValues) -> Result<PortSettings, String> {
     let tagged = given.text(&TRUNK).map(str::parse).transpose()?;
     let vlans = match (given.number(&VLAN), tagged, given.number(&NATIVE)) {

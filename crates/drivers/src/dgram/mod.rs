@@ -1,10 +1,10 @@
-//! `dgram:` ports: each frame is a datagram of a UNIX socket, as with QEMU's `-netdev dgram` or a few lines in any
-//! language.
+//! `dgram:` ports: each frame is a datagram of a UNIX socket. QEMU's `-netdev dgram` and short programs in any language
+//! can be the peer.
 //!
-//! The port's socket is at the path in its name, and the peer's is beside it, at the same path with the suffix `.peer`.
-//! The peer may come and go: frames for it are dropped as `not_bound` meanwhile. Untrusted peers send datagrams; only
-//! their length matters here, and the mode of the socket's file decides who may send. Frames go to the socket at the
-//! peer's path, so no other user may have write access to that folder.
+//! The port's socket is at the path in its name. The peer's socket has the same path with the suffix `.peer`. The peer
+//! may come and go: without it, frames for it are dropped as `not_bound`. Datagrams come from untrusted peers, but the
+//! port depends only on their length. The mode of the socket's file decides who may send. Frames go to the socket at
+//! the peer's path, so no other user may have write access to that folder.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -48,17 +48,19 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     Ok(Device::new(vec![Box::new(queue)], capabilities))
 }
 
-/// Room for frames that the other end has not taken yet, bytes.
+/// Size of the buffer for frames that the other end has not taken yet, bytes.
 const PAIR_BYTES: usize = 4 << 20;
 
-/// A queue, and the socket at its other end: each packet there is a frame. For ports whose frames this process takes.
+/// Makes a queue, and the socket at its other end, where each packet is a frame. This is for ports whose frames this
+/// process takes.
 ///
 /// # Errors
 /// The kernel has no descriptors left.
 pub fn pair() -> rustix::io::Result<(Box<dyn PortQueue>, OwnedFd)> {
     let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     for socket in [&near, &far] {
-        // More than an unprivileged process may have where the kernel allows it, else what is allowed.
+        // The forced size is above the limit for unprivileged processes. If the kernel refuses it, the allowed size is
+        // used.
         if sockopt::set_socket_send_buffer_size_force(socket, PAIR_BYTES).is_err() {
             sockopt::set_socket_send_buffer_size(socket, PAIR_BYTES)?;
         }
@@ -66,7 +68,7 @@ pub fn pair() -> rustix::io::Result<(Box<dyn PortQueue>, OwnedFd)> {
     Ok((Box::new(DatagramQueue::connected(near)), far))
 }
 
-/// Where the peer of the socket at `path` has its own.
+/// Path of the socket of the peer of the socket at `path`.
 fn peer_of(path: &Path) -> PathBuf {
     let mut peer = OsString::from(path);
     peer.push(".peer");

@@ -15,24 +15,24 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, recv, sendmsg, sendmsg_addr};
 
-/// Longest frame that a slot can describe, bytes.
+/// Maximum length of a frame that a slot can describe, bytes.
 pub(super) const MAX_FRAME_BYTES: usize = 65535;
-/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+/// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
-/// Frames borrowed at a time.
+/// Maximum number of borrowed frames.
 const BUFFERS: usize = 64;
-/// Distance of buffers, bytes: an odd number of cache lines, so that the first lines of the buffers do not fall on each
-/// other in the cache. Pages that no frame reached cost nothing.
+/// Distance of buffers, bytes. It is an odd number of cache lines, so that the first lines of the buffers map to
+/// different cache sets. Pages that no frame has touched take no memory.
 const STRIDE_BYTES: usize = 1025 * 64;
 
 const _: () = assert!(STRIDE_BYTES > MAX_FRAME_BYTES);
 
-/// Where the frames go.
+/// Destination of the frames.
 #[derive(Debug)]
 enum Peer {
-    /// To the socket at this path.
+    /// The socket at this path.
     At(SocketAddrUnix, PathBuf),
-    /// To the other end of the socket.
+    /// The other end of the connected socket.
     Connected,
 }
 
@@ -51,19 +51,19 @@ impl AsFd for Socket {
     }
 }
 
-/// The only queue of a `dgram:` port, or of one whose frames the daemon itself takes.
+/// The only queue of a `dgram:` port, or of a port whose frames the daemon itself takes.
 #[derive(Debug)]
 pub(super) struct DatagramQueue {
     socket: Socket,
     peer: Peer,
     arena: Vec<u8>,
-    /// Buffer that is filled next.
+    /// Index of the buffer that is filled next.
     next: usize,
-    /// Buffers borrowed and not released yet: the last `borrowed` before `next`.
+    /// Number of borrowed buffers: the last `borrowed` ones before `next`.
     borrowed: usize,
-    /// Length of the longest expected frame, bytes: a usual one, until a longer one came.
+    /// Length of the longest expected frame, bytes: that of a usual frame, until a longer one comes.
     longest_bytes: usize,
-    /// Datagrams too long for a slot.
+    /// Number of datagrams too long for a slot.
     cut: u64,
     refusal: Option<Errno>,
 }
@@ -93,7 +93,8 @@ impl DatagramQueue {
         }
     }
 
-    /// Sends the frame of `fragments`. The peer is found by its path each time: a new program there is another socket.
+    /// Sends the frame of `fragments`. The peer is looked up by its path each time, because a new program at the path
+    /// has a new socket.
     fn send(&mut self, fragments: &[Fragment]) -> Result<(), DropCause> {
         let len: usize = fragments.iter().map(Fragment::len).sum();
         if fragments.len() > MAX_FRAGMENTS || len > MAX_FRAME_BYTES {
@@ -134,7 +135,7 @@ impl DatagramQueue {
 
 impl PortQueue for DatagramQueue {
     fn properties(&mut self) -> QueueProperties {
-        // A system call for each frame, which looks for the peer.
+        // Each frame takes a system call, which also looks up the peer.
         QueueProperties { frame_cost: 16, take_cost: 16, ..QueueProperties::default() }
     }
 
@@ -154,7 +155,7 @@ impl PortQueue for DatagramQueue {
             }
             let frame = self.arena.get(start..start + len).unwrap_or_default();
             self.longest_bytes = self.longest_bytes.max(len);
-            // SAFETY: the arena is never resized and lives as long as the queue does; this buffer is not written again
+            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
             // before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             self.next = (self.next + 1) % BUFFERS;

@@ -63,7 +63,7 @@ fn frames_for_an_absent_peer_are_dropped_by_cause_until_it_returns() {
         peer.send(&[2; 60]).unwrap();
         assert_eq!(receive_now(site.queue()), [vec![2; 60]]);
         drop(peer);
-        // It leaves a file without a socket.
+        // The ended peer leaves a file without a socket.
         assert_eq!(send(site.queue(), &[1; 60]).dropped.of(DropCause::NotBound), 1);
         std::fs::remove_file(site.path.with_extension("peer")).unwrap();
     }
@@ -75,7 +75,7 @@ fn a_peer_that_does_not_read_costs_only_its_own_frames() {
     let _peer = site.peer();
     let frames = vec![vec![1u8; 60]; 200];
     let mut sent = 0;
-    // The kernel bounds how many wait (net.unix.max_dgram_qlen), or how much memory they take.
+    // The kernel limits the number of waiting datagrams (net.unix.max_dgram_qlen), or their memory.
     loop {
         let delivery = deliver(site.queue(), &frames, 60);
         let full = delivery.dropped.of(DropCause::NoSpace);

@@ -1,16 +1,15 @@
-//! The host stack's side of a network interface (`eth0^`): this port receives frames that the host sends on the
-//! interface, and they do not leave. The host takes frames delivered to this port as received on the interface. netmap
-//! calls these the host rings.
+//! The host stack's side of a network interface (`eth0^`): this port receives the frames that the host sends on the
+//! interface, and these do not leave the interface. The host receives frames delivered to this port as if they came
+//! from the interface. netmap calls these the host rings.
 //!
-//! A TAP interface (`rrh-` and the interface's index) is the way in and out; two tcx programs (Linux 6.6) lead there
-//! and back: one on the way out of the interface, one on the way into the TAP. A third keeps frames of the wire from
-//! the host, as netmap does: the host receives only frames delivered to this port. The programs stay attached while the
-//! queues live: at the end of the process, even by SIGKILL, the host has its interface back.
+//! The port sends and receives through a TAP interface (`rrh-` and the interface's index). Two tcx programs (Linux 6.6)
+//! redirect frames: one from the interface's egress to the TAP, one from the TAP to the interface's ingress. A third
+//! one drops frames from the wire, as netmap does: the host receives only frames delivered to this port. The programs
+//! stay attached while the queues live. When the process ends, even by SIGKILL, the host has its interface back.
 //!
-//! With offloads, frames come and go with open tasks, as on any TAP.
-//! Frames delivered carry [`HOST_MARK`] on the interface, so that a packet socket there can distinguish them from
-//! frames of the wire. Frames that bypass the queueing discipline (AF_XDP, `PACKET_QDISC_BYPASS`) are not received
-//! here.
+//! With offloads, frames may be unfinished in both directions, as on any TAP. Frames delivered carry [`HOST_MARK`] on
+//! the interface, so that a packet socket there can distinguish them from frames of the wire. Frames that bypass the
+//! queueing discipline (AF_XDP, `PACKET_QDISC_BYPASS`) are not received here.
 
 use std::sync::Arc;
 
@@ -27,43 +26,43 @@ use crate::tap::{TapConfig, TapDevice, TapError};
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
 pub const HOST_MARK: u32 = 0x5252_4f44;
 
-/// The request for an interface's host side.
+/// Properties of an interface's host side to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRingsConfig {
-    /// Its name, for people.
+    /// Name of the interface, for messages.
     pub interface: String,
-    /// Its index in the namespace of the calling thread.
+    /// Index of the interface in the namespace of the calling thread.
     pub ifindex: u32,
-    /// Its MTU, bytes.
+    /// MTU of the interface, bytes.
     pub mtu: u32,
     /// Number of queues, from 1.
     pub queues: u16,
-    /// Whether frames may have open tasks, in both directions.
+    /// Whether frames may be unfinished, in both directions.
     pub offloads: bool,
 }
 
-/// The host's side of an interface, opened.
+/// The opened host side of an interface.
 #[derive(Debug)]
 pub struct HostRings {
-    /// One per requested queue.
+    /// The requested queues.
     pub queues: Vec<RedirectedQueue>,
-    /// The mechanism in use, in words for users.
+    /// Mechanism in use, as text for users.
     pub mode: String,
-    /// A note for the owner.
+    /// Notes for the owner.
     pub notes: Vec<String>,
 }
 
-/// Why the host's side of an interface could not be opened.
+/// Reason why the host's side of an interface could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostRingsError {
-    /// Another program has them.
+    /// Another program has the host rings.
     #[error("{0}^ is in use by another program; end it first")]
     Busy(String),
-    /// The TAP interface.
+    /// The TAP interface cannot be opened.
     #[error("{interface}^: {source}")]
     Tap { interface: String, source: TapError },
-    /// The programs that lead there and back.
+    /// The programs that redirect frames cannot be loaded or attached.
     #[error("{interface}^: {source}")]
     Bpf { interface: String, source: BpfError },
     /// The interface or the TAP cannot be queried or changed.
@@ -77,7 +76,7 @@ impl DriverError for HostRingsError {
     }
 }
 
-/// The programs in their places: where they go, traffic is the host's again.
+/// The attached programs. When they are detached, the host has its traffic back.
 #[derive(Debug)]
 struct HostRedirect {
     _from_host: BpfLink,
@@ -89,15 +88,15 @@ impl diverted::Redirect for HostRedirect {}
 
 impl HostRings {
     /// Diverts the host's traffic on the interface to this port, in the network namespace of the calling thread. The
-    /// caller must forward the frames: until then the host neither sends nor receives on the interface.
+    /// caller must forward the frames: otherwise the host neither sends nor receives on the interface.
     ///
     /// # Errors
-    /// [`HostRingsError`]. The host's traffic is untouched then.
+    /// [`HostRingsError`]. The host's traffic is then not diverted.
     pub fn open(config: &HostRingsConfig) -> Result<Self, HostRingsError> {
         Self::open_or_resume(config, Vec::new())
     }
 
-    /// The same, with the queues that another process leaves, if there are such.
+    /// Opens as [`Self::open`] does, but takes over the queues that another process leaves in `left`, if there are any.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -125,7 +124,7 @@ impl HostRings {
         let to_host =
             TcxProgram::redirect(config.ifindex, RedirectPath::Ingress, Some(HOST_MARK)).map_err(bpf)?;
         let from_host = TcxProgram::redirect(tap.ifindex, RedirectPath::Egress, None).map_err(bpf)?;
-        // The way out of the host last: from there on its frames are here.
+        // The program at the egress is attached last: from then on this port has the host's frames.
         let to_host = BpfLink::attach_tcx(&to_host, tap.ifindex, TcxSide::Ingress).map_err(bpf)?;
         let barrier = TcxProgram::drop_unless_marked(HOST_MARK).map_err(bpf)?;
         let barrier = BpfLink::attach_tcx(&barrier, config.ifindex, TcxSide::Ingress).map_err(bpf)?;
@@ -152,7 +151,7 @@ impl HostRings {
     }
 }
 
-/// Name of the TAP that leads to the host's side of the interface with index `ifindex`: it exists while a program has
+/// Name of the TAP that leads to the host's side of the interface with index `ifindex`. It exists while a program has
 /// this side.
 pub(crate) fn tap_name(ifindex: u32) -> String {
     format!("rrh-{ifindex}")

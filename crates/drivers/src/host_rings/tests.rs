@@ -16,7 +16,7 @@ use crate::test_queue::{deliver, forward, receive, receive_now};
 const IPV4: u16 = 0x0800;
 const LOCAL: u16 = 0x88b5;
 
-/// An interface with an address, 10.9.0.1, and its peer, which is up.
+/// Creates an interface with address 10.9.0.1 and its peer, which is up. Returns the request for the interface.
 fn config() -> HostRingsConfig {
     ip("link add rrp0 type veth peer name rrp1");
     ip("link set rrp1 up");
@@ -57,7 +57,7 @@ fn frames_from_the_host_are_received_whole_and_do_not_leave() {
         assert!(!has_programs(config.ifindex));
         until(|| !ip("link show").contains("rrh-"));
         socket.send_to(b"to the wire", "10.9.0.2:9").unwrap();
-        // The first that comes there is the one sent afterwards.
+        // The first frame that arrives there is the one sent afterwards.
         assert!(far.receive().ends_with(b"to the wire"));
     });
 }
@@ -129,8 +129,8 @@ fn the_host_side_belongs_to_one_program_at_a_time() {
     });
 }
 
-/// The host's own stack reaches the wire only through a forwarder between the interface and its host rings, as a switch
-/// would be: here with offloads on at both ends.
+/// The host's own stack reaches the wire only through a forwarder between the interface and its host rings, which plays
+/// a switch. Here offloads are on at both ends.
 #[test]
 fn a_host_behind_a_forwarding_program_still_reaches_the_network() {
     const TOTAL_BYTES: usize = 4 << 20;
@@ -139,7 +139,7 @@ fn a_host_behind_a_forwarding_program_still_reaches_the_network() {
         let peer = Host::new();
         peer.take("rrp1", "10.9.0.2/24");
         let mut rings = HostRings::open(&config).unwrap();
-        // Frames of the wire are kept from the host, except those delivered through the host ring.
+        // The host receives no frames from the wire, only those delivered through the host ring.
         let steal = TcxProgram::drop_unless_marked(HOST_MARK).unwrap();
         let _stolen = BpfLink::attach_tcx(&steal, config.ifindex, TcxSide::Ingress).unwrap();
         let ignoring = PacketConfig {

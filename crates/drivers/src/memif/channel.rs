@@ -1,4 +1,4 @@
-//! A connection of the control socket: whole messages, each with a descriptor or none.
+//! A connection of the control socket. It carries whole messages, each with at most one descriptor.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,13 +13,13 @@ use rustix::net::{
 use super::message::{MESSAGE_BYTES, MemifMessage};
 use crate::peer::socket::StopBell;
 
-/// How long a peer may take for its next message while a connection is being made.
+/// Timeout for a peer's next message during the setup of a connection.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Why a connection has ended.
+/// Reason why a connection has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Our port ends.
+    /// The own port ends.
     Stopped,
     /// The peer is gone.
     Gone,
@@ -30,7 +30,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// The reason for users. `serving`: whether the connection had been made, so that a peer may leave without a
+    /// Reason as text for users. `serving`: whether the connection was set up, so that a peer may leave without a
     /// message.
     pub(super) fn told(&self, serving: bool) -> Option<String> {
         match self {
@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// A connection.
+/// A connection of the control socket.
 #[derive(Debug)]
 pub(super) struct Channel(OwnedFd);
 
@@ -52,7 +52,7 @@ impl Channel {
         Self(socket)
     }
 
-    /// Takes a message that is there. More than one descriptor with it are closed.
+    /// Receives a waiting message. If it has more than one descriptor, the others are closed.
     pub(super) fn receive(&self) -> Result<(MemifMessage, Option<OwnedFd>), End> {
         let mut bytes = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
@@ -75,7 +75,7 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message while a connection is being made. A disconnect of the peer ends the connection.
+    /// Waits for the next message during the setup of a connection. A disconnect of the peer ends the connection.
     pub(super) fn next(&self, stop: &StopBell) -> Result<(MemifMessage, Option<OwnedFd>), End> {
         match stop.wait([self.as_fd()], Some(PATIENCE)) {
             None => Err(End::Stopped),
@@ -87,7 +87,6 @@ impl Channel {
         }
     }
 
-    /// Waits for the peer's acknowledgement.
     pub(super) fn await_ack(&self, stop: &StopBell) -> Result<(), End> {
         match self.next(stop)? {
             (MemifMessage::Ack, _) => Ok(()),
@@ -95,7 +94,7 @@ impl Channel {
         }
     }
 
-    /// Sends a message, with a descriptor or none.
+    /// Sends a message, with an optional descriptor.
     pub(super) fn send(&self, message: &MemifMessage, descriptor: Option<BorrowedFd<'_>>) -> Result<(), End> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -104,7 +103,7 @@ impl Channel {
             ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         }
         let bytes = message.to_bytes();
-        // A peer that reads nothing must not hold us up.
+        // A peer that does not read must not block this thread.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut ancillary, flags) {
             Ok(_) => Ok(()),

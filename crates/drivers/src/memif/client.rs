@@ -1,4 +1,4 @@
-//! A connection as the client, which shows a region of its own to the server.
+//! Client side of a connection: it shares its own region with the server.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::receive_ring::ReceiveRing;
 use super::transmit_ring::TransmitRing;
 use crate::peer::socket::StopBell;
 
-/// A client's request.
+/// Properties of a client's connection.
 #[derive(Debug, Clone)]
 pub(super) struct ClientConfig {
     pub(super) id: u32,
@@ -26,7 +26,7 @@ pub(super) struct ClientConfig {
     pub(super) interface: String,
 }
 
-/// Makes the connection, with as many and as large rings as both want.
+/// Sets up the connection, with as many and as large rings as both sides support.
 pub(super) fn make(channel: &Channel, config: &ClientConfig, stop: &StopBell) -> Result<Made, End> {
     let hello = match channel.next(stop)? {
         (MemifMessage::Hello(hello), _) => hello,
@@ -81,7 +81,7 @@ pub(super) fn make(channel: &Channel, config: &ClientConfig, stop: &StopBell) ->
         (MemifMessage::Connected(name), _) => name,
         (other, _) => return Err(unexpected(&other)),
     };
-    // Not before: servers set the rings to zero while they connect.
+    // The rings start only here, because servers set them to zero while they connect.
     for receive in rings.iter_mut().filter_map(|rings| rings.receive.as_mut()) {
         receive.start();
     }

@@ -1,5 +1,4 @@
-//! The thread of a port: it makes connections, one after the other, hands their rings to the queues, and takes them
-//! back.
+//! The thread of a port. It sets up one connection after the other, hands the rings to the queues, and takes them back.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -20,15 +19,15 @@ use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
-/// How long a client waits before it connects again to a server that sent it away.
+/// Time after which a client connects again to a server that rejected it.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// A connection that was made.
+/// A connection that was set up.
 #[derive(Debug)]
 pub(super) struct Made {
     /// Rings for each queue of the port.
     pub(super) rings: Vec<Rings>,
-    /// The agreed settings, in words for users.
+    /// The agreed settings, as text for users.
     pub(super) agreed: String,
 }
 
@@ -64,7 +63,7 @@ impl Connections {
         }
     }
 
-    /// Connects to the server at `path` repeatedly, until the stop bell rings.
+    /// Connects to the server at `path`, again after each connection, until the stop bell rings.
     pub(super) fn visit(&self, path: &Path, config: &ClientConfig) {
         loop {
             let failed = |error| self.watch.disconnected(Some(error));
@@ -78,7 +77,7 @@ impl Connections {
         }
     }
 
-    /// Serves a connection, if it was made, to its end, and reports that.
+    /// Serves a connection to its end, if it was set up, and reports the end.
     fn carry(&self, channel: &Channel, made: Result<Made, End>, knock: impl Fn()) -> End {
         let serving = made.is_ok();
         let end = match made {

@@ -1,5 +1,5 @@
-//! The process's listening sockets: one for each path, which any number of interfaces share. Each has a thread, which
-//! greets each client, reads the interface that it wants, and hands the connection to that port.
+//! The process's listening sockets: one for each path, shared by any number of interfaces. Each socket has a thread. It
+//! greets each client, reads which interface the client requests, and hands the connection to that port.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,27 +23,27 @@ use crate::peer::socket::StopBell;
 pub(super) const MAX_REGION: u16 = 255;
 /// Connections that have not sent an INIT message yet.
 const MAX_UNNAMED: usize = 64;
-/// How long to wait where the process has no descriptors left for a connection.
+/// Pause after a connection for which the process had no descriptors left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
-/// What a port accepts from clients.
+/// Limits and secret of a port for its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) queues: u16,
     pub(super) max_log2_ring_size: u8,
-    /// The secret that clients must send; empty for none.
+    /// Secret that clients must send; empty for none.
     pub(super) secret: Vec<u8>,
 }
 
-/// A client that wants a port.
+/// A client that requests a port.
 #[derive(Debug)]
 pub(super) struct NewClient {
     pub(super) channel: Channel,
-    /// Name of its program.
+    /// Name of the client's program.
     pub(super) name: String,
 }
 
-/// Where a port's clients come in.
+/// Admission of clients to a port.
 #[derive(Debug)]
 pub(super) struct ClientSlot {
     limits: Limits,
@@ -61,7 +61,7 @@ impl ClientSlot {
         lock(&self.new_client).take()
     }
 
-    /// Accepts a client that has sent INIT, or returns why not.
+    /// Accepts a client that has sent INIT, or returns the reason for the rejection.
     fn admit(&self, channel: Channel, init: &Init) -> Result<(), (Channel, String)> {
         if init.mode != MODE_ETHERNET {
             return Err((channel, format!("interface {} carries Ethernet frames only", init.id)));
@@ -81,7 +81,7 @@ impl ClientSlot {
     }
 }
 
-/// The reason that a second client gets.
+/// Reason that is sent to a second client.
 pub(super) fn already_connected(id: u32) -> String {
     format!("another client is connected to interface {id}")
 }
@@ -90,18 +90,18 @@ pub(super) fn already_connected(id: u32) -> String {
 struct Listener {
     mode: Option<u32>,
     doors: Arc<Mutex<BTreeMap<u32, Arc<ClientSlot>>>>,
-    /// It hands nothing over.
+    /// The thread of the socket. It hands over no rings.
     _thread: PeerThread<()>,
 }
 
 static LISTENERS: Mutex<BTreeMap<PathBuf, Listener>> = Mutex::new(BTreeMap::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic is done under these locks.
+    // No code that can panic runs under these locks.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A port's place at the socket of a path. The socket goes with the last.
+/// A port's registration at the socket of a path. The end of the last registration closes the socket.
 #[derive(Debug)]
 pub(super) struct SocketRegistration {
     path: PathBuf,
@@ -112,7 +112,7 @@ impl SocketRegistration {
     /// Registers `door` at the socket of `path`, which is created if needed.
     ///
     /// # Errors
-    /// The socket cannot be opened, or another port has this `id` there.
+    /// The socket cannot be opened, or another port has this `id` at the path.
     pub(super) fn take(
         path: &Path,
         id: u32,
@@ -156,7 +156,8 @@ impl Drop for SocketRegistration {
             doors.is_empty()
         };
         if is_last {
-            // Under the lock, so that the next opening of the path finds it free. The thread waits for no other.
+            // The socket is closed under the lock, so that the next opening finds the path free. Its thread waits for
+            // no other thread.
             listeners.remove(&self.path);
         }
     }
@@ -167,7 +168,7 @@ struct ListenerThread {
     socket: ListeningSocket,
     doors: Arc<Mutex<BTreeMap<u32, Arc<ClientSlot>>>>,
     stop: StopBell,
-    /// Clients that got HELLO, and their deadlines for INIT.
+    /// Clients that were sent HELLO, and their deadlines for INIT.
     unnamed: Vec<(Channel, Instant)>,
 }
 
@@ -206,7 +207,7 @@ impl ListenerThread {
         }
     }
 
-    /// Sends a client the limits of all interfaces here (HELLO).
+    /// Sends a client the limits of all interfaces at this socket (HELLO).
     fn greet(&mut self, channel: Channel) {
         let limits = {
             let doors = lock(&self.doors);
@@ -233,7 +234,7 @@ impl ListenerThread {
         }
     }
 
-    /// Takes a client's first message, and hands it to the port that it names.
+    /// Receives a client's first message, and hands the client to the port that it names.
     fn hear(&self, channel: Channel) {
         let init = match channel.receive() {
             Ok((MemifMessage::Init(init), _)) => init,

@@ -1,15 +1,15 @@
-//! The messages of memif's control socket (memif.h of libmemif and of DPDK, version 2.0): 128 bytes each, in the byte
-//! order of the host, packed: a type of two bytes, and the fields of this type.
+//! The messages of memif's control socket (memif.h of libmemif and of DPDK, version 2.0): 128 bytes each, packed, in
+//! the byte order of the host. A message has a type of two bytes and the fields of its type.
 
-/// Bytes of each message.
+/// Length of each message, bytes.
 pub const MESSAGE_BYTES: usize = 128;
-/// The protocol's version, major and minor.
+/// Version of the protocol, major and minor.
 pub const VERSION: u16 = 0x0200;
-/// Bytes of a program's or an interface's name.
+/// Length of the field for a program's or an interface's name.
 pub const NAME_BYTES: usize = 32;
-/// Bytes of a secret.
+/// Length of the field for a secret, bytes.
 pub const SECRET_BYTES: usize = 24;
-/// Bytes of the reason of a disconnect, of which the last one is NUL.
+/// Length of the field for the reason of a disconnect, bytes. The last byte is NUL.
 pub const REASON_BYTES: usize = 96;
 /// Mode of an interface that carries Ethernet frames (`MEMIF_INTERFACE_MODE_ETHERNET`).
 pub const MODE_ETHERNET: u8 = 0;
@@ -22,17 +22,17 @@ const ADD_RING: u16 = 5;
 const CONNECT: u16 = 6;
 const CONNECTED: u16 = 7;
 const DISCONNECT: u16 = 8;
-/// `MEMIF_MSG_ADD_RING_FLAG_S2M`
+/// `MEMIF_MSG_ADD_RING_FLAG_S2M`: frames go to the server.
 const TO_SERVER: u16 = 1;
 
-/// A server's offer to every client.
+/// Limits that a server sends to every client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemifHello {
     /// Name of the program.
     pub name: String,
-    /// Oldest version that it speaks.
+    /// Oldest version that the server speaks.
     pub min_version: u16,
-    /// Newest version that it speaks.
+    /// Newest version that the server speaks.
     pub max_version: u16,
     /// Highest number of a region.
     pub max_region: u16,
@@ -40,18 +40,18 @@ pub struct MemifHello {
     pub max_ring_to_client: u16,
     /// Highest number of a ring to the server.
     pub max_ring_to_server: u16,
-    /// Largest ring, as a power of two.
+    /// Maximum number of descriptors of a ring, as the exponent of a power of two.
     pub max_log2_ring_size: u8,
 }
 
-/// Which interface a client wants.
+/// Request of a client for an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Init {
-    /// Version that it speaks.
+    /// Version that the client speaks.
     pub version: u16,
     /// Number of the interface.
     pub id: u32,
-    /// What the interface carries ([`MODE_ETHERNET`]).
+    /// Mode of the interface ([`MODE_ETHERNET`]).
     pub mode: u8,
     /// The secret, up to the first NUL.
     pub secret: Vec<u8>,
@@ -59,29 +59,29 @@ pub struct Init {
     pub name: String,
 }
 
-/// A region of shared memory, whose descriptor comes with it.
+/// A region of shared memory, whose descriptor comes with the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddRegion {
-    /// Its number: the next free one.
+    /// Number of the region: the next free one.
     pub index: u16,
-    /// Bytes.
+    /// Size of the region, bytes.
     pub bytes: u64,
 }
 
-/// A ring in a region; the eventfd of its receiver comes with it.
+/// A ring in a region. The eventfd of its receiver comes with the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddRing {
-    /// Whether frames travel from the client to the server in it.
+    /// Whether the ring carries frames from the client to the server.
     pub to_server: bool,
-    /// Its number among those of its direction.
+    /// Number of the ring among those of its direction.
     pub index: u16,
-    /// Region in which it lies.
+    /// Number of the region in which the ring lies.
     pub region: u16,
-    /// Where in the region, bytes.
+    /// Offset of the ring in the region, bytes.
     pub offset: u32,
-    /// Descriptors, as a power of two.
+    /// Number of descriptors, as the exponent of a power of two.
     pub log2_size: u8,
-    /// Bytes in front of each frame that are the two programs' own.
+    /// Length of a private header in front of each frame, bytes.
     pub private_header_bytes: u16,
 }
 
@@ -90,23 +90,23 @@ pub struct AddRing {
 pub enum MemifMessage {
     /// The last message was understood.
     Ack,
-    /// First word of a server.
+    /// First message of a server.
     Hello(MemifHello),
-    /// First word of a client.
+    /// First message of a client.
     Init(Init),
-    /// A client's memory.
+    /// A region of the client's memory.
     AddRegion(AddRegion),
-    /// A client's ring.
+    /// A ring of the client.
     AddRing(AddRing),
-    /// All is there: a client's interface has this name.
+    /// The client's setup is complete. Its interface has this name.
     Connect(String),
-    /// All is well: a server's interface has this name.
+    /// The server accepts the connection. Its interface has this name.
     Connected(String),
-    /// The end, and why.
+    /// The sender ends the connection.
     Disconnect {
-        /// A number without a meaning that is written down anywhere.
+        /// Number without a specified meaning.
         code: u32,
-        /// For people.
+        /// Reason, as text for users.
         reason: String,
     },
 }
@@ -115,7 +115,7 @@ impl MemifMessage {
     /// Reads a message.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// The problem, as text for users.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, String> {
         let body = Body(bytes);
         Ok(match body.u16(0) {
@@ -154,7 +154,7 @@ impl MemifMessage {
         })
     }
 
-    /// Writes a message. Texts too long for their field are cut.
+    /// Writes a message. Texts too long for their field are truncated.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; MESSAGE_BYTES] {
         let mut bytes = [0; MESSAGE_BYTES];
@@ -216,12 +216,12 @@ impl MemifMessage {
     }
 }
 
-/// As much of `text` as fits before a NUL, in whole characters.
+/// Prefix of `text` in whole characters that fits before a NUL.
 fn text(text: &str, field_bytes: usize) -> &[u8] {
     text.get(..text.floor_char_boundary(field_bytes - 1)).unwrap_or(text).as_bytes()
 }
 
-/// The bytes of a message; all places named are constants within it.
+/// The bytes of a message. All offsets passed to its methods are constants within it.
 struct Body<'message>(&'message [u8; MESSAGE_BYTES]);
 
 impl Body<'_> {
@@ -242,7 +242,7 @@ impl Body<'_> {
         field.split(|&byte| byte == 0).next().unwrap_or(&[])
     }
 
-    /// A text for people: unprintable characters are replaced by the replacement character.
+    /// Text for users. Unprintable characters are replaced by the replacement character.
     fn text(&self, at: usize, bytes: usize) -> String {
         let text = String::from_utf8_lossy(self.until_nul(at, bytes));
         text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
@@ -296,7 +296,7 @@ mod tests {
             bytes[2..].copy_from_slice(&rest);
             if let Ok(message) = MemifMessage::parse(&bytes) {
                 let again = MemifMessage::parse(&message.to_bytes());
-                // Replaced characters take more room, so that a text may be cut once.
+                // Replaced characters take more bytes, so a text may be truncated once.
                 prop_assert_eq!(again.clone(), MemifMessage::parse(&again.unwrap().to_bytes()));
             } else {
                 prop_assert!(kind == 0 || kind > 8);

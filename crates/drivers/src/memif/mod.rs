@@ -1,17 +1,17 @@
-//! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port, and connect
+//! memif ports: DPDK, VPP, libmemif and other programs that speak memif 2.0 share memory with a port. They connect
 //! through a UNIX socket.
 //!
-//! Untrusted peers write the messages of the socket ([`message`]), the regions and eventfds with them, and in shared
-//! memory head, tail, flags and descriptors of rings, and frames. Each value is read once and checked. A peer that
-//! breaks a rule gets the reason, and its connection is closed.
+//! Untrusted peers write the messages of the socket ([`message`]) and send regions and eventfds with them. In shared
+//! memory they write head, tail, flags and descriptors of rings, and frames. Each value is read once and checked. A
+//! peer that breaks a rule is sent the reason, and its connection is closed.
 //!
-//! - `listener`: the sockets of a process, each shared by interfaces of different ids; `channel`: a connection's
-//!   messages;
+//! - `listener`: the sockets of a process, each shared by interfaces with different ids; `channel`: messages of a
+//!   connection;
 //! - `server`, `client`: set up a connection in either role; `connection`: the thread of a port;
-//! - `ring`: a ring in shared memory; `receive_ring`, `transmit_ring`: its ends; `own_region`: a client's memory;
-//!   `queue`: the part that a worker serves.
+//! - `ring`: a ring in shared memory; `receive_ring`, `transmit_ring`: the two ends of a ring; `own_region`: a client's
+//!   memory; `queue`: the part that a worker serves.
 //!
-//! memif.h's master and slave are server and client here.
+//! Server and client are called master and slave in memif.h.
 
 mod channel;
 mod client;
@@ -50,14 +50,14 @@ use own_region::RingPlan;
 use queue::{Line, MemifQueue, Rings};
 use ring::MAX_LOG2_SIZE;
 
-/// Most queues of a port.
+/// Maximum number of queues of a port.
 pub const MAX_QUEUES: u16 = 16;
 /// Default number of descriptors of a client's ring.
 const DEFAULT_LOG2_RING_SIZE: u8 = 10;
 /// Default size of a client's buffers, bytes.
 const DEFAULT_BUFFER_BYTES: u32 = 2048;
 
-/// Why a memif port cannot be opened.
+/// Reason why a memif port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemifError {
@@ -68,20 +68,20 @@ pub enum MemifError {
         /// Number of the interface.
         id: u32,
     },
-    /// The socket is there with other permissions.
+    /// The socket exists with other permissions.
     #[error(
         "{} is served already, with other permissions: give all its ports the same socket-mode, or only the first one", path.display()
     )]
     Mode { path: PathBuf },
-    /// Buffers that cannot be.
+    /// The size of buffers is not possible.
     #[error("buffers of {0} bytes: choose from 64 to 65536")]
     BufferBytes(u32),
-    /// More memory than offsets of 32 bits can name.
+    /// The rings need more memory than offsets of 32 bits can address.
     #[error("{rings} rings of {size} descriptors with buffers of {buffer_bytes} bytes need more than 4 GiB")]
     Memory {
-        /// Rings of both directions.
+        /// Number of rings of both directions.
         rings: u16,
-        /// Descriptors of each.
+        /// Number of descriptors of each ring.
         size: u32,
         /// Size of a buffer, bytes.
         buffer_bytes: u32,
@@ -90,7 +90,7 @@ pub enum MemifError {
 
 impl DriverError for MemifError {}
 
-/// This program's name for peers.
+/// Name of this program for peers.
 fn program_name() -> String {
     concat!("Ringroad ", env!("CARGO_PKG_VERSION")).to_owned()
 }
@@ -101,7 +101,7 @@ const ID: PortOption = PortOption::new(
     "0",
     "which of the interfaces of one socket",
 );
-/// memif.h, MEMIF_SECRET_SIZE.
+/// Length as of MEMIF_SECRET_SIZE in memif.h.
 const SECRET: PortOption =
     PortOption::new("secret", ValueKind::Text { most_bytes: 24 }, "none", "what a client has to know");
 const RING_SIZE: PortOption = PortOption::new(
@@ -111,7 +111,7 @@ const RING_SIZE: PortOption = PortOption::new(
     "descriptors of each ring; of a server the most that it takes",
 );
 
-/// memif.
+/// Memif ports.
 pub(crate) const KINDS: &[PortKind] = &[PortKind {
     driver: "memif",
     spelling: Spelling::Scheme("memif"),
@@ -193,10 +193,10 @@ fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), Mem
     plan.region_bytes().map(|_| ()).ok_or(too_large)
 }
 
-/// The parts that end with a port.
+/// Values that must live as long as a port.
 #[derive(Debug)]
 struct MemifPort {
-    /// First, no more clients are accepted.
+    /// The first field, so that no more clients are accepted while the others are dropped.
     _registration: Option<SocketRegistration>,
     _thread: PeerThread<Rings>,
 }

@@ -1,4 +1,4 @@
-//! The one region of a client: rings first, then a buffer for each slot, in a memfd that no process can shorten.
+//! The one region of a client: rings first, then a buffer for each slot. It is a memfd that no process can truncate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ const PAGE_BYTES: u64 = 4096;
 /// The buffers of a ring's slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnBuffers {
-    /// Offset of the first, bytes.
+    /// Offset of the first buffer, bytes.
     start: u32,
-    /// From one to the next, bytes.
+    /// Distance of buffers, bytes.
     stride: u32,
-    /// Size of each, bytes.
+    /// Size of each buffer, bytes.
     pub(super) bytes: u32,
-    /// Slots less one.
+    /// Number of slots less one.
     mask: u16,
 }
 
@@ -38,25 +38,25 @@ impl OwnBuffers {
     }
 }
 
-/// The requested shape of a client's rings.
+/// Requested number and sizes of a client's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RingPlan {
-    /// Rings, of both directions together.
+    /// Number of rings, both directions together.
     pub(super) rings: u16,
-    /// Descriptors of each, as a power of two.
+    /// Number of descriptors of each ring, as the exponent of a power of two.
     pub(super) log2_size: u8,
     /// Size of a buffer, bytes.
     pub(super) buffer_bytes: u32,
 }
 
 impl RingPlan {
-    /// From one ring to the next, bytes.
+    /// Distance of rings, bytes.
     fn ring_stride(&self) -> u64 {
         (ring_bytes(self.log2_size) as u64).next_multiple_of(LINE_BYTES)
     }
 
-    /// From one buffer to the next: an odd number of lines, so that the first lines of all do not fall on each other in
-    /// the cache.
+    /// Distance of buffers, bytes. It is an odd number of cache lines, so that the first lines of the buffers map to
+    /// different cache sets.
     fn buffer_stride(&self) -> u64 {
         let lines = u64::from(self.buffer_bytes).div_ceil(LINE_BYTES);
         (lines | 1) * LINE_BYTES
@@ -66,7 +66,7 @@ impl RingPlan {
         (u64::from(self.rings) * self.ring_stride()).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Size of the region, bytes; `None` where offsets of 32 bits do not reach so far.
+    /// Size of the region, bytes; `None` if it exceeds offsets of 32 bits.
     pub(super) fn region_bytes(&self) -> Option<u64> {
         let buffers = u64::from(self.rings) << self.log2_size;
         let bytes = self.first_buffer() + buffers * self.buffer_stride();
@@ -74,7 +74,6 @@ impl RingPlan {
     }
 }
 
-/// A client's region.
 #[derive(Debug)]
 pub(super) struct OwnRegion {
     file: OwnedFd,
@@ -83,10 +82,10 @@ pub(super) struct OwnRegion {
 }
 
 impl OwnRegion {
-    /// Creates it.
+    /// Creates the region.
     ///
     /// # Errors
-    /// Why it could not be created, for people.
+    /// The reason why the region could not be created, as text for users.
     pub(super) fn new(plan: RingPlan) -> Result<Self, String> {
         let bytes = plan.region_bytes().ok_or("the rings and buffers need more than 4 GiB")?;
         let failed = |error: rustix::io::Errno| format!("making the memory for the peer: {error}");
@@ -97,22 +96,22 @@ impl OwnRegion {
         Ok(Self { file, regions: Regions::new(vec![memory]), plan })
     }
 
-    /// Its size, bytes.
+    /// Size of the region, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.plan.region_bytes().unwrap_or(0)
     }
 
-    /// The file that the peer maps.
+    /// File that the peer maps.
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Where ring number `number` lies, bytes.
+    /// Offset of ring number `number`, bytes.
     pub(super) fn ring_offset(&self, number: u16) -> u32 {
         (u64::from(number) * self.plan.ring_stride()) as u32
     }
 
-    /// Ring number `number`, empty, and its buffers.
+    /// Makes ring number `number`, which is empty, and its buffers.
     ///
     /// # Errors
     /// There is no such ring.

@@ -1,4 +1,4 @@
-//! One queue of a memif port: a ring each way, while a connected peer has them.
+//! One queue of a memif port. It has a ring in each direction while a connected peer has them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::transmit_ring::{Refused, TransmitRing};
 use crate::peer::handover::Held;
 use crate::peer::wake_set::WakeSet;
 
-/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+/// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
 
-/// The rings of a queue; a peer may have fewer than we have.
+/// The rings of a queue. A peer may have fewer rings than this port.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     pub(super) receive: Option<ReceiveRing>,
@@ -50,17 +50,17 @@ impl Line {
         Ok(Self { fault: Mutex::new(None), bell: eventfd::create()? })
     }
 
-    /// What wakes the thread.
+    /// Eventfd that wakes the thread.
     pub(super) fn bell(&self) -> &OwnedFd {
         &self.bell
     }
 
-    /// What was done; it stays until the next connection.
+    /// Reported fault, which stays until the next connection.
     pub(super) fn fault(&self) -> Option<String> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A new connection has done nothing yet.
+    /// Removes the fault at the beginning of a new connection.
     pub(super) fn forget(&self) {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -78,7 +78,7 @@ pub(super) struct MemifQueue {
     held: Held<Rings>,
     wake: Arc<WakeSet>,
     line: Arc<Line>,
-    /// Whether a ring was stopped; the thread gets the report, and takes the rings back.
+    /// Whether a ring was stopped. The thread has the report, and takes the rings back.
     is_stopped: bool,
     is_ending: bool,
     is_asleep: bool,
@@ -111,7 +111,7 @@ impl MemifQueue {
         self.line.report(format!("the {direction} ring {} was stopped: {fault}", self.number));
     }
 
-    /// The thread requests the rings. They are returned once all earlier frames are served and nothing is borrowed.
+    /// Gives the rings back on the thread's request, once all earlier frames are served and no slot is borrowed.
     #[cold]
     fn give_back(&mut self, has_room: bool) {
         if !self.is_ending {
@@ -257,7 +257,7 @@ impl Sleep for MemifQueue {
 
 impl Backpressure for MemifQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
-        // A peer that is absent, or has no such ring, holds no source back.
+        // A peer that is absent or lacks this ring does not hold a source back.
         let Some(transmit) = self.held.get().and_then(|rings| rings.transmit.as_mut()) else {
             return BATCH_FRAMES;
         };
@@ -273,7 +273,7 @@ impl Backpressure for MemifQueue {
         }
     }
 
-    /// A peer interrupts for frames, and not for room.
+    /// A peer interrupts for frames, not for room, so the datapath must poll.
     fn await_room(&mut self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The receiving end of a ring: it borrows frames in place, and gives their slots back in order.
+//! The receiving end of a ring. It borrows frames in place, and gives their slots back in order.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,33 +15,34 @@ use super::fault::Fault;
 use super::own_region::OwnBuffers;
 use super::ring::{Descriptor, Regions, Ring};
 
-/// How many slots ahead buffers are prefetched.
+/// Distance of the prefetch of buffers, slots.
 const PREFETCH_SLOTS: u16 = 8;
-/// Longest part of a frame that the datapath can describe, bytes.
+/// Maximum length of a part of a frame that the datapath can describe, bytes.
 const MAX_PART_BYTES: u32 = u16::MAX as u32;
 
-/// The receiving end.
+/// The receiving end of a ring.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     ring: Ring,
-    /// Where our buffers are: as a client. A server takes the client's word, checked.
+    /// Buffers of a client. A server has none and uses the offsets in the client's descriptors, checked.
     own: Option<OwnBuffers>,
     /// Position of the first slot that was not borrowed yet.
     taken: u16,
-    /// Position of the first slot borrowed and not given back.
+    /// Position of the first slot that is borrowed and not given back.
     released: u16,
-    /// The same, as the peer knows it.
+    /// Last position up to which slots were published as given back.
     published: u16,
-    /// Index at which it ends: later frames are not taken.
+    /// Index at which the ring ends: later frames are not taken.
     last: Option<u16>,
-    /// The peer's index when its last frame was not whole.
+    /// The peer's index when its last frame was incomplete.
     unfinished_at: Option<u16>,
     longest_bytes: usize,
     event: Arc<OwnedFd>,
 }
 
 impl ReceiveRing {
-    /// The end of `ring` of a server, or, with buffers, of a client. `event` is what the peer wakes us by.
+    /// Receiving end of `ring`: of a client with the buffers `own`, otherwise of a server. `event` is the eventfd with
+    /// which the peer wakes this side.
     pub(super) fn new(ring: Ring, own: Option<OwnBuffers>, event: Arc<OwnedFd>) -> Self {
         let start = match own {
             Some(_) => 0,
@@ -61,7 +62,7 @@ impl ReceiveRing {
         }
     }
 
-    /// As a client, once the server has taken the ring: gives it all buffers.
+    /// Gives all buffers to the server, once the server has taken over the ring. Does nothing at a server.
     pub(super) fn start(&mut self) {
         if let Some(own) = self.own {
             for position in 0..self.ring.size() {
@@ -71,7 +72,7 @@ impl ReceiveRing {
         }
     }
 
-    /// The eventfd with which the peer wakes us.
+    /// The eventfd with which the peer wakes this side.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -80,7 +81,7 @@ impl ReceiveRing {
         self.ring.regions()
     }
 
-    /// Sets whether the peer must wake us.
+    /// Sets whether the peer must wake this side.
     pub(super) fn want_interrupt(&self, wanted: bool) {
         self.ring.want_interrupt(wanted);
     }
@@ -91,7 +92,7 @@ impl ReceiveRing {
         index.load(Ordering::Acquire)
     }
 
-    /// Up to where frames have come.
+    /// Index up to which frames have come.
     #[inline]
     fn arrived(&self) -> Result<u16, Fault> {
         if let Some(last) = self.last {
@@ -105,19 +106,19 @@ impl ReceiveRing {
         Ok(arrived)
     }
 
-    /// Whether frames wait.
+    /// Whether frames are waiting.
     pub(super) fn is_waiting(&self) -> bool {
         let arrived = self.last.unwrap_or_else(|| self.arrived_unchecked());
         arrived != self.taken && self.unfinished_at != Some(arrived)
     }
 
-    /// Takes nothing that comes from now on.
+    /// Ends the ring: frames that come from now on are not taken.
     pub(super) fn end(&mut self) -> Result<(), Fault> {
         self.last = Some(self.arrived()?);
         Ok(())
     }
 
-    /// Whether nothing of it is borrowed.
+    /// Whether no slot is borrowed.
     pub(super) fn is_returned(&self) -> bool {
         self.taken == self.released
     }
@@ -150,7 +151,7 @@ impl ReceiveRing {
         Ok(())
     }
 
-    /// Starts loading the buffer of the slot at `position`, without any check.
+    /// Prefetches the buffer of the slot at `position`, without any check.
     #[inline]
     fn prefetch(&self, position: u16) {
         let descriptor = self.ring.descriptor(position);
@@ -159,7 +160,7 @@ impl ReceiveRing {
         }
     }
 
-    /// Borrows the frame at `taken`. Gives the number of its slots, 0 where its rest is not there yet.
+    /// Borrows the frame at `taken`. Returns the number of its slots, 0 if a part of it has not come yet.
     #[inline]
     fn take_frame(&mut self, batch: &mut Batch, waiting: u16) -> Result<u16, Fault> {
         let (mut slots, mut frame_bytes) = (0, 0);
@@ -171,8 +172,8 @@ impl ReceiveRing {
             let descriptor = self.ring.descriptor(position);
             let flags = if descriptor.has_next { MORE_FRAGMENTS } else { 0 };
             let bytes = self.buffer(position, descriptor)?;
-            // SAFETY: the regions stay mapped while this ring lives, which outlives what is borrowed from it: the ring
-            // is only dropped once all was released.
+            // SAFETY: the regions stay mapped while this ring lives. The ring outlives borrowed frames, because it is
+            // only dropped after all were released.
             batch.push(unsafe { Fragment::new(&bytes, flags) }, slots == 0);
             slots += 1;
             frame_bytes += descriptor.bytes as usize;
@@ -194,7 +195,7 @@ impl ReceiveRing {
         Ok(slots)
     }
 
-    /// Takes the flags off the descriptors of a frame: some clients do not clear them when they use the slots again.
+    /// Clears the flags in the descriptors of a frame, because some clients do not clear them when they reuse slots.
     #[cold]
     fn unchain(&self, slots: u16) {
         for ahead in 0..slots {
@@ -204,7 +205,7 @@ impl ReceiveRing {
         }
     }
 
-    /// The bytes that a descriptor names, checked.
+    /// Bytes of a descriptor's buffer, checked.
     #[inline]
     fn buffer(&self, position: u16, descriptor: Descriptor) -> Result<SharedBytes<'_>, Fault> {
         let (region, offset, most) = match &self.own {
@@ -220,13 +221,13 @@ impl ReceiveRing {
         part.ok_or(Fault::Buffer { slot, region, offset, bytes })
     }
 
-    /// Longest frame that came, bytes.
+    /// Length of the longest received frame, bytes.
     #[inline]
     pub(super) fn longest_bytes(&self) -> usize {
         self.longest_bytes
     }
 
-    /// Gives back the `slots` slots that were borrowed first.
+    /// Gives back the `slots` oldest borrowed slots.
     #[inline]
     pub(super) fn release(&mut self, slots: usize) {
         let slots = (slots as u16).min(self.taken.wrapping_sub(self.released));
@@ -239,7 +240,7 @@ impl ReceiveRing {
         self.released = self.released.wrapping_add(slots);
     }
 
-    /// Shows the peer what was given back.
+    /// Publishes the returned slots to the peer.
     #[inline]
     pub(super) fn publish(&mut self) {
         if self.published == self.released {

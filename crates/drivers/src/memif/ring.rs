@@ -1,4 +1,4 @@
-//! A memif ring in shared memory (memif.h, `memif_ring_t`, `memif_desc_t`): where its parts are, and atomic access to
+//! A memif ring in shared memory (memif.h, `memif_ring_t`, `memif_desc_t`): location of its parts, and atomic access to
 //! them.
 //!
 //! In a ring to the server the client moves `head` behind the frames that it put in, and the server moves `tail` behind
@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use ringroad_ring::foreign_memory::ForeignMemory;
 use ringroad_ring::shared::SharedBytes;
 
-/// Most descriptors of a ring, as a power of two: head and tail have 16 bits, and must differ by less than half of what
-/// these count.
+/// Maximum number of descriptors of a ring, as the exponent of a power of two. Head and tail have 16 bits, and must
+/// differ by less than half of their range.
 pub(super) const MAX_LOG2_SIZE: u8 = 14;
-/// `MEMIF_COOKIE`: what a ring begins with.
+/// `MEMIF_COOKIE`: first word of a ring.
 const COOKIE: u32 = 0x03E3_1F20;
-/// Bytes in front of the descriptors: a line with cookie, flags and head, one with tail.
+/// Bytes in front of the descriptors: one cache line with cookie, flags and head, one with tail.
 const HEADER_BYTES: usize = 128;
 const DESCRIPTOR_BYTES: usize = 16;
 const FLAGS_AT: usize = 4;
 const HEAD_AT: usize = 6;
 const TAIL_AT: usize = 64;
-/// `MEMIF_RING_FLAG_MASK_INT`: its receiver does not want to be woken.
+/// `MEMIF_RING_FLAG_MASK_INT`: the ring's receiver does not want to be woken.
 const MASK_INTERRUPT: u16 = 1;
-/// `MEMIF_DESC_FLAG_NEXT`
+/// `MEMIF_DESC_FLAG_NEXT`: the frame continues in the next descriptor.
 const NEXT: u16 = 1;
 
 /// The regions of a connection, in the order of their numbers.
@@ -39,25 +39,25 @@ impl Regions {
         Arc::new(Self(regions))
     }
 
-    /// The `bytes` bytes at `offset` of region `region`, where all of them are there.
+    /// The `bytes` bytes at `offset` of region `region`; `None` if some are outside of it.
     #[inline]
     pub(super) fn part(&self, region: u16, offset: u32, bytes: usize) -> Option<SharedBytes<'_>> {
         self.0.get(usize::from(region))?.part(offset as usize, bytes)
     }
 
-    /// Whether a peer took back some of it.
+    /// Whether a peer truncated a region.
     #[inline]
     pub(super) fn are_lost(&self) -> bool {
         self.0.iter().any(ForeignMemory::is_lost)
     }
 }
 
-/// A descriptor, read or to be written.
+/// Content of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) has_next: bool,
     pub(super) region: u16,
-    /// Bytes of the frame's part in the buffer; where the buffer is empty, its size.
+    /// Length of the frame's part in the buffer, bytes; for an empty buffer its size.
     pub(super) bytes: u32,
     pub(super) offset: u32,
 }
@@ -73,7 +73,7 @@ pub(super) struct Ring {
 // SAFETY: all access to the memory is atomic, and the regions stay mapped while the value lives.
 unsafe impl Send for Ring {}
 
-/// Bytes that a ring of 2^`log2_size` descriptors takes.
+/// Bytes of a ring of 2^`log2_size` descriptors.
 pub(super) fn ring_bytes(log2_size: u8) -> usize {
     HEADER_BYTES + (DESCRIPTOR_BYTES << log2_size)
 }
@@ -82,7 +82,7 @@ impl Ring {
     /// The ring of 2^`log2_size` descriptors at `offset` of `region`.
     ///
     /// # Errors
-    /// Why there can be none, for people.
+    /// The reason why there can be no such ring, as text for users.
     pub(super) fn new(
         regions: &Arc<Regions>,
         region: u16,
@@ -102,7 +102,7 @@ impl Ring {
         Ok(Self { start, mask: ((1u32 << log2_size) - 1) as u16, regions: Arc::clone(regions) })
     }
 
-    /// Writes what an empty ring begins with.
+    /// Writes the header of an empty ring.
     pub(super) fn init(&self) {
         self.cookie().store(COOKIE, Ordering::Relaxed);
         self.flags().store(0, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl Ring {
         self.tail().store(0, Ordering::Relaxed);
     }
 
-    /// Whether it begins as a ring does.
+    /// Whether the ring begins with the cookie.
     pub(super) fn has_cookie(&self) -> bool {
         self.cookie().load(Ordering::Relaxed) == COOKIE
     }
@@ -121,7 +121,7 @@ impl Ring {
         self.mask + 1
     }
 
-    /// The place of the descriptor at `position`.
+    /// Index of the descriptor at `position`.
     #[inline]
     pub(super) fn slot(&self, position: u16) -> u16 {
         position & self.mask
@@ -132,8 +132,8 @@ impl Ring {
     }
 
     fn cookie(&self) -> &AtomicU32 {
-        // SAFETY: the first 4 bytes of a ring that lies in its region, aligned, for as long as the region is borrowed
-        // through `self`.
+        // SAFETY: these are the first 4 bytes of a ring that lies in its region; they are aligned, and mapped while the
+        // region is borrowed through `self`.
         unsafe { self.start.cast::<AtomicU32>().as_ref() }
     }
 
@@ -142,7 +142,7 @@ impl Ring {
         // SAFETY: `at` is one of the constants above, within the header of a ring that was checked to lie in its
         // region.
         let address = unsafe { self.start.add(at) };
-        // SAFETY: as above; even offsets from an aligned start; the region stays mapped while `self` lives.
+        // SAFETY: as above; the offsets are even, from an aligned start; the region stays mapped while `self` lives.
         unsafe { address.cast::<AtomicU16>().as_ref() }
     }
 
@@ -163,8 +163,8 @@ impl Ring {
         self.half_word(TAIL_AT)
     }
 
-    /// As its receiver: sets whether the sender must wake it. A later read of the ring cannot miss what is put from
-    /// here on.
+    /// Sets whether the sender must wake the receiver, for the receiver. A later read of the ring cannot miss frames
+    /// put without a wake-up.
     pub(super) fn want_interrupt(&self, wanted: bool) {
         self.flags().store(if wanted { 0 } else { MASK_INTERRUPT }, Ordering::Relaxed);
         if wanted {
@@ -172,7 +172,7 @@ impl Ring {
         }
     }
 
-    /// As its sender, right after something was published: whether the receiver wants to be woken.
+    /// Whether the receiver wants to be woken, for the sender right after it published frames.
     #[inline]
     pub(super) fn wants_interrupt(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -185,7 +185,8 @@ impl Ring {
         let at = HEADER_BYTES + usize::from(position & self.mask) * DESCRIPTOR_BYTES;
         // SAFETY: a masked position is below the number of descriptors, all of which were checked to lie in the region.
         let address = unsafe { self.start.add(at) };
-        // SAFETY: as above; multiples of 16 from an aligned start; the region stays mapped while `self` lives.
+        // SAFETY: as above; the offsets are multiples of 16, from an aligned start; the region stays mapped while
+        // `self` lives.
         unsafe { address.cast::<[AtomicU64; 2]>().as_ref() }
     }
 
@@ -204,7 +205,7 @@ impl Ring {
         }
     }
 
-    /// Writes flags, region and length of the descriptor at `position`, where they differ; its offset stays.
+    /// Writes flags, region and length of the descriptor at `position`, if they differ; the offset stays.
     #[inline]
     pub(super) fn describe(&self, position: u16, descriptor: Descriptor) {
         let [first, _] = self.words(position);
@@ -215,7 +216,7 @@ impl Ring {
         }
     }
 
-    /// Writes the whole descriptor at `position`, where it differs.
+    /// Writes the whole descriptor at `position`, if it differs.
     #[inline]
     pub(super) fn describe_whole(&self, position: u16, descriptor: Descriptor) {
         self.describe(position, descriptor);
@@ -227,14 +228,14 @@ impl Ring {
     }
 }
 
-/// A word as the half-words that lie in memory.
+/// The half-words of a word, in their order in memory.
 #[inline]
 fn halves(word: u64) -> [u16; 4] {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     [[a, b], [c, d], [e, f], [g, h]].map(u16::from_ne_bytes)
 }
 
-/// Two half-words, in the order in which they lie in memory, as one.
+/// The word of two half-words, in their order in memory.
 #[inline]
 fn whole(first: u16, second: u16) -> u32 {
     let ([a, b], [c, d]) = (first.to_ne_bytes(), second.to_ne_bytes());
@@ -247,7 +248,7 @@ fn word([first, second]: [u16; 2], third: u32) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// An offset beside metadata of zero.
+/// The word of an offset and of metadata of zero.
 #[inline]
 fn offset_word(offset: u32) -> u64 {
     let [a, b, c, d] = offset.to_ne_bytes();

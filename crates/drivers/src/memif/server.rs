@@ -1,4 +1,4 @@
-//! A connection as the server: the client's regions are mapped and its rings found in them.
+//! Server side of a connection: it maps the client's regions and finds the rings in them.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ struct Shown {
     to_client: Vec<Option<(AddRing, OwnedFd)>>,
 }
 
-/// Makes the connection that `new_client` requests, with at most `queues` rings each way. `interface` is the name that
-/// is sent to it.
+/// Sets up the connection that `new_client` requests, with at most `queues` rings in each direction. `interface` is the
+/// name sent to the client.
 pub(super) fn make(
     new_client: &NewClient,
     queues: u16,

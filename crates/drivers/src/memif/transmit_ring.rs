@@ -13,12 +13,12 @@ use super::fault::Fault;
 use super::own_region::OwnBuffers;
 use super::ring::{Descriptor, Regions, Ring};
 
-/// How many slots ahead buffers are prefetched.
+/// Distance of the prefetch of buffers, slots.
 const PREFETCH_SLOTS: u16 = 8;
-/// Longest frame, bytes.
+/// Maximum length of a frame, bytes.
 const MAX_FRAME_BYTES: usize = u16::MAX as usize;
 
-/// Why a frame was not put.
+/// Reason why a frame was not put on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// The frame is dropped.
@@ -33,25 +33,26 @@ impl From<Fault> for Refused {
     }
 }
 
-/// The sending end.
+/// The sending end of a ring.
 #[derive(Debug)]
 pub(super) struct TransmitRing {
     ring: Ring,
-    /// Where our buffers are: as a client. A server takes the client's word, checked.
+    /// Buffers of a client. A server has none and uses the offsets in the client's descriptors, checked.
     own: Option<OwnBuffers>,
     /// Position of the next slot to fill.
     next: u16,
-    /// The same, as the peer knows it.
+    /// Last position that was published to the peer.
     published: u16,
-    /// Up to where slots may be filled, as it was seen last.
+    /// Position up to which slots may be filled, at the last query.
     limit: u16,
-    /// The smallest buffer seen, bytes.
+    /// Size of the smallest known buffer, bytes.
     smallest_bytes: u32,
     event: Arc<OwnedFd>,
 }
 
 impl TransmitRing {
-    /// The end of `ring` of a server, or, with buffers, of a client. `event` is what wakes the peer.
+    /// Sending end of `ring`: of a client with the buffers `own`, otherwise of a server. `event` is the eventfd that
+    /// wakes the peer.
     pub(super) fn new(ring: Ring, own: Option<OwnBuffers>, event: Arc<OwnedFd>) -> Self {
         let (next, limit) = match own {
             Some(_) => (0, ring.size()),
@@ -68,7 +69,7 @@ impl TransmitRing {
         self.ring.regions()
     }
 
-    /// Looks how many slots may be filled now.
+    /// Reads how many slots may be filled now.
     #[inline]
     fn refresh(&mut self) -> Result<u16, Fault> {
         let size = self.ring.size();
@@ -76,7 +77,7 @@ impl TransmitRing {
             Some(_) => self.ring.tail().load(Ordering::Acquire).wrapping_add(size),
             None => self.ring.head().load(Ordering::Acquire),
         };
-        // A slot that was released stays released, and there are no more slots than that.
+        // The limit never moves back, and never exceeds the number of slots.
         let most = self.published.wrapping_add(size);
         if limit.wrapping_sub(self.limit) > most.wrapping_sub(self.limit) {
             return Err(Fault::Index { index: limit, from: self.limit, to: most });
@@ -90,7 +91,7 @@ impl TransmitRing {
         self.limit.wrapping_sub(self.next)
     }
 
-    /// Frames of `frame_bytes` bytes that fit now, as far as the size of foreign buffers is known.
+    /// Number of frames of `frame_bytes` bytes that fit now, as far as the size of the peer's buffers is known.
     pub(super) fn room(&mut self, frame_bytes: usize) -> Result<usize, Fault> {
         let free = usize::from(self.refresh()?);
         if self.smallest_bytes == u32::MAX && free != 0 {
@@ -100,7 +101,7 @@ impl TransmitRing {
         Ok(free / slots)
     }
 
-    /// Puts a frame, whole or not at all. Gives its length, bytes.
+    /// Puts a frame, whole or not at all. Returns its length, bytes.
     #[inline]
     pub(super) fn put(&mut self, fragments: &[Fragment]) -> Result<usize, Refused> {
         if self.free() == 0 && self.refresh()? == 0 {
@@ -140,7 +141,7 @@ impl TransmitRing {
             left -= len;
             self.describe(position, len, ahead + 1 < slots);
             if left != 0 && ahead + 1 == slots {
-                // It was enough a moment ago: the peer shrank a buffer that is not its own now.
+                // The buffers were large enough before, so the peer shrank a buffer that it does not own now.
                 let slot = self.ring.slot(position);
                 return Err(Fault::Length { slot, bytes: (len + left) as u32, most: capacity }.into());
             }
@@ -149,7 +150,7 @@ impl TransmitRing {
         Ok(total)
     }
 
-    /// How many slots `total` bytes take, all of which are free.
+    /// Number of slots for `total` bytes, all of which are free.
     fn slots_for(&mut self, total: usize) -> Result<u16, Refused> {
         let mut free = self.free();
         let (mut slots, mut room) = (0, 0);
@@ -169,7 +170,7 @@ impl TransmitRing {
         Ok(slots.max(1))
     }
 
-    /// As much of the buffer at `position` as `wanted` bytes take, and how many it has.
+    /// The first `wanted` bytes of the buffer at `position`, or all if it has fewer, and the size of the buffer.
     #[inline]
     fn buffer(&self, position: u16, wanted: usize) -> Result<(SharedBytes<'_>, u32), Fault> {
         let (region, offset, capacity) = match &self.own {
@@ -204,7 +205,7 @@ impl TransmitRing {
         }
     }
 
-    /// Shows the peer what was put, and wakes it where it wants that. Gives the number of wake-ups.
+    /// Publishes the put frames, and wakes the peer if it wants that. Returns the number of wake-ups.
     #[inline]
     pub(super) fn publish(&mut self) -> u32 {
         if self.published == self.next {

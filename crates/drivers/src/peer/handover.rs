@@ -1,8 +1,8 @@
 //! The handover of a ring's state from a connection's thread to a worker, and back.
 //!
-//! One of the two always owns the state. The thread puts the wanted state on a *mailbox* and rings. The worker reads
-//! one flag per batch; after a change it exchanges its state for the one on the mailbox, as soon as no frame is
-//! borrowed.
+//! Either the thread or the worker owns the state. The thread puts the new state into a *mailbox* and rings the
+//! worker's bell. The worker reads one flag per batch. After a change it exchanges its state for the one in the
+//! mailbox, as soon as no frame is borrowed.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ringroad_ring::eventfd;
 
-/// The thread's side.
+/// The thread's side of the mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     shared: Arc<Shared<T>>,
-    /// The bell that a sleeping worker waits for.
+    /// Bell that a sleeping worker waits for.
     bell: Arc<OwnedFd>,
 }
 
-/// The worker's side: the state while it has one.
+/// The worker's side of the mailbox, and the worker's present state.
 #[derive(Debug)]
 pub(crate) struct Held<T> {
     shared: Arc<Shared<T>>,
@@ -37,25 +37,25 @@ struct Shared<T> {
 struct State<T> {
     /// The state that the worker will take in exchange for its current one.
     wanted: Option<Option<T>>,
-    /// The state that the worker put down.
+    /// The state that the worker gave back.
     back: Option<T>,
     /// Whether the worker is gone.
     is_gone: bool,
 }
 
-/// A mailbox and its other side; `bell` is the eventfd that wakes the worker.
+/// Creates both sides of a mailbox. `bell` is the eventfd that wakes the worker.
 pub(crate) fn handover<T>(bell: Arc<OwnedFd>) -> (Mailbox<T>, Held<T>) {
     let state = Mutex::new(State { wanted: None, back: None, is_gone: false });
     let shared = Arc::new(Shared { is_wanted: AtomicBool::new(false), state, exchanged: Condvar::new() });
     (Mailbox { shared: Arc::clone(&shared), bell }, Held { shared, current: None })
 }
 
-/// Ends the wait of a thread at its mailbox, independent of the worker.
+/// Handle that ends the thread's wait at the mailbox, independent of the worker.
 #[derive(Debug)]
 pub(crate) struct Closer<T>(Arc<Shared<T>>);
 
 impl<T> Closer<T> {
-    /// From now on nothing is exchanged: the worker keeps what it has.
+    /// Closes the mailbox: no state is exchanged any more, and the worker keeps its present one.
     pub(crate) fn close(&self) {
         self.0.lock().is_gone = true;
         self.0.exchanged.notify_all();
@@ -64,7 +64,7 @@ impl<T> Closer<T> {
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing that can panic is done under the lock.
+        // No code that can panic runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,8 +75,8 @@ impl<T> Mailbox<T> {
         Closer(Arc::clone(&self.shared))
     }
 
-    /// Gives the worker `state` (`None`: nothing), waits until it has released its previous state, and returns that. If
-    /// the worker is gone, `state` is dropped.
+    /// Gives the worker `state` (`None` for no state), waits until it has released its previous state, and returns the
+    /// previous one. If the worker is gone, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
         let mut shared = self.shared.lock();
         if shared.is_gone {
@@ -100,14 +100,13 @@ impl<T> Mailbox<T> {
 }
 
 impl<T> Held<T> {
-    /// The state, to be used for a batch: `None` while there is none, and, while the thread requests a change, until
-    /// [`Self::is_recalled`] was answered.
+    /// The state, for a batch; `None` if there is none.
     #[inline]
     pub(crate) fn get(&mut self) -> Option<&mut T> {
         self.current.as_mut()
     }
 
-    /// Begins with what a worker of another process had.
+    /// Takes over the state that a worker of another process had.
     pub(crate) fn begin_with(&mut self, state: Option<T>) {
         self.current = state;
     }
@@ -117,14 +116,14 @@ impl<T> Held<T> {
         self.current.as_ref()
     }
 
-    /// Whether the thread wants the state back: then nothing more may be borrowed from it, and when nothing is borrowed
-    /// any more, [`Self::exchange`] is due.
+    /// Whether the thread wants the state back. Then no more frames may be borrowed from it, and once all are released,
+    /// [`Self::exchange`] must be called.
     #[inline]
     pub(crate) fn is_recalled(&self) -> bool {
         self.shared.is_wanted.load(Ordering::Acquire)
     }
 
-    /// Puts the state down and takes the one that the thread offers. Nothing may be borrowed from the state.
+    /// Gives the state back and takes the new one from the thread. No frame may be borrowed from the state.
     #[cold]
     pub(crate) fn exchange(&mut self) {
         let mut shared = self.shared.lock();
@@ -140,7 +139,7 @@ impl<T> Drop for Held<T> {
     fn drop(&mut self) {
         let mut shared = self.shared.lock();
         shared.is_gone = true;
-        // A state that was put down before and not fetched yet has precedence.
+        // A state that was given back earlier and not fetched yet has precedence.
         let last = self.current.take();
         shared.back = shared.back.take().or(last);
         self.shared.exchanged.notify_all();
@@ -162,7 +161,7 @@ mod tests {
             let back = mailbox.exchange(Some(vec![7]));
             fetched.send(()).unwrap();
             assert_eq!(mailbox.exchange(None), Some(vec![7]));
-            // No worker is left: nothing waits.
+            // The thread does not wait, because no worker is left.
             assert_eq!(mailbox.exchange(Some(vec![9])), None);
             mailbox.closer().close();
             back

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ringroad_port::port_queue::HandOver;
 
-/// The rest of what one queue leaves.
+/// The part of one queue's state that is not read yet.
 #[derive(Debug)]
 pub(crate) struct Inheritance {
     numbers: std::vec::IntoIter<u64>,
@@ -43,13 +43,13 @@ impl Inheritance {
         self.descriptors.next().ok_or_else(too_little)
     }
 
-    /// A descriptor that [`leave`] wrote.
+    /// Reads the descriptor that [`leave`] wrote, if there is one.
     pub(crate) fn optional_descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
         if self.flag()? { self.descriptor().map(Some) } else { Ok(None) }
     }
 }
 
-/// Leaves a copy of a descriptor, or a note that there is none.
+/// Adds a copy of a descriptor to `left`, or a note that there is none.
 pub(crate) fn leave(left: &mut HandOver, descriptor: Option<&impl AsFd>) -> io::Result<()> {
     left.numbers.push(descriptor.is_some().into());
     if let Some(descriptor) = descriptor {

@@ -6,7 +6,7 @@ use super::handover::Closer;
 use super::socket::StopBell;
 
 /// A thread that ends when this value is dropped: it is stopped, its mailboxes are closed, and it is joined. `T` is the
-/// state of a ring that it hands over.
+/// state of a ring that the thread hands over.
 #[derive(Debug)]
 pub(crate) struct PeerThread<T> {
     stop: StopBell,
@@ -15,8 +15,8 @@ pub(crate) struct PeerThread<T> {
 }
 
 impl<T> PeerThread<T> {
-    /// Starts it. `run` returns when `stop` was rung; the `closers` are those of the mailboxes where it waits for
-    /// workers.
+    /// Starts the thread. `run` must return when `stop` was rung. The `closers` are those of the mailboxes at which the
+    /// thread waits for workers.
     ///
     /// # Errors
     /// The kernel has no threads left.
@@ -30,7 +30,8 @@ impl<T> PeerThread<T> {
         Ok(Self { stop, closers, thread: Some(thread) })
     }
 
-    /// Stops it without waiting: for a thread that also waits elsewhere, where its owner ends the wait after this.
+    /// Stops the thread without waiting for its end. This is for a thread that also waits elsewhere, where its owner
+    /// ends that wait afterwards.
     pub(crate) fn stop(&self) {
         self.stop.ring();
         self.closers.iter().for_each(Closer::close);
@@ -64,7 +65,7 @@ mod tests {
         let closers = vec![mailbox.closer()];
         let thread = PeerThread::start("test", stop.clone(), closers, move || {
             steps.send("begun").unwrap();
-            // No worker ever answers.
+            // The thread waits for a worker that never answers.
             mailbox.exchange(Some(7));
             assert_eq!(stop.wait([], None), None);
             steps.send("ended").unwrap();

@@ -11,15 +11,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 
-/// How long a client waits before it tries again to reach a server that is not there.
+/// Time after which a client tries again to reach an absent server.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// How a port's thread learns that the port ends: an eventfd that it waits for beside all else.
+/// Signal to a port's thread that the port ends: an eventfd that is part of each of its waits.
 #[derive(Debug, Clone)]
 pub(crate) struct StopBell(Arc<OwnedFd>);
 
 impl StopBell {
-    /// One that has not been rung.
+    /// Creates a bell that has not been rung.
     ///
     /// # Errors
     /// The kernel has no descriptors left.
@@ -42,7 +42,7 @@ impl StopBell {
         self.wait_for_any(&descriptors, timeout)?.try_into().ok()
     }
 
-    /// As [`Self::wait`], for any number of them.
+    /// Waits as [`Self::wait`] does, for any number of descriptors.
     pub(crate) fn wait_for_any(
         &self,
         descriptors: &[BorrowedFd<'_>],
@@ -59,7 +59,7 @@ impl StopBell {
         loop {
             match poll(&mut waits, timeout.as_ref()) {
                 Err(Errno::INTR) => {}
-                // Nothing can be waited for, so nothing will be served: as good as the end.
+                // Without the ability to wait the port cannot be served, so it ends.
                 Err(_) => return None,
                 Ok(_) => break,
             }
@@ -71,7 +71,7 @@ impl StopBell {
         Some(ready.collect())
     }
 
-    /// Connects to the server at `path` as soon as it is there; calls `failed` with the reason after each failed
+    /// Connects to the server at `path` as soon as it listens. Calls `failed` with the reason after each failed
     /// attempt. `None` when the bell was rung.
     pub(crate) fn await_server(
         &self,

@@ -1,4 +1,4 @@
-//! The descriptors that wake a worker at one queue: its bell, and the eventfds that the peer writes.
+//! The descriptors that wake a worker at one queue: the worker's bell, and the eventfds that the peer writes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ringroad_ring::eventfd;
 use rustix::event::{Timespec, epoll};
 
-/// A set of descriptors that is itself one ([`WakeSet::descriptor`]); the thread of the connection adds and removes
-/// while the worker waits.
+/// A set of descriptors that has a descriptor itself ([`WakeSet::descriptor`]). The connection's thread adds and
+/// removes descriptors while the worker waits.
 #[derive(Debug)]
 pub(crate) struct WakeSet {
     set: OwnedFd,
@@ -15,7 +15,7 @@ pub(crate) struct WakeSet {
 }
 
 impl WakeSet {
-    /// With a bell and nothing else.
+    /// Creates a set with only a bell.
     ///
     /// # Errors
     /// The kernel has no descriptors left.
@@ -27,16 +27,16 @@ impl WakeSet {
         Ok(this)
     }
 
-    /// The bell that wakes the worker in our own name.
+    /// Bell with which this process wakes the worker.
     pub(crate) fn bell(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.bell)
     }
 
-    /// Adds an eventfd of the peer's, which is never read: by edge, each write of it wakes. It leaves the set when its
-    /// last copy is closed, or by [`Self::remove`].
+    /// Adds an eventfd of the peer. It is never read: with edge triggering each write to it wakes. It leaves the set
+    /// when its last copy is closed, or by [`Self::remove`].
     ///
     /// # Errors
-    /// The kernel's: the descriptor cannot be waited for.
+    /// The kernel's error if the descriptor cannot be waited for.
     pub(crate) fn add(&self, event: BorrowedFd<'_>) -> rustix::io::Result<()> {
         epoll::add(
             &self.set,
@@ -46,7 +46,7 @@ impl WakeSet {
         )
     }
 
-    /// Takes an eventfd out; one that is not in it stays out.
+    /// Removes an eventfd. An eventfd that is not in the set is ignored.
     pub(crate) fn remove(&self, event: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.set, event);
     }
@@ -56,20 +56,20 @@ impl WakeSet {
         self.set.as_fd()
     }
 
-    /// Takes the signals off it. Called once per sleep.
+    /// Clears the signals of the set. Called once per sleep.
     pub(crate) fn drain(&self) {
         let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [nothing; 4];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // By edge, so reading removes them; events beyond the buffer are signalled again.
+        // Waiting removes edge-triggered events. Events beyond the buffer are signalled again.
         let _ = epoll::wait(&self.set, &mut events, Some(&at_once));
     }
 }
 
-/// Checks that a descriptor from a peer is an eventfd. It may block: no code relies on the flag.
+/// Checks that a descriptor from a peer is an eventfd. The eventfd may be blocking: no code relies on the flag.
 ///
 /// # Errors
-/// The kind of the other descriptor, for people.
+/// The kind of the other descriptor, as text for users.
 pub(crate) fn check_eventfd(descriptor: BorrowedFd<'_>) -> Result<(), String> {
     use std::os::fd::AsRawFd;
     match std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())) {

@@ -1,4 +1,4 @@
-//! The report of the program at the other side of a port's socket.
+//! Report of the program at the other end of a port's socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,15 +8,15 @@ use ringroad_ring::eventfd;
 /// The state of a port's connection with its peer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PeerStatus {
-    /// Whether one is connected.
+    /// Whether a peer is connected.
     pub is_connected: bool,
-    /// Connections that there were, the present one included.
+    /// Number of connections so far, the present one included.
     pub connections: u64,
-    /// The settings agreed with the connected peer, in words for users; empty while there is none.
+    /// Settings agreed with the connected peer, as text for users; empty without a peer.
     pub agreed: String,
-    /// Queues, of those that the port has, that the peer uses now.
+    /// Number of the port's queues that the peer uses now.
     pub active_queues: u16,
-    /// Why the last connection failed or could not be made; absent after a regular end.
+    /// Reason why the last connection failed or could not be set up; absent after a regular end.
     pub last_error: Option<String>,
 }
 
@@ -32,18 +32,18 @@ impl PeerWatch {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The status now.
+    /// Present status.
     #[must_use]
     pub fn status(&self) -> PeerStatus {
         self.lock().clone()
     }
 
-    /// Rings `bell`, an eventfd, at each change from now on. One bell is all it has.
+    /// Rings `bell`, an eventfd, now and at each later change. Only the first bell is kept.
     pub fn ring_at_changes(&self, bell: Arc<OwnedFd>) {
         eventfd::ring_own(self.bell.get_or_init(|| bell).as_fd());
     }
 
-    /// Makes a change.
+    /// Changes the status, and rings the bell if it differs from before.
     fn change(&self, change: impl FnOnce(&mut PeerStatus)) {
         let mut status = self.lock();
         let before = status.clone();
@@ -55,7 +55,7 @@ impl PeerWatch {
         }
     }
 
-    /// A peer is connected.
+    /// Records that a peer is connected.
     pub(crate) fn connected(&self) {
         self.change(|status| {
             status.is_connected = true;
@@ -64,12 +64,12 @@ impl PeerWatch {
         });
     }
 
-    /// Records the agreed settings, and how many queues are in use: the first `active_queues` of the port's.
+    /// Records the agreed settings, and the number of queues in use: the first `active_queues` of the port.
     pub(crate) fn agreed(&self, agreed: String, active_queues: u16) {
         self.change(|status| (status.agreed, status.active_queues) = (agreed, active_queues));
     }
 
-    /// The connection has ended, or could not be made; `error` unless that was a regular end.
+    /// Records that the connection has ended or could not be set up. `error` is the reason, unless the end was regular.
     pub(crate) fn disconnected(&self, error: Option<String>) {
         self.change(|status| {
             status.is_connected = false;

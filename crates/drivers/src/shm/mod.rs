@@ -1,11 +1,11 @@
-//! A port whose rings lie in a region that a program maps: the port of every client of the daemon and of embedded mode.
+//! A port whose rings lie in a region that a program maps. Every client of the daemon and of embedded mode has such
+//! ports.
 //!
-//! Trust: everything in the region may be written by the program at any time. The ring ends check it; a violation
+//! Trust: the program may write every byte of the region at any time. The ring ends check what they read. A violation
 //! stops that ring, is counted, and is shown to the program. Other ports never see this region.
 //!
-//! [`region`] makes the memory and the ports in it; [`queue`] is the datapath's side; [`watch`] holds the news of
-//! bindings and monitors for the queue; `virtio_header` reads and writes the frames of programs that leave work to a
-//! card.
+//! [`region`] makes the memory and the ports in it; [`queue`] is the datapath's side; [`watch`] tells the queue of
+//! changed bindings and monitors; `virtio_header` reads and writes the frames of programs that use offloads.
 
 pub mod queue;
 pub mod region;
@@ -21,37 +21,37 @@ pub use queue::{ShmQueue, UnboundQueue};
 pub use region::{PortShape, ShmPort, ShmRegion};
 pub use watch::{BindingUpdates, Watch};
 
-/// The two eventfds of a queue. Non-blocking, close-on-exec.
+/// The two eventfds of a queue. Both are non-blocking and close-on-exec.
 #[derive(Debug)]
 pub struct QueueEvents {
-    /// Written by the program to wake the datapath.
+    /// Eventfd that the program writes to wake the datapath.
     pub kick: OwnedFd,
-    /// Written by the datapath to wake the program.
+    /// Eventfd that the datapath writes to wake the program.
     pub notify: OwnedFd,
 }
 
 impl QueueEvents {
-    /// A new pair.
+    /// Creates a pair.
     ///
     /// # Errors
-    /// The kernel's error from `eventfd` (out of descriptors).
+    /// The kernel's error from `eventfd`, for example if the process has no descriptors left.
     pub fn new() -> rustix::io::Result<Self> {
         Ok(Self { kick: eventfd::create()?, notify: eventfd::create()? })
     }
 
-    /// A new pair for each of `queues` queues.
+    /// Creates a pair for each of `queues` queues.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// The process has no descriptors left.
     pub fn of_queues(queues: u16) -> Result<Vec<Self>, RegionError> {
         let failed = |source| RegionError::System { step: "making eventfds for", bytes: 0, source };
         (0..queues).map(|_| Self::new().map_err(failed)).collect()
     }
 
-    /// Another handle on the same pair.
+    /// Duplicates the pair.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// The process has no descriptors left.
     pub fn try_clone(&self) -> Result<Self, RegionError> {
         let clone = |event: &OwnedFd| {
             rustix::io::fcntl_dupfd_cloexec(event, 0).map_err(|source| RegionError::System {

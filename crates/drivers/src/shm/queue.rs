@@ -27,7 +27,7 @@ use super::QueueEvents;
 use super::virtio_header::take_frame_behind_header;
 use super::watch::Watch;
 
-/// How many frames ahead buffers are prefetched.
+/// Distance of the prefetch of buffers, frames.
 const PREFETCH_FRAMES: u32 = 8;
 
 /// One queue of a program's port, from the datapath's side.
@@ -37,24 +37,25 @@ pub struct ShmQueue {
     put: Option<RxPutEnd>,
     events: QueueEvents,
     sleeper: Sleeper,
-    /// The region in which buffers can be exchanged; none if slots have offsets into their buffers.
+    /// Region in which buffers can be exchanged; `None` if they must not be exchanged, for example because slots have
+    /// offsets into their buffers.
     region: Option<RegionId>,
-    /// The region, where its pages can be taken back.
+    /// Region whose pages can be taken back: one with huge pages.
     can_be_lost: Option<Arc<Region>>,
-    /// Whether slots are stamped with the time at which their frame came.
+    /// Whether slots may be stamped with the arrival time of their frame.
     may_stamp: bool,
-    /// The same, from the first frame on of which it is known.
+    /// Whether slots are stamped: from the first frame on whose arrival time is known.
     stamps: bool,
     watch: Option<Watch>,
-    /// Bytes of the virtio-net header in front of each frame, as last reported by the watch.
+    /// Bytes of the virtio-net header in front of each frame, as the watch last reported.
     header_bytes: usize,
     /// Whether the next sleep ends when the program makes room.
     awaits_room: bool,
     announced_room: bool,
     released: bool,
-    /// Whether nothing is taken any more that the program publishes from now on.
+    /// Whether the queue is closed: frames that the program publishes later are not taken.
     is_closed: bool,
-    /// Waiting slots known to hold no whole frame: the queue does not check them again before there are more.
+    /// Number of waiting slots known to hold no whole frame. They are checked again only when more slots come.
     incomplete: u32,
     counters: Arc<QueueCounters>,
     counted: [bool; 2],
@@ -64,7 +65,7 @@ impl ShmQueue {
     /// Queue number `queue` of the port at `placement`, newly laid out in `region`.
     ///
     /// # Errors
-    /// [`GeometryError`] where the placement has no such queue.
+    /// [`GeometryError`] if the placement has no such queue.
     pub fn new(
         region: &Arc<Region>,
         placement: &PortPlacement,
@@ -82,10 +83,11 @@ impl ShmQueue {
         Ok(Self::of_ends(region, Some(take), Some(put), events, counters))
     }
 
-    /// The same queue, which another process served until now and left at `numbers` ([`PortQueue::hand_over`]).
+    /// Resumes queue number `queue`, which another process served until now and left with the state `numbers`
+    /// ([`PortQueue::hand_over`]).
     ///
     /// # Errors
-    /// [`GeometryError`] where the placement has no such queue, or the numbers are invalid for a queue.
+    /// [`GeometryError`] if the placement has no such queue, or the numbers are invalid for a queue.
     pub fn resume(
         region: &Arc<Region>,
         placement: &PortPlacement,
@@ -116,7 +118,7 @@ impl ShmQueue {
         Ok(this)
     }
 
-    /// A queue of the given ends.
+    /// A queue of the given ring ends.
     #[must_use]
     pub fn of_ends(
         region: &Arc<Region>,
@@ -146,8 +148,8 @@ impl ShmQueue {
         }
     }
 
-    /// A queue for a netmap program, which counts on `ptr` being left alone. `exchanges`: its buffers may be exchanged
-    /// for others of the region.
+    /// Changes the queue to that of a netmap program, for which slots keep their `ptr`. `exchanges`: buffers may be
+    /// exchanged for others of the region.
     #[must_use]
     pub fn for_netmap(mut self, exchanges: bool, watch: Watch) -> Self {
         self.may_stamp = false;
@@ -156,7 +158,7 @@ impl ShmQueue {
         self
     }
 
-    /// Which ring has stopped, and why.
+    /// Name of the ring that has stopped, and the violation.
     fn violation(&self) -> Option<(&'static str, RingViolation)> {
         let tx = self.take.as_ref().and_then(TxTakeEnd::violation).map(|violation| ("tx", violation));
         tx.or_else(|| self.put.as_ref().and_then(RxPutEnd::violation).map(|violation| ("rx", violation)))
@@ -167,12 +169,12 @@ impl ShmQueue {
         if !self.counted[side] {
             self.counted[side] = true;
             self.counters.violations(1);
-            // The program may be asleep on this ring: it must learn why no more frames come.
+            // The program may be asleep on this ring. It must learn why no more frames come.
             eventfd::ring(&self.events.notify);
         }
     }
 
-    /// Stops both rings where the region's pages were taken back: no program shares the pages that are there now.
+    /// Stops both rings if the region's pages were taken back, because no program shares the new pages.
     #[inline]
     fn check_region(&mut self) {
         if self.can_be_lost.as_ref().is_some_and(|region| region.is_lost()) {
@@ -198,13 +200,13 @@ impl ShmQueue {
         self.header_bytes = self.watch.as_ref().map_or(0, Watch::header_bytes);
     }
 
-    /// Takes frames of one slot each, as nearly all are.
+    /// Takes frames of one slot each, as nearly all frames are.
     #[inline]
     fn take_single(take: &mut TxTakeEnd, batch: &mut Batch) {
         take.take_single(|run| {
             batch.push_each(run.slots, |slot| {
                 let taken = run.single(slot)?;
-                // The header is read when all frames are taken.
+                // The frame's header is read after all frames are taken.
                 prefetch_read(taken.bytes.as_ptr());
                 // SAFETY: as in `take_frame`.
                 Some(unsafe { Fragment::of_slot(&taken) })
@@ -212,7 +214,7 @@ impl ShmQueue {
         });
     }
 
-    /// Takes what else there is: frames of several slots, those of one slot behind them, and frames behind a header of
+    /// Takes all other frames: those of several slots, those of one slot behind them, and those behind a header of
     /// `header_bytes` bytes.
     #[inline(never)]
     fn take_others(
@@ -230,13 +232,14 @@ impl ShmQueue {
         Ok(())
     }
 
-    /// Takes the fragments of one frame. `Ok(false)`: no whole frame is there, or no room for it.
+    /// Takes the fragments of one frame. Returns `Ok(false)` if there is no whole frame or no room in the batch.
     #[inline]
     fn take_frame(take: &mut TxTakeEnd, batch: &mut Batch) -> Result<bool, RingViolation> {
         let before = batch.fragment_count();
         let mut fragments = 0;
         loop {
-            // Checked before anything is taken: what is taken must end up in the batch or be put back.
+            // The room is checked before any slot is taken, because taken slots must end up in the batch or be put
+            // back.
             if fragments == 0 && !batch.has_room(MAX_FRAGMENTS) {
                 return Ok(false);
             }
@@ -270,8 +273,7 @@ impl ShmQueue {
         }
     }
 
-    /// Puts frames of one fragment each, with their arrival times if `stamps` is set. Returns how many, and their
-    /// bytes.
+    /// Puts frames of one fragment each, with their arrival times if `stamps` is set. Returns their number and bytes.
     #[inline]
     fn put_singles(put: &mut RxPutEnd, batch: &Batch, frames: &[u16], free: u32, stamps: bool) -> (u32, u64) {
         let all = batch.fragments();
@@ -299,8 +301,8 @@ impl ShmQueue {
         (count, batch.bytes_of_listed(frames.get(..count as usize).unwrap_or(frames)))
     }
 
-    /// Puts frames of one fragment each by keeping their buffers, for which the source gets those of the slots. Returns
-    /// how many, and their bytes.
+    /// Puts frames of one fragment each by exchange of buffers: the source receives the buffers of the slots. Returns
+    /// their number and bytes.
     #[inline(never)]
     fn exchange_singles(put: &mut RxPutEnd, batch: &mut Batch, frames: &[u16], free: u32) -> (u32, u64) {
         let is_whole = batch.is_whole(frames);
@@ -319,8 +321,8 @@ impl ShmQueue {
         (put, batch.bytes_of_listed(frames.get(..put as usize).unwrap_or(frames)))
     }
 
-    /// Puts frames of any kind behind the `used` slots that are filled already. Returns how many slots are filled then,
-    /// and whether the ring was stopped.
+    /// Puts frames of any kind behind the `used` slots that are already filled. Returns the number of slots filled
+    /// then, and whether the ring was stopped.
     #[inline(never)]
     fn put_others(
         put: &mut RxPutEnd,
@@ -346,7 +348,7 @@ impl ShmQueue {
                 }
                 [single] if header_bytes == 0 && single.len() <= buffer_bytes => {
                     if used >= free {
-                        // Frames of several slots before it may have used up what was known to be free.
+                        // Earlier frames of several slots may have used up the slots known to be free.
                         free = put.free(used + 1).unwrap_or(0);
                     }
                     if used >= free {
@@ -387,7 +389,7 @@ impl ShmQueue {
         (used, stopped)
     }
 
-    /// Puts a frame by keeping its buffers, for which the source gets those of the slots.
+    /// Puts a frame by exchange of buffers: the source receives the buffers of the slots.
     fn put_exchanged(
         put: &mut RxPutEnd,
         batch: &mut Batch,
@@ -410,7 +412,7 @@ impl ShmQueue {
         Ok(needed)
     }
 
-    /// Puts one frame of several fragments, or one that needs several buffers, or one behind a header of `header_bytes`
+    /// Puts one frame that has several fragments, needs several buffers, or comes behind a header of `header_bytes`
     /// bytes.
     fn put_fragmented(
         put: &mut RxPutEnd,
@@ -429,7 +431,7 @@ impl ShmQueue {
         if used + needed as u32 > free {
             return Err(DropCause::NoSpace);
         }
-        // Receivers go by the number of slots, so it is counted here, independent of the sender's value.
+        // Receivers rely on the number of slots, so it is computed here, independent of the sender's value.
         let header = unfinished.to_long_header(needed as u16);
         // SAFETY: the header outlives the loop, and nothing writes to it.
         let header = unsafe { Fragment::from_private(header.get(..header_bytes).unwrap_or(&[]), 0) };
@@ -445,18 +447,18 @@ impl ShmQueue {
     }
 }
 
-/// How the frames of a batch are put.
+/// Properties of the frames to be put.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// Buffers are exchanged.
+    /// Whether buffers are exchanged.
     given: bool,
-    /// Slots are stamped.
+    /// Whether slots are stamped.
     stamps: bool,
     /// Size of the header before each frame, bytes.
     header_bytes: usize,
 }
 
-/// The part of `list` from place `from` on.
+/// Part of `list` from index `from` on.
 #[inline]
 fn behind<T>(list: &[T], from: usize) -> &[T] {
     list.get(from..).unwrap_or(&[])
@@ -507,7 +509,7 @@ impl PortQueue for ShmQueue {
 
     #[inline]
     fn is_empty(&mut self) -> bool {
-        // Pages that were taken back are for `receive` to find.
+        // The queue is not empty if pages were taken back, so that `receive` detects the loss.
         self.can_be_lost.as_ref().is_none_or(|region| !region.is_lost())
             && self.take.as_ref().is_none_or(|take| take.is_unchanged() && take.waiting() == self.incomplete)
     }
@@ -600,7 +602,7 @@ impl PortQueue for ShmQueue {
     }
 
     fn hand_over(&mut self) -> Option<HandOver> {
-        // A netmap port's watch is known to its service alone.
+        // Only the netmap service knows the watch of a netmap port, so the queue cannot be handed over.
         if self.watch.is_some() {
             return None;
         }
@@ -662,7 +664,7 @@ impl Backpressure for ShmQueue {
             return put.free(BATCH_FRAMES as u32).map_or(BATCH_FRAMES, |free| free as usize);
         }
         let slots = frame_bytes.div_ceil(buffer_bytes).min(MAX_FRAGMENTS);
-        // A ring too small for such a frame takes one at a time when it is empty, to drop it by cause.
+        // A ring too small for such a frame accepts one at a time when it is empty, and drops the frame by cause.
         let slots = slots.min(put.slot_count() as usize - 1);
         let wanted = (BATCH_FRAMES * slots) as u32;
         put.free(wanted).map_or(BATCH_FRAMES, |free| free as usize / slots)
@@ -686,7 +688,7 @@ impl ProgramQueue for ShmQueue {
         if let Some(take) = &mut self.take
             && !self.is_closed
         {
-            // A rule that was broken shows when the frames are taken.
+            // A violation is reported when the frames are taken.
             let _ = take.refresh();
             self.is_closed = true;
         }
@@ -695,14 +697,15 @@ impl ProgramQueue for ShmQueue {
     fn end(&mut self) {
         if self.violation().is_none() {
             self.stop(RingViolation::DeviceGone);
-            // No rule was broken, so nothing is counted.
+            // The program broke no rule, so no violation is counted.
             self.counted = [true; 2];
             eventfd::ring(&self.events.notify);
         }
     }
 }
 
-/// The queue of a persistent port that no program has bound: takes nothing, gives nothing, counts.
+/// The queue of a persistent port that no program has bound. It receives no frames, and counts delivered ones as
+/// dropped.
 #[derive(Debug, Default)]
 pub struct UnboundQueue;
 

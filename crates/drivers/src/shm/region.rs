@@ -18,32 +18,32 @@ use super::{QueueEvents, ShmQueue};
 use crate::catalogue::port_name::PortOptions;
 use crate::device::DevicePlan;
 
-/// Ports that a region has room for if there is plenty of memory: other ports may join it later.
+/// Number of ports that a region has room for if memory is plentiful. Other ports may join the region later.
 const MAX_PORTS: u32 = 4;
 const FULL: GeometryError = GeometryError::Impossible(
     "the region has no room for another port: close one that shares it, or do not share; \
      it was made with room for one port alone if memory was short then",
 );
-/// A region with so much memory in use is given back on a thread of its own: to free a GiB takes the kernel a tenth of
-/// a second and more.
+/// Minimum memory in use of a region that is freed on a separate thread, bytes. The kernel takes a tenth of a second or
+/// more to free a GiB.
 const LARGE_BYTES: u64 = 32 << 20;
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
-/// The shape of a port, which all ports of a region share.
+/// Sizes of a port. All ports of a region have the same shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortShape {
-    /// Queues.
+    /// Number of queues.
     pub queues: u16,
-    /// Slots of each ring.
+    /// Number of slots of each ring.
     pub slots: u32,
     /// Size of a buffer, bytes.
     pub buffer_bytes: u32,
-    /// Buffers listed for the program besides those in its slots.
+    /// Number of extra buffers for the program, beside those in its slots.
     pub extra_buffers: u32,
-    /// Buffers that its device needs for itself.
+    /// Number of buffers that the port's device needs for itself.
     pub device_buffers: u32,
-    /// Pages of the region.
+    /// Use of huge pages for the region.
     pub huge_pages: HugePages,
 }
 
@@ -58,7 +58,7 @@ impl PortShape {
         huge_pages: HugePages::Auto,
     };
 
-    /// The values in the name, else the program's, else the defaults.
+    /// Shape from the options of the name, then the program's request, then the defaults.
     #[must_use]
     pub fn of(options: &PortOptions, config: &PortProperties) -> Self {
         Self {
@@ -71,8 +71,8 @@ impl PortShape {
         }
     }
 
-    /// The same with the queues and buffers of the device that `plan` is for. Buffers of the default size have the
-    /// device's, if it has one.
+    /// Returns the shape with the queues and buffers that the device of `plan` needs. If the size of buffers is the
+    /// default one, the device's default replaces it.
     #[must_use]
     pub fn for_device(self, plan: &DevicePlan) -> Self {
         let buffer_bytes = match self.buffer_bytes {
@@ -82,10 +82,10 @@ impl PortShape {
         Self { queues: plan.queues, device_buffers: plan.region_buffers, buffer_bytes, ..self }
     }
 
-    /// The geometry of a region for `ports` of these.
+    /// Geometry of a region for `ports` ports of this shape.
     ///
     /// # Errors
-    /// [`GeometryError`] where a size is out of range.
+    /// [`GeometryError`] if a size is out of range.
     pub fn geometry(&self, ports: u32) -> Result<RegionGeometry, GeometryError> {
         if self.extra_buffers > MAX_EXTRA_BUFFERS {
             return Err(GeometryError::ExtraBuffers(self.extra_buffers));
@@ -97,7 +97,7 @@ impl PortShape {
     }
 }
 
-/// Releases a region. The caller does not wait while the kernel frees a large one.
+/// Releases a region. The caller does not wait while the kernel frees a large region.
 pub(crate) fn release(region: Arc<Region>) {
     let blocks = rustix::fs::fstat(&*region).map_or(0, |status| status.st_blocks);
     if u64::try_from(blocks).unwrap_or(0) * BLOCK_BYTES >= LARGE_BYTES {
@@ -110,7 +110,7 @@ pub(crate) fn release(region: Arc<Region>) {
 #[derive(Debug)]
 pub struct ShmRegion {
     region: Arc<Region>,
-    /// The shape of the ports that are placed as a whole.
+    /// Shape of the ports that are laid out by [`Self::place`].
     shape: PortShape,
     allocator: Mutex<RegionAllocator>,
 }
@@ -122,11 +122,11 @@ impl Drop for ShmRegion {
 }
 
 impl ShmRegion {
-    /// Makes a region for ports of this shape: for several where there is plenty of memory, else for one. `charged`
-    /// reserves all of it; without a payer it is not counted.
+    /// Creates a region for ports of this shape: for several if memory is plentiful, otherwise for one. The whole
+    /// region is charged to `payer`; without a payer it is not counted.
     ///
     /// # Errors
-    /// [`RegionError`] where a size is out of range or memory is short.
+    /// [`RegionError`] if a size is out of range or memory is short.
     pub fn create(shape: PortShape, charged: Option<&ChargedUser>) -> Result<Arc<Self>, RegionError> {
         let has_plenty = |bytes| charged.is_none_or(|charged| charged.has_plenty(bytes));
         let geometry = match shape.geometry(MAX_PORTS) {
@@ -136,11 +136,11 @@ impl ShmRegion {
         Self::with(shape, geometry, charged)
     }
 
-    /// Makes a region of just this geometry, whose objects are handed out one by one ([`Self::allocator`]). 4 KiB
-    /// pages: programs map parts of it.
+    /// Creates a region of exactly this geometry, whose objects are handed out one by one ([`Self::allocator`]). It has
+    /// 4 KiB pages, because programs map parts of it.
     ///
     /// # Errors
-    /// [`RegionError`] where the geometry is not possible or memory is short.
+    /// [`RegionError`] if the geometry is not possible or memory is short.
     pub fn of_geometry(
         geometry: RegionGeometry,
         charged: Option<&ChargedUser>,
@@ -160,11 +160,10 @@ impl ShmRegion {
         Ok(Arc::new(Self { region, shape, allocator: Mutex::new(RegionAllocator::new(&geometry)) }))
     }
 
-    /// The region that another process made for ports of this shape and leaves to this one, with what is handed out of
-    /// it.
+    /// Takes over the region that another process created for ports of this shape, with its objects in use.
     ///
     /// # Errors
-    /// As [`Region::inherit`].
+    /// Those of [`Region::inherit`].
     pub fn inherit(
         shape: PortShape,
         geometry: RegionGeometry,
@@ -182,19 +181,20 @@ impl ShmRegion {
         &self.region
     }
 
-    /// A program with a port here has ended. If it was the last, no program may read the region's content any more.
+    /// Records that a program with a port in this region has ended. After the last one no program may read the region's
+    /// content.
     pub fn program_has_gone(self: &Arc<Self>) {
         if Arc::strong_count(self) == 1 {
             self.region.discard_at_end();
         }
     }
 
-    /// The books of its objects.
+    /// Allocator of the region's objects.
     pub fn allocator(&self) -> MutexGuard<'_, RegionAllocator> {
         self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The shape of each port that is laid out in it ([`Self::lay_out_next`]).
+    /// Shape of each port that is laid out in the region ([`Self::lay_out_next`]).
     #[must_use]
     pub fn shape(&self) -> &PortShape {
         &self.shape
@@ -209,10 +209,10 @@ impl ShmRegion {
         Ok(self.allocator().take_buffers(count).ok_or(FULL)?)
     }
 
-    /// Lays a port out in the next free place.
+    /// Lays out a port in free space of the region.
     ///
     /// # Errors
-    /// [`RegionError`] where the region is full.
+    /// [`RegionError`] if the region is full.
     pub fn lay_out_next(self: &Arc<Self>, name: &str) -> Result<ShmPort, RegionError> {
         let PortShape { queues, slots, extra_buffers, .. } = self.shape;
         let events = QueueEvents::of_queues(queues)?;
@@ -233,7 +233,7 @@ impl ShmRegion {
     }
 
     /// Takes back the objects of a port that is no longer used. Programs exchange buffers between ports, so the slots
-    /// and the list of extra buffers determine the port's buffers. False values of a hostile program harm only this
+    /// and the list of extra buffers determine the port's buffers. Invalid values of a hostile program harm only this
     /// program and others in the region.
     fn take_back(&self, placement: &PortPlacement) {
         let mut allocator = self.allocator();
@@ -252,7 +252,7 @@ impl ShmRegion {
     }
 }
 
-/// A program's port: its place in a region, and the eventfds of its queues.
+/// A program's port: its placement in a region, and the eventfds of its queues.
 #[derive(Debug)]
 pub struct ShmPort {
     home: Arc<ShmRegion>,
@@ -262,7 +262,7 @@ pub struct ShmPort {
 
 impl Drop for ShmPort {
     fn drop(&mut self) {
-        // With the last port the region goes.
+        // The last port frees the whole region, so its objects need not be taken back.
         if Arc::strong_count(&self.home) > 1 {
             self.home.take_back(&self.placement);
         }
@@ -270,15 +270,15 @@ impl Drop for ShmPort {
 }
 
 impl ShmPort {
-    /// A port in a region of its own.
+    /// Creates a port in a region of its own.
     ///
     /// # Errors
-    /// As [`ShmRegion::create`].
+    /// Those of [`ShmRegion::create`].
     pub fn create(name: &str, shape: PortShape) -> Result<Self, RegionError> {
         ShmRegion::create(shape, None)?.lay_out_next(name)
     }
 
-    /// A port that another process laid out in `home`, with its eventfds.
+    /// Takes over a port that another process laid out in `home`, with its eventfds.
     #[must_use]
     pub fn resume(home: &Arc<ShmRegion>, placement: PortPlacement, events: Vec<QueueEvents>) -> Self {
         Self { home: Arc::clone(home), placement, events }
@@ -287,7 +287,7 @@ impl ShmPort {
     /// The datapath's side of queue number `queue`, as another process left it with `numbers`.
     ///
     /// # Errors
-    /// [`RegionError`] where there is no such queue or descriptors run out.
+    /// [`RegionError`] if there is no such queue or descriptors run out.
     pub fn resume_queue(
         &self,
         queue: u16,
@@ -306,13 +306,13 @@ impl ShmPort {
     /// The datapath's side of queue number `queue`.
     ///
     /// # Errors
-    /// [`RegionError`] where there is no such queue or descriptors run out.
+    /// [`RegionError`] if there is no such queue or descriptors run out.
     pub fn queue(&self, queue: u16, counters: Arc<QueueCounters>) -> Result<ShmQueue, RegionError> {
         let events = self.events_of(queue)?;
         Ok(ShmQueue::new(self.region(), &self.placement, queue, events, counters)?)
     }
 
-    /// The region that the port lies in, with room for others.
+    /// Region that the port lies in, with room for other ports.
     #[must_use]
     pub fn home(&self) -> &Arc<ShmRegion> {
         &self.home
@@ -323,7 +323,7 @@ impl ShmPort {
         &self.home.region
     }
 
-    /// Where the port lies in it.
+    /// Placement of the port in the region.
     #[must_use]
     pub fn placement(&self) -> &PortPlacement {
         &self.placement
@@ -335,10 +335,10 @@ impl ShmPort {
         &self.events
     }
 
-    /// Other handles on the eventfds, for the program's side.
+    /// Duplicates of the eventfds, for the program's side.
     ///
     /// # Errors
-    /// Out of descriptors.
+    /// The process has no descriptors left.
     pub fn clone_events(&self) -> Result<Vec<QueueEvents>, RegionError> {
         self.events.iter().map(QueueEvents::try_clone).collect()
     }
@@ -379,7 +379,7 @@ mod tests {
         assert!(bytes >= LARGE_BYTES && ledger.total() == bytes);
         rustix::fs::fallocate(&**home.region(), rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
         drop(home);
-        // A thread does it: nothing but its end shows when.
+        // A separate thread frees the memory, and no event announces its end.
         while ledger.total() > 0 {
             std::thread::yield_now();
         }

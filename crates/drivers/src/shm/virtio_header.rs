@@ -9,9 +9,9 @@ use ringroad_ring::datapath_end::TxTakeEnd;
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 use ringroad_ring::violation::RingViolation;
 
-/// Takes one frame whose header of `header_bytes` bytes, at most [`LONG_VIRTIO_HEADER_BYTES`], is read here, once, and
-/// is not a part of it from here on: the batch has its content. `Ok(false)`: no whole frame is there, or no room for
-/// it.
+/// Takes one frame behind a header of `header_bytes` bytes, at most [`LONG_VIRTIO_HEADER_BYTES`]. The header is read
+/// once and is not passed on as a part of the frame: the batch has its content. Returns `Ok(false)` if there is no
+/// whole frame or no room in the batch.
 pub(super) fn take_frame_behind_header(
     take: &mut TxTakeEnd,
     batch: &mut Batch,
@@ -67,7 +67,7 @@ pub(super) fn take_frame_behind_header(
         batch.skip_slot();
     }
     let whole = read == header_bytes;
-    // Cut off in its header, the frame is empty, and dropped as too short.
+    // A frame that ends within its header is empty, and is dropped as too short.
     let unfinished = match header.first_chunk::<VIRTIO_HEADER_BYTES>() {
         Some(header) if whole => Unfinished::from_header(header),
         _ => Unfinished::default(),

@@ -1,4 +1,4 @@
-//! News for a served queue of a netmap port: whether a program has bound its rx ring, the header in front of its
+//! State of a netmap port that its queue must know: whether a program has bound its rx ring, the header in front of its
 //! frames, and its monitors.
 
 use std::os::fd::OwnedFd;
@@ -16,13 +16,13 @@ use ringroad_ring::ring_view::RingView;
 pub struct RingMonitor {
     /// Direction of the monitored ring.
     pub direction: Direction,
-    /// The filling end of its own ring.
+    /// Filling end of the monitor's own ring.
     pub end: MonitorEnd,
-    /// Wakes its program.
+    /// Eventfd that wakes the monitor's program.
     pub notify: OwnedFd,
 }
 
-/// News of a port's bindings and monitors for one of its queues. Written by the control thread, read by the worker.
+/// State of a port's bindings and monitors for one of its queues. The control thread writes it, the worker reads it.
 #[derive(Debug, Default)]
 pub struct BindingUpdates {
     rx_users: AtomicU32,
@@ -33,7 +33,7 @@ pub struct BindingUpdates {
 }
 
 impl BindingUpdates {
-    /// Sets how many bindings use the rx ring.
+    /// Sets the number of bindings that use the rx ring.
     pub fn set_rx_users(&self, users: u32) {
         self.rx_users.store(users, Ordering::Relaxed);
     }
@@ -58,13 +58,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// No monitor watches yet.
+    /// Watch of `state`, without monitors at first.
     #[must_use]
     pub fn new(state: Arc<BindingUpdates>) -> Self {
         Self { state, monitors: Vec::new() }
     }
 
-    /// Whether a binding uses the rx ring: without one, frames for it are dropped.
+    /// Whether a binding uses the rx ring. Without one, frames for the ring are dropped.
     #[inline]
     #[must_use]
     pub fn is_rx_bound(&self) -> bool {
@@ -77,7 +77,7 @@ impl Watch {
         self.state.header_bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Shows slots `[from, to)` of the queue's ring of that direction.
+    /// Shows the monitors slots `[from, to)` of the queue's ring of that direction.
     #[inline]
     pub fn show(&mut self, direction: Direction, ring: &RingView, from: u32, to: u32) {
         if self.state.changed.load(Ordering::Relaxed) {

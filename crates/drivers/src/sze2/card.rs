@@ -12,13 +12,12 @@ use ringroad_sze2::message::{CardInfo, CardStatus};
 
 use super::channel::{ReceiveChannel, TransmitChannel};
 
-/// A card.
 #[derive(Debug)]
 pub(super) struct Card {
     pub(super) info: CardInfo,
     pub(super) geometry: ChannelGeometry,
     settings: Mutex<Arc<CardSettings>>,
-    /// Counts the changes of the settings, so that a worker sees without a lock that there was none.
+    /// Number of changes of the settings, so that a worker detects a change without a lock.
     version: AtomicU64,
     pub(super) ibuf: SharedIbufCounters,
     pub(super) obuf: SharedObufCounters,
@@ -66,12 +65,12 @@ impl Card {
         }
     }
 
-    /// The settings now.
+    /// Present settings.
     pub(super) fn settings(&self) -> Arc<CardSettings> {
         Arc::clone(&lock(&self.settings))
     }
 
-    /// Changes with each change of the settings.
+    /// Version of the settings, which differs after each change.
     #[inline]
     pub(super) fn settings_version(&self) -> u64 {
         self.version.load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! A channel between the session of its program and the queue that serves it.
+//! A channel, shared by its program's session and the queue that serves it.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,13 +18,13 @@ use super::card::lock;
 /// The state of a channel's subscribers.
 #[derive(Debug, Default)]
 struct Record {
-    /// The session that has it now, and its memory.
+    /// The session that has the channel now, and its memory.
     present: Option<(Subscriber, Arc<ChannelMemory>, Arc<Progress>)>,
     fault: Option<String>,
     faults: u64,
 }
 
-/// How far a subscription has come.
+/// Progress of a subscription.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     is_started: AtomicBool,
@@ -70,10 +70,10 @@ impl Record {
     }
 }
 
-/// A receive channel: any worker may put frames into it.
+/// A receive channel. Any worker may put frames into it.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveChannel {
-    /// The memory for frames; `None` until a program has started the channel. Taken once per batch.
+    /// End with the memory for frames; `None` until a program has started the channel. It is locked once per batch.
     end: Mutex<Option<ReceiveEnd>>,
     waiting: Mutex<Option<ReceiveEnd>>,
     record: Mutex<Record>,
@@ -84,14 +84,14 @@ pub(super) struct ReceiveChannel {
 #[derive(Debug)]
 pub(super) struct ReceiveEnd {
     pub(super) writer: SegmentWriter,
-    /// Wakes the program.
+    /// Eventfd that wakes the program.
     pub(super) event: Arc<OwnedFd>,
     /// Whether the program broke a rule.
     pub(super) is_faulty: bool,
 }
 
 impl ReceiveChannel {
-    /// The end, for a batch.
+    /// Locks the end, for a batch.
     #[inline]
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Option<ReceiveEnd>> {
         lock(&self.end)
@@ -101,7 +101,7 @@ impl ReceiveChannel {
         lock(&self.record).present.is_none()
     }
 
-    /// A program has subscribed to it, and will start it.
+    /// Records that a program has subscribed to the channel and will start it.
     pub(super) fn subscribe(&self, subscriber: Subscriber, writer: SegmentWriter, event: Arc<OwnedFd>) {
         let memory = Arc::clone(writer.memory());
         let mut record = lock(&self.record);
@@ -123,7 +123,7 @@ impl ReceiveChannel {
         lock(&self.record).present = None;
     }
 
-    /// The program broke a rule.
+    /// Records that the program broke a rule.
     #[cold]
     pub(super) fn fail(&self, end: &mut ReceiveEnd, fault: ChannelFault) {
         end.is_faulty = true;
@@ -140,12 +140,12 @@ impl ReceiveChannel {
     }
 }
 
-/// A transmit channel: one queue takes frames from it.
+/// A transmit channel. One queue takes frames from it.
 #[derive(Debug, Default)]
 pub(super) struct TransmitChannel {
-    /// Ends that the queue has not taken up yet, in their order.
+    /// Ends that the queue has not taken over yet, in their order.
     offered: Mutex<VecDeque<TransmitEnd>>,
-    /// Counts the changes that the queue has to process.
+    /// Number of changes that the queue must process.
     version: AtomicU64,
     record: Mutex<Record>,
     pub(super) counters: SharedChannelCounters,
@@ -155,7 +155,7 @@ pub(super) struct TransmitChannel {
 #[derive(Debug)]
 pub(super) struct TransmitEnd {
     pub(super) reader: SegmentReader,
-    /// Wakes the program.
+    /// Eventfd that wakes the program.
     pub(super) event: Arc<OwnedFd>,
     pub(super) progress: Arc<Progress>,
 }
@@ -165,7 +165,7 @@ impl TransmitChannel {
         lock(&self.record).present.is_none()
     }
 
-    /// A program has subscribed to it, and will start it.
+    /// Records that a program has subscribed to the channel and will start it.
     pub(super) fn subscribe(&self, subscriber: Subscriber, reader: SegmentReader, event: Arc<OwnedFd>) {
         let progress: Arc<Progress> = Arc::default();
         let mut record = lock(&self.record);
@@ -179,7 +179,7 @@ impl TransmitChannel {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The program has gone. The queue takes what it had published, and releases the channel.
+    /// Records that the program has gone. The queue takes the frames that it had published, and releases the channel.
     pub(super) fn end(&self) {
         if let Some((.., progress)) = lock(&self.record).present.take() {
             progress.is_ended.store(true, Ordering::Release);
@@ -187,18 +187,18 @@ impl TransmitChannel {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Changes when the queue has to read [`Self::offered`].
+    /// Version that differs after each change for which the queue must read [`Self::offered`].
     #[inline]
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The next end for the queue: one that is started, or that ended before it was.
+    /// Next end for the queue: one that was started, or that ended before its start.
     pub(super) fn offered(&self) -> Option<TransmitEnd> {
         lock(&self.offered).pop_front_if(|end| end.progress.is_started() || end.progress.is_ended())
     }
 
-    /// The program broke a rule.
+    /// Records that the program broke a rule.
     #[cold]
     pub(super) fn fail(&self, end: &TransmitEnd, fault: ChannelFault) {
         end.reader.memory().set_state(ChannelState::Faulty);

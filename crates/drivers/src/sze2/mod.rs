@@ -38,11 +38,11 @@ use card::Card;
 use queue::CardQueue;
 use server::CardServer;
 
-/// Default number of channels of a direction: as many as the cards of the published measurements have.
+/// Default number of channels of a direction, as the cards of the published measurements have.
 const DEFAULT_CHANNELS: u16 = 8;
 /// Default buffer of each channel, bytes.
 const DEFAULT_BUFFER_BYTES: u64 = 32 << 20;
-/// Its blocks: the most that the cards' driver requests from the kernel.
+/// Default size of a buffer's blocks, bytes: the maximum that the cards' driver requests from the kernel.
 const DEFAULT_BLOCK_BYTES: u64 = 4 << 20;
 /// Prefix of the cards' hardware addresses (Liberouter).
 const ADDRESS_PREFIX: [u8; 3] = [0x00, 0x11, 0x17];
@@ -62,7 +62,7 @@ const METADATA: PortOption =
     PortOption::new("metadata", ValueKind::Flag, "0", "note for each frame when it came, and where");
 const MAC: PortOption = PortOption::new("mac", ValueKind::Mac, "from the path", "the card's address");
 
-/// Capture cards in software.
+/// Ports of capture cards in software.
 pub(crate) const KINDS: &[PortKind] = &[PortKind {
     driver: "sze2",
     spelling: Spelling::Scheme("sze2"),
@@ -119,7 +119,7 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     Ok(device)
 }
 
-/// An address of the cards' maker that stays the same for a path.
+/// Address with the prefix of the cards' maker. It is the same for the same path.
 fn address_of(path: &Path) -> [u8; 6] {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);

@@ -1,4 +1,5 @@
-//! One queue of a card: frames from the network into receive channels, and from its transmit channels to the network.
+//! One queue of a card. It moves frames from the network into receive channels, and from its transmit channels to the
+//! network.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -25,11 +26,11 @@ use super::card::Card;
 use super::channel::{ReceiveEnd, TransmitEnd};
 use crate::peer::wake_set::WakeSet;
 
-/// Segments borrowed at most, in batches that wait for other workers too.
+/// Maximum number of borrowed segments, those in batches that wait for other workers included.
 const MAX_BORROWED: usize = 16 * BATCH_FRAMES;
-/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+/// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
-/// No channel: the frame was rejected.
+/// Channel of a rejected frame.
 const REJECTED: u8 = u8::MAX;
 
 /// A transmit channel of this queue.
@@ -39,7 +40,7 @@ struct ChannelEnd {
     seen_version: u64,
     end: Option<TransmitEnd>,
     is_faulty: bool,
-    /// Segments borrowed from the end.
+    /// Number of segments borrowed from the end.
     borrowed: usize,
 }
 
@@ -51,16 +52,16 @@ pub(super) struct CardQueue {
     wake: Arc<WakeSet>,
     sleeper: Sleeper,
     is_asleep: bool,
-    /// Counts the frames spread in turn.
+    /// Number of frames that were spread over the channels in turn.
     turn: u32,
     /// Channel of each frame of a batch.
     verdicts: Vec<u8>,
-    /// Mask of the receive channels whose programs have to be woken.
+    /// Mask of the receive channels whose programs must be woken.
     to_wake: u32,
     lanes: Vec<ChannelEnd>,
-    /// Where the next batch begins, so that no lane is served before the others always.
+    /// Lane with which the next batch begins. It changes so that no lane always comes first.
     next_lane: usize,
-    /// Lane and bytes of each segment borrowed, in their order.
+    /// Lane and bytes of each borrowed segment, in their order.
     borrowed: VecDeque<(u16, u32)>,
     violations: u64,
     longest_bytes: usize,
@@ -98,7 +99,7 @@ impl CardQueue {
         }
     }
 
-    /// Decides which channel gets each frame, and counts those that none does.
+    /// Selects the channel of each frame, and counts frames without a channel.
     fn judge(
         &mut self,
         batch: &Batch,
@@ -232,7 +233,7 @@ impl CardQueue {
                         || !end.progress.is_started()
                         || end.reader.available().is_ok_and(|there| there == 0));
                 if !is_done || lane.borrowed > 0 {
-                    // Must be checked again, while it has ended.
+                    // An ended lane must be checked again.
                     lane.seen_version =
                         if end.progress.is_ended() { version.wrapping_sub(1) } else { version };
                     return;
@@ -272,7 +273,7 @@ struct Taken {
     fault: Option<ChannelFault>,
 }
 
-/// Borrows whole segments of a lane; while the output buffer is switched off they are taken and not sent.
+/// Borrows whole segments of a lane. While the output buffer is switched off, segments are taken and not sent.
 #[inline]
 fn take_from(
     lane: &mut ChannelEnd,
@@ -294,8 +295,8 @@ fn take_from(
         };
         let frame = segment.frame();
         if is_enabled {
-            // SAFETY: the memory stays mapped while the lane has this end, which it releases only when nothing is
-            // borrowed.
+            // SAFETY: the memory stays mapped while the lane has this end, and the lane releases the end only when no
+            // segment is borrowed.
             batch.push(unsafe { Fragment::new(&frame, 0) }, true);
             taken.longest_bytes = taken.longest_bytes.max(frame.len());
         } else {
@@ -407,7 +408,7 @@ impl Sleep for CardQueue {
     fn has_waiting(&mut self) -> bool {
         self.check_channels();
         self.lanes.iter_mut().filter(|lane| !lane.is_faulty).any(|lane| {
-            // A pointer that cannot be is found when the segment is taken.
+            // An invalid pointer is detected when the segment is taken.
             lane.end.as_mut().is_some_and(|end| end.reader.available().is_ok_and(|there| there > 0))
         })
     }

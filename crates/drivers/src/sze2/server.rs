@@ -1,4 +1,4 @@
-//! The thread at a card's socket: it answers the programs, and frees their channels when they leave.
+//! The thread at a card's socket. It answers programs, and frees their channels when they leave.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -20,34 +20,34 @@ use super::card::Card;
 use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 
-/// Most programs at a card.
+/// Maximum number of programs at a card.
 const MAX_SESSIONS: usize = 256;
-/// How long the server pauses when the process has no descriptors left for a new client.
+/// Pause of the server when the process has no descriptors left for a new client.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the socket.
+/// Server of the card's socket.
 #[derive(Debug)]
 pub(super) struct CardServer {
     listener: ListeningSocket,
     card: Arc<Card>,
-    /// One per queue.
+    /// Wake set of each queue.
     wakes: Vec<Arc<WakeSet>>,
     stop: StopBell,
 }
 
-/// A program that is connected.
+/// A connected program.
 #[derive(Debug)]
 struct Session {
     socket: OwnedFd,
     subscriber: Subscriber,
-    /// The eventfd with which the card wakes it; present after its hello.
+    /// The eventfd with which the card wakes the program; present after its hello.
     event: Option<Arc<OwnedFd>>,
-    /// Masks of its channels.
+    /// Masks of the session's receive and transmit channels.
     receive: u32,
     transmit: u32,
-    /// Memories of those, which get the end of the card.
+    /// Memories of the channels, which are told of the end of the card.
     memories: Vec<Arc<ChannelMemory>>,
-    /// Transmit channels' eventfds, and the queue that waits for each.
+    /// Eventfds of transmit channels, each with the queue that waits for it.
     kicks: Vec<(usize, OwnedFd)>,
 }
 
@@ -127,11 +127,11 @@ impl CardServer {
         let (reply, descriptors) =
             self.done(session, request).unwrap_or_else(|reason| (CardReply::Refused { reason }, Vec::new()));
         let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-        // One question at a time, so there is room for its answer.
+        // A client sends one request at a time, so there is room for the reply.
         send(&session.socket, &reply, &descriptors, Duration::ZERO).is_ok()
     }
 
-    /// Executes the request, or returns the reason for a refusal.
+    /// Executes the request. Returns the answer, or the reason for a refusal.
     fn done(&self, session: &mut Session, request: CardRequest) -> Result<Answer, String> {
         if session.event.is_none() && !matches!(request, CardRequest::Hello { .. }) {
             return Err("hello must come first".to_owned());
@@ -234,7 +234,7 @@ impl CardServer {
         self.ring();
     }
 
-    /// Lets the channels of a session go.
+    /// Releases the channels of a session.
     fn end(&self, session: &mut Session) {
         for number in channels_of(std::mem::take(&mut session.receive)) {
             self.card.receive[usize::from(number)].end();

@@ -1,4 +1,4 @@
-//! A card whose network side the test serves itself, and its programs.
+//! Tests of a card whose network side the test serves, and of its programs.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use crate::catalogue::port_name::PortName;
 use crate::device::{Device, DeviceRole};
 use crate::test_queue::{deliver, open, take, try_open};
 
-/// A card.
+/// A card under test.
 struct Testbed {
     _folder: TempDir,
     path: PathBuf,
@@ -40,7 +40,7 @@ impl Testbed {
         CardClient::open(&self.path, "test").unwrap()
     }
 
-    /// A program that has `receive` and `transmit` channels, started.
+    /// A program that has started its `receive` and `transmit` channels.
     fn started(&self, receive: u32, transmit: u32) -> CardClient {
         let mut card = self.program();
         assert_eq!(card.subscribe(receive, transmit).unwrap(), (receive, transmit));
@@ -52,12 +52,12 @@ impl Testbed {
         self.program().status().unwrap()
     }
 
-    /// Frames come from the network, each in fragments of `part` bytes.
+    /// Delivers frames from the network, each in fragments of `part` bytes.
     fn come(&mut self, queue: usize, frames: &[Vec<u8>], part: usize) -> Delivery {
         deliver(&mut *self.device.queues[queue], frames, part)
     }
 
-    /// Frames that go to the network.
+    /// Takes frames that go to the network.
     fn go(&mut self, queue: usize) -> Vec<Vec<u8>> {
         take(&mut *self.device.queues[queue])
     }
@@ -67,7 +67,7 @@ fn frame(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at * 7) as u8 & 0xFE).collect()
 }
 
-/// The frames that wait in a channel, which are given back.
+/// Takes the waiting frames of a channel, and gives their segments back.
 fn received(card: &mut CardClient, channel: u16) -> Vec<Vec<u8>> {
     let reader = card.reader(channel).unwrap();
     let mut frames = Vec::new();
@@ -122,7 +122,7 @@ fn frames_beyond_the_channels_room_are_dropped_and_counted() {
     let mut card = site.started(1, 0);
     let frames: Vec<Vec<u8>> = (0..200).map(|number| frame(number, 1514)).collect();
     let delivery = site.come(0, &frames, 65535);
-    // 1528 bytes each, and 8 stay free.
+    // Each segment has 1528 bytes, and 8 bytes stay free.
     let fitting = (128 * 1024 - 8) / 1528;
     assert_eq!((delivery.frames, delivery.dropped.of(DropCause::NoSpace)), (fitting, 200 - fitting));
     let counters = site.status().ibuf_counters;
@@ -158,14 +158,14 @@ fn a_channel_belongs_to_one_program_until_it_leaves() {
     assert_eq!(second.subscribe(0b1111, 0b0011).unwrap(), (0b1100, 0b0010));
     transmit(&mut first, 0, &frame(7, 60));
     drop(first);
-    // The server learns of the end at a time of its own.
+    // The server learns of the end some time later.
     let mut given = (0, 0);
     while given != (0b0011, 0b0001) {
         let more = second.subscribe(0b0011, 0b0001).unwrap();
         given = (given.0 | more.0, given.1 | more.1);
     }
     second.start().unwrap();
-    // Frames that the first had published go before those of the second.
+    // Frames that the first program had published are sent before those of the second.
     transmit(&mut second, 0, &frame(8, 60));
     let mut went = site.go(0);
     went.extend(site.go(0));
@@ -189,7 +189,7 @@ fn frames_that_programs_transmit_reach_the_network_in_order() {
             went.extend(site.go(queue));
         }
     }
-    // Channels 0 and 2 are the first queue's.
+    // The first queue serves channels 0 and 2.
     assert_eq!((went[0].len(), went[1].len()), (1000, 500));
     for (number, frames) in went[0].chunks(2).enumerate() {
         let mut expected = [0, 2].map(|channel| frame(3 * number + channel, [60, 1514, 9018][number % 3]));
@@ -208,7 +208,7 @@ fn a_program_that_breaks_a_rule_is_stopped_alone() {
     let mut site = Testbed::new("@channels=2,buffer=128K,block=4K");
     let (mut bad, mut good) = (site.started(0b01, 0b01), site.started(0b10, 0b10));
     transmit(&mut bad, 0, &frame(1, 60));
-    // A segment of no bytes, by hand.
+    // The test writes a segment of no bytes.
     let writer = bad.writer(0).unwrap();
     writer.memory().data(writer.position(), 8).write(&[0; 8]);
     assert!(writer.skip(64).unwrap());
@@ -308,7 +308,7 @@ fn a_sleeping_program_is_woken() {
     assert_eq!(card.wait(&wanted, Some(Duration::ZERO)).unwrap(), (0, 0));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| card.wait(&wanted, None).map(|ready| (ready, card)));
-        // Whether it sleeps yet or not.
+        // The frame arrives whether the program sleeps already or not.
         assert_eq!(site.come(0, &[frame(1, 60)], 100).frames, 1);
         let (ready, mut card) = waiting.join().unwrap().unwrap();
         assert_eq!(ready, (1, 0));
@@ -326,7 +326,7 @@ fn a_sleeping_program_is_woken() {
         assert!(queue.sleeper().unwrap().has_waiting());
         assert_eq!(site.go(0), [frame(2, 60)]);
 
-        // A full transmit buffer: room wakes.
+        // The transmit buffer is full, so that room must wake the program.
         while card.writer(0).unwrap().reserve(&[], 9000).unwrap().is_some() {}
         card.publish_transmitted(0);
         let wanted = Wanted { receive: 0, transmit: 1, transmit_bytes: 100_000 };
@@ -361,7 +361,7 @@ fn frames_carry_their_arrival_time() {
     let mut metadata = [0; 12];
     assert_eq!(segment.metadata().read(&mut metadata), 12);
     let info = FrameInfo::from_bytes(&metadata).unwrap();
-    // Later than this was written.
+    // The time is later than the writing of this test.
     assert!(info.timestamp_ns > 1_700_000_000_000_000_000 && info.interface == 0);
     assert_eq!(segment.frame().len(), 60);
 }
@@ -380,7 +380,7 @@ fn garbage_at_the_socket_is_answered_and_ends_the_connection() {
     let answer = String::from_utf8_lossy(&answer[..bytes]).into_owned();
     assert!(answer.contains("refused") && answer.contains("invalid message"), "{answer}");
     assert_eq!(rustix::io::read(&stream, &mut [0; 8]).unwrap(), 0);
-    // The others are served on.
+    // Other programs are still served.
     let _card = site.started(1, 1);
 }
 
@@ -420,7 +420,7 @@ fn a_port_of_the_programs_side_passes_frames_both_ways() {
     queue.flush();
     assert_eq!(site.go(0), [frame(2, 60), frame(1, 1514)]);
     assert_eq!(site.status().receive[1].used_bytes, 0);
-    // Until there is no room, and from the moment on when there is some.
+    // Backpressure lasts from the moment without room until there is room again.
     while queue.backpressure().unwrap().room(1514) > 0 {
         assert_eq!(queue.deliver(&mut batch, &[0]).frames, 1);
     }

@@ -1,4 +1,4 @@
-//! A TAP to which programs in the kernel lead the frames of another interface.
+//! A TAP to which eBPF programs redirect the frames of another interface.
 
 use std::fmt::Debug;
 use std::io::Error;
@@ -13,10 +13,10 @@ use ringroad_port::port_queue::{Delivery, Diagnose, FailedDirection, PortQueue};
 
 use super::TapQueue;
 
-/// The programs that lead there and back.
+/// The programs that redirect frames between the interface and the TAP.
 pub(crate) trait Redirect: Debug + Send + Sync {
-    /// Frames since the last call that these programs passed on to other ports, or that other ports' programs passed on
-    /// to this one.
+    /// Frames that passed within the kernel since the last call: from this port to others, and from other ports to this
+    /// one.
     fn take_passed(&self) -> BypassedFrames {
         BypassedFrames::default()
     }
@@ -25,7 +25,7 @@ pub(crate) trait Redirect: Debug + Send + Sync {
 /// One queue of the TAP, which also watches the interface behind it.
 #[derive(Debug)]
 pub struct RedirectedQueue {
-    /// Before the TAP, so that the programs are gone before the interface to which they lead.
+    /// Field before the TAP, so that the programs are detached before the TAP to which they redirect is gone.
     diversion: Arc<dyn Redirect>,
     tap: TapQueue,
     link: Arc<LinkWatch>,
@@ -34,12 +34,12 @@ pub struct RedirectedQueue {
     name: String,
 }
 
-/// What the interface must be for delivered frames to pass it.
+/// State of the interface that delivered frames need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkNeed {
-    /// Set up: they go to the host's stack.
+    /// The interface must be set up: frames go to the host's stack.
     Up,
-    /// With carrier: they leave by it.
+    /// The interface must have carrier: frames leave through it.
     Carrier,
 }
 
@@ -53,7 +53,7 @@ impl RedirectedQueue {
         Self { diversion, tap, link, needs, name }
     }
 
-    /// Why delivered frames would not pass the interface.
+    /// State of the interface that keeps delivered frames from passing, if there is one.
     fn obstacle(&self) -> Option<LinkState> {
         match (self.link.state(), self.needs) {
             (LinkState::Running, _) | (LinkState::NoCarrier, LinkNeed::Up) => None,
@@ -62,7 +62,7 @@ impl RedirectedQueue {
     }
 }
 
-/// Keeps the host from speaking IPv6 on the TAP itself. A kernel without IPv6 has nothing to be kept from.
+/// Keeps the host from speaking IPv6 on the TAP itself. A kernel without IPv6 needs no setting.
 pub(crate) fn keep_stack_off(tap: &str) -> Result<(), Error> {
     let settings = PathBuf::from("/proc/sys/net/ipv6/conf").join(tap);
     if settings.exists() { std::fs::write(settings.join("disable_ipv6"), "1") } else { Ok(()) }
@@ -82,7 +82,7 @@ impl PortQueue for RedirectedQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        // The kernel would take the frames and drop them on the way from the TAP to the interface, without an error.
+        // The kernel would take the frames and drop them between the TAP and the interface, without an error.
         if self.obstacle().is_some() {
             return Delivery::dropped(DropCause::LinkDown, frames.len());
         }

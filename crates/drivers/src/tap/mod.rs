@@ -1,9 +1,9 @@
 //! TAP interfaces: Ethernet interfaces whose cable ends in this process (linux/if_tun.h, tuntap.txt of the kernel).
 //!
-//! The port receives frames that the host's stack sends on the interface; the stack takes frames delivered to the port
-//! as received. A frame costs one system call each way; TAP has no cheaper way. So offloads decide the speed of TCP:
-//! with them, the stack leaves checksums open and segments of a connection together, in frames of up to 64 KiB. A
-//! virtio-net header in front of each frame names the open tasks, in both directions.
+//! The port receives the frames that the host's stack sends on the interface, and the stack receives the frames
+//! delivered to the port. A frame costs one system call in each direction; TAP has no cheaper way. So offloads decide
+//! the speed of TCP: with them the stack leaves checksums partial and segments unsplit, in frames of up to 64 KiB. A
+//! virtio-net header in front of each frame names the unfinished work, in both directions.
 //!
 //! Trust: the bytes come from the host's stack or from a program that writes to the interface; this driver does not
 //! read them.
@@ -29,32 +29,32 @@ pub use queue::TapQueue;
 
 use crate::device::DriverError;
 
-/// Longest frame that a slot can describe, bytes.
+/// Maximum length of a frame that a slot can describe, bytes.
 const MAX_FRAME_BYTES: usize = 65535;
-/// What the stack may leave to us: `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6` and `TUN_F_TSO_ECN` of linux/if_tun.h. Not
-/// the segmentation of UDP: most guests do not take it.
+/// Offloads that the stack may leave to this port: `TUN_F_CSUM`, `TUN_F_TSO4`, `TUN_F_TSO6` and `TUN_F_TSO_ECN` of
+/// linux/if_tun.h. UDP segmentation is not among them, because most guests do not support it.
 const OFFLOADS: usize = 0x1 | 0x2 | 0x4 | 0x8;
-/// Largest MTU, bytes: with an Ethernet header and a VLAN tag a frame still fits into a slot.
+/// Maximum MTU, bytes. With an Ethernet header and a VLAN tag a frame still fits into a slot.
 pub const MAX_TAP_MTU: u32 = 65535 - 18;
-/// Most queues of a TAP interface (`MAX_TAP_QUEUES` of the kernel).
+/// Maximum number of queues of a TAP interface (`MAX_TAP_QUEUES` of the kernel).
 pub const MAX_TAP_QUEUES: u16 = 256;
 
-/// The request for a TAP interface.
+/// Properties of a TAP interface to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TapConfig {
-    /// Its name, at most 15 bytes. With `%d` in it, or empty (`tap%d`), the kernel chooses a number.
+    /// Name of the interface, at most 15 bytes. If it contains `%d` or is empty (`tap%d`), the kernel chooses a number.
     pub name: String,
     /// Number of queues, from 1.
     pub queues: u16,
-    /// Whether it stays when the last queue is closed. One that existed before always does.
+    /// Whether the interface stays when the last queue is closed. An interface that existed before always stays.
     pub persistent: bool,
-    /// MTU, bytes, at most [`MAX_TAP_MTU`]; `None` leaves the kernel's.
+    /// MTU, bytes, at most [`MAX_TAP_MTU`]; `None` keeps the kernel's.
     pub mtu: Option<u32>,
-    /// Ethernet address; `None` leaves the kernel's.
+    /// Ethernet address; `None` keeps the kernel's.
     pub mac: Option<Mac>,
-    /// Whether frames may have open tasks, in both directions: checksums, and TCP segments to be cut.
+    /// Whether frames may be unfinished, in both directions: checksums, and TCP segmentation.
     pub offloads: bool,
-    /// Whether to set it up.
+    /// Whether to set the interface up.
     pub up: bool,
 }
 
@@ -72,29 +72,29 @@ impl Default for TapConfig {
     }
 }
 
-/// A TAP interface, opened.
+/// An open TAP interface.
 #[derive(Debug)]
 pub struct TapDevice {
-    /// Its name in the kernel.
+    /// Name of the interface in the kernel.
     pub name: String,
-    /// Its index in the namespace.
+    /// Index of the interface in its namespace.
     pub ifindex: u32,
-    /// One per requested queue.
+    /// The requested queues.
     pub queues: Vec<TapQueue>,
-    /// Its description, in words for users.
+    /// Description of the mechanism, as text for users.
     pub mode: String,
-    /// A note for the owner.
+    /// Notes for the owner.
     pub notes: Vec<String>,
 }
 
-/// Why a TAP interface could not be opened.
+/// Reason why a TAP interface could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TapError {
-    /// Number of queues.
+    /// The number of queues is not possible.
     #[error("a TAP interface has 1 to {MAX_TAP_QUEUES} queues, not {0}")]
     Queues(u16),
-    /// MTU.
+    /// The MTU is not possible.
     #[error("MTU {0}: a TAP port takes 68 to {MAX_TAP_MTU} bytes")]
     Mtu(u32),
     /// The kernel's TUN/TAP driver cannot be reached.
@@ -102,14 +102,14 @@ pub enum TapError {
         "opening /dev/net/tun: {0}; load it with `modprobe tun`, and pass the device into the container if there is one"
     )]
     NoDriver(#[source] Error),
-    /// There is an interface of that name, and it is of another kind.
+    /// An interface of another kind has that name.
     #[error("{name} is a {kind} interface, not a TAP one; choose another name")]
     NotTap {
         name: String,
-        /// Its driver.
+        /// Kind of that interface.
         kind: String,
     },
-    /// A program has it open.
+    /// Another program has the interface open.
     #[error("{0} is in use by another program, or was made for another number of queues (see `ip tuntap`)")]
     Busy(String),
     /// A privilege is missing.
@@ -120,7 +120,7 @@ pub enum TapError {
     /// The interface cannot be queried or set.
     #[error(transparent)]
     Netdev(Box<NetdevError>),
-    /// The kernel refused something else.
+    /// The kernel refused another step.
     #[error("{name}: {step}: {source}")]
     Kernel { name: String, step: &'static str, source: Errno },
 }
@@ -138,16 +138,16 @@ impl From<NetdevError> for TapError {
 }
 
 impl TapDevice {
-    /// Makes the interface, or opens a persistent one of that name, in the network namespace of the calling thread.
+    /// Creates the interface, or opens a persistent one of that name, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`TapError`]. Nothing is left behind then.
+    /// [`TapError`]. No interface is left behind then.
     pub fn open(config: &TapConfig) -> Result<Self, TapError> {
         Self::open_or_resume(config, Vec::new())
     }
 
-    /// The same; or, where another process leaves its queues
-    /// ([`hand_over`](ringroad_port::port_queue::PortQueue::hand_over)), the interface of those as it is.
+    /// Opens as [`Self::open`] does. If another process leaves queues in `left`
+    /// ([`hand_over`](ringroad_port::port_queue::PortQueue::hand_over)), takes over their interface unchanged.
     ///
     /// # Errors
     /// [`TapError`].
@@ -176,7 +176,7 @@ impl TapDevice {
             return Err(TapError::Mtu(mtu));
         }
         let asked = if config.name.is_empty() { "tap%d" } else { &config.name };
-        // The kernel puts a number in the place of the pattern.
+        // The kernel puts a number in place of the pattern.
         check_name(&asked.replace("%d", "00"))?;
         let existed = link_by_name(asked).is_ok();
 
@@ -191,14 +191,14 @@ impl TapDevice {
         if let Some(mtu) = config.mtu {
             link_change::set_mtu(&name, mtu)?;
         }
-        // So that a slot can describe every frame.
+        // The limit lets a slot describe every frame.
         if config.offloads {
             link_change::set_gso_max_bytes(&name, MAX_FRAME_BYTES as u32)?;
         }
         if config.up {
             link_change::set_up(&name, true)?;
         }
-        // Last, so that a failure before it leaves nothing behind.
+        // The interface becomes persistent last, so that an earlier failure leaves no interface behind.
         if config.persistent
             && let Some(descriptor) = descriptors.first()
         {
@@ -221,7 +221,7 @@ impl TapDevice {
         notes: Vec<String>,
     ) -> Result<Self, TapError> {
         let ifindex = link_by_name(&name)?.index;
-        // The kernel counts its drops per interface: the first queue accounts for them.
+        // The kernel counts drops per interface, so only the first queue reports them.
         let mut probe = Some(LinkProbe::open(ifindex)?);
         let link = Arc::new(LinkWatch::open(ifindex)?);
         let queues = descriptors
@@ -237,7 +237,7 @@ impl TapDevice {
         Ok(Self { name, ifindex, queues, mode, notes })
     }
 
-    /// Takes away what keeps a persistent interface alive: it vanishes with its last queue.
+    /// Makes a persistent interface temporary, so that it vanishes with its last queue.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -246,7 +246,7 @@ impl TapDevice {
     }
 }
 
-/// One more queue of interface `name`, which is created if needed; also returns the name in the kernel.
+/// Opens one more queue of interface `name`, which is created if needed. Also returns the name in the kernel.
 fn attach(name: &str, config: &TapConfig) -> Result<(OwnedFd, String), TapError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let descriptor = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
@@ -260,7 +260,7 @@ fn attach(name: &str, config: &TapConfig) -> Result<(OwnedFd, String), TapError>
     let mut request = interface_request(name, value);
     tun(&descriptor, libc::TUNSETIFF, (&raw mut request).expose_provenance())
         .map_err(|errno| refusal(name, errno))?;
-    // A persistent interface remembers length and offloads of its last user.
+    // A persistent interface keeps the header length and offloads of its last user.
     let bytes = VIRTIO_HEADER_BYTES as libc::c_int;
     tun(&descriptor, libc::TUNSETVNETHDRSZ, (&raw const bytes).expose_provenance())
         .map_err(kernel("setting the length of the virtio-net header"))?;
@@ -271,7 +271,6 @@ fn attach(name: &str, config: &TapConfig) -> Result<(OwnedFd, String), TapError>
     Ok((descriptor, name))
 }
 
-/// Sets whether the interface of `descriptor` stays when no process has it open.
 /// Name of the interface of a queue.
 fn name_of(descriptor: &OwnedFd) -> rustix::io::Result<String> {
     let mut request = interface_request("", libc::__c_anonymous_ifr_ifru { ifru_flags: 0 });
@@ -284,15 +283,16 @@ fn set_persistent(descriptor: &OwnedFd, persistent: bool) -> rustix::io::Result<
     tun(descriptor, libc::TUNSETPERSIST, persistent.into())
 }
 
-/// Makes a request of the kernel's TUN/TAP driver: `argument` is a number, or the address of what the request reads and
-/// writes.
+/// Makes a request of the kernel's TUN/TAP driver. `argument` is a number, or the address of the data that the request
+/// reads and writes.
 fn tun(descriptor: &OwnedFd, code: libc::Ioctl, argument: usize) -> rustix::io::Result<()> {
-    // SAFETY: each call in this file gives what its request takes; what it takes by address lives across the call.
+    // SAFETY: each call in this file passes the argument that its request expects, and memory passed by address lives
+    // across the call.
     let result = unsafe { libc::ioctl(descriptor.as_raw_fd(), code, argument) };
     if result < 0 { Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::IO)) } else { Ok(()) }
 }
 
-/// What the kernel's refusal to attach to `name` means.
+/// Error for the kernel's refusal to attach to `name`.
 fn refusal(name: &str, source: Errno) -> TapError {
     match source {
         Errno::PERM | Errno::ACCESS => TapError::Privilege(name.to_owned()),

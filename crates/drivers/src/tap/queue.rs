@@ -19,15 +19,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::MAX_FRAME_BYTES;
 use crate::sleep_watch::SleepWatch;
 
-/// Frames borrowed at a time.
+/// Maximum number of borrowed frames.
 const BUFFERS: usize = 64;
-/// Bytes borrowed at a time, about: they stay in the cache until they are delivered.
+/// Approximate maximum of borrowed bytes, so that they stay in the cache until they are delivered.
 const BORROWED_BYTES: usize = 256 * 1024;
-/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+/// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
-/// Distance of buffers, bytes: room for a header and a frame one byte too long, and an odd number of cache lines, so
-/// that the first lines of the buffers do not fall on each other in the cache. Pages that no frame reached cost
-/// nothing.
+/// Distance of buffers, bytes. A buffer has room for a header and a frame that is one byte too long. The distance is an
+/// odd number of cache lines, so that the first lines of the buffers map to different cache sets. Pages that no frame
+/// has touched take no memory.
 const STRIDE_BYTES: usize = 1033 * 64;
 
 const _: () = assert!(STRIDE_BYTES > VIRTIO_HEADER_BYTES + MAX_FRAME_BYTES + 1);
@@ -38,26 +38,28 @@ pub struct TapQueue {
     descriptor: OwnedFd,
     watch: SleepWatch,
     name: String,
-    /// Whether frames may have open tasks.
+    /// Whether frames may be unfinished.
     offloads: bool,
     arena: Vec<u8>,
-    /// Buffer that is filled next.
+    /// Index of the buffer that is filled next.
     next: usize,
-    /// Buffers borrowed and not released yet: the last `borrowed` before `next`.
+    /// Number of borrowed buffers: the last `borrowed` ones before `next`.
     borrowed: usize,
     link: Arc<LinkWatch>,
-    /// Reads the drops of the whole interface; one queue has it.
+    /// Probe for the drops of the whole interface, which only one queue has.
     probe: Option<LinkProbe>,
     known_drops: u64,
-    /// Length of the longest expected frame, bytes: a usual one, until a longer one came.
+    /// Length of the longest expected frame, bytes: that of a usual frame, until a longer one comes.
     longest_bytes: usize,
-    /// Frames too long for a slot.
+    /// Number of frames too long for a slot.
     cut: u64,
     gone: bool,
     refusal: Option<i32>,
 }
 
 impl TapQueue {
+    /// A queue of the interface called `name`.
+    ///
     /// # Errors
     /// The descriptor cannot be watched.
     pub(super) fn new(
@@ -89,10 +91,10 @@ impl TapQueue {
         &self.descriptor
     }
 
-    /// Borrows what waits into `batch`.
+    /// Borrows waiting frames into `batch`.
     fn read(&mut self, batch: &mut Batch) {
         if self.borrowed == 0 {
-            // The buffers that are in the cache.
+            // The first buffers are still in the cache.
             self.next = 0;
         }
         let mut bytes = 0;
@@ -106,7 +108,7 @@ impl TapQueue {
                     self.gone = true;
                     return;
                 }
-                // Nothing waits, or the kernel is short of memory and will have more.
+                // No frame is waiting, or the kernel is short of memory for the moment.
                 Err(_) => return,
             };
             let Some((header, frame)) = self
@@ -121,7 +123,7 @@ impl TapQueue {
                 continue;
             }
             self.longest_bytes = self.longest_bytes.max(frame.len());
-            // SAFETY: the arena is never resized and lives as long as the queue does; this buffer is not written again
+            // SAFETY: the arena is never resized and lives as long as the queue; this buffer is not written again
             // before `release` has counted it back.
             batch.push(unsafe { Fragment::from_private(frame, 0) }, true);
             let unfinished = Unfinished::from_header(header);
@@ -134,7 +136,7 @@ impl TapQueue {
         }
     }
 
-    /// Writes the frame of `fragments`, which has these open tasks.
+    /// Writes the frame of `fragments`, with the unfinished work `unfinished`.
     fn write(&mut self, fragments: &[Fragment], unfinished: Unfinished) -> Result<(), DropCause> {
         let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut parts = [nothing; MAX_FRAGMENTS + 1];
@@ -164,14 +166,14 @@ impl TapQueue {
             let code = Error::last_os_error().raw_os_error().unwrap_or(0);
             return Err(match code {
                 libc::EINTR => continue,
-                // It is set down.
+                // The interface is set down.
                 libc::EIO => DropCause::LinkDown,
                 libc::EBADFD => {
                     self.gone = true;
                     DropCause::LinkDown
                 }
                 libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => DropCause::NoSpace,
-                // The kernel wants an Ethernet header and less than a socket buffer can hold.
+                // The kernel requires an Ethernet header, and a length that fits into a socket buffer.
                 libc::EINVAL if len < 14 => DropCause::TooShort,
                 libc::EINVAL if !unfinished.is_nothing() => DropCause::BadOffload,
                 libc::EINVAL | libc::EMSGSIZE => DropCause::TooLong,
@@ -184,14 +186,14 @@ impl TapQueue {
     }
 }
 
-/// Frames that the interface dropped on its way out, since it was made.
+/// Number of frames that the interface dropped before transmission, since it was created.
 fn drops(link: &LinkProbe) -> Option<u64> {
     link.query().ok().map(|link| link.statistics.tx_dropped)
 }
 
 impl PortQueue for TapQueue {
     fn properties(&mut self) -> QueueProperties {
-        // A system call for each frame.
+        // Each frame takes a system call.
         QueueProperties { frame_cost: 16, take_cost: 16, ..QueueProperties::default() }
     }
 
@@ -258,7 +260,7 @@ impl Sleep for TapQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        // Of an interface that is gone it would be readable for ever.
+        // The descriptor of a deleted interface would be readable forever.
         (!self.gone).then(|| self.watch.descriptor())
     }
 
@@ -289,7 +291,7 @@ impl Diagnose for TapQueue {
     fn missed_frames(&mut self) -> u64 {
         let cut = std::mem::take(&mut self.cut);
         let Some(link) = &self.probe else { return cut };
-        // An interface that is gone has no count any more.
+        // A deleted interface has no counter any more.
         let drops = drops(link).unwrap_or(self.known_drops);
         let missed = drops.saturating_sub(self.known_drops);
         self.known_drops = drops;

@@ -23,7 +23,7 @@ fn frames_pass_both_ways_unchanged_with_and_without_offloads() {
             assert_eq!(tap.name, "rrt0");
             let host = RawSocket::open("rrt0", LOCAL);
             let queue = &mut tap.queues[0];
-            // More than the buffers of a queue, so that they come round.
+            // The test sends more frames than a queue has buffers, so that buffers are reused.
             for number in 0..200 {
                 let frame = test_frame(1, number, 60 + number as usize);
                 host.send(&frame);
@@ -66,7 +66,7 @@ fn checksums_are_open_both_ways_with_offloads_and_filled_in_without() {
                 }
             };
             assert_eq!(!meta.unfinished.is_nothing(), offloads);
-            // The same from the other side: what is swapped does not change the sum.
+            // Addresses and ports are swapped for the reply. Swapping does not change the checksum.
             for (one, other, len) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
                 let (head, tail) = bytes.split_at_mut(other);
                 head[one..one + len].swap_with_slice(&mut tail[..len]);

@@ -1,9 +1,10 @@
-//! The outer end of a veth pair: this port receives what the inner end sends, and the inner end takes frames delivered
-//! to this port as received. The inner end is in a container or any other network namespace.
+//! The outer end of a veth pair: this port receives the frames that the inner end sends, and the inner end receives the
+//! frames delivered to this port. The inner end is in a container or any other network namespace.
 //!
-//! A TAP interface (`rrv-` and the index of the outer end) and two tcx programs (Linux 6.6) lead there and back, with
-//! open checksums and segments of TCP. Frames between two such ports of a switch need not pass it: the program on the
-//! way into an outer end passes them to the other pair's inner end within the kernel ([`shortcut`]).
+//! Frames pass through a TAP interface (`rrv-` and the index of the outer end), to and from which two tcx programs
+//! (Linux 6.6) redirect them, with checksum offload and TCP segmentation offload. Frames between two such ports of a
+//! switch need not pass the switch: the program at the ingress of an outer end passes them to the other pair's inner
+//! end within the kernel ([`shortcut`]).
 
 pub mod shortcut;
 
@@ -21,48 +22,48 @@ use crate::device::DriverError;
 use crate::tap::diverted::{self, LinkNeed, RedirectedQueue, keep_stack_off};
 use crate::tap::{TapConfig, TapDevice, TapError};
 
-/// The request for a veth pair's outer end.
+/// Properties of a veth pair's outer end to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VethConfig {
-    /// Its name, for people.
+    /// Name of the outer end, for messages.
     pub interface: String,
-    /// Its index in the namespace of the calling thread.
+    /// Index of the outer end in the namespace of the calling thread.
     pub ifindex: u32,
-    /// Its MTU, bytes.
+    /// MTU of the outer end, bytes.
     pub mtu: u32,
     /// Number of queues, from 1.
     pub queues: u16,
-    /// Whether frames may have open tasks, in both directions.
+    /// Whether frames may be unfinished, in both directions.
     pub offloads: bool,
 }
 
-/// A veth pair's outer end, opened.
+/// The opened outer end of a veth pair.
 #[derive(Debug)]
 pub struct VethDevice {
-    /// One per requested queue.
+    /// The requested queues.
     pub queues: Vec<RedirectedQueue>,
-    /// The port's place on the way within the kernel, if the kernel can have one.
+    /// Control of the port's path within the kernel, if the kernel supports one.
     pub shortcut: Option<Arc<Shortcut>>,
-    /// The mechanism in use, in words for users.
+    /// Mechanism in use, as text for users.
     pub mode: String,
-    /// A note for the owner.
+    /// Notes for the owner.
     pub notes: Vec<String>,
 }
 
-/// Why a veth pair's outer end could not be opened.
+/// Reason why a veth pair's outer end could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VethError {
     /// The interface is of another kind.
     #[error("{interface} is a {kind} interface, not an end of a veth pair; name it without `veth:`")]
     NotVeth { interface: String, kind: String },
-    /// Another program uses it.
+    /// Another program uses the veth pair.
     #[error("veth:{0} is in use by another program; end it first")]
     Busy(String),
-    /// The TAP interface.
+    /// The TAP interface cannot be opened.
     #[error("veth:{interface}: {source}")]
     Tap { interface: String, source: TapError },
-    /// The programs that lead there and back.
+    /// The programs that redirect frames cannot be loaded or attached.
     #[error("veth:{interface}: {source}")]
     Bpf { interface: String, source: BpfError },
     /// The interface or the TAP cannot be queried or changed.
@@ -76,7 +77,7 @@ impl DriverError for VethError {
     }
 }
 
-/// The programs in their places.
+/// The attached programs.
 #[derive(Debug)]
 struct VethRedirect {
     _from_pair: BpfLink,
@@ -91,15 +92,15 @@ impl diverted::Redirect for VethRedirect {
 }
 
 impl VethDevice {
-    /// Leads the frames of the pair here, in the network namespace of the calling thread.
+    /// Diverts the frames of the pair to this port, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`VethError`]. The pair is untouched then.
+    /// [`VethError`]. The pair is unchanged then.
     pub fn open(config: &VethConfig) -> Result<Self, VethError> {
         Self::open_or_resume(config, Vec::new())
     }
 
-    /// The same, with the queues that another process leaves, if there are such.
+    /// Opens as [`Self::open`] does, but takes over the queues that another process leaves in `left`, if there are any.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -125,7 +126,7 @@ impl VethDevice {
         link_change::set_up(&tap.name, true)?;
 
         let shortcut = match Shortcut::new(config.ifindex) {
-            // Where a frame must be cut or completed, the datapath does it.
+            // Without offloads the datapath must finish frames, so they must not pass within the kernel.
             Ok(shortcut) if config.offloads => shortcut.map(Arc::new),
             Ok(_) => None,
             Err(error) => {

@@ -1,8 +1,8 @@
 //! The path within the kernel between the ports of a switch that are veth pairs.
 //!
-//! The kernel may pass a frame by itself only where the switch would deliver it to one port unchanged. So the switch's
-//! owner gives each port the addresses that were learned there ([`Shortcut::keep_only`], [`Shortcut::add`]), and again
-//! whenever that changes. Until then, and for all other addresses, frames take the way through the datapath.
+//! The kernel may pass a frame by itself only if the switch would deliver it to one port unchanged. So the switch's
+//! owner gives each port the addresses that were learned there ([`Shortcut::keep_only`], [`Shortcut::add`]), and
+//! repeats this after each change. Until then, and for all other addresses, frames pass through the datapath.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,18 +15,18 @@ use ringroad_port::counters::BypassedFrames;
 /// A MAC address, first octet first.
 pub type Octets = [u8; 6];
 
-/// Most addresses of a port that are known to the kernel; frames of others pass the datapath.
+/// Maximum number of a port's addresses that the kernel knows. Frames of others pass through the datapath.
 const MOST_ADDRESSES: usize = 1024;
 
 /// The kernel's table for all ports of this process.
 #[derive(Debug)]
 struct Ends {
     table: ShortcutTable,
-    /// Counters in use.
+    /// Numbers of counters in use.
     counters: Mutex<BTreeSet<u32>>,
 }
 
-/// A port's place on the way within the kernel. It is on no such way before [`Shortcut::keep_only`].
+/// A port's end of the path within the kernel. The port does not use this path before [`Shortcut::keep_only`].
 #[derive(Debug)]
 pub struct Shortcut {
     ends: &'static Ends,
@@ -38,7 +38,7 @@ pub struct Shortcut {
 
 #[derive(Debug, Default)]
 struct State {
-    /// 0: none.
+    /// Number of the group, 0 without one.
     group: u16,
     addresses: BTreeSet<Octets>,
     counted: Passed,
@@ -50,7 +50,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ends {
-    /// The table, made with the first port that needs it.
+    /// The table, which the first port that needs it creates.
     fn of_process() -> Result<&'static Self, BpfError> {
         static ENDS: OnceLock<Ends> = OnceLock::new();
         if let Some(ends) = ENDS.get() {
@@ -62,10 +62,10 @@ impl Ends {
 }
 
 impl Shortcut {
-    /// A place for the veth end with index `interface`.
+    /// Creates the control of the path for the veth end with index `interface`. `None` if there are too many ports.
     ///
     /// # Errors
-    /// The kernel's; `None` if there are too many ports.
+    /// The kernel's error.
     pub(super) fn new(interface: u32) -> Result<Option<Self>, BpfError> {
         let ends = Ends::of_process()?;
         let group = GroupCell::create()?;
@@ -78,23 +78,23 @@ impl Shortcut {
             counter
         };
         let this = Self { ends, group, interface, counter, state: Mutex::default() };
-        // The counters continue from those of its last user.
+        // The counters continue from the values of their last user.
         let counted = ends.table.passed(counter)?;
         lock(&this.state).counted = counted;
         Ok(Some(this))
     }
 
-    /// The program for the way into the end; frames that it does not pass on go to the interface `tap`.
+    /// Program for the ingress of the end. Frames that it does not pass on go to the interface `tap`.
     pub(super) fn program(&self, tap: u32) -> Result<TcxProgram, BpfError> {
         let end = ShortcutEnd { interface: self.interface, counter: self.counter, tap };
         TcxProgram::shortcut(&self.ends.table, &self.group, end)
     }
 
-    /// Joins `group` (from 1) and takes all but `addresses` off the way. Returns those addresses that have sent since
-    /// the last call.
+    /// Joins `group` (from 1) and removes all addresses but `addresses` from the kernel's table. Returns the remaining
+    /// addresses that have sent since the last call.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn keep_only(&self, group: u16, addresses: &BTreeSet<Octets>) -> Result<Vec<Octets>, BpfError> {
         let mut state = lock(&self.state);
         if state.has_given_up {
@@ -118,11 +118,12 @@ impl Shortcut {
         Ok(seen)
     }
 
-    /// Puts `addresses` on the way: frames with such a source pass from this end to others of its group, and frames
-    /// with such a destination from others to this one. No other end of the group may have them still.
+    /// Adds `addresses` to the kernel's table: frames with such a source pass from this end to others of its group, and
+    /// frames with such a destination pass from others to this end. No other end of the group may still have these
+    /// addresses.
     ///
     /// # Errors
-    /// The kernel's. Addresses for which its table has no room take the way through the datapath.
+    /// The kernel's error. Frames of addresses for which the table has no room pass through the datapath.
     pub fn add(&self, addresses: &BTreeSet<Octets>) -> Result<(), BpfError> {
         let mut state = lock(&self.state);
         let group = state.group;
@@ -143,22 +144,22 @@ impl Shortcut {
         Ok(())
     }
 
-    /// Whether it is on the way.
+    /// Whether the port uses the path within the kernel.
     #[must_use]
     pub fn is_on_way(&self) -> bool {
         lock(&self.state).group != 0
     }
 
-    /// Leaves the way for good: the kernel has refused something.
+    /// Leaves the path within the kernel for good, after a refusal of the kernel.
     pub fn give_up(&self) {
         let _ = self.leave();
         lock(&self.state).has_given_up = true;
     }
 
-    /// Takes the end off the way: all its frames, and all frames for it, pass the datapath.
+    /// Leaves the path within the kernel: all frames from and to the end pass through the datapath.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn leave(&self) -> Result<(), BpfError> {
         let mut state = lock(&self.state);
         if state.group == 0 {
@@ -178,7 +179,7 @@ impl Shortcut {
         Ok(())
     }
 
-    /// Frames that passed since the last call.
+    /// Frames that passed within the kernel since the last call.
     pub(super) fn take_passed(&self) -> BypassedFrames {
         let mut state = lock(&self.state);
         let Ok(now) = self.ends.table.passed(self.counter) else { return BypassedFrames::default() };

@@ -12,7 +12,7 @@ use super::*;
 use crate::test_network::{Host, RawSocket, in_own_namespace, ip, test_frame, until, wait_running};
 use crate::test_queue::{deliver, forward, receive, receive_now};
 
-/// A host with the inner end of a pair, whose outer end is here, and that end as a port.
+/// A host with the inner end of a pair, and the outer end as a port in this process.
 struct Container {
     host: Host,
     mac: [u8; 6],
@@ -40,7 +40,7 @@ impl Container {
         self.device.shortcut.as_ref().unwrap()
     }
 
-    /// The neighbour, so that no request for its address is sent.
+    /// Adds the neighbour's address, so that no request for it is sent.
     fn knows(&self, other: &Self, number: u8) {
         let mac = Mac::from(other.mac);
         self.host.run(move || {
@@ -74,7 +74,7 @@ fn frames_of_the_inner_end_are_received_and_delivered_frames_arrive_there() {
         let frame = test_frame(2, 8, 1514);
         assert_eq!(deliver(container.queue(), std::slice::from_ref(&frame), 1514).frames, 1);
         assert_eq!(far.receive(), frame);
-        // Without the port nothing is left behind.
+        // Nothing stays behind after the port's end.
         drop(container.device);
         until(|| !ip("link show").contains("rrv-"));
     });
@@ -116,7 +116,8 @@ fn frames_between_known_addresses_pass_within_the_kernel_and_are_counted() {
         assert_eq!(a.shortcut().keep_only(1, &of_a).unwrap(), [a.mac], "it has sent");
         assert_eq!(a.shortcut().keep_only(1, &of_a).unwrap(), Vec::<[u8; 6]>::new());
 
-        // Another group, a source that was learned elsewhere, and a port that has left take the datapath's way.
+        // Frames pass through the datapath between groups, from a source learned elsewhere, and from a port that left
+        // the path within the kernel.
         b.shortcut().keep_only(2, &of_b).unwrap();
         b.shortcut().add(&of_b).unwrap();
         send("another group");
@@ -145,7 +146,7 @@ fn an_address_that_moves_leaves_its_old_port_first_and_stays_at_the_new_one() {
         b.shortcut().keep_only(1, &moving).unwrap();
         b.shortcut().add(&moving).unwrap();
         let far = b.host.run(|| RawSocket::open("rri2", 0x88b5));
-        // A frame to the address from the port that has it is not sent back by the kernel.
+        // The kernel does not send a frame back to the port from which it came and which has the destination.
         let mut frame = test_frame(9, 1, 60);
         frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
         let mut b = b;
@@ -185,7 +186,8 @@ fn tcp_passes_both_ways_with_segments_whole() {
             assert!(std::time::Instant::now() < end, "the connection does not end");
             let forwarded =
                 forward(a.queue(), b.queue(), &mut batch) + forward(b.queue(), a.queue(), &mut batch);
-            // The first frames, which query addresses (ARP), pass here; then the kernel takes over in the middle.
+            // The first frames, which query addresses (ARP), pass this loop. Then the kernel takes over in the middle
+            // of the connection.
             if forwarded != 0 && !on_way {
                 for (container, addresses) in [(&a, &of_a), (&b, &of_b)] {
                     container.shortcut().keep_only(1, addresses).unwrap();
@@ -194,7 +196,7 @@ fn tcp_passes_both_ways_with_segments_whole() {
                 on_way = true;
             }
         }
-        // The last frames of the connection may still be on their way between the two counts.
+        // The last frames of the connection may still be in flight between the two reads of the counters.
         let (mut frames, mut bytes, mut arrived, mut back) = (0, 0, 0, 0);
         until(|| {
             let (of_a, of_b) = (a.passed(), b.passed());

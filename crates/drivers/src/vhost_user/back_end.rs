@@ -1,8 +1,8 @@
 //! The messages of a guest's front end, and their effect on the rings (vhost-user protocol, QEMU's
 //! `docs/interop/vhost-user.rst`).
 //!
-//! The messages are read and answered by the `vhost` crate. A ring runs when it was started by its kick, is enabled,
-//! and its addresses lie in the memory shared. For every change it is taken back from the worker first and handed over
+//! The `vhost` crate reads and answers the messages. A ring runs when it was started by its kick, is enabled, and its
+//! addresses lie in the shared memory. For every change the ring is taken back from the worker first and handed over
 //! again afterwards.
 
 use std::fs::File;
@@ -32,16 +32,16 @@ use crate::peer::watch::PeerWatch;
 
 mod hand_over;
 
-/// Most regions of memory: as many as QEMU has slots for.
+/// Maximum number of memory regions: QEMU's number of slots.
 const MAX_MEMORY_SLOTS: usize = 509;
 /// The network card's configuration (virtio 1.2, section 5.1.4): address, status, pairs of queues, MTU.
 const CONFIG_BYTES: usize = 12;
-/// Most regions whose files are kept for another process: as many as every front end may have. A guest with more
-/// must reconnect after a hand-over.
+/// Maximum number of regions whose files are kept for another process: the number that every front end may have. A
+/// guest with more regions must reconnect after a handover.
 const MAX_KEPT_FILES: usize = 8;
 const LINK_UP: u16 = 1;
 
-/// One ring as the front end has set it up.
+/// Setup of one ring by the front end.
 #[derive(Debug, Default)]
 struct VringSetup {
     entries: u16,
@@ -49,9 +49,9 @@ struct VringSetup {
     position: RingPosition,
     is_started: bool,
     is_enabled: bool,
-    /// Whether the worker has it.
+    /// Whether the worker has the ring.
     runs: bool,
-    /// Whether it broke a rule: it stays where it is until it is set up again.
+    /// Whether the ring broke a rule. It does not run again until it is set up again.
     is_broken: bool,
     kick: Option<OwnedFd>,
     call: Option<Arc<OwnedFd>>,
@@ -70,7 +70,7 @@ struct VringAddresses {
 #[derive(Debug, Clone)]
 struct KnownRegion {
     mapped: Arc<GuestRegion>,
-    /// Its file, for a process that takes it over.
+    /// File of the region, for a process that takes over the guest.
     file: Option<Arc<OwnedFd>>,
 }
 
@@ -82,7 +82,7 @@ impl KnownRegion {
     }
 }
 
-/// Where a ring's state goes to.
+/// Mailbox for a ring's state, and wake set of the queue.
 #[derive(Debug)]
 pub(super) struct VringMailbox {
     pub(super) mailbox: Mailbox<Vring>,
@@ -100,12 +100,12 @@ pub(super) struct BackEnd {
     log: Option<Arc<DirtyLog>>,
     inflight: Option<Arc<Inflight>>,
     vrings: Vec<VringSetup>,
-    /// In the order of the front end's numbers: receive and transmit queue of each pair.
+    /// Mailboxes of the rings, in the order of the front end's numbers: receive and transmit queue of each pair.
     mailboxes: Vec<VringMailbox>,
     watch: Arc<PeerWatch>,
 }
 
-/// An error of our own, reported to the front end if it requests replies, and to users.
+/// Error of this back end, which is reported to the front end if it requests replies, and to users.
 fn refuse(why: impl ToString) -> Error {
     Error::ReqHandlerError(std::io::Error::other(why.to_string()))
 }
@@ -127,7 +127,7 @@ impl BackEnd {
         }
     }
 
-    /// Forgets a front end: nothing of its memory is in use afterwards.
+    /// Forgets a front end: no part of its memory is in use afterwards.
     pub(super) fn reset(&mut self) {
         for index in 0..self.vrings.len() {
             self.stop(index);
@@ -150,7 +150,7 @@ impl BackEnd {
         self.vrings.get_mut(index as usize).ok_or_else(no_such)
     }
 
-    /// Takes a ring back from the worker, if it has it.
+    /// Takes a ring back from the worker, if the worker has it.
     fn stop(&mut self, index: usize) {
         let (Some(setup), Some(mailbox)) = (self.vrings.get_mut(index), self.mailboxes.get(index)) else {
             return;
@@ -177,7 +177,7 @@ impl BackEnd {
         Ok(())
     }
 
-    /// A ring for the worker if it should run. This changes nothing that the guest sees.
+    /// Makes a ring for the worker if it should run. The guest sees no change.
     fn prepare(&mut self, index: usize) -> Result<Option<Vring>> {
         let (features, is_mergeable) = (self.features, self.has(feature::NET_MRG_RXBUF));
         let (Some(setup), Some(mailbox)) = (self.vrings.get_mut(index), self.mailboxes.get(index)) else {
@@ -234,7 +234,7 @@ impl BackEnd {
         outcome
     }
 
-    /// Makes a change to what all rings have in common, while no worker has any.
+    /// Changes common state of all rings, while no worker has any of them.
     fn change_all(&mut self, change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         for index in 0..self.vrings.len() {
             self.stop(index);
@@ -280,7 +280,7 @@ fn layout_of(region: &VhostUserMemoryRegion) -> RegionLayout {
     }
 }
 
-/// A descriptor for wake-ups, in either direction.
+/// Eventfd for wake-ups, in either direction, from a message's file.
 fn event(file: Option<File>) -> Result<Option<OwnedFd>> {
     let Some(file) = file else { return Ok(None) };
     check_eventfd(file.as_fd()).map_err(refuse)?;
@@ -361,7 +361,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     }
 
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
-        // It stops the ring until the next kick is set.
+        // This message stops the ring until the next kick is set.
         self.change(index, |setup| (setup.is_started, setup.kick) = (false, None))?;
         Ok(VhostUserVringState::new(index, self.setup(index)?.position.0))
     }
@@ -408,7 +408,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn get_config(&mut self, offset: u32, size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
         let mut config = [0; CONFIG_BYTES];
-        // The address is left to the front end, which has one for its guest.
+        // The address stays zero, because the front end has one for its guest.
         config[6..8].copy_from_slice(&LINK_UP.to_le_bytes());
         config[8..10].copy_from_slice(&(self.vrings.len() as u16 / 2).to_le_bytes());
         let end = offset.checked_add(size).map_or(usize::MAX, |end| end as usize);
@@ -471,7 +471,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     }
 
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
-        // By place alone: the file's offset is not part of what names a region.
+        // The addresses and the size identify a region; the file's offset does not.
         let gone = layout_of(region);
         let is_gone = |layout: RegionLayout| {
             (layout.guest, layout.user, layout.bytes) == (gone.guest, gone.user, gone.bytes)

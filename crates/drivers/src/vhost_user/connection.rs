@@ -25,45 +25,45 @@ use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
 use crate::peer::watch::PeerWatch;
 
-/// A message's request, flags and length of what follows, each of four bytes.
+/// Length of a message's header, bytes: request, flags, and length of the payload, four bytes each.
 const HEADER_BYTES: usize = 12;
 const GET_FEATURES: u32 = 1;
 const SET_FEATURES: u32 = 2;
 const GET_PROTOCOL_FEATURES: u32 = 15;
 const SET_PROTOCOL_FEATURES: u32 = 16;
 const SET_VRING_ENABLE: u32 = 18;
-/// Flags of a message: the protocol's version, that it is a reply, that one is needed.
+/// Flags of a message: the protocol's version, reply, and reply needed.
 const VERSION: u32 = 1;
 const REPLY: u32 = 1 << 2;
 const NEED_REPLY: u32 = 1 << 3;
 
-/// A port's connection. Ends with the value.
+/// A port's connection, which ends when the value is dropped.
 #[derive(Debug)]
 pub(super) struct VhostUserConnection {
     thread: PeerThread<Vring>,
-    /// Behind the thread: the socket's file goes after it.
+    /// Field after the thread: the socket's file is removed after the thread has ended.
     card: Arc<Card>,
 }
 
-/// What the thread shares with the port's queues.
+/// State that the thread shares with the port's queues.
 #[derive(Debug)]
 pub(super) struct Card {
-    /// Where front ends come from; `None`: this side connects.
+    /// Socket to which front ends connect; `None` if this side connects.
     listener: Option<ListeningSocket>,
     back_end: Arc<Mutex<BackEnd>>,
     /// The socket in use.
     current: Mutex<Option<UnixStream>>,
-    /// Held while a front end's message is taken and answered.
+    /// Lock that is held while a front end's message is received and answered.
     turn: Mutex<()>,
-    /// Whether no other process has the sockets: only then are messages taken.
+    /// Whether no other process has the sockets. Only then are messages received.
     is_ours: AtomicBool,
-    /// Rung when the sockets have become ours.
+    /// Eventfd that is rung when no other process has the sockets any more.
     ours: OwnedFd,
 }
 
 impl Card {
-    /// A card whose front ends connect to `listener`, or to which it connects; `current` is the socket of a front end
-    /// that another process leaves.
+    /// A card whose front ends connect to `listener`, or which itself connects to front ends. `current` is the socket
+    /// of a front end that another process leaves.
     pub(super) fn new(
         listener: Option<ListeningSocket>,
         back_end: BackEnd,
@@ -80,10 +80,11 @@ impl Card {
         })
     }
 
-    /// The sockets that another process leaves of the port at `path`: the one that listens, and a front end's.
+    /// Takes over the sockets that another process leaves of the port at `path`: the listening socket, and that of a
+    /// front end.
     ///
     /// # Errors
-    /// Something else is at the path by now.
+    /// The path has another file by now.
     pub(super) fn sockets_of(
         left: &mut Inheritance,
         path: &Path,
@@ -103,7 +104,8 @@ impl Card {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes no message any more before [`Self::resume_messages`]. `false`: one is being answered just now.
+    /// Stops the receiving of messages until [`Self::resume_messages`]. Returns `false` if a message is being answered
+    /// just now.
     pub(super) fn pause(&self) -> bool {
         match self.turn.try_lock() {
             Err(TryLockError::WouldBlock) => false,
@@ -114,8 +116,9 @@ impl Card {
         }
     }
 
-    /// What pair `queue` leaves to another process, with its rings in the front end's order; the first one leaves the
-    /// sockets as well. `None`: messages are still taken, the socket's file is gone, or the guest must reconnect.
+    /// State that pair `queue` leaves to another process, with its rings in the front end's order. The first pair
+    /// leaves the sockets, too. `None`: messages are still received, the socket's file is gone, or the guest must
+    /// reconnect.
     pub(super) fn leave(&self, queue: usize, rings: [Option<&Vring>; 2]) -> Option<HandOver> {
         if self.is_ours.load(Ordering::Acquire)
             || self.listener.as_ref().is_some_and(|listener| !listener.is_in_place())
@@ -135,7 +138,7 @@ impl Card {
         Some(left)
     }
 
-    /// No other process has the sockets any more.
+    /// Continues to receive messages, because no other process has the sockets any more.
     pub(super) fn resume_messages(&self) {
         self.is_ours.store(true, Ordering::Release);
         eventfd::ring_own(&self.ours);
@@ -153,7 +156,7 @@ impl Drop for Card {
 }
 
 impl VhostUserConnection {
-    /// Starts the thread. `path` is where it connects to.
+    /// Starts the thread. `path` is the socket to which it connects if it does not listen.
     ///
     /// # Errors
     /// The kernel has no threads or descriptors left.
@@ -174,7 +177,8 @@ impl VhostUserConnection {
 impl Drop for VhostUserConnection {
     fn drop(&mut self) {
         self.thread.stop();
-        // After the thread was stopped, so that it accepts no other socket: it may wait for the rest of a message.
+        // The thread may wait for the rest of a message, so its socket is shut down. It was stopped before, so that it
+        // accepts no other socket.
         if let Some(socket) = &*self.card.current()
             && self.card.is_ours.load(Ordering::Acquire)
         {
@@ -183,7 +187,7 @@ impl Drop for VhostUserConnection {
     }
 }
 
-/// What the thread has.
+/// State of the thread.
 struct Host {
     path: PathBuf,
     stop: StopBell,
@@ -192,8 +196,8 @@ struct Host {
 }
 
 impl Host {
-    /// Waits until one of `descriptors` is ready and the sockets are ours. Returns which are ready, with the turn in
-    /// which to act on them. `None` when the port ends.
+    /// Waits until one of `descriptors` is ready and no other process has the sockets. Returns which are ready, with
+    /// the lock for acting on them. `None` when the port ends.
     fn await_turn<const N: usize>(
         &self,
         descriptors: [BorrowedFd<'_>; N],
@@ -210,7 +214,7 @@ impl Host {
         }
     }
 
-    /// Waits for a front end and serves it until it goes. `None` when the port ends.
+    /// Waits for a front end and serves it until it leaves. `None` when the port ends.
     fn serve_one(&self) -> Option<()> {
         let current = self.card.current().as_ref().map(UnixStream::try_clone);
         let socket = match current {
@@ -259,14 +263,14 @@ impl Host {
         }
     }
 
-    /// Forgets the front end. If the front end disconnected, the caller has the turn.
+    /// Forgets the front end. If the front end disconnected, the caller holds the lock `turn`.
     fn end(&self, error: Option<String>) {
         *self.card.current() = None;
         self.card.back_end().reset();
         self.watch.disconnected(error);
     }
 
-    /// Serves a front end until it goes. `None` when the port ends.
+    /// Serves a front end until it leaves. `None` when the port ends.
     fn serve(&self, socket: UnixStream) -> Option<()> {
         let (wait, mut handler) = match socket.try_clone().and_then(|wait| Ok((wait, self.handler(socket)?)))
         {
@@ -281,7 +285,7 @@ impl Host {
                 None => self.await_turn([wait.as_fd()]).map(|([own], turn)| (own, turn)),
                 Some(listener) => {
                     self.await_turn([wait.as_fd(), listener.as_fd()]).map(|([own, other], turn)| {
-                        // One card, one guest: the connection of any other guest is closed.
+                        // A card serves one guest, so the connection of any other guest is closed.
                         if other {
                             drop(listener.accept());
                         }
@@ -311,10 +315,10 @@ impl Host {
         }
     }
 
-    /// Answers the messages that come by `socket`.
+    /// Handler of the messages from `socket`.
     ///
-    /// The handler knows only features that were acknowledged through it. So the messages of a front end that another
-    /// process has served are repeated here, through a socket pair that the front end's own socket then replaces.
+    /// The handler knows only features that were acknowledged through it. If another process has served the front end,
+    /// its messages are repeated through a socket pair. The front end's own socket then replaces the pair.
     fn handler(&self, socket: UnixStream) -> std::io::Result<BackendReqHandler<Mutex<BackEnd>>> {
         let back_end = Arc::clone(&self.card.back_end);
         let acknowledged = self.card.back_end().acknowledged();
@@ -335,7 +339,7 @@ impl Host {
             front.write_all(&[header, payload].concat())?;
             handler.handle_request().map_err(std::io::Error::other)?;
         }
-        // SAFETY: the handler's descriptor, which is open and stays the handler's.
+        // SAFETY: the descriptor is open, and the handler keeps the ownership of it.
         let mut descriptor = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(handler.as_raw_fd()) });
         rustix::io::dup3(&socket, &mut descriptor, DupFlags::CLOEXEC)?;
         Ok(handler)
@@ -368,7 +372,7 @@ impl Host {
     }
 }
 
-/// The words that a message begins with, in the machine's byte order.
+/// First words of a message, in the machine's byte order.
 fn words<const N: usize>(message: &[u8]) -> [u32; N] {
     let mut words = [0; N];
     for (word, bytes) in words.iter_mut().zip(message.chunks_exact(4)) {

@@ -3,12 +3,12 @@
 use ringroad_virtqueue::layout::features::*;
 use vhost::vhost_user::message::VhostUserProtocolFeatures as Protocol;
 
-/// Offloads that the datapath can do for a guest, or leave to it. UDP segmentation is not among them.
+/// Offloads that the datapath supports for frames from and to a guest. UDP segmentation is not among them.
 pub(super) const OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN | TAKES_UNFINISHED;
-/// Features that a guest must have acknowledged before it gets unfinished frames.
+/// Features that a guest must have acknowledged before it is sent unfinished frames.
 pub(super) const TAKES_UNFINISHED: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
 
-/// The virtio features on offer.
+/// Virtio features that are offered to a front end.
 pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
     let mut features = VERSION_1
         | ANY_LAYOUT
@@ -32,7 +32,7 @@ pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
     features
 }
 
-/// The features of the protocol on offer.
+/// Features of the vhost-user protocol that are offered to a front end.
 pub(super) fn offered_protocol() -> Protocol {
     Protocol::MQ
         | Protocol::LOG_SHMFD
@@ -43,7 +43,7 @@ pub(super) fn offered_protocol() -> Protocol {
         | Protocol::CONFIGURE_MEM_SLOTS
 }
 
-/// The agreed features, for people.
+/// Agreed features, as text for users.
 pub(super) fn describe(features: u64) -> String {
     let has = |bits: u64| features & bits == bits;
     let words = [

@@ -1,9 +1,9 @@
-//! A guest behind vhost-user: QEMU, or a DPDK program with `net_virtio_user`. Ours is the side that serves the guest's
-//! virtio-net card.
+//! A guest behind vhost-user: QEMU, or a DPDK program with `net_virtio_user`. This side is the back end, which serves
+//! the guest's virtio-net card.
 //!
-//! [`back_end`] is what the front end sets up, [`connection`] the thread that listens to it, one for each port;
-//! [`queue`] what a worker serves, with [`vring`], the way of frames in and out of the guest's memory: one copy between
-//! that and the destination, or the source. A front end, or we, can come and go at any time: the other waits.
+//! [`back_end`] has the setup by the front end; [`connection`] the thread that receives its messages, one for each
+//! port; [`queue`] the part that a worker serves; [`vring`] the transfer of frames between the guest's memory and their
+//! source or destination, with one copy. Either side can come and go at any time, and the other waits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub mod queue;
 mod tests;
 mod vring;
 
-/// Longest frame that a guest's card accepts, bytes: the longest that it can leave to segmentation.
+/// Maximum length of a frame that a guest's card accepts, bytes: that of the longest frame for segmentation.
 const MAX_FRAME_BYTES: u32 = 65535 + 14;
 
 const OFFLOADS: PortOption = PortOption::new(
@@ -43,7 +43,7 @@ const OFFLOADS: PortOption = PortOption::new(
 );
 const PACKED: PortOption = PortOption::new("packed", ValueKind::Flag, "1", "offer packed rings");
 
-/// Guests' cards.
+/// Ports of guests' cards.
 pub(crate) const KINDS: &[PortKind] = &[PortKind {
     driver: "vhost_user",
     spelling: Spelling::Scheme("vhost-user"),
@@ -57,8 +57,7 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     open,
 }];
 
-/// Opens the port of a guest whose front end is at the target, or will be, with up to as many pairs of queues as are
-/// planned.
+/// Opens the port of a guest whose front end is or will be at the target, with up to the planned number of queue pairs.
 fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let OpenContext { target, options, plan, inherited, .. } = context;
     let (path, options, queues) = (Path::new(target), &options.device, plan.queues);
@@ -91,7 +90,7 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         None if role == SocketRole::Client => (None, None),
         None => (Some(ListeningSocket::bind(path, SocketType::STREAM, socket_mode(options))?), None),
     };
-    // A guest that another process met, and that cannot be served here, is disconnected: that process's end shows it.
+    // A guest of another process that cannot be served here is disconnected: it notices this when that process ends.
     let current = current.filter(|_| match back_end.resume(&mut left) {
         Ok(rings) => {
             let helds = pairs.iter_mut().flat_map(|(_, pair)| pair);

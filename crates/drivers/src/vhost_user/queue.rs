@@ -17,14 +17,14 @@ use super::vring::{Lent, Vring};
 use crate::peer::handover::Held;
 use crate::peer::wake_set::WakeSet;
 
-/// Least size of a guest's receive buffer if frames are merged from several: a frame of the usual MTU behind
-/// its header, bytes.
+/// Minimum size of a guest's receive buffers if a frame may take several, bytes. A frame of the usual MTU fits behind
+/// its header.
 const USUAL_BUFFER_BYTES: usize = 1526;
 
 /// A pair of queues.
 #[derive(Debug)]
 pub struct VhostQueue {
-    /// The card, and the pair's number in it.
+    /// The card, and the number of the pair in it.
     card: Weak<Card>,
     number: usize,
     /// Whether the card accepts no messages because another process will take it over or has left it.
@@ -35,14 +35,15 @@ pub struct VhostQueue {
     /// The guest's receive queue.
     to_guest: Held<Vring>,
     lent: VecDeque<Lent>,
-    /// Rules that the guest broke, not reported yet.
+    /// Number of violations of the guest that are not reported yet.
     violations: u64,
     awaits_room: bool,
     announced_room: bool,
 }
 
 impl VhostQueue {
-    /// Pair `number` of the card, with its rings in the order of the front end. `is_shared`: another process leaves it.
+    /// Pair `number` of the card, with its rings in the order of the front end. `is_shared`: another process leaves the
+    /// card.
     pub(super) fn new(
         (card, number): (&Arc<Card>, usize),
         wake: Arc<WakeSet>,
@@ -63,7 +64,7 @@ impl VhostQueue {
         }
     }
 
-    /// Exchanges the rings on request of the connection's thread, if that is possible now.
+    /// Exchanges the rings on request of the connection's thread, if no frame is borrowed.
     #[inline]
     fn follow(&mut self) {
         if self.from_guest.is_recalled() && self.lent.is_empty() {
@@ -105,7 +106,8 @@ impl PortQueue for VhostQueue {
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
         if !batch.is_unfinished() {
-            // Otherwise the answer to whether it takes such frames holds for this delivery.
+            // If frames are unfinished, the rings are not exchanged, so that the last answer to whether the guest
+            // accepts such frames stays valid.
             self.follow();
         }
         match self.to_guest.get() {
@@ -121,7 +123,7 @@ impl PortQueue for VhostQueue {
     }
 
     fn prepare_hand_over(&mut self) -> bool {
-        // The thread that answers a message may wait for this.
+        // The thread that answers a message may wait for the rings.
         self.follow();
         self.is_shared = self.card.upgrade().is_some_and(|card| card.pause());
         self.is_shared
@@ -187,7 +189,7 @@ impl Sleep for VhostQueue {
         self.announced_room = sleeping && self.awaits_room;
         self.awaits_room &= sleeping;
         if sleeping {
-            // First the request for a wake-up, then the check for frames; the guest does the reverse.
+            // The request for a wake-up comes before the check for frames. The guest does the reverse.
             fence(Ordering::SeqCst);
         }
     }

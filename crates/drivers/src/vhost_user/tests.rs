@@ -1,4 +1,4 @@
-//! The back end under a front end of the `vhost` crate, whose guest is the test: it writes rings byte by byte.
+//! Tests of the back end with a front end of the `vhost` crate. The test is the guest and writes rings byte by byte.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ const ENTRIES: u16 = 8;
 const MEMORY_BYTES: u64 = 1 << 20;
 const GUEST: u64 = 0x10_0000;
 const USER: u64 = 0x7f00_0000_0000;
-/// The rings of a guest's card: it receives by the first and transmits by the second.
+/// The rings of a guest's card: the receive ring, then the transmit ring.
 const RECEIVE: u64 = 0;
 const TRANSMIT: u64 = 1;
 const RING_BYTES: u64 = 0x4000;
@@ -82,7 +82,7 @@ impl Testbed {
         Self { folder, device, queue, front: None, file: memory(MEMORY_BYTES), calls: Vec::new() }
     }
 
-    /// With a guest that agreed to `features`.
+    /// Site with a guest that acknowledged `features`.
     fn with_guest(features: u64) -> Self {
         let mut site = Self::new();
         site.connect(features);
@@ -90,7 +90,7 @@ impl Testbed {
         site
     }
 
-    /// Lets the front end act, with an answer to all its messages, while the worker continues.
+    /// Runs `what` at the front end, with replies to all its messages, while the worker continues.
     fn ask<T: Send>(&mut self, what: impl FnOnce(&mut Frontend) -> T + Send) -> T {
         let (front, queue) = (self.front.as_mut().unwrap(), &mut self.queue);
         thread::scope(|scope| {
@@ -139,7 +139,7 @@ impl Testbed {
             }
         });
         assert_eq!(self.device.peer.as_ref().unwrap().status().active_queues, 1);
-        // Each ring that starts wakes its driver.
+        // Each started ring wakes its driver.
         assert!(self.calls.iter().all(|call| call.read().is_ok()));
     }
 
@@ -157,7 +157,7 @@ impl Testbed {
         u16::from_le_bytes(self.read(at, 2).try_into().unwrap())
     }
 
-    /// Makes buffer `number` available, with `bytes` of it, at its own place or at `address`.
+    /// Makes buffer `number` available, with `bytes` bytes, at its own address or at `address`.
     fn offer(&self, ring: u64, number: u16, bytes: u32, flags: u16, address: Option<u64>) {
         let usual_address = GUEST + BUFFERS + u64::from(number) * BUFFER_BYTES;
         let mut descriptor = address.unwrap_or(usual_address).to_le_bytes().to_vec();
@@ -171,7 +171,7 @@ impl Testbed {
         self.write(start + AVAILABLE + 2, &(index + 1).to_le_bytes());
     }
 
-    /// The guest sends a frame behind a header.
+    /// Sends a frame behind a header, as the guest.
     fn send(&self, number: u16, header: &[u8], frame: &[u8]) {
         let at = BUFFERS + u64::from(number) * BUFFER_BYTES;
         self.write(at, header);
@@ -183,7 +183,8 @@ impl Testbed {
         self.word(ring * RING_BYTES + USED + 2)
     }
 
-    /// Has messages wait. The last one may have been answered and not be over.
+    /// Pauses the receiving of messages. It retries, because the handling of the last message may not have ended after
+    /// its reply.
     fn pause(&mut self) {
         while !self.queue.prepare_hand_over() {
             thread::yield_now();
@@ -227,12 +228,12 @@ fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
     let first = BUFFERS + 20 * BUFFER_BYTES;
     assert_eq!(site.read(first, 12), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0]);
     assert_eq!([site.read(first + 12, 52), site.read(first + BUFFER_BYTES, 48)].concat(), long);
-    // Their lengths are in the used ring: 64 and 48.
+    // The lengths of the buffers' content are in the used ring: 64 and 48.
     assert_eq!(site.used(RECEIVE), 2);
     assert_eq!(site.read(USED + 8, 4), [64, 0, 0, 0]);
     assert_eq!(site.read(USED + 16, 4), [48, 0, 0, 0]);
     assert_eq!(site.calls[RECEIVE as usize].read().unwrap(), 1);
-    // One buffer is left: not enough for a frame of two, enough for a short one.
+    // One buffer is left, which is enough for a short frame but not for one of two buffers.
     assert_eq!(site.deliver(&long).dropped.of(DropCause::NoSpace), 1);
     assert_eq!(site.deliver(&long[..40]).frames, 1);
 }
@@ -257,7 +258,7 @@ fn unfinished_frames_go_only_to_guests_that_accept_them() {
     assert!(batch.is_unfinished());
     assert_eq!(batch.meta(0).unfinished.to_header(), unfinished[..10]);
     assert!(!site.queue.takes_unfinished());
-    // From a guest that did not agree to the feature, the header is ignored.
+    // The header of a guest that did not acknowledge the feature is ignored.
     let mut site = Testbed::with_guest(MODERN | super::features::TAKES_UNFINISHED);
     site.send(0, &unfinished, &[1; 60]);
     assert!(!site.receive().has_meta());
@@ -271,7 +272,7 @@ fn buffers_in_memory_that_was_plugged_in_are_served_until_it_is_pulled() {
     let address = GUEST + (64 << 20);
     let plugged = region(&more, address, 1 << 20);
     rustix::io::pwrite(&more, b"in new memory", 12).unwrap();
-    // The rings run on, with what they hold.
+    // The rings continue to run, with their content.
     site.send(0, &[0; 12], b"in old memory");
     site.ask(|front| front.add_mem_region(&plugged)).unwrap();
     site.offer(TRANSMIT, 1, 25, 0, Some(address));
@@ -295,7 +296,7 @@ fn rings_are_taken_back_from_the_worker_with_where_they_stand() {
     let front = site.front.as_mut().unwrap();
     thread::scope(|scope| {
         let asking = scope.spawn(|| front.get_vring_base(TRANSMIT as usize).unwrap());
-        // While something is lent the worker gives nothing back, nor takes more.
+        // While a buffer is lent, the worker neither gives the ring back nor takes more frames.
         for _ in 0..100 {
             queue.sleeper().unwrap().prepare_sleep(false);
             thread::yield_now();
@@ -345,7 +346,7 @@ fn frames_in_flight_when_a_back_end_ends_are_sent_by_the_next() {
     }
     let batch = site.receive();
     assert_eq!(batch.frames(), 3);
-    // One is used; the back end ends while the others are in flight, as far as the guest can see.
+    // One buffer is used. The back end ends while the others are in flight from the guest's view.
     site.queue.release(1);
     site.queue.flush();
     let Testbed { file, queue, device, .. } = site;
@@ -366,7 +367,7 @@ fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
     assert!(site.queue.hand_over().is_none());
     site.pause();
     let left = site.queue.hand_over().unwrap();
-    // The next process gives up before it takes over: the guest does not notice.
+    // The next process gives up before it takes over, and the guest does not notice it.
     drop(resume(&name(&site.folder), left));
     site.queue.resume_messages();
     site.send(1, &[0; 12], b"by the first one again");
@@ -388,7 +389,7 @@ fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
     assert_eq!(take(&mut *site.queue), [b"by the next one"]);
     assert_eq!(site.deliver(b"to the guest").frames, 1);
     assert_eq!(site.used(RECEIVE), 1);
-    // Its messages are answered as before, those that need what was agreed included.
+    // The guest's messages are answered as before, even those that depend on acknowledged features.
     let more = memory(1 << 20);
     let plugged = region(&more, GUEST + (64 << 20), 1 << 20);
     site.ask(|front| front.add_mem_region(&plugged)).unwrap();
@@ -412,7 +413,7 @@ fn a_guest_that_is_about_to_move_or_whose_socket_is_gone_reconnects() {
     site.pause();
     assert!(site.queue.hand_over().is_none());
     site.queue.resume_messages();
-    // What cannot be handed over continues here.
+    // A port that cannot be handed over continues in this process.
     assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
 }
 
@@ -421,7 +422,7 @@ fn memory_that_shrinks_stops_its_guest_alone() {
     let mut site = Testbed::with_guest(MODERN);
     site.send(0, &[0; 12], &[1; 60]);
     ftruncate(&site.file, 0).unwrap();
-    // The first read of any kind finds it gone.
+    // The first read of any kind detects the lost memory.
     let _ = site.receive();
     assert_eq!(site.receive().frames(), 0);
     assert!(
@@ -431,7 +432,7 @@ fn memory_that_shrinks_stops_its_guest_alone() {
     );
     assert_eq!(site.deliver(&[1; 60]).dropped.of(DropCause::RingStopped), 1);
     assert!(!site.queue.sleeper().unwrap().has_waiting());
-    // A new guest finds a port that works.
+    // The port works for a new guest.
     site.front = None;
     let peer = site.device.peer.clone().unwrap();
     while peer.status().is_connected {
@@ -455,7 +456,7 @@ fn a_ring_with_a_violation_stops_until_it_is_set_up_again() {
         (site.queue.diagnosis().unwrap().violations(), site.queue.diagnosis().unwrap().violations()),
         (1, 0)
     );
-    // A change to it does not make it run again.
+    // A change to a broken ring does not make it run again.
     let call = EventFd::new(libc::EFD_NONBLOCK).unwrap();
     site.ask(|front| front.set_vring_call(TRANSMIT as usize, &call)).unwrap();
     assert_eq!(site.receive().frames(), 0);

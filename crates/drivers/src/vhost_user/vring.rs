@@ -1,4 +1,4 @@
-//! The worker's side of one ring of a guest's card: frames out of it, frames into it.
+//! The worker's side of one ring of a guest's card. It takes frames from the ring and puts frames into it.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -19,20 +19,20 @@ use ringroad_virtqueue::dirty_log::DirtyLog;
 use ringroad_virtqueue::fault::RingFault;
 use ringroad_virtqueue::layout::{NET_HEADER_BYTES, SHORT_NET_HEADER_BYTES};
 
-/// Most buffers of a frame that are merged.
+/// Maximum number of buffers of a frame.
 const MAX_MERGED: usize = MAX_SEGMENTS;
-/// Longest piece that a fragment can be, bytes.
+/// Maximum length of a fragment, bytes.
 const FRAGMENT_BYTES: usize = 65535;
 
-/// Buffers lent to the datapath one after the other, which take as many slots of a batch each.
+/// Run of buffers lent to the datapath, which take the same number of a batch's slots each.
 #[derive(Debug)]
 pub(super) struct Lent {
     buffers: u16,
-    /// Slots of each.
+    /// Number of slots of each buffer.
     slots: u16,
 }
 
-/// A ring in use, and all that its use needs.
+/// A ring in use, with all state for its use.
 #[derive(Debug)]
 pub(super) struct Vring {
     pub(super) ring: DeviceRing,
@@ -41,18 +41,18 @@ pub(super) struct Vring {
     /// The eventfd that signals that the ring has failed.
     pub(super) error: Option<Arc<OwnedFd>>,
     pub(super) log: Option<Arc<DirtyLog>>,
-    /// Whether the used ring is logged too.
+    /// Whether writes to the used ring are logged, too.
     pub(super) logs_ring: bool,
-    /// Bytes before each frame.
+    /// Length of the header before each frame, bytes.
     pub(super) header_bytes: usize,
     pub(super) is_mergeable: bool,
     /// Whether frames from the guest may be unfinished.
     pub(super) reads_offloads: bool,
     /// Whether the guest takes unfinished frames.
     pub(super) takes_unfinished: bool,
-    /// Why it has stopped.
+    /// Fault that stopped the ring.
     pub(super) fault: Option<RingFault>,
-    /// Whether that was not counted yet.
+    /// Whether the fault is not counted yet.
     pub(super) is_uncounted: bool,
     pub(super) scratch: Scratch,
 }
@@ -60,10 +60,10 @@ pub(super) struct Vring {
 /// Memory for the work of one batch, allocated with the ring.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// Buffers of one piece each: places for [`BATCH_FRAMES`].
+    /// Room for [`BATCH_FRAMES`] buffers of one segment each.
     singles: Vec<SgEntry>,
     segments: Vec<SgEntry>,
-    /// The end of each taken buffer's pieces.
+    /// End of each taken buffer's segments in the list.
     ends: Vec<usize>,
     /// Size of each buffer that a frame is merged from, bytes.
     merged: Vec<u32>,
@@ -80,11 +80,10 @@ impl Scratch {
     }
 }
 
-/// The bytes of a segment.
 #[inline]
 fn bytes_of(segment: &SgEntry) -> SharedBytes<'_> {
-    // SAFETY: the ring keeps the memory that the segment lies in, and this borrow ends before the ring does: rings are
-    // released only when nothing is borrowed.
+    // SAFETY: the ring keeps the segment's memory mapped. This borrow ends before the ring, because rings are released
+    // only when no frame is borrowed.
     unsafe { SharedBytes::from_trusted_parts(segment.start, segment.bytes as usize) }
 }
 
@@ -99,8 +98,9 @@ impl Vring {
         }
     }
 
-    /// Begins after another process may have served it. The guest is woken now, since the wake-up for earlier used
-    /// buffers may be lost: one call too many is harmless, one too few would leave the guest asleep.
+    /// Begins to serve the ring, which another process may have served before. The guest is woken now, because the
+    /// wake-up for earlier used buffers may be lost. A needless wake-up is harmless, but a missing one would leave the
+    /// guest asleep.
     pub(super) fn begin(&mut self) {
         self.ring.wake_me(false);
         if let Some(call) = &self.call {
@@ -108,7 +108,7 @@ impl Vring {
         }
     }
 
-    /// Whether it has stopped. Also checks that the guest's memory still exists.
+    /// Whether the ring has stopped. Also checks that the guest's memory still exists.
     #[inline]
     pub(super) fn is_stopped(&mut self) -> bool {
         if self.ring.memory().is_lost() {
@@ -117,7 +117,7 @@ impl Vring {
         self.fault.is_some()
     }
 
-    /// Whether the guest has frames, or buffers, for us.
+    /// Whether the guest has made buffers available: frames to take, or buffers to fill.
     pub(super) fn has_available(&mut self) -> bool {
         if self.fault.is_some() {
             return false;
@@ -135,7 +135,8 @@ impl Vring {
             return;
         }
         let Scratch { singles, segments, ends, .. } = &mut self.scratch;
-        // First where the frames are, then what is in them: meanwhile their first bytes come nearer.
+        // All descriptors are read before the frames themselves, so that prefetches of the frames' first bytes can
+        // complete.
         let singles = take_singles::<false>(&mut self.ring, singles, batch.single_room());
         let pushed = match self.header_bytes {
             NET_HEADER_BYTES => push_singles::<NET_HEADER_BYTES>(batch, singles, self.reads_offloads),
@@ -185,7 +186,7 @@ impl Vring {
         }
     }
 
-    /// Gives the buffers back that take the first `slots` slots lent.
+    /// Gives back the buffers of the `slots` oldest lent slots.
     #[inline]
     pub(super) fn release(&mut self, mut slots: usize, lent: &mut VecDeque<Lent>) {
         while let Some(oldest) = lent.front_mut() {
@@ -295,7 +296,7 @@ impl Vring {
         Ok(frame_bytes as u32)
     }
 
-    /// Shows the guest what was given back, and wakes it if it requests that. Returns whether it was woken.
+    /// Publishes the returned buffers to the guest, and wakes it if it requests that. Returns whether it was woken.
     #[inline]
     pub(super) fn publish(&mut self) -> bool {
         if !self.ring.is_unpublished() {
@@ -317,7 +318,7 @@ impl Vring {
     }
 }
 
-/// Takes buffers of one piece each, to be read or to be written (`WRITE`), up to `most`.
+/// Takes up to `most` buffers of one segment each, for reading or for writing (`WRITE`).
 #[inline(never)]
 fn take_singles<'a, const WRITE: bool>(
     ring: &mut DeviceRing,
@@ -330,7 +331,7 @@ fn take_singles<'a, const WRITE: bool>(
     segments.get(..taken).unwrap_or(&[])
 }
 
-/// Appends frames of one piece each, up to the first that is not as nearly all are. Returns their number.
+/// Appends frames of one segment each, up to the first that needs the general path. Returns their number.
 #[inline(never)]
 fn push_singles<const HEADER_BYTES: usize>(
     batch: &mut Batch,
@@ -350,7 +351,7 @@ fn push_singles<const HEADER_BYTES: usize>(
     })
 }
 
-/// As [`put_singles`], of the frames of the batch that `frames` names.
+/// Writes frames as [`put_singles`] does: those of the batch with the indexes `frames`.
 #[inline]
 fn put_listed<const HEADER_BYTES: usize>(
     ring: &mut DeviceRing,
@@ -365,8 +366,8 @@ fn put_listed<const HEADER_BYTES: usize>(
     put_singles::<HEADER_BYTES>(ring, fragments.zip(singles))
 }
 
-/// Writes frames of one fragment each into buffers of one piece each, up to the first that does not fit. Returns their
-/// number and the sum of their lengths, bytes.
+/// Writes frames of one fragment each into buffers of one segment each, up to the first that does not fit. Returns
+/// their number and the sum of their lengths, bytes.
 #[inline(never)]
 fn put_singles<'a, const HEADER_BYTES: usize>(
     ring: &mut DeviceRing,
@@ -390,8 +391,7 @@ fn put_singles<'a, const HEADER_BYTES: usize>(
     (count, total)
 }
 
-/// Appends the frame in `pieces` behind its header. Returns the slots that it takes; `None` where the batch has no
-/// room.
+/// Appends the frame in `pieces` behind its header. Returns the number of its slots; `None` if the batch has no room.
 #[inline]
 fn push_frame(
     batch: &mut Batch,
@@ -423,8 +423,8 @@ fn push_frame(
         }
     }
     if pushed == 0 {
-        // Nothing but a header, or not even that: empty, and dropped as too short.
-        // SAFETY: nothing is dereferenced.
+        // A frame without bytes behind its header is empty, and is dropped as too short. SAFETY: no byte is
+        // dereferenced.
         batch.push(unsafe { Fragment::from_private(&[], 0) }, true);
         return Some(1);
     }
@@ -437,7 +437,7 @@ fn push_frame(
     Some(pushed)
 }
 
-/// Writes a header and a frame into the buffers of a guest, which have room for both.
+/// Writes a header and a frame into a guest's buffers, which have room for both.
 #[inline]
 fn write_frame(
     segments: &[SgEntry],

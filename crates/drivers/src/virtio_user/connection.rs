@@ -1,6 +1,6 @@
-//! The thread of a virtio-user port: finds the back end, agrees with it on features and memory (the vhost-user
-//! protocol, as its front end), gives the rings to the workers, and takes them back when the connection ends. Then it
-//! starts again.
+//! The thread of a virtio-user port. It connects to the back end and agrees with it on features and memory, as the
+//! front end of the vhost-user protocol. It gives the rings to the workers, and takes them back when the connection
+//! ends. Then it starts again.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -31,11 +31,11 @@ use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
-/// How long a back end may take for an answer.
+/// Timeout for a reply of the back end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between a connection that ended badly and the next.
+/// Pause after a connection that ended with an error.
 const RETRY: Duration = Duration::from_millis(200);
-/// How long a port that ends waits for the back end to take the last frames.
+/// Time for which an ending port waits until the back end has taken the last frames.
 const LINGER: Duration = Duration::from_millis(200);
 
 /// Offloads with which a frame may be sent unfinished, if all of them were agreed.
@@ -43,16 +43,16 @@ const HOST_OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_E
 /// Offloads with which frames may be received unfinished.
 const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
 
-/// How the two come together.
+/// Way in which port and back end connect.
 #[derive(Debug)]
 pub(super) enum ConnectResult {
-    /// The back end connects to us.
+    /// The back end connects to this port's socket.
     Listen(ListeningSocket),
-    /// It is at this path.
+    /// The port connects to the back end's socket at this path.
     Connect(PathBuf),
 }
 
-/// One queue, as the thread sees it.
+/// The thread's side of one queue.
 #[derive(Debug)]
 pub(super) struct QueueMailbox {
     pub(super) mailbox: Mailbox<QueueRings>,
@@ -78,7 +78,7 @@ enum Next {
     Stop,
 }
 
-/// The eventfds of one ring: what we write, and what the back end does.
+/// Eventfds of one ring: the one that this side writes, and the one that the back end writes.
 #[derive(Debug)]
 struct RingEvents {
     kick: OwnedFd,
@@ -123,7 +123,7 @@ impl VirtioUserConnection {
         }
     }
 
-    /// One connection, from its first message to its end.
+    /// Handles one connection, from its first message to its end.
     fn converse(&mut self, socket: OwnedFd) -> Result<Next, String> {
         let stream = UnixStream::from(socket);
         let failed = |error: std::io::Error| format!("preparing the connection: {error}");
@@ -137,7 +137,7 @@ impl VirtioUserConnection {
         for _ in 0..2 * self.queues.len() {
             events.push(RingEvents::new().map_err(|error| failed(error.into()))?);
         }
-        // The rings are whole before the back end sees them.
+        // The rings are complete before the back end sees them.
         let mut rings = Vec::with_capacity(self.queues.len());
         for queue in 0..self.queues.len() {
             rings.push(self.make_rings(&memory, queue, &events, session.features).map_err(failed)?);
@@ -198,12 +198,12 @@ impl VirtioUserConnection {
             fault: None,
             fault_bell: Arc::clone(&self.fault_bell),
         };
-        // The back end does not listen yet; it reads its rings when it gets their addresses.
+        // No wake-up is needed: the back end does not listen yet, and reads its rings when it receives their addresses.
         rings.receive.publish();
         Ok(rings)
     }
 
-    /// Waits a little for the back end to take what was sent last, where the workers have left it behind.
+    /// Waits for a short time until the back end has taken the last sent frames, if the workers have left any.
     fn linger(&self, events: &[RingEvents]) {
         let deadline = Instant::now() + LINGER;
         for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
@@ -224,7 +224,7 @@ impl VirtioUserConnection {
     }
 }
 
-/// Whether a readable socket has a message, rather than its end.
+/// Whether a readable socket has a message, and not the end of the connection.
 fn has_message(stream: &UnixStream) -> bool {
     let mut byte = [0];
     let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
@@ -237,7 +237,7 @@ impl RingEvents {
     }
 }
 
-/// What was agreed with a back end.
+/// Agreement with a back end.
 struct Session {
     front_end: Frontend,
     features: u64,
@@ -249,7 +249,7 @@ fn at(step: &'static str) -> impl Fn(vhost::Error) -> String {
 }
 
 impl Session {
-    /// Agrees on features.
+    /// Agrees with the back end on features.
     fn agree(stream: &UnixStream, queues: usize, offloads: bool) -> Result<Self, String> {
         let rings = 2 * queues as u64;
         let clone = || stream.try_clone().map_err(|error| format!("preparing the connection: {error}"));
@@ -282,8 +282,8 @@ impl Session {
                 if most < queues as u64 {
                     return Err(too_few_queues(most, queues));
                 }
-                // The crate takes the answer for a number of rings; of a network card it is one of pairs. One more look
-                // at what was agreed gives another the same state.
+                // The crate reads the reply as a number of rings, but for a network card it is a number of queue pairs.
+                // So a second front end with the right number is brought into the same state by repeated queries.
                 front_end = Frontend::from_stream(clone()?, rings);
                 front_end.get_features().map_err(&asked)?;
                 front_end.get_protocol_features().map_err(&asked)?;
@@ -353,7 +353,7 @@ fn too_few_queues(most: u64, queues: usize) -> String {
     format!("the back end has {most} queue(s), and the port {queues}: open it with @queues={most}")
 }
 
-/// A copy of an eventfd in the type that the vhost crate wants.
+/// A copy of an eventfd in the type that the `vhost` crate requires.
 fn crate_event(event: &OwnedFd) -> Result<EventFd, String> {
     let clone = event.try_clone().map_err(|error| format!("copying an eventfd: {error}"))?;
     // SAFETY: the descriptor is an eventfd without another owner.

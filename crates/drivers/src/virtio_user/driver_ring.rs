@@ -1,4 +1,4 @@
-//! The driver's half of a split virtqueue that both directions share: available buffers, returned buffers, and the
+//! The driver's half of a split virtqueue, common to both directions: available buffers, returned buffers, and the
 //! wake-ups of both sides.
 
 use std::sync::atomic::{Ordering, fence};
@@ -25,14 +25,14 @@ pub(super) enum UsedRingFault {
 pub(super) struct DriverRing {
     pub(super) memory: RingMemory,
     has_event_indexes: bool,
-    /// The content of each place of the available ring. A value that is there already is not written again: buffers
-    /// that come back in order leave the ring unchanged, and its lines stay in both caches.
+    /// Content of each entry of the available ring. An unchanged value is not written again: if buffers come back in
+    /// order, the ring stays unchanged, and its cache lines stay shared.
     available: Box<[u16]>,
-    /// Descriptors made available, a counter that wraps around.
+    /// Number of descriptors made available, a counter that wraps around.
     next: u16,
-    /// Those that were published to the back end.
+    /// Number of descriptors published to the back end.
     published: u16,
-    /// Descriptors taken back.
+    /// Number of descriptors taken back.
     taken: u16,
 }
 
@@ -41,15 +41,15 @@ impl DriverRing {
         for index in 0..memory.entries() {
             memory.set_address(index);
         }
-        // All zero, as the memory is.
+        // The copy is zero, as the new memory is.
         let available = vec![0; usize::from(memory.entries())].into_boxed_slice();
         let mut this = Self { memory, has_event_indexes, available, next: 0, published: 0, taken: 0 };
         this.disarm();
         this
     }
 
-    /// Puts `head` into the available ring; the back end sees it after [`Self::publish`]. No more are ever made
-    /// available than there are entries.
+    /// Puts `head` into the available ring. The back end sees it after [`Self::publish`]. There are never more
+    /// available descriptors than entries.
     #[inline]
     pub(super) fn make_available(&mut self, head: u16) {
         if let Some(available) = self.available.get_mut(usize::from(self.memory.slot_of(self.next)))
@@ -77,16 +77,16 @@ impl DriverRing {
         }
     }
 
-    /// Descriptors that the back end has.
+    /// Number of descriptors that the back end has.
     #[inline]
     pub(super) fn out(&self) -> u16 {
         self.published.wrapping_sub(self.taken)
     }
 
-    /// Descriptors that came back and were not taken yet.
+    /// Number of descriptors that came back and were not taken yet.
     ///
     /// # Errors
-    /// [`UsedRingFault::UsedIndex`] where those are more than the back end has.
+    /// [`UsedRingFault::UsedIndex`] if it is above the number that the back end has.
     #[inline]
     pub(super) fn returned(&self) -> Result<u16, UsedRingFault> {
         let claimed = self.memory.used_index().wrapping_sub(self.taken);
@@ -94,20 +94,20 @@ impl DriverRing {
         if claimed > has { Err(UsedRingFault::UsedIndex { claimed, has }) } else { Ok(claimed) }
     }
 
-    /// The returned entry `ahead` of the first one not taken.
+    /// The returned entry that is `ahead` entries after the first one not taken.
     #[inline]
     pub(super) fn entry(&self, ahead: u16) -> (u32, u32) {
         self.memory.used_entry(self.taken.wrapping_add(ahead))
     }
 
-    /// Takes `entries` that were returned.
+    /// Takes the `entries` oldest returned entries.
     #[inline]
     pub(super) fn take(&mut self, entries: u16) {
         self.taken = self.taken.wrapping_add(entries);
     }
 
-    /// Requests a wake-up when `more` further descriptors, at least one, have come back. Descriptors that came back
-    /// before must be checked afterwards.
+    /// Requests a wake-up when `more` further descriptors, at least one, have come back. The caller must then check for
+    /// descriptors that came back before the request.
     pub(super) fn arm(&mut self, more: u16) {
         if self.has_event_indexes {
             self.memory.set_used_event(self.taken.wrapping_add(more.max(1) - 1));
@@ -118,7 +118,7 @@ impl DriverRing {
     }
 
     /// Requests no wake-ups. With event indexes the back end still wakes once in 65536 descriptors, when it passes the
-    /// one named.
+    /// last requested index.
     pub(super) fn disarm(&mut self) {
         if self.has_event_indexes {
             self.memory.set_used_event(self.taken.wrapping_sub(1));

@@ -1,7 +1,7 @@
-//! The memory of a card: its rings and buffers in one sealed memfd, which the back end maps too.
+//! The memory of a card: its rings and buffers in one sealed memfd, which the back end maps, too.
 //!
-//! One is made for each connection, so that a back end which has lost its connection but still runs reaches nothing
-//! that is in use.
+//! Each connection has a new memory. So a back end that has lost its connection but still runs cannot reach memory in
+//! use.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -17,20 +17,20 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 const LINE_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Start of the memory in the address space of the back end; a guest's memory does not begin at 0 either.
+/// Start of the memory in the address space of the back end. Like that of a guest, it does not begin at 0.
 const GUEST_BASE: u64 = 1 << 32;
 /// Bytes of a buffer behind its header.
 const DATA_BYTES: usize = 34 * LINE_BYTES;
-/// Distance of buffers. The header is the end of a line of its own, so that the frame begins with a line and a header
-/// that does not change moves between no caches. An odd number of lines, so that the first lines of the buffers do not
-/// fall on each other in a cache.
+/// Distance of buffers, bytes. The header is at the end of a separate cache line, so that the frame begins with a line,
+/// and an unchanged header does not move between caches. The distance is an odd number of lines, so that the first
+/// lines of the buffers map to different cache sets.
 const STRIDE_BYTES: usize = LINE_BYTES + DATA_BYTES;
-/// Where in its place a buffer begins.
+/// Offset of a buffer in its part of the memory, bytes.
 const HEADER_OFFSET: usize = LINE_BYTES - NET_HEADER_BYTES;
 /// Size of a buffer, header included, bytes.
 pub(super) const BUFFER_BYTES: usize = NET_HEADER_BYTES + DATA_BYTES;
 
-/// Where the parts of one ring lie, in bytes from the start of the memory.
+/// Offsets of the parts of one ring, bytes from the start of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RingLayout {
     descriptors: usize,
@@ -40,11 +40,12 @@ struct RingLayout {
 }
 
 impl RingLayout {
-    /// A ring of `entries` entries from `from` on, and where it ends.
+    /// Layout of a ring of `entries` entries from `from` on, and its end.
     fn after(from: usize, entries: u16) -> (Self, usize) {
         let descriptors = from.next_multiple_of(2 * LINE_BYTES);
         let avail = (descriptors + DESCRIPTOR_BYTES * usize::from(entries)).next_multiple_of(2 * LINE_BYTES);
-        // Its entries begin with a line; flags and index, 4 bytes, are the end of the one before.
+        // The entries of the used ring begin with a cache line. Flags and index, 4 bytes, are at the end of the line
+        // before.
         let used = (avail + avail_ring_bytes(entries)).next_multiple_of(2 * LINE_BYTES) + LINE_BYTES - 4;
         let buffers = (used + used_ring_bytes(entries)).next_multiple_of(2 * LINE_BYTES);
         (Self { descriptors, avail, used, buffers }, buffers + STRIDE_BYTES * usize::from(entries))
@@ -72,7 +73,7 @@ impl CardMemory {
     /// Memory for `rings` rings of `entries` entries, a power of two, with a buffer for each entry; all zero.
     ///
     /// # Errors
-    /// There is not so much memory.
+    /// The system does not have enough memory.
     pub(super) fn new(rings: usize, entries: u16) -> std::io::Result<Arc<Self>> {
         let mut layouts = Vec::with_capacity(rings);
         let mut end = 0;
@@ -82,29 +83,29 @@ impl CardMemory {
             end = next;
         }
         let bytes = end.next_multiple_of(HUGE_PAGE_BYTES) as u64;
-        // Large pages where some are reserved.
+        // Huge pages are used if some are reserved.
         let file = memory_file(bytes, MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB)
             .or_else(|_| memory_file(bytes, MemfdFlags::empty()))?;
         let map = ForeignMemory::map(file.as_fd(), 0, bytes).map_err(std::io::Error::other)?;
         Ok(Arc::new(Self { map, file, rings: layouts, entries }))
     }
 
-    /// Its size, bytes.
+    /// Size of the memory, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.map.bytes() as u64
     }
 
-    /// Its start in the address space of the back end.
+    /// Start of the memory in the address space of the back end.
     pub(super) fn guest_base(&self) -> u64 {
         GUEST_BASE
     }
 
-    /// Its memfd.
+    /// Descriptor of the memfd.
     pub(super) fn raw_file(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
-    /// Addresses of ring `ring`; `None` where there is no such ring.
+    /// Addresses of ring `ring`; `None` if there is no such ring.
     pub(super) fn addresses(&self, ring: usize) -> Option<RingAddresses> {
         let layout = self.rings.get(ring)?;
         let address = |offset: usize| GUEST_BASE + offset as u64;
@@ -115,7 +116,7 @@ impl CardMemory {
         })
     }
 
-    /// Ring `ring`; `None` where there is no such ring.
+    /// Ring `ring`; `None` if there is no such ring.
     pub(super) fn ring(self: &Arc<Self>, ring: usize) -> Option<RingMemory> {
         let layout = *self.rings.get(ring)?;
         let at = |offset: usize| {
@@ -135,56 +136,55 @@ impl CardMemory {
     }
 }
 
-/// A sealed memfd of `bytes` bytes, which are there.
+/// A sealed memfd of `bytes` bytes, which are allocated.
 fn memory_file(bytes: u64, pages: MemfdFlags) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | pages;
     let file = rustix::fs::memfd_create("ringroad-virtio-user", flags)?;
     rustix::fs::ftruncate(&file, bytes)?;
     if !pages.is_empty() {
-        // A huge page that is not there when it is touched would be a SIGBUS.
+        // Pages are allocated now, because access to a missing huge page would cause SIGBUS.
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
     }
-    // The back end has the descriptor too, and must not be able to take the memory away.
+    // The back end has the descriptor, too, and must not be able to truncate the memory.
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }
 
-/// A split virtqueue (virtio 1.2, section 2.7) as its driver sees it. The back end may write anything anywhere at any
-/// time: the caller must check what is read here, and no check depends on what was written before.
+/// A split virtqueue (virtio 1.2, section 2.7) from the driver's side. The back end may write any byte at any time: the
+/// caller must check all values read from the ring, and no check may rely on values written to it before.
 #[derive(Debug)]
 pub(super) struct RingMemory {
-    /// Pairs: the address, then length, flags and next.
+    /// Descriptor table, two words an entry: the address, then length, flags and next.
     descriptors: NonNull<AtomicU64>,
     avail: NonNull<AtomicU16>,
-    /// Flags and index, then entries of two words.
+    /// Used ring: flags and index, then entries of two words.
     used: NonNull<u8>,
     buffers: NonNull<u8>,
-    /// Of the first buffer.
+    /// Address of the first buffer for the back end.
     first_address: u64,
-    /// Entries, a power of two, less one.
+    /// Number of entries, a power of two, less one.
     mask: u16,
-    /// Keeps it mapped.
+    /// The memory, kept mapped.
     _memory: Arc<CardMemory>,
 }
 
-// SAFETY: the pointers lead into a mapping that the value keeps, and are accessed as atomics or by raw copies on any
-// thread.
+// SAFETY: the pointers point into a mapping that the value keeps, and their memory is accessed by atomics or raw
+// copies, on any thread.
 unsafe impl Send for RingMemory {}
 
 impl RingMemory {
-    /// Number of entries.
     #[inline]
     pub(super) fn entries(&self) -> u16 {
         self.mask + 1
     }
 
-    /// The place of a running number.
+    /// Index of the entry with a running number.
     #[inline]
     pub(super) fn slot_of(&self, number: u16) -> u16 {
         number & self.mask
     }
 
-    /// The second word of a descriptor.
+    /// Second word of a descriptor.
     #[inline]
     pub(super) fn descriptor_word(len: u32, flags: u16, next: u16) -> u64 {
         u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48
@@ -205,19 +205,19 @@ impl RingMemory {
 
     #[inline]
     fn descriptor(&self, word: usize) -> &AtomicU64 {
-        // SAFETY: callers mask the index, so the word is one of the two of an entry of the table.
+        // SAFETY: callers mask the index, so the word is one of an entry in the table.
         let word = unsafe { self.descriptors.add(word) };
-        // SAFETY: aligned to 16 bytes by the layout, mapped as long as the value lives, and only accessed as atomics.
+        // SAFETY: the word is aligned by the layout, mapped as long as the value lives, and only accessed as an atomic.
         unsafe { word.as_ref() }
     }
 
-    /// Word `word` of the available ring, at most 2 + entries.
+    /// Word `word` of the available ring, from 0 to 2 + entries.
     #[inline]
     fn avail_word(&self, word: usize) -> &AtomicU16 {
         debug_assert!(word <= 2 + usize::from(self.entries()));
         // SAFETY: the ring has flags, index, entries and `used_event`, and callers name one of those.
         let word = unsafe { self.avail.add(word) };
-        // SAFETY: aligned by the layout, mapped as long as the value lives, and only accessed as atomics.
+        // SAFETY: the word is aligned by the layout, mapped as long as the value lives, and only accessed as an atomic.
         unsafe { word.as_ref() }
     }
 
@@ -227,7 +227,7 @@ impl RingMemory {
         self.avail_word(2 + usize::from(self.slot_of(number))).store(head.to_le(), Ordering::Relaxed);
     }
 
-    /// Publishes all up to `number`.
+    /// Publishes all entries up to `number`.
     #[inline]
     pub(super) fn publish(&self, number: u16) {
         self.avail_word(1).store(number.to_le(), Ordering::Release);
@@ -239,40 +239,40 @@ impl RingMemory {
         self.avail_word(0).store(flags.to_le(), Ordering::Relaxed);
     }
 
-    /// Sets the used entry at which the back end wakes us; for rings with event indexes.
+    /// Sets the used entry at which the back end wakes this side; for rings with event indexes.
     pub(super) fn set_used_event(&self, number: u16) {
         self.avail_word(2 + usize::from(self.entries())).store(number.to_le(), Ordering::Relaxed);
     }
 
-    /// A half word of the used ring that begins `offset` bytes into it.
+    /// Half word at `offset` of the used ring, bytes.
     #[inline]
     fn used_half(&self, offset: usize) -> u16 {
         // SAFETY: callers name flags, index or `avail_event`, which lie in the ring.
         let half = unsafe { self.used.add(offset) }.cast::<AtomicU16>();
-        // SAFETY: even by the layout, mapped as long as the value lives, and only accessed as an atomic.
+        // SAFETY: the half word is aligned by the layout, mapped as long as the value lives, and only accessed as an
+        // atomic.
         let half = unsafe { half.as_ref() };
         u16::from_le(half.load(Ordering::Acquire))
     }
 
-    /// Flags of the used ring.
     #[inline]
     pub(super) fn used_flags(&self) -> u16 {
         self.used_half(0)
     }
 
-    /// The back end's used index. What it wrote before that can be read.
+    /// The back end's used index. After this read the back end's earlier writes can be read, too.
     #[inline]
     pub(super) fn used_index(&self) -> u16 {
         self.used_half(2)
     }
 
-    /// At which available entry the back end wants to be woken.
+    /// Available entry at which the back end wants to be woken.
     #[inline]
     pub(super) fn avail_event(&self) -> u16 {
         self.used_half(4 + 8 * usize::from(self.entries()))
     }
 
-    /// Used entry `number`: which descriptor, and how many bytes were written.
+    /// Used entry `number`: index of the descriptor, and number of bytes written.
     #[inline]
     pub(super) fn used_entry(&self, number: u16) -> (u32, u32) {
         let offset = 4 + 8 * usize::from(self.slot_of(number));
@@ -281,9 +281,9 @@ impl RingMemory {
 
     #[inline]
     fn used_word(&self, offset: usize) -> u32 {
-        // SAFETY: callers name a word of an entry of the ring.
+        // SAFETY: callers name a word of an entry in the ring.
         let word = unsafe { self.used.add(offset) }.cast::<AtomicU32>();
-        // SAFETY: a multiple of 4 by the layout, mapped as long as the value lives, and only accessed as an atomic.
+        // SAFETY: the word is aligned by the layout, mapped as long as the value lives, and only accessed as an atomic.
         let word = unsafe { word.as_ref() };
         u32::from_le(word.load(Ordering::Relaxed))
     }
@@ -296,7 +296,7 @@ impl RingMemory {
         unsafe { self.buffers.add(offset) }
     }
 
-    /// Where the frame begins in buffer `index`.
+    /// Start of the frame in buffer `index`.
     #[inline]
     pub(super) fn frame(&self, index: u16) -> NonNull<u8> {
         // SAFETY: a buffer is longer than the header.

@@ -1,13 +1,13 @@
-//! `virtio-user:PATH`: a virtio network card without a machine around it, for a vhost-user back end such as another
+//! `virtio-user:PATH`: a virtio network card without a virtual machine, for a vhost-user back end such as another
 //! program's switch.
 //!
-//! The port is the front end of vhost-user: it owns the memory, with split virtqueues and buffers in it ([`memory`]),
-//! and gives it to the program at the other side of the socket ([`connection`]). Frames are copied once into a free
-//! buffer ([`send_ring`]) and read where the back end wrote them ([`receive_ring`]).
+//! The port is the front end of vhost-user: it owns the memory with split virtqueues and buffers ([`memory`]), and
+//! shares it with the program at the other end of the socket ([`connection`]). Sent frames are copied once into a free
+//! buffer ([`send_ring`]). Received frames are read where the back end wrote them ([`receive_ring`]).
 //!
-//! Foreign are the messages on the socket, which the `vhost` crate checks, and all of the memory: of that only used
-//! rings, and the headers of received frames, are read, each once and checked before use. A back end that breaks a rule
-//! loses the connection and may reconnect.
+//! The messages on the socket and the whole memory are foreign. The `vhost` crate checks the messages. In the memory
+//! only used rings and the headers of received frames are read, each value once, and checked before use. A back end
+//! that breaks a rule loses the connection and may reconnect.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ const MAC: PortOption = PortOption::new(
     "the card's address, for reports: frames for others are received too",
 );
 
-/// Cards for vhost-user back ends.
+/// Ports that are cards for vhost-user back ends.
 pub(crate) const KINDS: &[PortKind] = &[PortKind {
     driver: "virtio_user",
     spelling: Spelling::Scheme("virtio-user"),
@@ -75,8 +75,8 @@ pub(crate) const KINDS: &[PortKind] = &[PortKind {
     open,
 }];
 
-/// Opens a card for the back end at the target. It connects when the back end is there; before that, and between
-/// connections, it has no room for frames, and frames of a switch are dropped as `not_bound`.
+/// Opens a card for the back end at the target. The card connects when the back end exists. Without a connection it has
+/// no room for frames, and frames of a switch are dropped as `not_bound`.
 fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let OpenContext { target, options, plan: DevicePlan { queues, .. }, .. } = context;
     let (path, options) = (Path::new(target), &options.device);

@@ -15,22 +15,22 @@ use crate::peer::handover::Held;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
-/// An Ethernet frame of MTU 1500 with a VLAN tag, bytes.
+/// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
 
-/// A queue's rings while a back end is connected; made by the connection's thread, used by the worker.
+/// A queue's rings while a back end is connected. The connection's thread makes them, and the worker uses them.
 #[derive(Debug)]
 pub(super) struct QueueRings {
     pub(super) receive: ReceiveRing,
     pub(super) send: SendRing,
-    /// What the back end waits for, for each.
+    /// Eventfds that wake the back end, one for each ring.
     pub(super) receive_kick: OwnedFd,
     pub(super) send_kick: OwnedFd,
-    /// Whether it takes frames with open checksums and long ones.
+    /// Whether the back end accepts unfinished frames: partial checksums, and long frames for segmentation.
     pub(super) takes_unfinished: bool,
-    /// The rule that it broke. Then nothing is done with the rings any more, until the thread takes them back.
+    /// Rule that the back end broke. The rings are then not used any more, until the thread takes them back.
     pub(super) fault: Option<UsedRingFault>,
-    /// How the thread learns of that.
+    /// Bell that tells the thread of a fault.
     pub(super) fault_bell: Arc<OwnedFd>,
 }
 
@@ -43,7 +43,7 @@ impl QueueRings {
         }
     }
 
-    /// Shows the back end what was released and delivered. Returns how often it was woken.
+    /// Publishes released buffers and delivered frames to the back end. Returns the number of wake-ups.
     fn publish(&mut self) -> u32 {
         let mut kicks = 0;
         if self.send.publish() {
@@ -65,7 +65,7 @@ pub(super) struct VirtioUserQueue {
     wakes: Arc<WakeSet>,
     watch: Arc<PeerWatch>,
     path: Arc<str>,
-    /// Length of the longest expected frame, bytes: a usual one, until a longer one comes.
+    /// Length of the longest expected frame, bytes: that of a usual frame, until a longer one comes.
     longest_bytes: usize,
     /// The rule that the last back end broke, until the next one connects.
     last_fault: Option<UsedRingFault>,
@@ -92,13 +92,13 @@ impl VirtioUserQueue {
         }
     }
 
-    /// The rings, where they can be used.
+    /// The rings, if they can be used.
     #[inline]
     fn rings(&mut self) -> Option<&mut QueueRings> {
         self.held.get().filter(|rings| rings.fault.is_none())
     }
 
-    /// The rings, where frames can be delivered to them.
+    /// The rings, if frames can be delivered to them.
     #[inline]
     fn open_rings(&mut self) -> Option<&mut QueueRings> {
         if self.held.is_recalled() { None } else { self.rings() }
@@ -146,7 +146,7 @@ impl PortQueue for VirtioUserQueue {
             let unfinished = batch.meta(usize::from(frame)).unfinished;
             let mut put = rings.send.put(fragments, bytes, unfinished);
             if put == Err(DropCause::NoSpace) {
-                // Frames of several buffers before it may have used up what was made free.
+                // Earlier frames of several buffers may have used up the free ones.
                 failure = rings.send.make_free(usize::MAX).err();
                 put = rings.send.put(fragments, bytes, unfinished);
             }
@@ -234,7 +234,7 @@ impl Sleep for VirtioUserQueue {
 
 impl Backpressure for VirtioUserQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
-        // Without a back end a wire holds its source back: there is no receiver that would miss the frames.
+        // A wire holds its source back without a back end, because no receiver misses the frames.
         let Some(rings) = self.open_rings() else { return 0 };
         match rings.send.room(frame_bytes, BATCH_FRAMES) {
             Ok(room) => room,
@@ -247,7 +247,7 @@ impl Backpressure for VirtioUserQueue {
 
     fn await_room(&mut self) -> bool {
         self.is_room_awaited = true;
-        // Without rings there is room once there are rings, which the bell signals.
+        // Without rings, the bell that announces new rings also announces the room.
         self.is_room_announced || self.rings().is_none()
     }
 }

@@ -1,5 +1,5 @@
-//! The receive ring: buffers are lent to the back end, which fills them, and to the datapath, which reads them where
-//! they lie.
+//! The receive ring. Its buffers are lent to the back end, which fills them, and to the datapath, which reads them in
+//! place.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -16,24 +16,24 @@ use ringroad_virtqueue::layout::{DESC_WRITE, NET_HEADER_BYTES};
 use super::driver_ring::{DriverRing, UsedRingFault};
 use super::memory::{BUFFER_BYTES, RingMemory};
 
-/// Entries read ahead, so that their frames are in the cache when they are used.
+/// Number of entries read ahead, so that their frames are in the cache when they are used.
 const LOOKAHEAD: usize = 32;
 
 /// The receiving half of a queue.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
     ring: DriverRing,
-    /// Whether the back end has buffer n.
+    /// For each buffer, whether the back end has it.
     is_out: Box<[bool]>,
-    /// Buffers that the datapath reads, oldest first; never longer than the ring, so that it never grows.
+    /// Buffers that the datapath reads, oldest first. The list is never longer than the ring, so it never grows.
     borrowed: VecDeque<u16>,
     /// Whether a frame may take several buffers.
     is_mergeable: bool,
-    /// Whether headers describe what is left to do.
+    /// Whether headers describe unfinished work.
     may_be_unfinished: bool,
 }
 
-/// A buffer that came back, checked.
+/// A checked buffer that came back.
 #[derive(Debug, Clone, Copy, Default)]
 struct Filled {
     index: u16,
@@ -41,7 +41,7 @@ struct Filled {
 }
 
 impl ReceiveRing {
-    /// With all buffers made available, which the back end sees after [`Self::publish`].
+    /// Ring with all buffers made available, which the back end sees after [`Self::publish`].
     pub(super) fn new(
         memory: RingMemory,
         has_event_indexes: bool,
@@ -70,7 +70,7 @@ impl ReceiveRing {
         self.ring.publish()
     }
 
-    /// Whether frames wait.
+    /// Whether frames are waiting.
     ///
     /// # Errors
     /// [`UsedRingFault`].
@@ -95,7 +95,7 @@ impl ReceiveRing {
         self.ring.disarm();
     }
 
-    /// Gives back the `buffers` that were borrowed first.
+    /// Gives back the `buffers` oldest borrowed buffers.
     #[inline]
     pub(super) fn release(&mut self, buffers: usize) {
         for _ in 0..buffers {
@@ -107,11 +107,12 @@ impl ReceiveRing {
         }
     }
 
-    /// Lends frames to `batch`, as many as it has room for. Stops before a frame longer than `longest_bytes` unless it
-    /// is the first, and stores its length there: a caller that has made room for shorter frames can make more.
+    /// Lends frames to `batch`, as many as it has room for. Stops before a frame longer than `longest_bytes`, unless it
+    /// is the first, and stores its length in `longest_bytes`. So a caller with room for shorter frames can make more
+    /// room.
     ///
     /// # Errors
-    /// [`UsedRingFault`]; frames before the wrong one are lent.
+    /// [`UsedRingFault`]; frames before the invalid one are lent.
     pub(super) fn receive(
         &mut self,
         batch: &mut Batch,
@@ -126,7 +127,7 @@ impl ReceiveRing {
             let seen = usize::from(returned).min(LOOKAHEAD);
             for (number, entry) in ahead.iter_mut().enumerate().take(seen) {
                 *entry = self.ring.entry(number as u16);
-                // Any number leads to some buffer; whether it is a right one is checked when it is used.
+                // Any number leads to some buffer. The number is checked when the buffer is used.
                 let index = entry.0 as u16;
                 prefetch_read(self.ring.memory.frame(index).as_ptr());
                 if self.is_mergeable || self.may_be_unfinished {
@@ -154,8 +155,8 @@ impl ReceiveRing {
         Ok(())
     }
 
-    /// Lends the frame that begins with the used entry `entry`, with `returned` entries there in all. Returns how many
-    /// it takes, 0 where it is not to be taken now.
+    /// Lends the frame that begins with the used entry `entry`, of `returned` returned entries. Returns the number of
+    /// the frame's entries, 0 if it is not taken now.
     #[inline]
     fn take_frame(
         &mut self,
@@ -201,7 +202,7 @@ impl ReceiveRing {
         let frame = self.ring.memory.frame(first.index);
         self.lend(batch, first.index, frame, usize::from(first.bytes) - NET_HEADER_BYTES, true, buffers > 1);
         for number in 1..buffers {
-            // Whether the same buffer is named twice shows only now.
+            // Each entry is checked after the buffer before it was lent, to detect a buffer that is named twice.
             let next = self.check(self.ring.entry(number))?;
             let start = self.ring.memory.buffer(next.index);
             self.lend(batch, next.index, start, usize::from(next.bytes), false, number + 1 < buffers);
@@ -218,8 +219,8 @@ impl ReceiveRing {
         Ok(buffers)
     }
 
-    /// Length of the frame in the next `buffers` entries. Each is read again when its buffer is lent, and then with the
-    /// length that is checked then.
+    /// Length of the frame in the next `buffers` entries. Each entry is read and checked again when its buffer is lent,
+    /// and its length at that time counts.
     #[cold]
     fn frame_bytes(&self, buffers: u16) -> Result<usize, UsedRingFault> {
         let mut bytes = 0;
@@ -256,10 +257,11 @@ impl ReceiveRing {
             *is_out = false;
         }
         self.borrowed.push_back(index);
-        // SAFETY: the bytes lie in the buffer, by the check of their number, and the ring keeps that mapped.
+        // SAFETY: the bytes lie in the buffer, as their number was checked, and the ring keeps the buffer mapped.
         let bytes = unsafe { SharedBytes::from_trusted_parts(start, bytes) };
         let flags = if has_more { MORE_FRAGMENTS } else { 0 };
-        // SAFETY: the buffer is made available again only by `release`, and the ring is given away only at rest.
+        // SAFETY: the buffer is made available again only by `release`, and the ring is given back only if no buffer is
+        // borrowed.
         batch.push(unsafe { Fragment::new(&bytes, flags) }, is_first);
     }
 }

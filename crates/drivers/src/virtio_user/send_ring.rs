@@ -1,4 +1,4 @@
-//! The send ring: each frame is copied once into one or several free buffers, behind a header.
+//! The send ring. Each frame is copied once into one or several free buffers, behind a header.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -12,26 +12,27 @@ use ringroad_virtqueue::layout::{DESC_NEXT, NET_HEADER_BYTES};
 use super::driver_ring::{DriverRing, UsedRingFault};
 use super::memory::{BUFFER_BYTES, RingMemory};
 
-/// Longest frame sent, bytes.
+/// Maximum length of a sent frame, bytes.
 pub(super) const MAX_FRAME_BYTES: usize = 65535;
-/// How many frames ahead buffers are made ready to be written.
+/// Distance of the prefetch of buffers for writing, frames.
 const PREFETCH_FRAMES: usize = 8;
 
 /// The sending half of a queue.
 #[derive(Debug)]
 pub(super) struct SendRing {
     ring: DriverRing,
-    /// Free descriptors, in the order in which they came back. Never more than there are entries.
+    /// Free descriptors, in the order in which they came back. There are never more of them than entries.
     free: VecDeque<u16>,
-    /// Descriptors of the frame that begins with descriptor n; 0 where the back end has no such frame.
+    /// For each descriptor n, the number of descriptors of the frame that begins with n; 0 if the back end has no such
+    /// frame.
     chain: Box<[u16]>,
-    /// The second word of each descriptor as it was written last: one that would not change is not written.
+    /// Last written second word of each descriptor. A word that would not change is not written.
     words: Box<[u64]>,
-    /// Whether the place of the header of a buffer may hold something other than zeros.
+    /// For each buffer, whether its header may be other than zeros.
     has_header: Box<[bool]>,
 }
 
-/// Buffers that a frame takes.
+/// Number of buffers that a frame takes.
 fn buffers_for(frame_bytes: usize) -> usize {
     (NET_HEADER_BYTES + frame_bytes).div_ceil(BUFFER_BYTES)
 }
@@ -54,7 +55,8 @@ impl SendRing {
         self.ring.publish()
     }
 
-    /// Requests a wake-up when room is made: half of what the back end has, so that it is not for one frame at a time.
+    /// Requests a wake-up when the back end has returned half of its descriptors, so that no wake-up comes for a single
+    /// frame.
     pub(super) fn arm(&mut self) {
         let out = self.ring.out();
         self.ring.arm(out / 2);
@@ -75,7 +77,7 @@ impl SendRing {
         self.ring.disarm();
     }
 
-    /// Frames of `frame_bytes` bytes that fit now, at least `wanted` if there is enough room.
+    /// Number of frames of `frame_bytes` bytes that fit now, at least `wanted` if there is enough room.
     ///
     /// # Errors
     /// [`UsedRingFault`].
@@ -85,8 +87,8 @@ impl SendRing {
         Ok(self.free.len() / buffers)
     }
 
-    /// Takes back what the back end is done with, if fewer than `wanted` descriptors are free: not before, since each
-    /// look moves lines between caches that hold more the longer one waits.
+    /// Takes back returned descriptors if fewer than `wanted` are free. It does so only then, because each query moves
+    /// cache lines between processors, and a later query finds more descriptors in each line.
     ///
     /// # Errors
     /// [`UsedRingFault`].
@@ -112,7 +114,7 @@ impl SendRing {
         Ok(())
     }
 
-    /// Makes the buffers of the next frames ready to be written.
+    /// Prefetches the buffer that is [`PREFETCH_FRAMES`] buffers ahead, for writing.
     #[inline]
     pub(super) fn prefetch(&self) {
         if let Some(&index) = self.free.get(PREFETCH_FRAMES) {
@@ -120,11 +122,11 @@ impl SendRing {
         }
     }
 
-    /// Puts a frame of `bytes` bytes, of which `unfinished` is left to do, as the back end sees after
+    /// Puts a frame of `bytes` bytes with the unfinished work `unfinished`. The back end sees it after
     /// [`Self::publish`].
     ///
     /// # Errors
-    /// Why it is dropped.
+    /// The cause of the drop.
     #[inline]
     pub(super) fn put(
         &mut self,
@@ -156,7 +158,8 @@ impl SendRing {
         Ok(())
     }
 
-    /// As [`Self::put`], where the frame lies or will lie in several pieces. There are `buffers` free ones.
+    /// Puts a frame as [`Self::put`] does, from several fragments or into several buffers. At least `buffers`
+    /// descriptors are free.
     #[cold]
     fn put_scattered(
         &mut self,

@@ -1,4 +1,5 @@
-//! A back end for the tests of the rings: it has the memory as a real one does, and writes into it what a test wants.
+//! A back end for the tests of the rings: it has the memory as a real back end does, and writes into it what a test
+//! requests.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -8,19 +9,19 @@ use ringroad_virtqueue::layout::NET_HEADER_BYTES;
 
 use super::memory::{CardMemory, RingAddresses, RingMemory};
 
-/// Entries of the rings under test.
+/// Number of entries of the rings under test.
 pub(super) const ENTRIES: u16 = 64;
 
 pub(super) struct BackEnd {
     map: ForeignMemory,
     base: u64,
     addresses: RingAddresses,
-    /// Buffers taken from the available ring, and used index.
+    /// Number of buffers taken from the available ring, and used index.
     pub(super) seen: u16,
     pub(super) used: u16,
 }
 
-/// A descriptor as the back end reads it.
+/// A descriptor that the back end has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) address: u64,
@@ -30,7 +31,7 @@ pub(super) struct Descriptor {
 }
 
 impl BackEnd {
-    /// One ring, with the side that serves it.
+    /// A ring, and the back end that serves it.
     pub(super) fn with_ring() -> (Self, RingMemory) {
         let memory = CardMemory::new(1, ENTRIES).unwrap();
         let ring = memory.ring(0).unwrap();
@@ -79,7 +80,7 @@ impl BackEnd {
         }
     }
 
-    /// The next head from the available ring.
+    /// Takes the next head from the available ring.
     pub(super) fn take(&mut self) -> u16 {
         assert!(self.available() > 0);
         let index = u64::from(self.seen % ENTRIES);
@@ -87,7 +88,7 @@ impl BackEnd {
         u16::from_le_bytes(self.read(self.addresses.avail + 4 + 2 * index))
     }
 
-    /// Writes a used entry; seen by the driver after [`Self::publish`].
+    /// Writes a used entry, which the driver sees after [`Self::publish`].
     pub(super) fn put_used(&mut self, id: u32, len: u32) {
         let entry = self.addresses.used + 4 + 8 * u64::from(self.used % ENTRIES);
         self.write(entry, &id.to_le_bytes());

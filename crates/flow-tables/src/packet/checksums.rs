@@ -1,4 +1,4 @@
-//! The checksums of a packet, which follow changes of its headers.
+//! Checksums of a packet, updated after changes of its headers.
 
 use super::{MAX_FIELD_BYTES, Packet};
 use crate::layout::{Layout, Network, u16_at};
@@ -7,8 +7,8 @@ use ringroad_wire::checksum::{difference, fold, not_zero, updated};
 use ringroad_wire::ip_protocol;
 
 impl Packet {
-    /// Updates checksums after a change of bytes of an IP packet. `at` is the place of the first byte that may differ, not
-    /// before the IP header.
+    /// Updates checksums after a change of bytes of an IP packet. `at` is the offset of the first byte that may differ,
+    /// not before the IP header.
     pub(super) fn follow(&mut self, at: usize, old: &[u8], new: &[u8]) {
         let Layout { network, network_at, transport, .. } = self.layout;
         let offset = at - network_at;
@@ -50,10 +50,10 @@ impl Packet {
         let at = transport + offset;
         let Some(checksum) = self.checksum_at(at) else { return };
         let checksum = match self.layout.ip_proto {
-            // The sum of the pseudo header stands there; the card adds the rest.
+            // The field holds the sum of the pseudo header; the card adds the rest.
             _ if self.has_open_checksum && is_pseudo_header => fold(u64::from(checksum) + change),
             _ if self.has_open_checksum => return,
-            // The sender has made none (RFC 768).
+            // A zero means that the sender made no checksum (RFC 768).
             ip_protocol::UDP if checksum == 0 => return,
             ip_protocol::UDP => not_zero(updated(checksum, change)),
             _ => updated(checksum, change),
@@ -67,7 +67,7 @@ impl Packet {
         }
     }
 
-    /// The checksum at `at`, as [`ringroad_wire::checksum`] has it.
+    /// Checksum at `at`, as [`ringroad_wire::checksum`] represents it.
     fn checksum_at(&self, at: usize) -> Option<u16> {
         self.headers.get(at..)?.first_chunk().map(|&checksum| u16::from_le_bytes(checksum))
     }

@@ -1,4 +1,4 @@
-//! Groups, as controllers change them.
+//! Changes of groups by controllers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pipeline::MAX_GROUPS_DEEP;
 use crate::tables::Change;
 
 impl FlowState {
-    /// Changes groups. Returns the entries that went with a group.
+    /// Changes groups. Returns the entries that were deleted with a group.
     ///
     /// # Errors
     /// The error for the controller; nothing has changed then.
@@ -109,7 +109,7 @@ impl FlowState {
                 return Err(ErrorCode::GROUP_LOOP);
             }
             self.check_actions(&bucket.actions, Some(&Match::default())).or_else(|error| match error {
-                // Whether a field is there, only the entries that use the group know.
+                // The presence of a field is checked for each entry that uses the group.
                 ErrorCode::ACTION_MATCH_INCONSISTENT => Ok(()),
                 error => Err(error),
             })?;
@@ -117,8 +117,8 @@ impl FlowState {
         Ok(())
     }
 
-    /// How many groups are behind a bucket, one after the other. `None`: its packets reach `wanted`, or there are too
-    /// many. `depths` has the groups that were checked, so that each is checked once.
+    /// Depth of the groups behind a bucket. `None` if its packets reach `wanted`, or if the depth exceeds the limit.
+    /// `depths` has the groups that were checked, so that each is checked once.
     fn depth(
         &self,
         bucket: &Bucket,

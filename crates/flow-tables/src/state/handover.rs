@@ -1,8 +1,8 @@
-//! Hands the tables over to another process: entries, groups and meters first, while they are still in use, and the
+//! Handover of the tables to another process: entries, groups and meters first, while they are still in use, and the
 //! counts at the end.
 //!
-//! An image is a list of records, each of the time at which an entry was added, the time at which it was last used, and
-//! the OpenFlow message that would make it. Times are of the agent's clock, which continues in the other process.
+//! An image is a list of records. Each has the time at which an entry was added, the time at which it was last used,
+//! and the OpenFlow message that would make it. Times are of the agent's clock, which continues in the other process.
 
 use std::sync::Arc;
 
@@ -24,16 +24,16 @@ const TIMES_BYTES: usize = 16;
 /// Bytes of a count: packets and bytes.
 const COUNT_BYTES: usize = 16;
 
-/// The tables at one moment. It is valid while they do not change.
+/// Tables at one moment. An image is valid while the tables do not change.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
-    /// The records.
+    /// Records, one after the other.
     pub bytes: Vec<u8>,
-    /// The counters of what the records are about, in their order; those of tables come first.
+    /// Counters of the records, in their order; those of tables come first.
     counters: Vec<CounterId>,
 }
 
-/// An image cannot be read.
+/// Error: an image cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageError;
 
@@ -44,14 +44,14 @@ impl std::fmt::Display for ImageError {
 }
 
 impl FlowState {
-    /// Writes down all meters, groups and entries.
+    /// Makes an image of all meters, groups and entries.
     #[must_use]
     pub fn image(&self) -> Image {
         let mut image = Image { bytes: Vec::new(), counters: self.counters_of_tables() };
         let mut record = |times: [u64; 2], request: &ControllerMessage| {
             let begin = image.bytes.len();
             times.iter().for_each(|time| image.bytes.extend(time.to_le_bytes()));
-            // It came in a message, so it fits into one.
+            // The request came in a message, so it fits into one.
             let is_whole = request.encode(0, &mut image.bytes).is_ok();
             if !is_whole {
                 image.bytes.truncate(begin);
@@ -97,7 +97,7 @@ impl FlowState {
         self.lookups.iter().flat_map(|&(lookups, matched)| [lookups, matched]).collect()
     }
 
-    /// The counts of everything in an image, in its order.
+    /// Counts of everything in an image, in its order.
     #[must_use]
     pub fn counts(&self, image: &Image) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(image.counters.len() * COUNT_BYTES);
@@ -112,7 +112,7 @@ impl FlowState {
     /// Fills empty tables from the records of an image, which come from a process of the same user.
     ///
     /// # Errors
-    /// [`ImageError`]; some of it may be in the tables then.
+    /// [`ImageError`]; the tables may have a part of the image then.
     pub fn resume(&mut self, records: Vec<u8>) -> Result<Image, ImageError> {
         let mut image = Image { counters: self.counters_of_tables(), bytes: records };
         let mut rest = image.bytes.as_slice();
@@ -127,7 +127,7 @@ impl FlowState {
             rest = messages.get(message.len()..).unwrap_or_default();
             self.resume_one(request, added_ns, used_ns, &mut image.counters)?;
         }
-        // Both copies of the tables are complete after the second.
+        // The second publication makes both copies of the tables complete.
         self.publish();
         self.publish();
         Ok(image)
@@ -159,7 +159,8 @@ impl FlowState {
                 self.change(Change::Group(group, Some(Arc::new(resumed))));
             }
             ControllerMessage::FlowMod(request) if usize::from(request.table) < TABLES => {
-                // What fitted into the process before fits, whatever this one's settings are.
+                // The entry is charged without a check: it fitted into the other process, and this one may have lower
+                // limits.
                 let matching = PackedMatch::from(&request.matching);
                 let bytes = self.bytes_of_new(&request, &matching, true);
                 self.budget.take(bytes);
@@ -187,7 +188,7 @@ impl FlowState {
 
     /// Sets the counters of everything in an image to their earlier values.
     pub fn resume_counts(&mut self, image: &Image, counts: &[u8]) {
-        // Workers have not counted yet: the last of them, the agent, begins with all of it.
+        // No worker has counted yet, so the counters of the last one, the agent, get the whole sum.
         let agent = self.turns.len().saturating_sub(1);
         for (&counter, count) in image.counters.iter().zip(counts.chunks_exact(COUNT_BYTES)) {
             let number = |at: usize| {

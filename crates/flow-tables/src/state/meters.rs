@@ -1,4 +1,4 @@
-//! Meters, as controllers change them.
+//! Changes of meters by controllers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::meter::MeterEntry;
 use crate::tables::Change;
 
 impl FlowState {
-    /// Changes meters. Returns the entries that went with a meter.
+    /// Changes meters. Returns the entries that were deleted with a meter.
     ///
     /// # Errors
     /// The error for the controller; nothing has changed then.

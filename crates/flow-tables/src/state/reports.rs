@@ -18,10 +18,10 @@ use crate::group::GroupEntry;
 use crate::meter::MeterEntry;
 use crate::tables::TABLES;
 
-/// Entries that are read and sorted together.
+/// Number of entries that are read and sorted together.
 const PIECE_FLOWS: usize = 4096;
 const MAX_SCANNED: usize = 64 * 1024;
-/// Actions of the entries that are read together, as a list of long ones would take too much memory. One entry may
+/// Number of actions after which a piece ends, because long lists of actions would take too much memory. One entry may
 /// have more.
 const MOST_ACTIONS: usize = 4096;
 
@@ -29,9 +29,9 @@ const MOST_ACTIONS: usize = 4096;
 #[derive(Debug)]
 pub struct FlowList {
     request: FlowStatsRequest,
-    /// Where the next piece begins.
+    /// Number at which the next piece begins.
     next: usize,
-    /// The numbers of entries of the piece in hand.
+    /// Numbers of the entries left in the current piece.
     piece: std::vec::IntoIter<u32>,
     is_over: bool,
 }
@@ -66,15 +66,15 @@ impl FlowState {
         Ok(FlowList { request, next: 0, piece: Vec::new().into_iter(), is_over: false })
     }
 
-    /// At most `most` of the next entries of a list; perhaps none, while the list is not over. An entry that stays is
-    /// in the list once, independent of changes meanwhile. Each 4096 are in the order of tables, and the highest
-    /// priority first.
+    /// Returns at most `most` of the next entries of a list, perhaps none even if the list is not over. An entry that
+    /// stays is in the list once, independent of changes meanwhile. Each 4096 are in the order of tables, and the
+    /// highest priority first.
     pub fn next_flows(&self, list: &mut FlowList, most: usize, now_ns: u64) -> Vec<FlowStats> {
         if list.piece.len() == 0 {
             self.fill_piece(list);
         }
         let chosen = chosen(&list.request);
-        // An entry may have gone since, and another one have its number.
+        // An entry may be deleted since, and its number reused.
         let flows = list.piece.by_ref().filter_map(|number| self.numbered.get(number as usize)?.as_ref());
         let mut flows = flows.filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow));
         let (mut stats, mut room) = (Vec::new(), MOST_ACTIONS);
@@ -122,7 +122,7 @@ impl FlowState {
         list.piece = piece.into_iter().map(|(_, flow)| flow.counter.0).collect::<Vec<_>>().into_iter();
     }
 
-    /// The sum of entries.
+    /// Sums up the counters of entries.
     ///
     /// # Errors
     /// There is no such table.
@@ -140,7 +140,7 @@ impl FlowState {
         Ok(sum)
     }
 
-    /// What the tables have counted.
+    /// Counters of the tables.
     #[must_use]
     pub fn table_stats(&self) -> Vec<TableStats> {
         let tables = (0..).zip(&self.tables.tables).zip(&self.lookups);
@@ -153,7 +153,7 @@ impl FlowState {
         stats.collect()
     }
 
-    /// The groups of this number, or all, by number.
+    /// Groups with this number, or all groups, ordered by number.
     fn groups(&self, number: u32) -> Vec<(u32, &GroupEntry)> {
         let groups = self.tables.groups.iter().map(|(&number, group)| (number, &**group));
         let mut groups: Vec<_> =
@@ -162,7 +162,7 @@ impl FlowState {
         groups
     }
 
-    /// What groups have counted: one, or all.
+    /// Counters of one group, or of all groups.
     #[must_use]
     pub fn group_stats(&self, number: u32, now_ns: u64) -> Vec<GroupStats> {
         let references = self.references_of_groups();
@@ -186,7 +186,7 @@ impl FlowState {
         stats.collect()
     }
 
-    /// How many actions of entries and buckets lead to each group. One pass over all of them serves all groups.
+    /// Number of actions of entries and buckets that lead to each group. One pass over all of them serves all groups.
     fn references_of_groups(&self) -> HashMap<u32, u32> {
         let of_flows = self.all_flows().flat_map(|(_, flow)| actions(&flow.instructions));
         let of_groups =
@@ -200,7 +200,7 @@ impl FlowState {
         references
     }
 
-    /// All groups, as they were made.
+    /// Descriptions of all groups, as they were requested.
     #[must_use]
     pub fn group_descriptions(&self) -> Vec<GroupDesc> {
         let groups = self.groups(group_id::ALL).into_iter();
@@ -213,7 +213,7 @@ impl FlowState {
             .collect()
     }
 
-    /// The meters of this number, or all, by number.
+    /// Meters with this number, or all meters, ordered by number.
     ///
     /// # Errors
     /// There is no such meter.
@@ -228,7 +228,7 @@ impl FlowState {
         Ok(meters)
     }
 
-    /// What meters have counted: one, or all.
+    /// Counters of one meter, or of all meters.
     ///
     /// # Errors
     /// There is no such meter.
@@ -257,7 +257,7 @@ impl FlowState {
         Ok(stats.collect())
     }
 
-    /// Meters as they were made: one, or all.
+    /// Configurations of one meter, or of all meters.
     ///
     /// # Errors
     /// There is no such meter.

@@ -1,16 +1,17 @@
-//! Frames of many kinds, few of each, so that several entries match one; some are not what their headers claim.
+//! Frames of many kinds, few of each, so that several entries match one. Some have other content than their headers
+//! claim.
 
 use proptest::prelude::*;
 
-/// What a frame is made of.
+/// Parts of a frame.
 #[derive(Debug, Clone)]
 pub struct Parts {
     to: u8,
     from: u8,
-    /// VLANs, the outermost first.
+    /// VLAN tags, the outermost first.
     tags: Vec<(u16, u16)>,
     ethertype: u16,
-    /// First byte of an IP header: the version, and the header's length.
+    /// First byte of an IP header: version and header length.
     version: u8,
     fragment: u16,
     proto: u8,
@@ -18,7 +19,7 @@ pub struct Parts {
     addresses: (u8, u8),
     ports: (u16, u16),
     ttl: u8,
-    /// Bytes that are left of it.
+    /// Bytes that are left after the frame is cut.
     length: usize,
 }
 
@@ -60,7 +61,7 @@ pub fn parts() -> impl Strategy<Value = Parts> {
     })
 }
 
-/// The frame, or as much of it as is left.
+/// Makes the frame, cut to its length.
 pub fn bytes(parts: &Parts) -> Vec<u8> {
     let Parts { to, from, tags, ethertype, version, fragment, proto, traffic_class, .. } = parts;
     let mut frame = vec![2, 0, 0, 0, 0, *to, 2, 0, 0, 0, 1, *from];

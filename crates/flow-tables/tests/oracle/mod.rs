@@ -1,6 +1,6 @@
 //! A switch with flow tables, slow and simple: each lookup checks every entry, and every instruction is executed as in
-//! the specification. It shares with the real one what headers are and what actions do to them (`packet`), which has
-//! its own tests, and nothing else.
+//! the specification. It shares only the headers and their changes by actions (`packet`) with the real one; they have
+//! their own tests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::port_index::PortIndex;
 use ringroad_switch::{FrameHeader, LearningSwitch};
 
-/// An entry, and what it has counted.
+/// An entry and its counts.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub table: u8,
@@ -28,13 +28,13 @@ pub struct Entry {
     pub bytes: u64,
 }
 
-/// What becomes of a frame: copies, as ports and bytes, or why there is none.
+/// Outcome of a frame: copies, as ports and bytes, or the cause of the drop.
 pub type OracleOutcome = Result<Vec<(Vec<u8>, Vec<u8>)>, DropCause>;
 
 #[derive(Debug)]
 pub struct Oracle {
     pub entries: Vec<Entry>,
-    /// Lookups of each table, and those that found an entry.
+    /// Number of lookups of each table, and of those that found an entry.
     pub lookups: [(u64, u64); 256],
     pub ports: Vec<PortIndex>,
     pub fragments: FragmentPolicy,
@@ -42,14 +42,14 @@ pub struct Oracle {
     pub controllers: PortIndex,
 }
 
-/// A packet on its way.
+/// State of a packet's path through the tables.
 struct Walk<'oracle> {
     oracle: &'oracle mut Oracle,
     from: PortIndex,
     frame: &'oracle [u8],
     copies: Vec<(Vec<u8>, Vec<u8>)>,
     is_settled: bool,
-    /// Table, cookie, and whether it is a table's last resort.
+    /// Table, cookie, and whether the entry is the table's last resort.
     entry: (u8, u64, bool),
 }
 
@@ -109,7 +109,7 @@ impl Walk<'_> {
             let Some(next) = goto else { break };
             table = next;
         }
-        // Headers first, in the order of the specification; an output last.
+        // Headers change first, in the order of the specification; the output is last.
         if set.iter().any(|action| matches!(action, Action::Output { .. })) {
             set.sort_by_key(order);
             for action in &set {
@@ -161,7 +161,7 @@ impl Walk<'_> {
             PortNo::ALL | PortNo::FLOOD => self.copy(packet, self.all_others()),
             PortNo::NORMAL => {
                 let bytes = self.bytes(packet);
-                // A frame that an action has made too short has no source.
+                // A frame may have no source, if an action has made it too short.
                 let mut header = [0; 14];
                 let known = if bytes.len() < header.len() { bytes.len().min(8) } else { header.len() };
                 header[..known].copy_from_slice(&bytes[..known]);
@@ -210,7 +210,7 @@ fn is_same_kind(one: &Action, other: &Action) -> bool {
     }
 }
 
-/// Its order: pop, push, TTL, set, output.
+/// Order of execution: pop, push, TTL, set, output.
 fn order(action: &Action) -> u8 {
     match action {
         Action::PopVlan => 0,

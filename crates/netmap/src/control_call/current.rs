@@ -17,14 +17,14 @@ use crate::abi::{
 use crate::descriptor::{CsbAddresses, LoopError, LoopEvents, LoopPlan, NetmapFile};
 use crate::user_memory::{read, read_bytes, write_bytes};
 
-/// Room for the largest body.
+/// Size of the largest body, bytes.
 const LARGEST_BODY: usize = 64;
 /// Longest sleep between rounds of a sync loop, µs.
 const LONGEST_SLEEP_US: u32 = 1_000_000;
-/// External memory takes the region's place page by page.
+/// Page size: external memory is replaced by the region page by page.
 const PAGE: u64 = 4096;
 
-/// Bytes of the body that requests of a type have; unknown types have none.
+/// Size of the body of requests of a type, bytes; unknown types have no body.
 fn body_bytes(request: u16) -> usize {
     match request {
         request_type::REGISTER => size_of::<RegisterBody>(),
@@ -41,7 +41,7 @@ fn body_bytes(request: u16) -> usize {
     }
 }
 
-/// What NIOCCTRL does with the header at `argument`.
+/// Carries out NIOCCTRL with the header at `argument`.
 pub(super) fn control(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
     let header: RequestHeader = read(argument)?;
     if !(API_VERSION..=NEWEST_API_VERSION).contains(&u32::from(header.version)) || header.reserved != 0 {
@@ -68,7 +68,7 @@ pub(super) fn control(device: &dyn NetmapFile, argument: usize) -> Result<(), Er
     }
 }
 
-/// Runs `f` on a body as a structure.
+/// Calls `f` with a body as a structure.
 fn with<T: FromBytes + IntoBytes + Immutable, R>(
     bytes: &mut [u8],
     f: impl FnOnce(&mut T) -> Result<R, Errno>,
@@ -112,21 +112,21 @@ fn perform(
     .map(|()| None)
 }
 
-/// The result of a check; `None`: only the binding can tell.
+/// Result of a check; `None`: only the binding shows it.
 type Checked = Option<Result<(), Errno>>;
 
-/// An option that a binding takes.
+/// Option that a binding takes.
 struct BindingOption {
     option_type: u32,
     /// Errors of the binding that go into this option's status.
     errors: &'static [Errno],
-    /// Checks the body without the port, and puts it into what the binding requests.
+    /// Checks the body without the port, and puts it into the binding's request.
     apply: fn(&[u8], &mut RegisterOptions) -> Checked,
-    /// The body that the program gets back after the binding, if it gets one.
+    /// Body that the program gets back after the binding, if it gets one.
     answer: fn(&RegisterOptions, &Bound) -> Option<Vec<u8>>,
 }
 
-/// All of them, in the order in which they are checked.
+/// All options of a binding, in the order in which they are checked.
 const BINDING_OPTIONS: [BindingOption; 3] = [
     BindingOption {
         option_type: option_type::CSB,
@@ -173,7 +173,8 @@ fn register(
     if device.bound_rings().is_some() {
         return Err(Errno::BUSY);
     }
-    // An option that is left over fails the request; before the binding is better than undoing it.
+    // An option that no binding takes fails the request. A failure before the binding is better than undoing the
+    // binding.
     if !options.has_only(|given| BINDING_OPTIONS.iter().any(|option| option.option_type == given)) {
         return Err(Errno::OPNOTSUPP);
     }

@@ -1,4 +1,4 @@
-//! Identity of a program's memory: the same pages must lead to the same region, in every process that maps them.
+//! Identity of a program's memory: equal pages must give the same region, in every process that maps them.
 
 use rustix::io::Errno;
 
@@ -32,7 +32,7 @@ fn parse(line: &str) -> Option<MapsLine> {
     })
 }
 
-/// The identity of the memory at `address`: device, inode and offset of a file mapped shared, else process, 0 and
+/// Identity of the memory at `address`: device, inode and offset if a file is mapped shared, else process, 0 and
 /// address.
 ///
 /// # Errors

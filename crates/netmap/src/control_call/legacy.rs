@@ -1,4 +1,4 @@
-//! NIOCREGIF and NIOCGINFO: one structure for everything, translated to today's requests and back.
+//! NIOCREGIF and NIOCGINFO: one structure for all legacy requests, translated to requests of NIOCCTRL and back.
 //!
 //! On an error the program's structure stays as it was.
 
@@ -20,7 +20,7 @@ fn checked(argument: usize) -> Result<LegacyRequest, Errno> {
     if request.version < API_VERSION { Err(Errno::INVAL) } else { Ok(request) }
 }
 
-/// NIOCREGIF.
+/// Carries out NIOCREGIF.
 pub(super) fn bind_or_command(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
     let mut request = checked(argument)?;
     let name = text(&request.name);
@@ -66,7 +66,7 @@ pub(super) fn bind_or_command(device: &dyn NetmapFile, argument: usize) -> Resul
     write(argument, &request)
 }
 
-/// NIOCGINFO.
+/// Carries out NIOCGINFO.
 pub(super) fn information(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
     let mut request = checked(argument)?;
     let name = text(&request.name);
@@ -149,7 +149,7 @@ fn bind(device: &dyn NetmapFile, mut name: String, request: &mut LegacyRequest) 
     Ok(())
 }
 
-/// Polling threads on one processor or one per ring; any other mode is refused where it is executed.
+/// Polling threads on one processor or one per ring; the execution refuses any other mode.
 fn polling(request: &LegacyRequest) -> PollingBody {
     let mode = match request.flags & MODE_MASK {
         mode::ALL_NIC => 1,

@@ -1,5 +1,4 @@
-//! The list of options of a request: a chain of structures in the program's memory, which may be long, circular or lead
-//! nowhere.
+//! List of a request's options: a chain of structures in the program's memory, which may be long, circular or invalid.
 
 use core::mem::{offset_of, size_of};
 
@@ -9,32 +8,33 @@ use zerocopy::FromBytes;
 use crate::abi::{OptionHeader, OptionType};
 use crate::user_memory::{read, read_bytes, write_bytes};
 
-/// Most bytes of a request's body, its options' headers and their bodies.
+/// Maximum size of a request's body and of its options' headers and bodies together, bytes.
 const MOST_BYTES: usize = 4096;
-/// Most bytes that the same may take with what is kept of each option; ends circular lists of options without a body.
+/// Maximum size of the same parts and of the stored data of each option, bytes; ends circular lists of options without
+/// a body.
 const MOST_KEPT_BYTES: usize = 4144;
-/// What is kept of an option besides its body, bytes.
+/// Size of the stored data of an option besides its body, bytes.
 const KEPT_BYTES: usize = size_of::<OptionHeader>() + size_of::<u64>();
 
-/// One option.
+/// Option in the list.
 #[derive(Debug)]
 struct ParsedOption {
     address: usize,
     option_type: u32,
     body: Vec<u8>,
-    /// `None`: it was not handled.
+    /// Result; `None`: the option was not handled.
     outcome: Option<Result<(), Errno>>,
     /// Whether `body` is written back to the program.
     answered: bool,
 }
 
-/// The options of one request, as copied.
+/// Options of one request, as copied.
 #[derive(Debug, Default)]
 pub(super) struct OptionList {
     options: Vec<ParsedOption>,
 }
 
-/// Bytes of an option's body; an unknown type has none.
+/// Size of an option's body, bytes; an unknown type has no body.
 fn body_bytes(header: &OptionHeader) -> usize {
     OptionType::of(header.option_type).map_or(0, |known| {
         let told = usize::try_from(header.bytes).unwrap_or(usize::MAX);
@@ -43,8 +43,8 @@ fn body_bytes(header: &OptionHeader) -> usize {
 }
 
 impl OptionList {
-    /// Reads the list that begins at `first`, of a request with a body of `request_bytes`. What was read before an
-    /// error is in the list too, since its statuses are written nevertheless.
+    /// Reads the list that begins at `first`, of a request with a body of `request_bytes`. Options that were read
+    /// before an error are in the list, too, since their statuses are written nevertheless.
     ///
     /// # Errors
     /// EFAULT, EINVAL for type 0 or a known type given twice, EMSGSIZE for too many.
@@ -103,12 +103,12 @@ impl OptionList {
         self.find(option_type).map(|option| &*option.body)
     }
 
-    /// The same as a structure.
+    /// Body of the option of a type, as a structure.
     pub(super) fn structure<T: FromBytes>(&self, option_type: u32) -> Option<T> {
         T::read_from_bytes(self.body(option_type)?).ok()
     }
 
-    /// Whether all options are of types for which `is_taken` is true.
+    /// Whether `is_taken` is true for the types of all options.
     pub(super) fn has_only(&self, is_taken: impl Fn(u32) -> bool) -> bool {
         self.options.iter().all(|option| is_taken(option.option_type))
     }
@@ -120,7 +120,7 @@ impl OptionList {
         }
     }
 
-    /// Replaces the body of an option, for the program to see.
+    /// Replaces the body of an option, for the program to read.
     pub(super) fn answer(&mut self, option_type: u32, body: &[u8]) {
         for option in self.options.iter_mut().filter(|option| option.option_type == option_type) {
             option.body = body.to_vec();
@@ -128,10 +128,10 @@ impl OptionList {
         }
     }
 
-    /// Writes all statuses, and where the request `succeeded` the bodies that have an answer.
+    /// Writes all statuses and, if the request `succeeded`, the bodies that have an answer.
     ///
     /// # Errors
-    /// EFAULT; the others have been written.
+    /// EFAULT; all accessible ones have been written.
     pub(super) fn write_back(&self, succeeded: bool) -> Result<(), Errno> {
         let mut written = Ok(());
         for option in &self.options {

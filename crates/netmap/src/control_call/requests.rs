@@ -12,25 +12,25 @@ use crate::abi::{
 };
 use crate::descriptor::{CsbAddresses, NetmapFile};
 
-/// The options of a binding.
+/// Options of a binding.
 #[derive(Debug, Default)]
 pub(super) struct RegisterOptions {
-    /// OFFSETS.
+    /// Option OFFSETS.
     pub(super) offsets: Option<Offsets>,
-    /// CSB.
+    /// Option CSB.
     pub(super) csb: Option<CsbAddresses>,
-    /// EXTMEM: what is sent to the daemon, and where the memory lies.
+    /// Option EXTMEM: the part that is sent to the daemon, and the address of the memory.
     pub(super) external_memory: Option<(ExternalMemory, usize)>,
 }
 
-/// The text before the first NUL; the last byte is taken for one.
+/// Text before the first NUL; the last byte counts as NUL.
 pub(super) fn text(bytes: &[u8]) -> String {
     let usable = bytes.split_last().map_or(bytes, |(_, before)| before);
     let end = usable.iter().position(|&byte| byte == 0).unwrap_or(usable.len());
     String::from_utf8_lossy(&usable[..end]).into_owned()
 }
 
-/// `text` as a NUL-terminated name, cut where it is too long.
+/// `text` as a NUL-terminated name, cut if it is too long.
 pub(super) fn name_field<const BYTES: usize>(text: &str) -> [u8; BYTES] {
     let mut field = [0; BYTES];
     for (to, from) in field.iter_mut().take(BYTES - 1).zip(text.bytes()) {
@@ -39,10 +39,10 @@ pub(super) fn name_field<const BYTES: usize>(text: &str) -> [u8; BYTES] {
     field
 }
 
-/// REGISTER.
+/// Carries out REGISTER.
 ///
 /// # Errors
-/// EBUSY where the device is bound, and those of the binding.
+/// EBUSY if the device is bound, and the errors of the binding.
 pub(super) fn register(
     device: &dyn NetmapFile,
     name: String,
@@ -85,7 +85,7 @@ pub(super) fn register(
     Ok(bound)
 }
 
-/// PORT_INFO_GET.
+/// Carries out PORT_INFO_GET.
 pub(super) fn port_info(device: &dyn NetmapFile, name: String, body: &mut PortInfoBody) -> Result<(), Errno> {
     let sizes = PortSizes {
         tx_slots: body.tx_slots,
@@ -111,7 +111,7 @@ pub(super) fn port_info(device: &dyn NetmapFile, name: String, body: &mut PortIn
     }
 }
 
-/// VALE_ATTACH.
+/// Carries out VALE_ATTACH.
 pub(super) fn attach(device: &dyn NetmapFile, name: String, body: &mut AttachBody) -> Result<(), Errno> {
     let RegisterBody { mode, ring_id, mem_id, .. } = body.register;
     match device.ask(NetmapRequest::ValeAttach { name, mode, ring_id, mem_id })? {
@@ -123,7 +123,7 @@ pub(super) fn attach(device: &dyn NetmapFile, name: String, body: &mut AttachBod
     }
 }
 
-/// VALE_DETACH.
+/// Carries out VALE_DETACH.
 pub(super) fn detach(device: &dyn NetmapFile, name: String, body: &mut DetachBody) -> Result<(), Errno> {
     match device.ask(NetmapRequest::ValeDetach { name })? {
         NetmapReply::PortIndex(index) => {
@@ -134,7 +134,7 @@ pub(super) fn detach(device: &dyn NetmapFile, name: String, body: &mut DetachBod
     }
 }
 
-/// VALE_LIST: the name of the port found.
+/// Carries out VALE_LIST: returns the name of the found port.
 pub(super) fn list(device: &dyn NetmapFile, name: String, body: &mut ListBody) -> Result<String, Errno> {
     let request =
         NetmapRequest::ValeList { name, switch_index: body.switch_index, port_index: body.port_index };
@@ -148,7 +148,7 @@ pub(super) fn list(device: &dyn NetmapFile, name: String, body: &mut ListBody) -
     }
 }
 
-/// PORT_HDR_SET.
+/// Carries out PORT_HDR_SET.
 pub(super) fn set_header(
     device: &dyn NetmapFile,
     name: String,
@@ -157,7 +157,7 @@ pub(super) fn set_header(
     header_answer(device.ask(NetmapRequest::PortHeaderSet { name, bytes: body.bytes })?, body)
 }
 
-/// PORT_HDR_GET.
+/// Carries out PORT_HDR_GET.
 pub(super) fn get_header(
     device: &dyn NetmapFile,
     name: String,
@@ -176,7 +176,7 @@ fn header_answer(reply: NetmapReply, body: &mut PortHeaderBody) -> Result<(), Er
     }
 }
 
-/// VALE_NEWIF.
+/// Carries out VALE_NEWIF.
 pub(super) fn new_interface(
     device: &dyn NetmapFile,
     name: String,
@@ -202,23 +202,23 @@ pub(super) fn new_interface(
     }
 }
 
-/// VALE_DELIF.
+/// Carries out VALE_DELIF.
 pub(super) fn delete_interface(device: &dyn NetmapFile, name: String) -> Result<(), Errno> {
     done(device.ask(NetmapRequest::ValeDeleteInterface { name })?)
 }
 
-/// VALE_POLLING_ENABLE.
+/// Carries out VALE_POLLING_ENABLE.
 pub(super) fn enable_polling(device: &dyn NetmapFile, name: String, body: &PollingBody) -> Result<(), Errno> {
     let PollingBody { mode, first_cpu, cpus, .. } = *body;
     done(device.ask(NetmapRequest::PollingEnable { name, mode, first_cpu, cpus })?)
 }
 
-/// VALE_POLLING_DISABLE.
+/// Carries out VALE_POLLING_DISABLE.
 pub(super) fn disable_polling(device: &dyn NetmapFile, name: String) -> Result<(), Errno> {
     done(device.ask(NetmapRequest::PollingDisable { name })?)
 }
 
-/// POOLS_INFO_GET.
+/// Carries out POOLS_INFO_GET.
 pub(super) fn pools(device: &dyn NetmapFile, name: String, body: &mut PoolsBody) -> Result<(), Errno> {
     match device.ask(NetmapRequest::PoolsInfo { name, mem_id: body.mem_id })? {
         NetmapReply::Pools(pools) => {
@@ -236,7 +236,7 @@ fn done(reply: NetmapReply) -> Result<(), Errno> {
     }
 }
 
-/// A reply to another question.
+/// Error for a reply to another request.
 fn unexpected<T>(reply: &NetmapReply) -> Result<T, Errno> {
     Err(match reply {
         NetmapReply::Failed { errno, .. } => Errno::from_raw_os_error(*errno),
@@ -244,7 +244,7 @@ fn unexpected<T>(reply: &NetmapReply) -> Result<T, Errno> {
     })
 }
 
-/// Pools as the ABI lays them out.
+/// Pools in the layout of the ABI.
 pub(super) fn pools_fields(pools: &ringroad_control::netmap::Pools) -> PoolsBody {
     let fields = |pool: &Pool| PoolFields {
         offset: pool.offset,
@@ -261,7 +261,7 @@ pub(super) fn pools_fields(pools: &ringroad_control::netmap::Pools) -> PoolsBody
     }
 }
 
-/// Pools as requested by programs.
+/// Pools as a program requests them.
 pub(super) fn requested_pools(body: &PoolsBody) -> ringroad_control::netmap::Pools {
     let pool = |fields: &PoolFields| Pool {
         offset: fields.offset,

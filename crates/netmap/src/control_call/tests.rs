@@ -1,5 +1,5 @@
-//! Control calls against a double of [`NetmapFile`] that records its requests. The structures lie in real memory of the
-//! process.
+//! Tests of control calls with a double of [`NetmapFile`] that records its requests. The structures lie in real memory
+//! of the process.
 
 mod current;
 mod legacy;
@@ -15,7 +15,7 @@ use super::control;
 use crate::abi::{NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
 use crate::descriptor::{CsbAddresses, LoopError, LoopPlan, NetmapFile};
 
-/// A request to the double.
+/// Request to the double.
 #[derive(Debug, Clone, PartialEq)]
 enum Asked {
     Register(Register, Option<usize>, Option<CsbAddresses>),
@@ -179,7 +179,7 @@ fn syncs_take_any_argument() {
 fn null_and_invalid_arguments_have_different_errors() {
     let device = RecordingDescriptor::new();
     for request in [NIOCCTRL, NIOCREGIF, NIOCGINFO, NIOCCONFIG].map(u64::from) {
-        // Compilers sign-extend what they treat as an int.
+        // Compilers sign-extend a request that they treat as an int.
         for request in [request, request | 0xFFFF_FFFF_0000_0000] {
             assert_eq!(control(&device, request, 0), Err(Errno::INVAL), "{request:#x}");
             assert_eq!(control(&device, request, 1), Err(Errno::FAULT), "{request:#x}");

@@ -15,20 +15,20 @@ use ringroad_openflow::table_id;
 use super::{Agent, SessionId};
 use crate::session::{OpenFlowSession, SessionEnd, SessionPeer};
 
-/// A turn of a connection ends after this time, so that others are answered meanwhile.
+/// Time after which a connection's turn ends, so that others are answered.
 const TURN_TIME: Duration = Duration::from_millis(5);
 /// Maximum number of flows in one message.
 const FLOWS_A_MESSAGE: usize = 256;
 
 impl Agent {
-    /// Takes bytes that came over a connection.
+    /// Takes bytes received from a connection.
     pub fn receive(&mut self, id: SessionId, bytes: &[u8]) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.push(bytes);
         }
     }
 
-    /// Answers messages of a connection for one turn; [`OpenFlowSession::has_work`] returns whether there are more.
+    /// Answers a connection's messages for one turn. [`OpenFlowSession::has_work`] returns whether there are more.
     pub fn go_on(&mut self, id: SessionId, now_ns: u64) {
         let begin = Instant::now();
         while begin.elapsed() < TURN_TIME
@@ -50,7 +50,7 @@ impl Agent {
                 }
             }
         }
-        // One exchange of tables for all that came together.
+        // The changes of all messages of the turn are published together.
         self.state.publish();
         if let Some(session) = self.sessions.get_mut(&id) {
             go_on_listing(&self.state, session, begin, now_ns);
@@ -123,7 +123,7 @@ impl Agent {
                     FragmentFlags::Drop => tables::FragmentPolicy::Drop,
                     FragmentFlags::Reassemble => return Err(ErrorCode::CONFIG_BAD_FLAGS),
                 };
-                // With this a tool subscribes to packet-in messages.
+                // A tool subscribes to packet-in messages by this request.
                 session.wants_news |= config.miss_send_bytes > 0;
                 (self.fragments, self.miss_send_bytes) = (config.fragments, config.miss_send_bytes);
                 self.state.set_fragments(fragments);
@@ -152,7 +152,7 @@ impl Agent {
                 self.multipart(id, xid, message.len(), part, is_slave, now_ns)?
             }
             ControllerMessage::Barrier => {
-                // All before it is done, and seen by the workers.
+                // A barrier's answer promises that the workers see all earlier changes.
                 self.state.publish();
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.reply(xid, &SwitchMessage::Barrier);
@@ -182,7 +182,7 @@ impl Agent {
 
     fn role(&mut self, id: SessionId, xid: u32, wanted: RoleMessage) -> Result<(), ErrorCode> {
         if matches!(wanted.role, ControllerRole::Master | ControllerRole::Slave) {
-            // A smaller generation number is from a former master (OpenFlow 1.3.5, 6.3.6).
+            // A lower generation number is from a former master (OpenFlow 1.3.5, 6.3.6).
             if self
                 .generation
                 .is_some_and(|generation| (wanted.generation.wrapping_sub(generation) as i64) < 0)
@@ -210,7 +210,7 @@ impl Agent {
     }
 }
 
-/// Sends more of a list of flows, as much as the peer has room for and a turn has time for.
+/// Sends more of a list of flows, as much as the peer has room for and the turn has time for.
 fn go_on_listing(state: &FlowState, session: &mut OpenFlowSession, begin: Instant, now_ns: u64) {
     while session.is_listing() && session.has_work() && begin.elapsed() < TURN_TIME {
         let Some((xid, mut list)) = session.list.take() else { return };

@@ -27,7 +27,7 @@ impl Agent {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         let MultipartRequestMessage { more, request } = part;
         let mut request = request;
-        // The only request that may have several parts.
+        // No other request may have several parts.
         if let MultipartRequest::TableFeatures(features) = &mut request {
             let (_, mut before, before_bytes) =
                 session.multipart.take().filter(|&(of, ..)| of == xid).unwrap_or((xid, Vec::new(), 0));
@@ -105,7 +105,7 @@ impl Agent {
                 if is_slave && !wanted.is_empty() {
                     return Err(ErrorCode::REQUEST_IS_SLAVE);
                 }
-                // Every table can do everything already, and none can be taken away.
+                // Every table has all features already, and none can be removed.
                 if !wanted.is_empty() {
                     return Err(ErrorCode::FEATURES_EPERM);
                 }

@@ -51,7 +51,7 @@ impl Agent {
     }
 }
 
-/// What becomes of a controller's packet.
+/// Receives the events of a controller's packet on its path.
 struct PacketOutSink<'state> {
     tables: &'state Tables,
     switch: &'state LearningSwitch,
@@ -59,17 +59,17 @@ struct PacketOutSink<'state> {
     data: &'state [u8],
     outgoing: Vec<Outgoing>,
     packet_ins: Vec<(PacketInHeader, Vec<u8>)>,
-    /// Bytes of the packets so far, of others too, and how many packets are beyond the most.
+    /// Bytes of all packets so far, other requests' too, and number of packets dropped beyond the maximum.
     bytes: usize,
     dropped: u64,
 }
 
-/// Most bytes of controllers' packets that wait for the switch, with those that go back to controllers: one packet can
+/// Maximum number of bytes of controllers' packets that wait for the switch, or go back to controllers: one packet can
 /// leave as thousands of copies.
 const MAX_OUTGOING_BYTES: usize = 4 << 20;
 
 impl PacketOutSink<'_> {
-    /// The packet as it is now, to be kept. `None`, and counted, where too much is kept.
+    /// Copies the packet as it is now. Returns `None`, and counts a drop, if too many bytes wait.
     fn kept(&mut self, packet: &Packet) -> Option<Vec<u8>> {
         if self.bytes > MAX_OUTGOING_BYTES {
             self.dropped += 1;
@@ -102,7 +102,7 @@ impl PipelineSink for PacketOutSink<'_> {
             OutputPort::Port(port) => port_index(port).into_iter().collect(),
             OutputPort::All | OutputPort::Flood => self.all_but(packet.in_port),
             OutputPort::Normal => {
-                // No more than its addresses matter.
+                // The learning switch needs no more than the addresses.
                 let bytes = match packet.changed_headers() {
                     Some((_, head)) if head.len() >= 14 => head,
                     Some(_) => &self.bytes(packet)[..],

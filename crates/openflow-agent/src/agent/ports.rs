@@ -1,4 +1,4 @@
-//! Ports as controllers see them, and what controllers change of them.
+//! Ports as controllers see them, and changes by controllers.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use crate::session::AsyncMessage;
 /// A port of the switch.
 #[derive(Debug)]
 pub struct OpenFlowPort {
-    /// Its name on the switch.
+    /// Name of the port on the switch.
     pub name: String,
-    /// Whether its link is up.
+    /// Whether the port's link is up.
     pub is_up: bool,
-    /// Its counters, a part for each of its queues.
+    /// Counters of the port, one set for each queue.
     pub counters: Vec<Arc<QueueCounters>>,
-    /// The counters of queues that it had before.
+    /// Counters of queues that the port had before, summed up.
     pub past: CounterSnapshot,
-    /// When it came, ns of the agent's clock.
+    /// Time at which the port was added, ns of the agent's clock.
     pub since_ns: u64,
     config: PortConfig,
 }
 
 impl OpenFlowPort {
-    /// A port as it comes.
+    /// Makes a new port.
     #[must_use]
     pub fn new(name: String, is_up: bool, counters: Vec<Arc<QueueCounters>>, past: CounterSnapshot) -> Self {
         Self { name, is_up, counters, past, since_ns: 0, config: PortConfig::default() }
@@ -41,13 +41,13 @@ impl OpenFlowPort {
 }
 
 impl Agent {
-    /// Makes a port known, or what has changed of it.
+    /// Adds a port, or updates it.
     pub fn set_port(&mut self, number: PortNo, mut port: OpenFlowPort) {
         let old = self.ports.get(&number);
         let reason = if old.is_some() { PortStatusReason::Modify } else { PortStatusReason::Add };
         match old {
             Some(old) => (port.config, port.since_ns) = (old.config, old.since_ns),
-            // What another agent has left.
+            // The configuration may be in the state that another agent left.
             None => {
                 port.config = self.state.tables().ports().get(number).map_or(port.config, |port| port.config)
             }
@@ -56,7 +56,6 @@ impl Agent {
         self.show_port(number, reason);
     }
 
-    /// A port has left.
     pub fn remove_port(&mut self, number: PortNo) {
         let Some(description) = self.ports.get(&number).map(|port| self.describe(number, port)) else {
             return;
@@ -90,7 +89,7 @@ impl Agent {
         };
         PortDesc {
             port: number,
-            // Locally administered; the same as long as switch and number stay the same.
+            // The address is locally administered, and stays the same for the same switch and number.
             address: [0x02, a ^ b, c, d, (number.0 >> 8) as u8, number.0 as u8],
             name: Text::new(&port.name),
             config: port.config,
@@ -121,7 +120,7 @@ impl Agent {
     }
 }
 
-/// Drops that a port counts as a destination; it counts the others as a source.
+/// Drop causes that a port counts as a destination; all other causes are counted at a source.
 const TX_DROPS: [DropCause; 6] = [
     DropCause::NoSpace,
     DropCause::NotBound,
@@ -137,7 +136,7 @@ pub(super) fn port_stats(number: PortNo, port: &OpenFlowPort, now_ns: u64) -> Po
     let age = now_ns.saturating_sub(port.since_ns);
     let tx_dropped = TX_DROPS.iter().filter_map(|&cause| counters.dropped.get(cause as usize)).sum::<u64>();
     let total_dropped = counters.dropped.iter().sum::<u64>();
-    // What the port receives, the switch takes from it.
+    // The switch's directions are reversed: a port receives what the switch takes from it.
     PortStats {
         port: number,
         rx_packets: counters.received_frames,

@@ -16,7 +16,7 @@ impl Ca {
         Self { pem: params.self_signed(&key).unwrap().pem(), issuer: Issuer::new(params, key) }
     }
 
-    /// Key and certificate, both in PEM.
+    /// Makes a key and a certificate, both in PEM.
     fn sign(&self, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -24,14 +24,14 @@ impl Ca {
         (key.serialize_pem(), params.signed_by(&key, &self.issuer).unwrap().pem())
     }
 
-    /// A peer with a certificate of this CA that trusts those of `believed`.
+    /// Makes a peer with a certificate of this CA. The peer trusts certificates of `believed`.
     fn party(&self, believed: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Tls {
         let (key, certificate) = self.sign(change);
         Tls::new(key.as_bytes(), certificate.as_bytes(), believed.pem.as_bytes()).unwrap()
     }
 }
 
-/// Carries bytes between the two until both accept the connection, or returns why one rejects it.
+/// Carries bytes between the two until both accept the connection, or returns the reason of a rejection.
 fn shake_hands(mut client: Connection, mut server: Connection) -> Result<(), String> {
     while client.is_handshaking() || server.is_handshaking() {
         for there in [true, false] {

@@ -8,29 +8,29 @@ use crate::oxm::Match;
 use crate::wire::{Reader, Wire, pad, sized, wire_enum, wire_flags, wire_struct};
 
 wire_enum! {
-    /// What a [`FlowMod`] does.
+    /// Command of a [`FlowMod`].
     pub enum FlowCommand: u8 {
-        /// Adds a flow entry, in place of an equal one.
+        /// Adds a flow entry, and replaces an equal one.
         Add = 0,
-        /// Changes the instructions of all that match.
+        /// Changes the instructions of all entries that match.
         Modify = 1,
-        /// Changes the one with the same match and priority.
+        /// Changes the instructions of the entry with the same match and priority.
         ModifyStrict = 2,
-        /// Deletes all that match.
+        /// Deletes all entries that match.
         Delete = 3,
-        /// Deletes the one with the same match and priority.
+        /// Deletes the entry with the same match and priority.
         DeleteStrict = 4,
     } else FLOW_BAD_COMMAND;
 
-    /// Why a flow entry is gone.
+    /// Reason why a flow entry is gone.
     pub enum FlowRemovedReason: u8 {
-        /// Nothing matched for too long.
+        /// No packet matched for the idle timeout.
         IdleTimeout = 0,
-        /// Its time was over.
+        /// The hard timeout has passed.
         HardTimeout = 1,
-        /// By a flow-mod.
+        /// A flow-mod deleted the entry.
         Delete = 2,
-        /// A group that it uses was deleted.
+        /// A group of the entry was deleted.
         GroupDelete = 3,
     } else REQUEST_BAD_LEN;
 }
@@ -38,15 +38,15 @@ wire_enum! {
 wire_flags! {
     /// Flags of a flow entry.
     pub struct FlowFlags: u16 {
-        /// Its removal is reported.
+        /// The entry's removal is reported.
         SEND_FLOW_REM = 1,
-        /// It is refused if it overlaps another.
+        /// The entry is refused if it overlaps another.
         CHECK_OVERLAP = 2,
-        /// Its counters are reset when it changes.
+        /// The entry's counters are reset when it changes.
         RESET_COUNTS = 4,
-        /// Its packets need not be counted.
+        /// The entry's packets need not be counted.
         NO_PACKET_COUNTS = 8,
-        /// Its bytes need not be counted.
+        /// The entry's bytes need not be counted.
         NO_BYTE_COUNTS = 16,
     } else FLOW_BAD_FLAGS;
 }
@@ -54,83 +54,83 @@ wire_flags! {
 wire_struct! {
     /// A change of flow entries.
     pub struct FlowMod {
-        /// A number of the controller's.
+        /// Number that the controller chose for the entry.
         pub cookie: u64,
-        /// For changes of what is there: the bits of the cookie that must be the same.
+        /// Mask for changes of existing entries: the cookie's bits that must be equal.
         pub cookie_mask: u64,
-        /// The table; [`table_id::ALL`](crate::table_id::ALL) to delete from all.
+        /// Table; [`table_id::ALL`](crate::table_id::ALL) to delete from all tables.
         pub table: u8,
-        /// What to do.
+        /// Command to carry out.
         pub command: FlowCommand,
-        /// It ends after this many seconds without a packet; 0 is never.
+        /// Idle timeout: seconds without a packet after which the entry ends; 0 is never.
         pub idle_timeout_s: u16,
-        /// It ends after this many seconds; 0 is never.
+        /// Hard timeout: seconds after which the entry ends; 0 is never.
         pub hard_timeout_s: u16,
-        /// The highest that matches counts.
+        /// Priority: of the entries that match, the highest one applies.
         pub priority: u16,
         /// A buffered packet that goes through the tables afterwards.
         pub buffer_id: Option<u32>,
-        /// Deletes only what sends to this port; [`PortNo::ANY`] for all.
+        /// Condition for deletions: the entry sends to this port; [`PortNo::ANY`] for none.
         pub out_port: PortNo,
-        /// Deletes only what uses this group; [`group_id::ANY`](crate::group_id::ANY) for all.
+        /// Condition for deletions: the entry uses this group; [`group_id::ANY`](crate::group_id::ANY) for none.
         pub out_group: u32,
         /// Flags of the entry.
         pub flags: FlowFlags => 2,
-        /// The packets.
+        /// Match: the packets that the entry applies to.
         pub matching: Match,
-        /// What is done with them.
+        /// Instructions for these packets.
         pub instructions: Instructions,
     }
 
     /// Requests flow entries, or their sum.
     pub struct FlowStatsRequest {
-        /// The table, or [`table_id::ALL`](crate::table_id::ALL).
+        /// Table, or [`table_id::ALL`](crate::table_id::ALL).
         pub table: u8 => 3,
-        /// Only what sends to this port.
+        /// Condition: the entry sends to this port.
         pub out_port: PortNo,
-        /// Only what uses this group.
+        /// Condition: the entry uses this group.
         pub out_group: u32 => 4,
-        /// Only what has this cookie, where the mask is one.
+        /// Condition: the entry has this cookie, in the bits of the mask.
         pub cookie: u64,
         /// See `cookie`.
         pub cookie_mask: u64,
-        /// Only what matches no packet beyond these.
+        /// Condition: the entry matches no packet beyond these.
         pub matching: Match,
     }
 
-    /// The sum of flow entries.
+    /// Sums over flow entries.
     pub struct AggregateStats {
-        /// Packets of all.
+        /// Number of packets of all entries.
         pub packets: u64,
-        /// Bytes of all.
+        /// Number of bytes of all entries.
         pub bytes: u64,
-        /// How many.
+        /// Number of entries.
         pub flows: u32 => 4,
     }
 
-    /// A flow entry is gone.
+    /// A notification that a flow entry is gone.
     pub struct FlowRemoved {
-        /// Its cookie.
+        /// Cookie of the entry.
         pub cookie: u64,
-        /// Its priority.
+        /// Priority of the entry.
         pub priority: u16,
-        /// Why.
+        /// Reason of the removal.
         pub reason: FlowRemovedReason,
-        /// Its table.
+        /// Table of the entry.
         pub table: u8,
-        /// How long it was there, in whole seconds.
+        /// Age of the entry, in whole seconds.
         pub duration_s: u32,
-        /// And nanoseconds beyond.
+        /// Remainder of the age, in nanoseconds.
         pub duration_ns: u32,
-        /// As it was added.
+        /// Idle timeout as requested, in seconds.
         pub idle_timeout_s: u16,
-        /// As it was added.
+        /// Hard timeout as requested, in seconds.
         pub hard_timeout_s: u16,
-        /// Its packets.
+        /// Number of packets that matched.
         pub packets: u64,
-        /// Its bytes.
+        /// Number of bytes of these packets.
         pub bytes: u64,
-        /// Its match.
+        /// Match of the entry.
         pub matching: Match,
     }
 }
@@ -138,34 +138,34 @@ wire_struct! {
 /// A flow entry and its counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStats {
-    /// Its table.
+    /// Table of the entry.
     pub table: u8,
-    /// How long it is there, in whole seconds.
+    /// Age of the entry, in whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds beyond.
+    /// Remainder of the age, in nanoseconds.
     pub duration_ns: u32,
-    /// Its priority.
+    /// Priority of the entry.
     pub priority: u16,
-    /// As it was added.
+    /// Idle timeout as requested, in seconds.
     pub idle_timeout_s: u16,
-    /// As it was added.
+    /// Hard timeout as requested, in seconds.
     pub hard_timeout_s: u16,
-    /// As it was added.
+    /// Flags as requested.
     pub flags: FlowFlags,
-    /// Its cookie.
+    /// Cookie of the entry.
     pub cookie: u64,
-    /// Its packets.
+    /// Number of packets that matched.
     pub packets: u64,
-    /// Its bytes.
+    /// Number of bytes of these packets.
     pub bytes: u64,
-    /// Its match.
+    /// Match of the entry.
     pub matching: Match,
-    /// What is done with its packets.
+    /// Instructions for the packets.
     pub instructions: Instructions,
 }
 
 impl FlowMod {
-    /// Adds an entry that stays until it is deleted, and whose removal is not reported.
+    /// Makes a request to add an entry that stays until it is deleted, and whose removal is not reported.
     #[must_use]
     pub fn add(table: u8, priority: u16, matching: Match, instructions: Instructions) -> Self {
         Self {

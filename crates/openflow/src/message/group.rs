@@ -5,53 +5,53 @@ use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire, pad, sized, wire_enum, wire_flags, wire_struct};
 
 wire_enum! {
-    /// What a [`GroupMod`] does.
+    /// Command of a [`GroupMod`].
     pub enum GroupCommand: u16 {
         /// Adds a group.
         Add = 0,
         /// Changes a group.
         Modify = 1,
-        /// Deletes a group, or all.
+        /// Deletes a group, or all groups.
         Delete = 2,
     } else GROUP_BAD_COMMAND;
 
-    /// How a group chooses buckets.
+    /// Kind of a group: its choice of buckets.
     pub enum GroupKind: u8 {
-        /// All.
+        /// All buckets.
         All = 0,
-        /// One by weight.
+        /// One bucket, chosen by weight.
         Select = 1,
-        /// The only one.
+        /// The only bucket.
         Indirect = 2,
-        /// The first that lives.
+        /// The first live bucket.
         FastFailover = 3,
     } else GROUP_BAD_TYPE;
 }
 
 wire_flags! {
-    /// What groups of a switch can do.
+    /// Capabilities of a switch's groups.
     pub struct GroupCapabilities: u32 {
-        /// Weights.
+        /// Buckets can have weights.
         SELECT_WEIGHT = 1,
-        /// Select looks whether a bucket lives.
+        /// Select groups choose live buckets.
         SELECT_LIVENESS = 2,
-        /// A group may send to a group.
+        /// Groups may send to groups.
         CHAINING = 4,
-        /// Loops of groups are refused.
+        /// The switch refuses loops of groups.
         CHAINING_CHECKS = 8,
     };
 }
 
-/// One way of a packet through a group.
+/// A bucket: one way of a packet through a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// Its share, for select.
+    /// Share of the packets, for select groups.
     pub weight: u16,
-    /// It lives as this port does; [`PortNo::ANY`] for none.
+    /// Port whose liveness the bucket has; [`PortNo::ANY`] for none.
     pub watch_port: PortNo,
-    /// It lives as this group does; [`group_id::ANY`](crate::group_id::ANY) for none.
+    /// Group whose liveness the bucket has; [`group_id::ANY`](crate::group_id::ANY) for none.
     pub watch_group: u32,
-    /// What is done with the packet, as an action set.
+    /// Actions on the packet, as an action set.
     pub actions: Vec<Action>,
 }
 
@@ -80,59 +80,50 @@ impl Wire for Bucket {
 wire_struct! {
     /// A change of groups.
     pub struct GroupMod {
-        /// What to do.
+        /// Command to carry out.
         pub command: GroupCommand,
-        /// How it chooses buckets.
         pub kind: GroupKind => 1,
-        /// Its number; [`group_id::ALL`](crate::group_id::ALL) to delete all.
+        /// Number of the group; [`group_id::ALL`](crate::group_id::ALL) to delete all.
         pub group: u32,
-        /// Its buckets.
         pub buckets: Vec<Bucket>,
     }
 
     /// Requests counters of one group, or of all with [`group_id::ALL`](crate::group_id::ALL).
     pub struct GroupRequest {
-        /// The group.
         pub group: u32 => 4,
     }
 
-    /// The counters of a bucket.
+    /// Counters of a bucket.
     pub struct BucketStats {
-        /// Its packets.
         pub packets: u64,
-        /// Its bytes.
         pub bytes: u64,
     }
 
-    /// What the groups of a switch can do. Lists are by [`GroupKind`].
+    /// Features of a switch's groups. Arrays are indexed by [`GroupKind`].
     pub struct GroupFeatures {
-        /// A bit for each kind of group.
+        /// Bit mask of the supported kinds of groups.
         pub kinds: u32,
-        /// What they can do.
         pub capabilities: GroupCapabilities,
-        /// How many there can be.
+        /// Maximum number of groups of each kind.
         pub max_groups: [u32; 4],
-        /// A bit for each kind of action.
+        /// Bit mask of the supported kinds of actions, for each kind of group.
         pub actions: [u32; 4],
     }
 }
 
-/// The counters of a group.
+/// Counters of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStats {
-    /// The group.
     pub group: u32,
-    /// How many flow entries and groups use it.
+    /// Number of flow entries and groups that use the group.
     pub references: u32,
-    /// Its packets.
     pub packets: u64,
-    /// Its bytes.
     pub bytes: u64,
-    /// How long it is there, in whole seconds.
+    /// Age of the group, in whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds beyond.
+    /// Remainder of the age, in nanoseconds.
     pub duration_ns: u32,
-    /// Those of its buckets.
+    /// Counters of the buckets.
     pub buckets: Vec<BucketStats>,
 }
 
@@ -168,14 +159,11 @@ impl Wire for GroupStats {
     }
 }
 
-/// A group as it was made.
+/// A group as it was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDesc {
-    /// How it chooses buckets.
     pub kind: GroupKind,
-    /// Its number.
     pub group: u32,
-    /// Its buckets.
     pub buckets: Vec<Bucket>,
 }
 

@@ -4,37 +4,37 @@ use crate::error::ErrorCode;
 use crate::wire::{Reader, Wire, pad, sized, wire_enum, wire_flags, wire_struct};
 
 wire_enum! {
-    /// What a [`MeterMod`] does.
+    /// Command of a [`MeterMod`].
     pub enum MeterCommand: u16 {
         /// Adds a meter.
         Add = 0,
         /// Changes a meter.
         Modify = 1,
-        /// Deletes a meter, or all.
+        /// Deletes a meter, or all meters.
         Delete = 2,
     } else METER_BAD_COMMAND;
 }
 
 wire_flags! {
-    /// Flags of a meter.
     pub struct MeterFlags: u16 {
-        /// Rates are in kb/s.
+        /// Rates are in kbit/s.
         KBPS = 1,
-        /// Rates are in packets a second.
+        /// Rates are in packets per second.
         PKTPS = 2,
         /// Bands have a burst size.
         BURST = 4,
-        /// It counts.
+        /// The meter has counters.
         STATS = 8,
     } else METER_BAD_FLAGS;
 }
 
-/// What a meter does with packets above a rate. Rates are in kb/s or packets a second, bursts in kilobits or packets.
+/// A band: what a meter does with packets above a rate. Rates are in kbit/s or packets per second, bursts in kilobits
+/// or packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MeterBand {
-    /// Drops them.
+    /// Drops the packets.
     Drop { rate: u32, burst: u32 },
-    /// Raises the drop precedence in their DSCP by some levels.
+    /// Raises the drop precedence in the packets' DSCP by some levels.
     DscpRemark { rate: u32, burst: u32, levels: u8 },
 }
 
@@ -82,61 +82,58 @@ impl Wire for MeterBand {
 wire_struct! {
     /// A change of meters.
     pub struct MeterMod {
-        /// What to do.
+        /// Command to carry out.
         pub command: MeterCommand,
-        /// What its rates mean.
+        /// Flags, with the unit of the rates.
         pub flags: MeterFlags,
-        /// Its number; [`meter_id::ALL`](crate::meter_id::ALL) to delete all.
+        /// Number of the meter; [`meter_id::ALL`](crate::meter_id::ALL) to delete all.
         pub meter: u32,
-        /// Its bands.
         pub bands: Vec<MeterBand>,
     }
 
     /// Requests one meter, or all with [`meter_id::ALL`](crate::meter_id::ALL).
     pub struct MeterRequest {
-        /// The meter.
         pub meter: u32 => 4,
     }
 
-    /// The counters of a band.
+    /// Counters of a band.
     pub struct BandStats {
-        /// Packets above its rate.
+        /// Number of packets above the band's rate.
         pub packets: u64,
-        /// Their bytes.
+        /// Number of bytes of these packets.
         pub bytes: u64,
     }
 
-    /// What the meters of a switch can do.
+    /// Features of a switch's meters.
     pub struct MeterFeatures {
-        /// How many there can be.
+        /// Maximum number of meters.
         pub max_meters: u32,
-        /// A bit for each kind of band: 2 is drop, 4 is DSCP remark.
+        /// Bit mask of the supported kinds of bands: 2 is drop, 4 is DSCP remark.
         pub band_kinds: u32,
-        /// What they can do, as the flags of a meter.
+        /// Supported flags of a meter, as a bit mask.
         pub capabilities: u32,
-        /// The bands that one can have.
+        /// Maximum number of bands of a meter.
         pub max_bands: u8,
-        /// The colours that there can be.
+        /// Maximum number of colours.
         pub max_colors: u8 => 2,
     }
 }
 
-/// The counters of a meter.
+/// Counters of a meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterStats {
-    /// The meter.
     pub meter: u32,
-    /// How many flow entries use it.
+    /// Number of flow entries that use the meter.
     pub flows: u32,
-    /// Packets that reached it.
+    /// Number of packets that reached the meter.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes of these packets.
     pub bytes: u64,
-    /// How long it is there, in whole seconds.
+    /// Age of the meter, in whole seconds.
     pub duration_s: u32,
-    /// And nanoseconds beyond.
+    /// Remainder of the age, in nanoseconds.
     pub duration_ns: u32,
-    /// Those of its bands.
+    /// Counters of the bands.
     pub bands: Vec<BandStats>,
 }
 
@@ -170,14 +167,12 @@ impl Wire for MeterStats {
     }
 }
 
-/// A meter as it was made.
+/// A meter as it was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterConfig {
-    /// What its rates mean.
+    /// Flags, with the unit of the rates.
     pub flags: MeterFlags,
-    /// Its number.
     pub meter: u32,
-    /// Its bands.
     pub bands: Vec<MeterBand>,
 }
 

@@ -1,4 +1,4 @@
-//! The messages between a controller, or a tool, and a switch.
+//! Messages between a controller, or a tool, and a switch.
 
 mod connection;
 mod flow;
@@ -40,38 +40,38 @@ pub use table::{PropertyEntries, TableFeatures, TableMod, TableProperty, TableSt
 use crate::error::{ErrorCode, TooLong};
 use crate::wire::{Reader, Wire, sized, wire_kinds, wire_struct};
 
-/// OpenFlow 1.3's number.
+/// Version number of OpenFlow 1.3.
 pub const VERSION: u8 = 4;
-/// The bytes of a [`MessageHeader`].
+/// Bytes of a [`MessageHeader`].
 pub const HEADER_BYTES: usize = 8;
-/// The most bytes of a message.
+/// Maximum number of bytes of a message.
 pub const MAX_BYTES: usize = u16::MAX as usize;
 
 wire_struct! {
-    /// What every message begins with.
+    /// Header at the beginning of every message.
     #[derive(Copy)]
     pub struct MessageHeader {
-        /// The version of the protocol.
+        /// Version of the protocol.
         pub version: u8,
-        /// The kind of message.
+        /// Kind of the message.
         pub kind: u8,
-        /// The bytes of the message with this header.
+        /// Length of the message with this header, bytes.
         pub length: u16,
-        /// What a reply has from its request.
+        /// Transaction number, which a reply has from its request.
         pub xid: u32,
     }
 }
 
 impl MessageHeader {
-    /// The header of a message that these bytes begin with; nothing yet if they are fewer than a header.
+    /// Reads the header at the beginning of these bytes; `None` if they are fewer than a header.
     pub fn peek(bytes: &[u8]) -> Option<Self> {
         Reader::new(bytes, ErrorCode::REQUEST_BAD_LEN).get().ok()
     }
 }
 
-/// The first message of a stream of bytes. `None`: it has not come whole yet.
+/// Returns the first message of a stream of bytes; `None` if the message is not complete yet.
 ///
-/// Errors: a length that is shorter than a header. The stream cannot be read on.
+/// Fails for a length that is shorter than a header: the stream cannot be read on.
 pub fn first_message(stream: &[u8]) -> Result<Option<&[u8]>, ErrorCode> {
     match MessageHeader::peek(stream) {
         Some(header) if usize::from(header.length) < HEADER_BYTES => Err(ErrorCode::REQUEST_BAD_LEN),
@@ -81,13 +81,13 @@ pub fn first_message(stream: &[u8]) -> Result<Option<&[u8]>, ErrorCode> {
 }
 
 wire_kinds! {
-    /// What a controller or a tool sends.
+    /// A message from a controller or a tool.
     pub enum ControllerMessage: u8 {
         /// The first message of a connection.
         Hello(body: Hello) = 0,
-        /// A request or an answer could not be carried out.
+        /// An error: a request or an answer could not be carried out.
         Error(body: ErrorMessage) = 1,
-        /// To be sent back.
+        /// A probe with data, which the switch sends back.
         EchoRequest(body: Vec<u8>) = 2,
         /// The answer to the switch's echo request, with the same data.
         EchoReply(body: Vec<u8>) = 3,
@@ -99,7 +99,7 @@ wire_kinds! {
         GetConfig = 7,
         /// Sets the configuration.
         SetConfig(body: SwitchConfig) = 9,
-        /// A packet to be sent.
+        /// A packet for the switch to send.
         PacketOut(body: PacketOut) = 13,
         /// A change of flow entries.
         FlowMod(body: FlowMod) = 14,
@@ -119,7 +119,7 @@ wire_kinds! {
         Role(body: RoleMessage) = 24,
         /// Requests [`SwitchMessage::Async`].
         GetAsync = 26,
-        /// Chooses which messages the switch sends of itself.
+        /// Chooses the unsolicited messages that the switch sends.
         SetAsync(body: AsyncMasks) = 28,
         /// A change of meters.
         MeterMod(body: MeterMod) = 29,
@@ -127,46 +127,47 @@ wire_kinds! {
 }
 
 wire_kinds! {
-    /// What a switch sends.
+    /// A message from a switch.
     pub enum SwitchMessage: u8 {
         /// The first message of a connection.
         Hello(body: Hello) = 0,
-        /// A request could not be carried out.
+        /// An error: a request could not be carried out.
         Error(body: ErrorMessage) = 1,
-        /// To be sent back.
+        /// A probe with data, which the peer sends back.
         EchoRequest(body: Vec<u8>) = 2,
         /// The answer to an echo request, with the same data.
         EchoReply(body: Vec<u8>) = 3,
         /// An extension.
         Experimenter(body: Experimenter) = 4,
-        /// The switch and what it can do.
+        /// Features of the switch.
         Features(body: SwitchFeatures) = 6,
-        /// The configuration.
+        /// Configuration of the switch.
         Config(body: SwitchConfig) = 8,
         /// A packet for the controller.
         PacketIn(body: PacketIn) = 10,
-        /// A flow entry is gone.
+        /// A notification that a flow entry is gone.
         FlowRemoved(body: FlowRemoved) = 11,
-        /// A port came, went or changed.
+        /// A notification that a port was added, removed or changed.
         PortStatus(body: PortStatus) = 12,
-        /// The answer, or a part of it, to a multipart request.
+        /// Answer to a multipart request, or a part of it.
         Multipart(body: MultipartReplyMessage) = 19,
-        /// All before the barrier is done.
+        /// Answer to a barrier: all earlier requests are done.
         Barrier = 21,
-        /// The queues of a port.
+        /// Queues of a port.
         QueueConfig(body: QueueConfig) = 23,
-        /// The role of this controller.
+        /// Role of this controller.
         Role(body: RoleMessage) = 25,
-        /// Which messages the switch sends of itself.
+        /// Unsolicited messages that the switch sends.
         Async(body: AsyncMasks) = 27,
     } else REQUEST_BAD_TYPE;
 }
 
-/// Header and body of one whole message.
+/// Splits one whole message into header and body.
 fn split(message: &[u8]) -> Result<(MessageHeader, Reader<'_>), ErrorCode> {
     let mut reader = Reader::new(message, ErrorCode::REQUEST_BAD_LEN);
     let header: MessageHeader = reader.get()?;
-    // Versions are negotiated by a hello, and an error may report that there is none in common.
+    // The version is not checked in hellos and errors: a hello negotiates it, and an error may report that there is
+    // none in common.
     if header.version != VERSION && header.kind > 1 {
         return Err(ErrorCode::REQUEST_BAD_VERSION);
     }
@@ -176,7 +177,7 @@ fn split(message: &[u8]) -> Result<(MessageHeader, Reader<'_>), ErrorCode> {
     Ok((header, reader))
 }
 
-/// Appends a message to `out`, or nothing when it is too long.
+/// Appends a message to `out`, or nothing if it is too long.
 fn append(
     out: &mut Vec<u8>,
     version: u8,
@@ -197,9 +198,9 @@ fn append(
 }
 
 impl ControllerMessage {
-    /// Reads one whole message, with its header: the transaction's number and the request.
+    /// Reads one whole message, with its header. Returns the transaction number and the request.
     ///
-    /// Errors: the error to send back; see [`ErrorMessage::about`].
+    /// Fails with the error to send back; see [`ErrorMessage::about`].
     pub fn decode(message: &[u8]) -> Result<(u32, Self), ErrorCode> {
         let (header, mut reader) = split(message)?;
         let mut request = Self::read_kind(header.kind, &mut reader)?;
@@ -218,9 +219,9 @@ impl ControllerMessage {
 }
 
 impl SwitchMessage {
-    /// Reads one whole message, with its header: the transaction's number and the message.
+    /// Reads one whole message, with its header. Returns the transaction number and the message.
     ///
-    /// Errors: what is wrong with it, in the words that a switch would use about a request.
+    /// Fails with the error that a switch would send about such a request.
     pub fn decode(message: &[u8]) -> Result<(u32, Self), ErrorCode> {
         let (header, mut reader) = split(message)?;
         let mut reply = Self::read_kind(header.kind, &mut reader)?;
@@ -231,9 +232,9 @@ impl SwitchMessage {
         Ok((header.xid, reply))
     }
 
-    /// Appends the message to `out`. A list that is too long for one message goes into several.
+    /// Appends the message to `out`. A list that is too long for one message is split into several.
     ///
-    /// Errors: one entry alone is too long. Then nothing is appended.
+    /// Fails, and appends nothing, if one entry alone is too long.
     pub fn encode(&self, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let version = match self {
             Self::Multipart(multipart) => return multipart.encode(self.kind(), xid, out),

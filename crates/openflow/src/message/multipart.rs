@@ -13,51 +13,47 @@ use crate::text_field::Text;
 use crate::wire::{Reader, Wire, pad, wire_kinds, wire_struct};
 
 wire_struct! {
-    /// The switch in words.
+    /// Description of the switch in words.
     pub struct SwitchDesc {
-        /// Who made it.
         pub manufacturer: Text<256>,
-        /// The hardware.
         pub hardware: Text<256>,
-        /// The software.
         pub software: Text<256>,
-        /// Its serial number.
         pub serial: Text<32>,
-        /// This datapath.
+        /// Description of this datapath.
         pub datapath: Text<256>,
     }
 }
 
 wire_kinds! {
-    /// What a multipart message requests.
+    /// A multipart request.
     pub enum MultipartRequest: u16 {
-        /// The switch in words.
+        /// Requests the description of the switch.
         Description = 0,
-        /// Flow entries.
+        /// Requests flow entries.
         Flows(body: FlowStatsRequest) = 1,
-        /// The sum of flow entries.
+        /// Requests sums over flow entries.
         Aggregate(body: FlowStatsRequest) = 2,
-        /// The counters of tables.
+        /// Requests the counters of tables.
         Tables = 3,
-        /// The counters of ports.
+        /// Requests the counters of ports.
         Ports(body: PortStatsRequest) = 4,
-        /// The counters of queues.
+        /// Requests the counters of queues.
         Queues(body: QueueStatsRequest) = 5,
-        /// The counters of groups.
+        /// Requests the counters of groups.
         Groups(body: GroupRequest) = 6,
-        /// The groups.
+        /// Requests the groups.
         GroupDescriptions = 7,
-        /// What groups can do.
+        /// Requests the features of groups.
         GroupFeatures = 8,
-        /// The counters of meters.
+        /// Requests the counters of meters.
         Meters(body: MeterRequest) = 9,
-        /// The meters.
+        /// Requests the meters.
         MeterConfigs(body: MeterRequest) = 10,
-        /// What meters can do.
+        /// Requests the features of meters.
         MeterFeatures = 11,
-        /// What tables can do, or should do.
+        /// Requests or sets the features of tables.
         TableFeatures(body: Vec<TableFeatures>) = 12,
-        /// The ports.
+        /// Requests the ports.
         PortDescriptions = 13,
         /// An extension.
         Experimenter(body: Experimenter) = 0xffff,
@@ -65,50 +61,49 @@ wire_kinds! {
 }
 
 wire_kinds! {
-    /// What answers a multipart request.
+    /// An answer to a multipart request.
     pub enum MultipartReply: u16 {
-        /// The switch in words.
+        /// Description of the switch in words.
         Description(body: Box<SwitchDesc>) = 0,
         /// Flow entries.
         Flows(body: Vec<FlowStats>) = 1,
-        /// The sum of flow entries.
+        /// Sums over flow entries.
         Aggregate(body: AggregateStats) = 2,
-        /// The counters of tables.
+        /// Counters of tables.
         Tables(body: Vec<TableStats>) = 3,
-        /// The counters of ports.
+        /// Counters of ports.
         Ports(body: Vec<PortStats>) = 4,
-        /// The counters of queues.
+        /// Counters of queues.
         Queues(body: Vec<QueueStats>) = 5,
-        /// The counters of groups.
+        /// Counters of groups.
         Groups(body: Vec<GroupStats>) = 6,
-        /// The groups.
+        /// Groups as they were requested.
         GroupDescriptions(body: Vec<GroupDesc>) = 7,
-        /// What groups can do.
+        /// Features of groups.
         GroupFeatures(body: GroupFeatures) = 8,
-        /// The counters of meters.
+        /// Counters of meters.
         Meters(body: Vec<MeterStats>) = 9,
-        /// The meters.
+        /// Meters as they were requested.
         MeterConfigs(body: Vec<MeterConfig>) = 10,
-        /// What meters can do.
+        /// Features of meters.
         MeterFeatures(body: MeterFeatures) = 11,
-        /// What tables can do.
+        /// Features of tables.
         TableFeatures(body: Vec<TableFeatures>) = 12,
-        /// The ports.
+        /// Ports of the switch.
         PortDescriptions(body: Vec<PortDesc>) = 13,
         /// An extension.
         Experimenter(body: Experimenter) = 0xffff,
     } else REQUEST_BAD_MULTIPART;
 }
 
-/// In the flags of a multipart message: more messages follow.
+/// Flag of a multipart message: more messages follow.
 const MORE: u16 = 1;
 
-/// A message of a multipart request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipartRequestMessage {
     /// Whether the request continues in another message. The reader joins the parts.
     pub more: bool,
-    /// What is requested.
+    /// The request, or a part of it.
     pub request: MultipartRequest,
 }
 
@@ -150,7 +145,7 @@ impl Wire for MultipartReplyMessage {
 }
 
 impl MultipartReplyMessage {
-    /// Where the flags are in a message.
+    /// Offset of the flags in a message, bytes.
     const FLAGS_AT: usize = HEADER_BYTES + 2;
 
     fn head(&self, more: bool, out: &mut Vec<u8>) {
@@ -175,7 +170,7 @@ impl MultipartReplyMessage {
             if out.len() - start <= MAX_BYTES {
                 return;
             }
-            // The entry goes into a message of its own.
+            // The entry that did not fit goes into a new message.
             let moved = out.split_off(entry);
             finish(out, start, Some(MORE));
             start = begin(out);
@@ -191,7 +186,7 @@ impl MultipartReplyMessage {
     }
 }
 
-/// Stores the length of the message from `start` on, and other flags.
+/// Stores the length of the message from `start` on, and the flags if there are new ones.
 fn finish(out: &mut [u8], start: usize, flags: Option<u16>) {
     let length = (out.len() - start) as u16;
     let flags = flags.map(|flags| (MultipartReplyMessage::FLAGS_AT, flags));
@@ -203,7 +198,7 @@ fn finish(out: &mut [u8], start: usize, flags: Option<u16>) {
 }
 
 impl MultipartReply {
-    /// Appends the body. After each entry `appended` gets the place where that begins.
+    /// Appends the body. Calls `appended` after each entry, with the entry's offset in `out`.
     fn write_entries(&self, out: &mut Vec<u8>, appended: &mut dyn FnMut(&mut Vec<u8>, usize)) {
         fn each<T: Wire>(entries: &[T], out: &mut Vec<u8>, appended: &mut dyn FnMut(&mut Vec<u8>, usize)) {
             for entry in entries {

@@ -8,13 +8,13 @@ use crate::wire::{Reader, Wire, pad, wire_enum};
 /// A packet for the switch to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOut {
-    /// A packet that the switch has kept, in place of `data`.
+    /// Buffer of a packet that the switch has kept, in place of `data`.
     pub buffer_id: Option<u32>,
-    /// Where it came from, as actions see it; [`PortNo::CONTROLLER`] for none.
+    /// Input port as actions see it; [`PortNo::CONTROLLER`] for none.
     pub in_port: PortNo,
-    /// What is done with it.
+    /// Actions on the packet.
     pub actions: Vec<Action>,
-    /// The packet.
+    /// Bytes of the packet.
     pub data: Vec<u8>,
 }
 
@@ -42,19 +42,19 @@ impl Wire for PacketOut {
 /// A packet for the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketIn {
-    /// Under this number the switch keeps the packet.
+    /// Buffer in which the switch keeps the packet.
     pub buffer_id: Option<u32>,
-    /// The bytes of the whole packet, of which `data` may be the beginning.
+    /// Length of the whole packet, of which `data` may be the beginning, bytes.
     pub total_bytes: u16,
-    /// Why it is sent.
+    /// Reason why the packet is sent.
     pub reason: PacketInReason,
-    /// The table that sent it.
+    /// Table of the flow entry that sent the packet.
     pub table: u8,
-    /// The cookie of the flow entry that sent it, or all ones.
+    /// Cookie of the flow entry that sent the packet, or all ones.
     pub cookie: u64,
-    /// Where it came from, and metadata.
+    /// Input port and metadata, as a match.
     pub matching: Match,
-    /// The packet, or its beginning.
+    /// Bytes of the packet, or its beginning.
     pub data: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ impl Wire for PacketIn {
     }
 }
 
-/// The buffer of a packet: all ones in a message for none.
+/// Number of a packet buffer; all ones in a message stand for none.
 impl Wire for Option<u32> {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
         let number = reader.get()?;
@@ -92,13 +92,13 @@ impl Wire for Option<u32> {
 }
 
 wire_enum! {
-    /// Why a packet goes to the controller.
+    /// Reason why a packet goes to the controller.
     pub enum PacketInReason: u8 {
-        /// The flow entry for what no other matches.
+        /// The table-miss entry sent the packet: no other entry matched.
         NoMatch = 0,
-        /// An action of another flow entry.
+        /// An action of another flow entry sent the packet.
         Action = 1,
-        /// Its TTL was used up.
+        /// The packet's TTL was used up.
         InvalidTtl = 2,
     } else REQUEST_BAD_LEN;
 }

@@ -1,17 +1,17 @@
-//! Ports: what they are, their changes and counters.
+//! Ports: descriptions, changes and counters.
 
 use crate::action::PortNo;
 use crate::text_field::Text;
 use crate::wire::{wire_enum, wire_flags, wire_struct};
 
 wire_enum! {
-    /// What happened to a port.
+    /// Change of a port.
     pub enum PortStatusReason: u8 {
-        /// It came.
+        /// The port was added.
         Add = 0,
-        /// It went.
+        /// The port was removed.
         Delete = 1,
-        /// It changed.
+        /// The port was changed.
         Modify = 2,
     } else REQUEST_BAD_LEN;
 }
@@ -19,23 +19,23 @@ wire_enum! {
 wire_flags! {
     /// Port settings requested by a controller.
     pub struct PortConfig: u32 {
-        /// It is switched off.
+        /// The port is switched off.
         PORT_DOWN = 1,
-        /// What it receives is dropped.
+        /// Received packets are dropped.
         NO_RECV = 4,
-        /// Nothing is sent to it.
+        /// Packets are not sent to the port.
         NO_FWD = 32,
-        /// Table misses of its packets do not go to the controller.
+        /// Packets of the port do not go to the controller on a table miss.
         NO_PACKET_IN = 64,
     };
 
-    /// How a port is.
+    /// State of a port.
     pub struct PortState: u32 {
-        /// It has no link.
+        /// The port has no link.
         LINK_DOWN = 1,
-        /// A protocol outside of OpenFlow blocks it.
+        /// A protocol outside of OpenFlow blocks the port.
         BLOCKED = 2,
-        /// Fast failover may choose it.
+        /// The port is live: fast failover may choose it.
         LIVE = 4,
     };
 
@@ -77,91 +77,82 @@ wire_flags! {
 }
 
 wire_struct! {
-    /// A port.
+    /// Description of a port.
     pub struct PortDesc {
-        /// Its number.
         pub port: PortNo => 4,
-        /// Its MAC address.
+        /// MAC address of the port.
         pub address: [u8; 6] => 2,
-        /// Its name.
+        /// Name of the port.
         pub name: Text<16>,
         /// Requested settings.
         pub config: PortConfig,
-        /// How it is.
         pub state: PortState,
-        /// What it does now.
         pub current: PortFeatures,
-        /// What it advertises.
         pub advertised: PortFeatures,
-        /// What it could do.
         pub supported: PortFeatures,
-        /// What its peer advertises.
+        /// Features that the link's peer advertises.
         pub peer: PortFeatures,
-        /// Its rate in kb/s.
+        /// Current rate, kbit/s.
         pub current_kbps: u32,
-        /// Its highest rate in kb/s.
+        /// Highest rate, kbit/s.
         pub max_kbps: u32,
     }
 
     /// A change of a port.
     pub struct PortMod {
-        /// Its number.
         pub port: PortNo => 4,
-        /// Its MAC address, against mistakes.
+        /// MAC address of the port, as a safeguard against mistakes.
         pub address: [u8; 6] => 2,
-        /// Requested settings, where the mask is one.
+        /// Requested settings, in the bits of the mask.
         pub config: PortConfig,
         /// See `config`.
         pub mask: PortConfig,
-        /// What it should advertise; none for no change.
+        /// Features to advertise; none for no change.
         pub advertise: PortFeatures => 4,
     }
 
-    /// What a [`PortStatus`] begins with is its reason.
+    /// A notification about a port.
     pub struct PortStatus {
-        /// What happened.
+        /// Change that happened.
         pub reason: PortStatusReason => 7,
-        /// The port as it is, or was.
+        /// Description of the port as it is, or was.
         pub port: PortDesc,
     }
 
     /// Requests counters of one port, or of all with [`PortNo::ANY`].
     pub struct PortStatsRequest {
-        /// The port.
         pub port: PortNo => 4,
     }
 
-    /// The counters of a port; all ones is for what is not counted.
+    /// Counters of a port; all ones if a value is not counted.
     pub struct PortStats {
-        /// The port.
         pub port: PortNo => 4,
-        /// Packets received.
+        /// Number of packets received.
         pub rx_packets: u64,
-        /// Packets sent.
+        /// Number of packets sent.
         pub tx_packets: u64,
-        /// Bytes received.
+        /// Number of bytes received.
         pub rx_bytes: u64,
-        /// Bytes sent.
+        /// Number of bytes sent.
         pub tx_bytes: u64,
-        /// Packets dropped on the way in.
+        /// Number of received packets that were dropped.
         pub rx_dropped: u64,
-        /// Packets dropped on the way out.
+        /// Number of packets that were dropped before they were sent.
         pub tx_dropped: u64,
-        /// Errors on the way in, those below among them.
+        /// Number of receive errors, with the kinds below.
         pub rx_errors: u64,
-        /// Errors on the way out.
+        /// Number of send errors.
         pub tx_errors: u64,
-        /// Errors of alignment.
+        /// Number of frame alignment errors.
         pub rx_frame_errors: u64,
-        /// Overruns.
+        /// Number of packets lost by overruns.
         pub rx_overruns: u64,
-        /// Errors of checksums.
+        /// Number of checksum errors.
         pub rx_crc_errors: u64,
-        /// Collisions.
         pub collisions: u64,
-        /// How long the port is there, in whole seconds.
+        /// Age of the port, in whole seconds.
         pub duration_s: u32,
-        /// And nanoseconds beyond.
+        /// Remainder of the age, in nanoseconds.
         pub duration_ns: u32,
     }
 }

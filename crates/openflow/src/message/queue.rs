@@ -7,41 +7,39 @@ use crate::wire::{Reader, Wire, pad, sized, wire_struct};
 wire_struct! {
     /// Requests the queues of one port, or of all with [`PortNo::ANY`].
     pub struct QueueConfigRequest {
-        /// The port.
         pub port: PortNo => 4,
     }
 
-    /// The queues of a port.
+    /// Queues of a port.
     pub struct QueueConfig {
         /// The requested port.
         pub port: PortNo => 4,
-        /// The queues.
+        /// Queues of the port.
         pub queues: Vec<QueueDesc>,
     }
 
     /// Requests counters of queues.
     pub struct QueueStatsRequest {
-        /// The port, or [`PortNo::ANY`].
+        /// Number of the port, or [`PortNo::ANY`].
         pub port: PortNo,
-        /// The queue; all ones for all.
+        /// Number of the queue; all ones for all queues.
         pub queue: u32,
     }
 
-    /// The counters of a queue.
+    /// Counters of a queue.
     pub struct QueueStats {
-        /// Its port.
+        /// Port of the queue.
         pub port: PortNo,
-        /// The queue.
         pub queue: u32,
-        /// Bytes sent.
+        /// Number of bytes sent.
         pub tx_bytes: u64,
-        /// Packets sent.
+        /// Number of packets sent.
         pub tx_packets: u64,
-        /// Packets dropped.
+        /// Number of packets dropped.
         pub tx_errors: u64,
-        /// How long it is there, in whole seconds.
+        /// Age of the queue, in whole seconds.
         pub duration_s: u32,
-        /// And nanoseconds beyond.
+        /// Remainder of the age, in nanoseconds.
         pub duration_ns: u32,
     }
 }
@@ -49,11 +47,10 @@ wire_struct! {
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDesc {
-    /// Its number.
     pub queue: u32,
-    /// Its port.
+    /// Port of the queue.
     pub port: PortNo,
-    /// How it is set.
+    /// Settings of the queue.
     pub properties: Vec<QueueProperty>,
 }
 
@@ -75,14 +72,14 @@ impl Wire for QueueDesc {
     }
 }
 
-/// The settings of a queue. Rates are in thousandths of the port's rate; above 1000 means no rate.
+/// A setting of a queue. Rates are in thousandths of the port's rate; above 1000 means no rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueProperty {
-    /// It gets this much at least.
+    /// Guaranteed rate.
     MinRate(u16),
-    /// It gets this much at most.
+    /// Maximum rate.
     MaxRate(u16),
-    /// An experimenter's.
+    /// An experimenter's setting.
     Experimenter { experimenter: u32, data: Vec<u8> },
 }
 

@@ -1,4 +1,4 @@
-//! Flow tables: their counters and what they can do.
+//! Flow tables: counters and features.
 
 use crate::error::ErrorCode;
 use crate::oxm::OxmId;
@@ -8,41 +8,39 @@ use crate::wire::{Reader, Wire, pad, sized, to_eight, wire_struct};
 wire_struct! {
     /// A change of a table.
     pub struct TableMod {
-        /// The table, or [`table_id::ALL`](crate::table_id::ALL).
+        /// Table, or [`table_id::ALL`](crate::table_id::ALL).
         pub table: u8 => 3,
-        /// Without a meaning in OpenFlow 1.3: 3 in programs of older versions.
+        /// Value without a meaning in OpenFlow 1.3. Programs of older versions set it to 3.
         pub config: u32,
     }
 
-    /// The counters of a table.
+    /// Counters of a table.
     pub struct TableStats {
-        /// The table.
         pub table: u8 => 3,
-        /// Its entries.
+        /// Number of entries.
         pub active: u32,
-        /// Packets that were looked up.
+        /// Number of packets that were looked up.
         pub lookups: u64,
-        /// Packets that an entry matched.
+        /// Number of packets that an entry matched.
         pub matched: u64,
     }
 }
 
-/// What a table can do.
+/// Features of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFeatures {
-    /// The table.
     pub table: u8,
-    /// Its name.
+    /// Name of the table.
     pub name: Text<32>,
-    /// The bits of the metadata that it can match.
+    /// Metadata bits that the table can match.
     pub metadata_match: u64,
-    /// The bits of the metadata that it can write.
+    /// Metadata bits that the table can write.
     pub metadata_write: u64,
     /// See [`TableMod`].
     pub config: u32,
-    /// The entries that it has place for.
+    /// Maximum number of entries.
     pub max_entries: u32,
-    /// More.
+    /// Further features.
     pub properties: Vec<TableProperty>,
 }
 
@@ -79,25 +77,25 @@ impl Wire for TableFeatures {
     }
 }
 
-/// The entries that a property is about.
+/// Entries that a property is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PropertyEntries {
-    /// All, and the table-miss entry unless the table has separate features for it.
+    /// All entries. The table-miss entry is one of them unless the table has separate features for it.
     Entries,
-    /// The one for what no other matches.
+    /// The table-miss entry: for packets that no other entry matches.
     Miss,
 }
 
-/// One thing about what a table can do.
+/// A property of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableProperty {
-    /// Instructions, by number.
+    /// Supported instructions, by number.
     Instructions(PropertyEntries, Vec<u16>),
-    /// Tables to go to.
+    /// Tables that entries can go to.
     NextTables(PropertyEntries, Vec<u8>),
-    /// Actions in an action set, by [`Action::kind`](crate::Action::kind).
+    /// Supported actions in an action set, by [`Action::kind`](crate::Action::kind).
     WriteActions(PropertyEntries, Vec<u16>),
-    /// Actions that are done at once.
+    /// Supported actions that are done at once.
     ApplyActions(PropertyEntries, Vec<u16>),
     /// Fields that can be matched.
     Match(Vec<OxmId>),
@@ -110,7 +108,7 @@ pub enum TableProperty {
 }
 
 impl TableProperty {
-    /// The number of this kind of property.
+    /// Number of this kind of property.
     pub fn kind(&self) -> u16 {
         let (number, side) = match self {
             Self::Instructions(side, _) => (0, *side),
@@ -126,10 +124,10 @@ impl TableProperty {
     }
 }
 
-/// The bytes of an instruction or an action of which only its head is there.
+/// Length of an instruction or action without its content, bytes.
 const ID_BYTES: u16 = 4;
 
-/// Kinds of instructions or actions. An experimenter's have more than a head and are refused.
+/// Reads kinds of instructions or actions. Those of experimenters have content, and are refused.
 fn read_ids(reader: &mut Reader) -> Result<Vec<u16>, ErrorCode> {
     let mut ids = Vec::new();
     while !reader.is_empty() {

@@ -1,9 +1,9 @@
-//! The errors that a switch sends for invalid messages.
+//! Tests of the errors that a switch sends for invalid messages.
 
 use crate::message::{ErrorMessage, Hello};
 use crate::{ControllerMessage, ErrorCode, SwitchMessage};
 
-/// A message of a kind with this body in hexadecimal, blanks ignored; the length in its header is right.
+/// Makes a message of a kind with this body in hexadecimal, blanks ignored; the length in its header is right.
 fn message(kind: u8, body: &str) -> Vec<u8> {
     let digits: Vec<_> = body.bytes().filter(u8::is_ascii_hexdigit).collect();
     let body =
@@ -19,7 +19,7 @@ fn error(message: &[u8]) -> ErrorCode {
     ControllerMessage::decode(message).expect_err("it is wrong")
 }
 
-/// A flow-mod with this match, whose type, length and padding are added, and these instructions.
+/// Makes a flow-mod with these instructions and this match, to which type, length and padding are added.
 fn flow_mod(matching: &str, instructions: &str) -> Vec<u8> {
     let bytes = matching.bytes().filter(u8::is_ascii_hexdigit).count() / 2;
     let padding = "00".repeat((4 + bytes).next_multiple_of(8) - 4 - bytes);
@@ -33,7 +33,7 @@ fn a_header_is_checked_before_all_else() {
     assert_eq!(error(&[4, 5, 0, 9, 0, 0, 0, 1]), ErrorCode::REQUEST_BAD_LEN);
     assert_eq!(error(&[5, 5, 0, 8, 0, 0, 0, 1]), ErrorCode::REQUEST_BAD_VERSION);
     assert_eq!(error(&[4, 30, 0, 8, 0, 0, 0, 1]), ErrorCode::REQUEST_BAD_TYPE);
-    // What only a switch sends.
+    // Message kind that only a switch sends.
     assert_eq!(error(&[4, 10, 0, 8, 0, 0, 0, 1]), ErrorCode::REQUEST_BAD_TYPE);
     assert_eq!(error(&message(5, "00")), ErrorCode::REQUEST_BAD_LEN);
 }
@@ -41,22 +41,23 @@ fn a_header_is_checked_before_all_else() {
 #[test]
 fn what_a_match_has_wrong_is_named() {
     let cases = [
-        // A field that is not there, one of an experimenter, one of Nicira.
+        // Fields: an undefined one, one of an experimenter, one of Nicira.
         ("80005001 00", ErrorCode::MATCH_BAD_FIELD),
         ("ffff0008 4f4e4600 00000000", ErrorCode::MATCH_BAD_FIELD),
         ("00010002 0001", ErrorCode::MATCH_BAD_FIELD),
-        // in_port of three bytes, and one that the match cuts.
+        // Lengths: in_port of three bytes, and an in_port cut off by the match.
         ("80000003 000001", ErrorCode::MATCH_BAD_LEN),
         ("80000004 0000", ErrorCode::MATCH_BAD_LEN),
         ("8000", ErrorCode::MATCH_BAD_LEN),
-        // in_port with a mask; a mask of eth_dst of which the value has more.
+        // Masks: in_port with a mask; eth_dst with a value beyond its mask.
         ("80000108 00000001 ffffffff", ErrorCode::MATCH_BAD_MASK),
         ("8000070c 010000000001 010000000000", ErrorCode::MATCH_BAD_WILDCARDS),
-        // vlan_pcp of 8, a VID of 14 bits, a mask of that.
+        // Values: vlan_pcp of 8, a VID of 14 bits, a mask of 14 bits.
         ("80000c02 1064 80000e01 08", ErrorCode::MATCH_BAD_VALUE),
         ("80000c02 2064", ErrorCode::MATCH_BAD_VALUE),
         ("80000d04 1000 3000", ErrorCode::MATCH_BAD_MASK),
-        // tcp_dst without ip_proto, with the wrong one; ip_proto without eth_type; vlan_pcp of a frame without a tag.
+        // Prerequisites: tcp_dst without ip_proto, and with the wrong one; ip_proto without eth_type; vlan_pcp of a
+        // frame without a tag.
         ("80001c02 0050", ErrorCode::MATCH_BAD_PREREQ),
         ("80000a02 0800 80001401 11 80001c02 0050", ErrorCode::MATCH_BAD_PREREQ),
         ("80001401 06", ErrorCode::MATCH_BAD_PREREQ),
@@ -120,7 +121,7 @@ fn what_actions_have_wrong_is_named() {
         ("0012 0000", ErrorCode::ACTION_BAD_LEN),
         ("0012 0010 00000000", ErrorCode::ACTION_BAD_LEN),
         ("0012 0010 00000000 0000000000000000", ErrorCode::ACTION_BAD_LEN),
-        // Ports 0, any, and one that is reserved for nothing.
+        // Ports: 0, any, and a reserved number without a meaning.
         ("0000 0010 00000000 0000 000000000000", ErrorCode::ACTION_BAD_OUT_PORT),
         ("0000 0010 ffffffff 0000 000000000000", ErrorCode::ACTION_BAD_OUT_PORT),
         ("0000 0010 ffffff01 0000 000000000000", ErrorCode::ACTION_BAD_OUT_PORT),
@@ -128,7 +129,8 @@ fn what_actions_have_wrong_is_named() {
         ("0011 0008 08000000", ErrorCode::ACTION_BAD_ARGUMENT),
         ("0013 0008 08000000", ErrorCode::ACTION_BAD_ARGUMENT),
         ("001a 0008 08000000", ErrorCode::ACTION_BAD_ARGUMENT),
-        // set_field: in_port, an unknown field, a wrong length, a mask, a VID of 14 bits, one without the tag's bit.
+        // Cases of set_field: in_port, an unknown field, a wrong length, a mask, a VID of 14 bits, a VID without the
+        // tag's bit.
         ("0019 0010 80000004 00000001 00000000", ErrorCode::ACTION_BAD_SET_TYPE),
         ("0019 0010 00010002 0001 000000000000", ErrorCode::ACTION_BAD_SET_TYPE),
         ("0019 0010 80000c04 00001064 00000000", ErrorCode::ACTION_BAD_SET_LEN),
@@ -148,7 +150,7 @@ fn what_actions_have_wrong_is_named() {
 #[test]
 fn what_is_wrong_elsewhere_is_named() {
     let cases = [
-        // Commands, kinds, flags and roles that are not there.
+        // Undefined commands, kinds, flags and roles.
         (15, "0003 00 00 00000001", ErrorCode::GROUP_BAD_COMMAND),
         (15, "0000 04 00 00000001", ErrorCode::GROUP_BAD_TYPE),
         (29, "0003 0001 00000001", ErrorCode::METER_BAD_COMMAND),
@@ -203,7 +205,7 @@ fn a_hello_and_an_error_may_be_of_any_version() {
     assert!(!hello(1, "").speaks_ours());
     assert!(hello(4, "").speaks_ours());
     assert!(hello(6, "").speaks_ours());
-    // Versions 1.0 to 1.5, 1.0 and 1.3, 1.5 alone; an unknown element before; padding that is missing.
+    // Bitmaps: versions 1.0 to 1.5; 1.0 and 1.3; 1.5 alone; an unknown element first; missing padding.
     assert!(hello(6, "0001 0008 0000007e").speaks_ours());
     assert!(hello(4, "0001 0008 00000012").speaks_ours());
     assert!(!hello(6, "0001 0008 00000040").speaks_ours());

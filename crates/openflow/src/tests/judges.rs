@@ -1,4 +1,4 @@
-//! What Open vSwitch and Wireshark make of our bytes and words.
+//! Comparison with Open vSwitch and Wireshark, which read our bytes and text.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -23,14 +23,14 @@ fn flow_mod_of(rule: &str) -> FlowMod {
     rule.parse::<FlowText>().unwrap_or_else(|error| panic!("{rule}: {error}")).flow_mod(FlowCommand::Add)
 }
 
-/// The flows in what Open vSwitch prints about flow-mods.
+/// Flows in Open vSwitch's output about flow-mods.
 fn added(lines: &str) -> Vec<String> {
     let messages = lines.lines().filter(|line| line.starts_with("OFPT"));
     let flow = |line: &str| line.split_once("): ADD").unwrap_or_else(|| panic!("{line}")).1.trim().to_owned();
     messages.map(flow).collect()
 }
 
-/// Any number of values, the same in each run.
+/// Sample values, the same in each run.
 fn samples<T: Sample>(count: usize) -> Vec<T> {
     let mut runner = TestRunner::deterministic();
     let strategy = T::sample();
@@ -51,25 +51,25 @@ fn rules_mean_to_us_what_they_mean_to_open_vswitch() {
     assert_eq!(ours.len(), rules.len());
     for ((rule, theirs), ours) in rules.iter().zip(&theirs).zip(&ours) {
         assert_eq!(ours, theirs, "{rule}");
-        // The words for a flow-mod's fields have a colon there.
+        // Open vSwitch prints the fields of a flow-mod with a colon.
         assert_eq!(flow_mod_of(theirs), flow_mod_of(rule), "{rule}");
     }
     let printed: Vec<_> = rules.iter().map(|rule| rule.parse::<FlowText>().unwrap().to_string()).collect();
     assert_eq!(added(&ovs_parsed_flows(&printed)), theirs);
 }
 
-/// That Open vSwitch has this field.
+/// Whether Open vSwitch has this field.
 fn has(field: OxmField) -> bool {
     !matches!(field, OxmField::InPhyPort | OxmField::PbbIsid | OxmField::Ipv6Exthdr)
 }
 
-/// A flow that Open vSwitch can have: it has no PBB and copies no TTL, and refuses actions that do not fit the match.
+/// Adapts a flow to Open vSwitch, which has no PBB, copies no TTL, and refuses actions that do not fit the match.
 fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
-    // It has neighbour discovery only with code 0, and warns about that.
+    // Open vSwitch has neighbour discovery only with code 0, and warns about other codes.
     let is_discovery =
         flow.matching.fields().iter().any(|matched| (31..=33).contains(&(matched.field as u8)));
     let known = |field: OxmField| has(field) && !(is_discovery && field == OxmField::Icmpv6Code);
-    // It knows operations of ARP up to 255, and takes a mask of IPv6 that begins with a digit for a prefix's length.
+    // Open vSwitch has ARP operations up to 255. It takes an IPv6 mask that begins with a digit for a prefix length.
     let is_prefix = |mask: u128| mask.leading_ones() + mask.trailing_zeros() == u128::BITS;
     let fits = |matched: &FieldMatch| match matched.field {
         OxmField::ArpOp => matched.value < 256,
@@ -84,7 +84,7 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
         (FlowCommand::Add, 0, flow.table % 200, None);
     (flow.out_port, flow.out_group) = (PortNo::ANY, crate::group_id::ANY);
     let fits = |action: &Action| match action {
-        // It has ports up to this.
+        // Open vSwitch has ports up to this number.
         Action::Output { port, .. } => (1..=65279).contains(&port.0),
         Action::SetField(set) => {
             matches!(set.field, OxmField::EthSrc | OxmField::EthDst | OxmField::TunnelId)
@@ -101,7 +101,7 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
             }
         }
     }
-    // It treats an empty list of actions as no list.
+    // Open vSwitch treats an empty list of actions as no list.
     for list in [&mut instructions.apply, &mut instructions.write] {
         *list = list.take().filter(|actions| !actions.is_empty());
     }
@@ -163,7 +163,7 @@ fn a_dump_of_flows_reads_in_open_vswitch_as_we_print_it() {
             priority: flow.priority,
             idle_timeout_s: flow.idle_timeout_s,
             hard_timeout_s: flow.hard_timeout_s,
-            // Open vSwitch leaves out what does not concern the entry as it is.
+            // Open vSwitch omits flags that do not concern the entry's current state.
             flags: FlowFlags(flow.flags.0 & FlowFlags::SEND_FLOW_REM.0),
             cookie: flow.cookie,
             packets: number.into(),
@@ -218,7 +218,7 @@ fn every_error_has_its_number_and_its_name_in_open_vswitch() {
     if !has_program("ovs-ofctl") {
         return;
     }
-    // What Open vSwitch calls by the names of other versions.
+    // Errors that Open vSwitch names as other versions do.
     let renamed = [
         ("OFPBRC_BAD_MULTIPART", "OFPBRC_BAD_STAT"),
         ("OFPBRC_BAD_EXPERIMENTER", "OFPBRC_BAD_VENDOR"),
@@ -243,7 +243,7 @@ fn every_error_has_its_number_and_its_name_in_open_vswitch() {
     }
 }
 
-/// Wireshark's number for a note.
+/// Severity of a note in Wireshark.
 const NOTE: u32 = 0x40_0000;
 
 #[test]
@@ -254,7 +254,8 @@ fn wireshark_finds_every_message_well_formed() {
     let requests =
         samples::<ControllerMessage>(600).into_iter().map(|message| (message.kind(), request(&message)));
     let replies = samples::<SwitchMessage>(600).into_iter().map(|message| (message.kind(), reply(&message)));
-    // Hellos and errors of other versions are for other dissectors; it reads on behind the reply of an experimenter.
+    // Hellos and errors of other versions are for other dissectors. Wireshark reads past the end of an experimenter's
+    // reply.
     let is_for_it = |bytes: &[u8]| {
         let is_experimenters = bytes[1] == 19 && bytes[8..10] == [0xff, 0xff];
         bytes[0] == crate::message::VERSION && !is_experimenters
@@ -274,18 +275,18 @@ fn wireshark_finds_every_message_well_formed() {
     assert_eq!(lines.len(), messages.len());
     for ((line, kind), message) in lines.iter().zip(kinds).zip(&messages) {
         let fields: Vec<_> = line.split('|').collect();
-        // An error holds what may look like another message, whose fields are behind a comma.
+        // An error can contain bytes that look like another message; Wireshark adds its fields after a comma.
         let first = |at: usize| fields[at].split(',').next().unwrap();
         assert_eq!(
             (first(0), first(1)),
             (&*kind.to_string(), &*message.len().to_string()),
             "{line} {message:x?}"
         );
-        // It notes what it does not parse, such as an experimenter's body; a warning is more severe.
+        // Wireshark notes parts that it does not parse, such as an experimenter's body; a warning is more severe.
         let is_note = |severity: &str| severity.is_empty() || severity.parse::<u32>().unwrap() <= NOTE;
         let is_well = match kind {
             1 => true,
-            // The packet in it is any bytes.
+            // The packet inside may be malformed: its bytes are random.
             10 | 13 => !fields[2].contains("OpenFlow"),
             _ => fields[2].is_empty() && fields[3].split(',').all(is_note),
         };

@@ -1,4 +1,4 @@
-//! What is written is read alike.
+//! Tests that written messages are read alike.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ proptest! {
         prop_assert_eq!(SwitchMessage::decode(&bytes), Ok((xid, reply)));
     }
 
-    /// A message of which a part is missing or wrong is refused or understood, and what was understood can be written.
+    /// A damaged message is refused or decoded, and a decoded message can be encoded.
     #[test]
     fn a_damaged_message_ends_in_an_error_or_a_message(
         request in ControllerMessage::sample(), at: prop::sample::Index, byte: u8, cut: prop::sample::Index,
@@ -85,7 +85,7 @@ fn ports(count: u32) -> Vec<PortStats> {
 
 #[test]
 fn a_list_that_is_too_long_for_one_message_goes_into_several_and_only_the_last_ends_it() {
-    // A message has place for 584 ports: (65535 - 16) / 112.
+    // A message has room for 584 ports: (65535 - 16) / 112.
     for (count, expected) in
         [(0, vec![0]), (584, vec![584]), (585, vec![584, 1]), (2000, vec![584, 584, 584, 248])]
     {

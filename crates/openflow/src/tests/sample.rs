@@ -1,4 +1,4 @@
-//! Any value of each type that messages consist of.
+//! Strategies for any value of each type that messages consist of.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -23,7 +23,7 @@ macro_rules! sample_struct {
         impl $crate::tests::sample::Sample for $name {
             fn sample() -> proptest::strategy::BoxedStrategy<Self> {
                 use proptest::strategy::{Just, Strategy};
-                // Nested, as there are more fields than a tuple may have.
+                // The tuples are nested, because there are more fields than a tuple may have.
                 let all = Just(());
                 $( let all = (all, <$type as $crate::tests::sample::Sample>::sample()); )*
                 all.prop_map(|fields| $crate::tests::sample::built!(fields, $name, [] $( $field )*)).boxed()
@@ -33,7 +33,7 @@ macro_rules! sample_struct {
 }
 pub(crate) use sample_struct;
 
-/// Takes the fields out of pairs in pairs: the last field is outermost.
+/// Unpacks the fields from nested pairs: the last field is outermost.
 macro_rules! built {
     ($fields:expr, $name:ident, [$( $reversed:ident )*] $first:ident $( $rest:ident )*) => {
         $crate::tests::sample::built!($fields, $name, [$first $( $reversed )*] $( $rest )*)
@@ -82,7 +82,7 @@ impl<const N: usize> Sample for Text<N> {
     }
 }
 
-/// One of these values; any, if there are none.
+/// Strategy for one of these values, or for any value if there are none.
 pub(crate) fn one_of<T: Sample + Clone>(values: &[T]) -> BoxedStrategy<T> {
     if values.is_empty() { T::sample() } else { select(values.to_vec()).boxed() }
 }
@@ -134,7 +134,7 @@ impl Sample for FieldValue {
 }
 
 fn sample_field_match(field: OxmField) -> impl Strategy<Value = FieldMatch> {
-    // Exact, a prefix, or any bits.
+    // Masks: all bits, a prefix, or any bits.
     let bits = field.all_ones();
     let mask = prop_oneof![
         Just(bits),
@@ -147,7 +147,7 @@ fn sample_field_match(field: OxmField) -> impl Strategy<Value = FieldMatch> {
     })
 }
 
-/// Adds what the fields need, taking out what contradicts that.
+/// Adds the prerequisites of the fields, and removes contradicting fields.
 pub(crate) fn with_prerequisites(wanted: Vec<FieldMatch>) -> Match {
     let mut fields: Vec<FieldMatch> = Vec::new();
     let mut queue = wanted;
@@ -167,7 +167,7 @@ pub(crate) fn with_prerequisites(wanted: Vec<FieldMatch>) -> Match {
             });
         }
     }
-    // Contradictions: fields are taken away from the last wanted until it is a match.
+    // Contradicting fields are removed from the end until the match is valid.
     loop {
         match Match::new(fields.iter().copied()) {
             Ok(built) => return built,

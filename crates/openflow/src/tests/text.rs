@@ -1,4 +1,4 @@
-//! Flows, groups and meters as people write them.
+//! Tests of flows, groups and meters as text.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::message::{FlowCommand, FlowMod, GroupDesc, MeterConfig};
 use crate::text::{FlowText, GroupText, MeterText};
 use crate::{Action, PortNo};
 
-/// What a controller, Faucet 1.10, had put into Open vSwitch, as `ovs-ofctl dump-flows --no-names` printed it.
+/// Output of `ovs-ofctl dump-flows --no-names` for flows of a controller, Faucet 1.10, in Open vSwitch.
 const DUMP: &str = include_str!("faucet.flows");
 
 #[test]
@@ -35,7 +35,7 @@ fn zero_is_written_as_open_vswitch_writes_it() {
     assert_eq!(flow.parse::<FlowText>().unwrap().to_string(), flow);
 }
 
-/// What text can express: only the controller gets a part of a packet.
+/// Reduces actions to what text can express: only the controller gets a part of a packet.
 fn in_words(actions: &mut [Action]) {
     for action in actions {
         if let Action::Output { port, max_len } = action
@@ -90,7 +90,7 @@ proptest! {
                 text.parse::<FlowText>().err(), text.parse::<GroupText>().err(), text.parse::<MeterText>().err(),
             ];
             for error in errors.into_iter().flatten() {
-                // The word is at the error's position; a missing word is not in the text.
+                // The error's word is in the text, at the error's position.
                 let found = text.get(error.at..).is_some_and(|rest| rest.starts_with(&error.word));
                 prop_assert!(found, "{error:?}");
             }

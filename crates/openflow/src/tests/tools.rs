@@ -1,4 +1,4 @@
-//! Programs of others that read OpenFlow.
+//! Other projects' programs that read OpenFlow.
 
 use std::io::Write;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) fn reply(reply: &SwitchMessage) -> Vec<u8> {
     bytes
 }
 
-/// What a program prints about a file with these contents, whose path is put after the arguments.
+/// Runs a program on a file with these contents, whose path follows the arguments. Returns its output.
 fn printed(program: &str, arguments: &[&str], contents: &[u8]) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(contents).unwrap();
@@ -27,7 +27,7 @@ fn printed(program: &str, arguments: &[&str], contents: &[u8]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What `ovs-ofctl` makes of flows, a line for each.
+/// Returns the output of `ovs-ofctl` about flows, a line for each.
 pub(crate) fn ovs_parsed_flows(flows: &[impl AsRef<str>]) -> String {
     let arguments = ["-O", "OpenFlow13", "--no-names", "parse-flows"];
     let lines: String = flows.iter().map(|flow| format!("{}\n", flow.as_ref())).collect();
@@ -35,12 +35,12 @@ pub(crate) fn ovs_parsed_flows(flows: &[impl AsRef<str>]) -> String {
     text.lines().filter(|line| line.starts_with("OFPT")).map(|line| format!("{line}\n")).collect()
 }
 
-/// How `ovs-ofctl` prints messages, one after the other.
+/// Returns the output of `ovs-ofctl` about messages, one after the other.
 pub(crate) fn ovs_printed(messages: &[u8]) -> String {
     printed("ovs-ofctl", &["-O", "OpenFlow13", "--no-names", "ofp-parse"], messages)
 }
 
-/// The fields of messages as tshark reads them, a line for each message.
+/// Returns fields of messages as tshark reads them, a line for each message.
 pub(crate) fn tshark_fields(messages: &[Vec<u8>], fields: &[&str]) -> Vec<String> {
     let mut capture = Vec::new();
     let header = pcap_file::pcap::PcapHeader {

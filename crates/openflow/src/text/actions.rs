@@ -11,10 +11,10 @@ use crate::action::{Effect, WHOLE_PACKET, untold_max_len};
 use crate::oxm::{Prerequisite, VLAN_PRESENT};
 use crate::{Action, ErrorCode, FieldValue, Instructions, Match, OxmField, PortNo};
 
-/// Reads actions, some of which mean different things to different packets.
+/// Reads actions. The meaning of some depends on the packets.
 struct ActionReader<'a> {
     matching: &'a Match,
-    /// Whether the packet has a VLAN tag by now.
+    /// Whether the packet has a VLAN tag after the actions so far.
     is_tagged: bool,
     actions: Vec<Action>,
 }
@@ -51,7 +51,7 @@ impl<'a> ActionReader<'a> {
         Ok(())
     }
 
-    /// As Open vSwitch does, a tag comes before what is set in it.
+    /// Adds a tag, if there is none, before a field of the tag is set. Open vSwitch does the same.
     fn tag(&mut self, word: Word) -> Result<(), TextError> {
         if self.is_tagged { Ok(()) } else { self.push(Action::PushVlan(ether_type::VLAN), word) }
     }
@@ -96,9 +96,9 @@ impl<'a> ActionReader<'a> {
     }
 }
 
-/// The argument of an action, behind its name.
+/// An argument that follows the name of an action.
 pub(crate) trait FromPair: Sized {
-    /// `matching` is the match of the entry that the action is of.
+    /// Reads the argument. `matching` is the match of the entry that the action belongs to.
     fn from_pair(pair: &Pair, matching: &Match) -> Result<Self, TextError>;
 }
 
@@ -128,21 +128,21 @@ impl FromPair for FieldValue {
     }
 }
 
-/// As `set_field` has it: `VALUE->FIELD`.
+/// Text as in `set_field`: `VALUE->FIELD`.
 impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}->{}", Value(self.field, self.value), set_name(self.field))
     }
 }
 
-/// The field of a name. Only ports have one name for several protocols; the match selects the protocol.
+/// Finds a field by name. Only ports have one name for several protocols; the match selects the protocol.
 fn named(name: Word, matching: &Match) -> Result<OxmField, TextError> {
     let anything = Match::default();
     let known = if name.text.starts_with("tp_") { matching } else { &anything };
     matching::field(name, known).ok_or_else(|| name.wrong("no field has this name"))
 }
 
-/// The field that an action with a name of its own sets.
+/// Field that an action with a name of its own sets.
 fn shorthand(key: &str) -> Option<&'static str> {
     Some(match key {
         "mod_dl_src" => "eth_src",
@@ -163,7 +163,7 @@ fn output(port: PortNo) -> Action {
     Action::Output { port, max_len: untold_max_len(port) }
 }
 
-/// `controller`, `controller:BYTES` or `controller(max_len=BYTES)`.
+/// Reads `controller`, `controller:BYTES` or `controller(max_len=BYTES)`.
 fn controller_bytes(pair: &Pair) -> Result<u16, TextError> {
     let Some(value) = pair.value else { return Ok(WHOLE_PACKET) };
     if !pair.whole.text.ends_with(')') {
@@ -180,7 +180,7 @@ fn controller_bytes(pair: &Pair) -> Result<u16, TextError> {
     Ok(bytes)
 }
 
-/// The actions of a bucket or of an action set.
+/// Reads the actions of a bucket or of an action set.
 pub(super) fn actions(text: Word, matching: &Match) -> Result<Vec<Action>, TextError> {
     let mut reader = ActionReader::new(matching);
     if text.trimmed().text == "drop" {
@@ -192,7 +192,7 @@ pub(super) fn actions(text: Word, matching: &Match) -> Result<Vec<Action>, TextE
     Ok(reader.actions)
 }
 
-/// The actions, among them instructions, of a flow.
+/// Reads the actions of a flow, which include instructions.
 pub(super) fn instructions(text: Word, matching: &Match) -> Result<Instructions, TextError> {
     let mut found = Instructions::default();
     if text.trimmed().text == "drop" {
@@ -235,7 +235,7 @@ pub(super) fn instructions(text: Word, matching: &Match) -> Result<Instructions,
     Ok(found)
 }
 
-/// The name of a field in set_field, as in Open vSwitch.
+/// Name of a field in set_field, as in Open vSwitch.
 fn set_name(field: OxmField) -> &'static str {
     match field {
         OxmField::Ipv4Src => "ip_src",

@@ -9,32 +9,31 @@ use super::{Pairs, TextError, Word, value};
 use crate::message::{FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest};
 use crate::{Instructions, Match, PortNo, group_id, table_id};
 
-/// A flow, or what chooses flows. What the text does not state is `None`.
+/// A flow, or the conditions that choose flows. Parts that the text does not state are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowText {
-    /// The table.
+    /// Table, if stated.
     pub table: Option<u8>,
-    /// The priority.
+    /// Priority, if stated.
     pub priority: Option<u16>,
-    /// The cookie, and the bits of it that choose flows, if the text has a mask.
+    /// Cookie, and the mask of its relevant bits if the text has a mask.
     pub cookie: Option<(u64, Option<u64>)>,
-    /// In seconds; 0 is never.
+    /// Idle timeout in seconds; 0 is never.
     pub idle_timeout_s: u16,
-    /// In seconds; 0 is never.
+    /// Hard timeout in seconds; 0 is never.
     pub hard_timeout_s: u16,
-    /// Flags.
     pub flags: FlowFlags,
-    /// Only flows that send to this port.
+    /// Condition: the flow sends to this port.
     pub out_port: Option<PortNo>,
-    /// Only flows that use this group.
+    /// Condition: the flow uses this group.
     pub out_group: Option<u32>,
-    /// The packets.
+    /// Packets of the flow.
     pub matching: Match,
-    /// What is done with them.
+    /// Instructions for the packets.
     pub instructions: Option<Instructions>,
 }
 
-/// The priority of a flow that has none.
+/// Priority of a flow whose text states none.
 pub const DEFAULT_PRIORITY: u16 = 0x8000;
 
 const FLAGS: [(&str, FlowFlags); 5] = [
@@ -46,7 +45,7 @@ const FLAGS: [(&str, FlowFlags); 5] = [
 ];
 
 impl FlowText {
-    /// The message that adds, changes or deletes such flows. Without a table, flows are deleted from all.
+    /// Makes the message that adds, changes or deletes such flows. Without a table, flows are deleted from all.
     pub fn flow_mod(&self, command: FlowCommand) -> FlowMod {
         let is_delete = matches!(command, FlowCommand::Delete | FlowCommand::DeleteStrict);
         let (cookie, mask) = self.cookie.unwrap_or_default();
@@ -67,7 +66,7 @@ impl FlowText {
         }
     }
 
-    /// The request for the counters of such flows, in all tables if the text names none.
+    /// Makes the request for the counters of such flows, in all tables if the text names none.
     pub fn stats_request(&self) -> FlowStatsRequest {
         let (cookie, mask) = self.cookie.unwrap_or_default();
         let default_mask = if self.cookie.is_some() { u64::MAX } else { 0 };
@@ -85,7 +84,7 @@ impl FlowText {
 impl FromStr for FlowText {
     type Err = TextError;
 
-    /// Reads a flow as people write it, or a line of a dump, whose counters are left out.
+    /// Reads a flow in the form that users write, or a line of a dump, whose counters are ignored.
     fn from_str(text: &str) -> Result<Self, TextError> {
         let mut flow = Self {
             table: None,
@@ -142,7 +141,7 @@ impl FromStr for FlowText {
     }
 }
 
-/// The rest of a flow's line: timeouts, flags, priority, match and actions.
+/// Writes the rest of a flow's line: timeouts, flags, priority, match and actions.
 fn write_entry(
     f: &mut fmt::Formatter,
     separator: &str,
@@ -198,10 +197,10 @@ impl fmt::Display for FlowText {
     }
 }
 
-/// A line of `ovs-ofctl dump-flows`, without the space before it.
+/// Line of `ovs-ofctl dump-flows`, without the space before it.
 impl fmt::Display for FlowStats {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        // Milliseconds, as Open vSwitch has them: without zeros at their end, or no point at all.
+        // Milliseconds without zeros at the end, or without the point, as Open vSwitch prints them.
         let duration = match format!("{}.{:03}", self.duration_s, self.duration_ns / 1_000_000) {
             whole if whole.ends_with(".000") => self.duration_s.to_string(),
             parts => parts,

@@ -8,14 +8,12 @@ use super::{Pairs, TextError, Word, value};
 use crate::message::{Bucket, GroupCommand, GroupDesc, GroupKind, GroupMod};
 use crate::{Match, PortNo, group_id};
 
-/// A group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupText {
-    /// Its number, or [`group_id::ALL`].
+    /// Number of the group, or [`group_id::ALL`].
     pub group: u32,
-    /// How it chooses buckets.
+    /// Kind of the group, if stated.
     pub kind: Option<GroupKind>,
-    /// Its buckets.
     pub buckets: Vec<Bucket>,
 }
 
@@ -28,7 +26,7 @@ const KINDS: [(&str, GroupKind); 5] = [
 ];
 
 impl GroupText {
-    /// The message that adds, changes or deletes the group. A group without a kind sends to all buckets.
+    /// Makes the message that adds, changes or deletes the group. A group without a kind sends to all buckets.
     pub fn group_mod(&self, command: GroupCommand) -> GroupMod {
         let kind = self.kind.unwrap_or(GroupKind::All);
         GroupMod { command, kind, group: self.group, buckets: self.buckets.clone() }
@@ -79,14 +77,14 @@ impl FromStr for GroupText {
     }
 }
 
-/// A bucket ends where the next begins.
+/// Splits off the first bucket: it ends where the next one begins.
 fn first_bucket(text: Word<'_>) -> (Word<'_>, Word<'_>) {
     let next = text.text.match_indices("bucket=").map(|(at, _)| at);
     let starts = |at: &usize| text.text.get(..*at).is_some_and(|before| before.ends_with(super::DELIMITERS));
     text.split_at(next.filter(|at| starts(at)).min().unwrap_or(text.text.len()))
 }
 
-/// Options and actions, with `actions=` between them or not.
+/// Reads options and actions, with or without `actions=` between them.
 fn read_bucket(text: Word, default_weight: u16) -> Result<Bucket, TextError> {
     let mut bucket = Bucket {
         weight: default_weight,
@@ -108,7 +106,7 @@ fn read_bucket(text: Word, default_weight: u16) -> Result<Bucket, TextError> {
             "weight" => bucket.weight = value()?.number()?,
             "watch_port" => bucket.watch_port = value::port(value()?)?,
             "watch_group" => bucket.watch_group = value()?.number()?,
-            // `actions:` is what an option looks like, too.
+            // An `actions:` list looks like an option, so it begins here.
             _ => {
                 bucket.actions = actions(before, &Match::default())?;
                 return Ok(bucket);

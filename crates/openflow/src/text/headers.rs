@@ -9,8 +9,8 @@ use super::{Pairs, TextError, Word};
 use crate::oxm::{ETH_IP, ETH_MPLS, VLAN_PRESENT};
 use crate::{FieldMatch, Match, OxmField};
 
-/// The headers of one packet, as Open vSwitch's `ofproto/trace` takes and prints them: fields of a match, each with one
-/// value, and what no match of OpenFlow can have.
+/// Headers of one packet, as Open vSwitch's `ofproto/trace` takes and prints them: fields of a match, each with one
+/// value, and fields that no match of OpenFlow has.
 ///
 /// ```
 /// use ringroad_openflow::text::Headers;
@@ -22,7 +22,7 @@ use crate::{FieldMatch, Match, OxmField};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// The fields.
+    /// Fields of a match.
     pub fields: Match,
     /// TTL of an IPv4 header, or hop limit of an IPv6 header.
     pub nw_ttl: Option<u8>,
@@ -31,7 +31,7 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Names and values of all that is there.
+    /// Names and values of all fields that are set.
     #[must_use]
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let fields = self.fields.fields().iter().map(|one| match (one.field, one.value) {
@@ -72,7 +72,7 @@ impl FromStr for Headers {
             return Err(word.wrong("this needs mpls or mplsm beside it"));
         }
         let one_value = |one: &FieldMatch| match *one {
-            // A tag of which only the priority is given.
+            // A tag with a priority but without a VID.
             FieldMatch { field: OxmField::VlanVid, value, mask: VLAN_PRESENT } if value != 0 => {
                 Ok(FieldMatch::exact(OxmField::VlanVid, value))
             }

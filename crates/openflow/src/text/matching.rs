@@ -9,7 +9,7 @@ use super::{Pair, TextError, Word};
 use crate::oxm::VLAN_PRESENT;
 use crate::{FieldMatch, Match, OxmField};
 
-/// Words for an Ethernet type, and for one with an IP protocol. Printing takes the first that fits.
+/// Words for an Ethernet type, or for one with an IP protocol. Printing uses the first that fits.
 const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
     ("icmp", ether_type::IPV4, Some(ip_protocol::ICMP)),
     ("tcp", ether_type::IPV4, Some(ip_protocol::TCP)),
@@ -28,7 +28,7 @@ const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
     ("icmpv6", ether_type::IPV6, Some(ip_protocol::ICMPV6)),
 ];
 
-/// Other names of fields; if one name is of several fields, the other fields of the match decide.
+/// Further names of fields. If several fields have a name, the other fields of the match decide.
 const NAMES: [(&str, &[OxmField]); 26] = [
     ("dl_src", &[OxmField::EthSrc]),
     ("dl_dst", &[OxmField::EthDst]),
@@ -63,7 +63,7 @@ const PORT_SOURCES: [OxmField; 5] =
 const PORT_DESTINATIONS: [OxmField; 5] =
     [OxmField::TcpDst, OxmField::UdpDst, OxmField::SctpDst, OxmField::Icmpv4Code, OxmField::Icmpv6Code];
 
-/// The field of a name, in a match with `known` fields. `None`: no field has this name.
+/// Finds a field by name, in a match with `known` fields. `None` if no field has this name.
 pub(super) fn field(name: Word, known: &Match) -> Option<OxmField> {
     let (_, candidates) = match OxmField::ALL.iter().position(|field| field.name() == name.text) {
         Some(at) => return OxmField::ALL.get(at).copied(),
@@ -86,7 +86,7 @@ impl<'a> MatchReader<'a> {
 
     pub(super) fn finish(self) -> Result<Match, TextError> {
         let mut found = Found::default();
-        // First what decides on names: the type, and then the protocol.
+        // The type and then the protocol come first: names of other fields depend on them.
         for pair in &self.pairs {
             match pair.key.text {
                 "dl_type" | "eth_type" => {
@@ -140,7 +140,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The fields for which all is there.
+    /// Makes a match of the fields so far. Fails if prerequisites are missing.
     fn so_far(&self) -> Result<Match, TextError> {
         Match::new(self.fields.iter().map(|(field, _)| *field)).or_else(|_| self.finish())
     }
@@ -152,7 +152,7 @@ impl<'a> Found<'a> {
             _ if PROTOCOLS.iter().any(|(word, _, _)| *word == key) => Ok(()),
             "dl_vlan" => {
                 let vid = match pair.value()?.number::<u16>()? {
-                    // OpenFlow 1.0's value for "no tag".
+                    // Value of OpenFlow 1.0 for "no tag".
                     0xffff => 0,
                     vid @ ..0x1000 => u128::from(vid) | VLAN_PRESENT,
                     _ => return Err(pair.whole.wrong("a VLAN is 0 to 4095, or 0xffff for none")),
@@ -176,7 +176,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Priority, whether there is a tag, and VID, as in a frame.
+    /// Reads a tag's control information as in a frame: priority, the bit for "tag present", and VID.
     fn read_tci(&mut self, pair: &Pair<'a>) -> Result<(), TextError> {
         let word = pair.value()?;
         let (tci, mask) = match word.split_once("/") {
@@ -190,7 +190,7 @@ impl<'a> Found<'a> {
         }
         match mask >> 13 {
             0 => Ok(()),
-            // Without a tag there is no priority to match.
+            // A frame without a tag has no priority to match.
             7 if tci == 0 && vid_mask == 0x1fff => Ok(()),
             7 => self.push(FieldMatch::exact(OxmField::VlanPcp, tci >> 13), pair),
             _ => Err(pair.whole.wrong("the three bits of the priority are matched all or not at all")),
@@ -287,7 +287,7 @@ const PRINTED: [OxmField; 36] = [
     OxmField::VlanPcp,
 ];
 
-/// The name of a field in a match, as Open vSwitch prints it.
+/// Name of a field in a match, as Open vSwitch prints it.
 fn printed_name(field: OxmField) -> &'static str {
     match field {
         OxmField::Ipv4Src => "nw_src",
@@ -300,7 +300,7 @@ fn printed_name(field: OxmField) -> &'static str {
     }
 }
 
-/// The words of a match, each followed by a comma; nothing for one that matches every packet.
+/// Text of a match: words, each followed by a comma. It is empty for a match of all packets.
 pub(super) struct MatchText<'a>(pub &'a Match);
 
 impl fmt::Display for MatchText<'_> {

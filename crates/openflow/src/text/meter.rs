@@ -7,14 +7,12 @@ use super::{Pair, Pairs, TextError, Word};
 use crate::message::{MeterBand, MeterCommand, MeterConfig, MeterFlags, MeterMod};
 use crate::meter_id;
 
-/// A meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterText {
-    /// Its number, or [`meter_id::ALL`].
+    /// Number of the meter, or [`meter_id::ALL`].
     pub meter: u32,
-    /// What its rates mean.
+    /// Flags, with the unit of the rates.
     pub flags: MeterFlags,
-    /// Its bands.
     pub bands: Vec<MeterBand>,
 }
 
@@ -29,7 +27,7 @@ const NUMBERS: [(&str, u32); 3] =
     [("all", meter_id::ALL), ("controller", meter_id::CONTROLLER), ("slowpath", meter_id::SLOWPATH)];
 
 impl MeterText {
-    /// The message that adds, changes or deletes the meter. Rates are in kb/s by default.
+    /// Makes the message that adds, changes or deletes the meter. Rates are in kbit/s by default.
     pub fn meter_mod(&self, command: MeterCommand) -> MeterMod {
         let has_unit = self.flags.0 & (MeterFlags::KBPS | MeterFlags::PKTPS).0 != 0;
         let flags =
@@ -38,7 +36,7 @@ impl MeterText {
     }
 }
 
-/// A band of which a part is read.
+/// A band that is read in part.
 struct Band<'a> {
     word: Word<'a>,
     is_remark: bool,
@@ -89,7 +87,7 @@ impl FromStr for MeterText {
                         },
                     });
                 }
-                // What is after it is the first word of a band, if it is not one by itself.
+                // The first word of a band may follow the colon, or come later.
                 "band" | "bands" => {
                     if let Some(first) = Pairs::new(pair.value()?).next() {
                         let first = first?;

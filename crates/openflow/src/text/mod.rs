@@ -29,14 +29,13 @@ pub use group::GroupText;
 pub use headers::Headers;
 pub use meter::MeterText;
 
-/// An invalid word.
+/// Error: an invalid word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// The word.
     pub word: String,
-    /// Where it begins, in bytes from the beginning of the text.
+    /// Offset of the word in the text, bytes.
     pub at: usize,
-    /// What is wrong with it.
+    /// Description of the mistake.
     pub reason: String,
 }
 
@@ -48,14 +47,14 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// A piece of the text and its place.
+/// A piece of the text and its offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word<'a> {
     pub(crate) text: &'a str,
     at: usize,
 }
 
-/// What stands between two words.
+/// Delimiters between two words.
 const DELIMITERS: [char; 5] = [',', ' ', '\t', '\r', '\n'];
 
 impl<'a> Word<'a> {
@@ -67,13 +66,13 @@ impl<'a> Word<'a> {
         TextError { word: self.text.to_owned(), at: self.at, reason: reason.into() }
     }
 
-    /// Before and from `at` on.
+    /// Splits the word before `at`.
     fn split_at(&self, at: usize) -> (Self, Self) {
         let (before, after) = self.text.split_at_checked(at).unwrap_or((self.text, ""));
         (Self { text: before, at: self.at }, Self { text: after, at: self.at + before.len() })
     }
 
-    /// Before and after the first `separator`.
+    /// Splits the word around the first `separator`.
     fn split_once(&self, separator: &str) -> Option<(Self, Self)> {
         let (before, after) = self.split_at(self.text.find(separator)?);
         Some((before, after.split_at(separator.len()).1))
@@ -85,14 +84,14 @@ impl<'a> Word<'a> {
         Self { text: from.text.trim_end_matches(DELIMITERS), at: from.at }
     }
 
-    /// A number in decimal, or in hexadecimal after `0x`.
+    /// Reads a number in decimal, or in hexadecimal after `0x`.
     fn number<T: TryFrom<u128>>(&self) -> Result<T, TextError> {
         let digits = self.text.strip_prefix("0x").or_else(|| self.text.strip_prefix("0X"));
         let number = match digits {
             Some(digits) => u128::from_str_radix(digits, 16),
             None => self.text.parse(),
         };
-        // The standard library takes a sign, too.
+        // The standard library would accept a sign, too.
         let number = number
             .ok()
             .filter(|_| !self.text.contains('+'))
@@ -101,7 +100,7 @@ impl<'a> Word<'a> {
     }
 }
 
-/// `key`, `key=value`, `key:value` or `key(value)`.
+/// A pair: `key`, `key=value`, `key:value` or `key(value)`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair<'a> {
     whole: Word<'a>,
@@ -119,7 +118,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The pairs of a list, and what is left of it.
+/// Iterator over the pairs of a list.
 #[derive(Clone, Copy, Debug)]
 struct Pairs<'a> {
     rest: Word<'a>,
@@ -130,7 +129,7 @@ impl<'a> Pairs<'a> {
         Self { rest }
     }
 
-    /// If the next pair is `key=`, all after that.
+    /// Returns the text after `key=`, if the next pair begins like this.
     fn all_after(&self, keys: &[&str]) -> Option<Word<'a>> {
         let rest = self.rest.trimmed();
         let (key, value) = rest.split_once("=")?;
@@ -156,7 +155,7 @@ impl<'a> Iterator for Pairs<'a> {
             self.rest = after;
             return Some(Ok(Pair { whole: key, key, value: None }));
         }
-        // The value goes to a delimiter that is in no parentheses, or to the one that closes the first.
+        // The value ends at a delimiter outside of parentheses, or at the parenthesis that closes the first one.
         let mut depth = 0usize;
         let mut end = None;
         for (at, c) in after.text.char_indices() {

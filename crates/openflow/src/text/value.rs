@@ -10,7 +10,7 @@ use crate::error::ErrorCode;
 use crate::oxm::Notation;
 use crate::{FieldMatch, OxmField, PortNo};
 
-/// A port: its number or a reserved name.
+/// Reads a port: its number or a reserved name.
 pub(super) fn port(word: Word) -> Result<PortNo, TextError> {
     if let Some((port, _)) = PortNo::RESERVED.iter().find(|(_, name)| name.eq_ignore_ascii_case(word.text)) {
         return Ok(*port);
@@ -20,7 +20,7 @@ pub(super) fn port(word: Word) -> Result<PortNo, TextError> {
             word.wrong("this is not a port: a number, or LOCAL, IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER")
         );
     }
-    // The reserved numbers of OpenFlow 1.0, which people still write.
+    // Reserved numbers of OpenFlow 1.0, which are still in use.
     match word.number::<u32>()? {
         old @ 0xfff8..=0xffff => Ok(PortNo(old | 0xffff_0000)),
         number => Ok(PortNo(number)),
@@ -50,7 +50,7 @@ fn one(notation: Notation, word: Word) -> Result<u128, TextError> {
     }
 }
 
-/// The value of a field, which is not wider than that.
+/// Reads the value of a field, and checks its width.
 pub(super) fn value(field: OxmField, word: Word) -> Result<u128, TextError> {
     let value = one(field.notation(), word)?;
     if value & !field.all_ones() != 0 {
@@ -59,7 +59,7 @@ pub(super) fn value(field: OxmField, word: Word) -> Result<u128, TextError> {
     Ok(value)
 }
 
-/// `value`, or `value/mask` where the mask of an address may be the length of a prefix.
+/// Reads `value` or `value/mask`. The mask of an address may be the length of a prefix.
 pub(super) fn matched(field: OxmField, word: Word) -> Result<FieldMatch, TextError> {
     let Some((of_value, of_mask)) = word.split_once("/") else {
         return Ok(FieldMatch::exact(field, value(field, word)?));
@@ -74,7 +74,7 @@ pub(super) fn matched(field: OxmField, word: Word) -> Result<FieldMatch, TextErr
     } else {
         value(field, of_mask)?
     };
-    // A field of which no bit counts is left out, if it may have a mask at all.
+    // A field without relevant bits is left out, if it may have a mask at all.
     let matched = FieldMatch { field, value: value(field, of_value)? & mask, mask };
     match matched.check() {
         Err(ErrorCode::MATCH_BAD_MASK) => Err(word.wrong(format!("{field} takes no mask"))),
@@ -83,7 +83,7 @@ pub(super) fn matched(field: OxmField, word: Word) -> Result<FieldMatch, TextErr
     }
 }
 
-/// A value, or a mask that is written like one.
+/// Text of a value, or of a mask in the same notation.
 pub(super) struct Value(pub OxmField, pub u128);
 
 impl fmt::Display for Value {
@@ -102,7 +102,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// A number as Open vSwitch writes those of 64 bits: zero without `0x`.
+/// Text of a number as Open vSwitch prints those of 64 bits: zero without `0x`.
 pub(super) struct Hexadecimal(pub u128);
 
 impl fmt::Display for Hexadecimal {
@@ -111,7 +111,7 @@ impl fmt::Display for Hexadecimal {
     }
 }
 
-/// What is matched, as [`matched`] reads it.
+/// Text of a field's match, as [`matched`] reads it.
 pub(super) struct Matched<'a>(pub &'a FieldMatch);
 
 impl fmt::Display for Matched<'_> {

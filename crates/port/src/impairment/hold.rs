@@ -9,43 +9,43 @@ use crate::frame::Fragment;
 
 /// Bytes of a chunk: a frame of usual length takes one.
 const CHUNK_BYTES: usize = 2048;
-/// No chunk.
+/// Index that stands for no chunk.
 const NONE: u32 = u32::MAX;
 
-/// Where frames are held.
+/// Memory of held frames.
 #[derive(Debug)]
 pub(super) struct Hold {
     bytes: Vec<u8>,
-    /// Of each chunk, the one that follows it: in its frame, or among the free ones.
+    /// Next chunk after each chunk: in its frame, or in the list of free chunks.
     next: Vec<u32>,
     first_free: u32,
     free: usize,
 }
 
-/// The place of a held frame. Has to go back to its [`Hold`].
+/// Position of a held frame in its [`Hold`], which must get it back.
 #[derive(Debug)]
 pub(super) struct HeldBytes {
     first: u32,
     len: u32,
 }
 
-/// Why a frame cannot be held.
+/// Reason why a frame cannot be held.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotHeld {
     /// Not enough chunks are free.
     Full,
-    /// It needs more chunks than a frame may have fragments.
+    /// The frame needs more chunks than a frame may have fragments.
     TooLong,
 }
 
 impl HeldBytes {
-    /// Fragments as which it is appended to a batch.
+    /// Number of the frame's fragments when it is appended to a batch.
     pub(super) fn fragments(&self) -> usize {
         chunks(self.len as usize)
     }
 }
 
-/// Chunks that a frame of `len` bytes takes.
+/// Number of chunks for a frame of `len` bytes.
 fn chunks(len: usize) -> usize {
     len.div_ceil(CHUNK_BYTES).max(1)
 }
@@ -56,7 +56,7 @@ fn range(chunk: u32, len: usize) -> std::ops::Range<usize> {
 }
 
 impl Hold {
-    /// Room for `frames` frames of up to 2048 bytes.
+    /// Memory for `frames` frames of up to 2048 bytes.
     pub(super) fn new(frames: u32) -> Self {
         let count = frames as usize;
         Self {
@@ -67,12 +67,12 @@ impl Hold {
         }
     }
 
-    /// Frames of `frame_bytes` bytes that still fit.
+    /// Number of frames of `frame_bytes` bytes that still fit.
     pub(super) fn room(&self, frame_bytes: usize) -> usize {
         self.free / chunks(frame_bytes)
     }
 
-    /// Copies a frame.
+    /// Copies a frame into free chunks.
     pub(super) fn put(&mut self, fragments: &[Fragment]) -> Result<HeldBytes, NotHeld> {
         let len: usize = fragments.iter().map(Fragment::len).sum();
         let needed = chunks(len);
@@ -128,7 +128,7 @@ impl Hold {
     /// Appends the frame to `batch`, which has room for it.
     ///
     /// # Safety
-    /// The batch must be done with before the frame goes back by [`Hold::free`].
+    /// The caller must be done with the batch before it gives the frame back to [`Hold::free`].
     pub(super) unsafe fn append_to(&self, held: &HeldBytes, batch: &mut Batch) {
         let mut chunk = held.first;
         let mut left = held.len as usize;
@@ -137,15 +137,15 @@ impl Hold {
             left -= len;
             let flags = if left > 0 { MORE_FRAGMENTS } else { 0 };
             let bytes = self.bytes.get(range(chunk, len)).unwrap_or_default();
-            // SAFETY: the memory is never reallocated, and a chunk that belongs to a frame is not written again before
-            // that has gone back, which the caller leaves until the batch is done with.
+            // SAFETY: the memory is never reallocated, and a chunk of a frame is not written again before the frame is
+            // given back, which the caller does only after it is done with the batch.
             let fragment = unsafe { Fragment::from_private(bytes, flags) };
             batch.push(fragment, part == 0);
             chunk = self.next.get(chunk as usize).copied().unwrap_or(NONE);
         }
     }
 
-    /// Takes the frame's memory back.
+    /// Frees the frame's memory.
     pub(super) fn free(&mut self, held: HeldBytes) {
         let mut last = held.first;
         for _ in 1..held.fragments() {

@@ -1,68 +1,69 @@
-//! The plan: which frames are impaired, and how.
+//! Plan of an impairment: the choice of frames, and what is done to them.
 
 use std::ops::Range;
 
 /// Longest delay and patience, ns: an hour.
 const MAX_DELAY_NS: u64 = 3_600_000_000_000;
-/// Most frames that can be held.
+/// Maximum number of frames that can be held.
 const MAX_HOLD_FRAMES: u32 = 1 << 18;
-/// Bytes of a frame at which a range can end.
+/// Largest distance from an end of a frame at which a range can end, bytes.
 const MAX_RANGE_BYTES: u32 = 1 << 17;
 
-/// Which frames, by their number: from 0, in the order in which they come to their queue.
+/// Choice of frames by their number: from 0, in the order in which they come to their queue.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum FramePattern {
-    /// None.
+    /// No frame.
     #[default]
     Never,
-    /// One of `n`: those whose number modulo `n` is `offset`.
+    /// One of `n` frames: those whose number modulo `n` is `offset`.
     Every {
-        /// From 1.
+        /// Distance between two chosen frames, from 1.
         n: u64,
-        /// Below `n`.
+        /// Number of the first chosen frame, below `n`.
         offset: u64,
     },
-    /// Each with a probability of its own, independent of all others: another queue or another stage of the plan draws
+    /// Each frame with a given probability, independent of all others: another queue or another stage of the plan draws
     /// other numbers from the same seed.
     Random {
-        /// From 0 to 1.
+        /// Probability, from 0 to 1.
         probability: f64,
-        /// The same seed means the same frames.
+        /// Seed of the choice: equal seeds choose equal frames.
         seed: u64,
     },
-    /// Those with these numbers, in any order.
+    /// Frames with these numbers, in any order.
     At(Vec<u64>),
 }
 
-/// How long frames are held before they may leave, ns.
+/// Time for which frames are held before they may leave, ns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Delay {
-    /// Not at all.
+    /// No delay.
     #[default]
     None,
-    /// All for the same time.
+    /// Equal delay for all frames.
     Fixed(u64),
-    /// Frame `k` for the entry number `k` modulo the length of the list.
+    /// Entry number `k` modulo the length of the list, for frame `k`.
     Cycle(Vec<u64>),
-    /// Each for a time between two bounds, both included, all equally likely.
+    /// Time between two bounds, both included, all equally likely.
     Uniform {
-        /// Shortest, ns.
+        /// Shortest time, ns.
         low: u64,
-        /// Longest, ns.
+        /// Longest time, ns.
         high: u64,
-        /// The same seed means the same delays.
+        /// Seed of the delays: equal seeds give equal delays.
         seed: u64,
     },
 }
 
-/// Frames that step aside and let others pass.
+/// Frames that step aside and let later frames pass.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reorder {
-    /// Which.
+    /// Choice of these frames.
     pub frames: FramePattern,
-    /// How many later frames have to come before such a frame leaves, from 1. Frames dropped by the plan do not count.
+    /// Number of later frames that have to come before such a frame leaves, from 1. Frames dropped by the plan do not
+    /// count.
     pub by: u32,
-    /// It leaves after this many ns, at least 1, even if fewer have come; `None` lets it wait for ever.
+    /// Time after which such a frame leaves even if fewer frames have come, ns, at least 1; `None`: it waits for ever.
     pub patience_ns: Option<u64>,
 }
 
@@ -72,21 +73,21 @@ impl Default for Reorder {
     }
 }
 
-/// Bytes of a frame (without FCS), for frames of any length.
+/// Range of bytes in a frame (without FCS), for frames of any length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Within {
-    /// Counted from the first byte: `0..14` is the Ethernet header.
+    /// Range counted from the first byte: `0..14` is the Ethernet header.
     Start(Range<u32>),
-    /// Counted back from the last byte: `0..16` are the last 16.
+    /// Range counted back from the last byte: `0..16` are the last 16 bytes.
     End(Range<u32>),
 }
 
 /// Frames in which one bit is flipped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Corruption {
-    /// Which. One that has no byte in the range passes as it is.
+    /// Choice of these frames. A frame without a byte in the range passes unchanged.
     pub frames: FramePattern,
-    /// Where the bit lies.
+    /// Range in which the bit lies.
     pub within: Within,
     /// Seed for the choice of the bit, which differs for each frame.
     pub seed: u64,
@@ -98,21 +99,21 @@ impl Default for Corruption {
     }
 }
 
-/// What a port does to the frames delivered to it; nothing by default. The stages and their order: [`super`].
+/// Impairments of the frames delivered to a port; none by default. The stages and their order: [`super`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImpairmentPlan {
     /// Frames that are lost.
     pub drop: FramePattern,
     /// Frames that are delivered twice.
     pub duplicate: FramePattern,
-    /// Frames that let others pass.
+    /// Frames that let later frames pass.
     pub reorder: Reorder,
     /// Frames that are damaged.
     pub corrupt: Corruption,
-    /// How long frames are held.
+    /// Time for which frames are held.
     pub delay: Delay,
-    /// Frames of up to 2048 bytes that each queue can hold, 1 to 262144; longer ones count as several. As many are
-    /// needed as come during the delay. Memory is taken from the system as it is used.
+    /// Number of frames of up to 2048 bytes that each queue can hold, 1 to 262144; longer frames count as several. The
+    /// queue needs room for all frames that come during the delay. Memory is taken from the system as it is used.
     pub hold_frames: u32,
 }
 
@@ -129,16 +130,16 @@ impl Default for ImpairmentPlan {
     }
 }
 
-/// A plan's decision for one frame.
+/// Decision of a plan for one frame.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Impairments {
-    /// Lost; nothing else is done to it then.
+    /// Whether the frame is lost; no other impairment is then applied.
     pub drop: bool,
-    /// Delivered twice.
+    /// Whether the frame is delivered twice.
     pub duplicate: bool,
-    /// Taken aside.
+    /// Whether the frame is taken aside.
     pub reorder: bool,
-    /// A bit is flipped, if it has a byte in the range.
+    /// Whether a bit is flipped, if the frame has a byte in the range.
     pub corrupt: bool,
     /// Delay, ns.
     pub delay_ns: u64,
@@ -148,7 +149,7 @@ pub struct Impairments {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("impairment: {field} is {given}: {allowed}")]
 pub struct ImpairmentPlanError {
-    /// Which value.
+    /// Name of the value.
     pub field: String,
     /// The given value.
     pub given: String,
@@ -156,7 +157,7 @@ pub struct ImpairmentPlanError {
     pub allowed: String,
 }
 
-/// The stage that draws a number: one seed gives each stage its own sequence.
+/// Stage that draws a number: one seed gives each stage its own sequence.
 #[derive(Clone, Copy)]
 enum Stage {
     Drop = 1,
@@ -167,7 +168,7 @@ enum Stage {
     Delay,
 }
 
-/// A number for `seed`, `stage`, queue and frame number: uniform, and always the same.
+/// Random number for `seed`, `stage`, queue and frame number: uniform, and the same for the same arguments.
 fn draw(seed: u64, stage: Stage, queue: u16, number: u64) -> u64 {
     let key = scramble(seed ^ scramble(u64::from(queue) << 8 | stage as u64));
     scramble(key.wrapping_add(number))
@@ -181,7 +182,7 @@ fn scramble(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Brings a uniform number down to one below `bound`.
+/// Reduces a uniform number to a number below `bound`.
 fn below(bound: u128, uniform: u64) -> u64 {
     ((u128::from(uniform) * bound) >> 64) as u64
 }
@@ -197,7 +198,7 @@ impl FramePattern {
             Self::Never => false,
             Self::Every { n, offset } => number % n == *offset,
             Self::Random { probability, seed } => {
-                // 2^64 times the probability; 1.0 saturates, so it is checked first.
+                // The limit is 2^64 times the probability. The conversion of 1.0 saturates, so 1.0 is checked first.
                 let limit = (probability * 18_446_744_073_709_551_616.0) as u64;
                 *probability >= 1.0 || draw(*seed, stage, queue, number) < limit
             }
@@ -205,7 +206,7 @@ impl FramePattern {
         }
     }
 
-    /// Checks the values and sorts what is searched.
+    /// Checks the values, and sorts the lists that are searched.
     fn check(&mut self, name: &str) -> Result<(), ImpairmentPlanError> {
         match self {
             Self::Never => {}
@@ -267,7 +268,7 @@ impl Within {
         }
     }
 
-    /// Those bytes of a frame of `frame_bytes` bytes, from its start.
+    /// Range of these bytes from the start of a frame of `frame_bytes` bytes.
     fn of(&self, frame_bytes: usize) -> Range<usize> {
         let clip = |end: u32| (end as usize).min(frame_bytes);
         match self {
@@ -278,7 +279,7 @@ impl Within {
 }
 
 impl ImpairmentPlan {
-    /// The plan, all its values being in range.
+    /// Returns the plan if all its values are in range.
     pub(super) fn checked(mut self) -> Result<Self, ImpairmentPlanError> {
         self.drop.check("drop")?;
         self.duplicate.check("duplicate")?;
@@ -320,8 +321,9 @@ impl ImpairmentPlan {
         }
     }
 
-    /// Which bit of frame `number` is flipped if it is corrupted: eight times the byte's number, from the frame's
-    /// start, plus the bit's, from the lowest. `None` where a frame of `frame_bytes` bytes has none in the range.
+    /// Bit of frame `number` that is flipped if the frame is corrupted: eight times the byte's number, from the frame's
+    /// start, plus the bit's number, from the lowest bit. `None` if a frame of `frame_bytes` bytes has no byte in the
+    /// range.
     pub(super) fn bit(&self, queue: u16, number: u64, frame_bytes: usize) -> Option<usize> {
         let bytes = self.corrupt.within.of(frame_bytes);
         let bits = 8 * bytes.len();
@@ -357,14 +359,15 @@ mod tests {
         let of = |seed, stage, queue| hits(random(seed), stage, queue, frames);
         let one = of(1, Stage::Drop, 0);
         assert_eq!(one, of(1, Stage::Drop, 0));
-        // Seeds, stages and queues are independent: 10 000 expected in each, standard deviation 99.5; 100 expected in
-        // both of any two, standard deviation 10. The seeds are fixed, so this always passes or always fails.
+        // Seeds, stages and queues are independent: each chooses 10 000 frames on average (standard deviation 99.5),
+        // and any two have 100 frames in common (standard deviation 10). The seeds are fixed, so this always passes or
+        // always fails.
         for other in [of(2, Stage::Drop, 0), of(1, Stage::Duplicate, 0), of(1, Stage::Drop, 1)] {
             assert!((9600..10400).contains(&other.len()), "{}", other.len());
             let both = other.iter().filter(|number| one.binary_search(number).is_ok()).count();
             assert!((60..140).contains(&both), "{both}");
         }
-        // Neighbours are independent too.
+        // Decisions on neighbouring frames are independent, too.
         let pairs = one.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
         assert!((60..140).contains(&pairs), "{pairs}");
     }
@@ -376,7 +379,7 @@ mod tests {
         for number in 0..100_000 {
             counts[delay.of(0, number) as usize - 100] += 1;
         }
-        // Standard deviation 95.
+        // The standard deviation is 95.
         assert!(counts.iter().all(|count| (9600..10400).contains(count)), "{counts:?}");
         assert_eq!(Delay::Uniform { low: 5, high: 5, seed: 0 }.of(0, 3), 5);
     }

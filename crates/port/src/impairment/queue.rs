@@ -1,4 +1,4 @@
-//! The queue that impairs frames on their way to another queue.
+//! Queue that impairs frames on their way to another queue.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -25,17 +25,17 @@ pub struct ImpairedQueue {
     clock: Clock,
     record: Arc<Record>,
     hold: Hold,
-    /// Frames that leave in this order, each when it is due.
+    /// Frames that leave in this order, each when its delay is over.
     line: VecDeque<Held>,
-    /// Frames that let others pass, in the order of their arrival.
+    /// Frames that stepped aside, in the order of their arrival.
     aside: VecDeque<ReorderedFrame>,
     /// Number of the next frame.
     number: u64,
     /// Frames that the plan did not drop.
     survivors: u64,
-    /// Frames of the batch in hand that pass at once, before everything in the line.
+    /// Frames of the current batch that pass at once, before all frames in the line.
     direct: Vec<u16>,
-    /// Frames on their way out of the line.
+    /// Frames that are just leaving the line.
     leaving: Batch,
     leaving_order: Vec<u16>,
 }
@@ -51,9 +51,9 @@ struct Held {
 #[derive(Debug)]
 struct ReorderedFrame {
     held: Held,
-    /// Leaves when there have been this many survivors.
+    /// Number of survivors at which the frame leaves.
     until_survivor: u64,
-    /// Leaves at this time in any case.
+    /// Time at which the frame leaves in any case, ns.
     until_ns: u64,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for ImpairedQueue {
 }
 
 impl Drop for ImpairedQueue {
-    /// Accounts for the frames that no port will get.
+    /// Counts the frames that no port will get.
     fn drop(&mut self) {
         let held = self.line.iter().chain(self.aside.iter().map(|aside| &aside.held));
         let copies: u32 = held.map(|held| u32::from(held.copies)).sum();
@@ -111,7 +111,7 @@ impl ImpairedQueue {
         self.counters.dropped(&dropped);
     }
 
-    /// Takes one frame of the batch.
+    /// Applies the plan to one frame of the batch.
     fn admit(&mut self, batch: &mut Batch, frame: u16, now_ns: u64) {
         if self.line.front().is_some_and(|held| held.due_ns <= now_ns) {
             self.send_direct(batch);
@@ -140,14 +140,14 @@ impl ImpairedQueue {
         }
     }
 
-    /// Lets a frame of the batch pass untouched.
+    /// Lets a frame of the batch pass unchanged.
     fn pass(&mut self, batch: &mut Batch, frame: u16, duplicate: bool) {
         let copies = 1 + usize::from(duplicate);
         if self.direct.len() + copies > BATCH_FRAMES {
             self.send_direct(batch);
         }
         if duplicate {
-            // Its buffer cannot be in two slots.
+            // The frame's buffer cannot be in two slots.
             batch.set_replicated(usize::from(frame));
             self.count_duplicate();
         }
@@ -159,7 +159,7 @@ impl ImpairedQueue {
         self.counters.replicated(1);
     }
 
-    /// Copies a frame of the batch, to be sent later.
+    /// Copies a frame of the batch, to deliver it later.
     fn hold_frame(
         &mut self,
         batch: &Batch,
@@ -234,7 +234,7 @@ impl ImpairedQueue {
                 {
                     break;
                 }
-                // SAFETY: the memory goes back below, after the delivery, and the batch is emptied before it is used
+                // SAFETY: the memory is freed below, after the delivery, and the batch is emptied before it is used
                 // again.
                 unsafe { self.hold.append_to(&held.bytes, &mut self.leaving) };
                 self.leaving.describe(held.meta);
@@ -270,13 +270,13 @@ impl PortQueue for ImpairedQueue {
         Some(self.port.as_mut())
     }
 
-    /// It has something to do by itself, so the datapath takes care of its sleep.
+    /// The queue has work of its own, so the datapath must prepare each sleep.
     fn properties(&mut self) -> QueueProperties {
         QueueProperties { sleeps_alone: false, ..self.port.properties() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        // Called at every step of the datapath: what is due leaves also when nothing new comes.
+        // The datapath calls this at each of its steps: due frames leave even if no frame arrives.
         if self.holds() && self.send_due(self.clock.now_ns()) {
             self.counters.wakeups(self.port.flush().into());
         }
@@ -301,7 +301,7 @@ impl PortQueue for ImpairedQueue {
         Delivery { taken_over: frames.len() as u32, ..Delivery::default() }
     }
 
-    /// False: held frames may leave when the next queue takes only finished frames.
+    /// Returns false: held frames may leave at a time when the next queue takes only finished frames.
     fn takes_unfinished(&mut self) -> bool {
         false
     }
@@ -318,15 +318,15 @@ impl PortQueue for ImpairedQueue {
         Some(self)
     }
 
-    /// None: held frames would be lost.
+    /// Returns `None`: held frames would be lost.
     fn hand_over(&mut self) -> Option<HandOver> {
         None
     }
 }
 
 impl Backpressure for ImpairedQueue {
-    /// Held frames need room of their own when they leave. Frames that stepped aside wait for later frames, so if there
-    /// are no others they do not hold a source back.
+    /// Room beside the held frames, which need room when they leave. Frames that stepped aside wait for later frames,
+    /// so they alone do not hold a source back.
     fn room(&mut self, frame_bytes: usize) -> usize {
         let behind = self.port.backpressure().map_or(BATCH_FRAMES, |behind| behind.room(frame_bytes));
         let held = self.record.held.load(Ordering::Relaxed) as usize;

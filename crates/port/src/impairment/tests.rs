@@ -1,4 +1,4 @@
-//! The contract between an impaired queue and its inner queue.
+//! Tests of the contract between an impaired queue and its inner queue.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ use crate::port_queue::{
 /// First byte and timestamp of a frame, and whether the queue could have kept its buffers.
 type Taken = (u8, u64, bool);
 
-/// A queue that takes everything and notes it.
+/// Queue that takes all frames and records them.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Vec<Taken>>>>);
 
@@ -47,8 +47,8 @@ impl Notes {
     }
 }
 
-/// The frames 0, 1, 2, ..., one for each byte, which came at 100, 101, 102, ... ns, with their buffers given if
-/// requested.
+/// Frames 0, 1, 2, ..., one for each byte, with arrival times of 100, 101, 102, ... ns. `give`: their buffers are
+/// given.
 fn batch(bytes: &[u8], give: bool) -> (Batch, Vec<u16>) {
     let mut batch = Batch::new();
     let geometry = RegionGeometry::for_ports(1, 1, 4, 64, 0).unwrap();
@@ -136,7 +136,7 @@ fn an_impaired_queue_reports_when_its_next_work_is_due() {
     queue.receive(&mut Batch::new());
     assert_eq!(queue.due_in(), None);
 
-    // One that waits for others only.
+    // The frame waits only for later frames.
     let (mut queue, _, _) = impaired(ImpairmentPlan {
         reorder: Reorder { frames: FramePattern::At(vec![0]), by: 9, patience_ns: None },
         ..ImpairmentPlan::default()
@@ -145,7 +145,7 @@ fn an_impaired_queue_reports_when_its_next_work_is_due() {
     assert_eq!(queue.due_in(), None);
 }
 
-/// A queue that plays every role, and records its calls.
+/// Queue that has every role, and records its calls.
 #[derive(Clone)]
 struct Player {
     asked: Arc<Mutex<Vec<String>>>,

@@ -1,4 +1,4 @@
-//! Long frames cut, checksums filled in, and headers that make no sense.
+//! Tests of the cutting of long frames, of completed checksums, and of invalid headers.
 
 use super::*;
 
@@ -151,7 +151,7 @@ fn header(gso_type: u8, gso_size: u16, start: u16, offset: u16) -> Unfinished {
 fn impossible_headers_are_detected() {
     let (frame, unfinished) = long_frame(false, false);
     assert!(unfinished.fits(frame.len()) && Unfinished::default().fits(0));
-    // The checksum's last byte is the frame's last.
+    // The last byte of the checksum is the last byte of the frame.
     assert!(header(0, 0, 34, 16).fits(52) && !header(0, 0, 34, 16).fits(51));
     assert!(!header(0, 0, u16::MAX, u16::MAX).fits(frame.len()));
     assert!(!header(GSO_TCP_IPV4, 0, 34, 16).fits(frame.len()), "segments of nothing");
@@ -176,8 +176,8 @@ proptest::proptest! {
     }
 }
 
-/// What the field of an unfinished checksum holds: the pseudo header's sum, by a foreign implementation, which
-/// complements it.
+/// Frame with an open checksum: its field holds the pseudo header's sum, by another implementation, which complements
+/// it.
 fn with_open_checksum(is_ipv6: bool, tagged: bool, payload_bytes: usize) -> (Vec<u8>, usize) {
     let (mut frame, unfinished) = long_frame(is_ipv6, tagged);
     let transport = usize::from(unfinished.checksum_start);
@@ -255,7 +255,7 @@ fn a_joined_frame_is_cut_into_packets_of_the_mtu() {
 fn a_frame_cut_off_or_of_another_kind_has_no_open_checksum() {
     let (frame, _) = with_open_checksum(false, true, 100);
     for len in 0..frame.len() {
-        // Of a frame that is not all there nothing can be left to do.
+        // An incomplete frame has no open task.
         assert_eq!(Unfinished::detect(&frame[..len.min(DETECTION_BYTES)], len, 1500), None, "{len}");
     }
     let mut fragment = frame.clone();
@@ -264,7 +264,7 @@ fn a_frame_cut_off_or_of_another_kind_has_no_open_checksum() {
     let mut sctp = frame.clone();
     sctp[18 + 9] = 132;
     assert_eq!(Unfinished::detect(&sctp[..DETECTION_BYTES], sctp.len(), 1500), None);
-    // An MTU shorter than the headers leaves nothing that could be cut.
+    // An MTU shorter than the headers leaves no payload to cut.
     assert_eq!(Unfinished::detect(&frame[..DETECTION_BYTES], frame.len(), 40), None);
 }
 
@@ -286,7 +286,7 @@ proptest::proptest! {
         put(&mut start, checksum_at, &fold(pseudo).to_le_bytes());
         proptest::prop_assert!(Unfinished::detect(&start, start.len(), 1500).is_some());
         proptest::prop_assert!(!is_plainly_finished(start.first_chunk().unwrap()));
-        // Any other number that does not stand for the same sum is a finished checksum.
+        // A number that does not stand for the same sum is a finished checksum.
         start[checksum_at] ^= 1;
         proptest::prop_assert_eq!(Unfinished::detect(&start, start.len(), 1500), None);
         proptest::prop_assert!(is_plainly_finished(start.first_chunk().unwrap()));

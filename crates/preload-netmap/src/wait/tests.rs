@@ -7,10 +7,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::*;
 
-/// A double of a device: ready when set, woken by a real eventfd.
+/// Double of a device: ready when set, woken by a real eventfd.
 struct EventDevice {
     conditions: AtomicI16,
-    /// Ready after this many polls, independent of what is set.
+    /// Number of polls after which the device is ready, independent of the set events.
     ready_after: AtomicU32,
     event: OwnedFd,
     slice: Option<Duration>,
@@ -143,7 +143,7 @@ fn a_device_ends_a_sleep() {
             while sleeper.armed.load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }
-            // For nothing, at first.
+            // The first wake-up is spurious.
             sleeper.wake();
             while sleeper.armed.load(Ordering::SeqCst) == 1 {
                 std::thread::yield_now();
@@ -192,7 +192,7 @@ fn an_unwoken_device_is_polled_again() {
 #[test]
 fn a_wait_ends_at_its_timeout_with_a_last_poll() {
     let late = Arc::new(device());
-    // Polled before the sleep, when armed, and at the end.
+    // The device is polled before the sleep, when armed, and at the end.
     late.ready_after.store(2, Ordering::SeqCst);
     let mut wait = wait_for(&[(&late, POLLIN)], &[]);
     wait.run(&TimeLimit::after(Duration::from_millis(1)), NO_MASK).unwrap();
@@ -250,7 +250,7 @@ fn many_devices_and_descriptors_work_alike() {
     devices.iter().for_each(|device| device.assert_disarmed());
 }
 
-/// A signal that is blocked and waits; a mask under which it does not.
+/// Makes a signal pending and blocked; returns a mask that does not block it.
 fn pending_signal() -> sigset_t {
     extern "C" fn ignore(_signal: libc::c_int) {}
     let handler: extern "C" fn(libc::c_int) = ignore;
@@ -258,11 +258,11 @@ fn pending_signal() -> sigset_t {
     unsafe { libc::signal(libc::SIGUSR1, handler as libc::sighandler_t) };
     // SAFETY: all zeroes is a set.
     let mut blocked: sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: a set of this function.
+    // SAFETY: the set belongs to this function.
     unsafe { libc::sigaddset(&raw mut blocked, libc::SIGUSR1) };
     // SAFETY: as above.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut()) };
-    // SAFETY: always succeeds.
+    // SAFETY: the call always succeeds.
     let own = unsafe { libc::pthread_self() };
     // SAFETY: the thread runs.
     unsafe { libc::pthread_kill(own, libc::SIGUSR1) };

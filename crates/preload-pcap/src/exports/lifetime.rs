@@ -1,4 +1,4 @@
-//! From listing and opening devices to closing them.
+//! Functions that list, open and close devices.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ use crate::inject;
 use crate::registry::{self, MOST_HANDLES, Owner};
 use crate::system::{is_installed, system_call};
 
-/// The name of a device of ours; `None` for all others.
+/// Name of a device of Ringroad; `None` for all others.
 ///
 /// # Safety
 /// `name` is null or a text with a NUL at its end.
@@ -23,28 +23,28 @@ unsafe fn our_name(name: *const c_char) -> Option<String> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
     device::is_ours(name).then(|| name.to_owned())
 }
 
-/// Reports that there is no libpcap to pass a call to.
+/// Reports that there is no system libpcap to call.
 ///
 /// # Safety
-/// As [`write_text`].
+/// The conditions of [`write_text`] hold.
 unsafe fn say_missing(error: *mut c_char) {
     let text = "the system's libpcap is not installed, and this is not a port of Ringroad's";
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     unsafe { write_text(error, text) };
 }
 
 /// `pcap_create(3PCAP)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pcap_create(device: *const c_char, error: *mut c_char) -> *mut Pcap {
-    // SAFETY: libpcap's caller gives null or a text.
+    // SAFETY: the caller passes null or a string, by libpcap's rules.
     let Some(name) = (unsafe { our_name(device) }) else {
         if !is_installed() {
-            // SAFETY: libpcap's caller gives room for a text.
+            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
             unsafe { say_missing(error) };
             return null_mut();
         }
@@ -53,7 +53,7 @@ unsafe extern "C" fn pcap_create(device: *const c_char, error: *mut c_char) -> *
     contained(|| {
         registry::add(Handle::new(name)).unwrap_or_else(|| {
             let text = format!("{MOST_HANDLES} devices of Ringroad's are open already: close some");
-            // SAFETY: libpcap's caller gives room for a text.
+            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
             unsafe { write_text(error, &text) };
             null_mut()
         })
@@ -69,10 +69,10 @@ unsafe extern "C" fn pcap_open_live(
     timeout_ms: c_int,
     error: *mut c_char,
 ) -> *mut Pcap {
-    // SAFETY: libpcap's caller gives null or a text.
+    // SAFETY: the caller passes null or a string, by libpcap's rules.
     let Some(name) = (unsafe { our_name(device) }) else {
         if !is_installed() {
-            // SAFETY: libpcap's caller gives room for a text.
+            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
             unsafe { say_missing(error) };
             return null_mut();
         }
@@ -95,7 +95,7 @@ unsafe extern "C" fn pcap_open_live(
                 .ok_or_else(|| format!("{MOST_HANDLES} devices of Ringroad's are open already: close some"))
         });
         added.unwrap_or_else(|text| {
-            // SAFETY: libpcap's caller gives room for a text.
+            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
             unsafe { write_text(error, &text) };
             null_mut()
         })
@@ -116,7 +116,7 @@ unsafe extern "C" fn pcap_close(handle: *mut Pcap) {
         Owner::System => system_call!(pcap_close(handle: *mut Pcap) -> ()),
         Owner::Ours(_) => contained(|| {
             if let Some(handle) = registry::close(handle) {
-                // A loop whose callback closes its own device ends, and with it the device.
+                // Ends the loop, if its own callback closes the device. The loop then releases the device.
                 handle.break_loop();
                 if let Ok(active) = handle.active() {
                     inject::finish(active);
@@ -130,7 +130,7 @@ unsafe extern "C" fn pcap_close(handle: *mut Pcap) {
 /// `pcap_findalldevs(3PCAP)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pcap_findalldevs(list: *mut *mut PcapIf, error: *mut c_char) -> c_int {
-    // SAFETY: libpcap's caller gives a place for the list and one for a text.
+    // SAFETY: the caller's pointers are valid for a list and a text, by libpcap's rules.
     contained(|| unsafe { crate::listing::find_all(list, error) })
 }
 
@@ -140,7 +140,7 @@ unsafe extern "C" fn pcap_freealldevs(list: *mut PcapIf) {
     contained(|| crate::listing::free_all(list));
 }
 
-/// `pcap_lookupnet(3PCAP)`: a port has the network of its interface, and else none.
+/// `pcap_lookupnet(3PCAP)`: a port has the network of its interface, or none.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pcap_lookupnet(
     device: *const c_char,
@@ -153,7 +153,7 @@ unsafe extern "C" fn pcap_lookupnet(
             device: *const c_char, network: *mut u32, netmask: *mut u32, error: *mut c_char
         ) -> c_int)
     };
-    // SAFETY: libpcap's caller gives null or a text.
+    // SAFETY: the caller passes null or a string, by libpcap's rules.
     let Some(name) = (unsafe { our_name(device) }) else { return pass(device) };
     contained(|| {
         if let Some(interface) = device::interface(&name)
@@ -164,7 +164,7 @@ unsafe extern "C" fn pcap_lookupnet(
             return 0;
         }
         for target in [network, netmask] {
-            // SAFETY: null, or a place for a number by libpcap's rules.
+            // SAFETY: the pointer is null or valid for a number, by libpcap's rules.
             if let Some(target) = unsafe { target.as_mut() } {
                 *target = 0;
             }
@@ -182,7 +182,7 @@ for_handles! {
     /// `pcap_perror(3PCAP)`.
     fn pcap_perror(handle, prefix: *const c_char) -> (), closed (), {
         let prefix = if prefix.is_null() { c"" } else {
-            // SAFETY: libpcap's caller gives a text.
+            // SAFETY: the caller passes a string, by libpcap's rules.
             unsafe { CStr::from_ptr(prefix) }
         };
         eprintln!("{}: {}", prefix.to_string_lossy(), handle.error_text());
@@ -199,7 +199,7 @@ for_handles! {
         c_int::from(handle.is_nonblocking())
     }
 
-    /// `pcap_file(3PCAP)`: no device is a file.
+    /// `pcap_file(3PCAP)`: returns null, since no device is a file.
     fn pcap_file(handle) -> *mut crate::abi::File, closed null_mut(), {
         let _ = handle;
         null_mut()
@@ -212,11 +212,11 @@ for_handles! {
 
     /// `pcap_get_selectable_fd(3PCAP)`.
     fn pcap_get_selectable_fd(handle) -> c_int, closed PCAP_ERROR, {
-        // This function has one number for all failures.
+        // `PCAP_ERROR` is the only error number of this function.
         handle.answer(descriptor(handle)).max(PCAP_ERROR)
     }
 
-    /// `pcap_get_required_select_timeout(3PCAP)`: none is required.
+    /// `pcap_get_required_select_timeout(3PCAP)`: returns null, since no timeout is required.
     fn pcap_get_required_select_timeout(handle) -> *const libc::timeval, closed null(), {
         let _ = handle;
         null()

@@ -1,4 +1,4 @@
-//! Filters, reading, counting, and writing read frames to files.
+//! Functions for filters, reading, counters, and writing of received frames to files.
 #![allow(unsafe_code)]
 
 use std::ptr::{null, null_mut};
@@ -25,7 +25,7 @@ for_handles! {
     fn pcap_setfilter(handle, program: *mut Program) -> c_int, closed closed().code, {
         let set = || {
             let active = handle.active()?;
-            // SAFETY: libpcap's caller gives a compiled program.
+            // SAFETY: the caller passes a compiled program, by libpcap's rules.
             let filter = unsafe { Filter::copy(program) }?;
             active.session().filter = Some(filter);
             Ok(0)
@@ -35,14 +35,14 @@ for_handles! {
 
     /// `pcap_loop(3PCAP)`.
     fn pcap_loop(handle, count: c_int, callback: Option<Callback>, user: *mut u8) -> c_int, closed closed().code, {
-        // SAFETY: libpcap's caller gives a callback and what it wants.
+        // SAFETY: the caller passes a callback and its argument, by libpcap's rules.
         unsafe { dispatch(handle, count, callback, user, true) }
     }
 
     /// `pcap_dispatch(3PCAP)`.
     fn pcap_dispatch(handle, count: c_int, callback: Option<Callback>, user: *mut u8) -> c_int,
         closed closed().code, {
-        // SAFETY: libpcap's caller gives a callback and what it wants.
+        // SAFETY: the caller passes a callback and its argument, by libpcap's rules.
         unsafe { dispatch(handle, count, callback, user, false) }
     }
 
@@ -50,7 +50,8 @@ for_handles! {
     fn pcap_next(handle, header: *mut PacketHeader) -> *const u8, closed null(), {
         match receive::next(handle) {
             Ok(Some((found, packet))) if !header.is_null() => {
-                // SAFETY: libpcap's caller gives a place for the header, and `found` lives until the next call.
+                // SAFETY: the caller's pointer is valid for a header, by libpcap's rules, and `found` lives until the
+                // next call.
                 unsafe { header.copy_from_nonoverlapping(found, 1) };
                 packet
             }
@@ -66,9 +67,9 @@ for_handles! {
     fn pcap_next_ex(handle, header: *mut *mut PacketHeader, packet: *mut *const u8) -> c_int, closed closed().code, {
         let next = receive::next(handle).map(|found| match found {
             Some((found, bytes)) => {
-                // SAFETY: libpcap's caller gives a place for the header's address.
+                // SAFETY: the caller's pointer is valid for the header's address, by libpcap's rules.
                 unsafe { header.write(found.cast_mut()) };
-                // SAFETY: and one for the packet's.
+                // SAFETY: the caller's pointer is valid for the packet's address, by libpcap's rules.
                 unsafe { packet.write(bytes) };
                 1
             }
@@ -77,7 +78,7 @@ for_handles! {
         handle.answer(next)
     }
 
-    /// `pcap_breakloop(3PCAP)`, from anywhere: signal handlers too.
+    /// `pcap_breakloop(3PCAP)`, which signal handlers may call too.
     fn pcap_breakloop(handle) -> (), closed (), {
         handle.break_loop();
     }
@@ -85,7 +86,7 @@ for_handles! {
     /// `pcap_stats(3PCAP)`.
     fn pcap_stats(handle, into: *mut Statistics) -> c_int, closed closed().code, {
         let told = statistics::statistics(handle).and_then(|counts| {
-            // SAFETY: libpcap's caller gives a place for the counts.
+            // SAFETY: the caller's pointer is null or valid for the counts, by libpcap's rules.
             let into = unsafe { into.as_mut() };
             *into.ok_or_else(|| PcapError::new("there is no place for the counts"))? = counts;
             Ok(0)
@@ -119,8 +120,8 @@ unsafe fn dispatch(
     endless: bool,
 ) -> c_int {
     let Some(callback) = callback else { return handle.fail(&PcapError::new("there is no callback")) };
-    // A callback may close its own device.
+    // The share keeps the device alive, because a callback may close it.
     let handle = registry::share(handle);
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     handle.answer(unsafe { receive::dispatch(&handle, count, callback, user, endless) })
 }

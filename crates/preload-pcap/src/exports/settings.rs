@@ -1,4 +1,4 @@
-//! Settings of a device, before and after its activation.
+//! Functions for settings of a device, before and after its activation.
 #![allow(unsafe_code)]
 
 use libc::c_int;
@@ -22,7 +22,7 @@ for_handles! {
         handle.answer(handle.set(|settings| settings.promiscuous = promiscuous != 0))
     }
 
-    /// `pcap_can_set_rfmon(3PCAP)`: never.
+    /// `pcap_can_set_rfmon(3PCAP)`: no device has monitor mode.
     fn pcap_can_set_rfmon(handle) -> c_int, closed closed().code, {
         handle.answer(handle.set(|_| {}))
     }
@@ -62,7 +62,7 @@ for_handles! {
         handle.settings().precision()
     }
 
-    /// `pcap_set_protocol_linux(3PCAP)`: ports know no protocols, so that all is the only choice.
+    /// `pcap_set_protocol_linux(3PCAP)`: accepts all protocols only, since ports do not select protocols.
     fn pcap_set_protocol_linux(handle, protocol: c_int) -> c_int, closed closed().code, {
         let chosen = if [0, ALL_PROTOCOLS].contains(&protocol) {
             handle.set(|_| {})
@@ -74,13 +74,13 @@ for_handles! {
 
     /// `pcap_list_tstamp_types(3PCAP)`.
     fn pcap_list_tstamp_types(handle, types: *mut *mut c_int) -> c_int, closed closed().code, {
-        // SAFETY: libpcap's caller gives a place for the list.
+        // SAFETY: the caller's pointer is valid for the list, by libpcap's rules.
         handle.answer(unsafe { list_of_one(PCAP_TSTAMP_HOST, types) })
     }
 
     /// `pcap_list_datalinks(3PCAP)`.
     fn pcap_list_datalinks(handle, links: *mut *mut c_int) -> c_int, closed closed().code, {
-        // SAFETY: libpcap's caller gives a place for the list.
+        // SAFETY: the caller's pointer is valid for the list, by libpcap's rules.
         handle.answer(handle.active().and_then(|_| unsafe { list_of_one(DLT_EN10MB, links) }))
     }
 
@@ -108,12 +108,12 @@ for_handles! {
         handle.answer(of_active(handle, handle.settings().snaplen()))
     }
 
-    /// `pcap_bufsize`: bytes of the receive rings' buffers.
+    /// `pcap_bufsize`: returns the bytes of the receive rings' buffers.
     fn pcap_bufsize(handle) -> c_int, closed closed().code, {
         handle.answer(handle.active().map(|active| active.ring_bytes))
     }
 
-    /// `pcap_is_swapped(3PCAP)`: no device is.
+    /// `pcap_is_swapped(3PCAP)`: returns false for every device.
     fn pcap_is_swapped(handle) -> c_int, closed closed().code, {
         handle.answer(of_active(handle, 0))
     }
@@ -128,7 +128,7 @@ for_handles! {
         handle.answer(of_active(handle, FILE_VERSION.1))
     }
 
-    /// `pcap_setdirection(3PCAP)`: a port never gives what its program sends.
+    /// `pcap_setdirection(3PCAP)`: a port never receives frames that its program sent.
     fn pcap_setdirection(handle, direction: c_int) -> c_int, closed closed().code, {
         let chosen = match direction {
             PCAP_D_INOUT | PCAP_D_IN => of_active(handle, 0),
@@ -142,7 +142,7 @@ fn of_active(handle: &Handle, value: c_int) -> Result<c_int, PcapError> {
     handle.active().map(|_| value)
 }
 
-/// A list with one entry, in memory that libpcap's functions for freeing such lists free.
+/// Makes a list with one entry, in memory that libpcap's functions for such lists free.
 ///
 /// # Safety
 /// `target` is null or can be written.
@@ -155,9 +155,9 @@ unsafe fn list_of_one(entry: c_int, target: *mut *mut c_int) -> Result<c_int, Pc
     if list.is_null() {
         return Err(PcapError::new("out of memory"));
     }
-    // SAFETY: room for one number, just allocated.
+    // SAFETY: the list was just allocated, with room for one number.
     unsafe { list.write(entry) };
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     unsafe { target.write(list) };
     Ok(1)
 }

@@ -1,4 +1,4 @@
-//! A program's settings of a device before the activation.
+//! Settings of a device before the activation.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::abi::{
 use crate::device::ActivationOptions;
 use crate::error::PcapError;
 
-/// Options as the functions `pcap_set_...` leave them.
+/// Settings made by the functions `pcap_set_...`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Settings {
-    /// Bytes of a frame that are wanted; not above 0 means all.
+    /// Maximum number of a frame's bytes; not above 0 means all.
     pub(crate) snaplen: c_int,
-    /// Milliseconds that a read waits; not above 0 means for ever.
+    /// Milliseconds that a read waits; not above 0 means no limit.
     pub(crate) timeout_ms: c_int,
-    /// Frames for others are wanted.
+    /// Whether frames for other hosts are requested.
     pub(crate) promiscuous: bool,
-    /// Monitor mode is wanted, which nothing here has.
+    /// Whether monitor mode is requested, which no device here has.
     pub(crate) monitor: bool,
-    /// Frames are wanted at once.
+    /// Whether frames are requested at once, without gathering.
     pub(crate) immediate: bool,
-    /// Bytes for frames that are not read yet; not above 0 leaves it open.
+    /// Bytes of buffers for unread frames; not above 0 means the default.
     pub(crate) buffer_bytes: c_int,
     precision: c_int,
 }
@@ -38,7 +38,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What of it concerns the opening of the port.
+    /// Settings that concern the opening of the port.
     pub(crate) fn options(&self) -> ActivationOptions {
         ActivationOptions {
             promiscuous: self.promiscuous,
@@ -47,12 +47,12 @@ impl Settings {
         }
     }
 
-    /// Bytes of a frame that the program gets, as libpcap reads it.
+    /// Maximum number of a frame's bytes that the program gets, by libpcap's rules.
     pub(crate) fn snaplen(&self) -> c_int {
         if (1..=MOST_SNAPLEN).contains(&self.snaplen) { self.snaplen } else { MOST_SNAPLEN }
     }
 
-    /// How long a read waits; `None` is for ever.
+    /// Maximum time that a read waits; `None` is without limit.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         let ms = u64::try_from(self.timeout_ms).ok().filter(|ms| *ms > 0)?;
         Some(Duration::from_millis(ms))
@@ -64,7 +64,7 @@ impl Settings {
         self.timeout().is_some() && !self.immediate
     }
 
-    /// Chooses micro- or nanoseconds.
+    /// Sets the precision: micro- or nanoseconds.
     pub(crate) fn set_precision(&mut self, precision: c_int) -> Result<c_int, PcapError> {
         if ![PCAP_TSTAMP_PRECISION_MICRO, PCAP_TSTAMP_PRECISION_NANO].contains(&precision) {
             let text = "time stamps are in micro- or nanoseconds";
@@ -74,7 +74,7 @@ impl Settings {
         Ok(0)
     }
 
-    /// The precision, by libpcap's number.
+    /// Precision, as libpcap's number.
     pub(crate) fn precision(&self) -> c_int {
         self.precision
     }
@@ -85,7 +85,7 @@ impl Settings {
     }
 }
 
-/// The result of `pcap_set_tstamp_type`: this machine makes the stamps for every type.
+/// Result of `pcap_set_tstamp_type`: this machine makes the stamps for every type.
 pub(crate) fn stamp_type(kind: c_int) -> c_int {
     if kind == PCAP_TSTAMP_HOST { 0 } else { PCAP_WARNING_TSTAMP_TYPE_NOTSUP }
 }

@@ -1,27 +1,27 @@
-//! When the slots of a receive ring came: the time of the sync that found them.
+//! Arrival times of the slots of a receive ring: the time of the sync that found them.
 
 use std::collections::VecDeque;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The slots of one ring that are not released, in runs that came together.
+/// Slots of one ring that are not released, in runs that one sync found.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// Slots and time (ns since the Unix epoch) of each run.
+    /// Number of slots, and arrival time (ns since the Unix epoch), of each run.
     runs: VecDeque<(u32, u64)>,
-    /// Slots of all runs.
+    /// Number of slots in all runs.
     slots: u32,
-    /// Slots released since the other side last learned of any.
+    /// Number of released slots that are not published yet.
     unpublished: u32,
 }
 
 impl Arrivals {
-    /// For a ring with `ring_slots` slots, none of which has come.
+    /// Begins with an empty ring of `ring_slots` slots.
     pub(super) fn new(ring_slots: u32) -> Self {
         Self { runs: VecDeque::with_capacity(ring_slots as usize), slots: 0, unpublished: 0 }
     }
 
-    /// Of the ring's slots `available` are there: those that are new came now.
+    /// Records that the ring has `available` slots: the new ones have come now.
     #[inline]
     pub(super) fn note(&mut self, available: u32) {
         let new = available.saturating_sub(self.slots);
@@ -31,7 +31,7 @@ impl Arrivals {
         }
     }
 
-    /// Releases slots from the front; returns how many are released and not published.
+    /// Releases slots from the front. Returns the number of released slots that are not published.
     #[inline]
     pub(super) fn release(&mut self, slots: u32) -> u32 {
         let mut left = slots;
@@ -48,30 +48,30 @@ impl Arrivals {
         self.unpublished
     }
 
-    /// The other side has been notified of all released slots.
+    /// Records that all released slots are published.
     #[inline]
     pub(super) fn published(&mut self) {
         self.unpublished = 0;
     }
 
-    /// The times of slots, requested in their order.
+    /// Iterates over the times of slots, which are queried in their order.
     #[inline]
     pub(super) fn times(&self) -> Times<'_> {
         Times { runs: &self.runs, run: 0, start: 0 }
     }
 }
 
-/// A way through the times.
+/// Position in the runs of times.
 #[derive(Debug)]
 pub(super) struct Times<'a> {
     runs: &'a VecDeque<(u32, u64)>,
     run: usize,
-    /// Slots before the run.
+    /// Number of slots before the run.
     start: u32,
 }
 
 impl Times<'_> {
-    /// When the slot `offset` after the first came; no offset is below an earlier one.
+    /// Arrival time of the slot `offset` after the first. Offsets must not decrease from call to call.
     #[inline]
     pub(super) fn at(&mut self, offset: u32) -> u64 {
         while let Some((slots, stamp_ns)) = self.runs.get(self.run) {

@@ -1,4 +1,4 @@
-//! The descriptor that `pcap_get_selectable_fd` gives: readable while frames are unread, with select, poll and epoll.
+//! Descriptor for `pcap_get_selectable_fd`: readable with select, poll and epoll while frames are unread.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -12,19 +12,19 @@ pub(super) struct Selectable {
     tells: Tells,
 }
 
-/// The descriptor's present source.
+/// State of the descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tells {
-    /// Nothing yet.
+    /// Nothing is announced yet.
     Nothing,
-    /// Frames are there.
+    /// Frames are unread: the eventfd is ready.
     There,
-    /// The port will wake the descriptor: the sleep is announced.
+    /// The port's sleep is announced: the port makes the descriptor readable.
     ToCome,
 }
 
 impl Selectable {
-    /// A descriptor over the port's own.
+    /// Makes a descriptor over the port's own descriptor.
     pub(super) fn new(port: BorrowedFd<'_>) -> rustix::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let there = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -34,12 +34,11 @@ impl Selectable {
         Ok(Self { set, there, tells: Tells::Nothing })
     }
 
-    /// Its number.
     pub(super) fn descriptor(&self) -> RawFd {
         self.set.as_raw_fd()
     }
 
-    /// Before reading: whether the port's sleep was announced and must be ended.
+    /// Prepares a read. Returns whether the port's sleep was announced and must be ended.
     pub(super) fn disarm(&mut self) -> bool {
         let armed = self.tells == Tells::ToCome;
         if armed {
@@ -48,7 +47,7 @@ impl Selectable {
         armed
     }
 
-    /// After reading: whether frames are there; if not, the port's sleep is announced.
+    /// Ends a read. `there` tells whether frames are unread; if not, the port's sleep must be announced.
     pub(super) fn tell(&mut self, there: bool) {
         match (self.tells, there) {
             (Tells::There, false) => {

@@ -24,7 +24,7 @@ impl Switch {
     }
 
     fn send(&self, from: PortIndex, frames: &[FrameHeader], now: Tick) -> Vec<Outcome> {
-        // Each outcome starts out as one that none of the tests expects.
+        // Initial outcome that no test expects.
         let mut outcomes = vec![Outcome::Port(PortIndex(99)); frames.len()];
         classify(frames, from, &self.table, &self.ports, now, &mut outcomes);
         outcomes
@@ -168,7 +168,7 @@ fn a_forgotten_or_displaced_source_is_learned_by_its_next_batch() {
         &|| _ = switch.table.forget_learned(None),
         &|| _ = switch.table.sweep(Tick(NOW.0 + 11)),
         &|| {
-            // As many newer addresses as there are entries push it out.
+            // Newer addresses, as many as there are entries, displace the old one.
             for last in 0..4 {
                 switch.table.learn(Mac::from([6, 0, 0, 0, 0, last]), PortIndex(3), Tick(NOW.0 + 1));
             }

@@ -171,7 +171,7 @@ fn entries_are_listed_with_port_and_age() {
 #[test]
 fn lookups_use_one_of_two_entries_and_the_next_change_clears_the_other() {
     for ways in [[0, 3], [2, 1]] {
-        // As a race of two learners and a sweep may leave them.
+        // Two entries of one address, as a race of two learners and a sweep may leave them.
         let table = table(4);
         for (way, port) in ways.into_iter().zip([10, 20]) {
             table.sets[0].0[way].store(Entry::new(mac(1), PortIndex(port), NOW).0, Ordering::Relaxed);
@@ -185,7 +185,7 @@ fn lookups_use_one_of_two_entries_and_the_next_change_clears_the_other() {
 
 #[test]
 fn addresses_in_sequence_spread_over_the_sets_with_any_key() {
-    // At random, 4096 sets of four with a mean of one leave 15 addresses without a place.
+    // Expectation for random addresses: 4096 sets of four with a mean of one leave 15 addresses without an entry.
     for hash_key in 0..32 {
         for stride in [1, 1 << 8, 1 << 16] {
             let table = MacTable::new(MacTableConfig::new(hash_key)).unwrap();
@@ -235,7 +235,7 @@ fn a_static_address_neither_ages_nor_moves_nor_makes_room() {
     table.set_static(pinned, PortIndex(7), Tick(0));
     table.learn(pinned, PortIndex(3), Tick(0));
     assert_eq!((table.lookup(pinned, Tick(0)), table.refused_moves()), (Some(PortIndex(7)), 1));
-    // One set, which other addresses fill repeatedly.
+    // The table has one set, which other addresses fill repeatedly.
     for tick in 0..=255 {
         table.sweep(Tick(tick));
         for last in 2..20 {
@@ -248,7 +248,7 @@ fn a_static_address_neither_ages_nor_moves_nor_makes_room() {
     assert_eq!(table.entries(Tick(255)).collect::<Vec<_>>(), [entry]);
     assert!(table.unset_static(pinned) && !table.unset_static(pinned));
     assert!(table.is_empty());
-    // It goes with its port.
+    // The static address goes with its port.
     table.set_static(pinned, PortIndex(7), Tick(0));
     table.forget_port(PortIndex(7));
     table.learn(pinned, PortIndex(3), Tick(0));

@@ -1,4 +1,4 @@
-//! What the switch would do with a frame. Nothing is learned, and no limit is used up.
+//! Prediction of the switch's decision on a frame. Nothing is learned, and no limit is used up.
 
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::forwarding_plane::{BatchPlan, Destination, Outcome};
@@ -9,28 +9,29 @@ use crate::classify::FrameHeader;
 use crate::port_policies::NO_VLAN;
 use crate::vlan_tag::TaggedHeader;
 
-/// The outcome that a frame would have.
+/// Predicted outcome of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prediction {
-    /// Its addresses and its VLAN, 0 where it is of none; `None` where the switch does not look for its destination.
+    /// Addresses and VLAN of the frame, VLAN 0 if it belongs to none; `None` if the switch does not look up the
+    /// destination.
     pub looked_up: Option<(FrameHeader, u16)>,
-    /// Where it leaves, and with which first bytes in place of how many of its own; or why it does not.
+    /// Ports by which the frame leaves, and its bytes there; or the cause of its drop.
     pub outcome: Result<Vec<PredictedOutput>, DropCause>,
 }
 
 /// Ports that a frame leaves through in one form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PredictedOutput {
-    /// The ports.
+    /// Ports that get this form.
     pub ports: PortMask,
-    /// How many of its first bytes others take the place of.
+    /// Number of leading bytes replaced.
     pub replaces: usize,
-    /// These.
+    /// Bytes that replace the leading bytes.
     pub header: Vec<u8>,
 }
 
 impl Policing {
-    /// The outcome of a frame from a port that begins with these bytes, at least 18 of a longer frame.
+    /// Predicts the outcome of a frame from a port that begins with `start`: at least 18 bytes of a longer frame.
     #[must_use]
     pub fn predict(&self, from: PortIndex, start: &[u8]) -> Prediction {
         let (header, ingress) = match self.read_start(from, start) {

@@ -1,4 +1,4 @@
-//! The walk against frames of known layout, against any bytes, and against another parser.
+//! Tests of the walk: frames of known layout, arbitrary bytes, and a comparison with another parser.
 
 use etherparse::{LinkExtSlice, NetSlice, SlicedPacket};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use crate::ip_protocol::{AUTHENTICATION, DESTINATION_OPTIONS, FRAGMENT, HOP_BY_H
 
 const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 
-/// A frame with these tags before a type, and what follows it.
+/// A frame with these tags before a type, and the bytes after the type.
 fn frame(tags: &[u16], ether_type: u16, behind: &[u8]) -> Vec<u8> {
     let mut frame = ADDRESSES.to_vec();
     for (number, tag) in tags.iter().enumerate() {
@@ -32,7 +32,8 @@ fn ipv4(option_words: u8, fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8
     packet
 }
 
-/// Extension headers by their kind, and the bytes that each has beyond its least length, in its own unit.
+/// IPv6 packet. `extensions`: the kind of each extension header, and its bytes beyond its least length, in its own
+/// unit.
 fn ipv6(extensions: &[(u8, u8)], fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let kinds = extensions.iter().map(|(kind, _)| *kind).chain([protocol]);
     let mut behind = Vec::new();
@@ -157,7 +158,7 @@ fn extension_headers_are_seen_in_their_order() {
     }
 }
 
-/// Frames of all layouts, whole and consistent.
+/// Frames of all layouts, complete and consistent.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let extension = prop_oneof![
         Just(ROUTING),
@@ -187,7 +188,7 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
-/// The same with some bytes changed, and cut off somewhere.
+/// Frames of all layouts with some bytes changed, cut off somewhere.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
     let hostile =
@@ -202,7 +203,7 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => hostile, 1 => prop::collection::vec(any::<u8>(), 0..200)]
 }
 
-/// Where a part of `frame` begins in it.
+/// Offset of a part of `frame`.
 fn offset_of(frame: &[u8], part: &[u8]) -> usize {
     part.as_ptr() as usize - frame.as_ptr() as usize
 }
@@ -219,7 +220,7 @@ proptest! {
             prop_assert!(ip.addresses().end <= bytes.len() && ip.at == ethernet.end());
             let end = ip.payload_at.min(bytes.len());
             prop_assert_eq!(walk(&bytes[..end], tags).1, Some(ip));
-            // Bytes behind the headers may be anything, unless the walk ended at a cut-off header.
+            // Bytes after the headers may be anything, unless the walk ended at a cut-off header.
             let mut changed = bytes.clone();
             changed[end..].fill(other);
             let again = walk(&changed, tags).1.unwrap();
@@ -244,7 +245,8 @@ proptest! {
         };
         let ip = ip.unwrap();
         prop_assert_eq!((ip.version, ip.at), (version, offset_of(&bytes, header)));
-        // It reads an authentication header behind IPv4, and what it takes for headers behind a later fragment's.
+        // The other parser reads an authentication header after IPv4, and supposed extension headers after a later
+        // fragment's.
         prop_assume!(version == IpVersion::Six || ip.protocol != AUTHENTICATION);
         prop_assert_eq!(ip.fragment != IpFragment::No && payload.fragmented, payload.fragmented);
         if ip.fragment != IpFragment::Later {
@@ -254,7 +256,7 @@ proptest! {
     }
 }
 
-/// Only a frame without a whole Ethernet header has none.
+/// Checks that only a frame without a whole Ethernet header has none.
 fn prop_assert_eq_short(bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert!(bytes.len() < ETHERNET_BYTES);
     Ok(())

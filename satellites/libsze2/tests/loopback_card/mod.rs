@@ -1,4 +1,4 @@
-//! A card with a loopback plug as its network: segments of a transmit channel come back in the receive channel of the
+//! A card with a loopback plug as its network. Segments of a transmit channel come back in the receive channel of the
 //! same number, with metadata.
 
 use std::collections::HashMap;
@@ -23,25 +23,23 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Metadata of each frame.
 pub const METADATA: &[u8] = b"from the plug";
-/// Frames that begin with this are garbled in the receive buffer, as a broken card would.
+/// First bytes of frames that are garbled in the receive buffer, as a broken card would do.
 pub const GARBLE: &[u8] = b"garble";
 const CHANNELS: u16 = 4;
 const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A receive channel.
 struct Receive {
     writer: SegmentWriter,
     event: OwnedFd,
 }
 
-/// A transmit channel.
 struct Transmit {
     reader: SegmentReader,
     event: OwnedFd,
 }
 
-/// The card's channels, each with the number of its program.
+/// Channels of the card, each with the number of its program.
 struct State {
     receive: HashMap<u16, (u64, Receive)>,
     transmit: HashMap<u16, (u64, Transmit)>,
@@ -52,7 +50,7 @@ struct State {
     faults: [u64; CHANNELS as usize],
 }
 
-/// A running card, gone with the value.
+/// A running card, which ends when the value is dropped.
 pub struct LoopbackCard {
     path: PathBuf,
     ends: Arc<AtomicBool>,
@@ -78,7 +76,7 @@ impl LoopbackCard {
         }));
         let ends = Arc::new(AtomicBool::new(false));
         let served = Arc::clone(&state);
-        // Ends with the process: nothing can wake it from accept.
+        // The thread ends with the process: nothing can wake it from accept.
         std::thread::spawn(move || {
             for number in 0.. {
                 let socket = rustix::net::accept(&listener).unwrap();
@@ -118,7 +116,7 @@ fn info() -> CardInfo {
     }
 }
 
-/// Moves what there is, and as much as there is room for; `false` where that is nothing.
+/// Moves as many frames as there are and as there is room for. Returns whether frames moved.
 fn move_frames(state: &mut State) -> bool {
     let mut moved = false;
     let State { receive, transmit, received, transmitted, faults, .. } = state;
@@ -132,7 +130,7 @@ fn move_frames(state: &mut State) -> bool {
             .map(|(_, receive)| receive)
             .filter(|receive| receive.writer.memory().state() == ChannelState::Running);
         loop {
-            // Back pressure, where the wire would lose it.
+            // The plug waits for room, where a wire would lose the frame.
             if let Some(receive) = &mut receive
                 && receive.writer.room(1 << 16).unwrap() < 1 << 16
             {
@@ -178,7 +176,7 @@ fn move_frames(state: &mut State) -> bool {
     moved
 }
 
-/// Answers one program until it goes.
+/// Replies to one program until it ends.
 fn serve(socket: &OwnedFd, state: &Mutex<State>, number: u64) {
     let event = eventfd::create().unwrap();
     while let Ok((request, _)) = receive::<CardRequest>(socket, PATIENCE) {
@@ -194,7 +192,7 @@ fn serve(socket: &OwnedFd, state: &Mutex<State>, number: u64) {
     stop(state, number);
 }
 
-/// Ends what a program has, once all that it wrote has been sent or the card has stopped it.
+/// Ends the program's subscriptions, after its segments have been sent or the card has stopped it.
 fn stop(state: &Mutex<State>, number: u64) {
     loop {
         let mut state = state.lock().unwrap();
@@ -204,7 +202,7 @@ fn stop(state: &Mutex<State>, number: u64) {
                 && transmit.reader.memory().state() == ChannelState::Running
                 && transmit.reader.available().is_ok_and(|bytes| bytes > 0)
         });
-        // A program that receives what it sent itself reads no more.
+        // A program that would receive its own segments reads no more, so they are not awaited.
         if !waits || state.receive.values().any(|(owner, _)| *owner == number) {
             state.receive.retain(|_, (owner, _)| *owner != number);
             state.transmit.retain(|_, (owner, _)| *owner != number);
@@ -241,7 +239,7 @@ fn reply(state: &mut State, number: u64, event: &OwnedFd, request: CardRequest) 
                     let reader = SegmentReader::new(memory, ChannelSide::Card);
                     vacant.insert((number, Transmit { reader, event: copy() }));
                     given.1 |= 1 << channel;
-                    // The mover looks by itself: it need not be woken.
+                    // The mover polls, so it needs no wake-up.
                     files.extend([file, eventfd::create().unwrap()]);
                 }
             }

@@ -14,7 +14,7 @@ macro_rules! counters {
             $($(#[$doc])* pub $field: u64,)+
         }
 
-        /// As they are counted, by several threads.
+        /// The same counters, shared by several threads.
         #[derive(Debug, Default)]
         pub struct $shared {
             $($field: AtomicU64,)+
@@ -29,7 +29,7 @@ macro_rules! counters {
                 })+
             }
 
-            /// The present values.
+            /// Present values of the counters.
             #[must_use]
             pub fn read(&self) -> $plain {
                 $plain { $($field: self.$field.load(Ordering::Relaxed),)+ }
@@ -44,18 +44,18 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Of an input buffer. All frames are accepted, lost before a full channel, or rejected for one of the other
+    /// Counters of an input buffer. Each frame is accepted, lost at a full channel, or rejected for one of the other
     /// reasons.
     SharedIbufCounters, IbufCounters {
-        /// Frames accepted, and put into a channel.
+        /// Frames accepted and put into a channel.
         frames,
-        /// Their bytes, without FCS.
+        /// Bytes of the accepted frames, without FCS.
         bytes,
-        /// Frames that came while it was switched off.
+        /// Frames that came while the input buffer was switched off.
         disabled,
-        /// Frames shorter than it lets in.
+        /// Frames shorter than the minimum.
         short,
-        /// Frames longer than it lets in, or than a segment can be.
+        /// Frames longer than the maximum, or than a segment can be.
         long,
         /// Frames for other stations.
         address,
@@ -63,31 +63,31 @@ counters! {
         denied,
         /// Frames for a channel that no program has started.
         unclaimed,
-        /// Frames for a channel without room: the program is too slow.
+        /// Frames for a channel without room, because the program is too slow.
         overflow,
     }
 }
 
 counters! {
-    /// Of an output buffer.
+    /// Counters of an output buffer.
     SharedObufCounters, ObufCounters {
         /// Frames let out.
         frames,
-        /// Their bytes, without FCS.
+        /// Bytes of the frames let out, without FCS.
         bytes,
-        /// Frames that came while it was switched off.
+        /// Frames that came while the output buffer was switched off.
         disabled,
     }
 }
 
 counters! {
-    /// Of a channel.
+    /// Counters of a channel.
     SharedChannelCounters, ChannelCounters {
-        /// Frames put into it by the card, or taken from it.
+        /// Frames that the card put into the channel, or took from it.
         frames,
-        /// Their bytes, without FCS.
+        /// Bytes of these frames, without FCS.
         bytes,
-        /// Frames that it had no room for.
+        /// Frames for which the channel had no room.
         overflow,
     }
 }
@@ -104,13 +104,13 @@ impl IbufCounters {
         } += 1;
     }
 
-    /// All frames that reached the card.
+    /// Number of all frames that reached the card.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.frames + self.errors() + self.overflow
     }
 
-    /// Frames refused for any other reason than a full channel.
+    /// Number of frames rejected for other reasons than a full channel.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.disabled + self.short + self.long + self.address + self.denied + self.unclaimed

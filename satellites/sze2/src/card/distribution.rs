@@ -1,4 +1,4 @@
-//! Chooses the channel of a frame.
+//! Selects the channel of a frame.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use super::flow_key::{HashKey, IpKey};
 
-/// How frames are spread.
+/// Rule by which frames are spread over channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DistributionMode {
-    /// Each channel in turn.
+    /// All channels take turns.
     #[default]
     RoundRobin,
-    /// All of a flow to one channel.
+    /// All frames of a flow go to one channel.
     Hash,
-    /// Both directions of a flow to one channel.
+    /// All frames of both directions of a flow go to one channel.
     SymmetricHash,
 }
 
@@ -42,14 +42,14 @@ impl FromStr for DistributionMode {
     }
 }
 
-/// The identity of a flow, beside the addresses of its hosts.
+/// Distribution of frames over channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelDistribution {
-    /// How.
+    /// Rule by which frames are spread.
     pub spread: DistributionMode,
-    /// Whether protocol and ports are part of a flow's identity. Without them all frames between two hosts are one
-    /// flow, fragments included.
+    /// Whether protocol and ports are part of a flow's identity, in addition to the addresses. If not, all frames
+    /// between two hosts are one flow, fragments included.
     pub ports: bool,
 }
 
@@ -60,7 +60,8 @@ impl Default for ChannelDistribution {
 }
 
 impl ChannelDistribution {
-    /// One of `channels`, a mask; `None` where it is empty. `turn` counts the frames spread in turn.
+    /// Selects a channel from the mask `channels`; `None` if the mask is empty. `turn` counts the frames spread in
+    /// turn.
     #[inline]
     #[must_use]
     pub fn channel(&self, key: Option<&HashKey>, channels: u32, turn: &mut u32) -> Option<u8> {
@@ -74,7 +75,7 @@ impl ChannelDistribution {
             }
             (spread, _) => {
                 let hash = key.map_or(0, |key| self.hash(key, spread == DistributionMode::SymmetricHash));
-                // The upper half decides, evenly for any number of channels.
+                // The upper half of the hash selects the channel, evenly for any number of channels.
                 (((hash >> 32) * u64::from(count)) >> 32) as u32
             }
         };
@@ -116,17 +117,17 @@ fn address_number(address: IpAddr) -> u64 {
     }
 }
 
-/// Makes one number of two; every bit of either changes about half of the bits of the result.
+/// Mixes two numbers to one. Every bit of either changes about half of the bits of the result.
 #[inline]
 fn mix(one: u64, other: u64) -> u64 {
-    // Odd, and without a pattern: the fractional part of the golden ratio.
+    // An odd number without a pattern: the fractional part of the golden ratio.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let product = u128::from(one ^ STEP) * u128::from(other.wrapping_add(STEP) | 1);
     let folded = (product as u64) ^ (product >> 64) as u64;
     (folded ^ folded >> 29).wrapping_mul(STEP)
 }
 
-/// The channel that is number `number` of those in the mask.
+/// Channel number `number` among those in the mask.
 #[inline]
 fn nth_channel(channels: u32, number: u32) -> Option<u8> {
     let mut rest = channels;
@@ -172,7 +173,7 @@ mod tests {
             assert_eq!(channel, distribution.channel(Some(&key), 0xff, &mut 9));
             counts[usize::from(channel.unwrap())] += 1;
         }
-        // Ten standard deviations of an even spread (30 each).
+        // The bounds are ten standard deviations of an even spread (30 each).
         assert!(counts.iter().all(|count| (700..1300).contains(count)), "{counts:?}");
     }
 

@@ -1,6 +1,6 @@
-//! The filter's rules: which channels may get which frames.
+//! Rules of the filter, which select the channels that may get a frame.
 //!
-//! One rule per line; the first that fits a frame decides, and `default` decides if none fits. `#` begins a comment.
+//! A line has one rule. The first rule that fits a frame applies, or `default` if none fits. `#` begins a comment.
 //!
 //! ```text
 //! default allow 0-7
@@ -9,7 +9,7 @@
 //! deny if ethertype 0x88cc
 //! ```
 //!
-//! A rule fits if all of its conditions do: `src`, `dst` (an address or a prefix), `sport`, `dport` (a port or a
+//! A rule fits if all of its conditions fit: `src`, `dst` (an address or a prefix), `sport`, `dport` (a port or a
 //! range), `tcp`, `udp`, `icmp`, `icmp6`, `sctp` or `proto N`, `ipv4`, `ipv6`, `vlan N`, `ethertype N`, `smac`, `dmac`.
 
 use std::fmt;
@@ -20,7 +20,7 @@ use std::str::FromStr;
 use super::flow_key::HashKey;
 use super::settings::MAX_CHANNELS;
 
-/// Most rules.
+/// Greatest number of rules.
 pub const MAX_RULES: usize = 1024;
 
 /// The rules, in their order.
@@ -28,14 +28,14 @@ pub const MAX_RULES: usize = 1024;
 pub struct CardFilter {
     rules: Vec<Rule>,
     default: u32,
-    /// As it was given.
+    /// The rules as they were given.
     text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Rule {
     conditions: Vec<Condition>,
-    /// Channels that may get what fits; none: it is dropped.
+    /// Mask of channels that may get a fitting frame. An empty mask drops the frame.
     channels: u32,
 }
 
@@ -54,7 +54,7 @@ enum Condition {
     DestinationStation([u8; 6]),
 }
 
-/// Addresses that begin alike.
+/// Prefix of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Prefix {
     address: IpAddr,
@@ -135,7 +135,7 @@ impl FromStr for Prefix {
     }
 }
 
-/// A number up to `most`, hexadecimal behind `0x`.
+/// Reads a number up to `most`, which is hexadecimal after `0x`.
 fn number(text: &str, most: u16) -> Result<u16, String> {
     let is_plain = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let parsed = match text.strip_prefix("0x") {
@@ -165,7 +165,7 @@ fn station(text: &str) -> Result<[u8; 6], String> {
     if pairs.next().is_some() { Err(wrong()) } else { Ok(address) }
 }
 
-/// A mask of channels from their numbers, as in `0,2-5`.
+/// Reads a mask of channels from their numbers, as in `0,2-5`.
 ///
 /// # Errors
 /// The fault of the rules, in words for the user.
@@ -180,7 +180,7 @@ pub fn parse_channels(text: &str) -> Result<u32, String> {
 }
 
 impl CardFilter {
-    /// Lets all `channels` get everything.
+    /// The filter that lets all `channels` get all frames.
     #[must_use]
     pub fn all(channels: u16) -> Self {
         let last = channels.clamp(1, MAX_CHANNELS) - 1;
@@ -191,7 +191,7 @@ impl CardFilter {
         }
     }
 
-    /// Channels that may get a frame; an empty mask where it is dropped.
+    /// Mask of the channels that may get a frame. An empty mask drops the frame.
     #[inline]
     #[must_use]
     pub fn channels(&self, key: Option<&HashKey>) -> u32 {
@@ -202,7 +202,7 @@ impl CardFilter {
         fitting.map_or(self.default, |rule| rule.channels)
     }
 
-    /// Whether all frames are treated alike, so that their headers need not be read.
+    /// Whether all frames are treated alike, so that their headers need not be parsed.
     #[inline]
     #[must_use]
     pub fn is_uniform(&self) -> bool {
@@ -212,7 +212,7 @@ impl CardFilter {
     /// Checks that the rules name only channels that a card with `channels` channels has.
     ///
     /// # Errors
-    /// The missing channels, for people.
+    /// The missing channels, in words for the user.
     pub fn check(&self, channels: u16) -> Result<(), String> {
         let named = self.rules.iter().fold(self.default, |named, rule| named | rule.channels);
         match named.checked_shr(channels.into()).unwrap_or(0) {

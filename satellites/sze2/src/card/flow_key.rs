@@ -1,37 +1,38 @@
-//! The key of filter and distribution: a frame's addresses, protocol and ports.
+//! Key of filter and distribution: a frame's addresses, protocol and ports.
 
 use std::net::IpAddr;
 
 use ringroad_wire::headers::{EthernetHeader, Ip, IpFragment, IpVersion, Tags, VLAN_BITS};
 use ringroad_wire::ip_protocol::{SCTP, TCP, UDP};
 
-/// Bytes from the start of a frame that are enough for all of it, in all but strange frames.
+/// Number of bytes from the start of a frame that contain the whole key, except for unusual frames.
 pub const KEY_BYTES: usize = 128;
-/// Both ends of an IP packet.
+/// The IP part of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpKey {
     /// Source address.
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Protocol (IANA's numbers), past the extension headers of IPv6.
+    /// Protocol (IANA's numbers), after the extension headers of IPv6.
     pub protocol: u8,
-    /// Ports of TCP, UDP and SCTP, source and destination, in the first fragment of a packet or one that has no others.
+    /// Source and destination ports of TCP, UDP and SCTP. `None` for other protocols, and in fragments other than the
+    /// first.
     pub ports: Option<(u16, u16)>,
 }
 
 /// The key of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashKey {
-    /// Destination address.
+    /// Destination Ethernet address.
     pub destination: [u8; 6],
-    /// Source address.
+    /// Source Ethernet address.
     pub source: [u8; 6],
-    /// Identifier of the outermost VLAN, where the frame has a tag.
+    /// Identifier of the outermost VLAN, if the frame has a tag.
     pub vlan: Option<u16>,
-    /// Type behind the tags.
+    /// EtherType after the tags.
     pub ethertype: u16,
-    /// The part of the key from an IP packet.
+    /// IP part of the key; `None` if the frame has no IP packet.
     pub ip: Option<IpKey>,
 }
 
@@ -40,8 +41,8 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl HashKey {
-    /// Reads it off the first bytes of a frame ([`KEY_BYTES`] or all); `None` where there is no whole Ethernet header.
-    /// Fields that are cut off are unknown.
+    /// Parses the first bytes of a frame: [`KEY_BYTES`], or all bytes of a shorter frame. `None` if there is no whole
+    /// Ethernet header. Fields that are cut off are unknown.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (destination, rest) = bytes.split_first_chunk()?;
@@ -104,7 +105,7 @@ mod tests {
         let mut packet = vec![0x46, 0, 0, 0, 0, 0];
         packet.extend(fragment.to_be_bytes());
         packet.extend([64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-        // An option, then the ports.
+        // The option comes first, then the ports.
         packet.extend([1, 1, 1, 0, 0x12, 0x34, 0, 53]);
         packet
     }

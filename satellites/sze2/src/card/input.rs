@@ -1,25 +1,25 @@
-//! Decides about a frame that reaches the card.
+//! Selects the channel of a frame that reaches the card, or rejects the frame.
 
 use super::distribution::DistributionMode;
 use super::flow_key::{HashKey, KEY_BYTES};
 use super::settings::{AddressCheck, CardSettings, IbufSettings};
 
-/// Why the card does not take a frame.
+/// Reason why the card rejects a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rejection {
     /// The input buffer is switched off.
     Disabled,
-    /// Shorter than it lets in.
+    /// The frame is shorter than the minimum.
     Short,
-    /// Longer than it lets in.
+    /// The frame is longer than the maximum.
     Long,
-    /// For another station.
+    /// The frame is for another station.
     Address,
-    /// The filter denies it.
+    /// The filter denies the frame.
     Filter,
 }
 
-/// Whether the input buffer lets in a frame for `destination`.
+/// Checks whether the input buffer lets in a frame for `destination`.
 #[inline]
 fn check(ibuf: &IbufSettings, destination: Option<[u8; 6]>, frame_bytes: usize) -> Result<(), Rejection> {
     if !ibuf.enabled {
@@ -42,21 +42,21 @@ fn check(ibuf: &IbufSettings, destination: Option<[u8; 6]>, frame_bytes: usize) 
 }
 
 impl CardSettings {
-    /// Whether any setting needs more of a frame than its first six bytes.
+    /// Whether a setting needs more of a frame than its first six bytes.
     #[inline]
     #[must_use]
     pub fn needs_key(&self) -> bool {
         !self.filter.is_uniform() || self.distribution.spread != DistributionMode::RoundRobin
     }
 
-    /// Bytes from the start of a frame that [`Self::channel_of`] has to be given: all, where the frame is shorter.
+    /// Number of bytes from the start of a frame that [`Self::channel_of`] needs: all bytes, if the frame is shorter.
     #[inline]
     #[must_use]
     pub fn needed_bytes(&self) -> usize {
         if self.needs_key() { KEY_BYTES } else { 6 }
     }
 
-    /// The channel that gets a frame which begins with `bytes`. `turn` counts the frames spread in turn.
+    /// Channel for a frame that begins with `bytes`. `turn` counts the frames spread in turn.
     ///
     /// # Errors
     /// [`Rejection`].

@@ -1,20 +1,20 @@
-//! The card's metadata of a received frame, in its segment.
+//! Metadata that the card puts into the segment of a received frame.
 
-/// Its length, bytes.
+/// Length of the metadata, bytes.
 pub const FRAME_INFO_BYTES: usize = 12;
 
-/// Metadata of a received frame: time, then network interface, then two bytes of zeros, all little-endian. (The layout
-/// is our own: that of the cards depends on their firmware.)
+/// Metadata of a received frame: time, then network interface, then two bytes of zeros, all little-endian. The layout
+/// is our own: the layout of real cards depends on their firmware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameInfo {
-    /// When it came, ns since the Unix epoch.
+    /// Time of arrival, ns since the Unix epoch.
     pub timestamp_ns: u64,
-    /// The card's network interface on which it came.
+    /// Network interface of the card on which the frame arrived.
     pub interface: u16,
 }
 
 impl FrameInfo {
-    /// Its bytes.
+    /// Encodes the metadata.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; FRAME_INFO_BYTES] {
@@ -24,7 +24,7 @@ impl FrameInfo {
         bytes
     }
 
-    /// From the metadata of a segment; `None` where they are others.
+    /// Decodes the metadata of a segment; `None` if they have another length.
     #[inline]
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {

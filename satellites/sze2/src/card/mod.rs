@@ -1,5 +1,5 @@
-//! The card's rules: what its network side lets in and out, and which channel gets a frame. Decisions only: no memory,
-//! socket, clock or thread.
+//! Rules of a card: the frames that its network side lets in and out, and the channel of each frame. The rules are
+//! pure: no memory, socket, clock or thread.
 //!
 //! ```text
 //! network ─ input buffer (IBUF: switched on? address? length?) ─ filter ─ distribution ─ channel 0, 1, ...

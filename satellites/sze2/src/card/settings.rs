@@ -9,31 +9,31 @@ use super::distribution::ChannelDistribution;
 use super::filter::CardFilter;
 use crate::segment::MAX_FRAME_BYTES;
 
-/// Most channels of a direction: masks have 32 bits (libsze2).
+/// Greatest number of channels of a direction: masks have 32 bits (libsze2).
 pub const MAX_CHANNELS: u16 = 32;
-/// Most station addresses of an input buffer.
+/// Greatest number of station addresses of an input buffer.
 pub const MAX_ADDRESSES: usize = 32;
 
-/// Which destinations an input buffer takes.
+/// Destination addresses that an input buffer accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AddressCheck {
-    /// All.
+    /// All addresses.
     #[default]
     Promiscuous,
     /// The addresses listed.
     Listed,
-    /// Those, and broadcast.
+    /// The listed addresses and broadcast.
     Broadcast,
-    /// Those, broadcast and multicast.
+    /// The listed addresses, broadcast and multicast.
     Multicast,
 }
 
 impl AddressCheck {
-    /// All, in the order of their numbers in the register.
+    /// All checks, in the order of their numbers in the register.
     pub const ALL: [Self; 4] = [Self::Promiscuous, Self::Listed, Self::Broadcast, Self::Multicast];
 
-    /// Its name for people.
+    /// Name of the check for users.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,11 +66,11 @@ impl FromStr for AddressCheck {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IbufSettings {
-    /// Whether it lets anything in.
+    /// Whether the input buffer lets in frames.
     pub enabled: bool,
-    /// By destination.
+    /// Check of the destination address.
     pub address_check: AddressCheck,
-    /// The addresses that [`AddressCheck::Listed`] and the others accept; the first is the card's own.
+    /// Addresses that all checks except [`AddressCheck::Promiscuous`] accept. The first is the card's own.
     pub addresses: Vec<[u8; 6]>,
     /// Shortest frame, bytes without FCS.
     pub min_frame_bytes: u32,
@@ -79,7 +79,7 @@ pub struct IbufSettings {
 }
 
 impl IbufSettings {
-    /// Lets everything in; the card's own address is `address`.
+    /// Settings that let in all frames. The card's own address is `address`.
     #[must_use]
     pub fn new(address: [u8; 6]) -> Self {
         Self {
@@ -91,10 +91,10 @@ impl IbufSettings {
         }
     }
 
-    /// Whether they make sense.
+    /// Checks that the settings make sense.
     ///
     /// # Errors
-    /// What does not, for people.
+    /// The wrong setting, in words for the user.
     pub fn check(&self) -> Result<(), String> {
         if self.addresses.len() > MAX_ADDRESSES {
             return Err(format!(
@@ -118,14 +118,14 @@ impl IbufSettings {
 /// All settings of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardSettings {
-    /// On their way in.
+    /// Settings of the input buffer.
     pub ibuf: IbufSettings,
-    /// Whether the output buffer (OBUF) lets anything out.
+    /// Whether the output buffer (OBUF) lets out frames.
     pub obuf_enabled: bool,
-    /// Which channels may get which accepted frames.
+    /// Filter, which selects the channels that may get an accepted frame.
     pub filter: CardFilter,
-    /// Which of these channels gets a frame.
+    /// Distribution, which selects the frame's channel among them.
     pub distribution: ChannelDistribution,
-    /// Whether each frame's [`super::metadata::FrameInfo`] comes with it.
+    /// Whether frames come with [`super::metadata::FrameInfo`].
     pub timestamps: bool,
 }

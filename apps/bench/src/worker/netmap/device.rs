@@ -1,8 +1,8 @@
 //! `/dev/netmap` as a program written for netmap uses it: open, NIOCCTRL, mmap, the two sync calls and poll, all by the
 //! C library's functions, so that a preloaded object can serve them. One tx and one rx ring.
 //!
-//! A program trusts the memory that it maps, like a kernel's; only indexes are checked, since a wild one would crash
-//! it.
+//! The program trusts the memory that it maps, as it would trust a kernel. It only checks indexes, since an invalid
+//! index would crash it.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,15 +16,15 @@ use ringroad_netmap::abi::{
 };
 use ringroad_ring::layout::{InterfaceHeader, RingHeader, Slot};
 
-/// Milliseconds after which a poll returns without frames or room, so that the bench is listened to.
+/// Time after which a poll returns without frames or room, ms, so that the bench's commands are read.
 const POLL_MS: c_int = 1;
 
-/// The call that failed, and how.
+/// Name of the failed call, and its error.
 type Failure = (&'static str, io::Error);
 
 /// A device that is bound to a port and mapped.
 pub(super) struct BoundDevice {
-    // Before the mapping is removed: closing needs nothing of it.
+    // Descriptor, closed before the mapping is removed: closing does not need the mapping.
     descriptor: OwnedFd,
     pub(super) tx: Ring,
     pub(super) rx: Ring,
@@ -38,13 +38,13 @@ struct DeviceMapping {
 
 impl Drop for DeviceMapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `BoundDevice::open`, whose rings are dropped with it.
+        // SAFETY: `BoundDevice::open` made the mapping, and the device's rings are dropped with it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
 fn control(descriptor: &OwnedFd, request: u32, argument: *mut c_void) -> io::Result<()> {
-    // SAFETY: NIOCCTRL gets a header whose body is as long as its type says; the others use no argument.
+    // SAFETY: NIOCCTRL gets a header whose body has the length of its type; the other requests use no argument.
     match unsafe { libc::ioctl(descriptor.as_raw_fd(), c_ulong::from(request), argument) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -55,12 +55,12 @@ impl BoundDevice {
     /// Opens the device, binds it to all rings of port `name`, and maps its memory.
     pub(super) fn open(name: &str) -> Result<Self, Failure> {
         let last = |call| (call, io::Error::last_os_error());
-        // SAFETY: a path with a NUL at its end.
+        // SAFETY: the path ends with a NUL.
         let descriptor = unsafe { libc::open(c"/dev/netmap".as_ptr(), libc::O_RDWR) };
         if descriptor < 0 {
             return Err(last("open /dev/netmap"));
         }
-        // SAFETY: just opened, and not shared.
+        // SAFETY: the descriptor was just opened, and is not shared.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let mut body = RegisterBody { mode: mode::ALL_NIC, ..RegisterBody::default() };
         let mut header = RequestHeader {
@@ -75,11 +75,11 @@ impl BoundDevice {
             None => return Err(("NIOCCTRL", io::Error::from(io::ErrorKind::InvalidInput))),
         }
         control(&descriptor, NIOCCTRL, (&raw mut header).cast()).map_err(|error| ("NIOCCTRL", error))?;
-        // SAFETY: written by the provider through the address above.
+        // SAFETY: the provider has written the body through the address above.
         let RegisterBody { offset, memory_bytes, .. } = unsafe { (&raw const body).read_volatile() };
         let bytes = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping, wherever there is room.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, descriptor.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
@@ -88,16 +88,16 @@ impl BoundDevice {
         let Some(start) = NonNull::new(start.cast::<u8>()) else { return Err(last("mmap")) };
         let mapping = DeviceMapping { start, bytes };
         let interface_offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        // SAFETY: the provider's offset is within the mapping that it belongs to.
+        // SAFETY: the provider's offset is within the mapping.
         let interface = unsafe { start.add(interface_offset) };
-        // SAFETY: there is a `netmap_if`, 8-aligned.
+        // SAFETY: the provider has put a `netmap_if` there, aligned to 8.
         let about = unsafe { interface.cast::<InterfaceHeader>().read() };
         let ring = |ring_number: u32| {
-            // SAFETY: behind the header there is a table with an entry for each ring.
+            // SAFETY: after the header there is a table with an entry for each ring.
             let entry = unsafe { interface.add(size_of::<InterfaceHeader>() + 8 * ring_number as usize) };
-            // SAFETY: as above; 8-aligned.
+            // SAFETY: the entry is in the table, aligned to 8.
             let ring_offset = unsafe { entry.cast::<isize>().read() };
-            // SAFETY: the provider's offset of a ring, in the mapping.
+            // SAFETY: the provider's offset of a ring is within the mapping.
             let header = unsafe { interface.offset(ring_offset) };
             Ring::new(header.cast(), &mapping)
         };
@@ -109,31 +109,31 @@ impl BoundDevice {
         })
     }
 
-    /// NIOCTXSYNC.
+    /// Calls NIOCTXSYNC.
     #[inline]
     pub(super) fn tx_sync(&self) -> Result<(), PortError> {
         control(&self.descriptor, NIOCTXSYNC, std::ptr::null_mut())
             .map_err(|error| stopped("NIOCTXSYNC", &error))
     }
 
-    /// NIOCRXSYNC.
+    /// Calls NIOCRXSYNC.
     #[inline]
     pub(super) fn rx_sync(&self) -> Result<(), PortError> {
         control(&self.descriptor, NIOCRXSYNC, std::ptr::null_mut())
             .map_err(|error| stopped("NIOCRXSYNC", &error))
     }
 
-    /// The events to poll for: POLLIN, POLLOUT.
+    /// Returns the device and its events to poll for: POLLIN, POLLOUT.
     #[inline]
     pub(super) fn awaited(&self, events: i16) -> pollfd {
         pollfd { fd: self.descriptor.as_raw_fd(), events, revents: 0 }
     }
 }
 
-/// Polls devices: syncs them, and sleeps if none has an awaited event.
+/// Polls devices: syncs their rings, and sleeps if no device has an awaited event.
 #[inline]
 pub(super) fn poll<const N: usize>(mut awaited: [pollfd; N]) -> Result<(), PortError> {
-    // SAFETY: the count is the number of structures.
+    // SAFETY: N is the number of structures.
     let ready = unsafe { libc::poll(awaited.as_mut_ptr(), N as libc::nfds_t, POLL_MS) };
     if ready < 0 {
         return Err(stopped("poll", &io::Error::last_os_error()));
@@ -160,10 +160,10 @@ pub(super) struct Ring {
 
 impl Ring {
     fn new(header: NonNull<RingHeader>, mapping: &DeviceMapping) -> Self {
-        // SAFETY: a ring of the mapping.
+        // SAFETY: the header is that of a ring in the mapping.
         let about = unsafe { header.read_volatile() };
         let offset = isize::try_from(about.buffers_offset).unwrap_or_default();
-        // SAFETY: the provider's offset of the buffers, in the mapping.
+        // SAFETY: the provider's offset of the buffers is within the mapping.
         let buffers = unsafe { header.cast::<u8>().offset(offset) };
         let buffer_bytes = about.buffer_bytes as usize;
         let room = (mapping.start.addr().get() + mapping.bytes).saturating_sub(buffers.addr().get());
@@ -176,7 +176,7 @@ impl Ring {
         }
     }
 
-    /// First slot that is the program's.
+    /// Returns the first slot that belongs to the program.
     #[inline]
     pub(super) fn head(&self) -> u32 {
         // SAFETY: a field of a mapped header.
@@ -185,7 +185,7 @@ impl Ring {
         unsafe { head.read_volatile() }
     }
 
-    /// Slots that are the program's.
+    /// Returns the number of slots that belong to the program.
     #[inline]
     pub(super) fn space(&self) -> u32 {
         // SAFETY: a field of a mapped header.
@@ -195,7 +195,7 @@ impl Ring {
         if tail >= head { tail - head } else { tail + self.slot_count - head }
     }
 
-    /// The slot behind slot `index`.
+    /// Returns the slot after slot `index`.
     #[inline]
     pub(super) fn next(&self, index: u32) -> u32 {
         if index + 1 == self.slot_count { 0 } else { index + 1 }
@@ -222,7 +222,7 @@ impl Ring {
         unsafe { self.header.cast::<u8>().add(offset) }.cast()
     }
 
-    /// The buffer of slot `index`; the reserved one for an invalid index.
+    /// Returns the buffer of slot `index`; the reserved buffer if the buffer index is invalid.
     #[inline]
     pub(super) fn buffer(&self, index: u32) -> NonNull<u8> {
         let slot = self.slot(index).as_ptr();
@@ -231,15 +231,15 @@ impl Ring {
         // SAFETY: as above.
         let buffer = unsafe { buffer.read_volatile() } as usize;
         let buffer = if buffer < self.buffer_count { buffer } else { 0 };
-        // SAFETY: fewer buffers on than there are.
+        // SAFETY: the buffer index is less than the number of buffers.
         unsafe { self.buffers.add(buffer * self.buffer_bytes) }
     }
 
-    /// Puts a frame into slot `index`.
+    /// Writes a frame into slot `index`.
     #[inline]
     pub(super) fn write(&mut self, index: u32, frame: &[u8]) {
         let length = frame.len().min(self.buffer_bytes);
-        // SAFETY: no more than a buffer, which is the program's until it hands over the slot.
+        // SAFETY: the length is at most a buffer, which belongs to the program until it hands over the slot.
         unsafe { self.buffer(index).as_ptr().copy_from_nonoverlapping(frame.as_ptr(), length) };
         let slot = self.slot(index).as_ptr();
         // SAFETY: a field of a mapped slot, the program's.
@@ -252,7 +252,7 @@ impl Ring {
         unsafe { flags.write_volatile(0) };
     }
 
-    /// Copies the frame of slot `index` out; returns its length there.
+    /// Copies the frame of slot `index` out. Returns the number of copied bytes.
     #[inline]
     pub(super) fn read(&self, index: u32, frame: &mut [u8]) -> usize {
         let slot = self.slot(index).as_ptr();
@@ -261,7 +261,7 @@ impl Ring {
         // SAFETY: as above.
         let len = usize::from(unsafe { len.read_volatile() });
         let length = len.min(frame.len()).min(self.buffer_bytes);
-        // SAFETY: no more than a buffer and than the room, which do not overlap.
+        // SAFETY: the length is at most the buffer and the destination, which do not overlap.
         unsafe { self.buffer(index).as_ptr().copy_to_nonoverlapping(frame.as_mut_ptr(), length) };
         length
     }

@@ -10,19 +10,21 @@ use super::{stop_by_signal, write_report};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// The driver's file.
+/// File name of the driver.
 const PLUGIN: &str = "librte_net_szedata2.so";
-/// Its paths, relative to the folder of this program: installed, and as built by `make dpdk-szedata2`.
+/// Folders of the driver, relative to the folder of this program: when installed, and when built by `make
+/// dpdk-szedata2`.
 const PLUGIN_FOLDERS: [&str; 2] = ["../lib/ringroad", "dpdk-szedata2"];
 
 /// Measure DPDK over an SZE2 card in software, beside DPDK's null driver
 ///
-/// Measures as the documents of the szedata2 driver did: testpmd receives, sends, or does both, with the copy between
-/// buffer and mbuf and without; Mpps, share of 100G line rate and cycles for each frame, beside the published figures
-/// of the card. The card runs on the first core, testpmd on the second. Needs root and the Debian package dpdk.
+/// Measures as described in the documents of the szedata2 driver: testpmd receives, sends, or does both, with and
+/// without the copy between buffer and mbuf. The report has Mpps, share of 100G line rate and cycles for each frame,
+/// beside the published figures of the card. The card runs on the first core, testpmd on the second. Needs root and the
+/// Debian package dpdk.
 #[derive(Debug, Args)]
 pub(super) struct BenchSze2 {
-    /// All sizes, bursts of 32 and 128, one and two queues; takes a quarter of an hour a round
+    /// Measure all sizes, bursts of 32 and 128, one and two queues; takes a quarter of an hour per round
     #[arg(long, conflicts_with_all = ["size", "burst", "queues"])]
     full: bool,
     /// Forwarding mode of testpmd
@@ -31,19 +33,19 @@ pub(super) struct BenchSze2 {
     /// Frame sizes, FCS included [default: 64,1518]
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(64..=1518))]
     size: Vec<u32>,
-    /// Frames at a time [default: 128]
+    /// Burst: frames per call [default: 128]
     #[arg(long, value_name = "FRAMES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=512))]
     burst: Vec<u32>,
-    /// Queues, each on a channel of its own [default: 1]
+    /// Number of queues, each on its own channel [default: 1]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=16))]
     queues: Vec<u16>,
-    /// Turns of each driver at each point
+    /// Number of turns of each driver at each point
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Length of a turn's measurement, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
-    /// The driver, librte_net_szedata2.so [default: the installed or built file]
+    /// File of the driver librte_net_szedata2.so [default: the installed or built file]
     #[arg(long, value_name = "FILE")]
     plugin: Option<PathBuf>,
     /// Draw the cycles as SVG into this file

@@ -1,4 +1,4 @@
-//! One of the demo's programs: announces its stations, then records the frames that it receives.
+//! Program of the demo: announces its stations, then records the frames that it receives.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Globa
         frame[12..14].copy_from_slice(&ANNOUNCEMENT);
         port.tx().send(&frame)?;
     }
-    // The switch has learned them when it has returned the slots.
+    // Returned slots show that the switch has learned the stations.
     port.tx().sync()?;
     while port.tx().pending() > 0 {
         port.wait(Interest::Tx, Some(Duration::from_millis(10)))?;
@@ -39,7 +39,7 @@ pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Globa
     let finish = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&finish);
     std::thread::spawn(move || {
-        // A line, or the end of the parent.
+        // A line, or the end of input when the parent ends.
         let _ = std::io::stdin().lock().read_line(&mut String::new());
         told.store(true, Ordering::Release);
     });
@@ -47,7 +47,8 @@ pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Globa
 
     let mut frame = Vec::new();
     loop {
-        // The order matters: frames delivered before the request to finish are taken after the request was seen.
+        // The flag is read before the rings: frames delivered before the request to finish are then received in the
+        // last turn.
         let last = finish.load(Ordering::Acquire);
         port.rx().sync()?;
         while port.rx().receive(&mut frame).is_some() {

@@ -1,4 +1,4 @@
-//! Places the stations of a capture at programs, and computes the frames that each program must receive.
+//! Assignment of a capture's stations to programs, and the frames that each program must receive.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,26 +12,26 @@ use crate::failure::Failure;
 /// An Ethernet address as in a frame.
 pub(super) type Address = [u8; 6];
 
-/// The capture, and the ports of its stations.
+/// Assignment of the capture's stations to ports.
 #[derive(Debug)]
 pub(super) struct StationPlan {
     pub(super) frames: u64,
     pub(super) first_ns: u64,
     last_ns: u64,
-    /// Station and the letter of its program.
+    /// Letter of the program for each station.
     pub(super) stations: BTreeMap<Address, char>,
 }
 
-/// Compares the frames that a program should have received with its recording.
+/// Comparison of the frames that a program should have received with its recording.
 #[derive(Debug, Serialize)]
 pub(super) struct Expectation {
     /// Letter of the program.
     pub(super) program: char,
-    /// Frames that belong to it.
+    /// Number of frames that the program should have received.
     pub(super) expected_frames: u64,
-    /// The frames addressed to its stations.
+    /// Number of frames addressed to the program's stations.
     pub(super) own_frames: u64,
-    /// Frames in its recording.
+    /// Number of frames in the program's recording.
     pub(super) recorded_frames: u64,
     /// Whether the recording holds exactly the expected frames, in order.
     pub(super) identical: bool,
@@ -42,7 +42,7 @@ fn address(frame: &[u8], at: usize) -> Option<Address> {
 }
 
 impl StationPlan {
-    /// Reads the capture once: the stations that send are dealt out to b and c in turn.
+    /// Reads the capture, and assigns the sending stations to the programs b and c in turn.
     pub(super) fn read(capture: &Path) -> Result<Self, Failure> {
         let mut reader = CaptureReader::open(capture)?;
         let mut plan = Self { frames: 0, first_ns: u64::MAX, last_ns: 0, stations: BTreeMap::new() };
@@ -63,12 +63,12 @@ impl StationPlan {
         Ok(plan)
     }
 
-    /// Length of the capture, seconds.
+    /// Returns the length of the capture, seconds.
     pub(super) fn seconds(&self) -> f64 {
         self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
     }
 
-    /// The stations of a program.
+    /// Returns the stations of a program.
     pub(super) fn of(&self, letter: char) -> Vec<String> {
         let own = self.stations.iter().filter(|(_, home)| **home == letter);
         own.map(|(station, _)| Mac::from(*station).to_string()).collect()
@@ -92,7 +92,7 @@ impl StationPlan {
             identical: true,
         };
         while let Some(frame) = reader.next_frame()? {
-            // The switch drops a frame that is not an Ethernet frame, counted too_short.
+            // The switch drops a frame without a complete Ethernet header, and counts it as too_short.
             let Some(destination) = address(frame.bytes, 0).filter(|_| frame.bytes.len() >= 14) else {
                 continue;
             };

@@ -13,10 +13,10 @@ use super::machine::version;
 /// First kernel with tcx, which host rings use to redirect traffic.
 const HOST_RINGS_KERNEL: (u32, u32) = (6, 6);
 
-/// All of them.
+/// Runs the checks of this module.
 pub(super) fn checks() -> Vec<Check> {
     let mut checks = vec![af_xdp(), rights(), host_rings()];
-    // A namespace without interfaces has nothing to be examined.
+    // An error or an empty list means that there is no interface to check.
     checks.extend(links().unwrap_or_default().iter().filter(|link| link.name != "lo").map(interface));
     checks
 }

@@ -8,12 +8,12 @@ use rustix::process::{Resource, getrlimit};
 use super::Check;
 use crate::output::rates::size;
 
-/// Oldest kernel that has all that is used: io of sealed memfds, epoll with ns timeouts (5.11).
+/// Oldest kernel that has all required features, such as I/O of sealed memfds, and epoll with ns timeouts (5.11).
 const OLDEST_KERNEL: (u32, u32) = (5, 11);
-/// Descriptors that a daemon with a few dozen ports needs.
+/// Number of descriptors that a daemon with a few dozen ports needs.
 const ENOUGH_DESCRIPTORS: u64 = 1024;
 
-/// All of them.
+/// Runs the checks of this module.
 pub(super) fn checks() -> Vec<Check> {
     let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
     let command_line = read("/proc/cmdline").unwrap_or_default();
@@ -112,12 +112,13 @@ fn hypervisor(cpuinfo: &str) -> Check {
     Check::ok("hypervisor", "none seen")
 }
 
-/// Share of time that the hypervisor gave to other guests since the start (proc(5), /proc/stat, eighth value).
+/// Checks the share of time that the hypervisor gave to other guests since the start (proc(5), /proc/stat, eighth
+/// value).
 fn steal(stat: &str) -> Option<Check> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let times: Vec<u64> = line.split_whitespace().filter_map(|time| time.parse().ok()).collect();
     let stolen = *times.get(7)?;
-    // The guest times behind it are contained in the user times.
+    // The first eight values are added. The guest times after them are contained in the user times.
     let total: u64 = times.iter().take(8).sum();
     let percent = stolen as f64 * 100.0 / total.max(1) as f64;
     let finding = format!("{percent:.2} % of the time since the start");
@@ -193,7 +194,7 @@ fn descriptors() -> Check {
 
 fn locked_memory() -> Check {
     let limit = getrlimit(Resource::Memlock).current;
-    // Regions are not locked today; drivers of network cards will be.
+    // Regions are not locked today. Drivers of network cards will need locked memory.
     let finding = limit.map_or_else(|| "unlimited".to_owned(), |limit| format!("limit {}", size(limit)));
     Check::ok("locked memory", format!("{finding}; the ports of this version need none"))
 }

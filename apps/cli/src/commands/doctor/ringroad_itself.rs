@@ -8,7 +8,7 @@ use rustix::fs::{Access, MemfdFlags, SealFlags, access, fcntl_add_seals, ftrunca
 
 use super::Check;
 
-/// All of them.
+/// Runs the checks of this module.
 pub(super) fn checks(socket: &Path) -> Vec<Check> {
     vec![
         daemon_program(),
@@ -46,7 +46,7 @@ fn socket_folder(socket: &Path) -> Check {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // The daemon makes a missing folder, so the nearest existing folder counts.
+    // The daemon makes a missing folder, so the nearest existing folder is checked.
     let nearest = folder.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
     match access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) if nearest == folder => Check::ok(CHECK, format!("{} is writable", folder.display())),
@@ -108,7 +108,7 @@ fn tool(name: &'static str, purpose: &str, advice: &str) -> Check {
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian's folders of programs for administrators, which a user's PATH omits.
+    // Debian's folders for administrators' programs are added, since a user's PATH omits them.
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }

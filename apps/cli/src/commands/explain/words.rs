@@ -1,4 +1,4 @@
-//! An explanation in words.
+//! Text of an explanation.
 
 use ringroad_control::explanation::{
     Explained, ExplainedOutput, ExplainedPort, ExplainedStep, Explanation, HeaderChange,
@@ -7,7 +7,7 @@ use ringroad_control::report::{TracedReason, TracedSource};
 
 use crate::output::rates::grouped;
 
-/// Several lines for users.
+/// Formats an explanation in several lines for users.
 pub(super) fn text(explanation: &Explanation) -> String {
     let Explanation { from, headers, frame_bytes, steps, outputs, dropped, is_cut, .. } = explanation;
     let mut lines =

@@ -1,4 +1,4 @@
-//! Keeps a generator from network interfaces that nobody meant.
+//! Check that keeps a generator from flooding network interfaces by mistake.
 
 use ringroad_control::report::{MacEntryReport, PortReport};
 use ringroad_generator::{Load, TestPlan};
@@ -12,13 +12,13 @@ use crate::failure::Failure;
 /// Drivers of ports whose frames leave by a network interface.
 const INTERFACE_DRIVERS: [&str; 2] = ["af_xdp", "af_packet"];
 
-/// Refuses a plan if a switch would flood its frames to network interfaces that it does not name. Switches with flow
-/// tables are left to their controllers.
+/// Refuses a plan if a switch would flood the plan's frames to network interfaces that the plan does not name. Switches
+/// with flow tables are not checked: their controllers decide.
 ///
 /// # Errors
-/// The interfaces and the address that nobody has announced.
+/// The message names the interfaces, and the address that no port has announced.
 pub(super) fn refuse(global: &Global, plan: &TestPlan) -> Result<(), Failure> {
-    // Without a daemon there are no ports but the program's own.
+    // Without a daemon the only ports are the program's own.
     let Ok(mut connection) = global.connect() else { return Ok(()) };
     let status = connection.status()?;
     for load in &plan.loads {
@@ -41,7 +41,7 @@ pub(super) fn refuse(global: &Global, plan: &TestPlan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a port is an interface on this switch that the load does not name.
+/// Whether `port` is an interface on this switch that the load does not name.
 fn is_other(port: &PortReport, switch: &str, load: &Load) -> bool {
     let is_named = |name: &String| name.split('@').next() == Some(&port.name);
     port.switch.as_deref() == Some(switch)
@@ -49,7 +49,7 @@ fn is_other(port: &PortReport, switch: &str, load: &Load) -> bool {
         && !std::iter::once(&load.from).chain(&load.to).any(is_named)
 }
 
-/// The frames of a stream that a switch which knows these addresses floods, in words.
+/// Describes the frames of a stream that a switch with the addresses `known` floods.
 fn flooded(stream: &StreamDefinition, known: &[MacEntryReport]) -> Option<String> {
     let is_random = |modifier: &ModifierDefinition| {
         modifier.field == "ethernet.destination" && matches!(modifier.progression, Progression::Random(_))
@@ -57,7 +57,7 @@ fn flooded(stream: &StreamDefinition, known: &[MacEntryReport]) -> Option<String
     if stream.modify.iter().any(is_random) {
         return Some("frames to random addresses".to_owned());
     }
-    // Of addresses that follow each other the first stands for all.
+    // The first of several consecutive addresses stands for all of them.
     let destination = stream.destination().unwrap_or(Ethernet::default().destination);
     if destination.is_multicast() {
         return Some(format!("frames to the group address {destination}"));

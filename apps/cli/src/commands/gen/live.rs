@@ -1,4 +1,4 @@
-//! The live display of a run: loads and ports, drawn anew each second in the same place.
+//! Live display of a run: loads and ports, redrawn each second at the same position.
 
 use std::io::{self, Write};
 
@@ -7,12 +7,12 @@ use ringroad_generator::series::Interval;
 use crate::output::rates::{frame_rate, grouped, span};
 use crate::output::table::Columns;
 
-/// A table on standard error that is drawn over itself.
+/// A table on standard error that each drawing overwrites.
 #[derive(Debug, Default)]
 pub(super) struct LiveTable {
-    /// Lines drawn last time.
+    /// Number of lines in the last drawing.
     lines: usize,
-    /// Frames so far, by load.
+    /// Frames sent so far, by load.
     sent: Vec<u64>,
     /// Received, lost, duplicate, reordered and damaged test frames so far, by port.
     received: Vec<[i64; 5]>,
@@ -24,14 +24,15 @@ impl LiveTable {
         let text = self.text(interval);
         self.clear();
         self.lines = text.lines().count();
-        // A table that cannot be written changes nothing.
+        // A failure to draw is ignored.
         let _ = write!(io::stderr(), "{text}");
     }
 
-    /// Takes the table off the screen.
+    /// Removes the table from the screen.
     pub(super) fn clear(&mut self) {
         if self.lines > 0 {
-            // This number of lines up, to the first column, and "erase to the end of the screen" (ECMA-48: CUU, ED).
+            // Escape sequences: cursor up by the number of lines, to the first column, and "erase to the end of the
+            // screen" (ECMA-48: CUU, ED).
             let _ = write!(io::stderr(), "\x1b[{}A\r\x1b[J", self.lines);
             self.lines = 0;
         }

@@ -1,4 +1,4 @@
-//! Where frames were dropped while a generator ran, and why.
+//! Frames dropped while a generator ran: where and why.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::output::rates::grouped;
 use crate::output::table;
 use crate::port_drops::{Causes, growth, less};
 
-/// The daemon's counts of drops before a run.
+/// Connection to the daemon, and its drop counters before a run.
 pub(super) struct DropWatch {
     connection: Connection,
     before: Counts,
 }
 
-/// The counts of all ports and switches at one time.
+/// Counters of all ports and switches at one time.
 struct Counts {
     ports: Vec<PortReport>,
     switches: Vec<SwitchReport>,
@@ -34,18 +34,18 @@ impl From<StatusReport> for Counts {
 /// The drops during a run in which frames were lost.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Losses {
-    /// Frames lost, summed over loads and receiving ports.
+    /// Number of lost frames, summed over loads and receiving ports.
     lost_frames: u64,
-    /// Frames dropped during the run, the run's ports first; frames of other programs count too.
+    /// Frames dropped during the run, the run's ports first. Frames of other programs are included.
     drops: Vec<PortDrops>,
-    /// Fewest frames that were lost outside the daemon's counters: in programs, guests, on wires.
+    /// Minimum number of frames lost outside the daemon's counters: in programs, guests, on wires.
     lost_elsewhere_frames: u64,
 }
 
 /// Frames dropped at a port, or at ports that left their switch.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct PortDrops {
-    /// The port, or the switch.
+    /// Name of the port, or of the switch.
     name: String,
     role: Role,
     by_cause: Causes,
@@ -58,9 +58,9 @@ enum Role {
     Sends,
     Receives,
     SendsAndReceives,
-    /// It is between the run's ports, or unrelated to them.
+    /// Port between the run's ports, or unrelated to them.
     Other,
-    /// Ports of this switch that left it during the run.
+    /// Ports that left this switch during the run.
     Left,
 }
 
@@ -77,14 +77,14 @@ impl Role {
 }
 
 impl DropWatch {
-    /// Begins to watch; `None` if no daemon runs: then the program itself has all ports.
+    /// Reads the counters before a run; `None` if no daemon runs, since then the program itself has all ports.
     pub(super) fn start(global: &Global) -> Option<Self> {
         let mut connection = global.connect().ok()?;
         let before = connection.status().ok()?.into();
         Some(Self { connection, before })
     }
 
-    /// The daemon's drops since the start, if `report` has lost frames. The run's ports must still be open.
+    /// Returns the daemon's drops since the start, if `report` has lost frames. The run's ports must still be open.
     pub(super) fn end(mut self, report: &SessionReport) -> Result<Option<Losses>, Failure> {
         let lost_frames =
             report.loads.iter().flat_map(|load| &load.arrivals).map(|arrival| arrival.stream.lost).sum();
@@ -98,7 +98,7 @@ impl DropWatch {
 }
 
 impl Losses {
-    /// Text, a line for each port.
+    /// Formats the losses with a line for each port.
     pub(super) fn text(&self) -> String {
         let mut lines = vec!["dropped during the run, including frames of other programs:".to_owned()];
         if self.drops.is_empty() {

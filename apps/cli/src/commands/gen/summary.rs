@@ -1,4 +1,4 @@
-//! A generator's report as text.
+//! Text of a generator's report.
 
 use ringroad_generator::SessionReport;
 use ringroad_generator::report::{ArrivalReport, LoadReport, PortResult};
@@ -7,10 +7,10 @@ use ringroad_traffic::meter::StreamSummary;
 
 use crate::output::rates::{CONVENTION, frame_rate, grouped, reconnections, span, traffic_rate};
 
-/// Most streams of a load that are listed one by one; for more only their sum is shown.
+/// Maximum number of streams of a load that are listed; for more streams only their sum is shown.
 const MOST_STREAMS: usize = 16;
 
-/// The whole report.
+/// Formats the whole report.
 pub(crate) fn text(report: &SessionReport) -> String {
     let mut lines = Vec::new();
     for load in &report.loads {
@@ -27,7 +27,7 @@ pub(crate) fn text(report: &SessionReport) -> String {
     lines.join("\n")
 }
 
-/// One interval, in one line.
+/// Formats one interval in one line.
 pub(super) fn interval(interval: &Interval) -> String {
     let sent =
         interval.loads.iter().map(|load| format!("{} sent {}", load.load, frame_rate(load.sent.rate_fps)));
@@ -97,7 +97,7 @@ fn tell_arrival(arrival: &ArrivalReport, indent: &str, lines: &mut Vec<String>) 
     lines.extend(reordering(stream).map(|reordering| format!("{indent}  {reordering}")));
 }
 
-/// Loss and other faults of frames.
+/// Formats the counters of loss and other faults of frames.
 pub(crate) fn counts(stream: &StreamSummary) -> String {
     format!(
         "{} received, {} lost{}, {} duplicate, {} reordered, {} corrupted{}",
@@ -118,7 +118,7 @@ pub(crate) fn counts(stream: &StreamSummary) -> String {
     )
 }
 
-/// Latency and jitter, if they were measured.
+/// Formats latency and jitter, if they were measured.
 pub(crate) fn delay(stream: &StreamSummary) -> Option<String> {
     let latency = stream.delay.latency_ns.as_ref()?;
     let percentiles = [
@@ -157,7 +157,7 @@ fn reordering(stream: &StreamSummary) -> Option<String> {
 
 fn tell_port(port: &PortResult, report: &SessionReport, lines: &mut Vec<String>) {
     let received = &port.received;
-    // Switches flood: a port that expects no frames may get other ports' frames.
+    // A port that expects no frames may get other ports' frames, since switches flood.
     let expects =
         report.loads.iter().any(|load| load.arrivals.iter().any(|arrival| arrival.port == port.port));
     let mut told = Vec::new();

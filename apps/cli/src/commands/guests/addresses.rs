@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ringroad_wire::mac::Mac;
 
-/// An address with the bits of its network.
+/// Address, and length of the network prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InterfaceAddress(pub(crate) (IpAddr, u8));
 
@@ -29,17 +29,17 @@ impl fmt::Display for InterfaceAddress {
     }
 }
 
-/// Reads a station's own hardware address: neither a group's nor all zeros.
+/// Parses a unicast hardware address other than all zeros.
 ///
 /// # Errors
-/// Advice on valid values, for users.
+/// The text tells users the valid values.
 pub(crate) fn station_address(text: &str) -> Result<Mac, String> {
     let address = text.parse().ok().filter(Mac::is_station);
     address.ok_or_else(|| "give a hardware address of a station, like 02:00:00:00:00:01".to_owned())
 }
 
-/// A locally administered address for the interface at `port`: the same each time, so that neighbours need not learn it
-/// anew, and another one at other ports (FNV-1a, 40 bits of it).
+/// Returns a locally administered address for the interface at `port`: 40 bits of the name's FNV-1a hash. The address
+/// is the same each time, so that neighbours need not learn a new one, and differs between ports.
 pub(crate) fn mac_of(port: &str) -> [u8; 6] {
     let hash = port.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

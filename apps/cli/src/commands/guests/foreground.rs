@@ -11,24 +11,24 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 
-/// How a program gets the terminal's signal keys, such as Ctrl-C.
+/// Delivery of the terminal's signal keys, such as Ctrl-C, to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// The terminal itself: the program is in the same process group and handles them.
+    /// Delivery by the terminal: the program is in the same process group and handles the keys.
     Shared,
-    /// This process, which they reach alone: as SIGINT.
+    /// Delivery by this process, which alone gets the keys, and sends SIGINT to the program.
     PassedOn,
 }
 
-/// How a program ended.
+/// End of a program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProgramExit {
     pub(crate) status: ExitStatus,
-    /// A signal to end it arrived.
+    /// Whether a signal to end the program arrived.
     pub(crate) asked_to: bool,
 }
 
-/// Signals, kept from ending this process from now on.
+/// Signals that no longer end this process.
 #[derive(Debug)]
 pub(crate) struct HeldSignals(Signals);
 
@@ -39,7 +39,7 @@ impl HeldSignals {
             .map_err(|error| Failure::new(format!("watching for signals: {error}"), ""))
     }
 
-    /// Waits for the program's end, and passes signals on meanwhile.
+    /// Waits for the program's end, and passes signals to the program meanwhile.
     pub(crate) fn wait_for(mut self, child: &mut Child, keys: Keys) -> Result<ProgramExit, Failure> {
         let program = ProcessIdentity::of(child.id()).and_then(ProcessIdentity::descriptor);
         let handle = self.0.handle();
@@ -55,7 +55,7 @@ impl HeldSignals {
                         _ => Some(Signal::TERM),
                     };
                     if let (Some(signal), Some(program)) = (passed_on, &program) {
-                        // It may have ended meanwhile.
+                        // An error is ignored: the program may have ended meanwhile.
                         let _ = pidfd_send_signal(program, signal);
                     }
                 }
@@ -71,7 +71,7 @@ impl HeldSignals {
     }
 }
 
-/// The exit status that shells make of a program's end.
+/// Returns the exit status that shells report for the end of a program.
 pub(crate) fn exit_status(status: ExitStatus) -> u8 {
     let of_signal = || status.signal().map(|signal| 128 + signal);
     status.code().or_else(of_signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(1)

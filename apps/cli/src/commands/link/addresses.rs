@@ -1,9 +1,9 @@
-//! Addresses that count up from a first one.
+//! Consecutive addresses from a first address on.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// The addresses of one network, beginning with a first one; or none.
+/// The addresses of one network from a first address on, or no addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     first: Option<IpAddr>,
@@ -17,19 +17,20 @@ impl Default for Addresses {
 }
 
 impl Addresses {
-    /// Bits of the network's prefix.
+    /// Returns the length of the network's prefix, bits.
     pub(crate) fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// The address `number` after the first; `None` without addresses, or if the network has no more.
+    /// Returns the address `number` after the first; `None` without addresses, or if the network has no more.
     pub(crate) fn nth(&self, number: usize) -> Option<IpAddr> {
         let number = number as u128;
         match self.first? {
             IpAddr::V4(first) => {
                 let hosts = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
                 let host = u128::from(first.to_bits() & hosts) + number;
-                // The first and last are the network and its broadcast, but not in networks of one or two (RFC 3021).
+                // The first and the last address are the network and its broadcast, except in networks of one or two
+                // addresses (RFC 3021).
                 let usable = self.bits >= 31 || (host > 0 && host < u128::from(hosts));
                 (usable && host <= u128::from(hosts))
                     .then(|| Ipv4Addr::from_bits(first.to_bits() & !hosts | host as u32).into())
@@ -42,7 +43,7 @@ impl Addresses {
         }
     }
 
-    /// Whether there are `count` of them, if any.
+    /// Checks whether the network has `count` addresses, if addresses are assigned.
     pub(crate) fn check(&self, count: usize) -> Result<(), String> {
         match self.first {
             Some(first) if self.nth(count.saturating_sub(1)).is_none() => {

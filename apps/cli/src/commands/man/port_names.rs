@@ -1,4 +1,4 @@
-//! `ringroad-ports(7)`: the names of ports, from the catalogue of their kinds.
+//! `ringroad-ports(7)`: names of ports, from the catalogue of kinds of port.
 
 use clap_mangen::roff::{Roff, bold, roman};
 use ringroad::catalogue::{COMMON_OPTIONS, OpenedBy, PortOption, SWITCH_PORT_OPTIONS, kinds};
@@ -11,7 +11,7 @@ ringroad attach vale0:m --driver memif:/run/m.sock@id=3
 ringroad recv eth0@mode=native,busy-poll=50,netns=blue
 ringroad replay capture.pcap null:";
 
-/// The page.
+/// Makes the page.
 pub(super) fn page() -> String {
     let mut page = Roff::new();
     page.control("TH", ["ringroad-ports", "7"]);

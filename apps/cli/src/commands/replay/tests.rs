@@ -50,7 +50,7 @@ fn the_next_loop_starts_a_mean_gap_after_the_last_frame() {
 fn a_bit_rate_counts_each_frames_length() {
     let mut schedule = Schedule::new("1Gbit".parse().ok(), Speed::Multiple(1.0)).unwrap();
     assert_eq!(schedule.due_ns(0, 60), Some(0));
-    // 84 bytes on the line at 1 bit/ns.
+    // A frame of 60 bytes has 84 bytes on the line; the rate is 1 bit/ns.
     assert_eq!(schedule.due_ns(0, 1514), Some(84 * 8));
     assert_eq!(schedule.due_ns(0, 60), Some((84 + 1538) * 8));
 }

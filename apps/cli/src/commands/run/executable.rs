@@ -1,4 +1,4 @@
-//! The program to run: found as a shell finds it, and checked for whether the dynamic linker can preload objects.
+//! Search for the program to run, as by a shell, and a check whether the dynamic linker can preload objects into it.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -14,13 +14,13 @@ use rustix::process::{getegid, geteuid};
 
 use crate::failure::Failure;
 
-/// Bits of a file's mode that make it run with its owner's or group's rights.
+/// Mode bits of a file that runs with its owner's or group's rights.
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 /// Attribute of a file that gives its process capabilities.
 const CAPABILITIES: &str = "security.capability";
 
-/// The program's file: `name` itself if it has a slash, else the first executable file in `$PATH`.
+/// Finds the program's file: `name` itself if it has a slash, else the first executable file in `$PATH`.
 pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     let shown = name.display();
     let is_path = name.as_bytes().contains(&b'/');
@@ -51,7 +51,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Refuses programs that do not use the dynamic linker, or for which it ignores `LD_PRELOAD`.
+/// Refuses programs that do not use the dynamic linker, and programs for which the linker ignores `LD_PRELOAD`.
 pub(super) fn check(program: &Path) -> Result<(), Failure> {
     let reading = |error| Failure::not_executable(format!("reading {}: {error}", program.display()), "");
     let file = File::open(program);
@@ -65,10 +65,10 @@ pub(super) fn check(program: &Path) -> Result<(), Failure> {
             "run it as the user whose rights it takes, such as root",
         ));
     }
-    // Executable files that cannot be read are left to the kernel.
+    // Files that can be executed but not read are left to the kernel.
     let Ok(file) = file else { return Ok(()) };
     let data = ReadCache::new(file);
-    // Scripts, and other formats that the kernel can run.
+    // A file with another header can be a script, or another format that the kernel can run.
     let Ok(header) = FileHeader64::<Endianness>::parse(&data) else {
         return if is_elf(program) {
             Err(refused(program, "is not a program for a 64-bit machine"))
@@ -97,7 +97,7 @@ fn is_elf(program: &Path) -> bool {
         && magic == object::elf::ELFMAG
 }
 
-/// Whether it runs with other rights than its user's, so that the kernel sets `AT_SECURE`.
+/// Whether the program runs with other rights than its user's, so that the kernel sets `AT_SECURE`.
 fn has_other_rights(program: &Path, metadata: &Metadata) -> bool {
     let mode = metadata.mode();
     let capabilities = || getxattr(program, CAPABILITIES, &mut [0u8; 64]).is_ok();
@@ -136,7 +136,7 @@ mod tests {
         let mut bytes = std::fs::read(own).unwrap();
         let told = |bytes: &[u8]| check(&write("program", bytes)).unwrap_err();
         assert!(told(&bytes[..40]).to_string().contains("64-bit"));
-        // Without program headers (e_phnum) it has no interpreter.
+        // A file with 0 program headers (e_phnum) has no interpreter.
         bytes[56..58].fill(0);
         let failure = told(&bytes);
         assert!(failure.to_string().contains("statically linked"), "{failure}");
@@ -151,7 +151,7 @@ mod tests {
         let path = folder.path().join("program");
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        // A file of the user's own id adds no rights.
+        // A set-user-ID file of the user itself adds no rights.
         check(&path).unwrap();
         if geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(65534), None).unwrap();

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// An object to put before a program's libraries.
+/// A shared object that is preloaded before a program's libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Object {
     file: &'static str,
-    /// The option that does without it.
+    /// Option that leaves the object out.
     option: &'static str,
 }
 
@@ -21,15 +21,15 @@ pub(super) const PCAP: Object = Object { file: "libringroad_preload_pcap.so", op
 
 /// Environment variable that names the folder of the objects.
 const FOLDER_VARIABLE: &str = "RINGROAD_LIB_DIR";
-/// Their installed paths, relative to the folder of the binaries.
+/// Installed path of the objects, relative to the folder of the binaries.
 const INSTALLED: &str = "../lib/ringroad";
 
-/// Objects that were found.
+/// Paths of the objects that were found.
 #[derive(Debug)]
 pub(super) struct Preloaded(Vec<PathBuf>);
 
 impl Preloaded {
-    /// Finds all that are wanted.
+    /// Finds all objects in `wanted`.
     pub(super) fn find(wanted: impl Iterator<Item = Object>) -> Result<Self, Failure> {
         let folders = match std::env::var_os(FOLDER_VARIABLE) {
             Some(folder) => vec![PathBuf::from(folder)],
@@ -42,7 +42,7 @@ impl Preloaded {
         wanted.map(|object| object.find_in(&folders)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The value of `LD_PRELOAD` with these libraries before its present entries.
+    /// Returns the value of `LD_PRELOAD` with these objects before its present entries.
     pub(super) fn before(&self, present: Option<&OsStr>) -> OsString {
         let present = present.filter(|present| !present.is_empty());
         let all: Vec<&OsStr> = self.0.iter().map(|path| path.as_os_str()).chain(present).collect();
@@ -63,7 +63,7 @@ impl Object {
                 ),
             ));
         };
-        // Linked and relative folders may differ for a program that runs elsewhere.
+        // A canonical path stays valid for a program that runs in another folder.
         let found = found.canonicalize().unwrap_or(found);
         if found.as_os_str().as_bytes().iter().any(|byte| b": ".contains(byte)) {
             return Err(Failure::new(

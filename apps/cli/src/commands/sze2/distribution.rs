@@ -15,10 +15,11 @@ use crate::output::Output;
 pub(super) struct Dist {
     #[command(flatten)]
     card: CardArgument,
-    /// round-robin, hash (a flow's frames stay together) or symmetric-hash (both of its directions do)
+    /// Method: round-robin, hash (a flow's frames stay together) or symmetric-hash (both directions of a flow stay
+    /// together)
     #[arg(value_name = "SPREAD")]
     spread: Option<DistributionMode>,
-    /// Whether a flow is identified by protocol and ports too, or by hosts alone
+    /// Whether a flow is identified by hosts, protocol and ports, or by hosts alone
     #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
     ports: Option<bool>,
 }

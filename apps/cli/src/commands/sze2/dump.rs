@@ -17,13 +17,15 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::SignalFlag;
 
-/// Bytes in a line of a frame.
+/// Bytes of a frame in an output line.
 const LINE_BYTES: usize = 16;
 /// Longest time until a signal is noticed while nothing arrives.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Print the segments of a channel, or of a file For a card it subscribes a receive channel and prints segments until
-/// Ctrl-C. A file is a piece of a buffer that begins with a segment, as --save writes it.
+/// Print the segments of a channel, or of a file
+///
+/// For a card it subscribes a receive channel and prints segments until Ctrl-C. A file is a piece of a buffer that
+/// begins with a segment, as --save writes it.
 #[derive(Debug, Args)]
 pub(super) struct Dump {
     /// Path of a card's socket, or of a file with segments
@@ -57,7 +59,7 @@ struct Told {
     shown: Vec<u8>,
 }
 
-/// Destination of segments.
+/// Output of segments.
 struct Printer<'a> {
     dump: &'a Dump,
     output: &'a Output,
@@ -143,7 +145,7 @@ impl Printer<'_> {
         self.dump.count.is_some_and(|count| self.printed >= count)
     }
 
-    /// Prints the segment that is all of `bytes`.
+    /// Prints the segment that consists of all `bytes`.
     fn print(&mut self, position: u64, bytes: &[u8]) -> Result<(), Failure> {
         let mut rest = bytes;
         let Ok(Some(segment)) = parse(&mut rest) else { return Ok(()) };

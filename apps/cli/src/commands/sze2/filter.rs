@@ -13,9 +13,9 @@ use crate::output::Output;
 
 /// Show or set which channels may get which frames
 ///
-/// One rule to a line: `allow 0-3 if tcp dst 192.0.2.0/24 dport 80`, `deny if vlan 5`. The first rule that matches a
-/// frame applies; `default allow 0-7` applies to frames that no rule matches. Conditions: src, dst, sport, dport, tcp,
-/// udp, icmp, icmp6, sctp, proto, ipv4, ipv6, vlan, ethertype, smac, dmac.
+/// A line contains one rule: `allow 0-3 if tcp dst 192.0.2.0/24 dport 80`, `deny if vlan 5`. The first rule that
+/// matches a frame applies; `default allow 0-7` applies to frames that no rule matches. Conditions: src, dst, sport,
+/// dport, tcp, udp, icmp, icmp6, sctp, proto, ipv4, ipv6, vlan, ethertype, smac, dmac.
 #[derive(Debug, Args)]
 pub(super) struct FilterVerb {
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(super) struct FilterVerb {
     /// File with the rules to set; - for standard input
     #[arg(long, short = 'F', value_name = "FILE", conflicts_with = "rule")]
     file: Option<PathBuf>,
-    /// Rule to set; may be repeated, and all together replace the previous rules
+    /// Rule to set; may be repeated. All rules together replace the previous rules
     #[arg(long, value_name = "RULE")]
     rule: Vec<String>,
 }

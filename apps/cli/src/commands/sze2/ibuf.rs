@@ -22,10 +22,10 @@ pub(super) struct IbufArgs {
     /// Accept no frames
     #[arg(long)]
     disable: bool,
-    /// Destinations to accept: promiscuous, listed, broadcast (and listed) or multicast (and both)
+    /// Destination addresses to accept: promiscuous (all), listed, broadcast (and listed) or multicast (and both)
     #[arg(long, value_name = "CHECK")]
     check: Option<AddressCheck>,
-    /// Address to list, instead of the previous addresses; may be repeated
+    /// Address to accept; may be repeated. The addresses replace the previous ones
     #[arg(long, value_name = "MAC")]
     address: Vec<Mac>,
     /// Shortest frame, bytes without FCS

@@ -9,7 +9,7 @@ use crate::output::Output;
 
 /// Show or set whether a card transmits frames
 ///
-/// While disabled, it takes, counts and discards the frames that programs transmit.
+/// While transmission is disabled, the card takes, counts and discards the frames that programs transmit.
 #[derive(Debug, Args)]
 pub(super) struct Obuf {
     #[command(flatten)]

@@ -53,7 +53,7 @@ fn text(status: &CardStatus) -> String {
     text
 }
 
-/// Settings and counters of the input buffer.
+/// Formats settings and counters of the input buffer.
 pub(super) fn ibuf(status: &CardStatus) -> String {
     let settings = &status.ibuf;
     let addresses: Vec<String> =
@@ -88,7 +88,7 @@ pub(super) fn ibuf(status: &CardStatus) -> String {
     )
 }
 
-/// Settings and counters of the output buffer.
+/// Formats settings and counters of the output buffer.
 pub(super) fn obuf(status: &CardStatus) -> String {
     let ObufCounters { frames, bytes, disabled } = status.obuf_counters;
     let mut columns = Columns::new(&[">frames let out", ">bytes", ">switched off"]);

@@ -1,4 +1,4 @@
-//! The ports' traffic in an interval: the daemon's counters as rates.
+//! Traffic of the ports in an interval: rates from the daemon's counters.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -13,24 +13,24 @@ use crate::arguments::Global;
 use crate::failure::Failure;
 use crate::output::rates::grouped;
 
-/// Most intervals in the history of a port: no terminal is wider.
+/// Maximum number of intervals in the history of a port: no terminal is wider.
 const MOST_HISTORY: usize = 500;
 
 /// The order of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Order {
-    /// By name
+    /// Name of the port
     Port,
-    /// Most frames in first
+    /// Rate of frames in, the greatest first
     In,
-    /// Most frames out first
+    /// Rate of frames out, the greatest first
     Out,
-    /// Most drops first
+    /// Rate of drops, the greatest first
     Drops,
 }
 
 impl Order {
-    /// Sorts the ports; ports of equal rates by name.
+    /// Sorts the ports; ports with equal rates are in the order of their names.
     pub(super) fn sort(self, ports: &mut [PortRates]) {
         let rate = |port: &PortRates| match self {
             Self::Port => 0.0,
@@ -42,40 +42,40 @@ impl Order {
     }
 }
 
-/// A port over one interval.
+/// Traffic of a port in one interval.
 #[derive(Debug, Serialize)]
 pub(super) struct PortRates {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) queues: u16,
-    /// Taken from the port.
+    /// Frames taken from the port.
     pub(super) received: TrafficRate,
-    /// Put into the port.
+    /// Frames delivered to the port.
     pub(super) delivered: TrafficRate,
-    /// Frames dropped in the interval, by cause.
+    /// Number of frames dropped in the interval, by cause.
     pub(super) drops: BTreeMap<String, u64>,
     pub(super) drops_fps: f64,
     pub(super) received_frames_total: u64,
     pub(super) delivered_frames_total: u64,
     pub(super) drops_total: BTreeMap<String, u64>,
-    /// Frames in and out per second, in this interval and those before, the oldest first.
+    /// Frames in and out per second, in this interval and earlier intervals, the oldest first.
     #[serde(skip)]
     pub(super) history_fps: VecDeque<f64>,
 }
 
-/// A switch with flow tables over one interval.
+/// Traffic of a switch with flow tables in one interval.
 #[derive(Debug, Serialize)]
 pub(super) struct FlowTableRates {
     pub(super) switch: String,
     pub(super) flows: u64,
     pub(super) controllers: usize,
     pub(super) connected_controllers: usize,
-    /// Frames for controllers, each second.
+    /// Frames sent to controllers, per second.
     pub(super) packet_ins_per_s: f64,
 }
 
 impl FlowTableRates {
-    /// A line of text.
+    /// Formats a line of text.
     pub(super) fn words(&self) -> String {
         let controllers = match self.controllers {
             0 => "no controller".to_owned(),
@@ -94,7 +94,7 @@ pub(super) struct ObservedInterval {
     pub(super) flow_tables: Vec<FlowTableRates>,
 }
 
-/// The counters of a port as they were last seen.
+/// Counters of a port at the last query.
 struct Seen {
     received: RateMeter,
     delivered: RateMeter,
@@ -102,13 +102,13 @@ struct Seen {
     history_fps: VecDeque<f64>,
 }
 
-/// Queries the daemon and converts counters to rates.
+/// Connection that queries the daemon, and the counters that become rates.
 pub(super) struct Observer {
     connection: Connection,
     start: Instant,
     last_ns: u64,
     seen: BTreeMap<String, Seen>,
-    /// Packet-ins of each switch with flow tables.
+    /// Packet-ins of each switch with flow tables, at the last query.
     packet_ins: BTreeMap<String, u64>,
 }
 
@@ -124,7 +124,7 @@ impl Observer {
         })
     }
 
-    /// The interval since the last query.
+    /// Queries the daemon, and returns the interval since the last query.
     pub(super) fn sample(&mut self) -> Result<ObservedInterval, Failure> {
         let ports = self.connection.list()?.ports;
         let now_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -143,7 +143,7 @@ impl Observer {
     fn flow_tables(&mut self, report: &OpenFlowReport, interval_s: f64) -> FlowTableRates {
         let switch = report.settings.switch.clone();
         let before = self.packet_ins.insert(switch.clone(), report.packet_ins).unwrap_or(report.packet_ins);
-        // Tables that began anew count from 0.
+        // Flow tables that were made again count from 0.
         let new = report.packet_ins.checked_sub(before).unwrap_or(report.packet_ins);
         FlowTableRates {
             switch,
@@ -171,7 +171,7 @@ fn rates(seen: &mut BTreeMap<String, Seen>, port: PortReport, now_ns: u64) -> Po
     let mut by_cause = BTreeMap::new();
     for (cause, frames) in &counters.drops {
         let before = known.drops.get(cause).copied().unwrap_or(0);
-        // A port that was opened anew counts from 0.
+        // A port that was opened again counts from 0.
         let new = frames.checked_sub(before).unwrap_or(*frames);
         if new > 0 {
             by_cause.insert(cause.clone(), new);

@@ -1,4 +1,4 @@
-//! The screen of `ringroad top`: a line for each port, and all about the selected one. It fits 80 columns.
+//! Screen of `ringroad top`: a line for each port, and details of the selected port. It fits 80 columns.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,9 @@ const RATE_WIDTHS: [u16; 5] = [8, 7, 9, 7, 9];
 /// Shortest and longest width of the names, and of the histories, unless the screen is too narrow.
 const NAME_WIDTHS: (u16, u16) = (8, 40);
 const HISTORY_WIDTHS: (u16, u16) = (8, 120);
-/// Most switches with flow tables that are listed.
+/// Maximum number of listed switches with flow tables.
 const MOST_FLOW_TABLES: usize = 3;
-/// Most causes of drops that are listed for the selected port.
+/// Maximum number of drop causes that are listed for the selected port.
 const MOST_CAUSES: usize = 6;
 
 const FOOT: &str = "? help  q quit  ↑↓ select  sort: p port, i in, o out, d drops";
@@ -43,7 +43,7 @@ const HELP: [&str; 13] = [
 pub(super) struct View {
     interval: ObservedInterval,
     order: Order,
-    /// The selected port; `None` is the first one.
+    /// Name of the selected port; `None` selects the first port.
     selected: Option<String>,
     table: TableState,
     help: bool,
@@ -62,7 +62,7 @@ impl View {
         view
     }
 
-    /// Shows an interval from now on.
+    /// Sets the interval to show.
     pub(super) fn show(&mut self, interval: ObservedInterval) {
         self.interval = interval;
         self.sort(self.order);
@@ -73,7 +73,7 @@ impl View {
         order.sort(&mut self.interval.ports);
     }
 
-    /// Place of the selected port in the list.
+    /// Returns the index of the selected port in the list.
     fn selected_index(&self) -> usize {
         let is_selected = |port: &PortRates| Some(&port.name) == self.selected.as_ref();
         self.interval.ports.iter().position(is_selected).unwrap_or(0)
@@ -85,7 +85,7 @@ impl View {
             ports.get(selected_index.min(ports.len().saturating_sub(1))).map(|port| port.name.clone());
     }
 
-    /// Handles a key; returns whether it is a key that ends the program. In raw mode Ctrl-C arrives as a key.
+    /// Handles a key. Returns whether the key ends the program. In raw mode Ctrl-C arrives as a key.
     pub(super) fn is_ended_by(&mut self, event: &Event) -> bool {
         let Event::Key(key) = event else { return false };
         if key.kind != KeyEventKind::Press {
@@ -146,7 +146,7 @@ impl View {
     }
 }
 
-/// The lines of all ports.
+/// Makes the lines of all ports.
 fn table(ports: &[PortRates], order: Order, width: u16) -> Table<'static> {
     let longest = ports.iter().map(|port| port.name.chars().count()).max().unwrap_or(0);
     let gaps = u16::try_from(RATE_WIDTHS.len() + 1).unwrap_or(u16::MAX);
@@ -182,7 +182,7 @@ fn table(ports: &[PortRates], order: Order, width: u16) -> Table<'static> {
         .column_spacing(1)
 }
 
-/// Name and history flush left, rates flush right.
+/// Makes a row: name and history flush left, rates flush right.
 fn row(cells: [String; 7]) -> Row<'static> {
     let lines = cells.into_iter().enumerate().map(|(column, text)| {
         let line = Line::raw(text);
@@ -191,7 +191,7 @@ fn row(cells: [String; 7]) -> Row<'static> {
     Row::new(lines)
 }
 
-/// A name in at most `width` characters.
+/// Shortens a name to at most `width` characters.
 fn shortened(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();
@@ -199,7 +199,7 @@ fn shortened(name: &str, width: usize) -> String {
     name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The newest rates, a character each: blank for 0, the tallest for the maximum.
+/// Draws the newest rates, one character each: blank for 0, the tallest for the maximum.
 fn sparkline(history_fps: &VecDeque<f64>, width: usize) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = history_fps.iter().copied().fold(0.0, f64::max);
@@ -215,7 +215,7 @@ fn sparkline(history_fps: &VecDeque<f64>, width: usize) -> String {
         .collect()
 }
 
-/// Details that the list has no room for: totals, the history's maximum, drops by cause.
+/// Makes the details that have no room in the list: totals, the history's maximum, drops by cause.
 fn about(port: &PortRates) -> Vec<Line<'static>> {
     let queues = if port.queues == 1 { "1 queue".to_owned() } else { format!("{} queues", port.queues) };
     let most_fps = port.history_fps.iter().copied().fold(0.0, f64::max);
@@ -278,7 +278,7 @@ mod tests {
         view.is_ended_by(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
     }
 
-    /// Ports `vale0:0`, `vale0:1`, ..., the first with the least drops.
+    /// Makes a view of ports `vale0:0`, `vale0:1`, ..., the first with the least drops.
     fn view(ports: u32) -> View {
         let port = |number: u32| {
             let port = interval().ports.remove(0);
@@ -330,7 +330,8 @@ mod tests {
         let mut view = view(60);
         view.select(59);
         let screen = screen(&mut view, 80, 24);
-        // The last name in the order of characters, in the list and above the lines about the selected port.
+        // `vale0:9` is the last name in alphabetical order. It is in the list and above the details of the selected
+        // port.
         assert_eq!(screen.lines().filter(|line| line.contains("vale0:9 ")).count(), 2, "{screen}");
     }
 

@@ -1,4 +1,4 @@
-//! A traced frame in words.
+//! Text of a traced frame.
 
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, LinkSlice, TransportSlice};
 use ringroad_control::report::{TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource};
@@ -6,7 +6,7 @@ use ringroad_wire::mac::Mac;
 
 use crate::output::rates::grouped;
 
-/// Several lines for users.
+/// Formats a frame in several lines for users.
 pub(super) fn text(frame: &TracedFrameReport) -> String {
     let TracedFrameReport { time_ns, from, len, fragments, unfinished, .. } = frame;
     let (second, nanosecond) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
@@ -72,7 +72,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
-/// The headers from the outermost on, as far as they are known.
+/// Formats the known headers, the outermost first.
 fn headers(start: &[u8]) -> String {
     let Ok(packet) = LaxSlicedPacket::from_ethernet(start) else {
         return "no whole Ethernet header".to_owned();

@@ -13,7 +13,7 @@ use crate::run::SignalFlag;
 /// The guest keeps running. One terminal at a time can use a console.
 #[derive(Debug, Args)]
 pub(super) struct Console {
-    /// The guest
+    /// Name of the guest
     #[arg(value_name = "NAME")]
     name: String,
 }

@@ -24,10 +24,10 @@ pub(super) const BEGIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Exit status: the command's.
 #[derive(Debug, Args)]
 pub(super) struct Exec {
-    /// The guest
+    /// Name of the guest
     #[arg(value_name = "NAME")]
     name: String,
-    /// The command
+    /// Command: a line for the shell, or a program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -54,7 +54,7 @@ impl Exec {
     }
 }
 
-/// Runs a script, with its output on standard output while it runs, or as JSON at its end.
+/// Runs a script. Passes on its output during the run, or prints the result as JSON at the end.
 pub(super) fn run_script(
     channel: &mut CommandChannel,
     script: &str,

@@ -11,8 +11,9 @@ use crate::output::Output;
 
 /// Find the kernel for guests, or fetch it
 ///
-/// The first of: below --kernel, below $RINGROAD_KERNEL_DIR, this machine's own in /boot, one fetched before, Debian's
-/// linux-image-cloud-amd64 fetched and unpacked into $RINGROAD_CACHE_DIR or ringroad in the user's cache.
+/// Takes the first kernel that it finds: below --kernel, below $RINGROAD_KERNEL_DIR, this machine's own in /boot, a
+/// kernel fetched before. Otherwise it fetches Debian's linux-image-cloud-amd64, and unpacks it into
+/// $RINGROAD_CACHE_DIR or ringroad in the user's cache.
 #[derive(Debug, Args)]
 pub(super) struct FindKernel {
     /// Folder into which a linux-image package was unpacked

@@ -9,7 +9,9 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::table::Columns;
 
-/// List the guests that run: virtual machines, containers, testpmd It also removes the remains of killed guests.
+/// List the running guests: virtual machines, containers, testpmd
+///
+/// The command also removes the remains of killed guests.
 #[derive(Debug, Args)]
 pub(super) struct VmListArgs {}
 

@@ -1,4 +1,4 @@
-//! `ringroad vm NAME`: a guest started.
+//! `ringroad vm NAME`: start of a guest.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::run::SignalFlag;
 
-/// Default limit of a guest's boot time: long enough for emulation on a busy machine.
+/// Default limit of a guest's boot time, enough for emulation on a busy machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Time between checks of a guest without a console user.
@@ -32,7 +32,7 @@ enum Accel {
     /// KVM if it can run a guest, else tcg
     #[default]
     Auto,
-    /// The machine's own processor
+    /// KVM, on the machine's own processor
     Kvm,
     /// Emulation: works everywhere and is slow
     Tcg,
@@ -55,10 +55,10 @@ pub(super) struct Start {
     /// Join the first two interfaces in a bridge: the guest forwards between two ports
     #[arg(long)]
     bridge: bool,
-    /// Memory, MiB
+    /// Memory of the guest, MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(128..=1 << 20))]
     memory: u32,
-    /// Processors
+    /// Number of processors of the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=255))]
     cpus: u16,
     /// Queue pairs of each interface; the guest uses as many as it has processors
@@ -85,7 +85,7 @@ pub(super) struct Start {
     boot_timeout: Option<Duration>,
 }
 
-/// A guest that is up.
+/// Report of a guest that is up.
 #[derive(Debug, Serialize)]
 struct StartedGuest {
     ready: bool,
@@ -153,7 +153,7 @@ impl Start {
             if scripts.is_empty() {
                 self.attend(&mut machine, &plan, output, &stop)?;
             }
-            // The guest first: a port removed before its guest would be an error in the guest's log.
+            // The guest ends first: a port removed before its guest would cause an error in the guest's log.
             let ended = machine.end();
             guest.end()?;
             ended?;
@@ -175,7 +175,7 @@ impl Start {
         Ok(())
     }
 
-    /// Attaches the ports: the daemon listens on a socket for each.
+    /// Attaches the ports. The daemon listens on a socket for each.
     fn attach(&self, guest: &mut Guest) -> Result<Vec<NetworkDevice>, Failure> {
         let mut devices = Vec::new();
         for (number, port) in self.ports.iter().enumerate() {
@@ -212,7 +212,7 @@ impl Start {
         }
     }
 
-    /// Keeps a guest company until it or its user ends it.
+    /// Stays with a guest until the guest or its user ends it.
     fn attend(
         &self,
         machine: &mut VirtualMachine,
@@ -235,7 +235,7 @@ impl Start {
     }
 }
 
-/// Runs the scripts until one fails, and returns its status.
+/// Runs the scripts until one fails. Returns the exit status of the failed script, or 0.
 fn run_scripts(
     channel: &mut CommandChannel,
     scripts: &[String],

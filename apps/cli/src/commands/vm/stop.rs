@@ -11,7 +11,7 @@ use crate::output::Output;
 /// End a guest and remove its ports
 #[derive(Debug, Args)]
 pub(super) struct Stop {
-    /// The guest
+    /// Name of the guest
     #[arg(value_name = "NAME")]
     name: String,
 }

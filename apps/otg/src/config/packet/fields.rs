@@ -2,33 +2,33 @@
 
 use crate::config::pattern::Kind;
 
-/// How a field of the model becomes one of a stream.
+/// Translation of a field of the model to a field of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rule {
-    /// Any pattern; by default the model's default.
+    /// Any pattern; the default is the model's default value.
     Varies { default: u64 },
-    /// The same, and `auto` is the default by another name.
+    /// Any pattern; the default is the model's default value, which the model also calls `auto`.
     VariesOrAuto { default: u64 },
-    /// Any pattern; computed by default.
+    /// Any pattern; the default is the computed value.
     Follows,
-    /// Computed or this value; with the model's name of a field that has no other values.
+    /// Computed value, or one of these values. Used for fields whose value a stream definition cannot set.
     Only(&'static [u64]),
-    /// `generated` and good, or a number.
+    /// Checksum: `generated` and good, or a number.
     Checksum,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
-    /// The model's name of it.
+    /// Name of the field in the model.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) rule: Rule,
-    /// Its name in streams; `None` for fields that cannot be set.
+    /// Name of the field in a stream definition; empty for fields that cannot be set.
     pub(super) to: &'static str,
 }
 
 pub(super) struct HeaderModel {
-    /// Its name, the same in the model and in a stream.
+    /// Name of the header, the same in the model and in a stream definition.
     pub(super) name: &'static str,
     pub(super) fields: &'static [Field],
 }
@@ -53,8 +53,8 @@ const fn checksum(name: &'static str) -> Field {
     field(name, WORD, Rule::Checksum, "checksum")
 }
 
-/// Destination of frames whose flow has `auto` or none: 02:00:00:00:00:02. Frames to the default source,
-/// 00:00:00:00:00:00, would go back to their sender: a switch drops them.
+/// Destination address for flows with destination `auto` or without a destination: 02:00:00:00:00:02. Frames to the
+/// default source, 00:00:00:00:00:00, would go back to their sender, so a switch drops them.
 const CHOSEN_DESTINATION: u64 = 0x0200_0000_0002;
 
 pub(super) const HEADERS: &[HeaderModel] = &[
@@ -175,7 +175,7 @@ const fn echo_fields(echo_request: u64) -> [Field; 5] {
     ]
 }
 
-/// All headers, as `choice` names them.
+/// Names of all headers, the values of `choice`.
 pub(super) const CHOICES: &[&str] =
     &["ethernet", "vlan", "mpls", "ipv4", "ipv6", "udp", "tcp", "icmp", "icmpv6", "arp", "vxlan", "custom"];
 

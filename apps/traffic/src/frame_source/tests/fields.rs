@@ -1,4 +1,4 @@
-//! Checks that each field is where other parsers expect it.
+//! Checks that each field is at the position where other parsers expect it.
 
 use etherparse::{
     Ethernet2Slice, Icmpv4Slice, Ipv4HeaderSlice, Ipv6HeaderSlice, SingleVlanSlice, TcpSlice, UdpSlice,
@@ -104,7 +104,7 @@ fn a_udp_checksum_that_would_be_zero_is_sent_as_all_ones() {
         judge(frame);
         frame[40..42] == [0xff, 0xff]
     });
-    // The source port takes every value, so the sum does too: once with the zero that is sent as ones, which is the
-    // same checksum as the one that really is all ones (RFC 768).
+    // The source port takes every value, so the sum takes every value. Two sums give a checksum of all ones: the zero
+    // that is sent as ones, and the checksum that is all ones itself (RFC 768).
     assert!((1..=2).contains(&all_ones.count()));
 }

@@ -13,7 +13,7 @@ pub(super) struct Judged<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Asserts that all lengths and checksums of `frame` are right, and that each header names the next.
+/// Asserts that all lengths and checksums of `frame` are right, and that each header names the next header.
 pub(super) fn judge(frame: &[u8]) -> Judged<'_> {
     let mut headers = Vec::new();
     let payload = ethernet(frame, &mut headers);
@@ -59,7 +59,7 @@ fn by_ether_type<'a>(ether_type: EtherType, bytes: &'a [u8], headers: &mut Vec<&
     }
 }
 
-/// Addresses of the IP header before.
+/// Addresses of the preceding IP header.
 enum Addresses {
     V4([u8; 4], [u8; 4]),
     V6([u8; 16], [u8; 16]),

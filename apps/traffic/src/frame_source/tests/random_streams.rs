@@ -1,4 +1,4 @@
-//! Random stacks, sizes and modifiers before the judge.
+//! Random headers, sizes and modifiers, checked by the independent parser.
 
 use proptest::prelude::*;
 use ringroad_wire::mac::Mac;
@@ -54,10 +54,10 @@ fn ip(four: bool) -> impl Strategy<Value = Header> {
     })
 }
 
-/// A transport header and perhaps odd bytes behind.
+/// A transport header, perhaps followed by an odd number of bytes.
 fn transport(four: bool) -> impl Strategy<Value = Vec<Header>> {
     let header = prop_oneof![
-        // Not the port that means VXLAN.
+        // Ports below 4789, the port of VXLAN.
         (any::<u16>(), 0..4789u16).prop_map(|(source, to)| Header::Udp(Udp {
             source,
             destination: Some(to),
@@ -78,7 +78,7 @@ fn transport(four: bool) -> impl Strategy<Value = Vec<Header>> {
             }
         ),
         any::<(u16, u16)>().prop_map(move |(identifier, sequence)| {
-            // Echo requests: etherparse reads other types in its own ways.
+            // Echo requests only: etherparse parses other types in its own ways.
             let icmp = Icmp { identifier, sequence, ..Icmp::default() };
             if four { Header::Icmp(icmp) } else { Header::Icmpv6(icmp) }
         }),
@@ -127,7 +127,7 @@ fn packet() -> impl Strategy<Value = Vec<Header>> {
     )
 }
 
-/// A field and what it must be: first bit, length, value by frame number.
+/// A field and its expected values: first bit, length, value by frame number.
 struct Expected {
     bit: usize,
     bits: usize,
@@ -172,7 +172,7 @@ fn modifier(field: String, bit: usize, bits: usize, choice: u64) -> (ModifierDef
     (ModifierDefinition { field, progression, every }, expected)
 }
 
-/// Every field of the packet that can vary without making it another packet: name, first bit, length.
+/// Every field that can vary without changing the kind of packet: name, first bit, length.
 fn fields(packet: &[Header]) -> Vec<(String, usize, usize)> {
     let mut fields = Vec::new();
     let mut start = 0;
@@ -180,7 +180,7 @@ fn fields(packet: &[Header]) -> Vec<(String, usize, usize)> {
         let kind = header.kind();
         let occurrence = packet[..index].iter().filter(|other| other.kind() == kind).count();
         for field in kind.fields().iter().filter(|field| field.modifiable) {
-            // Fields that name the next header, are computed, or decide how etherparse reads the rest.
+            // Fields that name the next header, are computed, or change how etherparse parses the rest.
             let fixed = ["ether_type", "bottom", "checksum", "type", "code", "operation", "urgent"];
             let port = kind == HeaderKind::Udp && field.name == "destination";
             if !fixed.contains(&field.name) && !port {
@@ -193,7 +193,7 @@ fn fields(packet: &[Header]) -> Vec<(String, usize, usize)> {
             _ => kind.bytes(),
         };
     }
-    // Odd places and lengths.
+    // Fields at odd positions and of odd lengths.
     fields.push(("payload[0..3]".to_owned(), start * 8, 24));
     fields.push(("payload[3..4]".to_owned(), start * 8 + 24, 8));
     fields
@@ -230,12 +230,12 @@ proptest! {
             ..StreamDefinition::default()
         };
         let mut compiled = definition.compile(7);
-        // For sizes that are too short the error has the smallest possible size, and that size works.
+        // An error for sizes that are too short contains the least possible size, and that size works.
         while let Err(error) = &compiled {
             let Some(FrameSizeMix::InTurn(sizes)) = &mut definition.size else { unreachable!() };
             let least = match &error.problem {
                 Problem::TooShort { least, .. } => *least as u32,
-                // Payload that is not there in the shortest frame.
+                // A modified byte of the payload does not exist in the shortest frame.
                 Problem::OutOfRange { .. } => sizes.iter().map(|size| size.bytes()).min().unwrap() + 1,
                 other => panic!("{other}"),
             };
@@ -265,7 +265,8 @@ proptest! {
             for Expected { bit, bits, value } in &expected {
                 prop_assert_eq!(get_bits(&frame, *bit, *bits) as u64, value(number));
             }
-            // Form by form: without magic, one in 2^16 of the others' frames is taken for a short or tiny one.
+            // Each form is read alone. Short and tiny signatures have no magic, so they match one in 2^16 frames with
+            // another form.
             let found = SignatureForm::ALL.into_iter().filter(|form| source.forms().contains(*form)).any(|form| {
                 let reading = read_signature(&frame, FormSet::NONE.with(form));
                 matches!(reading, SignatureReading::Intact(found) if (found.stream, found.sequence_low) == (7, sequence)

@@ -1,4 +1,4 @@
-//! The headers of a frame that is given as bytes.
+//! Headers of a frame that is given as bytes.
 
 use ringroad_wire::headers::Tags;
 use ringroad_wire::{ether_type, ip_protocol};
@@ -6,8 +6,8 @@ use ringroad_wire::{ether_type, ip_protocol};
 use super::{HeaderKind, Layout, Span, VXLAN_PORT, get_bits};
 
 impl Layout {
-    /// The headers recognised at the start of `frame`, as far as they are whole; the rest is payload. With `fix`,
-    /// lengths and checksums must be computed, except that a UDP checksum of 0 stays "none".
+    /// The headers recognised at the start of `frame`, up to the first that is cut off; the rest is payload. With
+    /// `fix`, lengths and checksums must be computed, except for a UDP checksum of 0, which means "none".
     ///
     /// The bytes after IPv6 extension headers other than hop-by-hop and destination options, and in IPv4 fragments, are
     /// payload.
@@ -53,7 +53,7 @@ impl Layout {
     }
 }
 
-/// The length of the header of `kind` at the start of `bytes`, if all of it is there and its type is valid.
+/// Length of the header of `kind` at the start of `bytes`. `None` if the header is cut off or not valid.
 fn whole(kind: HeaderKind, bytes: &[u8]) -> Option<usize> {
     let words = |bit| get_bits(bytes, bit, 4) as usize * 4;
     let length = match kind {
@@ -62,14 +62,14 @@ fn whole(kind: HeaderKind, bytes: &[u8]) -> Option<usize> {
         HeaderKind::Arp if bytes.get(..6)? != [0, 1, 8, 0, 6, 4] => return None,
         HeaderKind::Ipv4 => words(4),
         HeaderKind::Tcp => words(96),
-        // IPv6 options: 8 bytes more for each that the second byte counts.
+        // IPv6 options have 8 bytes, and 8 more for each that the second byte counts.
         HeaderKind::Raw => 8 + 8 * usize::from(*bytes.get(1)?),
         _ => kind.bytes(),
     };
     (length >= kind.bytes() && bytes.len() >= length).then_some(length)
 }
 
-/// The type of the header in `behind`, according to this header.
+/// Kind of the header at the start of `behind`, according to the preceding `header`.
 fn carried(kind: HeaderKind, header: &[u8], behind: &[u8], layout: &Layout) -> Option<HeaderKind> {
     let value = |name| kind.field(name).map(|field| get_bits(header, field.bit, field.bits));
     match kind {
@@ -88,7 +88,7 @@ fn carried(kind: HeaderKind, header: &[u8], behind: &[u8], layout: &Layout) -> O
             _ => None,
         },
         HeaderKind::Ipv4 => {
-            // More-fragments flag and fragment offset.
+            // The bits of the more-fragments flag and of the fragment offset.
             let fragment = get_bits(header, 50, 14) != 0;
             if fragment { None } else { layout.in_ip(header[9]) }
         }

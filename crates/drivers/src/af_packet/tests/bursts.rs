@@ -1,4 +1,4 @@
-//! More frames than a ring holds, and what is borrowed meanwhile.
+//! Tests with more frames than a ring holds, while some of them are borrowed.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use rustix::process::setpriority_process;
 
 use super::*;
 
-/// Frames of full length that fit into neither kind of ring at its usual size.
+/// Number of frames of full length that exceeds either kind of ring at its usual size.
 const TOO_MANY: u32 = 4000;
 
-/// Sends frames, and checks on the near end that they have arrived there: none is lost on the way to the rings.
+/// Sender of frames. It checks at the near end that all have arrived, so none is lost before the rings.
 struct Source {
     far: RawSocket,
     near: RawSocket,
@@ -51,7 +51,7 @@ fn blocks_take_many_times_more_frames_than_slots_of_the_same_memory() {
     in_own_namespace(|| {
         let config = pair_for_blocks("rrp0", "rrp1", 1500);
         assert_eq!(config.slots, 2048);
-        // Other load must not draw the burst out.
+        // A high priority keeps other load from stretching the burst.
         setpriority_process(None, -20).unwrap();
         let slots = PacketDevice::open(&PacketConfig { immediate: true, ..config.clone() }).unwrap();
         assert_eq!(slots.mode, "AF_PACKET, TPACKET_V2 (immediate), 1 queue(s), 4096 KiB of rings");
@@ -61,8 +61,8 @@ fn blocks_take_many_times_more_frames_than_slots_of_the_same_memory() {
             let queue = &mut device.queues[0];
             let begin = Instant::now();
             Source::new(60).send(8000);
-            // Blocks that waited are shown before they are full: if the machine was busy with other work, this is not a
-            // burst.
+            // After their timeout blocks are handed over before they are full. If the machine was too busy, the frames
+            // were no burst.
             if begin.elapsed() < Duration::from_millis(200) {
                 assert_eq!(numbers(&receive(queue, 8000)), (0..8000).collect::<Vec<_>>());
                 assert_eq!((receive_now(queue).len(), queue.diagnosis().unwrap().missed_frames()), (0, 0));
@@ -79,7 +79,7 @@ fn what_is_released_is_used_again_lap_after_lap() {
         let mut queue = open_one(&pair("rrp0", "rrp1", 1500));
         let mut source = Source::new(1514);
         while source.next < 5 * TOO_MANY {
-            // A number that does not go into the ring's.
+            // The ring's number of frames is no multiple of 900.
             let first = source.next;
             source.send(900);
             let frames = receive(&mut queue, 900);
@@ -98,13 +98,13 @@ fn an_overflow_is_counted_and_every_frame_accounted_for() {
             let first = source.next;
             source.send(TOO_MANY);
             let received = numbers(&receive_now(&mut queue));
-            // Those that came first, while there was room.
+            // The first frames were received, while there was room.
             assert_eq!(received, (first..first + received.len() as u32).collect::<Vec<_>>());
             let missed = queue.diagnosis().unwrap().missed_frames();
             assert!(missed != 0, "they cannot all have fitted");
             assert_eq!(received.len() as u64 + missed, u64::from(TOO_MANY));
         }
-        // It continues normally.
+        // The ring continues normally.
         let first = source.next;
         source.send(100);
         assert_eq!(numbers(&receive(&mut queue, 100)), (first..first + 100).collect::<Vec<_>>());
@@ -120,7 +120,7 @@ fn nothing_is_written_over_while_it_is_borrowed() {
         let (mut one, mut other) = (Batch::new(), Batch::new());
         source.send(10);
         borrow(&mut queue, &mut one, 4);
-        // The rest of what came first, with the beginning of what comes now.
+        // The batch has the rest of the first frames and the beginning of the new ones.
         source.send(100);
         borrow(&mut queue, &mut other, 50);
         source.send(TOO_MANY);
@@ -162,7 +162,7 @@ fn what_an_interface_received_before_it_vanished_still_comes() {
         Source::new(60).send(5);
         ip("link del rrp1");
         queue.sleeper().unwrap().drain_wake();
-        // It has a descriptor while frames are still to come.
+        // The queue has a wake descriptor while frames are still to come.
         let mut frames = receive_now(&mut queue);
         while queue.sleeper().unwrap().wake_descriptor().is_some() {
             frames.extend(receive_now(&mut queue));

@@ -1,4 +1,5 @@
-//! The tx side of a queue: frames onto the tx ring, by reference or by copy, and buffers back off the completion ring.
+//! Tx side of a queue: it puts frames on the tx ring, by reference or by copy, and takes buffers off the completion
+//! ring.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -17,30 +18,31 @@ use super::super::rings::ProducerRing;
 use super::{Attachment, Interface, PREFETCH_FRAMES, Umem, XdpQueue, XdpSocket};
 use crate::nic::set_up_again;
 
-/// Most descriptors of a frame to send: what the kernel builds a packet of (`MAX_SKB_FRAGS` of linux/skbuff.h, 17).
+/// Maximum number of descriptors of a frame to send. The kernel builds a packet from this many (`MAX_SKB_FRAGS` of
+/// linux/skbuff.h, 17).
 pub(super) const MAX_TX_DESCRIPTORS: usize = 17;
-/// Calls in zero-copy mode after which the driver has taken nothing, until the link is looked at.
+/// Number of calls without progress between two checks of the link, in zero-copy mode.
 const KICKS_PER_CHECK: u32 = 64;
-/// Calls for one batch at most. Usually it takes one, or one for 32 frames on a kernel without `XDP_MAX_TX_SKB_BUDGET`;
-/// one per frame where the device drops them all.
+/// Maximum number of calls for one batch. A batch usually takes one call, or one for 32 frames on a kernel without
+/// `XDP_MAX_TX_SKB_BUDGET`. If the device drops all frames, it takes one call per frame.
 const MAX_KICKS: u32 = 2 * BATCH_FRAMES as u32;
-/// How long a card that has frames may send none. Pause frames of its peer take milliseconds.
+/// Time for which a card with frames may send none. Pause frames of its peer take milliseconds.
 const SILENCE: Duration = Duration::from_secs(2);
 
 impl XdpQueue {
-    /// Takes what the kernel is done with off the completion ring.
+    /// Takes completed buffers off the completion ring.
     #[inline]
     pub(super) fn reap(&mut self) {
         if self.socket.completion.refresh() == 0 {
             return;
         }
         let Self { socket: XdpSocket { completion, .. }, umem, ledger, .. } = self;
-        // All up to the end of the ring, then the others.
+        // The first round takes the entries up to the end of the ring, the second those from its beginning.
         while completion.available() != 0 {
             let mut run = completion.run(u32::MAX);
             let taken = run.len() as u32;
             while !run.is_empty() {
-                // The lent ones come back in order, except where others overtake them or ours lie between them.
+                // Lent buffers come back in order, unless others overtake them or own buffers lie between them.
                 let done = ledger.complete_in_order(run);
                 let Some((&address, others)) = run.get(done..).and_then(<[u64]>::split_first) else { break };
                 if let Some(buffer) = umem.buffer_at(address) {
@@ -53,10 +55,10 @@ impl XdpQueue {
         completion.publish();
     }
 
-    /// Has the kernel send what is on the tx ring; number of calls. Whatever a call returns, only the ring's counter
-    /// shows what the kernel took.
+    /// Calls the kernel to send the frames on the tx ring. Returns the number of calls. Whatever a call returns, only
+    /// the ring's counter shows which frames the kernel took.
     pub(super) fn kick(&mut self) -> u32 {
-        // A driver that has no carrier takes nothing, and a call in zero-copy mode does not tell.
+        // A driver without carrier takes no frames, and a call in zero-copy mode does not report that.
         let Attachment { link, zero_copy, .. } = &*self.attachment;
         if *zero_copy && self.interface == Interface::Down && link.state() == LinkState::NoCarrier {
             return 0;
@@ -75,8 +77,8 @@ impl XdpQueue {
                     self.stop();
                     return kick;
                 }
-                // The device dropped the frame, and the kernel went no further: for lack of a carrier, or since the
-                // other end of a veth did not keep up.
+                // The device dropped the frame and the kernel stopped, for lack of a carrier or because the other end
+                // of a veth did not keep up.
                 Err(Errno::BUSY) => {
                     self.note_refused();
                     if !self.attachment.link.is_running() {
@@ -85,8 +87,8 @@ impl XdpQueue {
                     }
                     self.attachment.link.doubt();
                 }
-                // More is on the ring than one call sends, there is no room for completions, or the kernel is short of
-                // memory.
+                // The ring has more frames than one call sends, there is no room for completions, or the kernel is
+                // short of memory.
                 Err(_) => {}
             }
             self.reap();
@@ -104,14 +106,14 @@ impl XdpQueue {
         MAX_KICKS
     }
 
-    /// Notes that the device dropped the frame that the kernel took last, which counts as delivered.
+    /// Notes that the device dropped the frame that the kernel took last, which was counted as delivered.
     #[cold]
     fn note_refused(&mut self) {
         self.socket.tx.untaken();
         let mut bytes = 0;
         for back in 1..=MAX_TX_DESCRIPTORS as u32 {
             let descriptor = self.socket.tx.taken_entry(back);
-            // The frame before that one ended here.
+            // This descriptor ends the frame before the dropped one.
             if back > 1 && !descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
                 break;
             }
@@ -121,11 +123,11 @@ impl XdpQueue {
         self.refused.bytes += bytes;
     }
 
-    /// After a call in zero-copy mode that left `left` frames on the ring. The call wakes the driver, which takes them
-    /// in its own time. With busy polling it does not: it polls the receiving side of the queue once instead
-    /// (`SO_PREFER_BUSY_POLL`, `xsk_no_wakeup` of net/xdp/xsk.c), which takes them only if the driver serves both sides
-    /// in one poll. igb and virtio-net do not, or not always. So the driver is woken where a poll took nothing, and
-    /// called until nothing is left.
+    /// Decides what follows a call in zero-copy mode that left `left` frames on the ring. The call wakes the driver,
+    /// which takes the frames later. With busy polling the call does not wake the driver: it polls the receiving side
+    /// of the queue once instead (`SO_PREFER_BUSY_POLL`, `xsk_no_wakeup` of net/xdp/xsk.c). This poll takes the frames
+    /// only if the driver serves both sides in one poll, which igb and virtio-net do not always do. So the driver is
+    /// woken if a poll took no frame, and the kernel is called until no frame is left.
     pub(super) fn follow_driver(&mut self, left: u32) {
         let taken = self.socket.tx.taken();
         self.fruitless_kicks = match left == 0 || taken != self.taken_before {
@@ -145,8 +147,9 @@ impl XdpQueue {
         }
     }
 
-    /// Why nothing leaves the card, for people: in zero-copy mode it has frames, and sent none between two looks that lie
-    /// [`SILENCE`] apart. A card that was reset below its driver does that, and its link seems to run.
+    /// Fault of a card that sends nothing, as text for users. In zero-copy mode it has frames, and sent none between
+    /// two checks that are at least [`SILENCE`] apart. A card that was reset below its driver behaves like this while
+    /// its link seems to run.
     pub(super) fn card_fault(&self, now: Instant) -> Option<String> {
         if !self.attachment.zero_copy {
             return None;
@@ -166,12 +169,12 @@ impl XdpQueue {
         })
     }
 
-    /// Whether the driver has taken nothing for long.
+    /// Whether the driver has taken no frame for many calls.
     pub(super) fn is_stuck(&self) -> bool {
         self.fruitless_kicks > 16 * KICKS_PER_CHECK
     }
 
-    /// Frames on the tx ring that the kernel has not taken: those of which the last descriptor is there.
+    /// Frames on the tx ring that the kernel has not taken, counted by their last descriptors.
     pub(super) fn untaken_frames(&self) -> Waiting {
         self.socket.tx.waiting().fold(Waiting::default(), |sum, descriptor| Waiting {
             frames: sum.frames + u64::from(!descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD)),
@@ -179,7 +182,7 @@ impl XdpQueue {
         })
     }
 
-    /// The interface carries no frames.
+    /// Stops sending, because the interface carries no frames.
     #[cold]
     fn stop(&mut self) {
         self.interface = Interface::Down;
@@ -191,10 +194,10 @@ impl XdpQueue {
         self.refused.by_link = self.refused.frames != 0;
     }
 
-    /// Has the kernel drop what waits on the tx ring of an interface without carrier: a frame a call, in copy mode. Left
-    /// there, the kernel would drop it whenever the socket is polled, and a poll does not report that (`xsk_poll` of
-    /// net/xdp/xsk.c). If the interface is set down, the kernel takes nothing, and what waits is sent when it is up
-    /// again; lent buffers are not held until then: their frames move to buffers of ours.
+    /// Calls the kernel to drop the frames on the tx ring of an interface without carrier, one frame a call, in copy
+    /// mode. Otherwise the kernel would drop them at any poll of the socket, and a poll does not report that
+    /// (`xsk_poll` of net/xdp/xsk.c). If the interface is set down, the kernel takes no frames, and sends the waiting
+    /// ones when it is up again. Lent buffers are not held until then: their frames move to own buffers.
     fn give_up_untaken(&mut self) {
         while self.socket.tx.untaken() != 0 && self.socket.send() == Err(Errno::BUSY) {
             self.note_refused();
@@ -210,12 +213,13 @@ impl XdpQueue {
             ledger.complete(lent);
             Some(XdpDesc { addr: umem.address(own), ..descriptor })
         };
-        // SAFETY: in copy mode the kernel reads the tx ring only in a call or a poll of the socket, and the one thread that
-        // serves this queue makes both.
+        // SAFETY: in copy mode the kernel reads the tx ring only in a call or a poll of the socket, and the one thread
+        // that serves this queue makes both.
         unsafe { self.socket.tx.change_untaken(move_out) };
     }
 
-    /// Room on the tx ring, with completions reaped and the kernel called where it does not reach `wanted`.
+    /// Room on the tx ring, entries. If it is less than `wanted`, completions are reaped and the kernel is called
+    /// first.
     pub(super) fn tx_room(&mut self, wanted: u32) -> u32 {
         let free = self.socket.tx.free(wanted);
         if free >= wanted && self.ledger.free() >= wanted as usize {
@@ -231,8 +235,8 @@ impl XdpQueue {
         self.socket.tx.free(wanted)
     }
 
-    /// Makes up for frames that were refused before, so that no count ever falls. While the link is doubted the cause
-    /// is not known.
+    /// Subtracts frames that were refused earlier from `delivery`, so that no counter ever falls. While the link is
+    /// doubted the cause is not known.
     #[cold]
     pub(super) fn settle(&mut self, delivery: &mut Delivery) {
         if self.attachment.link.is_doubted() {
@@ -269,8 +273,8 @@ impl XdpQueue {
         self.socket.tx.put_all(&[XdpDesc { addr, len: len as u32, options }], |&descriptor| descriptor);
     }
 
-    /// Puts frames of one fragment each that fit in one buffer, as nearly all do, up to the first that is anything else
-    /// or for which there is no room. Returns their number.
+    /// Puts frames of one fragment each that fit in one buffer, as nearly all do, on the tx ring, up to the first other
+    /// frame or the first without room. Returns their number.
     #[inline]
     pub(super) fn put_singles(
         &mut self,
@@ -297,7 +301,7 @@ impl XdpQueue {
         put
     }
 
-    /// Puts the buffers of the frames of a batch themselves on the tx ring; they stay their source's.
+    /// Puts the buffers of a batch's frames on the tx ring without a copy. Their source still owns them.
     #[inline(never)]
     fn lend_all(&mut self, batch: &Batch) -> usize {
         let Self { socket: XdpSocket { tx, .. }, umem, ledger, lengths, .. } = self;
@@ -321,14 +325,14 @@ impl XdpQueue {
             tx.advance(count as u32);
             ledger.advance(count);
             put += count;
-            // Again if the run ended at the end of one of the two.
+            // The loop goes on if the run ended at the end of the ring or of the ledger's list.
             if count == 0 || put == frames.len() {
                 return put;
             }
         }
     }
 
-    /// Puts the buffers of frames themselves on the tx ring, and gives others of ours for them.
+    /// Puts the buffers of frames on the tx ring without a copy, and exchanges them for own buffers.
     #[inline(never)]
     fn exchange_singles(&mut self, batch: &mut Batch, frames: &[u16]) -> usize {
         let Self { socket: XdpSocket { tx, .. }, umem, ledger, lengths, .. } = self;
@@ -345,7 +349,7 @@ impl XdpQueue {
         put_each(tx, umem, frames, exchange)
     }
 
-    /// Copies frames into buffers of ours.
+    /// Copies frames into own buffers.
     #[inline(never)]
     fn copy_singles(&mut self, batch: &Batch, frames: &[u16]) -> usize {
         let Self { socket: XdpSocket { tx, .. }, umem, ledger, lengths, .. } = self;
@@ -364,7 +368,7 @@ impl XdpQueue {
         put_each(tx, umem, frames, copy)
     }
 
-    /// Whether the kernel takes these fragments as they lie.
+    /// Whether the kernel can send these fragments without a copy.
     #[inline]
     pub(super) fn fits_in_place(&self, batch: &Batch, frame: usize) -> bool {
         let range = batch.fragments_of(frame);
@@ -376,7 +380,7 @@ impl XdpQueue {
             })
     }
 
-    /// Puts the buffers of a frame themselves on the tx ring: `keep` exchanges them for free ones of ours.
+    /// Puts the buffers of a frame on the tx ring without a copy. With `keep` they are exchanged for free own buffers.
     #[inline]
     pub(super) fn put_in_place(
         &mut self,
@@ -405,7 +409,7 @@ impl XdpQueue {
         Ok(())
     }
 
-    /// Copies a frame into free buffers of ours.
+    /// Copies a frame into free own buffers.
     pub(super) fn put_copy(&mut self, fragments: &[Fragment], total: usize) -> Result<(), DropCause> {
         let capacity = self.umem.capacity();
         let needed = total.div_ceil(capacity).max(1);
@@ -426,22 +430,22 @@ impl XdpQueue {
     }
 }
 
-/// How far a card had come when a report was last made.
+/// Progress of a card at the last report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CompletionProgress {
     /// The completion ring's counter.
     sent: u32,
-    /// The first look at which it was this one.
+    /// Time of the first report with this counter.
     since: Instant,
 }
 
-/// Frames that the device dropped after they were counted as delivered: the kernel reports that only when it is called
-/// for them. The next delivery makes up for them, or the next report.
+/// Frames that the device dropped after they were counted as delivered. The kernel reports such a drop only when it is
+/// called for later frames. The next delivery or the next report subtracts them.
 #[derive(Debug, Default)]
 pub(super) struct LateRefusals {
     frames: u32,
     bytes: u64,
-    /// The link was found not to carry frames since.
+    /// Whether the link was found not to carry frames since then.
     by_link: bool,
 }
 
@@ -471,21 +475,21 @@ pub(super) struct SingleLengths {
 }
 
 impl SingleLengths {
-    /// Of frames of at most `most` bytes.
+    /// Lengths of frames of at most `most` bytes.
     pub(super) fn new(most: usize) -> Self {
         let extent = |len| SlotWord::new(0, len, 0).extent();
         let least = extent(ETHERNET_HEADER_BYTES as u16);
         Self { least, span: extent(most as u16).saturating_sub(least) }
     }
 
-    /// Whether a slot holds a frame alone, of such a length.
+    /// Whether a slot holds a whole frame of such a length.
     #[inline]
     fn has(self, slot: SlotWord) -> bool {
         slot.extent().wrapping_sub(self.least) <= self.span
     }
 }
 
-/// Puts frames of one fragment each on the tx ring, while there is room and `source` gives a frame's buffer and
+/// Puts frames of one fragment each on the tx ring, while there is room and `source` returns a frame's buffer and
 /// length. Returns the number.
 #[inline]
 fn put_each(
@@ -499,7 +503,7 @@ fn put_each(
     tx.put_each(frames, |frame| Some(describe(umem, source(frame)?)))
 }
 
-/// The descriptor of a frame that a slot holds alone.
+/// Descriptor of a frame that lies in one slot.
 #[inline]
 fn describe(umem: &Umem, slot: SlotWord) -> XdpDesc {
     let len = SlotWord::extent_bytes(slot.extent()) as u32;

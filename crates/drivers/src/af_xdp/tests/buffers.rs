@@ -1,4 +1,4 @@
-//! Whose buffers frames lie in: several per frame, lent, exchanged, used up.
+//! Tests of the buffers of frames: several per frame, lent, exchanged, used up.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -64,7 +64,7 @@ fn frames_that_do_not_fit_the_rings_are_counted_once() {
         let received = receive(queue, RING as usize);
         assert_eq!(received.len(), RING as usize);
         assert_eq!(queue.diagnosis().unwrap().missed_frames(), 100);
-        // And continues.
+        // The queue continues to receive.
         far.send(&frame(9999, 64));
         assert_eq!(receive(queue, 1), [frame(9999, 64)]);
     });
@@ -111,7 +111,8 @@ fn a_batch_gets_no_more_frames_than_it_has_room_for() {
         let (near, far) = veth(1, 9000);
         let mut device = open(&XdpConfig { mtu: 9000, ..config(near, AfXdpMode::Native) }).unwrap();
         let queue = &mut device.queues[0];
-        // Behind ten frames of one buffer each, and behind nine and one of two: the batch is full after either.
+        // A long frame follows ten frames of one buffer each, or nine of one and one of two. The batch is full after
+        // either.
         for lengths in [[60; 20], std::array::from_fn(|number| if number % 10 == 9 { 3000 } else { 60 })] {
             let sent: Vec<Vec<u8>> = (0..).zip(lengths).map(|(number, len)| frame(number, len)).collect();
             for frame in &sent {
@@ -136,7 +137,7 @@ fn a_batch_gets_no_more_frames_than_it_has_room_for() {
     });
 }
 
-/// Two interfaces whose UMEM is one region: what the test forwards from `near` to `other`.
+/// Two interfaces whose UMEM is one region. The test forwards from `near` to `other`.
 fn two_devices() -> (XdpQueue, XdpQueue, RawSocket, RawSocket) {
     let (near, far) = veth(1, 3500);
     ip("link add other mtu 3500 type veth peer name remote mtu 3500");
@@ -157,7 +158,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
         let (mut from, mut to, far, remote) = two_devices();
         let mut batch = Batch::new();
         let mut exchanged = 0;
-        // Each round uses 7 buffers of 512: after these, all of them have been on both sides.
+        // Each round uses 7 buffers of 512. After all rounds each buffer has been on both sides.
         for round in 0..400 {
             let sent = [frame(round, 100), frame(round, 3000), frame(round, 60), frame(round, 1514)];
             for frame in &sent {
@@ -174,7 +175,7 @@ fn buffers_are_exchanged_between_devices_of_a_region() {
                     |batch: &Batch| batch.fragments().iter().map(Fragment::buffer).collect::<Vec<_>>();
                 let before = buffers(&batch);
                 let all: Vec<u16> = (0..batch.frames() as u16).collect();
-                // The third frame of each round goes to others too: it has to be copied.
+                // The third frame of each round has other destinations, too, so it must be copied.
                 let shared: Vec<usize> =
                     (0..batch.frames()).filter(|&number| batch.frame_bytes(number) == 60).collect();
                 for &number in &shared {
@@ -215,7 +216,8 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
         for round in 0..300 {
             let mut batch = Batch::new();
             batch.offer(shared.id(), Custody::Lend);
-            // One buffer, two buffers, and one that reaches into the next chunk and so has to be copied.
+            // The frames have one buffer, two buffers, and one buffer that reaches into the next chunk and so must be
+            // copied.
             let mut expected = Vec::new();
             for (number, pieces) in [&[100_usize][..], &[1500, 700], &[2048]].into_iter().enumerate() {
                 let bytes = frame(round, pieces.iter().sum());
@@ -223,7 +225,7 @@ fn lent_buffers_are_sent_where_they_lie_and_come_back() {
                 for (index, &length) in pieces.iter().enumerate() {
                     let buffer = FIRST_BUFFER + count + 4 * number as u32 + 2 * index as u32;
                     let start = area.as_ptr().wrapping_add(buffer as usize * 2048 + 256);
-                    // SAFETY: a buffer of the region and the chunk after it, which no other code uses.
+                    // SAFETY: the slice is a buffer of the region and the chunk after it, which no other code uses.
                     let slice = unsafe { std::slice::from_raw_parts_mut(start, length) };
                     slice.copy_from_slice(&rest[..length]);
                     rest = &rest[length..];
@@ -280,7 +282,7 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
             })
             .collect();
         for (number, (bytes, &pointer)) in (0..).zip(sent.iter().zip(&pointers)) {
-            // SAFETY: a buffer of the region that no other code uses.
+            // SAFETY: the slice is a buffer of the region that no other code uses.
             let slice = unsafe { std::slice::from_raw_parts_mut(pointer, bytes.len()) };
             slice.copy_from_slice(bytes);
             // SAFETY: the region outlives the batch.
@@ -288,11 +290,11 @@ fn an_interface_that_is_down_does_not_keep_what_it_was_lent() {
             batch.push(fragment.in_buffer(FIRST_BUFFER + count + number), true);
         }
         assert_eq!(queue.deliver(&mut batch, &[0, 1, 2]).frames, 3);
-        // Before the kernel is called for them.
+        // The interface goes down before the kernel is called for the frames.
         ip("link set near down");
         queue.flush();
         assert_eq!((queue.lender().unwrap().lent(), queue.lender().unwrap().returned()), (3, 3));
-        // Their owner may write them again, and the frames are sent as they were.
+        // The owner may write the buffers again, and the frames are sent unchanged.
         for pointer in pointers {
             // SAFETY: as above; the batch is not read any more.
             unsafe { pointer.write_bytes(0xEE, 100) };

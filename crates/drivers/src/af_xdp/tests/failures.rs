@@ -1,4 +1,4 @@
-//! Interfaces that are occupied, down or gone, impossible requests, processes that are killed.
+//! Tests with interfaces that are occupied, down or gone, with impossible requests, and with killed processes.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -12,7 +12,7 @@ fn a_program_of_others_is_replaced_only_by_force() {
             let error = open(&config(near, mode)).unwrap_err().to_string();
             assert!(error.contains("ip link set dev near xdp off") && error.contains("force=1"), "{error}");
         }
-        // The socket of the other is bound to the queue as well: only its program can be taken off.
+        // The other device's socket is bound to the queue, too. Only its program can be detached.
         let error =
             open(&XdpConfig { force: true, ..config(near, AfXdpMode::Native) }).unwrap_err().to_string();
         assert!(error.contains("another AF_XDP socket holds this queue"), "{error}");
@@ -41,7 +41,7 @@ fn an_interface_without_carrier_loses_nothing_silently() {
         let queue = &mut device.queues[0];
         for command in ["link set near down", "link set far down"] {
             ip(command);
-            // Until the kernel has notified, frames are refused one by one, and counted later.
+            // Frames are refused one by one until the kernel has notified of the lost carrier. They are counted later.
             until(|| {
                 deliver(queue, &[frame(1, 60)]);
                 queue.diagnosis().unwrap().fault().is_some_and(|fault| fault.contains("interface near"))
@@ -125,7 +125,7 @@ fn what_cannot_be_is_refused_by_name() {
         assert!(few.contains("511 buffers") && few.contains("512 needed"), "{few}");
         let outside = XdpDevice::open(&good, &region(64, 2048), buffers(1, 512, 0)).unwrap_err().to_string();
         assert!(outside.contains("in the region"), "{outside}");
-        // Nothing is left attached.
+        // No program stays attached.
         assert_detached();
     });
 }
@@ -145,7 +145,7 @@ fn frames_too_short_for_a_header_are_counted() {
     });
 }
 
-/// Not a test of its own: opens the interface whose index is in the environment and waits to be killed.
+/// Helper process, no test of its own: opens the interface whose index is in the environment and waits to be killed.
 #[test]
 #[ignore = "the other half of a_killed_process_leaves_the_interface_as_it_was"]
 fn holder() {

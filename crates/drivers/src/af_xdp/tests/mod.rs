@@ -26,7 +26,7 @@ use crate::af_xdp::AfXdpMode;
 use crate::test_network::{RawSocket, in_own_namespace, ip, test_frame, until};
 use crate::test_queue::frames_of;
 
-/// EtherType for local experiments, which test frames have.
+/// EtherType for local experiments, which the test frames have.
 const TEST_TYPE: u16 = 0x88B5;
 
 const RING: u32 = 256;
@@ -72,8 +72,8 @@ fn index_of(interface: &str) -> u32 {
     link_by_name(interface).unwrap().index
 }
 
-/// A veth pair `near` and `far`, both up, with this many queues each way and this MTU. Returns the index of `near` and
-/// a raw socket on `far`.
+/// A veth pair `near` and `far`, both up, with `queues` queues in each direction and MTU `mtu`. Returns the index of
+/// `near` and a raw socket on `far`.
 fn veth(queues: u16, mtu: u32) -> (u32, RawSocket) {
     let each = format!("numrxqueues {queues} numtxqueues {queues} mtu {mtu}");
     ip(&format!("link add near {each} type veth peer name far {each}"));
@@ -82,17 +82,17 @@ fn veth(queues: u16, mtu: u32) -> (u32, RawSocket) {
     (index_of("near"), RawSocket::open("far", TEST_TYPE))
 }
 
-/// What the kernel reports about `near`.
+/// The kernel's report about `near`.
 fn near_details() -> String {
     ip("-d link show near")
 }
 
-/// No program is on `near`.
+/// Asserts that no program is on `near`.
 fn assert_detached() {
     assert!(!near_details().contains("xdp"), "{}", near_details());
 }
 
-/// Waits until the queue has something to receive.
+/// Waits until the queue has a frame to receive.
 fn await_frames(queue: &mut XdpQueue) {
     let descriptor = queue.sleeper().unwrap().wake_descriptor().unwrap();
     let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
@@ -120,7 +120,7 @@ fn receive(queue: &mut XdpQueue, count: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Delivers frames from private memory, which have to be copied, and has the kernel send them.
+/// Delivers frames from private memory, which must be copied, and calls the kernel to send them.
 fn deliver(queue: &mut XdpQueue, frames: &[Vec<u8>]) -> Delivery {
     let delivery = put(queue, frames);
     queue.flush();

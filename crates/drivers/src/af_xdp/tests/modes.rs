@@ -1,4 +1,4 @@
-//! Modes and queues: frames pass both ways, with every mode that the kernel offers.
+//! Tests of modes and queues: frames pass in both directions, in every mode that the kernel supports.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -9,7 +9,7 @@ fn passes_frames_both_ways(expected: &'static str, config: impl FnOnce(u32) -> X
         let mut device = open(&config(near)).unwrap();
         assert!(device.mode.contains(expected), "{}", device.mode);
         let queue = &mut device.queues[0];
-        // More than the rings hold, so that every buffer is used more than once.
+        // The test sends more frames than the rings hold, so that every buffer is used more than once.
         for round in 0..20 {
             let sent: Vec<Vec<u8>> =
                 (0..50).map(|number| frame(round * 50 + number, 60 + number as usize * 29)).collect();
@@ -51,7 +51,7 @@ fn frames_pass_without_wakeups_and_with_busy_polling() {
 fn auto_takes_the_best_mode_and_reports_what_was_refused() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
-        // A veth has no zero-copy, but native XDP.
+        // A veth supports native XDP, but no zero-copy.
         let device = open(&config(near, AfXdpMode::Auto)).unwrap();
         assert_eq!(device.mode, "AF_XDP copy, native (zero-copy: Operation not supported)");
         assert!(device.notes[0].contains("zero-copy is not available"), "{:?}", device.notes);
@@ -78,7 +78,7 @@ fn the_program_leaves_with_the_last_queue() {
         device.queues.pop();
         assert!(near_details().contains("xdp"), "one queue is left");
         let sent = frame(1, 100);
-        // For every queue that the peer chooses: the host stack gets what no socket takes, and nothing breaks.
+        // The peer may choose any queue. Frames of a queue without a socket go to the host stack.
         far.send(&sent);
         drop(device);
         assert_detached();
@@ -92,7 +92,7 @@ fn two_queues_each_get_their_frames() {
     in_own_namespace(|| {
         let (near, far) = veth(2, 1500);
         let mut device = open(&XdpConfig { queues: 2, ..config(near, AfXdpMode::Native) }).unwrap();
-        // A veth receives in the queue in which its peer sends: that of an AF_XDP socket is known.
+        // A veth receives in the queue in which its peer sends. The queue of an AF_XDP socket is known.
         let far_config =
             XdpConfig { interface: "far".into(), queues: 2, ..config(index_of("far"), AfXdpMode::Native) };
         drop(far);

@@ -1,4 +1,4 @@
-//! What only drivers with zero copy do, shown to a queue by hand: a veth has none.
+//! Behaviour of drivers with zero copy, simulated at a queue by the tests: a veth has no zero copy.
 #![allow(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::af_xdp::{Attempt, most_uncut_mtu};
 
 #[test]
 fn no_card_cuts_a_frame_of_an_mtu_that_the_rule_allows() {
-    // Room behind the headroom: 1792 and 3840 bytes. A card that knows buffers in KiB writes 1024 and 3072.
+    // The room behind the headroom is 1792 and 3840 bytes. A card with buffer sizes in KiB writes 1024 and 3072.
     for (chunk, written) in [(2048, 1024), (4096, 3072)] {
         let most = most_uncut_mtu(chunk);
-        // Ethernet header, two tags, FCS, timestamp.
+        // Bytes of the Ethernet header, two tags, the FCS and the timestamp.
         assert_eq!(most + 14 + 8 + 4 + 16, written);
     }
     assert!(most_uncut_mtu(2048) < 1500 && most_uncut_mtu(4096) >= 1500);
@@ -23,7 +23,7 @@ fn no_card_cuts_a_frame_of_an_mtu_that_the_rule_allows() {
 fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
     in_own_namespace(|| {
         let (near, _far) = veth(1, 1500);
-        // As if the veth's driver had zero copy: the kernel refuses it only where it is tried.
+        // The test claims that the veth's driver has zero copy. The kernel refuses it only when it is tried.
         let may = |mode| XdpConfig { may_zero_copy: true, ..config(near, mode) };
         let device = open(&may(AfXdpMode::Auto)).unwrap();
         assert!(device.mode.starts_with("AF_XDP copy, native (zero-copy with several buffers per frame: "));
@@ -40,7 +40,7 @@ fn zero_copy_in_buffers_in_which_a_card_may_cut_is_refused_with_the_remedy() {
             error.contains("longer than 1004 bytes") && error.contains("choose buf-size=4096"),
             "{error}"
         );
-        // With an MTU of which nothing is cut it is tried.
+        // At an MTU without cut frames zero copy is tried.
         let error = open(&XdpConfig { mtu: 900, ..may(AfXdpMode::ZeroCopy) }).unwrap_err().to_string();
         assert!(error.contains("Operation not supported"), "{error}");
         let error = open(&XdpConfig { mtu: 9000, ..may(AfXdpMode::ZeroCopy) }).unwrap_err().to_string();
@@ -66,7 +66,7 @@ fn zero_copy_comes_first_and_with_several_buffers_where_a_card_may_cut() {
     assert_eq!(names(true, true, true)[..3], ["zero-copy+", "copy, native+", "copy, generic+"]);
 }
 
-/// The lengths of the frames that the queue gives of what is on its rx ring.
+/// Lengths of the frames that the queue receives from its rx ring.
 fn received_lengths(queue: &mut XdpQueue) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut batch = Batch::new();
@@ -97,7 +97,7 @@ fn pieces_in_a_mode_of_one_buffer_per_frame_are_dropped_and_counted_once_a_frame
         assert_eq!(received_lengths(queue), [60, 61]);
         let incomplete = |queue: &mut XdpQueue| queue.diagnosis().unwrap().incomplete_frames();
         assert_eq!((incomplete(queue), incomplete(queue)), (2, 0));
-        // The rest of the last one comes later.
+        // The rest of the last frame comes later.
         queue.receive_pieces(&[(701, true), (62, false), (63, false)]);
         assert_eq!(received_lengths(queue), [63]);
         assert_eq!((incomplete(queue), queue.diagnosis().unwrap().missed_frames()), (0, 0));
@@ -125,7 +125,7 @@ fn a_full_buffer_of_a_card_with_zero_copy_is_the_begin_of_a_cut_frame() {
         let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
         let queue = &mut device.queues[0];
         queue.pretend_zero_copy(1024, false);
-        // Of one piece, of two, of three, and one that is longer than what a card with a rough step writes.
+        // Frames of one, two and three pieces, and one longer than a card with a coarse step writes in one piece.
         for len in [1023, 1024, 476, 1024, 1024, 1, 1500, 64] {
             queue.receive_pieces(&[(len, false)]);
         }
@@ -147,7 +147,7 @@ fn frames_that_the_kernel_has_not_taken_wait_and_are_not_delivered() {
         assert_eq!(deliver(queue, &[frame(1, 60)]).frames, 1);
         assert_eq!(waiting(queue), (0, 0));
         assert_eq!(put(queue, &[frame(2, 60), frame(3, 100)]).frames, 2);
-        // Before the kernel is called for them.
+        // The interface goes down before the kernel is called for the frames.
         ip("link set near down");
         queue.flush();
         assert_eq!(waiting(queue), (2, 160));
@@ -166,10 +166,10 @@ fn frames_that_the_device_drops_are_refused_and_the_kernel_counts_the_others_as_
         let (near, far) = veth(1, 3500);
         let mut device = open(&XdpConfig { mtu: 3500, ..config(near, AfXdpMode::Native) }).unwrap();
         let queue = &mut device.queues[0];
-        // A veth drops what is too long for its other end.
+        // A veth drops frames that are too long for its other end.
         ip("link set far mtu 100");
         let sent_before = link_by_name("near").unwrap().statistics.tx_packets;
-        // The fourth lies in two buffers.
+        // The fourth frame lies in two buffers.
         let frames = [frame(1, 60), frame(2, 200), frame(3, 61), frame(4, 3000), frame(5, 62)];
         assert_eq!(deliver(queue, &frames).frames, 5);
         let refused = queue.diagnosis().unwrap().refused();
@@ -184,12 +184,12 @@ fn frames_that_the_device_drops_are_refused_and_the_kernel_counts_the_others_as_
     });
 }
 
-/// A queue with a frame on its tx ring, which it takes for one of a driver with zero copy that left it there.
+/// A queue with a frame on its tx ring, which it treats as one that a driver with zero copy left there.
 fn with_untaken_frame(near: u32, busy_poll: bool) -> XdpDevice {
     let mut device = open(&config(near, AfXdpMode::Native)).unwrap();
     let queue = &mut device.queues[0];
     assert_eq!(put(queue, &[frame(1, 60)]).frames, 1);
-    // Before the kernel is called for it.
+    // The interface goes down before the kernel is called for the frame.
     ip("link set near down");
     queue.flush();
     ip("link set near up");
@@ -206,7 +206,7 @@ fn a_queue_that_polls_wakes_a_driver_that_takes_nothing_and_does_not_sleep_befor
         let mut device = with_untaken_frame(near, true);
         let queue = &mut device.queues[0];
         assert!(!queue.is_empty() && queue.sleeper().unwrap().has_waiting());
-        // The call that wakes a driver makes this one send.
+        // The call that wakes a driver makes the veth send.
         until(|| queue.diagnosis().unwrap().waiting().frames == 0);
         queue.note_fruitless_kick();
         assert!(queue.is_empty() && !queue.sleeper().unwrap().has_waiting());
@@ -238,7 +238,7 @@ fn a_card_that_holds_frames_and_sends_none_is_reported_with_the_remedy() {
         let began = Instant::now();
         let fault_after =
             |queue: &XdpQueue, seconds| queue.card_fault_at(began + Duration::from_secs(seconds));
-        // The frame waits on the ring: the card has none.
+        // The frame waits on the ring, so the card has none.
         assert_eq!((fault_after(queue, 0), fault_after(queue, 10)), (None, None));
         queue.pretend_silent_card(1);
         assert_eq!((fault_after(queue, 10), fault_after(queue, 11)), (None, None));

@@ -1,4 +1,4 @@
-//! Our server and our client, both correct.
+//! Tests of Ringroad's server and client with each other.
 
 use ringroad_port::drop_cause::DropCause;
 

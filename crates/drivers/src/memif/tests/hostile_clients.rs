@@ -1,4 +1,4 @@
-//! Hostile clients against our server: false messages, false rings, truncated memory.
+//! Tests of hostile clients at Ringroad's server: false messages, false rings, truncated memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ const LOG2: u8 = 6;
 const REGION_BYTES: u64 = 1 << 20;
 const BUFFERS_AT: u32 = 64 << 10;
 
-/// A client made by hand: region 0 with the rings, region 1 with buffers.
+/// A client whose memory the test writes: region 0 with the rings, region 1 with buffers.
 struct Liar {
     channel: Channel,
     stop: StopBell,
@@ -29,7 +29,7 @@ struct Liar {
     buffers: OwnedFd,
     to_server: Ring,
     to_client: Ring,
-    /// The eventfd with which the server wakes it.
+    /// The eventfd with which the server wakes the client.
     interrupt: OwnedFd,
 }
 
@@ -104,7 +104,7 @@ impl Liar {
         self.to_server.head().store(count, Ordering::Release);
     }
 
-    /// Why the server ended the connection.
+    /// The server's reason for the end of the connection.
     fn reason(&self, server: &mut Port) -> String {
         let mut reason = None;
         until(|| {
@@ -178,7 +178,7 @@ fn false_empty_buffers_get_no_frame_and_the_frames_are_counted() {
         liar.to_client.head().store(head, Ordering::Release);
         until(|| {
             server.receive(0);
-            // The fault of the one before stays until the next connection.
+            // The fault of the last connection stays until the next connection.
             server.has_rings(0) || server.status().connections == turn
         });
         let delivery = server.send(0, &[frame(0, 60), frame(1, 60), frame(2, 60)], 2048);
@@ -208,7 +208,7 @@ fn an_unfinished_frame_waits_for_its_rest_and_lets_the_worker_sleep() {
     liar.to_server.head().store(2, Ordering::Release);
     assert!(server.device.queues[0].sleeper().unwrap().has_waiting());
     assert_eq!(server.receive(0), [vec![0; 80]]);
-    // A client that uses the slots again need not clear the flag.
+    // A client that reuses the slots need not clear the flag.
     assert!(!liar.to_server.descriptor(0).has_next);
     assert_eq!(liar.to_server.tail().load(Ordering::Acquire), 2);
 }
@@ -274,7 +274,7 @@ fn messages_without_meaning_are_answered_with_a_reason() {
         let MemifMessage::Disconnect { reason, .. } = liar.say(&message, descriptor) else { panic!("{why}") };
         assert!(reason.contains(why), "{why}: {reason}");
     }
-    // What shows only when all is there.
+    // Changes that the server detects only when the client's setup is complete.
     type Change = fn(&mut AddRing);
     let rings: [(Change, &str); 6] = [
         (|ring| ring.log2_size = 15, "2^15"),

@@ -1,4 +1,4 @@
-//! Hostile servers against our client.
+//! Tests of hostile servers at Ringroad's client.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ fn hello() -> MemifHello {
     }
 }
 
-/// A server made by hand, once a client has connected to it.
+/// A server whose memory the test writes, after a client has connected.
 struct Liar {
     channel: Channel,
     stop: StopBell,
@@ -122,7 +122,8 @@ fn a_server_with_false_indexes_gets_the_reason_and_a_new_connection() {
             panic!("no word")
         };
         assert!(error.starts_with(&reason) && !reason.is_empty(), "{reason}");
-        // Frames and descriptors that a server overwrites do not change where the client finds its buffers.
+        // A server that overwrites frames and descriptors does not change the locations at which the client finds its
+        // buffers.
         drop(liar);
     }
 }
@@ -141,7 +142,7 @@ fn offsets_written_by_a_server_lead_to_no_other_memory() {
     liar.to_client.describe_whole(0, lie);
     liar.to_client.tail().store(1, Ordering::Release);
     assert_eq!(client.receive(0), [vec![0; 60]]);
-    // The slot is as it was before.
+    // The slot is unchanged.
     let given = liar.to_client.descriptor(0);
     assert_eq!((given.region, given.bytes, given.has_next), (0, 2048, false));
     assert_eq!(liar.to_client.head().load(Ordering::Acquire), 65);

@@ -1,5 +1,5 @@
-//! Our server and client, against each other and against hostile peers: in one process, through real sockets and shared
-//! memory.
+//! Tests of server and client, with each other and with hostile peers. Both sides are in one process, with real sockets
+//! and shared memory.
 
 mod exchange;
 mod hostile_clients;
@@ -17,10 +17,10 @@ use crate::peer::watch::PeerStatus;
 use crate::test_network::until;
 use crate::test_queue::{deliver, open, take};
 
-/// Only a failure waits so long.
+/// Deadline of waits, which only a failure reaches.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A port, served by the test itself.
+/// A port that the test itself serves.
 struct Port {
     device: Device,
 }
@@ -40,7 +40,7 @@ impl Port {
         take(&mut *self.device.queues[queue])
     }
 
-    /// Looks after all queues without expecting frames.
+    /// Serves all queues without expecting frames.
     fn serve(&mut self) {
         for queue in 0..self.device.queues.len() {
             assert_eq!(self.receive(queue), Vec::<Vec<u8>>::new());
@@ -52,7 +52,7 @@ impl Port {
         deliver(&mut *self.device.queues[queue], frames, part)
     }
 
-    /// Whether a queue has its rings: they have another size than a batch.
+    /// Whether a queue has its rings. The rings have another size than a batch.
     fn has_rings(&mut self, queue: usize) -> bool {
         self.device.queues[queue].backpressure().unwrap().room(60) != BATCH_FRAMES
     }
@@ -85,7 +85,7 @@ fn pass(from: &mut Port, to: &mut Port, queue: usize, frames: &[Vec<u8>], part: 
             let some = &frames[sent..frames.len().min(sent + 4)];
             let delivery = from.send(queue, some, part);
             assert_eq!(delivery.frames + delivery.dropped.total(), some.len() as u32);
-            // What did not fit is at the end.
+            // Frames that did not fit are the last ones.
             sent += delivery.frames as usize;
         }
         from.serve();
@@ -95,7 +95,7 @@ fn pass(from: &mut Port, to: &mut Port, queue: usize, frames: &[Vec<u8>], part: 
     assert!(received == frames, "{} of {} frames arrived", received.len(), frames.len());
 }
 
-/// A folder with a path for a socket.
+/// A temporary folder, and a path in it for a socket.
 fn socket() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.sock");

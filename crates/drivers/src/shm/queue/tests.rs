@@ -1,4 +1,4 @@
-//! The published frames that a queue takes, and the time at which it takes them.
+//! Tests of which published frames a queue takes, and when.
 #![allow(clippy::unwrap_used)]
 
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;

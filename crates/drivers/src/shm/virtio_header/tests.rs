@@ -1,4 +1,4 @@
-//! The frames of a queue whose program puts a header in front of each, with any content, in any slots.
+//! Tests of frames behind a header, with any content, in any slots.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Testbed {
         self.tx.sync().unwrap();
     }
 
-    /// The frames at the datapath's side.
+    /// Takes the frames at the datapath's side.
     fn take(&mut self) -> Batch {
         let mut batch = Batch::new();
         batch.reset(BATCH_FRAMES);
@@ -78,7 +78,7 @@ impl Testbed {
         delivery
     }
 
-    /// The frames that the program finds, and their slots.
+    /// Frames that the program receives, and their numbers of slots.
     fn received(&mut self) -> Vec<(Vec<u8>, u16)> {
         self.rx.sync().unwrap();
         let window = self.rx.window_mut();
@@ -161,7 +161,7 @@ fn a_header_changed_after_it_was_read_changes_nothing() {
     let message = [7; 100];
     from.send(&[&message], 0);
     let batch = from.take();
-    // The program writes where its slots lie, although they are not its own now.
+    // The program writes its slots' buffers, although it does not own the slots now.
     from.tx.window().view().bytes(from.tx.window().view().slot(0).load().buffer, 12).write(&[0xff; 12]);
     assert_eq!(batch.meta(0).unfinished.to_header(), [7; 10]);
     from.release(&batch);
@@ -200,7 +200,7 @@ fn a_port_changes_its_header_length_between_batches() {
         assert_eq!(far.received().first().unwrap().0.len(), expected);
         from.release(&batch);
     }
-    // The answer before the change stays valid: what is left to do is not lost.
+    // The value before the change stays valid, so the unfinished work is not lost.
     from.state.set_header_bytes(10);
     far.state.set_header_bytes(12);
     from.send(&[&[1; 100]], 0);

@@ -1,4 +1,4 @@
-//! A front end's settings on their way to another process, which continues with its rings where this one stops.
+//! Handover of a front end's settings to another process, which continues with the rings where this one stops.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl BackEnd {
         [self.features, self.protocol_features]
     }
 
-    /// Leaves what all rings have in common. `None`: the guest must reconnect, since it is about to move, or its
+    /// Leaves the common state of all rings. `None`: the guest must reconnect, because it is about to migrate, or its
     /// memory cannot be shared with another process.
     pub(in crate::vhost_user) fn leave(&self, left: &mut HandOver) -> Option<()> {
         if self.log.is_some() || self.inflight.is_some() || self.memory.is_lost() {
@@ -59,7 +59,7 @@ impl BackEnd {
     /// Takes over a front end from another process, pair by pair. Returns the rings that run, for the workers.
     ///
     /// # Errors
-    /// The guest's memory cannot be mapped any more, or some state is missing. No ring runs then.
+    /// The guest's memory can no longer be mapped, or some state is missing. No ring runs then.
     pub(in crate::vhost_user) fn resume(&mut self, left: &mut [Inheritance]) -> Result<Vec<Option<Vring>>> {
         let missing = |error: io::Error| refuse(error);
         let first = left.first_mut().ok_or_else(|| refuse("nothing was left"))?;

@@ -52,7 +52,7 @@ fn a_frame_of_several_buffers_is_one() {
     let first = frame(1, BUFFER_BYTES - NET_HEADER_BYTES);
     back_end.fill(3, &first);
     back_end.publish();
-    // Its rest is not there yet.
+    // The rest of the frame has not come yet.
     assert_eq!(receive(&mut ring).0.frames(), 0);
     let mut sent = first;
     for number in 2..4 {

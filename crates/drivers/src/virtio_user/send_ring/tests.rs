@@ -10,7 +10,7 @@ fn ring() -> (BackEnd, SendRing) {
 
 #[allow(unsafe_code)]
 fn fragment(bytes: &[u8]) -> Fragment {
-    // SAFETY: the tests keep what they send.
+    // SAFETY: the tests keep the sent bytes.
     unsafe { Fragment::from_private(bytes, 0) }
 }
 
@@ -20,7 +20,7 @@ fn put(ring: &mut SendRing, parts: &[&[u8]]) -> Result<(), DropCause> {
     ring.put(&fragments, bytes, Unfinished::default())
 }
 
-/// The bytes of the next frame, header included, and its head.
+/// Head of the next frame, and its bytes, header included.
 fn take(back_end: &mut BackEnd) -> (u16, Vec<u8>) {
     let head = back_end.take();
     let (mut index, mut bytes) = (head, Vec::new());
@@ -53,7 +53,7 @@ fn frames_arrive_as_they_are_behind_a_header_of_zeros() {
             assert!(&bytes[NET_HEADER_BYTES..] == sent);
             heads.push(head);
         }
-        // They come back in any order.
+        // The buffers come back in any order.
         heads.rotate_left(lap % 3);
         heads.iter().for_each(|&head| back_end.put_used(head.into(), 0));
         back_end.publish();

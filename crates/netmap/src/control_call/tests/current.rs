@@ -1,4 +1,4 @@
-//! NIOCCTRL: the header, and every type of request.
+//! Tests of NIOCCTRL: the header, and every type of request.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -30,7 +30,7 @@ pub(super) fn send_bare(device: &RecordingDescriptor, header: &mut RequestHeader
     control(device, u64::from(NIOCCTRL), address(header))
 }
 
-/// Bytes of the body of each type; 0: none.
+/// Size of the body of each type, bytes; 0: no body.
 const BODIES: [(u16, usize); 16] = [
     (request_type::REGISTER, 56),
     (request_type::PORT_INFO_GET, 32),
@@ -89,7 +89,7 @@ fn versions_and_the_reserved_field_are_checked_first() {
         asked.version = version;
         asked.reserved = reserved;
         assert_eq!(send_bare(&device, &mut asked), outcome, "{version} {reserved}");
-        // A missing body would be a fault if it were read.
+        // A missing body would be a fault if the call read it.
         if outcome.is_err() {
             asked.request_type = request_type::REGISTER;
             asked.body = 8;
@@ -185,7 +185,7 @@ fn names_end_at_the_last_byte() {
     assert_eq!(device.asked_daemon(), NetmapRequest::ValeDeleteInterface { name: "n".repeat(63) });
 }
 
-/// A request, what is sent to the daemon, its answer, and the body after it.
+/// Request, message to the daemon, its reply, and the body after it.
 struct Question {
     request: u16,
     body: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Legacy calls: their requests, and the replies.
+//! Tests of legacy calls: their requests, and the replies.
 
 use super::*;
 use crate::abi::LegacyRequest;

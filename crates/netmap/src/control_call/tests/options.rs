@@ -1,4 +1,4 @@
-//! Options: the walk along the list, statuses, and each option's effect.
+//! Tests of options: the walk along the list, statuses, and each option's effect.
 
 use ringroad_control::netmap::{ExternalMemory, Offsets};
 use zerocopy::IntoBytes;
@@ -124,7 +124,7 @@ fn an_invalid_list_pointer_is_a_fault() {
 
 #[test]
 fn the_size_of_a_list_is_limited() {
-    // Unknown options keep 32 bytes each: a binding's 56 bytes leave room for 127.
+    // Unknown options take 32 bytes each: the 56 bytes of a binding leave room for 127 of them.
     for (count, outcome) in [(127, Errno::OPNOTSUPP), (128, Errno::MSGSIZE)] {
         let mut options = vec![plain(1234); count];
         let start = options.as_mut_ptr().expose_provenance();
@@ -133,7 +133,7 @@ fn the_size_of_a_list_is_limited() {
         }
         assert_eq!(register(&RecordingDescriptor::new(), start), Err(outcome), "{count}");
     }
-    // One option with its body: 56 + 24 + 4016 bytes are the most.
+    // The largest single option with its body takes 56 + 24 + 4016 bytes.
     for (bytes, outcome) in
         [(24 + 4016, Errno::OPNOTSUPP), (24 + 4017, Errno::MSGSIZE), (u64::MAX, Errno::MSGSIZE)]
     {
@@ -226,7 +226,7 @@ fn unsupported_offsets_are_reported() {
     }
 }
 
-/// A page of private memory.
+/// Page of private memory.
 #[repr(C, align(4096))]
 struct Page([u8; 4096]);
 
