@@ -1,4 +1,4 @@
-"""Assigns processors to each part of a test bed, unless the scenario does."""
+"""Assigns processors to each part of a test setup, unless the scenario does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ringroad_lab.scenario.model import Cpus, Scenario
 
 @dataclass(frozen=True)
 class CpuLayout:
-    """Processors of the parts of a test bed."""
+    """Processors of the parts of a test setup."""
 
     generator: frozenset[int]
     dut: frozenset[int]

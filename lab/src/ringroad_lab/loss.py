@@ -57,7 +57,7 @@ class HopCounters:
 
 
 @dataclass(frozen=True)
-class Path:
+class FramePath:
     """The path of the frames of one direction."""
 
     sender: str
@@ -74,16 +74,16 @@ class Path:
 
 def paths(
     ports: tuple[str, str], device_ports: Sequence[int], *, has_interfaces: bool, is_forwarded_by_sender: bool = False
-) -> dict[str, Path]:
+) -> dict[str, FramePath]:
     """Return the paths of both directions, by name of the sending port; `device_ports` in the order of the first direction."""
     found = {}
     for (sender, receiver), numbers in ((ports, list(device_ports)), (ports[::-1], list(reversed(device_ports)))):
         passes = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-        found[sender] = Path(sender, receiver, passes, has_interfaces, is_forwarded_by_sender)
+        found[sender] = FramePath(sender, receiver, passes, has_interfaces, is_forwarded_by_sender)
     return found
 
 
-def book(way: DirectionCounts, path: Path, counted: HopCounters) -> LossByPlace:
+def book(way: DirectionCounts, path: FramePath, counted: HopCounters) -> LossByPlace:
     """Attribute the lost frames of a direction to places, from the counters over the trial.
 
     The hops also count learning frames and foreign frames. So each place, in the order of the path, gets at most the loss that is left. The

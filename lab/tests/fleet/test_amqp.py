@@ -24,7 +24,7 @@ from ringroad_lab.errors import LabError, ScenarioError, StoreError
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, RequestState
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources import amqp
 from ringroad_lab.fleet.sources.amqp import AmqpSource, AmqpWatcher
 from ringroad_lab.fleet.sources.interface import Intake
@@ -34,7 +34,7 @@ from ringroad_lab.store.result_store import ResultStore
 __all__ = ["rabbitmq"]
 
 TOPIC = "org.fedoraproject.prod.buildsys.tag"
-RULE = Rule(
+RULE = MessageRule(
     name="tagged",
     source="koji*",
     match={"@event": {"glob": "org.*.prod.buildsys.tag"}},

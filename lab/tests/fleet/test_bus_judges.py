@@ -24,7 +24,7 @@ from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.amqp import AmqpSource
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.fleet.sources.koji import KojiSource
@@ -37,7 +37,7 @@ __all__ = ["rabbitmq"]
 
 PATIENCE_S = 300.0
 TAG = "f43-updates-candidate"
-RULE = Rule(
+RULE = MessageRule(
     name="tagged",
     source="koji",
     match={"@event": "org.fedoraproject.prod.buildsys.tag", "tag": TAG, "name": "openvswitch"},

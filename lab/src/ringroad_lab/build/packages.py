@@ -10,7 +10,7 @@ from ringroad_lab.build.choice import SUM_MARK
 from ringroad_lab.build.download import download
 from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Host
-from ringroad_lab.packages import rpm_installer
+from ringroad_lab.package_names import rpm_installer
 
 # Enough for a slow mirror.
 _TIMEOUT_S = 900.0

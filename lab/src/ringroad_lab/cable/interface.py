@@ -87,7 +87,7 @@ class Cable:
     queues: int = 1
     """Queue pairs."""
     dut_netns: str | None = None
-    """Network namespace of `dut_end` if it is not the test bed's own."""
+    """Network namespace of `dut_end` if it is not the test setup's own."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ringroad_lab.run.job import FLEET_VARIABLE
 
 if TYPE_CHECKING:
     from ringroad_lab.fleet.engine.interface import Engine
-    from ringroad_lab.fleet.inventory import Bed
+    from ringroad_lab.fleet.inventory import BedSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -103,7 +103,7 @@ def dispatch(
         ).run(stopping, once=once)
 
 
-def _beds(beds: Mapping[str, Bed], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, Bed]:
+def _beds(beds: Mapping[str, BedSettings], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, BedSettings]:
     """Return the beds of a fleet on which an engine can run jobs.
 
     Raises:

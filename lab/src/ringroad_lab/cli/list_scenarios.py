@@ -21,7 +21,7 @@ from ringroad_lab.scenario.overview import summaries
 T = TypeVar("T")
 
 
-class Kind(StrEnum):
+class ListedKind(StrEnum):
     """Kinds of entries to list."""
 
     SCENARIOS = "scenarios"
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command("list")
     def list_(
-        kind: Annotated[Kind, typer.Argument(help="What to list.")] = Kind.SCENARIOS,
+        kind: Annotated[ListedKind, typer.Argument(help="What to list.")] = ListedKind.SCENARIOS,
         as_json: AsJson = False,
     ) -> None:
         """List the scenarios, or the parts that they are made of."""
@@ -67,8 +67,8 @@ def print_table(rows: list[dict[str, str]]) -> None:
     console.print(table)
 
 
-def _rows(kind: Kind) -> list[dict[str, str]]:
-    if kind is Kind.SCENARIOS:
+def _rows(kind: ListedKind) -> list[dict[str, str]]:
+    if kind is ListedKind.SCENARIOS:
         return [
             {
                 "scenario": summary.name,
@@ -78,7 +78,7 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
             }
             for summary in summaries(Library.of_this_machine())
         ]
-    if kind is Kind.LAYERS:
+    if kind is ListedKind.LAYERS:
         return [{"layer": name, "file": str(path)} for name, path in Library.of_this_machine().profiles().items()]
     return _KINDS[kind]()
 
@@ -96,19 +96,19 @@ def _kinds(
 
 
 _STAND_IN = "stand-in: a program in place of a virtual machine"
-_KINDS: dict[Kind, Callable[[], list[dict[str, str]]]] = {
-    Kind.DEVICES: lambda: _kinds(DUTS, "driver", lambda dut: {"title": dut.title, "cables": ", ".join(sorted(dut.carries))}),
-    Kind.GUESTS: lambda: _kinds(
+_KINDS: dict[ListedKind, Callable[[], list[dict[str, str]]]] = {
+    ListedKind.DEVICES: lambda: _kinds(DUTS, "driver", lambda dut: {"title": dut.title, "cables": ", ".join(sorted(dut.carries))}),
+    ListedKind.GUESTS: lambda: _kinds(
         GUESTS,
         "guest",
         lambda guest: {"kind": _STAND_IN if guest.is_stand_in else "virtual machine", "cables": ", ".join(sorted(guest.carries))},
         broken="kind",
     ),
-    Kind.METHODS: lambda: _kinds(METHODS, "method", lambda method: {"title": method.title}, is_sorted=False),
-    Kind.CABLES: lambda: _kinds(CABLES, "cable", lambda cable: {"title": cable.title}),
-    Kind.GENERATORS: lambda: _kinds(GENERATORS, "generator", lambda generator: {"title": generator.title}),
-    Kind.REPORTS: lambda: _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title}),
-    Kind.ENGINES: lambda: _kinds(ENGINES, "engine", lambda engine: {"title": engine.title}),
-    Kind.SOURCES: lambda: _kinds(SOURCES, "kind", lambda source: {"title": source.title}),
-    Kind.NOTIFIERS: lambda: _kinds(NOTIFIERS, "kind", lambda notifier: {"title": notifier.title}),
+    ListedKind.METHODS: lambda: _kinds(METHODS, "method", lambda method: {"title": method.title}, is_sorted=False),
+    ListedKind.CABLES: lambda: _kinds(CABLES, "cable", lambda cable: {"title": cable.title}),
+    ListedKind.GENERATORS: lambda: _kinds(GENERATORS, "generator", lambda generator: {"title": generator.title}),
+    ListedKind.REPORTS: lambda: _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title}),
+    ListedKind.ENGINES: lambda: _kinds(ENGINES, "engine", lambda engine: {"title": engine.title}),
+    ListedKind.SOURCES: lambda: _kinds(SOURCES, "kind", lambda source: {"title": source.title}),
+    ListedKind.NOTIFIERS: lambda: _kinds(NOTIFIERS, "kind", lambda notifier: {"title": notifier.title}),
 }

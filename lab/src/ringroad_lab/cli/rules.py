@@ -18,7 +18,7 @@ from ringroad_lab.scenario.registries import Registries
 
 if TYPE_CHECKING:
     from ringroad_lab.fleet.request import Wanted
-    from ringroad_lab.fleet.rules import Rule
+    from ringroad_lab.fleet.rules import MessageRule
 
 # The environment variable names the file for the runs that a dispatcher starts.
 FleetFile = Annotated[
@@ -68,7 +68,7 @@ def check(
         typer.echo("no rule matches: the message would be counted, and make no request")
 
 
-def _check_scenario(rule: Rule) -> None:
+def _check_scenario(rule: MessageRule) -> None:
     """Resolve the scenario of a rule; settings that contain a field of the message are left out."""
     from ringroad_lab.scenario.toml_text import toml_text
 

@@ -17,7 +17,6 @@ from typing import NoReturn
 from rich.console import Console
 
 from ringroad_lab import __version__
-from ringroad_lab.build.stage import Stage
 from ringroad_lab.cli import status
 from ringroad_lab.cli.notify import warn_of, without_secrets
 from ringroad_lab.cli.report import STANDARD_OUTPUT, reporter_of, write_file
@@ -34,7 +33,7 @@ from ringroad_lab.noise import noise_floors
 from ringroad_lab.notification.delivery import Target, notify
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
-from ringroad_lab.report.findings import same_builds, took
+from ringroad_lab.report.figures import same_builds, took
 from ringroad_lab.report.junit import run_as_junit
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
@@ -44,6 +43,7 @@ from ringroad_lab.run.installation import keep_uninstalled
 from ringroad_lab.run.machine_lock import machine_lock
 from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.recorded_scenario import described, scenarios_of
+from ringroad_lab.run.staging import Staging
 from ringroad_lab.run.supervisor import Supervisor
 from ringroad_lab.run.until_decided import UntilDecided, read_until_decided
 from ringroad_lab.sandbox.huge_pages import huge_pages
@@ -54,9 +54,9 @@ from ringroad_lab.scenario.plan import make_methods, plan
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.schedule import schedule
+from ringroad_lab.setup.test_setup import huge_pages_mib
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
-from ringroad_lab.testbed import huge_pages_mib
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _carry_out(
             _check_baseline(before, record, scenarios)
         host = LocalHost()
         stack.callback(host.close)
-        stage = Stage(host, lambda step: console.print(step, highlight=False, markup=False, soft_wrap=True))
+        stage = Staging(host, lambda step: console.print(step, highlight=False, markup=False, soft_wrap=True))
         try:
             staged = stage.scenarios(scenarios)
             _require_programs(staged, registries, host)
@@ -264,7 +264,7 @@ def _check_baseline(before: RunRecord, record: RunRecord, scenarios: Sequence[Sc
     Raises:
         ReportError: the baseline has nothing in common with the run.
     """
-    planned = {(each.scenario.topology.value, step.method.name, step.frame.name) for each in schedule(scenarios) for step in each.steps}
+    planned = {(each.scenario.topology.value, m.method.name, m.frame.name) for each in schedule(scenarios) for m in each.measurements}
     devices = {name for scenario in scenarios for dut in scenario.duts for name in (dut.label, dut.driver)}
     known = {name for dut in before.duts for name in (dut.label, dut.driver)}
     measured = {(m.topology, m.method, m.frame.name) for m in before.measurements}
@@ -451,7 +451,7 @@ def _expected_s(scenarios: Sequence[Scenario], registries: Registries, measured:
         # The time of a device's start is divided among its measurements, the time of the generator's self-test among all measurements.
         overhead_s = (start.expected_s - sum(each.expected_s for each in start.measurements)) / len(start.measurements)
         overhead_s += planned.self_test_s / planned.measurements
-        for step, each in zip(turn.steps, start.measurements, strict=True):
-            if step.number not in measured:
-                expected[step.number] = each.expected_s + overhead_s
+        for scheduled, each in zip(turn.measurements, start.measurements, strict=True):
+            if scheduled.number not in measured:
+                expected[scheduled.number] = each.expected_s + overhead_s
     return expected

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ringroad_lab.errors import BedError, ScenarioError
 from ringroad_lab.fleet.bed_leases import BedLeases
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.settings import load_fleet
 from ringroad_lab.record import RunRecord
 from ringroad_lab.run.bed_guard import BedGuard, occupied
@@ -25,7 +25,7 @@ class ChosenBed:
     """A bed of `fleet.toml` with its name."""
 
     name: str
-    bed: Bed
+    bed: BedSettings
     fleet: Path | None
     """The file that defines the bed; None: the default file."""
 

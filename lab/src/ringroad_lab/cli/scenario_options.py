@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.registries import Registries
@@ -44,7 +44,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def resolve_arguments(
-    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries, bed: Bed | None = None
+    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries, bed: BedSettings | None = None
 ) -> ResolvedScenario:
     """Resolve the scenario of the command line for this machine; its layers go above the layers of the run's bed.
 

@@ -29,7 +29,7 @@ class OpenFlowSettings(DutSettings):
     """Common settings of devices that support OpenFlow rules."""
 
     flows_file: Path | None = None
-    """With `rules`: the user's flows in place of the lab's, a file for ovs-ofctl(8). Port numbers are those of the test bed: the generator
+    """With `rules`: the user's flows in place of the lab's, a file for ovs-ofctl(8). Port numbers are those of the setup: the generator
     has 1 and 2, guests 3 and 4, 5 and 6."""
     rule_set: Annotated[int, Field(ge=0, le=200_000)] = 0
     """With `rules`: the number of rules in place of each rule. Each matches one of the generator's UDP flows; with as many rules as `flows`

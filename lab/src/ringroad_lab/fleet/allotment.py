@@ -9,7 +9,7 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from ringroad_lab.fleet.bed_leases import BedState, states_in
-from ringroad_lab.fleet.inventory import Bed, fitting
+from ringroad_lab.fleet.inventory import BedSettings, fitting
 from ringroad_lab.fleet.request import UNDER_WAY, RequestState
 from ringroad_lab.store import models
 
@@ -26,7 +26,7 @@ def wishes(session: Session) -> list[Wish]:
     return [(bed_class, scenario) for bed_class, scenario in session.execute(query)]
 
 
-def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, tuple[str, ...]]:
+def allot(session: Session, beds: Mapping[str, BedSettings], now: float) -> dict[Wish, tuple[str, ...]]:
     """Return the wishes for which a bed is free now, with their free beds.
 
     A submitted job that has not taken its bed yet will take one of its allowed beds, so one bed is reserved for each such job.
@@ -46,7 +46,7 @@ def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, t
     return found
 
 
-def obstacle(beds: Mapping[str, Bed], states: Mapping[str, BedState], wish: Wish) -> str:
+def obstacle(beds: Mapping[str, BedSettings], states: Mapping[str, BedState], wish: Wish) -> str:
     """Return why a request has to wait; empty if a bed is free for the request."""
     bed_class, scenario = wish
     fits = sorted(fitting(beds, bed_class, scenario))

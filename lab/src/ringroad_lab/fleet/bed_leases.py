@@ -102,7 +102,7 @@ class BedLeases:
             if is_held(row, now):
                 which = f"run {before.run_id[:8]} " if before else ""
                 raise BedError(f"bed {name} is taken: {which}on {machine_of(row.holder)}; wait until it ends, or choose another bed")
-            for other in session.scalars(select(models.Bed).where(models.Bed.holder != "", models.Bed.name != name)):
+            for other in session.scalars(select(models.StoredBed).where(models.StoredBed.holder != "", models.StoredBed.name != name)):
                 its = _current(session, other)
                 if its and its.run_id == run_id and is_held(other, now):
                     raise BedError(f"run {run_id[:8]} still holds bed {other.name} on {machine_of(other.holder)}: a run uses only one bed")
@@ -170,8 +170,8 @@ class BedLeases:
             if quarantine and not row.quarantine:
                 _put_into_quarantine(row, quarantine, f"run {lease.run_id[:8]}", now)
 
-    def _its_row(self, session: Session, lease: BedLease, *, is_locked: bool = True) -> models.Bed:
-        row = session.get(models.Bed, lease.bed, with_for_update=is_locked or None)
+    def _its_row(self, session: Session, lease: BedLease, *, is_locked: bool = True) -> models.StoredBed:
+        row = session.get(models.StoredBed, lease.bed, with_for_update=is_locked or None)
         if row is None or row.token != lease.token or row.holder != self.holder:
             raise BedLostError(
                 f"bed {lease.bed} is no longer held by run {lease.run_id[:8]}: the lease ended, and another run took the bed"
@@ -202,7 +202,7 @@ class BedLeases:
             StoreError: the bed is not in quarantine.
         """
         with self._store.writing() as session:
-            row = session.get(models.Bed, name, with_for_update=True)
+            row = session.get(models.StoredBed, name, with_for_update=True)
             if row is None or not row.quarantine:
                 raise StoreError(f"bed {name} is not in quarantine: `ringroad-lab beds` lists all")
             row.quarantine, row.quarantined_at, row.quarantined_by = "", 0.0, ""
@@ -219,7 +219,7 @@ class BedLeases:
 def states_in(session: Session, names: Collection[str], now: float) -> dict[str, BedState]:
     """Return the states of beds, as seen by a transaction."""
     found = {name: BedState(name) for name in names}
-    table, taking = models.Bed, models.BedOccupancy
+    table, taking = models.StoredBed, models.BedOccupancy
     joined = select(table, taking).outerjoin(taking, (taking.bed == table.name) & (taking.token == table.token))
     for row, last in session.execute(joined.where(table.name.in_(names))):
         has_it = last is not None and is_held(row, now)
@@ -235,7 +235,7 @@ def states_in(session: Session, names: Collection[str], now: float) -> dict[str,
     return found
 
 
-def is_held(row: models.Bed, now: float) -> bool:
+def is_held(row: models.StoredBed, now: float) -> bool:
     """Whether a live run holds a bed: its lease has not ended, and its process is not known to have ended."""
     return bool(row.holder) and row.lease_until > now and not is_gone(row.holder)
 
@@ -245,18 +245,18 @@ def read_occupancy(row: models.BedOccupancy) -> Occupancy:
     return Occupancy(row.bed, row.run_id, row.request_id, machine_of(row.holder), row.taken_at, row.waited_s, row.ended_at, row.outcome)
 
 
-def _row(session: Session, name: str) -> models.Bed:
+def _row(session: Session, name: str) -> models.StoredBed:
     """Return the locked row of a bed; create the row if it is missing."""
     empty = {"token": 0, "holder": "", "lease_until": 0.0, "quarantine": "", "quarantined_at": 0.0, "quarantined_by": ""}
-    session.execute(insert(session, models.Bed).values(name=name, **empty).on_conflict_do_nothing())
-    return session.get_one(models.Bed, name, with_for_update=True)
+    session.execute(insert(session, models.StoredBed).values(name=name, **empty).on_conflict_do_nothing())
+    return session.get_one(models.StoredBed, name, with_for_update=True)
 
 
-def _current(session: Session, row: models.Bed) -> models.BedOccupancy | None:
+def _current(session: Session, row: models.StoredBed) -> models.BedOccupancy | None:
     return session.scalar(select(models.BedOccupancy).filter_by(bed=row.name, token=row.token))
 
 
-def _put_into_quarantine(row: models.Bed, reason: str, by: str, now: float) -> None:
+def _put_into_quarantine(row: models.StoredBed, reason: str, by: str, now: float) -> None:
     row.quarantine, row.quarantined_at, row.quarantined_by = error_text(reason), now, by
 
 

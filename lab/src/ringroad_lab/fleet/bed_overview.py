@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from ringroad_lab.fleet.allotment import obstacle, wishes
 from ringroad_lab.fleet.bed_leases import BedState, Occupancy, read_occupancy, states_in
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
@@ -90,14 +90,14 @@ class Overview:
         }
 
 
-def overview(store: ResultStore, beds: Mapping[str, Bed], now: float) -> Overview:
+def overview(store: ResultStore, beds: Mapping[str, BedSettings], now: float) -> Overview:
     """Return the states of the fleet's beds and of the other beds in the store.
 
     Raises:
         StoreError: the database failed.
     """
     with store.reading() as session:
-        names = sorted({*beds, *session.scalars(select(models.Bed.name))})
+        names = sorted({*beds, *session.scalars(select(models.StoredBed.name))})
         states = states_in(session, names, now)
         taking, request = models.BedOccupancy, models.Request
         recent = select(taking.bed, taking.taken_at, taking.ended_at, taking.waited_s, request.bed_class)
@@ -132,7 +132,7 @@ def overview(store: ResultStore, beds: Mapping[str, Bed], now: float) -> Overvie
         )
 
 
-def _classes(session: Session, beds: Mapping[str, Bed], waits: Mapping[str, Sequence[float]], now: float) -> list[ClassLine]:
+def _classes(session: Session, beds: Mapping[str, BedSettings], waits: Mapping[str, Sequence[float]], now: float) -> list[ClassLine]:
     table = models.Request
     waiting = select(table.bed_class, func.count(), func.min(table.created_at)).where(table.state == RequestState.NEW.value)
     now_waiting = {name: (number, oldest) for name, number, oldest in session.execute(waiting.group_by(table.bed_class))}

@@ -11,7 +11,7 @@ from statistics import median
 from sqlalchemy import select
 
 from ringroad_lab.errors import BedError
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.report.quantity import quantity
 from ringroad_lab.scenario.model import Scenario
@@ -32,7 +32,7 @@ class Calibration:
         self,
         store: ResultStore,
         name: str,
-        bed: Bed,
+        bed: BedSettings,
         run_id: str,
         scenarios: Sequence[Scenario],
         clock: Callable[[], float] = time.time,
@@ -46,7 +46,7 @@ class Calibration:
         self._clock = clock
         self._done: set[tuple[str, str]] = set()
 
-    def judge(self, ceiling: GeneratorCeiling) -> None:
+    def check(self, ceiling: GeneratorCeiling) -> None:
         """Compare the load that the generator of the bed carries alone with earlier loads, and store it.
 
         Ignores a load that this run has stored before, and a load that was measured again during the run (`ceiling.cause`).

@@ -19,7 +19,7 @@ from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.outbox_sender import FIRST_WAIT_S, OutboxSender
 from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
-from ringroad_lab.fleet.verdict import judge_run
+from ringroad_lab.fleet.verdict import reach_verdict
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.record import RunState
 from ringroad_lab.store import models
@@ -214,7 +214,7 @@ class Dispatcher:
 
     def _conclude(self, request: Request) -> None:
         record = self._store.get_run(str(request.run_id))
-        verdict, remark = judge_run(self._store, record, request.order.baseline)
+        verdict, remark = reach_verdict(self._store, record, request.order.baseline)
         values = {"verdict": str(verdict), "last_error": record.failure, "lease_holder": "", "lease_until": 0.0}
         if self._leases.move(request, RequestState.DONE, remark, **values):
             self._say(f"request {request.id}: {verdict}")

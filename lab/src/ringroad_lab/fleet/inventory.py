@@ -16,7 +16,7 @@ GENERATOR = "generator"
 """The role of the machine on which `ringroad-lab` runs."""
 
 
-class Bed(Frozen):
+class BedSettings(Frozen):
     """A bed: it measures one run at a time."""
 
     bed_class: Annotated[Name, Field(alias="class")] = ANY_BED
@@ -53,11 +53,11 @@ class Bed(Frozen):
         return named == "localhost" or named.partition(".")[0] == machine.partition(".")[0]
 
 
-def fitting(beds: Mapping[str, Bed], bed_class: str, scenario: str) -> frozenset[str]:
+def fitting(beds: Mapping[str, BedSettings], bed_class: str, scenario: str) -> frozenset[str]:
     """Return the names of the beds that a request for a bed class and a scenario can use."""
     return frozenset(name for name, bed in beds.items() if bed.fits(bed_class, scenario))
 
 
-def fleet_file(beds: Mapping[str, Bed]) -> str:
+def fleet_file(beds: Mapping[str, BedSettings]) -> str:
     """Return a `fleet.toml` with these beds; a job brings this file to its machines."""
     return toml_text({"bed": {name: bed.model_dump(mode="json", by_alias=True, exclude_defaults=True) for name, bed in beds.items()}})

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased, defer
 from ringroad_lab.fleet.allotment import Wish, allot, obstacle, wishes
 from ringroad_lab.fleet.bed_leases import states_in
 from ringroad_lab.fleet.holder import LEASE_S, is_gone, machine_of, this_process
-from ringroad_lab.fleet.inventory import Bed, fitting
+from ringroad_lab.fleet.inventory import BedSettings, fitting
 from ringroad_lab.fleet.request import ANY_BED, Request, RequestState
 from ringroad_lab.fleet.rows import change, lock_for_beds, locked, note, read_request
 from ringroad_lab.store import models
@@ -32,7 +32,7 @@ class Leases:
         engine: str,
         bed_classes: Collection[str] = (),
         *,
-        beds: Mapping[str, Bed] | None = None,
+        beds: Mapping[str, BedSettings] | None = None,
         holder: str = "",
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,

@@ -35,7 +35,7 @@ MAX_DEAD_AN_HOUR = 100
 _KEY = ("source", "build", "scenario", "bed_class")
 
 
-class Outcome(StrEnum):
+class MessageOutcome(StrEnum):
     """The result of a message."""
 
     REQUESTED = "requested"
@@ -93,7 +93,7 @@ class Requests:
 
     # Making
 
-    def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[Outcome, list[Added]]:
+    def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[MessageOutcome, list[Added]]:
         """Add the measurements that a message requests in one transaction; count existing requests as duplicates."""
         with self._store.writing() as session:
             lock_for_adding(session)
@@ -105,11 +105,11 @@ class Requests:
             else:
                 added = [self._add(session, message, each, now) for each in wanted]
             is_new = any(each.is_new for each in added)
-            outcome = Outcome.REQUESTED if is_new else Outcome.DUPLICATE if added else Outcome.NO_RULE
+            outcome = MessageOutcome.REQUESTED if is_new else MessageOutcome.DUPLICATE if added else MessageOutcome.NO_RULE
             count_message(session, message.source, outcome, now)
         return outcome, added
 
-    def add_dead(self, message: Message, reason: str, most_an_hour: int = MAX_DEAD_AN_HOUR) -> tuple[Outcome, Added | None]:
+    def add_dead(self, message: Message, reason: str, most_an_hour: int = MAX_DEAD_AN_HOUR) -> tuple[MessageOutcome, Added | None]:
         """Keep an unusable message with the reason; if there are too many, keep nothing and return None."""
         key = {"source": message.source, "build": f"sha256:{hashlib.sha256(message.payload).hexdigest()}", "scenario": "", "bed_class": ""}
         with self._store.writing() as session:
@@ -118,10 +118,10 @@ class Requests:
             row = session.scalar(select(models.Request).filter_by(**key).with_for_update())
             if row is not None:
                 row.duplicates += 1
-                outcome, added = Outcome.DUPLICATE, Added(row.id, RequestState(row.state), is_new=False)
+                outcome, added = MessageOutcome.DUPLICATE, Added(row.id, RequestState(row.state), is_new=False)
             elif self._dead_since(session, message.source, now - 3600) >= most_an_hour:
-                count_message(session, message.source, Outcome.DEAD_NOT_KEPT, now)
-                return Outcome.DEAD_NOT_KEPT, None
+                count_message(session, message.source, MessageOutcome.DEAD_NOT_KEPT, now)
+                return MessageOutcome.DEAD_NOT_KEPT, None
             else:
                 values = new_values(message, now) | key | {"state": RequestState.DEAD.value, "last_error": error_text(reason)}
                 empty = {"order": Order().model_dump_json(), "package": "", "tag": "", "owner": "", "priority": 0}
@@ -130,7 +130,7 @@ class Requests:
                 session.flush()
                 note(session, row.id, now, "", RequestState.DEAD, f"source {message.source}", reason)
                 announce(session, row, now, reason)
-                outcome, added = Outcome.DEAD, Added(row.id, RequestState.DEAD, is_new=True)
+                outcome, added = MessageOutcome.DEAD, Added(row.id, RequestState.DEAD, is_new=True)
             count_message(session, message.source, outcome, now)
         return outcome, added
 

@@ -56,7 +56,7 @@ def _commands(value: Any, key: str = "") -> list[str]:  # noqa: ANN401
     return [value] if isinstance(value, str) and key.rpartition(".")[2] in ("recipe", "run") else []
 
 
-class Rule(Frozen):
+class MessageRule(Frozen):
     """A rule: which messages match, and what is measured for each. Its texts can contain fields of the message in braces."""
 
     name: Annotated[Word, Field(min_length=1)]
@@ -161,7 +161,7 @@ def read_payload(payload: bytes) -> dict[str, Any]:
     return tree
 
 
-def apply_rules(rules: Sequence[Rule], message: Message) -> list[Wanted]:
+def apply_rules(rules: Sequence[MessageRule], message: Message) -> list[Wanted]:
     """Return the measurements that all matching rules request; if two request the same, the first counts.
 
     Raises:
@@ -176,11 +176,11 @@ def apply_rules(rules: Sequence[Rule], message: Message) -> list[Wanted]:
     return list(found.values())
 
 
-def _matches(rule: Rule, tree: Mapping[str, Any], message: Message) -> bool:
+def _matches(rule: MessageRule, tree: Mapping[str, Any], message: Message) -> bool:
     return all(each.holds(field(tree, message, each.path)) for each in conditions(rule.match))
 
 
-def _make(rule: Rule, tree: Mapping[str, Any], message: Message) -> Wanted:
+def _make(rule: MessageRule, tree: Mapping[str, Any], message: Message) -> Wanted:
     def fill(value: Any) -> Any:  # noqa: ANN401
         if isinstance(value, str):
             return _FIELD.sub(lambda found: _text_of(rule, tree, message, found[1].strip()), value)
@@ -228,7 +228,7 @@ def field(tree: Mapping[str, Any], message: Message, path: str) -> object:
     return here
 
 
-def _text_of(rule: Rule, tree: Mapping[str, Any], message: Message, path: str) -> str:
+def _text_of(rule: MessageRule, tree: Mapping[str, Any], message: Message, path: str) -> str:
     value = field(tree, message, path)
     if isinstance(value, bool):
         return str(value).lower()
@@ -237,7 +237,7 @@ def _text_of(rule: Rule, tree: Mapping[str, Any], message: Message, path: str) -
     raise MessageError(f"rule '{rule.name}' needs the field {path}, which is {'missing' if value is None else 'not a text'} in the message")
 
 
-def _moment(rule: Rule, value: object) -> float:
+def _moment(rule: MessageRule, value: object) -> float:
     try:
         if _is_number(value):
             return float(value)  # type: ignore[arg-type]

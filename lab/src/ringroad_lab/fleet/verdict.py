@@ -10,7 +10,7 @@ from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 
 
-def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str, str]:
+def reach_verdict(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str, str]:
     """Compare a run that ended with its baseline and store the comparison; return the verdict and a remark.
 
     A single regression makes the verdict a regression, as for the exit status of `ringroad-lab run`. Without a run to compare with, as for

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 from ringroad_lab.errors import LabError
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.loss import HopCounters, Path, book
+from ringroad_lab.loss import FramePath, HopCounters, book
 from ringroad_lab.trial import TrialRequest, TrialResult
 
 
 class BookedGenerator(Generator):
     """Reads the counters of all hops before and after each trial."""
 
-    def __init__(self, generator: Generator, ways: Mapping[str, Path], count: Callable[[], HopCounters]) -> None:
+    def __init__(self, generator: Generator, ways: Mapping[str, FramePath], count: Callable[[], HopCounters]) -> None:
         """Take the generator, the paths of its frames by sending port, and the function that reads the counters."""
         self._generator = generator
         self._ways = ways

@@ -169,7 +169,7 @@ class OtgClient:
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.verify = verify
-        # Proxies of the environment are for the Internet, not for a test bed.
+        # Proxies of the environment are for the Internet, not for a test setup.
         self._session.trust_env = False
         if token is not None:
             self._session.headers["Authorization"] = f"Bearer {token}"

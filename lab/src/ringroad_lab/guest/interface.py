@@ -21,7 +21,7 @@ def guest_cable(wanted: CableKind | None, carried: frozenset[CableKind]) -> Cabl
     return wanted or next((kind for kind in (*GUEST_CABLES, *sorted(carried)) if kind in carried), None)
 
 
-class Machine(ABC):
+class Peer(ABC):
     """A virtual machine, or a stand-in for one, at the far ends of cables."""
 
     carries: ClassVar[frozenset[CableKind]]
@@ -74,7 +74,7 @@ class Machine(ABC):
         """Stop the machine. Can be called at any point, any number of times."""
 
 
-class Guest(Machine):
+class Guest(Peer):
     """Forwards every frame between its two cables."""
 
     kind: ClassVar[str]

@@ -15,7 +15,7 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.initramfs import READY, build_initramfs
-from ringroad_lab.guest.interface import Machine
+from ringroad_lab.guest.interface import Peer
 from ringroad_lab.host.interface import Process
 from ringroad_lab.record import LogExcerpt
 from ringroad_lab.ringroad_program import require_ringroad
@@ -33,7 +33,7 @@ OFFLOADS_OFF = (
 )
 
 
-class VirtualMachine(Machine):
+class VirtualMachine(Peer):
     """QEMU with a virtio-net card for each cable."""
 
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})

@@ -1,4 +1,4 @@
-"""This machine, as a host of a test bed."""
+"""This machine, as a host of a test setup."""
 
 from __future__ import annotations
 

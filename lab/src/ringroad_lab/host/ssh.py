@@ -1,4 +1,4 @@
-"""Another machine, as a host of a test bed, reached by SSH.
+"""Another machine, as a host of a test setup, reached by SSH.
 
 All processes started there end with the connection: a killed run leaves nothing behind on the other machine.
 """

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ringroad_lab.method.address_teaching import NO_AGEING, NO_THIRD_PORT, AddressTeacher
-from ringroad_lab.method.judge import JudgedTrial, Judgement
-from ringroad_lab.method.search import Grid, search_greatest
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
+from ringroad_lab.method.search import SearchGrid, search_greatest
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import FramesPerSecond
@@ -63,7 +63,7 @@ class AddressCachingMethod(TrialMethod):
 
         found = search_greatest(
             attempt,
-            Grid(minimum=1.0, maximum=float(settings.max_stations), step=1.0),
+            SearchGrid(minimum=1.0, maximum=float(settings.max_stations), step=1.0),
             float(settings.max_stations),
         )
         # A dead device would appear to know every station.

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from ringroad_lab.method.search import Bracket, Grid, search_greatest
+from ringroad_lab.method.search import Bracket, SearchGrid, search_greatest
 from ringroad_lab.method.throughput import ThroughputSettings, throughput_of
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
@@ -117,7 +117,7 @@ class BackToBackMethod(TrialMethod):
                 burst_frames=int(frames),
                 may_be_silent=frames < 100,
             ),
-            Grid(minimum=1.0, maximum=longest, resolution=settings.resolution, step=1.0),
+            SearchGrid(minimum=1.0, maximum=longest, resolution=settings.resolution, step=1.0),
             longest,
         )
 

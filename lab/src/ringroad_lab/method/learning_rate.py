@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ringroad_lab.method.address_teaching import NO_AGEING, NO_THIRD_PORT, UNKNOWN_STATIONS, AddressTeacher
-from ringroad_lab.method.judge import JudgedTrial, Judgement
-from ringroad_lab.method.search import Grid, search_greatest
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
+from ringroad_lab.method.search import SearchGrid, search_greatest
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import FramesPerSecond
@@ -69,7 +69,7 @@ class LearningRateMethod(TrialMethod):
             return judged
 
         # Generators use whole frames per second.
-        grid = Grid(
+        grid = SearchGrid(
             minimum=float(math.ceil(min(settings.minimum_fps, int(max_fps)))),
             maximum=float(int(max_fps)),
             resolution=settings.resolution,

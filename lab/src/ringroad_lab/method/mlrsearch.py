@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 from pydantic import Field, field_validator, model_validator
 
-from ringroad_lab.method.judge import outside_reason
+from ringroad_lab.method.judgement import outside_reason
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import Frozen

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from ringroad_lab.method.judge import JudgedTrial
+from ringroad_lab.method.judgement import JudgedTrial
 from ringroad_lab.method.throughput import RFC2544_TRIAL_S, ThroughputSettings, throughput_of
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome

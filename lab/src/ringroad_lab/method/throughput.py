@@ -9,8 +9,8 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from ringroad_lab.method.directions import direction_metrics
-from ringroad_lab.method.judge import JudgedTrial, Judgement
-from ringroad_lab.method.search import Bracket, Grid, search_greatest, validate
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
+from ringroad_lab.method.search import Bracket, SearchGrid, search_greatest, validate
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import TrialResult
@@ -89,7 +89,7 @@ def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throug
     # Generators use whole frames per second, and each trial has at least one frame.
     max_fps = float(int(series.context.max_fps))
     minimum_fps = float(math.ceil(max(max_fps * settings.minimum_ratio, 1 / settings.search_s)))
-    grid = Grid(minimum=min(minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution, step=1.0)
+    grid = SearchGrid(minimum=min(minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution, step=1.0)
 
     def probe(rate_fps: float, duration_s: float, purpose: str) -> JudgedTrial:
         judged = series.run(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ringroad_lab.fleet.request import MEASURED, Request, RequestState
 from ringroad_lab.notification.interface import Occasion, Stage
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
-from ringroad_lab.report.findings import frames_text, metric_title, status_counts
+from ringroad_lab.report.figures import frames_text, metric_title, status_counts
 from ringroad_lab.report.plain_text import printable, printable_lines
 from ringroad_lab.report.quantity import percent_change
 from ringroad_lab.statistics.verdict import Verdict

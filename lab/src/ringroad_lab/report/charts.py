@@ -14,7 +14,7 @@ from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
-from ringroad_lab.report.findings import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
+from ringroad_lab.report.figures import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
 # The colours of Okabe and Ito's palette for colour-blind readers that are visible on white and on black.

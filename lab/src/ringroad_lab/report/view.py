@@ -22,7 +22,7 @@ from ringroad_lab.report.charts import (
     series_charts,
     style_index,
 )
-from ringroad_lab.report.findings import (
+from ringroad_lab.report.figures import (
     FRAME_RATE,
     Grid,
     StatusGroup,

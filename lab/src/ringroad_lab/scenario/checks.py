@@ -237,7 +237,7 @@ def _check_steps(scenario: Scenario, registries: Registries, problems: list[Prob
             problems.append(Problem(("steps", str(number), "on"), f"there is no host '{step.on}'{suggest(step.on, places)}"))
     between = [choice.name for choice in scenario.methods if (m := registries.methods.get(choice.name)) and m.is_between_stations]
     if scenario.steps and between:
-        problems.append(Problem(("steps",), f"{', '.join(between)} has no test steps: it measures between stations, without a test bed"))
+        problems.append(Problem(("steps",), f"{', '.join(between)} has no test steps: it measures between stations, without a test setup"))
 
 
 def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:

@@ -14,7 +14,7 @@ from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
-from ringroad_lab.scenario.schedule import Round, Step, schedule
+from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement, schedule
 
 # Time of a trial in addition to its duration: configuration, learning frames, settling of counters. 0.2 to 0.4 s on two busy processors.
 TRIAL_OVERHEAD_S = 0.3
@@ -116,8 +116,8 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
         methods = {method.name: method for method in make_methods(turn.scenario, registries)}
-        measurements = tuple(_planned(turn.steps, methods))
-        cables = tuple(dict.fromkeys(_cable(turn, step, methods, registries) for step in turn.steps))
+        measurements = tuple(_planned(turn.measurements, methods))
+        cables = tuple(dict.fromkeys(_cable(turn, each, methods, registries) for each in turn.measurements))
         start_s = registries.duts[turn.dut.driver].start_s
         if turn.scenario.guest:
             start_s += turn.scenario.topology.guests * registries.guests[turn.scenario.guest].start_s
@@ -125,22 +125,22 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     return Plan(tuple(starts), SELF_TEST_S * len(transports), tuple(dict.fromkeys(deviations)))
 
 
-def _cable(turn: Round, step: Step, methods: Mapping[str, Method], registries: Registries) -> CableKind:
-    settings = methods[step.method.name].settings
+def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method], registries: Registries) -> CableKind:
+    settings = methods[each.method.name].settings
     if isinstance(settings, MessageSizeSettings):
         return station_cable(registries.duts[turn.dut.driver], settings)
     return turn.scenario.physical_by_dut.get(turn.dut.label, turn.scenario.physical)
 
 
-def _planned(steps: Sequence[Step], methods: Mapping[str, Method]) -> Iterator[PlannedMeasurement]:
+def _planned(scheduled: Sequence[ScheduledMeasurement], methods: Mapping[str, Method]) -> Iterator[PlannedMeasurement]:
     with_throughput: set[str] = set()
-    for step in steps:
-        method = methods[step.method.name]
-        knows_throughput = step.frame.name in with_throughput
+    for each in scheduled:
+        method = methods[each.method.name]
+        knows_throughput = each.frame.name in with_throughput
         # A method reports only its time. One more second per trial adds as many seconds as there are trials.
         bare_s, longer_s, expected_s = (
             measuring_s(method, overhead_s, knows_throughput=knows_throughput) for overhead_s in (0.0, 1.0, TRIAL_OVERHEAD_S)
         )
-        yield PlannedMeasurement(method.name, step.frame, max(1, round(longer_s - bare_s)), expected_s)
+        yield PlannedMeasurement(method.name, each.frame, max(1, round(longer_s - bare_s)), expected_s)
         if isinstance(method, ThroughputMethod) and method.is_lossless:
-            with_throughput.add(step.frame.name)
+            with_throughput.add(each.frame.name)

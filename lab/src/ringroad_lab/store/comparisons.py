@@ -32,7 +32,7 @@ def write_comparison(session: Session, baseline_run_id: str, run_id: str, compar
     }
     session.execute(delete(models.Comparison).filter_by(**sides))
     findings = [
-        models.Finding(
+        models.StoredFinding(
             topology=indexed(row.key.topology),
             dut=indexed(row.key.dut),
             method=indexed(row.key.method),

@@ -145,10 +145,10 @@ class Comparison(Base):
     """The overall `Verdict`."""
     compared_at: Mapped[float] = mapped_column(Double)
 
-    findings: Mapped[list[Finding]] = relationship(order_by="Finding.id")
+    findings: Mapped[list[StoredFinding]] = relationship(order_by="StoredFinding.id")
 
 
-class Finding(Base):
+class StoredFinding(Base):
     """The verdict of a comparison on one headline metric."""
 
     __tablename__ = "finding"
@@ -175,7 +175,7 @@ class Baseline(Base):
     set_at: Mapped[float] = mapped_column(Double)
 
 
-class Judgement(Base):
+class StoredVerdict(Base):
     """A tester's verdict on a run. A new verdict adds a row; the last row counts."""
 
     __tablename__ = "judgement"
@@ -323,7 +323,7 @@ class SourcePosition(Base):
     changed_at: Mapped[float] = mapped_column(Double)
 
 
-class Bed(Base):
+class StoredBed(Base):
     """State of a bed of `fleet.toml`: its current holder, and whether it is in quarantine."""
 
     __tablename__ = "bed"

@@ -9,7 +9,7 @@ from statistics import median
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ringroad_lab.report.findings import metric_title, sentence_case
+from ringroad_lab.report.figures import metric_title, sentence_case
 from ringroad_lab.report.quantity import duration, percent_change, quantity
 from ringroad_lab.web.reviews import is_web_link
 

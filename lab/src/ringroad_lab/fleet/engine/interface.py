@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ringroad_lab.errors import LabError
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.trial import Frozen
 
 PROGRAM = (sys.executable, "-P", "-m", "ringroad_lab.cli.main")
@@ -51,7 +51,7 @@ class Job:
     """Also the id of its run. Unlike an engine's job number, the name is known before the submission."""
     arguments: tuple[str, ...]
     """Arguments of `ringroad-lab`: run or resume, and its arguments."""
-    beds: Mapping[str, Bed] = field(default_factory=dict)
+    beds: Mapping[str, BedSettings] = field(default_factory=dict)
     """By name, the beds that the job can use, in order of preference; empty: the fleet has no beds, only the engine's machine."""
 
 

@@ -26,7 +26,7 @@ from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSetti
 from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last_words, make_job_folder
 from ringroad_lab.fleet.engine.slurm_queue import QueuedJob, SlurmPrograms, SlurmQueue, usable_nodes
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
-from ringroad_lab.fleet.inventory import Bed, fleet_file
+from ringroad_lab.fleet.inventory import BedSettings, fleet_file
 from ringroad_lab.run.job import job_environment
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
@@ -240,7 +240,7 @@ class SlurmEngine(Engine):
         self._queue.forget()
         return why
 
-    def _beds(self, beds: Mapping[str, Bed], began_on: str) -> Mapping[str, Bed]:
+    def _beds(self, beds: Mapping[str, BedSettings], began_on: str) -> Mapping[str, BedSettings]:
         """Return the beds that one job can request: all have the same number of machines, the number with most usable beds.
 
         Raises:
@@ -252,7 +252,7 @@ class SlurmEngine(Engine):
                 raise EngineError(
                     f"the run began on the nodes {began_on}, which are no longer one of its beds: `cancel` and `retry` its request"
                 )
-        by_size: defaultdict[int, dict[str, Bed]] = defaultdict(dict)
+        by_size: defaultdict[int, dict[str, BedSettings]] = defaultdict(dict)
         for name, bed in beds.items():
             by_size[len(set(bed.machines.values()))][name] = bed
         if len(by_size) <= 1:
@@ -260,7 +260,7 @@ class SlurmEngine(Engine):
         usable = usable_nodes(self._programs, {node for bed in beds.values() for node in bed.machines.values()})
         return max(by_size.values(), key=lambda group: sum(usable.issuperset(bed.machines.values()) for bed in group.values()))
 
-    def _options(self, name: str, beds: Mapping[str, Bed], began_on: str) -> list[str]:
+    def _options(self, name: str, beds: Mapping[str, BedSettings], began_on: str) -> list[str]:
         own = self._own
         options = [
             *("--parsable", f"--job-name={name}", f"--comment={name}", "--dependency=singleton", "--exclusive", "--mem=0", "--requeue"),
@@ -299,9 +299,9 @@ def _status(files: _Files, job: QueuedJob | None) -> int | None:
     return job.exit_code if job else None
 
 
-def _nodes(bed: Bed) -> str:
+def _nodes(bed: BedSettings) -> str:
     return ",".join(sorted(set(bed.machines.values())))
 
 
-def _machines(bed: Bed) -> str:
+def _machines(bed: BedSettings) -> str:
     return ",".join(f"{role}={node}" for role, node in bed.machines.items())

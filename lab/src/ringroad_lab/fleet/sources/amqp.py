@@ -16,7 +16,7 @@ from ringroad_lab.amqp_broker import Broker, BrokerError, BrokerSettings
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.intake import Received, receive
 from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, Message, Name, Word
-from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 
@@ -164,7 +164,7 @@ class AmqpWatcher(OwnThreadWatcher):
             except Exception as error:
                 # The message would fail again at the next delivery.
                 received = self._dead(kept, f"the laboratory failed to process the message: {type(error).__name__}: {error}")
-        if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
+        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
             self._intake.say(f"source '{self.name}': message {kept.delivery}: {received.text}")
 
     def _dead(self, message: Message, reason: str) -> Received:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.trial import Frozen
 
 
@@ -18,7 +18,7 @@ class Intake:
     """Where a source delivers its messages and reports."""
 
     requests: Requests
-    rules: Sequence[Rule]
+    rules: Sequence[MessageRule]
     say: Callable[[str], None] = print
     clock: Callable[[], float] = time.time
 

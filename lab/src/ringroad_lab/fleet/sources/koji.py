@@ -15,9 +15,9 @@ from ringroad_lab.errors import LabError, StoreError
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
 from ringroad_lab.fleet.request import Message, Name, Word
-from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
-from ringroad_lab.fleet.sources.koji_hub import Event, HubError, KojiHub
+from ringroad_lab.fleet.sources.koji_hub import HubError, HubEvent, KojiHub
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 
 # An event gets its number when its transaction begins, and becomes visible when that ends: an event with a greater number can be visible
@@ -89,7 +89,7 @@ class KojiWatcher(OwnThreadWatcher):
         super().close()
         self._hub.close()
 
-    def _query(self, tag: str, last: Event) -> None:
+    def _query(self, tag: str, last: HubEvent) -> None:
         position = self._positions.get(self.name, tag)
         if position is None or position > last.id:
             if position is not None:
@@ -121,5 +121,5 @@ class KojiWatcher(OwnThreadWatcher):
         when = float(at) if isinstance(at, int | float) and 0 <= at <= now else now
         message = Message(self._source.kept_as or self.name, json.dumps(body, default=str).encode(), when, self._source.topic)
         received = receive(self._intake.requests, self._intake.rules, message)
-        if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
+        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
             self._intake.say(f"source '{self.name}': build {row.get('build_id')}: {received.text}")

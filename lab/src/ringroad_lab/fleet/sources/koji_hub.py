@@ -30,7 +30,7 @@ class _TooLongError(HubError):
 
 
 @dataclass(frozen=True)
-class Event:
+class HubEvent:
     """A change of the hub's data; event numbers grow."""
 
     id: int
@@ -64,7 +64,7 @@ class KojiHub:
         """Close the connection."""
         self._session.close()
 
-    def last_event(self, before: float | None = None) -> Event | None:
+    def last_event(self, before: float | None = None) -> HubEvent | None:
         """Return the last event, or the last one before a time; None if there is none."""
         answer = self._call("getLastEvent", *([] if before is None else [_named(before=before)]))
         if answer is None:
@@ -72,7 +72,7 @@ class KojiHub:
         number, at = (answer.get("id"), answer.get("ts")) if isinstance(answer, dict) else (None, None)
         if not isinstance(number, int) or not 0 <= number < 2**62 or not isinstance(at, int | float):
             raise self._invalid_answer("getLastEvent")
-        return Event(number, float(at))
+        return HubEvent(number, float(at))
 
     def tagged(self, tag: str, after: int, upto: int) -> Iterator[dict[str, Any]]:
         """Yield the builds that were tagged by the events after one event, up to another, in the order of events.

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any, cast
 
-from ringroad_lab.fleet.engine.beaker.hub import Hub, HubRefusedError
+from ringroad_lab.fleet.engine.beaker.hub import BeakerHub, HubRefusedError
 from ringroad_lab.fleet.engine.beaker.job_xml import bed_mark, job_xml
 from ringroad_lab.fleet.engine.beaker.results import read_results
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
@@ -39,7 +39,7 @@ class BeakerEngine(Engine):
         """
         super().__init__(settings)
         self._own = cast(BeakerSettings, settings.own)
-        self._hub = Hub(self._own)
+        self._hub = BeakerHub(self._own)
         self._polled: dict[str, tuple[float, JobReport]] = {}
         """By key, the time and the result of the last poll: they limit the load on the hub."""
         make_job_folder(settings.folder)

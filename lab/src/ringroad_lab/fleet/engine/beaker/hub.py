@@ -30,7 +30,7 @@ class HubRefusedError(EngineError):
     """The hub refused the call."""
 
 
-class Hub:
+class BeakerHub:
     """Calls a hub as one user."""
 
     def __init__(self, settings: BeakerSettings) -> None:

@@ -1,17 +1,13 @@
-"""The inner side of a run: carries out the schedule, and reports the outcomes.
+"""The inner side of a run: carries out the schedule, and emits an event for each outcome.
 
-The engine does not depend on namespaces or programs: test beds come from a factory, so that tests can simulate them.
+The runner does not depend on namespaces or programs: test setups come from a factory, so that tests can simulate them.
 """
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
-from ringroad_lab.cost import CostMeter
 from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.errors import (
     DutError,
@@ -27,133 +23,31 @@ from ringroad_lab.errors import (
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.generator.traffic import extra_bytes
-from ringroad_lab.method.interface import DisturbedRepeats, Method, MethodContext, MethodSettings
+from ringroad_lab.method.interface import DisturbedRepeats, Method, MethodContext
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
-    DutRecord,
     GeneratorCeiling,
-    LogExcerpt,
     Measurement,
     MeasurementStatus,
     Outcome,
-    Series,
     StepRecord,
 )
 from ringroad_lab.run.events import (
-    BedEnded,
-    BedReady,
     CeilingFound,
     Event,
+    MeasurementBegan,
     MeasurementDone,
     RemainingKnown,
-    StepBegan,
+    SetupEnded,
+    SetupReady,
     TrialDone,
     Warned,
 )
-from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
+from ringroad_lab.run.interface import SampledDut, SampledSetup, SetupFactory
+from ringroad_lab.scenario.model import MethodChoice, Scenario
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, measuring_s
-from ringroad_lab.scenario.schedule import Round, Step
-from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialResult
-
-
-class Watched(ABC):
-    """A device under test with its peers, all of them sampled."""
-
-    @abstractmethod
-    def record(self) -> DutRecord:
-        """Return the record of the device."""
-
-    @abstractmethod
-    def collect(self) -> dict[str, int]:
-        """Return the device's counters.
-
-        Raises:
-            DutError: the device does not report them.
-        """
-
-    @abstractmethod
-    def watched(self) -> Sequence[Series]:
-        """Return the samples since the start of all parts: processor time, memory, steal time."""
-
-    @abstractmethod
-    def warnings(self) -> Sequence[str]:
-        """Return reasons to doubt the measurements: processor time used by other programs, ..."""
-
-    @abstractmethod
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return the output of the programs."""
-
-
-class Bed(Watched):
-    """A device under test with its guests, connected to a generator."""
-
-    @property
-    @abstractmethod
-    def generator(self) -> Generator:
-        """The generator of the load."""
-
-    @abstractmethod
-    def generator_version(self) -> str:
-        """Return the generator's name and version."""
-
-    @abstractmethod
-    def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
-        """Return the generator's ceiling for such frames; None if the ceiling cannot be measured."""
-
-    @abstractmethod
-    def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
-        """Run a test step with additional environment variables, and check its result."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Check that the device and its guests are alive.
-
-        Raises:
-            DutError, GuestError: one of them ended; the message has the end of its log.
-        """
-
-    @property
-    @abstractmethod
-    def costs(self) -> CostMeter:
-        """Measures the processor time of the device."""
-
-    @abstractmethod
-    def install_flows(self, flow_set: FlowSet | None) -> float:
-        """Put the entries of a flow set into the device's flow table, or its default entries if None; return how long that took, s.
-
-        Raises:
-            DutError: the device has no flow table, or rejected the entries.
-        """
-
-
-class Stations(Watched):
-    """Two stations joined by a device, for methods that measure between stations."""
-
-    @abstractmethod
-    def measure(self) -> Outcome:
-        """Measure between the stations.
-
-        Raises:
-            LabError: the measurement failed.
-        """
-
-
-class BedFactory(Protocol):
-    """Makes test beds and stations."""
-
-    def make(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[Bed]:
-        """Build a test bed, and take it down at the end of the block.
-
-        Raises:
-            LabError: something could not be built.
-        """
-
-    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> AbstractContextManager[Stations]:
-        """Join two stations by a device, for a method with these settings, and take everything down at the end of the block.
-
-        Raises:
-            LabError: something could not be built.
-        """
+from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement
+from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
 
 class NoGenerator(Generator):
@@ -186,26 +80,26 @@ class AskingGenerator(Generator):
         return self._generator.version()
 
 
-class Engine:
+class ScheduleRunner:
     """Carries out a schedule of measurements."""
 
     def __init__(
         self,
         rounds: Sequence[Round],
         make_method: Callable[[MethodChoice], Method],
-        beds: BedFactory,
-        report: Callable[[Event], None],
+        setups: SetupFactory,
+        emit: Callable[[Event], None],
         is_stopped: Callable[[], bool],
         ask: Callable[[], None] | None = None,
     ) -> None:
-        """Take the schedule, the factories of methods and test beds, the callback for events, and the check for a stop request.
+        """Take the schedule, the factories of methods and test setups, the callback for events, and the check for a stop request.
 
         If given, `ask` is called before each trial, and returns when the trial is allowed to start.
         """
         self._rounds = rounds
         self._make_method = make_method
-        self._beds = beds
-        self._report = report
+        self._setups = setups
+        self._emit = emit
         self._is_stopped = is_stopped
         self._ask = ask
 
@@ -218,12 +112,12 @@ class Engine:
             RunStoppedError: the user stopped the run.
         """
         for planned in self._rounds:
-            todo = [step for step in planned.steps if step.number not in measured]
+            todo = [each for each in planned.measurements if each.number not in measured]
             while todo:
                 todo = self._run_round(planned, todo)
 
-    def _run_round(self, planned: Round, todo: list[Step]) -> list[Step]:
-        """Measure as much of a round as one start of the device allows; return the remaining steps."""
+    def _run_round(self, planned: Round, todo: list[ScheduledMeasurement]) -> list[ScheduledMeasurement]:
+        """Measure as much of a round as one start of the device allows; return the remaining measurements."""
         self._stop_if_requested()
         begun_at = time.time()
         done = 0
@@ -232,47 +126,47 @@ class Engine:
             if todo[0].is_between_stations:
                 self._run_between_stations(planned, todo[0])
                 return todo[1:]
-            with self._beds.make(planned.scenario, planned.dut) as bed:
-                self._report(BedReady(dut=bed.record(), repetition=planned.repetition, generator_version=bed.generator_version()))
+            with self._setups.make(planned.scenario, planned.dut) as setup:
+                self._emit(SetupReady(dut=setup.record(), repetition=planned.repetition, generator_version=setup.generator_version()))
                 try:
                     while done < len(todo) and not todo[done].is_between_stations:
                         whens = {"before", "after"} | ({"start"} if not done else set()) | ({"end"} if done + 1 == len(todo) else set())
-                        is_alive = self._run_step(bed, planned, todo[done], throughputs_fps, whens)
+                        is_alive = self._measure(setup, planned, todo[done], throughputs_fps, whens)
                         done += 1
                         if not is_alive:
                             break
                 finally:
-                    self._report_end(planned, bed)
+                    self._end_setup(planned, setup)
         except RunStoppedError:
             raise
         except (DutError, GuestError, GeneratorError, HostError, SandboxError) as error:
             if done:
-                # The measurements are reported already; only the bed was not taken down properly.
-                self._report(Warned(text=f"{planned.dut.label}: {error}"))
+                # The measurements are reported already; only the setup was not taken down properly.
+                self._emit(Warned(text=f"{planned.dut.label}: {error}"))
                 return todo[done:]
-            # The bed did not start: the other steps on a bed would fail too. A step between stations fails alone.
-            failed = todo[:1] if todo[0].is_between_stations else [step for step in todo if not step.is_between_stations]
-            for step in failed:
-                self._report_measurement(planned, step, begun_at, _invalid(str(error)), (), {})
-            return [step for step in todo if step not in failed]
+            # The setup did not start: its other measurements would fail too. A measurement between stations fails alone.
+            failed = todo[:1] if todo[0].is_between_stations else [each for each in todo if not each.is_between_stations]
+            for each in failed:
+                self._end_measurement(planned, each, begun_at, _invalid(str(error)), (), {})
+            return [each for each in todo if each not in failed]
         return todo[done:]
 
-    def _run_between_stations(self, planned: Round, step: Step) -> None:
-        """Make one measurement that needs no bed."""
-        method = self._make_method(step.method)
+    def _run_between_stations(self, planned: Round, measurement: ScheduledMeasurement) -> None:
+        """Make one measurement that needs no setup."""
+        method = self._make_method(measurement.method)
         begun_at = time.time()
-        with self._beds.make_stations(planned.scenario, planned.dut, method.settings) as stations:
-            self._report(BedReady(dut=stations.record(), repetition=planned.repetition))
-            self._report_begin(planned, step, method)
+        with self._setups.make_stations(planned.scenario, planned.dut, method.settings) as stations:
+            self._emit(SetupReady(dut=stations.record(), repetition=planned.repetition))
+            self._begin_measurement(planned, measurement, method)
             context = MethodContext(
                 generator=NoGenerator(),
-                frame=step.frame,
+                frame=measurement.frame,
                 max_fps=0.0,
                 is_max_generator_bound=False,
                 bidirectional=False,
                 flows=1,
                 on_trial=lambda _trial: None,
-                remaining_s=lambda rest: self._report(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                remaining_s=lambda rest: self._emit(RemainingKnown(number=measurement.number, remaining_s=max(0.0, rest))),
                 between_stations=stations.measure,
             )
             counters: dict[str, int] = {}
@@ -284,40 +178,44 @@ class Engine:
                 raise
             except LabError as error:
                 outcome = _invalid(str(error))
-            self._report_measurement(planned, step, begun_at, outcome, (), counters)
-            self._report_end(planned, stations)
+            self._end_measurement(planned, measurement, begun_at, outcome, (), counters)
+            self._end_setup(planned, stations)
 
-    def _report_end(self, planned: Round, watched: Watched) -> None:
-        for warning in watched.warnings():
-            self._report(Warned(text=f"{planned.dut.label}: {warning}"))
-        self._report(BedEnded(series=tuple(watched.watched()), logs=tuple(watched.logs())))
+    def _end_setup(self, planned: Round, sampled: SampledDut) -> None:
+        for warning in sampled.warnings():
+            self._emit(Warned(text=f"{planned.dut.label}: {warning}"))
+        self._emit(SetupEnded(series=tuple(sampled.samples()), logs=tuple(sampled.logs())))
 
-    def _report_begin(self, planned: Round, step: Step, method: Method, *, knows_throughput: bool = False) -> None:
-        self._report(
-            StepBegan(
-                number=step.number,
+    def _begin_measurement(
+        self, planned: Round, measurement: ScheduledMeasurement, method: Method, *, knows_throughput: bool = False
+    ) -> None:
+        self._emit(
+            MeasurementBegan(
+                number=measurement.number,
                 dut=planned.dut.label,
-                method=step.method.name,
-                frame=step.frame.name,
+                method=measurement.method.name,
+                frame=measurement.frame.name,
                 repetition=planned.repetition,
                 expected_s=measuring_s(method, TRIAL_OVERHEAD_S, knows_throughput=knows_throughput),
             )
         )
 
-    def _run_step(self, bed: Bed, planned: Round, step: Step, throughputs_fps: dict[str, float], whens: set[str]) -> bool:
-        """Make one measurement, with test steps of `whens` around it; return whether the bed is still usable.
+    def _measure(
+        self, setup: SampledSetup, planned: Round, measurement: ScheduledMeasurement, throughputs_fps: dict[str, float], whens: set[str]
+    ) -> bool:
+        """Make one measurement, with test steps of `whens` around it; return whether the setup is still usable.
 
         The throughput is kept by frame size for the methods that follow.
         """
         self._stop_if_requested()
-        method = self._make_method(step.method)
+        method = self._make_method(measurement.method)
         trials: list[TrialResult] = []
 
         def on_trial(trial: TrialResult) -> None:
             trials.append(trial)
-            self._report(
+            self._emit(
                 TrialDone(
-                    number=step.number,
+                    number=measurement.number,
                     purpose=trial.request.purpose,
                     rate_fps=trial.request.load.rate_fps,
                     verdict=trial.verdict,
@@ -327,29 +225,29 @@ class Engine:
             )
             self._stop_if_requested()
 
-        self._report_begin(planned, step, method, knows_throughput=step.frame.name in throughputs_fps)
+        self._begin_measurement(planned, measurement, method, knows_throughput=measurement.frame.name in throughputs_fps)
         begun_at = time.time()
         is_alive = True
         counters: dict[str, int] = {}
         steps: list[StepRecord] = []
 
         def run_test_steps(*moments: str) -> None:
-            environment = {"DUT": planned.dut.label, "METHOD": step.method.name, "FRAME": step.frame.name}
+            environment = {"DUT": planned.dut.label, "METHOD": measurement.method.name, "FRAME": measurement.frame.name}
             chosen = [each for moment in moments if moment in whens for each in planned.scenario.steps if each.when == moment]
             for each in chosen:
-                steps.append(bed.run_test_step(each, {f"RINGROAD_LAB_{name}": value for name, value in environment.items()}))
+                steps.append(setup.run_test_step(each, {f"RINGROAD_LAB_{name}": value for name, value in environment.items()}))
                 if steps[-1].failure:
                     raise StepFailedError(f"test step {each.name or each.run!r} ({each.when}, on {each.on}): {steps[-1].failure}")
 
         try:
             run_test_steps("start", "before")
-            ceiling = bed.ceiling(step.frame)
+            ceiling = setup.ceiling(measurement.frame)
             if ceiling is not None:
-                self._report(CeilingFound(ceiling=ceiling))
-            max_fps, is_generator_bound = _max_fps(planned.scenario, step.frame, ceiling)
+                self._emit(CeilingFound(ceiling=ceiling))
+            max_fps, is_generator_bound = _max_fps(planned.scenario, measurement.frame, ceiling)
             context = MethodContext(
-                generator=AskingGenerator(bed.generator, self._ask_for_trial) if self._ask else bed.generator,
-                frame=step.frame,
+                generator=AskingGenerator(setup.generator, self._ask_for_trial) if self._ask else setup.generator,
+                frame=measurement.frame,
                 max_fps=max_fps,
                 is_max_generator_bound=is_generator_bound,
                 bidirectional=planned.scenario.bidirectional,
@@ -357,36 +255,36 @@ class Engine:
                 vlans=planned.scenario.vlans,
                 vnis=planned.scenario.vnis,
                 on_trial=on_trial,
-                remaining_s=lambda rest: self._report(RemainingKnown(number=step.number, remaining_s=max(0.0, rest))),
+                remaining_s=lambda rest: self._emit(RemainingKnown(number=measurement.number, remaining_s=max(0.0, rest))),
                 repeats=DisturbedRepeats(planned.scenario.disturbance),
-                throughput_fps=throughputs_fps.get(step.frame.name),
-                costs=bed.costs,
-                install_flows=bed.install_flows,
+                throughput_fps=throughputs_fps.get(measurement.frame.name),
+                costs=setup.costs,
+                install_flows=setup.install_flows,
             )
             outcome = method.measure(context)
-            bed.check()
-            counters = bed.collect()
+            setup.check()
+            counters = setup.collect()
             run_test_steps("after", "end")
             is_found = isinstance(method, ThroughputMethod) and method.is_lossless
             if is_found and (found := outcome.metrics.get(outcome.headline)) is not None:
-                throughputs_fps[step.frame.name] = found.value
+                throughputs_fps[measurement.frame.name] = found.value
         except RunStoppedError:
             raise
         except StepFailedError as error:
             # After a failed `start` step the device is restarted for the next measurement.
             outcome, is_alive = _invalid(str(error)), not any(each.failure and each.when == "start" for each in steps)
         except LabError as error:
-            outcome, is_alive = _invalid(_cause(bed, error)), False
+            outcome, is_alive = _invalid(_cause(setup, error)), False
         # Sorted by time: of a trial and its repeats, the one that counts is reported last.
-        self._report_measurement(
-            planned, step, begun_at, outcome, tuple(sorted(trials, key=lambda trial: trial.started_at)), counters, tuple(steps)
+        self._end_measurement(
+            planned, measurement, begun_at, outcome, tuple(sorted(trials, key=lambda trial: trial.started_at)), counters, tuple(steps)
         )
         return is_alive
 
-    def _report_measurement(
+    def _end_measurement(
         self,
         planned: Round,
-        step: Step,
+        measurement: ScheduledMeasurement,
         begun_at: float,
         outcome: Outcome,
         trials: tuple[TrialResult, ...],
@@ -397,12 +295,12 @@ class Engine:
         if tally.left and outcome.metrics:
             status = MeasurementStatus.DISTURBED if outcome.status is MeasurementStatus.OK else outcome.status
             outcome = outcome.model_copy(update={"status": status, "reasons": (*outcome.reasons, tally.describe())})
-        measurement = Measurement(
-            number=step.number,
+        done = Measurement(
+            number=measurement.number,
             dut=planned.dut.label,
             topology=planned.scenario.topology.value,
-            method=step.method.name,
-            frame=step.frame,
+            method=measurement.method.name,
+            frame=measurement.frame,
             repetition=planned.repetition,
             is_noise_floor=planned.is_noise_floor,
             started_at=begun_at,
@@ -412,7 +310,7 @@ class Engine:
             dut_counters=counters,
             steps=steps,
         )
-        self._report(MeasurementDone(measurement=measurement))
+        self._emit(MeasurementDone(measurement=done))
 
     def _ask_for_trial(self) -> None:
         if self._ask:
@@ -442,10 +340,10 @@ def _invalid(reason: str) -> Outcome:
     return Outcome(status=MeasurementStatus.INVALID, reasons=(reason,))
 
 
-def _cause(bed: Bed, error: LabError) -> str:
+def _cause(setup: SampledSetup, error: LabError) -> str:
     """Return why a measurement failed: a dead device is the cause of a generator's error."""
     try:
-        bed.check()
+        setup.check()
     except LabError as death:
         return str(death)
     return str(error)

@@ -1,4 +1,4 @@
-"""Test beds end to end: real programs in a sandbox, with tiny durations. Frames pass and are counted; rates are not asserted."""
+"""Test setups end to end: real programs in a sandbox, with tiny durations. Frames pass and are counted; rates are not asserted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.testbed import TestBed, WatchedGenerator, contradiction
+from ringroad_lab.setup.test_setup import TestSetup, WatchedGenerator, contradiction
 from ringroad_lab.trial import LOSS_PLACES, DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
 from sandboxed import ask_in_sandbox
 
@@ -30,11 +30,11 @@ needs_dpdk = pytest.mark.skipif(shutil.which("dpdk-testpmd") is None, reason="dp
 
 FRAME_64 = {"name": "64", "parts": [[64, 1]]}
 IMIX = {"name": "imix", "parts": [[64, 7], [594, 4], [1518, 1]]}
-PROGRAM = Path(__file__).parent / "bed_in_sandbox.py"
+PROGRAM = Path(__file__).parent / "setup_in_sandbox.py"
 
 
-def bed(driver: str, cable: str, loads: list[dict[str, Any]], *, env: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Build a bed in a sandbox, offer it loads, and return the results."""
+def try_setup(driver: str, cable: str, loads: list[dict[str, Any]], *, env: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Build a setup in a sandbox, offer it loads, and return the results."""
     dut = {"label": driver, "driver": driver, "settings": more.pop("settings", {})}
     scenario = {
         "name": "test",
@@ -77,7 +77,7 @@ def test_frames_pass_and_are_counted(driver: str, cable: str) -> None:
         {"frame": FRAME_64, "rate_fps": 2000},
         {"frame": IMIX, "rate_fps": 1000, "bidirectional": False, "flows": 100},
     ]
-    results = bed(driver, cable, loads[:1], scenario={"frames": [FRAME_64, IMIX]})
+    results = try_setup(driver, cable, loads[:1], scenario={"frames": [FRAME_64, IMIX]})
     assert_forwards(results)
     sent = sum(way["sent_frames"] for way in results["trials"][0]["directions"])
     # The device's own counters: the trial's frames at least, besides those of the probe.
@@ -95,7 +95,7 @@ def test_frames_pass_and_are_counted(driver: str, cable: str) -> None:
     assert bool(results["processes"]["dut"]) is (driver != "linux-bridge")
     # The kernel does not report its time spent on frames.
     assert (results["busy_s"] is None) if driver == "linux-bridge" else (results["busy_s"] > 0)
-    one_way = bed(driver, cable, loads[1:], scenario={"frames": [FRAME_64, IMIX], "bidirectional": False})
+    one_way = try_setup(driver, cable, loads[1:], scenario={"frames": [FRAME_64, IMIX], "bidirectional": False})
     assert_forwards(one_way, ways=1)
 
 
@@ -104,20 +104,20 @@ def test_frames_pass_and_are_counted(driver: str, cable: str) -> None:
 )
 def test_a_device_that_ends_is_an_error_and_not_a_figure(driver: str, cable: str) -> None:
     load = {"frame": FRAME_64, "rate_fps": 2000}
-    results = bed(driver, cable, [load, {"kill": True}, load])
+    results = try_setup(driver, cable, [load, {"kill": True}, load])
     assert results["error"] == "DutError"
     assert "ended with status" in results["text"]
 
 
 def test_a_device_that_forwards_nothing_is_an_error_with_its_counters() -> None:
-    results = bed("cut-bridge", "veth", [], cut=True)
+    results = try_setup("cut-bridge", "veth", [], cut=True)
     assert results["error"] == "DutError"
     assert "Linux bridge forwards nothing: 0 of 50 from 1 to 2, 0 of 50 from 2 to 1 frames arrived" in results["text"]
     assert "1.rx_frames" in results["text"]
 
 
 def test_the_generators_ceiling_is_measured_once_before_the_device_starts() -> None:
-    results = bed("ringroad", "memif", [], self_test=True)
+    results = try_setup("ringroad", "memif", [], self_test=True)
     assert "error" not in results, results
     (ceiling,) = results["ceilings"]
     assert (ceiling["transport"], ceiling["frame"]["name"]) == ("memif", "64")
@@ -126,7 +126,7 @@ def test_the_generators_ceiling_is_measured_once_before_the_device_starts() -> N
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    results = bed("ringroad", "memif", [], env={"RINGROAD_BIN_DIR": str(tmp_path)})
+    results = try_setup("ringroad", "memif", [], env={"RINGROAD_BIN_DIR": str(tmp_path)})
     assert results["error"] == "MissingProgramError"
     assert "ringroad is not installed" in results["text"]
 
@@ -151,7 +151,7 @@ def test_incompatible_parts_are_reported_before_the_start(driver: str, cable: st
         frames=(FrameMix(name="64", parts=((64, 1),)),),
     )
     with pytest.raises(ScenarioError, match=text):
-        TestBed(scenario, choice)
+        TestSetup(scenario, choice)
 
 
 def refused_trial(rate_fps: float) -> TrialResult:
@@ -262,7 +262,7 @@ ONE_WAY_IMIX = {"frame": IMIX, "rate_fps": 1200, "bidirectional": False}
     ],
 )
 def test_drops_of_a_bridge_or_a_cable_are_attributed_to_it(command: str, place: str, counter: str) -> None:
-    results = bed("linux-bridge", "veth", [ONE_WAY_IMIX], disturb=[command], scenario={"frames": [IMIX], "bidirectional": False})
+    results = try_setup("linux-bridge", "veth", [ONE_WAY_IMIX], disturb=[command], scenario={"frames": [IMIX], "bidirectional": False})
     places, drops, lost = only_loss(results)
     assert lost == LONG_FRAMES
     assert places == {place: LONG_FRAMES}
@@ -270,9 +270,9 @@ def test_drops_of_a_bridge_or_a_cable_are_attributed_to_it(command: str, place: 
 
 
 def test_loss_at_a_small_receive_ring_is_the_generators() -> None:
-    # Far more than the test bed carries: batches sent at once do not fit into a ring of 64.
+    # Far more than the test setup carries: batches sent at once do not fit into a ring of 64.
     load = {"frame": FRAME_64, "rate_fps": 5_000_000, "bidirectional": False}
-    results = bed("linux-bridge", "veth", [load], receiver_ring_size=64, ceiling_fps=1e7)
+    results = try_setup("linux-bridge", "veth", [load], receiver_ring_size=64, ceiling_fps=1e7)
     places, drops, lost = only_loss(results)
     assert set(places) == {"refused", "at_receiver"}
     assert places["at_receiver"] == drops["cable 2, generator's end: rx_dropped"] > 0
@@ -293,7 +293,7 @@ def test_loss_at_a_small_receive_ring_is_the_generators() -> None:
 )
 def test_all_loss_over_shared_memory_is_attributed_to_places(driver: str, cable: str) -> None:
     load = {"frame": FRAME_64, "rate_fps": 20_000_000, "bidirectional": False}
-    results = bed(driver, cable, [load], ceiling_fps=1e9)
+    results = try_setup(driver, cable, [load], ceiling_fps=1e9)
     # Whether frames are lost depends on scheduling, but lost frames have a place. A device that had no processor at the end left frames
     # in the ring before it.
     places, _, _ = only_loss(results)
@@ -330,7 +330,7 @@ def test_a_killed_lab_leaves_nothing_of_a_bed(after_s: float | None) -> None:
         if after_s is None:
             assert wait_until(lambda: "ringroad" in map(name_of, processes_with(marker)), 60)
         else:
-            # Any moment while the bed is built or during the trials.
+            # Any moment while the setup is built or during the trials.
             time.sleep(after_s)
     finally:
         lab.kill()

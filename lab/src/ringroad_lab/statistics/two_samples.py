@@ -11,7 +11,7 @@ import scipy
 
 from ringroad_lab.record import Better
 from ringroad_lab.statistics.bootstrap import RatioEstimate, estimate_paired_ratio, estimate_ratio, needed_samples, symmetric
-from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, MetricComparison, Verdict
 
 DEFAULT_CONFIDENCE = 0.95
 DEFAULT_MARGIN = 0.02
@@ -39,7 +39,7 @@ def compare(
     margin: float = DEFAULT_MARGIN,
     limit: float = DEFAULT_LIMIT,
     confidence: float = DEFAULT_CONFIDENCE,
-) -> Comparison:
+) -> MetricComparison:
     """Compare a candidate with a baseline.
 
     They differ if the interval of their ratio excludes 1 and the ratio itself exceeds both the margin and the noise floor. They do not
@@ -63,16 +63,16 @@ def compare(
     if is_paired and baseline and candidate and len(baseline) != len(candidate):
         raise ValueError(f"{len(baseline)} samples of the baseline and {len(candidate)} of the candidate are not pairs")
 
-    def result(verdict: Verdict, reason: str, estimate: RatioEstimate | None = None, judgement: _Judgement | None = None) -> Comparison:
-        return Comparison(
+    def result(verdict: Verdict, reason: str, estimate: RatioEstimate | None = None, decision: _Decision | None = None) -> MetricComparison:
+        return MetricComparison(
             baseline=tuple(baseline),
             candidate=tuple(candidate),
             better=better,
             ratio=estimate.ratio if estimate else _plain_ratio(baseline, candidate),
             interval=estimate.interval if estimate else None,
             confidence=confidence,
-            smallest_detectable=judgement.smallest_detectable if judgement else None,
-            more_samples=judgement.more_samples if judgement else None,
+            smallest_detectable=decision.smallest_detectable if decision else None,
+            more_samples=decision.more_samples if decision else None,
             verdict=verdict,
             reason=reason,
         )
@@ -96,20 +96,20 @@ def compare(
     first, second = (candidate, baseline) if is_exchanged else (baseline, candidate)
     estimate = (estimate_paired_ratio if is_paired else estimate_ratio)(first, second, confidence)
     _, noise = symmetric(noise_floor or (1.0, 1.0))
-    judgement = _judge(estimate, fewest, max(1 + margin, noise), limit)
+    decision = _decide(estimate, fewest, max(1 + margin, noise), limit)
     if is_exchanged:
         estimate = estimate.inverse()
-    if judgement.change is None:
-        return result(Verdict.INCONCLUSIVE if judgement.reason else Verdict.NO_DIFFERENCE, judgement.reason, estimate, judgement)
+    if decision.change is None:
+        return result(Verdict.INCONCLUSIVE if decision.reason else Verdict.NO_DIFFERENCE, decision.reason, estimate, decision)
     if better is Better.NEITHER:
-        return result(Verdict.INCONCLUSIVE, "there is a difference, but neither direction is better", estimate, judgement)
-    is_more = (judgement.change > 0) is not is_exchanged
+        return result(Verdict.INCONCLUSIVE, "there is a difference, but neither direction is better", estimate, decision)
+    is_more = (decision.change > 0) is not is_exchanged
     is_better = is_more is (better is Better.HIGHER)
-    return result(Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, "", estimate, judgement)
+    return result(Verdict.IMPROVEMENT if is_better else Verdict.REGRESSION, "", estimate, decision)
 
 
 @dataclass(frozen=True)
-class _Judgement:
+class _Decision:
     """The meaning of an estimate, independent of the better direction."""
 
     smallest_detectable: float
@@ -127,7 +127,7 @@ def _plain_ratio(baseline: Sequence[float], candidate: Sequence[float]) -> float
     return ratio if math.isfinite(ratio) else None
 
 
-def _judge(estimate: RatioEstimate, samples: int, allowed: float, limit: float) -> _Judgement:
+def _decide(estimate: RatioEstimate, samples: int, allowed: float, limit: float) -> _Decision:
     """Judge an estimate from this number of samples of each side; ratios from 1 / `allowed` to `allowed` are no difference."""
     low, high = map(math.log, estimate.interval)
     change, bound, most = math.log(estimate.ratio), math.log(allowed), math.log1p(limit)
@@ -136,10 +136,10 @@ def _judge(estimate: RatioEstimate, samples: int, allowed: float, limit: float) 
     smallest = math.expm1(detectable)
     leaves_out_one = high < 0 or low > 0
     if leaves_out_one and abs(change) > bound:
-        return _Judgement(smallest, change=change)
+        return _Decision(smallest, change=change)
     is_within = -bound <= low and high <= bound
     if is_within and detectable <= most:
-        return _Judgement(smallest)
+        return _Decision(smallest)
     if is_within:
         reason = f"a difference of {100 * smallest:.1f} % could have been missed; the limit is {100 * limit:g} %"
     elif leaves_out_one:
@@ -152,8 +152,8 @@ def _judge(estimate: RatioEstimate, samples: int, allowed: float, limit: float) 
     elif bound < most:
         narrower = min((bound - abs(change)) / max(half_width, _NARROWEST), (most - bound) / max(spread, _NARROWEST))
     else:
-        return _Judgement(smallest, reason=f"{reason}; no number of samples decides it before the test bed's own noise is below the limit")
+        return _Decision(smallest, reason=f"{reason}; no number of samples decides it before the test bed's own noise is below the limit")
     more = max(1, math.ceil(samples / max(narrower, _NARROWEST) ** 2) - samples)
     if more > _MOST_SAMPLES:
-        return _Judgement(smallest, reason=f"{reason}; more than {_MOST_SAMPLES} more samples of each would be needed")
-    return _Judgement(smallest, reason=f"{reason}; about {more} more samples of each would decide it", more_samples=more)
+        return _Decision(smallest, reason=f"{reason}; more than {_MOST_SAMPLES} more samples of each would be needed")
+    return _Decision(smallest, reason=f"{reason}; about {more} more samples of each would decide it", more_samples=more)

@@ -1,4 +1,4 @@
-"""Builds a test bed in a sandbox and offers it a few loads. The tests of test beds start this program.
+"""Builds a test setup in a sandbox and offers it a few loads. The tests of test setups start this program.
 
 Reads a scenario and its loads as JSON from standard input; writes the result, or the error, as one line of JSON.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ringroad_lab import testbed
 from ringroad_lab.cable.interface import Cable, CableType
 from ringroad_lab.dut.interface import DutPort, Rule
 from ringroad_lab.dut.linux_bridge import LinuxBridge
 from ringroad_lab.kinds import CABLES, DUTS
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
-from ringroad_lab.testbed import Ceilings, TestBed
+from ringroad_lab.setup import test_setup as testbed
+from ringroad_lab.setup.test_setup import Ceilings, TestSetup
 from ringroad_lab.trial import FlowSet, Load, TrialRequest
 from sandboxed import answer
 
@@ -33,14 +33,14 @@ class CutBridge(LinuxBridge):
             self._host.run([*command, "mcast_flood", "off"])
 
 
-def disturb(bed: TestBed, commands: Sequence[str]) -> None:
+def disturb(setup: TestSetup, commands: Sequence[str]) -> None:
     """Run commands that name the ends of the cables and the bridge's network namespace: `{dut1}`, `{far2}`, `{netns}`."""
-    cables = [bed._dut.plugged_in(port.cable) for port in bed._ports]
+    cables = [setup._dut.plugged_in(port.cable) for port in setup._ports]
     names = {"netns": cables[0].dut_netns or ""}
     for number, cable in enumerate(cables, 1):
         names |= {f"dut{number}": cable.dut_end, f"far{number}": cable.far_end}
     for command in commands:
-        bed._dut.placement.host.run(command.format(**names).split())
+        setup._dut.placement.host.run(command.format(**names).split())
 
 
 def offer(request: dict[str, Any]) -> dict[str, Any]:
@@ -67,37 +67,39 @@ def offer(request: dict[str, Any]) -> dict[str, Any]:
         setattr(cable_type, "generator_location", location)  # noqa: B010
     steps: list[str] = []
     again: list[GeneratorCeiling] = []
-    with TestBed(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append, on_ceiling=again.append) as bed:
-        disturb(bed, request.get("disturb", []))
+    with TestSetup(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append, on_ceiling=again.append) as setup:
+        disturb(setup, request.get("disturb", []))
         trials = []
         loading_s: list[float] = []
 
         def run_trials() -> None:
             for load in request["loads"]:
                 if load.get("kill"):
-                    for process in bed.processes()["dut"]:
+                    for process in setup.processes()["dut"]:
                         process.stop(0.0)
                     continue
                 if flow_set := load.get("install"):
-                    loading_s.append(bed.install_flows(FlowSet.model_validate(flow_set)))
+                    loading_s.append(setup.install_flows(FlowSet.model_validate(flow_set)))
                     continue
                 trial = TrialRequest(load=Load.model_validate(load), duration_s=request["duration_s"])
-                trials.append(bed.generator.trial(trial).model_dump(mode="json"))
-            bed.check()
+                trials.append(setup.generator.trial(trial).model_dump(mode="json"))
+            setup.check()
 
-        _, cost = bed.costs.over(run_trials)
+        _, cost = setup.costs.over(run_trials)
         return {
             "steps": steps,
             "trials": trials,
-            "record": bed.record().model_dump(mode="json"),
-            "counters": bed.collect(),
+            "record": setup.record().model_dump(mode="json"),
+            "counters": setup.collect(),
             "busy_s": cost.busy_s,
             "loading_s": loading_s,
             "ceilings": [
-                ceiling.model_dump(mode="json") for ceiling in (*bed.ceilings.values(), *(each for each in again if each.cause)) if ceiling
+                ceiling.model_dump(mode="json")
+                for ceiling in (*setup.ceilings.values(), *(each for each in again if each.cause))
+                if ceiling
             ],
-            "logs": [log.source for log in bed.logs()],
-            "processes": {part: [process.pid for process in processes] for part, processes in bed.processes().items()},
+            "logs": [log.source for log in setup.logs()],
+            "processes": {part: [process.pid for process in processes] for part, processes in setup.processes().items()},
         }
 
 

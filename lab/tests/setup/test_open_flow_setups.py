@@ -1,4 +1,4 @@
-"""Test beds of devices with OpenFlow rules, end to end in a sandbox: the same rules for Open vSwitch and for Ringroad."""
+"""Test setups of devices with OpenFlow rules, end to end in a sandbox: the same rules for Open vSwitch and for Ringroad."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from test_testbed import FRAME_64, assert_forwards, bed
+from test_test_setup import FRAME_64, assert_forwards, try_setup
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
@@ -39,7 +38,7 @@ def test_flow_tables_forward_only_flows_with_entries(driver: str) -> None:
         {**ONE_WAY, "flow_set": {**GUARDED, "entries": 100}},
         {**ONE_WAY, "flow_set": GUARDED, "learning": False, "attack_fps": 1000},
     ]
-    results = bed(driver, "veth", loads, settings={**RULES, "rule_set": 50})
+    results = try_setup(driver, "veth", loads, settings={**RULES, "rule_set": 50})
     assert "error" not in results, results
     rule_each, half, acl, addresses, more_addresses, attacked = map(parts, results["trials"])
     assert all(part > 0.95 for part in (*rule_each, *acl, *addresses, *attacked))
@@ -63,7 +62,7 @@ def test_user_flows_drop_and_rewrite(driver: str, tmp_path: Path) -> None:
         "in_port=3,actions=output:1\n"
     )
     scenario = {"topology": "PVP", "guest": "linux-bridge", "bidirectional": False}
-    results = bed(driver, "veth", [{**ONE_WAY, "flows": 4}], settings={**RULES, "flows_file": str(flows)}, scenario=scenario)
+    results = try_setup(driver, "veth", [{**ONE_WAY, "flows": 4}], settings={**RULES, "flows_file": str(flows)}, scenario=scenario)
     assert_forwards(results, ways=1)
     assert 0.7 < parts(results["trials"][0])[0] < 0.8
     assert results["record"]["versions"]["flows_file (SHA-256)"]
@@ -71,7 +70,7 @@ def test_user_flows_drop_and_rewrite(driver: str, tmp_path: Path) -> None:
 
 def test_ringroad_adds_and_removes_tags_by_rules() -> None:
     vlans = {"vlans": (100, 0)}
-    results = bed("ringroad", "veth", [{**LOAD, **vlans}], settings={**RULES, "access_vlans": {"2": 100}}, scenario=vlans)
+    results = try_setup("ringroad", "veth", [{**LOAD, **vlans}], settings={**RULES, "access_vlans": {"2": 100}}, scenario=vlans)
     assert_forwards(results)
     # All frames have 64 bytes. The switch counts them without FCS, and at port 1 with the tag, in both directions.
     counters = results["counters"]
@@ -81,4 +80,4 @@ def test_ringroad_adds_and_removes_tags_by_rules() -> None:
 
 
 def test_ringroad_forwards_by_the_action_normal() -> None:
-    assert_forwards(bed("ringroad", "memif", [LOAD], settings={"forwarding": "normal"}))
+    assert_forwards(try_setup("ringroad", "memif", [LOAD], settings={"forwarding": "normal"}))

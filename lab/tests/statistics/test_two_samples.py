@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 
 from noisy_measurements import NOISES, measured
 from ringroad_lab.record import Better
-from ringroad_lab.statistics.comparison import DEFAULT_PAIRS, compare
 from ringroad_lab.statistics.interleave import turns
 from ringroad_lab.statistics.noise_floor import noise_floor_interval
-from ringroad_lab.statistics.verdict import Comparison, Verdict
+from ringroad_lab.statistics.two_samples import DEFAULT_PAIRS, compare
+from ringroad_lab.statistics.verdict import MetricComparison, Verdict
 
 COMPARISONS = 200
 
 
 @cache
-def verdicts(kind: str, change: float, pairs: int = DEFAULT_PAIRS) -> list[Comparison]:
+def verdicts(kind: str, change: float, pairs: int = DEFAULT_PAIRS) -> list[MetricComparison]:
     """Return the comparisons at the default effort."""
     return [compare(*measured(kind, change, pairs, seed), better=Better.HIGHER, is_paired=True) for seed in range(COMPARISONS)]
 
 
-def share(comparisons: list[Comparison], *wanted: Verdict) -> float:
+def share(comparisons: list[MetricComparison], *wanted: Verdict) -> float:
     """Return the share of comparisons with these verdicts."""
     return sum(comparison.verdict in wanted for comparison in comparisons) / len(comparisons)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.method.judge import Judgement, judge
+from ringroad_lab.method.judgement import Judgement, judge
 from ringroad_lab.trial import DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
 
 

@@ -32,7 +32,7 @@ class _Staged:
     """Facts that identify the content."""
 
 
-class Stage:
+class Staging:
     """Prepares each package, commit and image of a run once; it is unpacked into the private folder of a host."""
 
     def __init__(self, host: Host, on_step: Callable[[str], None] = lambda step: None) -> None:

@@ -1,4 +1,4 @@
-"""The engine with simulated devices: which measurements it makes, in which order, and how it handles failing devices."""
+"""The schedule runner with simulated devices: which measurements it makes, in which order, and how it handles failing devices."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from ringroad_lab.record import (
     Series,
     StepRecord,
 )
-from ringroad_lab.run.engine import Bed, Engine, Stations
-from ringroad_lab.run.events import BedEnded, BedReady, Event, MeasurementDone, StepBegan, TrialDone, Warned
+from ringroad_lab.run.events import Event, MeasurementBegan, MeasurementDone, SetupEnded, SetupReady, TrialDone, Warned
+from ringroad_lab.run.interface import SampledSetup, Stations
+from ringroad_lab.run.schedule_runner import ScheduleRunner
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
@@ -55,8 +56,8 @@ class BusyNeighbour(SimulatedGenerator):
         return super().trial(request).model_copy(update={"disturbance": seen})
 
 
-class SimulatedBed(Bed):
-    """A bed with a simulated device, which dies after `dies_at` trials."""
+class SimulatedSetup(SampledSetup):
+    """A test setup with a simulated device, which dies after `dies_at` trials."""
 
     def __init__(self, label: str, dies_at: int | None) -> None:
         self._label = label
@@ -94,7 +95,7 @@ class SimulatedBed(Bed):
     def collect(self) -> dict[str, int]:
         return {"trials": self._generator.trials}
 
-    def watched(self) -> Sequence[Series]:
+    def samples(self) -> Sequence[Series]:
         return ()
 
     def warnings(self) -> Sequence[str]:
@@ -117,7 +118,7 @@ class SimulatedStations(Stations):
     def collect(self) -> dict[str, int]:
         return {"1.rx_frames": 7}
 
-    def watched(self) -> Sequence[Series]:
+    def samples(self) -> Sequence[Series]:
         return ()
 
     def warnings(self) -> Sequence[str]:
@@ -145,17 +146,17 @@ def scenario(*, repetitions: int = 2, methods: tuple[str, ...] = (ThroughputMeth
 
 
 class Lab:
-    """An engine, its beds, and the events that it reported."""
+    """A schedule runner, its test setups, and the events that it emitted."""
 
     def __init__(self, scenario: Scenario, deaths: dict[str, list[int | None]] | None = None) -> None:
         self.events: list[Event] = []
         self.stop_at: Callable[[Event], bool] = lambda _event: False
         self._deaths = deaths or {}
         self._stopped = False
-        self.open_beds = 0
+        self.open_setups = 0
         self.no_stations = ""
         self.no_end = ""
-        self.engine = Engine(schedule((scenario,)), partial(make_method, methods=METHODS), self, self._report, lambda: self._stopped)
+        self.runner = ScheduleRunner(schedule((scenario,)), partial(make_method, methods=METHODS), self, self._take, lambda: self._stopped)
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
@@ -163,25 +164,25 @@ class Lab:
         assert scenario.topology is Topology.P2P
         if self.no_stations:
             raise DutError(self.no_stations)
-        self.open_beds += 1
+        self.open_setups += 1
         yield SimulatedStations(choice.label, settings)
-        self.open_beds -= 1
+        self.open_setups -= 1
 
     @contextmanager
-    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[Bed]:
+    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[SampledSetup]:
         deaths = self._deaths.get(choice.label, [])
         dies_at = deaths.pop(0) if deaths else None
         if dies_at == 0:
             raise DutError(f"{choice.label} did not start: no such device")
-        self.open_beds += 1
+        self.open_setups += 1
         try:
-            yield SimulatedBed(choice.label, dies_at)
+            yield SimulatedSetup(choice.label, dies_at)
         finally:
-            self.open_beds -= 1
+            self.open_setups -= 1
         if self.no_end:
             raise HostError(self.no_end)
 
-    def _report(self, event: Event) -> None:
+    def _take(self, event: Event) -> None:
         self.events.append(event)
         self._stopped = self._stopped or self.stop_at(event)
 
@@ -191,12 +192,12 @@ class Lab:
 
 def test_devices_take_turns_and_every_measurement_is_made_once() -> None:
     lab = Lab(scenario(repetitions=2, pairs=1))
-    lab.engine.run()
-    starts = [event.dut.label for event in lab.events if isinstance(event, BedReady)]
+    lab.runner.run()
+    starts = [event.dut.label for event in lab.events if isinstance(event, SetupReady)]
     assert starts == ["slow", "fast", "fast", "slow", "slow", "slow"]
     assert [m.number for m in lab.measurements()] == list(range(12))
     assert [m.is_noise_floor for m in lab.measurements()] == [False] * 8 + [True] * 4
-    assert lab.open_beds == 0
+    assert lab.open_setups == 0
     for measurement in lab.measurements():
         assert measurement.trials
         assert measurement.dut_counters["trials"] >= len(measurement.trials)
@@ -204,7 +205,7 @@ def test_devices_take_turns_and_every_measurement_is_made_once() -> None:
 
 def test_a_search_ended_by_the_generator_is_a_lower_bound() -> None:
     lab = Lab(scenario(repetitions=1))
-    lab.engine.run()
+    lab.runner.run()
     by_dut = {m.dut: m.outcome for m in lab.measurements()}
     assert by_dut["slow"].status is MeasurementStatus.OK
     assert by_dut["slow"].metrics[by_dut["slow"].headline].value == pytest.approx(1e6, rel=0.02)
@@ -214,7 +215,7 @@ def test_a_search_ended_by_the_generator_is_a_lower_bound() -> None:
 
 def test_a_device_that_does_not_start_is_invalid_and_the_others_continue() -> None:
     lab = Lab(scenario(repetitions=1), {"slow": [0]})
-    lab.engine.run()
+    lab.runner.run()
     outcomes = {(m.dut, m.frame.name): m.outcome for m in lab.measurements()}
     for frame in ("64", "1518"):
         assert outcomes["slow", frame].status is MeasurementStatus.INVALID
@@ -225,29 +226,29 @@ def test_a_device_that_does_not_start_is_invalid_and_the_others_continue() -> No
 
 def test_a_dead_device_is_restarted_for_remaining_measurements() -> None:
     lab = Lab(scenario(repetitions=1), {"slow": [3]})
-    lab.engine.run()
+    lab.runner.run()
     first, second = [m.outcome for m in lab.measurements() if m.dut == "slow"]
     assert first.status is MeasurementStatus.INVALID
     assert first.reasons == ("slow ended: out of memory",)
     assert second.status is MeasurementStatus.OK
-    assert sum(isinstance(event, BedEnded) for event in lab.events) == 3
+    assert sum(isinstance(event, SetupEnded) for event in lab.events) == 3
 
 
 def test_a_stop_ends_the_run_after_the_trial_under_way() -> None:
     lab = Lab(scenario())
     lab.stop_at = lambda event: isinstance(event, TrialDone) and event.number == 1
     with pytest.raises(RunStoppedError):
-        lab.engine.run()
+        lab.runner.run()
     assert [m.number for m in lab.measurements()] == [0]
     assert sum(isinstance(event, TrialDone) and event.number == 1 for event in lab.events) == 1
-    assert lab.open_beds == 0
+    assert lab.open_setups == 0
 
 
 def test_finished_measurements_are_not_repeated() -> None:
     lab = Lab(scenario(repetitions=1))
-    lab.engine.run(frozenset({0, 1, 3}))
+    lab.runner.run(frozenset({0, 1, 3}))
     assert [m.number for m in lab.measurements()] == [2]
-    assert [event.dut for event in lab.events if isinstance(event, StepBegan)] == ["fast"]
+    assert [event.dut for event in lab.events if isinstance(event, MeasurementBegan)] == ["fast"]
 
 
 @pytest.mark.parametrize("acceptable_loss_ratio", [0.0, 0.01])
@@ -255,7 +256,7 @@ def test_methods_get_an_earlier_throughput_without_loss(acceptable_loss_ratio: f
     base = scenario(repetitions=1, methods=(ThroughputMethod.name, "latency"))
     throughput = MethodChoice(name=ThroughputMethod.name, settings={"acceptable_loss_ratio": acceptable_loss_ratio})
     lab = Lab(base.model_copy(update={"methods": (throughput, *base.methods[1:])}))
-    lab.engine.run()
+    lab.runner.run()
     purposes = {trial.request.purpose for m in lab.measurements() if m.method == "latency" for trial in m.trials}
     assert "latency" in purposes
     # If the throughput is known, the latency method needs no search.
@@ -264,14 +265,14 @@ def test_methods_get_an_earlier_throughput_without_loss(acceptable_loss_ratio: f
 
 def test_message_sizes_are_measured_once_between_stations_and_the_rest_continues() -> None:
     lab = Lab(scenario(repetitions=1, methods=(ThroughputMethod.name, "message-size", FrameLossMethod.name)))
-    lab.engine.run()
-    assert lab.open_beds == 0
+    lab.runner.run()
+    assert lab.open_setups == 0
     assert [m.number for m in lab.measurements()] == list(range(10))
     sweeps = {m.dut: m for m in lab.measurements() if m.method == "message-size"}
     assert sweeps["fast"].frame == MESSAGES
     assert sweeps["fast"].outcome.metrics["netpipe_throughput_bps"].value == 131072
     assert sweeps["fast"].dut_counters == {"1.rx_frames": 7}
-    sources = [log.source for event in lab.events if isinstance(event, BedEnded) for log in event.logs]
+    sources = [log.source for event in lab.events if isinstance(event, SetupEnded) for log in event.logs]
     assert {"station of fast", "station of slow"} <= set(sources)
     assert "slow: others took time" in [event.text for event in lab.events if isinstance(event, Warned)]
     assert sweeps["slow"].outcome.status is MeasurementStatus.INVALID
@@ -282,17 +283,17 @@ def test_message_sizes_are_measured_once_between_stations_and_the_rest_continues
 def test_stations_that_cannot_be_built_are_invalid_and_the_rest_is_measured() -> None:
     lab = Lab(scenario(repetitions=1, methods=("message-size", ThroughputMethod.name)))
     lab.no_stations = "slow is on another machine"
-    lab.engine.run()
+    lab.runner.run()
     assert [m.number for m in lab.measurements()] == list(range(6))
     invalid = [m for m in lab.measurements() if m.outcome.status is MeasurementStatus.INVALID]
     assert {m.method for m in invalid} == {"message-size"}
     assert {m.outcome.reasons for m in invalid} == {("slow is on another machine",)}
 
 
-def test_a_dead_device_is_restarted_even_if_its_bed_cannot_be_taken_down() -> None:
+def test_a_dead_device_is_restarted_even_if_its_setup_cannot_be_taken_down() -> None:
     lab = Lab(scenario(repetitions=1), {"slow": [3]})
     lab.no_end = "the other machine does not answer"
-    lab.engine.run()
+    lab.runner.run()
     first, second = [m.outcome for m in lab.measurements() if m.dut == "slow"]
     assert first.reasons == ("slow ended: out of memory",)
     assert second.status is MeasurementStatus.OK
@@ -302,7 +303,7 @@ def test_a_dead_device_is_restarted_even_if_its_bed_cannot_be_taken_down() -> No
 def test_test_steps_run_around_their_measurements() -> None:
     steps = tuple(StepChoice(when=when, run="true") for when in ("after", "end", "before", "start"))
     lab = Lab(scenario(repetitions=1).model_copy(update={"steps": steps}))
-    lab.engine.run()
+    lab.runner.run()
     whens = [[step.when for step in m.steps] for m in lab.measurements() if m.dut == "slow"]
     assert whens == [["start", "before", "after"], ["before", "after", "end"]]
     assert lab.measurements()[0].steps[0].run == "true 64"
@@ -315,14 +316,14 @@ def test_test_steps_run_around_their_measurements() -> None:
 def test_a_failed_step_makes_only_its_measurement_invalid(when: str, failing: list[int], trials: bool) -> None:
     step = StepChoice.model_validate({"name": "flows are there", "when": when, "run": "false"})
     lab = Lab(scenario(repetitions=1).model_copy(update={"steps": (step,)}))
-    lab.engine.run()
+    lab.runner.run()
     slow = [m for m in lab.measurements() if m.dut == "slow"]
     assert [number for number, m in enumerate(slow) if m.outcome.status is MeasurementStatus.INVALID] == failing
     for number in failing:
         assert slow[number].outcome.reasons == (f"test step 'flows are there' ({when}, on dut): failed on purpose",)
         assert not slow[number].outcome.metrics
         assert bool(slow[number].trials) == trials
-    assert lab.open_beds == 0
+    assert lab.open_setups == 0
 
 
 @pytest.mark.parametrize(("every", "extra_trials", "status"), [(1, 0, MeasurementStatus.DISTURBED), (2, 1000, MeasurementStatus.OK)])
@@ -332,7 +333,7 @@ def test_results_from_disturbed_trials_are_marked(
     monkeypatch.setattr(BusyNeighbour, "every", every)
     limits = DisturbanceLimits(extra_trials=extra_trials, extra_s=1e6)
     lab = Lab(scenario(repetitions=1).model_copy(update={"disturbance": limits}))
-    lab.engine.run()
+    lab.runner.run()
     slow = [m for m in lab.measurements() if m.dut == "slow"]
     assert {m.outcome.status for m in slow} == {status}
     for m in slow:

@@ -1,4 +1,4 @@
-"""A test bed, built from a scenario: cables, one device under test, guests and the generator.
+"""A test setup, built from a scenario: cables, one device under test, guests and the generator.
 
 Once it is built, frames pass. It is always taken down, also after errors.
 """
@@ -31,7 +31,7 @@ from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.booked import BookedGenerator
 from ringroad_lab.generator.interface import Generator, GeneratorDriver
 from ringroad_lab.generator.traffic import PORT_NAMES, extra_bytes
-from ringroad_lab.guest.interface import Guest, Machine, guest_cable
+from ringroad_lab.guest.interface import Guest, Peer, guest_cable
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
@@ -126,7 +126,7 @@ def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) ->
 
 
 def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
-    """Return the huge pages that a device's bed needs, MiB; without a device, that any bed of the scenario needs; 0 if none are used."""
+    """Return the huge pages that a device's setup needs, MiB; without a device, the most that a setup of the scenario needs; 0: none."""
     if not scenario.huge_pages:
         return 0
     guests = scenario.topology.guests * find_guest(scenario.guest).huge_pages_mib if scenario.guest else 0
@@ -146,7 +146,7 @@ def with_build(placement: Placement, choice: BuildChoice | None, programs: Progr
     return replace(placement, host=BuildHost(placement.host, build), build=build)
 
 
-def dut_record(choice: DutChoice, dut: Dut, machines: Sequence[Machine], versions: dict[str, str], ports: dict[str, str]) -> DutRecord:
+def dut_record(choice: DutChoice, dut: Dut, machines: Sequence[Peer], versions: dict[str, str], ports: dict[str, str]) -> DutRecord:
     """Return the record of a plugged-in device, with the guests or stations that are machines."""
     place = dut.placement.host
     files = running_files(place, dut.processes(), dut.placement.build)
@@ -167,7 +167,7 @@ def dut_record(choice: DutChoice, dut: Dut, machines: Sequence[Machine], version
     )
 
 
-class TestBed:
+class TestSetup:
     """Everything between the generator's two ports, while the `with` block lasts."""
 
     __test__ = False
@@ -191,7 +191,7 @@ class TestBed:
         Args:
             scenario: The scenario to measure.
             choice: One of its devices.
-            ceilings: Known ceilings of the generator. New ones are added, so that the next bed does not measure them again.
+            ceilings: Known ceilings of the generator. New ones are added, so that the next setup does not measure them again.
             dut_host: The device's machine if it is another one.
             on_step: Called with a description of each step, for the user.
             reserve_memory: Called just before the device starts, to ensure that its huge pages are free.
@@ -226,7 +226,7 @@ class TestBed:
         self._machines: dict[str, Host] = {}
 
     def __enter__(self) -> Self:
-        """Build the bed, and check that it forwards.
+        """Build the setup, and check that it forwards.
 
         Raises:
             LabError: names the part that could not be built, and the reason; parts already built are taken down.
@@ -498,7 +498,7 @@ class TestBed:
         return self._driver.version()
 
     def processes(self) -> Mapping[str, tuple[Process, ...]]:
-        """Return the processes to sample for processor time and memory, by part of the bed."""
+        """Return the processes to sample for processor time and memory, by part of the setup."""
         return {
             "generator": tuple(self._driver.processes()),
             "dut": tuple(self._dut.processes()),
@@ -539,7 +539,7 @@ class WatchedGenerator(Generator):
 
         Args:
             generator: Offers the loads.
-            check: Raises an error if a part of the bed has ended.
+            check: Raises an error if a part of the setup has ended.
             ceiling: Returns the generator's ceiling for frames.
             on_contradiction: Called with a description if a trial contradicts a ceiling.
         """

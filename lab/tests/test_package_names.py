@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ringroad_lab
-from ringroad_lab.packages import OWN_PACKAGE, RPM_NAMES, how_to_install, installer_of
+from ringroad_lab.package_names import OWN_PACKAGE, RPM_NAMES, how_to_install, installer_of
 
 SOURCES = Path(ringroad_lab.__file__).parent
 

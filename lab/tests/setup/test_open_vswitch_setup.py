@@ -1,4 +1,4 @@
-"""Test beds with Open vSwitch and with guests, end to end in a sandbox: P2P, PVP and PVVP. Asserts that frames pass, not the rate."""
+"""Test setups with Open vSwitch and with guests, end to end in a sandbox: P2P, PVP and PVVP. Asserts that frames pass, not the rate."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import shutil
 from typing import Any
 
 import pytest
+from test_test_setup import FRAME_64, assert_forwards, try_setup
 
 from ringroad_lab.dut.open_vswitch import DPDK_DAEMON
 from ringroad_lab.generator.judgement import FOREIGN_FRAMES
-from test_testbed import FRAME_64, assert_forwards, bed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")
@@ -30,7 +30,7 @@ P2P = [
 
 @pytest.mark.parametrize(("driver", "cable", "settings", "mode"), P2P)
 def test_open_vswitch_forwards_and_counts(driver: str, cable: str, settings: dict[str, Any], mode: str) -> None:
-    results = bed(driver, cable, [LOAD], settings=settings)
+    results = try_setup(driver, cable, [LOAD], settings=settings)
     assert_forwards(results)
     received = sum(way["received_frames"] for way in results["trials"][0]["directions"])
     counters = results["counters"]
@@ -58,7 +58,7 @@ def test_open_vswitch_forwards_and_counts(driver: str, cable: str, settings: dic
 def test_open_vswitch_adds_and_removes_tags_and_tunnels(
     scenario: dict[str, Any], settings: dict[str, Any], extra_bytes: tuple[int, int]
 ) -> None:
-    results = bed("ovs", "veth", [{**LOAD, **scenario}], settings=settings, scenario=scenario)
+    results = try_setup("ovs", "veth", [{**LOAD, **scenario}], settings=settings, scenario=scenario)
     # Before its first packet a tunnel requests the address of its far end (ARP), once or a few times.
     assert_forwards(results, most_foreign=FOREIGN_FRAMES if "vxlans" in settings else 0)
     # All frames have 64 bytes. The switch counts them without FCS, and longer at the port where they are tagged or tunnelled.
@@ -89,7 +89,7 @@ EMULATED = [
 def test_frames_pass_through_guests(driver: str, cable: str, topology: str, guest: str) -> None:
     # Ringroad supports both: learning switches with a pair of ports each, and a switch with Open vSwitch's rules.
     settings = {"forwarding": "rules"} if (driver, topology) == ("ringroad", "PVVP") else {}
-    results = bed(driver, cable, [LOAD], settings=settings, scenario={"topology": topology, "guest": guest})
+    results = try_setup(driver, cable, [LOAD], settings=settings, scenario={"topology": topology, "guest": guest})
     assert_forwards(results)
     # If the path bypassed the guests, there would be no frames at the device's guest ports.
     last_guest_port = 4 if topology == "PVP" else 6
@@ -103,23 +103,23 @@ def test_frames_pass_through_guests(driver: str, cable: str, topology: str, gues
 
 
 def test_a_cable_that_the_device_does_not_support_is_rejected() -> None:
-    results = bed("ovs-dpdk", "memif", [LOAD])
+    results = try_setup("ovs-dpdk", "memif", [LOAD])
     assert results["error"] == "ScenarioError"
     assert "memif" in results["text"]
 
 
 @needs_ovs_dpdk
 def test_open_vswitch_with_dpdk_has_many_queues_on_vhost_user_and_one_on_veth() -> None:
-    results = bed("ovs-dpdk", "vhost-user", [LOAD], scenario={"queues": 2})
+    results = try_setup("ovs-dpdk", "vhost-user", [LOAD], scenario={"queues": 2})
     assert_forwards(results)
     # Each queue has a ring in each direction.
     assert "num_of_vrings 4" in results["record"]["ports"]["1"]
-    refused = bed("ovs-dpdk", "veth", [LOAD], scenario={"queues": 2})
+    refused = try_setup("ovs-dpdk", "veth", [LOAD], scenario={"queues": 2})
     assert refused["error"] == "DutError"
     assert "one queue" in refused["text"]
 
 
 def test_a_killed_switch_is_reported_with_its_log() -> None:
-    results = bed("ovs", "veth", [LOAD, {"kill": True}])
+    results = try_setup("ovs", "veth", [LOAD, {"kill": True}])
     assert results["error"] == "DutError"
     assert "ended" in results["text"]

@@ -1,4 +1,4 @@
-"""Real test beds for the engine, sampled while they are up."""
+"""Test setups and stations with real programs, sampled while they are up."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_c
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series, StepRecord
-from ringroad_lab.run.engine import Bed, Stations
 from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
+from ringroad_lab.run.interface import SampledSetup, Stations
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
-from ringroad_lab.testbed import Ceilings, TestBed, dut_record, find_dut, huge_pages_mib, read_settings, with_build
+from ringroad_lab.setup.test_setup import Ceilings, TestSetup, dut_record, find_dut, huge_pages_mib, read_settings, with_build
 from ringroad_lab.trial import FlowSet
 
 # A log explains a failure, and must not fill the store.
@@ -42,7 +42,7 @@ class Samples:
         self._sampler = sampler
         self._logs = logs
 
-    def watched(self) -> Sequence[Series]:
+    def samples(self) -> Sequence[Series]:
         """Return the samples."""
         return [series.model_copy(update={"subject": f"{self._label}: {series.subject}"}) for series in self._sampler.series()]
 
@@ -62,51 +62,51 @@ class Samples:
         ]
 
 
-class WatchedBed(Samples, Bed):
-    """A test bed whose processes are sampled."""
+class RealSetup(Samples, SampledSetup):
+    """A test setup whose processes are sampled."""
 
-    def __init__(self, bed: TestBed, sampler: Sampler) -> None:
-        """Take a running bed and sampler."""
-        super().__init__(bed.choice.label, sampler, bed.logs)
-        self._bed = bed
+    def __init__(self, setup: TestSetup, sampler: Sampler) -> None:
+        """Take a running setup and sampler."""
+        super().__init__(setup.choice.label, sampler, setup.logs)
+        self._setup = setup
 
     @property
     def generator(self) -> Generator:
         """The generator of the load."""
-        return self._bed.generator
+        return self._setup.generator
 
     def generator_version(self) -> str:
         """Return the generator's name and version."""
-        return self._bed.generator_version()
+        return self._setup.generator_version()
 
     def record(self) -> DutRecord:
         """Return the record of the device."""
-        return self._bed.record()
+        return self._setup.record()
 
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
         """Return the generator's ceiling."""
-        return self._bed.ceiling(frame)
+        return self._setup.ceiling(frame)
 
     def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
         """Run a test step on its host."""
-        return self._bed.run_test_step(step, environment)
+        return self._setup.run_test_step(step, environment)
 
     def check(self) -> None:
         """Check that all parts are alive."""
-        self._bed.check()
+        self._setup.check()
 
     @property
     def costs(self) -> CostMeter:
         """Measures the processor time of the device."""
-        return self._bed.costs
+        return self._setup.costs
 
     def install_flows(self, flow_set: FlowSet | None) -> float:
         """Put the entries of a flow set into the device's flow table."""
-        return self._bed.install_flows(flow_set)
+        return self._setup.install_flows(flow_set)
 
     def collect(self) -> dict[str, int]:
         """Return the device's counters."""
-        return self._bed.collect()
+        return self._setup.collect()
 
 
 class RealStations(Samples, Stations):
@@ -150,8 +150,8 @@ def _name(part: str, process: str) -> str:
     return process if process == part else f"{part} {process}"
 
 
-class Beds:
-    """Makes test beds; all share the results of the generator's self-tests."""
+class RealSetups:
+    """Makes test setups; all share the results of the generator's self-tests."""
 
     def __init__(self, report: Callable[[Event], None]) -> None:
         """Take the callback for events."""
@@ -160,15 +160,15 @@ class Beds:
         self._contradicted: set[tuple[str, str]] = set()
 
     @contextmanager
-    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[Bed]:
-        """Build a bed, and take it down at the end of the block.
+    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[SampledSetup]:
+        """Build a test setup, and take it down at the end of the block.
 
         Raises:
-            LabError: the bed could not be built.
+            LabError: the setup could not be built.
         """
         host = None if choice.host == LOCAL_HOST else self._reach(scenario, choice.host)
         try:
-            bed = TestBed(
+            setup = TestSetup(
                 scenario,
                 choice,
                 ceilings=self._ceilings,
@@ -179,11 +179,11 @@ class Beds:
                 on_ceiling=lambda ceiling: self._report(CeilingFound(ceiling=ceiling)),
                 on_self_test_failed=lambda text: self._report(SelfTestFailed(text=text)),
             )
-            with bed:
+            with setup:
                 # Process ids of another machine mean nothing here.
-                processes = {} if host else {p.pid: _name(part, p.name) for part, members in bed.processes().items() for p in members}
+                processes = {} if host else {p.pid: _name(part, p.name) for part, members in setup.processes().items() for p in members}
                 with Sampler(processes) as sampler:
-                    yield WatchedBed(bed, sampler)
+                    yield RealSetup(setup, sampler)
         finally:
             if host is not None:
                 host.close()

@@ -13,10 +13,10 @@ from file_server import file_server
 from package_files import make_deb, make_rpm
 
 from ringroad_lab.build.choice import BuildChoice
-from ringroad_lab.build.stage import Stage
 from ringroad_lab.errors import BuildError
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.run.staging import Staging
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 
 needs_rpm_tools = pytest.mark.skipif(
@@ -26,13 +26,13 @@ needs_image_tools = pytest.mark.skipif(not (shutil.which("umoci") and shutil.whi
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[Staging]:
     host = LocalHost(tmp_path)
-    yield Stage(host)
+    yield Staging(host)
     host.close()
 
 
-def staged(stage: Stage, **build: object) -> tuple[Path, str]:
+def staged(stage: Staging, **build: object) -> tuple[Path, str]:
     """Unpack the build of one device; return its folder and description."""
     choice = BuildChoice.model_validate(build)
     scenario = Scenario(
@@ -56,7 +56,7 @@ def file_system(folder: Path) -> Path:
     return folder
 
 
-def test_packages_are_unpacked_into_one_folder(stage: Stage, tmp_path: Path) -> None:
+def test_packages_are_unpacked_into_one_folder(stage: Staging, tmp_path: Path) -> None:
     files = [str(make_deb(tmp_path, name)) for name in ("switch", "library")]
     root, origin = staged(stage, package=files)
     assert {file.name for file in root.iterdir()} == {"switch.file", "library.file"}
@@ -66,7 +66,7 @@ def test_packages_are_unpacked_into_one_folder(stage: Stage, tmp_path: Path) -> 
     assert stage.facts == {"dut.new.build": sums, "dut.same.build": sums}
 
 
-def test_a_folder_of_packages_is_one_build(stage: Stage, tmp_path: Path) -> None:
+def test_a_folder_of_packages_is_one_build(stage: Staging, tmp_path: Path) -> None:
     folder = tmp_path / "packages"
     folder.mkdir()
     for name in ("switch", "library"):
@@ -77,36 +77,36 @@ def test_a_folder_of_packages_is_one_build(stage: Stage, tmp_path: Path) -> None
     assert origin == "package library=1.2-3, switch=1.2-3"
 
 
-def test_an_empty_folder_is_not_a_build(stage: Stage, tmp_path: Path) -> None:
+def test_an_empty_folder_is_not_a_build(stage: Staging, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BuildError, match=r"has 0 .deb and .rpm files"):
         staged(stage, package=str(tmp_path / "empty"))
 
 
 @needs_rpm_tools
-def test_an_rpm_package_is_unpacked_as_well(stage: Stage, tmp_path: Path) -> None:
+def test_an_rpm_package_is_unpacked_as_well(stage: Staging, tmp_path: Path) -> None:
     root, origin = staged(stage, package=[str(make_rpm(tmp_path, "switch")), str(make_deb(tmp_path, "library"))])
     assert (root / "usr/sbin/switch").read_text() == "#!/bin/sh\n"
     assert (root / "library.file").exists()
     assert origin == "package switch=1.2-3, library=1.2-3"
 
 
-def test_a_package_that_was_replaced_meanwhile_is_another_build(stage: Stage, tmp_path: Path) -> None:
+def test_a_package_that_was_replaced_meanwhile_is_another_build(stage: Staging, tmp_path: Path) -> None:
     package = make_deb(tmp_path, "switch")
     pinned = f"{package}#sha256={hashlib.sha256(package.read_bytes()).hexdigest()}"
     assert staged(stage, package=pinned)[1] == "package switch=1.2-3"
     package.write_bytes(package.read_bytes() + b"\n")
     with pytest.raises(BuildError, match="it is another build"):
-        staged(Stage(stage._host), package=pinned)
+        staged(Staging(stage._host), package=pinned)
 
 
-def test_a_file_that_is_not_a_package_is_reported(stage: Stage, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_package_is_reported(stage: Staging, tmp_path: Path) -> None:
     (tmp_path / "page.deb").write_text("<html>not found</html>")
     with pytest.raises(BuildError, match=r"page.deb is neither a Debian nor an RPM package"):
         staged(stage, package=str(tmp_path / "page.deb"))
 
 
-def test_a_package_from_a_url_must_have_the_requested_sum(stage: Stage, tmp_path: Path) -> None:
+def test_a_package_from_a_url_must_have_the_requested_sum(stage: Staging, tmp_path: Path) -> None:
     package = make_deb(tmp_path, "switch")
     right, wrong = hashlib.sha256(package.read_bytes()).hexdigest(), "0" * 64
     with file_server(tmp_path) as url:
@@ -136,14 +136,14 @@ def test_an_invalid_package_is_rejected(package: str, why: str) -> None:
         BuildChoice.model_validate({"package": package})
 
 
-def test_an_unavailable_package_is_reported_with_a_remedy(stage: Stage) -> None:
+def test_an_unavailable_package_is_reported_with_a_remedy(stage: Staging) -> None:
     with pytest.raises(BuildError, match=r"dut.new.build: package no-such-package=1 is not available.*`apt-cache policy no-such-package`"):
         staged(stage, package="no-such-package=1")
 
 
 @needs_image_tools
 @pytest.mark.parametrize("form", ["oci", "oci-archive", "docker-archive", "tar", "folder"])
-def test_an_image_in_any_format_is_unpacked(stage: Stage, tmp_path: Path, form: str) -> None:
+def test_an_image_in_any_format_is_unpacked(stage: Staging, tmp_path: Path, form: str) -> None:
     tree, layout = file_system(tmp_path / "tree"), tmp_path / "layout"
     image = tree if form == "folder" else tmp_path / "image"
     if form == "tar":
@@ -160,7 +160,7 @@ def test_an_image_in_any_format_is_unpacked(stage: Stage, tmp_path: Path, form: 
     assert ("sha256:" in origin) == (form != "folder")
 
 
-def test_a_folder_that_is_not_an_image_is_reported(stage: Stage, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_image_is_reported(stage: Staging, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BuildError, match="neither an OCI image nor a file system"):
         staged(stage, image=str(tmp_path / "empty"))
