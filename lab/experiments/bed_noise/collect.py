@@ -16,7 +16,8 @@ from ringroad_lab.method.interface import DisturbedRepeats, MethodContext
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.sandbox.private import Sandbox
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.setup.test_setup import Ceilings, TestSetup
+from ringroad_lab.setup.ceilings import Ceilings
+from ringroad_lab.setup.test_setup import TestSetup
 from ringroad_lab.trial import DisturbanceLimits, Load, TrialRequest, TrialResult
 
 TRIAL_S = 0.5
@@ -33,7 +34,7 @@ def samples(starts: int, trials: int) -> Iterator[dict[str, object]]:
         frames=(frame,),
         huge_pages=False,
     )
-    ceilings: Ceilings = {}
+    ceilings = Ceilings()
     for start in range(starts):
         with TestSetup(scenario, scenario.duts[0], ceilings=ceilings) as setup:
             ceiling = setup.ceiling(frame)

@@ -17,8 +17,9 @@ from ringroad_lab.fleet.bed_leases import BedLease, BedLeases
 from ringroad_lab.fleet.holder import LEASE_S
 from ringroad_lab.fleet.inventory import GENERATOR, BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import Request, RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 HOUR_S = 3600.0

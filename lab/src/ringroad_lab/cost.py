@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ringroad_lab.errors import HostError
-from ringroad_lab.facts.sysfs import read_files
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.host.sysfs import read_files
 from ringroad_lab.trial import Figure, Frozen, Seconds
 
 T = TypeVar("T")

@@ -23,9 +23,10 @@ from ringroad_lab.fleet.engine.interface import EngineError, EngineSettings, Job
 from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.settings import read_fleet
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 RUN = "11111111-2222-3333-4444-555555555555"

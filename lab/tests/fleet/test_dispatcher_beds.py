@@ -18,8 +18,9 @@ from ringroad_lab.fleet.engine.interface import EngineSettings, Job, JobState
 from ringroad_lab.fleet.engine.local import LocalEngine
 from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 BEDS = {name: BedSettings.model_validate({"class": "veth", "machines": {"generator": "here"}}) for name in ("a", "b")}

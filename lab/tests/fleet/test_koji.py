@@ -16,13 +16,13 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.requests import MessageOutcome, Requests
 from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.fleet.sources.koji import SETTLED_AFTER_S, KojiSource, KojiWatcher
-from ringroad_lab.fleet.sources.koji_hub import HubError, KojiHub
 from ringroad_lab.fleet.sources.own_thread import Patience
+from ringroad_lab.koji_hub import HubError, KojiHub
+from ringroad_lab.request.message import Message
 from ringroad_lab.store.result_store import ResultStore
 
 TAG = "f43-updates-candidate"

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from ringroad_lab.cli import rules as rules_verb
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.fleet.request import Message, Wanted
-from ringroad_lab.fleet.rules import Condition, MessageError, MessageRule, apply_rules, conditions, read_payload
+from ringroad_lab.fleet.rules import Condition, MessageRule, apply_rules, conditions
 from ringroad_lab.fleet.settings import read_fleet
+from ringroad_lab.request.message import Message, MessageError, read_payload
+from ringroad_lab.request.model import Wanted
 from ringroad_lab.scenario.layers import command_line_layers
 
 EPOCH = 1_700_000_000.0

@@ -12,9 +12,8 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.kinds import METHODS
 from ringroad_lab.method.frame_loss import FrameLossMethod
-from ringroad_lab.method.interface import MethodSettings
+from ringroad_lab.method.interface import METHODS, MethodSettings
 from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (

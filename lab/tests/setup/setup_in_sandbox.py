@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ringroad_lab.cable.interface import Cable, CableType
-from ringroad_lab.dut.interface import DutPort, Rule
+from ringroad_lab.cable.interface import CABLES, Cable, CableType
+from ringroad_lab.dut.interface import DUTS, DutPort, Rule
 from ringroad_lab.dut.linux_bridge import LinuxBridge
-from ringroad_lab.kinds import CABLES, DUTS
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import Scenario
-from ringroad_lab.setup import test_setup as testbed
-from ringroad_lab.setup.test_setup import Ceilings, TestSetup
+from ringroad_lab.setup import drivers, test_setup
+from ringroad_lab.setup.ceilings import Ceilings
+from ringroad_lab.setup.test_setup import TestSetup
 from ringroad_lab.trial import FlowSet, Load, TrialRequest
 from sandboxed import answer
 
@@ -46,7 +46,9 @@ def disturb(setup: TestSetup, commands: Sequence[str]) -> None:
 def offer(request: dict[str, Any]) -> dict[str, Any]:
     scenario = Scenario.model_validate(request["scenario"])
     # Other tests cover the generator's ceiling.
-    ceilings: Ceilings = {
+    again: list[GeneratorCeiling] = []
+    ceilings = Ceilings(again.append)
+    ceilings.known |= {
         (scenario.generator.model_dump_json(), kind, frame.name): GeneratorCeiling(
             transport=kind, frame=frame, ceiling_fps=request.get("ceiling_fps", 1e6)
         )
@@ -55,8 +57,8 @@ def offer(request: dict[str, Any]) -> dict[str, Any]:
         if not request.get("self_test")
     }
     if request.get("cut"):
-        vars(testbed)["DUTS"] = {**DUTS, CutBridge.driver: CutBridge}
-        testbed.PROBE_TIMEOUT_S = 1.0
+        vars(drivers)["DUTS"] = {**DUTS, CutBridge.driver: CutBridge}
+        test_setup.PROBE_TIMEOUT_S = 1.0
     if ring_size := request.get("receiver_ring_size"):
         cable_type = CABLES[scenario.physical]
         usual = cable_type.generator_location
@@ -66,8 +68,7 @@ def offer(request: dict[str, Any]) -> dict[str, Any]:
 
         setattr(cable_type, "generator_location", location)  # noqa: B010
     steps: list[str] = []
-    again: list[GeneratorCeiling] = []
-    with TestSetup(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append, on_ceiling=again.append) as setup:
+    with TestSetup(scenario, scenario.duts[0], ceilings=ceilings, on_step=steps.append) as setup:
         disturb(setup, request.get("disturb", []))
         trials = []
         loading_s: list[float] = []
@@ -95,7 +96,7 @@ def offer(request: dict[str, Any]) -> dict[str, Any]:
             "loading_s": loading_s,
             "ceilings": [
                 ceiling.model_dump(mode="json")
-                for ceiling in (*setup.ceilings.values(), *(each for each in again if each.cause))
+                for ceiling in (*setup.ceilings.known.values(), *(each for each in again if each.cause))
                 if ceiling
             ],
             "logs": [log.source for log in setup.logs()],

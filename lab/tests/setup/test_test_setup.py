@@ -21,7 +21,8 @@ from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.setup.test_setup import TestSetup, WatchedGenerator, contradiction
+from ringroad_lab.setup.test_setup import TestSetup
+from ringroad_lab.setup.watched_generator import WatchedGenerator, contradiction
 from ringroad_lab.trial import LOSS_PLACES, DirectionCounts, Load, LossByPlace, TrialRequest, TrialResult, TrialVerdict
 from sandboxed import ask_in_sandbox
 

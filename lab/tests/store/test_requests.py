@@ -16,9 +16,10 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.holder import is_gone, this_process
 from ringroad_lab.fleet.leases import AGING_S, Leases
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import NOT_INSTALLED, TRANSITIONS, Message, Order, RequestState, Wanted
 from ringroad_lab.fleet.requests import MessageOutcome, RequestFilter, Requests
 from ringroad_lab.fleet.retention import Forgotten, forget
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import NOT_INSTALLED, TRANSITIONS, Order, RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 GONE = this_process().rpartition(":")[0] + ":1.00"

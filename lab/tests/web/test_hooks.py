@@ -15,11 +15,12 @@ from web_visitor import OWNER_TOKEN, TESTER, WebVisitor
 from fabricated_runs import HOSTILE, fabricated_run
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, NOT_INSTALLED, RequestState
 from ringroad_lab.fleet.requests import MAX_DEAD_AN_HOUR, Requests
 from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.http import HttpHook, HttpSource
 from ringroad_lab.record import LogExcerpt, RunState
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES
+from ringroad_lab.request.model import NOT_INSTALLED, RequestState
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import WebSettings

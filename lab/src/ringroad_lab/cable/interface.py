@@ -11,6 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.host.interface import Host
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.trial import Frozen
 
 
@@ -150,3 +151,18 @@ class CableType(ABC):
     def loop_location(self, cable: Cable) -> str:
         """Return the name of the generator's port at the device's end, if `can_loop`."""
         raise NotImplementedError
+
+
+CABLES: Kinds[CableType] = Kinds(
+    "ringroad_lab.cables",
+    CableType,
+    "kind",
+    {
+        "veth": "cable.interfaces:VethCable",
+        "vhost-user": "cable.sockets:VhostUserCable",
+        "memif": "cable.sockets:MemifCable",
+        "tap": "cable.interfaces:TapCable",
+        "nic": "cable.cards:NicCable",
+        "vfio": "cable.cards:VfioCable",
+    },
+)

@@ -18,13 +18,15 @@ from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, complete_scenario, resolve_arguments
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import ScenarioError, StoreError, value_problems
-from ringroad_lab.fleet.request import ANY_BED, Message, Name, Order, RequestState, Wanted
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import ANY_BED, Order, RequestState, Wanted
 from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.text_types import Name
 
 if TYPE_CHECKING:
-    from ringroad_lab.fleet.request import Request
+    from ringroad_lab.request.model import Request
 
 COMMAND_LINE_SOURCE = "command-line"
 ACTOR = "command line"

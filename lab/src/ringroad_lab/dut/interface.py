@@ -13,6 +13,7 @@ from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
 from ringroad_lab.trial import FlowSet
@@ -226,3 +227,17 @@ class Dut(ABC):
         """Stop the programs and remove everything that the device created. Can be called at any point, any number of times."""
         for process in reversed(self._launched):
             process.stop()
+
+
+DUTS: Kinds[Dut] = Kinds(
+    "ringroad_lab.duts",
+    Dut,
+    "driver",
+    {
+        "linux-bridge": "dut.linux_bridge:LinuxBridge",
+        "ovs": "dut.open_vswitch:Ovs",
+        "ovs-dpdk": "dut.open_vswitch:OvsDpdk",
+        "ringroad": "dut.ringroad:RingroadSwitch",
+        "testpmd": "dut.testpmd:Testpmd",
+    },
+)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from ringroad_lab.facts import memory, network_cards, processor
-from ringroad_lab.facts.sysfs import UNKNOWN, fact, read_files, read_first
 from ringroad_lab.host.interface import Host
+from ringroad_lab.host.sysfs import UNKNOWN, fact, read_files, read_first
 
 DMI = "/sys/class/dmi/id"
 _PATTERNS = (

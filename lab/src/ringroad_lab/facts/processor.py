@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from ringroad_lab.cost import read_cycles
-from ringroad_lab.facts.sysfs import UNKNOWN, fact, same_or_each
 from ringroad_lab.host.interface import Host
+from ringroad_lab.host.sysfs import UNKNOWN, fact, same_or_each
 from ringroad_lab.package_names import package_name
 
 CPU = "/sys/devices/system/cpu"

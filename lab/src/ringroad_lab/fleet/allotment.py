@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from ringroad_lab.fleet.bed_leases import BedState, states_in
 from ringroad_lab.fleet.inventory import BedSettings, fitting
-from ringroad_lab.fleet.request import UNDER_WAY, RequestState
+from ringroad_lab.request.model import UNDER_WAY, RequestState
 from ringroad_lab.store import models
 
 Wish = tuple[str, str]

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from ringroad_lab.fleet.allotment import obstacle, wishes
 from ringroad_lab.fleet.bed_leases import BedState, Occupancy, read_occupancy, states_in
 from ringroad_lab.fleet.inventory import BedSettings
-from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 

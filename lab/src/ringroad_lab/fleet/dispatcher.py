@@ -17,11 +17,11 @@ from ringroad_lab.fleet.holder import machine_of
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.outbox_sender import FIRST_WAIT_S, OutboxSender
-from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
 from ringroad_lab.fleet.verdict import reach_verdict
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.record import RunState
+from ringroad_lab.request.model import UNDER_WAY, Request, RequestState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.requests import Added, MessageOutcome, Requests
-from ringroad_lab.fleet.rules import MessageError, MessageRule, NotJsonError, apply_rules
+from ringroad_lab.fleet.rules import MessageRule, apply_rules
+from ringroad_lab.request.message import Message, MessageError, NotJsonError
 
 
 @dataclass(frozen=True)

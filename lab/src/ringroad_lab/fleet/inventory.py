@@ -8,8 +8,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ringroad_lab.fleet.request import ANY_BED, Name, Setting, Word
+from ringroad_lab.request.model import ANY_BED
 from ringroad_lab.scenario.toml_text import toml_text
+from ringroad_lab.text_types import Name, Setting, Word
 from ringroad_lab.trial import Frozen
 
 GENERATOR = "generator"

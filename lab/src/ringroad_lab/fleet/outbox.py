@@ -18,8 +18,7 @@ from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.fleet.holder import is_gone
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rows import UNADDRESSED, announce, error_text, insert, locked, note
-from ringroad_lab.notification.interface import Stage
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.message import Notice, Stage
 from ringroad_lab.store import models
 
 if TYPE_CHECKING:

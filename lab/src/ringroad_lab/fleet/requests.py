@@ -12,7 +12,6 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, defer
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, Change, Message, Order, Request, RequestState, Wanted, may_be_retried
 from ringroad_lab.fleet.rows import (
     announce,
     change,
@@ -27,6 +26,8 @@ from ringroad_lab.fleet.rows import (
     read_request,
     wanted_values,
 )
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import GIVEN_UP, UNDER_WAY, Change, Order, Request, RequestState, Wanted, may_be_retried
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select, update
 
 from ringroad_lab.fleet.outbox import DeliveryState
-from ringroad_lab.fleet.request import GIVEN_UP, RequestState
+from ringroad_lab.request.model import GIVEN_UP, RequestState
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 

@@ -9,8 +9,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import TRANSITIONS, UNDER_WAY, Message, Request, RequestState, Wanted, may_be_retried, read_order
-from ringroad_lab.notification.interface import Stage
+from ringroad_lab.notification.message import Stage
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import TRANSITIONS, UNDER_WAY, Request, RequestState, Wanted, may_be_retried, read_order
 from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
 

@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.fleet.engine.interface import ENGINES
 from ringroad_lab.fleet.inventory import BedSettings
-from ringroad_lab.fleet.request import Name
 from ringroad_lab.fleet.rules import MessageRule
-from ringroad_lab.fleet.sources.interface import Source
-from ringroad_lab.kinds import ENGINES, SOURCES
+from ringroad_lab.fleet.sources.interface import SOURCES, Source
 from ringroad_lab.scenario.document import KeyPath, path_text, read_document
 from ringroad_lab.scenario.library import Library, settings_folder
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.scenario.problem import Problem, validate
+from ringroad_lab.text_types import Name
 from ringroad_lab.trial import Frozen
 
 FILE_NAME = "fleet.toml"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ReportError, StoreError, StoreFailedError
-from ringroad_lab.fleet.request import MEASURED, NOT_INSTALLED
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.request.model import MEASURED, NOT_INSTALLED
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 

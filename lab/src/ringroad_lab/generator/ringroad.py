@@ -8,12 +8,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import CABLES, Cable, CableKind
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.interface import GeneratorSettings
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.otg_driver import OtgDriver
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.ringroad_program import require_ringroad
 
 START_TIMEOUT_S = 15.0

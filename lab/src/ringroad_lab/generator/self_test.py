@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ringroad_lab.cable.interface import CableKind, Laying
+from ringroad_lab.cable.interface import CABLES, CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
@@ -19,7 +19,6 @@ from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.host.interface import Host
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
 

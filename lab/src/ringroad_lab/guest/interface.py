@@ -10,6 +10,7 @@ from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.host.interface import Process
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import LogExcerpt
 
 # Cables of guests if the scenario names none, in order of preference: shared memory first.
@@ -93,3 +94,17 @@ class Guest(Peer):
         Raises:
             GuestError: with the end of its log.
         """
+
+
+GUESTS: Kinds[Guest] = Kinds(
+    "ringroad_lab.guests",
+    Guest,
+    "kind",
+    {
+        "testpmd": "guest.testpmd:TestpmdGuest",
+        "testpmd-macswap": "guest.testpmd:TestpmdMacswapGuest",
+        "linux-bridge": "guest.namespace_bridge:NamespaceBridgeGuest",
+        "qemu-testpmd": "guest.qemu:QemuTestpmdGuest",
+        "qemu-linux-bridge": "guest.qemu:QemuBridgeGuest",
+    },
+)

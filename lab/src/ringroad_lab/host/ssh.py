@@ -18,7 +18,7 @@ import asyncssh
 
 from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Completed, Host, Process
-from ringroad_lab.scenario.model import SiteHost
+from ringroad_lab.host.ssh_address import SshAddress
 
 READ_BYTES = 64 * 1024
 CONNECT_LIMIT_S = 15.0
@@ -103,7 +103,7 @@ class SshProcess(Process):
 class SshHost(Host):
     """Another machine. It needs a POSIX shell and coreutils, but no part of the lab."""
 
-    def __init__(self, place: SiteHost) -> None:
+    def __init__(self, place: SshAddress) -> None:
         """Connect, and create the private folder.
 
         Without a `key_file`, the user's default keys and agent are tried. The default of `known_hosts_file` is `~/.ssh/known_hosts`. A

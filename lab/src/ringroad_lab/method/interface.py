@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import Outcome
 from ringroad_lab.trial import DisturbanceLimits, FlowSet, TrialResult
 
@@ -110,3 +111,27 @@ class Method(ABC):
         Raises:
             GeneratorError: the generator failed.
         """
+
+
+# In the order of the RFCs, then methods without an RFC.
+METHODS: Kinds[Method] = Kinds(
+    "ringroad_lab.methods",
+    Method,
+    "name",
+    {
+        "throughput": "method.throughput:ThroughputMethod",
+        "frame-loss": "method.frame_loss:FrameLossMethod",
+        "latency": "method.latency:LatencyMethod",
+        "back-to-back": "method.back_to_back:BackToBackMethod",
+        "recovery": "method.recovery:RecoveryMethod",
+        "forwarding-rate": "method.forwarding_rate:ForwardingRateMethod",
+        "address-caching": "method.address_caching:AddressCachingMethod",
+        "learning-rate": "method.learning_rate:LearningRateMethod",
+        "mlrsearch": "method.mlrsearch:MlrSearchMethod",
+        "soak": "method.soak:SoakMethod",
+        "processor-cost": "method.processor_cost:ProcessorCostMethod",
+        "flow-counts": "method.flow_counts:FlowCountsMethod",
+        "tuple-space-explosion": "method.tuple_space_explosion:TupleSpaceExplosionMethod",
+        "message-size": "method.message_size:MessageSizeMethod",
+    },
+)

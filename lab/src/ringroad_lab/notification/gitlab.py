@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from ringroad_lab.fleet.request import Word
 from ringroad_lab.notification.commit_status import CommitStatus, Status
 from ringroad_lab.notification.http import Answer
 from ringroad_lab.notification.message import Notice
+from ringroad_lab.text_types import Word
 
 _STATES = {
     Status.QUEUED: "pending",

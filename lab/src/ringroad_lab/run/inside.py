@@ -9,7 +9,7 @@ from functools import partial
 from pydantic import ValidationError
 
 from ringroad_lab.errors import LabError, RunStoppedError
-from ringroad_lab.kinds import METHODS
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.run.events import GO_LINE, STOP_LINE, Assignment, Ended, Event, StopRequested, TrialAsked
 from ringroad_lab.run.schedule_runner import ScheduleRunner
 from ringroad_lab.run.setups import RealSetups

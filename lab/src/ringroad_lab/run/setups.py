@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 
 from ringroad_lab.cost import CostMeter
-from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.dut.interface import Dut, Placement
 from ringroad_lab.errors import DutError
 from ringroad_lab.facts.sampler import Sampler
@@ -24,9 +23,13 @@ from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome
 from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
 from ringroad_lab.run.interface import SampledSetup, Stations
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
+from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
-from ringroad_lab.setup.test_setup import Ceilings, TestSetup, dut_record, find_dut, huge_pages_mib, read_settings, with_build
+from ringroad_lab.setup.ceilings import Ceilings
+from ringroad_lab.setup.drivers import find_dut, huge_pages_mib, read_settings, with_build
+from ringroad_lab.setup.dut_record import dut_record
+from ringroad_lab.setup.test_setup import TestSetup
 from ringroad_lab.trial import FlowSet
 
 # A log explains a failure, and must not fill the store.
@@ -153,11 +156,12 @@ def _name(part: str, process: str) -> str:
 class RealSetups:
     """Makes test setups; all share the results of the generator's self-tests."""
 
-    def __init__(self, report: Callable[[Event], None]) -> None:
+    def __init__(self, emit: Callable[[Event], None]) -> None:
         """Take the callback for events."""
-        self._report = report
-        self._ceilings: Ceilings = {}
-        self._contradicted: set[tuple[str, str]] = set()
+        self._emit = emit
+        self._ceilings = Ceilings(
+            on_found=lambda ceiling: emit(CeilingFound(ceiling=ceiling)), on_failed=lambda text: emit(SelfTestFailed(text=text))
+        )
 
     @contextmanager
     def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[SampledSetup]:
@@ -173,11 +177,8 @@ class RealSetups:
                 choice,
                 ceilings=self._ceilings,
                 dut_host=host,
-                on_step=lambda step: self._report(StepNamed(text=f"{choice.label}: {step}")),
+                on_step=lambda step: self._emit(StepNamed(text=f"{choice.label}: {step}")),
                 reserve_memory=lambda: self._await_huge_pages(scenario, choice),
-                contradicted=self._contradicted,
-                on_ceiling=lambda ceiling: self._report(CeilingFound(ceiling=ceiling)),
-                on_self_test_failed=lambda text: self._report(SelfTestFailed(text=text)),
             )
             with setup:
                 # Process ids of another machine mean nothing here.
@@ -205,7 +206,7 @@ class RealSetups:
         host = LocalHost()
 
         def on_step(step: str) -> None:
-            self._report(StepNamed(text=f"{choice.label}: {step}"))
+            self._emit(StepNamed(text=f"{choice.label}: {step}"))
 
         try:
             self._await_huge_pages(scenario, choice)
@@ -228,7 +229,7 @@ class RealSetups:
     def _await_huge_pages(self, scenario: Scenario, choice: DutChoice) -> None:
         """Wait for the huge pages that a device needs; another program can have taken them since the run started."""
         if choice.host == LOCAL_HOST and (mib := huge_pages_mib(scenario, choice)):
-            await_huge_pages(mib, lambda: self._report(HugePagesNeeded(mib=mib)))
+            await_huge_pages(mib, lambda: self._emit(HugePagesNeeded(mib=mib)))
 
     def _reach(self, scenario: Scenario, name: str) -> Host:
         place = next(host for host in scenario.hosts if host.name == name)

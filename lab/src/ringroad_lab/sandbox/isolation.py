@@ -16,9 +16,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ringroad_lab.sandbox.isolation_level import IsolationLevel
 from ringroad_lab.sandbox.keeper import be_keeper, keeper
 from ringroad_lab.sandbox.processor_set import cpu_list, own_processors, read_cpu_list
-from ringroad_lab.scenario.model import IsolationLevel
 
 KEEPER_TIMEOUT_S = 60.0
 # Documentation/power/pm_qos_interface.rst: a process that holds the file open limits the wake-up latency, us, as a binary number. All but

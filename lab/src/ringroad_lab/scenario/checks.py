@@ -8,12 +8,11 @@ from itertools import combinations
 from pydantic import ValidationError
 
 from ringroad_lab.build.choice import GuestBuildChoice
-from ringroad_lab.cable.interface import CableKind
-from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.cable.interface import CABLES, CableKind
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest.interface import guest_cable
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.scenario.cpu_layout import lay_out_cpus
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
 from ringroad_lab.scenario.library import LOCAL_HOST

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -11,6 +10,8 @@ from pydantic import AfterValidator, Field
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild, StagedGuestBuild
 from ringroad_lab.cable.interface import CableKind, NicPair
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.host.ssh_address import SshAddress
+from ringroad_lab.sandbox.isolation_level import IsolationLevel
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
 from ringroad_lab.trial import DisturbanceLimits, Frozen, VlanId, Vni
@@ -84,26 +85,9 @@ class Cpus(Frozen):
     guests: frozenset[int] = frozenset()
 
 
-class IsolationLevel(StrEnum):
-    """What a run can change on this machine until its end, to reduce disturbances."""
+class SiteHost(SshAddress):
+    """Another machine of the site."""
 
-    OFF = "off"
-    """Nothing."""
-    SETTINGS = "settings"
-    """Settings of the run's processors and of the kernel: frequency, idle states, interrupts, kernel work that other processors can do."""
-    FULL = "full"
-    """The same, and other programs are kept off the run's processors."""
-
-
-class SiteHost(Frozen):
-    """Another machine, reached by SSH."""
-
-    name: str
-    address: str
-    port: Annotated[int, Field(ge=1, le=65535)] = 22
-    user: str = "root"
-    key_file: str | None = None
-    known_hosts_file: str | None = None
     nics: tuple[NicPair, ...] = ()
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cable.interface import CABLES, CableKind
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.message_size.sweep import station_cable
 from ringroad_lab.method.interface import Method
 from ringroad_lab.method.message_size import MessageSizeSettings
@@ -106,9 +105,7 @@ def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bo
 def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     """Plan checked scenarios, one after the other."""
     transports: set[tuple[str, str]] = set()
-    deviations: list[str] = []
     for scenario in scenarios:
-        deviations += [sentence for method in make_methods(scenario, registries) for sentence in method.deviations()]
         if all(registries.methods[method.name].is_between_stations for method in scenario.methods):
             continue
         kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
@@ -122,7 +119,7 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
         if turn.scenario.guest:
             start_s += turn.scenario.topology.guests * registries.guests[turn.scenario.guest].start_s
         starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements, cables, start_s))
-    return Plan(tuple(starts), SELF_TEST_S * len(transports), tuple(dict.fromkeys(deviations)))
+    return Plan(tuple(starts), SELF_TEST_S * len(transports), deviations(scenarios, registries))
 
 
 def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method], registries: Registries) -> CableKind:
@@ -144,3 +141,23 @@ def _planned(scheduled: Sequence[ScheduledMeasurement], methods: Mapping[str, Me
         yield PlannedMeasurement(method.name, each.frame, max(1, round(longer_s - bare_s)), expected_s)
         if isinstance(method, ThroughputMethod) and method.is_lossless:
             with_throughput.add(each.frame.name)
+
+
+def expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: set[int]) -> Mapping[int, float]:
+    """Return the expected duration of each missing measurement, s, by its number."""
+    expected: dict[int, float] = {}
+    planned = plan(scenarios, registries)
+    for start, turn in zip(planned.starts, schedule(scenarios), strict=True):
+        # The time of a device's start is divided among its measurements, the time of the generator's self-test among all measurements.
+        overhead_s = (start.expected_s - sum(each.expected_s for each in start.measurements)) / len(start.measurements)
+        overhead_s += planned.self_test_s / planned.measurements
+        for scheduled, each in zip(turn.measurements, start.measurements, strict=True):
+            if scheduled.number not in measured:
+                expected[scheduled.number] = each.expected_s + overhead_s
+    return expected
+
+
+def deviations(scenarios: Sequence[Scenario], registries: Registries) -> tuple[str, ...]:
+    """Return the deviations of the methods from the RFCs, each once."""
+    methods = [method for scenario in scenarios for method in make_methods(scenario, registries)]
+    return tuple(dict.fromkeys(sentence for method in methods for sentence in method.deviations()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.kinds import METHODS
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.statistics.interleave import turns

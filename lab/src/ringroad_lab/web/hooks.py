@@ -7,8 +7,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
 from ringroad_lab.fleet.intake import receive
-from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.requests import MessageOutcome
+from ringroad_lab.request.message import Message
 from ringroad_lab.web.http_guard import HOOKS_PATH
 from ringroad_lab.web.site import Site
 

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES
 
 MAX_FORM_BYTES = 128 * 1024
 MAX_RECORD_BYTES = 64 * 1024 * 1024

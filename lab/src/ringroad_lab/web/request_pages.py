@@ -10,12 +10,12 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from ringroad_lab.errors import StoreError, StoreFailedError
-from ringroad_lab.fleet import request as requested
 from ringroad_lab.fleet.allotment import obstacle
 from ringroad_lab.fleet.bed_leases import states_in
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import UNDER_WAY, RequestState
 from ringroad_lab.report.plain_text import printable_lines
+from ringroad_lab.request import model as requested
+from ringroad_lab.request.model import UNDER_WAY, RequestState
 from ringroad_lab.store.models import Run
 from ringroad_lab.web.audit import USER_PREFIX
 from ringroad_lab.web.request_query import PAGE_REQUESTS, RequestQuery

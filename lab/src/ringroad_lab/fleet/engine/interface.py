@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.inventory import BedSettings
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.trial import Frozen
 
 PROGRAM = (sys.executable, "-P", "-m", "ringroad_lab.cli.main")
@@ -135,3 +136,16 @@ class Engine(ABC):
         Raises:
             EngineError: the engine cannot be queried now.
         """
+
+
+ENGINES: Kinds[Engine] = Kinds(
+    "ringroad_lab.engines",
+    Engine,
+    "name",
+    {
+        "local": "fleet.engine.local:LocalEngine",
+        "slurm": "fleet.engine.slurm:SlurmEngine",
+        "beaker": "fleet.engine.beaker.engine:BeakerEngine",
+        "tmt": "fleet.engine.tmt:TmtEngine",
+    },
+)

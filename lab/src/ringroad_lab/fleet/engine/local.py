@@ -16,9 +16,9 @@ from pathlib import Path
 
 from ringroad_lab.errors import LabError, MachineBusyError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_environment import BED_VARIABLE, job_environment
 from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last_words, make_job_folder
-from ringroad_lab.run.job import BED_VARIABLE, job_environment
-from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, Holder, machine_holder, take_machine, write_holder
+from ringroad_lab.sandbox.machine_lock import LOCK_DESCRIPTOR_VARIABLE, Holder, machine_holder, take_machine, write_holder
 
 # The first signal ends a run after the current trial, the second at once.
 _SECOND_SIGNAL_S = 60.0

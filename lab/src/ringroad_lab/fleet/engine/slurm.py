@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_environment import job_environment
 from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last_words, make_job_folder
 from ringroad_lab.fleet.engine.slurm_queue import QueuedJob, SlurmPrograms, SlurmQueue, usable_nodes
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
 from ringroad_lab.fleet.inventory import BedSettings, fleet_file
-from ringroad_lab.run.job import job_environment
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
 # A run that gets the signal to stop ends after its current trial; after this time Slurm ends it.

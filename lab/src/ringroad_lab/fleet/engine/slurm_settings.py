@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from ringroad_lab.fleet.request import Word
+from ringroad_lab.text_types import Word
 from ringroad_lab.trial import Frozen
 
 # Options that the engine sets itself: they define a job or its place.

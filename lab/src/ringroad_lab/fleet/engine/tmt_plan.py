@@ -17,11 +17,11 @@ import asyncssh
 from pydantic import Field
 
 from ringroad_lab.fleet.engine.interface import EngineError, Job
+from ringroad_lab.fleet.engine.job_environment import BED_VARIABLE, FLEET_VARIABLE, job_environment
 from ringroad_lab.fleet.engine.tmt_process import SECRETS
 from ringroad_lab.fleet.inventory import GENERATOR, BedSettings, fleet_file
-from ringroad_lab.fleet.request import Word
-from ringroad_lab.run.job import BED_VARIABLE, FLEET_VARIABLE, job_environment
 from ringroad_lab.scenario.toml_text import toml_text
+from ringroad_lab.text_types import Word
 from ringroad_lab.trial import Frozen
 
 STATUS_FILE = "ringroad-lab.status"

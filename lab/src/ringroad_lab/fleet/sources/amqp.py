@@ -15,10 +15,11 @@ from pydantic import Field, model_validator
 from ringroad_lab.amqp_broker import Broker, BrokerError, BrokerSettings
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.intake import Received, receive
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, Message, Name, Word
 from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES, Message
+from ringroad_lab.text_types import Name, Word
 
 # Of an oversized message.
 _KEPT_BYTES = 1 << 16

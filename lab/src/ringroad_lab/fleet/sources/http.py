@@ -11,9 +11,9 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from ringroad_lab.fleet.request import Word
 from ringroad_lab.fleet.sources.interface import Hook, Source
-from ringroad_lab.notification.settings import secret
+from ringroad_lab.secret import secret
+from ringroad_lab.text_types import Word
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rules import MessageRule
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.trial import Frozen
 
 
@@ -75,3 +76,21 @@ class Source(Frozen):
             LabError: a secret is missing.
         """
         return None
+
+
+# Sources of messages about builds, which become requests.
+SOURCES: Kinds[Source] = Kinds(
+    "ringroad_lab.sources",
+    Source,
+    "kind",
+    {
+        "github": "fleet.sources.http:GithubSource",
+        "gitlab": "fleet.sources.http:GitlabSource",
+        "gitea": "fleet.sources.http:GiteaSource",
+        "generic": "fleet.sources.http:GenericSource",
+        "folder": "fleet.sources.folder:FolderSource",
+        "repository": "fleet.sources.repository:RepositorySource",
+        "amqp": "fleet.sources.amqp:AmqpSource",
+        "koji": "fleet.sources.koji:KojiSource",
+    },
+)

@@ -14,11 +14,12 @@ from pydantic import Field
 from ringroad_lab.errors import LabError, StoreError
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.request import Message, Name, Word
 from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
-from ringroad_lab.fleet.sources.koji_hub import HubError, HubEvent, KojiHub
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
+from ringroad_lab.koji_hub import HubError, HubEvent, KojiHub
+from ringroad_lab.request.message import Message
+from ringroad_lab.text_types import Name, Word
 
 # An event gets its number when its transaction begins, and becomes visible when that ends: an event with a greater number can be visible
 # earlier. So the events of the last ten minutes are queried again.

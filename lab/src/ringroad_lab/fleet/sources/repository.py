@@ -13,12 +13,13 @@ from pydantic import Field, model_validator
 
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.request import Message, Word
 from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.folder import EVENT
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 from ringroad_lab.fleet.sources.package_index import ListedPackage, Repository
+from ringroad_lab.request.message import Message
+from ringroad_lab.text_types import Word
 
 # The position of this part records that the first poll is complete.
 _FIRST_LOOK = "first look"

@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element, SubElement, register_namespace, tostr
 
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, Recipe
 from ringroad_lab.fleet.engine.interface import Job
+from ringroad_lab.fleet.engine.job_environment import job_environment
 from ringroad_lab.fleet.inventory import GENERATOR, fleet_file
-from ringroad_lab.run.job import job_environment
 from ringroad_lab.safe_xml import parse_fragment
 
 TASK = "/ringroad/measure"

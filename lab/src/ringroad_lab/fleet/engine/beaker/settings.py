@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from ringroad_lab.fleet.inventory import GENERATOR
-from ringroad_lab.fleet.request import Name, Word
 from ringroad_lab.safe_xml import parse_fragment
+from ringroad_lab.text_types import Name, Word
 from ringroad_lab.trial import Frozen
 
 # Names that become shell variables.

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from ringroad_lab.text_types import Name, Setting, Word
 from ringroad_lab.trial import Frozen, Moment
 
-MAX_PAYLOAD_BYTES = 1 << 20
-"""A longer message is rejected."""
 ANY_BED = "any"
 """The bed class of a request that every machine can take."""
 MEASURED = "measured"
@@ -57,18 +56,6 @@ UNDER_WAY = (RequestState.SUBMITTED, RequestState.RUNNING)
 GIVEN_UP = (RequestState.DEAD, RequestState.CANCELLED, RequestState.SUPERSEDED)
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("has a character that cannot be printed")
-    return text
-
-
-Word = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""Name of a source or a bed class."""
-Setting = Annotated[str, Field(min_length=3, max_length=1000), AfterValidator(_printable)]
-
-
 class Order(Frozen):
     """What to measure, besides the scenario's name."""
 
@@ -95,19 +82,6 @@ class Wanted(Frozen):
     """If not empty, the newest build of this package and tag supersedes older ones."""
     tag: Word = ""
     built_at: Moment
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message about a build, as a source received it."""
-
-    source: str
-    payload: bytes
-    received_at: float
-    event: str = ""
-    """The source's name for this kind of message."""
-    delivery: str = ""
-    """The source's identifier of this message; empty if the source has none."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.errors import MachineBusyError, SandboxError
-from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, LOCK_VARIABLE, machine_holder, machine_lock, take_machine
+from ringroad_lab.sandbox.machine_lock import LOCK_DESCRIPTOR_VARIABLE, LOCK_VARIABLE, machine_holder, machine_lock, take_machine
 
 HOLD = (
-    "import sys\nfrom ringroad_lab.run.machine_lock import machine_lock\n"
+    "import sys\nfrom ringroad_lab.sandbox.machine_lock import machine_lock\n"
     "with machine_lock('aaaa1111'):\n print('held', flush=True)\n sys.stdin.read()\n"
 )
 

@@ -1,4 +1,4 @@
-"""The bed of `ringroad-lab run` and `ringroad-lab resume`."""
+"""The bed of a run, by its name in `fleet.toml`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class ChosenBed:
     """A bed of `fleet.toml` with its name."""
 
     name: str
-    bed: BedSettings
+    settings: BedSettings
     fleet: Path | None
     """The file that defines the bed; None: the default file."""
 
     @property
     def facts(self) -> dict[str, dict[str, str]]:
         """The bed in the record of its runs."""
-        return {_FACTS: {"name": self.name, "class": self.bed.bed_class, **self.bed.machines}}
+        return {_FACTS: {"name": self.name, "class": self.settings.bed_class, **self.settings.machines}}
 
     @contextmanager
     def occupied(self, store: str | None, run_id: str, scenarios: Sequence[Scenario]) -> Iterator[BedGuard]:
         """Hold the bed for a run."""
-        with ResultStore(store) as results, occupied(self.name, self.bed, BedLeases(results), results, run_id, scenarios) as guard:
+        with ResultStore(store) as results, occupied(self.name, self.settings, BedLeases(results), results, run_id, scenarios) as guard:
             yield guard
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringroad_lab.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.scenario.model import Cpus
 
 

@@ -1,0 +1,20 @@
+"""How another machine is reached by SSH."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ringroad_lab.trial import Frozen
+
+
+class SshAddress(Frozen):
+    """How another machine is reached by SSH."""
+
+    name: str
+    address: str
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: str = "root"
+    key_file: str | None = None
+    known_hosts_file: str | None = None

@@ -1,0 +1,92 @@
+"""The drivers that a scenario names, with their settings, builds and huge pages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from ringroad_lab.build.choice import BuildChoice
+from ringroad_lab.build.opened import BuildHost, Programs, open_build
+from ringroad_lab.dut.interface import DUTS, Dut, DutSettings, Placement
+from ringroad_lab.errors import ScenarioError, value_problems
+from ringroad_lab.generator.interface import GENERATORS, GeneratorDriver
+from ringroad_lab.guest.interface import GUESTS, Guest
+from ringroad_lab.host.interface import Host
+from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, Scenario
+
+# If there are huge pages, the generator's vhost-user ports allocate rings and frames from them: some 14 MiB for two ports with one queue.
+GENERATOR_HUGE_PAGES_MIB = 64
+
+
+def find_dut(driver: str) -> type[Dut]:
+    """Return the class of a driver.
+
+    Raises:
+        ScenarioError: there is no device with that name.
+    """
+    if driver not in DUTS:
+        raise ScenarioError(f"there is no device {driver!r}: there are {', '.join(sorted(DUTS))}")
+    return DUTS[driver]
+
+
+def read_settings(choice: DutChoice) -> DutSettings:
+    """Return the validated settings of a device.
+
+    Raises:
+        ScenarioError: there is no such device, or a setting is invalid.
+    """
+    try:
+        return find_dut(choice.driver).settings_type.model_validate(choice.settings)
+    except ValidationError as error:
+        raise ScenarioError(f"{choice.label}: settings of {choice.driver}: {'; '.join(value_problems(error))}") from error
+
+
+def find_guest(kind: str) -> type[Guest]:
+    """Return the class of a guest.
+
+    Raises:
+        ScenarioError: there is no guest of that kind.
+    """
+    if kind not in GUESTS:
+        raise ScenarioError(f"there is no guest {kind!r}: there are {', '.join(sorted(GUESTS))}")
+    return GUESTS[kind]
+
+
+def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) -> GeneratorDriver:
+    """Create the generator, which offers the load.
+
+    Raises:
+        ScenarioError: there is no such generator, or one of its settings is invalid.
+    """
+    if choice.driver not in GENERATORS:
+        raise ScenarioError(f"there is no generator {choice.driver!r}: there are {', '.join(sorted(GENERATORS))}")
+    driver_type = GENERATORS[choice.driver]
+    try:
+        # From JSON, where a list is a tuple and a text a path.
+        settings = driver_type.settings_type.model_validate_json(json.dumps(choice.settings))
+    except ValidationError as error:
+        raise ScenarioError(f"settings of the generator {choice.driver}: {'; '.join(value_problems(error))}") from error
+    return driver_type(settings, host, cpus)
+
+
+def with_build(placement: Placement, choice: BuildChoice | None, programs: Programs, name: str) -> Placement:
+    """Return the placement of a device or guest with its build; `name` names the choice in errors.
+
+    Raises:
+        BuildError: there is no such build, or it does not run there.
+    """
+    if choice is None:
+        return placement
+    build = open_build(placement.host, choice, programs, name)
+    return replace(placement, host=BuildHost(placement.host, build), build=build)
+
+
+def huge_pages_mib(scenario: Scenario, choice: DutChoice | None = None) -> int:
+    """Return the huge pages that a device's setup needs, MiB; without a device, the most that a setup of the scenario needs; 0: none."""
+    if not scenario.huge_pages:
+        return 0
+    guests = scenario.topology.guests * find_guest(scenario.guest).huge_pages_mib if scenario.guest else 0
+    needed = guests + max(find_dut(each.driver).huge_pages_mib for each in ([choice] if choice else scenario.duts))
+    return needed + GENERATOR_HUGE_PAGES_MIB if needed else 0
