@@ -10,7 +10,7 @@ import pytest
 from test_test_setup import FRAME_64, assert_forwards, try_setup
 
 from ringroad_lab.dut.open_vswitch import DPDK_DAEMON
-from ringroad_lab.generator.judgement import FOREIGN_FRAMES
+from ringroad_lab.generator.offered_load import FOREIGN_FRAMES
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 needs_ovs = pytest.mark.skipif(shutil.which("ovs-vsctl") is None, reason="Open vSwitch is not installed (openvswitch-switch)")

@@ -15,6 +15,7 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.offered_load import CheckedGenerator
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.traffic import extra_bytes
@@ -83,15 +84,16 @@ def search_ceiling(generator: Generator, kind: CableKind, load: Load, *, trial_s
 
 
 @contextmanager
-def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) -> Iterator[OtgGenerator]:
+def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) -> Iterator[Generator]:
     """Connect the generator's two ports by one cable."""
     cable_type = CABLES[kind]()
     if not cable_type.can_loop:
         raise GeneratorError(f"the generator cannot be looped by {kind} alone")
     cable = lay_cable(Laying(kind, f"{host.cable_prefix}loop", host, max_frame_bytes=max_frame_bytes))
     try:
-        generator = OtgGenerator(client, (cable_type.loop_location(cable), cable_type.generator_location(cable)))
-        generator.plug_in()
+        ports = OtgGenerator(client, (cable_type.loop_location(cable), cable_type.generator_location(cable)))
+        ports.plug_in()
+        generator = CheckedGenerator(ports)
         _await_connection(generator, kind)
         yield generator
     finally:
@@ -101,7 +103,7 @@ def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) 
             remove_cable(cable, host)
 
 
-def _await_connection(generator: OtgGenerator, kind: CableKind) -> None:
+def _await_connection(generator: Generator, kind: CableKind) -> None:
     """Offer a few frames until some arrive: two ports of one generator need a moment to connect."""
     load = Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=1000, learning=False)
     request = TrialRequest(load=load, duration_s=0.01, purpose="self-test")

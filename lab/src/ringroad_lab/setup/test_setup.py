@@ -22,6 +22,7 @@ from ringroad_lab.facts.witness import View, Witness
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.booked import BookedGenerator
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.offered_load import CheckedGenerator
 from ringroad_lab.generator.traffic import PORT_NAMES, extra_bytes
 from ringroad_lab.guest.interface import GUESTS, Guest, guest_cable
 from ringroad_lab.host.interface import Host, Process
@@ -173,7 +174,7 @@ class TestSetup:
         plugged_in = self._driver.plug_in((physical[0], physical[1]))
         is_generator_here = not self._driver.settings.is_elsewhere
         hops = HopReader(self._dut, self._ports, host, is_dut_here=dut_host is host, is_generator_here=is_generator_here)
-        booked = BookedGenerator(plugged_in, ways, hops.read)
+        booked = BookedGenerator(CheckedGenerator(plugged_in), ways, hops.read)
         self.generator: Generator = WatchedGenerator(booked, self.check, self.ceiling, self._measure_ceiling_again)
         for guest, pair in zip(self._guests, guest_cables, strict=True):
             self._on_step(f"starting {guest.name}")

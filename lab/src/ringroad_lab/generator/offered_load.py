@@ -1,15 +1,44 @@
-"""Checks whether the sent load is the requested load, in the same way for every generator and every method."""
+"""Whether the offered load is the requested load: the only place that decides it, for every generator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringroad_lab.trial import DirectionCounts, TrialRequest
+from ringroad_lab.generator.interface import Generator
+from ringroad_lab.trial import DirectionCounts, TrialRequest, TrialResult, TrialVerdict
 
 # Tolerance for the number of frames and for the duration, as a fraction; the same as in `ringroad trial`.
 TOLERANCE = 0.001
 # Smaller differences are caused by the scheduler rather than by the load.
 LEAST_TOLERANCE_S = 0.001
+# Foreign frames that do not disturb a trial: a few of the kernel's or the device's own protocols.
+FOREIGN_FRAMES = 10
+
+
+class CheckedGenerator(Generator):
+    """A generator whose trials are invalid if the offered load is not the requested load; not every generator checks that itself."""
+
+    def __init__(self, generator: Generator) -> None:
+        """Take the generator."""
+        self._generator = generator
+
+    def trial(self, request: TrialRequest) -> TrialResult:
+        """Offer a load, and check it.
+
+        Raises:
+            GeneratorError: the load could not be offered.
+        """
+        result = self._generator.trial(request)
+        if not result.is_valid and not result.sent_frames:
+            # The generator has reported why.
+            return result
+        if not (reasons := contradictions(result.request, result.directions)):
+            return result
+        return result.model_copy(update={"verdict": TrialVerdict.INVALID, "reasons": (*result.reasons, *reasons)})
+
+    def version(self) -> str:
+        """Return name and version."""
+        return self._generator.version()
 
 
 def contradictions(request: TrialRequest, directions: Sequence[DirectionCounts]) -> list[str]:
@@ -48,4 +77,6 @@ def _of_direction(request: TrialRequest, direction: DirectionCounts) -> list[str
         reasons.append(
             f"{name}: {direction.received_frames} different frames arrived of {direction.sent_frames} sent; the counts are wrong"
         )
+    if direction.foreign_frames > max(FOREIGN_FRAMES, TOLERANCE * direction.received_frames):
+        reasons.append(f"{name}: {direction.foreign_frames} frames arrived that are not of this trial: there is another sender")
     return reasons
