@@ -300,7 +300,7 @@ def _compare_metric(
 
 
 def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: bool) -> bool:
-    """Whether lower bounds on a side can support the verdict: the true figure may be any higher value."""
+    """Return whether lower bounds on a side can support the verdict: the true figure may be any higher value."""
     if verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE) or not (is_baseline_bound or is_candidate_bound):
         return True
     if is_baseline_bound and is_candidate_bound:
@@ -317,7 +317,7 @@ def _bound(measurements: list[Measurement]) -> _Bound:
 
 
 def _is_held_up(measurement: Measurement) -> bool:
-    """Whether a lower bound is the rate of generator and device in one thread: then only the device can change it."""
+    """Return whether a lower bound is the rate of generator and device in one thread: then only the device can change it."""
     losses = [trial.loss for trial in measurement.trials if trial.lost_frames]
     return bool(losses) and all(loss is not None and loss.is_held_up for loss in losses)
 

@@ -193,12 +193,21 @@ class Series(Frozen):
     """Time and value."""
 
 
+_LOG_CHARACTERS = 16_384
+"""A log explains a failure, and must not fill the store."""
+
+
 class LogExcerpt(Frozen):
     """Output of a program."""
 
     source: str
     text: str
     is_cut: bool = False
+
+    def shortened(self) -> LogExcerpt:
+        """Return the end of the output, as the record keeps it."""
+        is_cut = self.is_cut or len(self.text) > _LOG_CHARACTERS
+        return self.model_copy(update={"text": self.text[-_LOG_CHARACTERS:], "is_cut": is_cut})
 
 
 class GeneratorCeiling(Frozen):

@@ -23,9 +23,10 @@ from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSet
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.outbox import DeliveryState, Outbox
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.sources.interface import Watcher
+from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.notification.interface import Notifier, Sender
 from ringroad_lab.notification.message import Notice, Occasion

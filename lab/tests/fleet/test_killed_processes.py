@@ -16,8 +16,9 @@ from receivers import HttpReceiver, http_receiver
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import MachineBusyError
-from ringroad_lab.fleet.outbox import DeliveryState, Outbox
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.record import RunState
 from ringroad_lab.request.message import Message
 from ringroad_lab.request.model import Request, RequestState, Wanted

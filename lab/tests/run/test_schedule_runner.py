@@ -29,7 +29,7 @@ from ringroad_lab.record import (
     StepRecord,
 )
 from ringroad_lab.run.events import Event, MeasurementBegan, MeasurementDone, SetupEnded, SetupReady, TrialDone, Warned
-from ringroad_lab.run.interface import SampledSetup, Stations
+from ringroad_lab.run.interface import Samples, Setup, Stations
 from ringroad_lab.run.schedule_runner import ScheduleRunner
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
 from ringroad_lab.scenario.plan import make_method
@@ -55,7 +55,7 @@ class BusyNeighbour(SimulatedGenerator):
         return super().trial(request).model_copy(update={"disturbance": seen})
 
 
-class SimulatedSetup(SampledSetup):
+class SimulatedSetup:
     """A test setup with a simulated device, which dies after `dies_at` trials."""
 
     def __init__(self, label: str, dies_at: int | None) -> None:
@@ -94,17 +94,25 @@ class SimulatedSetup(SampledSetup):
     def collect(self) -> dict[str, int]:
         return {"trials": self._generator.trials}
 
-    def samples(self) -> Sequence[Series]:
+
+class FabricatedSamples:
+    """Some output of one program."""
+
+    def __init__(self, source: str, *warnings: str) -> None:
+        self._source = source
+        self._warnings = warnings
+
+    def series(self) -> Sequence[Series]:
         return ()
 
     def warnings(self) -> Sequence[str]:
-        return ()
+        return self._warnings
 
     def logs(self) -> Sequence[LogExcerpt]:
-        return (LogExcerpt(source=self._label, text="some output"),)
+        return (LogExcerpt(source=self._source, text="some output"),)
 
 
-class SimulatedStations(Stations):
+class SimulatedStations:
     """Stations with a fabricated sweep; the sweep of the slow device fails."""
 
     def __init__(self, label: str, settings: MessageSizeSettings) -> None:
@@ -116,15 +124,6 @@ class SimulatedStations(Stations):
 
     def collect(self) -> dict[str, int]:
         return {"1.rx_frames": 7}
-
-    def samples(self) -> Sequence[Series]:
-        return ()
-
-    def warnings(self) -> Sequence[str]:
-        return ("others took time",)
-
-    def logs(self) -> Sequence[LogExcerpt]:
-        return (LogExcerpt(source=f"station of {self._label}", text="some output"),)
 
     def measure(self) -> Outcome:
         if self._label == "slow":
@@ -158,24 +157,24 @@ class Lab:
         self.runner = ScheduleRunner(schedule((scenario,)), partial(make_method, methods=METHODS), self, self._take, lambda: self._stopped)
 
     @contextmanager
-    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
+    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[tuple[Stations, Samples]]:
         assert isinstance(settings, MessageSizeSettings)
         assert scenario.topology is Topology.P2P
         if self.no_stations:
             raise DutError(self.no_stations)
         self.open_setups += 1
-        yield SimulatedStations(choice.label, settings)
+        yield SimulatedStations(choice.label, settings), FabricatedSamples(f"station of {choice.label}", "others took time")
         self.open_setups -= 1
 
     @contextmanager
-    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[SampledSetup]:
+    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[tuple[Setup, Samples]]:
         deaths = self._deaths.get(choice.label, [])
         dies_at = deaths.pop(0) if deaths else None
         if dies_at == 0:
             raise DutError(f"{choice.label} did not start: no such device")
         self.open_setups += 1
         try:
-            yield SimulatedSetup(choice.label, dies_at)
+            yield SimulatedSetup(choice.label, dies_at), FabricatedSamples(choice.label)
         finally:
             self.open_setups -= 1
         if self.no_end:

@@ -15,7 +15,7 @@ from rich.console import Console
 from ringroad_lab import __version__
 from ringroad_lab.cli.notify import without_secrets
 from ringroad_lab.cli.run_end import EndOptions, report_end
-from ringroad_lab.cli.scenario_options import resolve_arguments
+from ringroad_lab.cli.scenario_options import read_labels, resolve_arguments
 from ringroad_lab.errors import ScenarioError, StoreError
 from ringroad_lab.facts.machine import is_same_machine
 from ringroad_lab.record import RunRecord, RunState
@@ -25,7 +25,6 @@ from ringroad_lab.run.chosen_bed import ChosenBed, bed_of_record
 from ringroad_lab.run.recorded_scenario import described, scenarios_of
 from ringroad_lab.run.until_decided import read_until_decided
 from ringroad_lab.sandbox.machine_lock import machine_lock
-from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.plan import deviations
 from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.store import models
@@ -68,7 +67,7 @@ def begin_run(
         ended_at=now,
         state=RunState.STOPPED,
         duts=(),
-        labels=_labels(resolved.scenarios, label or ()),
+        labels={name: value for each in resolved.scenarios for name, value in each.labels.items()} | read_labels(label),
         facts=facts_of_run(resolved.scenarios) | (bed.facts if bed else {}),
         link_bps=resolved.scenarios[0].link_bps,
         deviations=deviations(resolved.scenarios, registries),
@@ -116,13 +115,3 @@ def resume_run(
 def _is_started(run_id: str, store: str | None) -> bool:
     with ResultStore(store) as results, results.reading() as session:
         return session.get(models.Run, run_id) is not None
-
-
-def _labels(scenarios: Sequence[Scenario], texts: Sequence[str]) -> dict[str, str]:
-    labels = {name: value for scenario in scenarios for name, value in scenario.labels.items()}
-    for text in texts:
-        name, is_pair, value = text.partition("=")
-        if not is_pair or not name.strip():
-            raise ScenarioError(f"label {text!r}: write NAME=VALUE")
-        labels[name.strip()] = value.strip()
-    return labels

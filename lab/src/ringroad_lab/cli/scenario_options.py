@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library
@@ -41,6 +42,21 @@ Assignments = Annotated[
     list[str] | None, typer.Option("--set", "-s", metavar="KEY.PATH=VALUE", help="Set one setting, above all layers; can be repeated.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read_labels(texts: Sequence[str] | None) -> dict[str, str]:
+    """Return the labels of `--label` arguments.
+
+    Raises:
+        ScenarioError: an argument is not NAME=VALUE.
+    """
+    labels = {}
+    for text in texts or ():
+        name, is_pair, value = text.partition("=")
+        if not is_pair or not name.strip():
+            raise ScenarioError(f"label {text!r}: write NAME=VALUE")
+        labels[name.strip()] = value.strip()
+    return labels
 
 
 def resolve_arguments(

@@ -77,7 +77,7 @@ def mitigation_facts(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_flag(files: Mapping[str, str], flag: str) -> bool:
-    """Whether the first processor has a feature."""
+    """Return whether the first processor has a feature."""
     cpuinfo = _cpuinfo(files.get("/proc/cpuinfo", ""))
     return bool(cpuinfo) and flag in cpuinfo[0].get("flags", "").split()
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.bed_leases import BedState, states_in
 from ringroad_lab.fleet.inventory import BedSettings, fitting
-from ringroad_lab.request.model import UNDER_WAY, RequestState
-from ringroad_lab.store import models
+from ringroad_lab.request.model import UNDER_WAY, Request, RequestState
 
 Wish = tuple[str, str]
 """Bed class and scenario of a request: they decide which beds fit."""
@@ -21,8 +21,8 @@ _CLOCKS_DIFFER_S = 30.0
 
 def wishes(session: Session) -> list[Wish]:
     """Return the distinct wishes of all waiting requests."""
-    table = models.Request
-    query = select(table.bed_class, table.scenario).where(table.state == RequestState.NEW.value).distinct()
+    table = Request
+    query = select(table.bed_class, table.scenario).where(table.state == RequestState.NEW).distinct()
     return [(bed_class, scenario) for bed_class, scenario in session.execute(query)]
 
 
@@ -63,14 +63,14 @@ def obstacle(beds: Mapping[str, BedSettings], states: Mapping[str, BedState], wi
 
 def _promised(session: Session) -> list[frozenset[str]]:
     """Return the allowed beds of each job that has not taken a bed yet."""
-    table, taking = models.Request, models.BedOccupancy
+    table, taking = Request, tables.BedOccupancy
     has_taken = exists().where(taking.run_id == table.run_id, taking.taken_at >= table.served_at - _CLOCKS_DIFFER_S)
-    query = select(table.beds).where(table.state.in_([state.value for state in UNDER_WAY]), table.beds != "", ~has_taken)
-    return [frozenset(names.split()) for names in session.scalars(query)]
+    query = select(table.beds).where(table.state.in_(UNDER_WAY), table.beds != (), ~has_taken)
+    return [frozenset(names) for names in session.scalars(query)]
 
 
 def _has_place(may_have: frozenset[str], promised: Sequence[frozenset[str]], free: frozenset[str]) -> bool:
-    """Whether the jobs can share the free beds so that this job also gets one, besides the promised jobs."""
+    """Return whether the jobs can share the free beds so that this job also gets one, besides the promised jobs."""
     jobs = [*promised, may_have]
     job_of: dict[str, int] = {}
 

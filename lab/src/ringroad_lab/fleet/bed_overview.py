@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.allotment import obstacle, wishes
 from ringroad_lab.fleet.bed_leases import BedState, Occupancy, read_occupancy, states_in
 from ringroad_lab.fleet.inventory import BedSettings
-from ringroad_lab.request.model import RequestState
-from ringroad_lab.store import models
+from ringroad_lab.request.model import Request, RequestState
 from ringroad_lab.store.result_store import ResultStore
 
 LOOK_BACK_S = 7 * 86400.0
@@ -97,9 +97,9 @@ def overview(store: ResultStore, beds: Mapping[str, BedSettings], now: float) ->
         StoreError: the database failed.
     """
     with store.reading() as session:
-        names = sorted({*beds, *session.scalars(select(models.StoredBed.name))})
+        names = sorted({*beds, *session.scalars(select(tables.StoredBed.name))})
         states = states_in(session, names, now)
-        taking, request = models.BedOccupancy, models.Request
+        taking, request = tables.BedOccupancy, Request
         recent = select(taking.bed, taking.taken_at, taking.ended_at, taking.waited_s, request.bed_class)
         recent = recent.outerjoin(request, request.id == taking.request_id)
         since = now - LOOK_BACK_S
@@ -133,8 +133,8 @@ def overview(store: ResultStore, beds: Mapping[str, BedSettings], now: float) ->
 
 
 def _classes(session: Session, beds: Mapping[str, BedSettings], waits: Mapping[str, Sequence[float]], now: float) -> list[ClassLine]:
-    table = models.Request
-    waiting = select(table.bed_class, func.count(), func.min(table.created_at)).where(table.state == RequestState.NEW.value)
+    table = Request
+    waiting = select(table.bed_class, func.count(), func.min(table.created_at)).where(table.state == RequestState.NEW)
     now_waiting = {name: (number, oldest) for name, number, oldest in session.execute(waiting.group_by(table.bed_class))}
     lines = []
     for name in sorted({*now_waiting, *waits, *(bed.bed_class for bed in beds.values())}):

@@ -11,11 +11,11 @@ from statistics import median
 from sqlalchemy import select
 
 from ringroad_lab.errors import BedError
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.report.quantity import quantity
 from ringroad_lab.scenario.model import Scenario
-from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 FEWEST_EARLIER = 3
@@ -58,7 +58,7 @@ class Calibration:
         if ceiling.cause or key in self._done:
             return
         self._done.add(key)
-        table = models.BedCalibration
+        table = tables.BedCalibration
         with self._store.writing() as session:
             same = {"bed": self._name, "load_digest": self._load_digest, "transport": key[0], "frame": key[1], "is_good": True}
             query = select(table.ceiling_fps).filter_by(**same).order_by(table.id.desc()).limit(_MOST_EARLIER)

@@ -41,15 +41,15 @@ class BedSettings(Frozen):
         return self
 
     def fits(self, bed_class: str, scenario: str) -> bool:
-        """Whether a request for a bed class and a scenario can use the bed."""
+        """Return whether a request for a bed class and a scenario can use the bed."""
         return self.fits_class(bed_class) and any(fnmatchcase(scenario, glob) for glob in self.scenarios)
 
     def fits_class(self, bed_class: str) -> bool:
-        """Whether a request for a bed class can use the bed, regardless of its scenario."""
+        """Return whether a request for a bed class can use the bed, regardless of its scenario."""
         return bed_class in (ANY_BED, self.bed_class)
 
     def is_of_machine(self, machine: str) -> bool:
-        """Whether the laboratory of this bed runs on the machine of this name."""
+        """Return whether the laboratory of this bed runs on the machine of this name."""
         named = self.machines[GENERATOR]
         return named == "localhost" or named.partition(".")[0] == machine.partition(".")[0]
 

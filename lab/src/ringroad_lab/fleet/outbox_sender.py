@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringroad_lab.fleet.outbox import Notification, Outbox, wait_s
+from ringroad_lab.fleet.outbox import Outbox, wait_s
+from ringroad_lab.fleet.tables import Notification
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.notification.interface import TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice

@@ -104,7 +104,7 @@ class Condition:
     is_glob: bool = False
 
     def holds(self, value: object) -> bool:
-        """Whether a field value, or a missing field, matches. Numbers, booleans and texts never equal each other."""
+        """Return whether a field value, or a missing field, matches. Numbers, booleans and texts never equal each other."""
         if self.is_glob:
             return isinstance(value, str) and any(fnmatchcase(value, str(each)) for each in self.values)
         return any(type(each) is type(value) and each == value for each in self.values) or (

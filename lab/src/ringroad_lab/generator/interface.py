@@ -32,6 +32,18 @@ class Generator(ABC):
         """Return name and version, for the facts of a run."""
 
 
+class WrappedGenerator(Generator):
+    """A generator that does more around each trial of another."""
+
+    def __init__(self, generator: Generator) -> None:
+        """Take the other generator."""
+        self._generator = generator
+
+    def version(self) -> str:
+        """Return name and version."""
+        return self._generator.version()
+
+
 class GeneratorSettings(BaseModel):
     """Settings of a generator; each driver has its own."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.interface import WrappedGenerator
 from ringroad_lab.trial import DirectionCounts, TrialRequest, TrialResult, TrialVerdict
 
 # Tolerance for the number of frames and for the duration, as a fraction; the same as in `ringroad trial`.
@@ -15,12 +15,8 @@ LEAST_TOLERANCE_S = 0.001
 FOREIGN_FRAMES = 10
 
 
-class CheckedGenerator(Generator):
+class CheckedGenerator(WrappedGenerator):
     """A generator whose trials are invalid if the offered load is not the requested load; not every generator checks that itself."""
-
-    def __init__(self, generator: Generator) -> None:
-        """Take the generator."""
-        self._generator = generator
 
     def trial(self, request: TrialRequest) -> TrialResult:
         """Offer a load, and check it.
@@ -35,10 +31,6 @@ class CheckedGenerator(Generator):
         if not (reasons := contradictions(result.request, result.directions)):
             return result
         return result.model_copy(update={"verdict": TrialVerdict.INVALID, "reasons": (*result.reasons, *reasons)})
-
-    def version(self) -> str:
-        """Return name and version."""
-        return self._generator.version()
 
 
 def contradictions(request: TrialRequest, directions: Sequence[DirectionCounts]) -> list[str]:

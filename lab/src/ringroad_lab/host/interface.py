@@ -37,7 +37,7 @@ class Process(ABC):
         self._said = Output()
 
     def is_running(self) -> bool:
-        """Whether the process is running. Once it is not, its output is complete."""
+        """Return whether the process is running. Once it is not, its output is complete."""
         return self._said.status is None
 
     def output(self) -> str:

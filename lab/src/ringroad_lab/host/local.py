@@ -85,7 +85,7 @@ class LocalProcess(Process):
         return True
 
     def is_running(self) -> bool:
-        """Whether the process is running. Once it is not, its output is complete."""
+        """Return whether the process is running. Once it is not, its output is complete."""
         if not super().is_running():
             return False
         try:
@@ -108,7 +108,7 @@ class LocalProcess(Process):
 
 
 class LocalHost(Host):
-    """This machine. Processes end with the thread that started them, so use a long-lived one. The folder is removed when the lab ends."""
+    """This machine. Processes end with the thread that started them, so use a long-lived one."""
 
     def __init__(self, parent: Path | None = None) -> None:
         """Create the private folder, below `parent` or the system's folder for temporary files.

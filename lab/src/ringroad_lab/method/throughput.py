@@ -34,7 +34,7 @@ class ThroughputSettings(WarmUpSettings):
     resolution: Annotated[float, Field(ge=0.0001, le=0.5)] = 0.01
     """Maximum distance between the greatest rate that passes and the least that fails, as part of the latter."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: never; then one bad trial decides."""
+    """Times that a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: 0; then one bad trial decides."""
 
     @classmethod
     def strict(cls) -> Self:

@@ -80,7 +80,7 @@ class CiMessage(Notifier, BrokerSettings):
         return _CiMessageSender(self)
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether the notice is about a Koji build."""
+        """Return whether the notice is about a Koji build."""
         fields = _fields(notice)
         is_build = any(isinstance(fields.get(name), int) for name in ("task_id", "build_id"))
         return is_build and super().concerns(notice)

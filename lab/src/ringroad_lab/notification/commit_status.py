@@ -83,7 +83,7 @@ class CommitStatus(Notifier):
         return _StatusSender(self, secret(f"{self.forge}'s token", self.token_file, self.token_env) or "")
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether the notice is about a commit of these repositories."""
+        """Return whether the notice is about a commit of these repositories."""
         repository = notice.labels.get(REPOSITORY_LABEL, "")
         is_ours = any(fnmatchcase(repository, glob) for glob in self.repositories)
         return bool(repository and notice.labels.get(COMMIT_LABEL)) and is_ours and super().concerns(notice)
@@ -124,7 +124,7 @@ class CommitStatus(Notifier):
         """
 
     def is_there(self, notice: Notice, answer: Answer) -> bool:
-        """Whether the answer reports that the commit already has this status."""
+        """Return whether the answer reports that the commit already has this status."""
         return False
 
 

@@ -46,6 +46,6 @@ class GitlabStatus(CommitStatus):
         ).encode()
 
     def is_there(self, notice: Notice, answer: Answer) -> bool:
-        """Whether GitLab rejected the status because the commit already has it."""
+        """Return whether GitLab rejected the status because the commit already has it."""
         found = _NO_TRANSITION.search(answer.body) if answer.status == 400 else None
         return found is not None and found[1].decode() == _STATES[self.status(notice)]

@@ -75,7 +75,7 @@ class Notifier(Frozen):
         """
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether this recipient gets the notice."""
+        """Return whether this recipient gets the notice."""
         return notice.stage in self.stages and (not notice.stage.is_end or bool(notice.occasions & set(self.on)))
 
     def link(self, notice: Notice) -> str:

@@ -45,7 +45,7 @@ class ReportFile(Notifier):
         return _ReportFileSender(self)
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether there is something to report: only JUnit XML can report an end without a run."""
+        """Return whether there is something to report: only JUnit XML can report an end without a run."""
         return (notice.record is not None or self.form == _JUNIT) and super().concerns(notice)
 
 

@@ -187,7 +187,7 @@ def latency_scale(lines: Sequence[LatencyLine]) -> Scale:
 
 
 def is_latency(curve: Curve) -> bool:
-    """Whether the curve is latency by percentile."""
+    """Return whether the curve is latency by percentile."""
     return (curve.x_name, curve.y_unit) == ("percentile", "ns")
 
 

@@ -174,7 +174,7 @@ def in_bits(grid: Grid) -> Grid:
 
 
 def has_figure(measurement: Measurement) -> bool:
-    """Whether its figure can be shown; the figure of an invalid measurement never is."""
+    """Return whether its figure can be shown; the figure of an invalid measurement never is."""
     return measurement.outcome.status is not MeasurementStatus.INVALID
 
 

@@ -9,9 +9,6 @@ from ringroad_lab.errors import BuildError
 from ringroad_lab.record import LogExcerpt, RunRecord, RunState
 from ringroad_lab.store.result_store import ResultStore
 
-# As for other logs: it explains a failure, and must not fill the store.
-_LOG_CHARACTERS = 16_384
-
 
 def keep_uninstalled(
     store: ResultStore, record: RunRecord, facts: Mapping[str, dict[str, str]], error: BuildError, *, is_resumed: bool
@@ -21,7 +18,7 @@ def keep_uninstalled(
     Raises:
         StoreError: the database failed.
     """
-    log = LogExcerpt(source="installing the build", text=error.log[-_LOG_CHARACTERS:], is_cut=len(error.log) > _LOG_CHARACTERS)
+    log = LogExcerpt(source="installing the build", text=error.log).shortened()
     update = {
         "ended_at": time.time(),
         "state": RunState.NOT_INSTALLED,

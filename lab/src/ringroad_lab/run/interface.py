@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -16,55 +15,42 @@ from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
 from ringroad_lab.trial import FlowSet
 
 
-class SampledDut(ABC):
-    """A device under test with its peers, all of them sampled."""
+class Samples(Protocol):
+    """Samples of a device and its peers, and their logs."""
 
-    @abstractmethod
-    def record(self) -> DutRecord:
-        """Return the record of the device."""
-
-    @abstractmethod
-    def collect(self) -> dict[str, int]:
-        """Return the device's counters.
-
-        Raises:
-            DutError: the device does not report them.
-        """
-
-    @abstractmethod
-    def samples(self) -> Sequence[Series]:
+    def series(self) -> Sequence[Series]:
         """Return the samples since the start of all parts: processor time, memory, steal time."""
 
-    @abstractmethod
     def warnings(self) -> Sequence[str]:
         """Return reasons to doubt the measurements: processor time used by other programs, ..."""
 
-    @abstractmethod
     def logs(self) -> Sequence[LogExcerpt]:
-        """Return the output of the programs."""
+        """Return the end of the programs' output."""
 
 
-class SampledSetup(SampledDut):
+class Setup(Protocol):
     """A test setup: a device under test with its guests, connected to a generator."""
 
     @property
-    @abstractmethod
     def generator(self) -> Generator:
         """The generator of the load."""
 
-    @abstractmethod
+    @property
+    def costs(self) -> CostMeter:
+        """Measures the processor time of the device."""
+
     def generator_version(self) -> str:
         """Return the generator's name and version."""
 
-    @abstractmethod
+    def record(self) -> DutRecord:
+        """Return the record of the device."""
+
     def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
         """Return the generator's ceiling for such frames; None if the ceiling cannot be measured."""
 
-    @abstractmethod
     def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
         """Run a test step with additional environment variables, and check its result."""
 
-    @abstractmethod
     def check(self) -> None:
         """Check that the device and its guests are alive.
 
@@ -72,12 +58,6 @@ class SampledSetup(SampledDut):
             DutError, GuestError: one of them ended; the message has the end of its log.
         """
 
-    @property
-    @abstractmethod
-    def costs(self) -> CostMeter:
-        """Measures the processor time of the device."""
-
-    @abstractmethod
     def install_flows(self, flow_set: FlowSet | None) -> float:
         """Put the entries of a flow set into the device's flow table, or its default entries if None; return how long that took, s.
 
@@ -85,11 +65,20 @@ class SampledSetup(SampledDut):
             DutError: the device has no flow table, or rejected the entries.
         """
 
+    def collect(self) -> dict[str, int]:
+        """Return the device's counters.
 
-class Stations(SampledDut):
+        Raises:
+            DutError: the device does not report them.
+        """
+
+
+class Stations(Protocol):
     """Two stations joined by a device, for methods that measure between stations."""
 
-    @abstractmethod
+    def record(self) -> DutRecord:
+        """Return the record of the device."""
+
     def measure(self) -> Outcome:
         """Measure between the stations.
 
@@ -97,18 +86,27 @@ class Stations(SampledDut):
             LabError: the measurement failed.
         """
 
+    def collect(self) -> dict[str, int]:
+        """Return the device's counters.
+
+        Raises:
+            DutError: the device does not report them.
+        """
+
 
 class SetupFactory(Protocol):
-    """Makes test setups and stations."""
+    """Makes test setups and stations, which are sampled while they are up."""
 
-    def make(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[SampledSetup]:
+    def make(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[tuple[Setup, Samples]]:
         """Build a test setup, and take it down at the end of the block.
 
         Raises:
             LabError: something could not be built.
         """
 
-    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> AbstractContextManager[Stations]:
+    def make_stations(
+        self, scenario: Scenario, choice: DutChoice, settings: MethodSettings
+    ) -> AbstractContextManager[tuple[Stations, Samples]]:
         """Join two stations by a device, for a method with these settings, and take everything down at the end of the block.
 
         Raises:

@@ -21,7 +21,7 @@ from ringroad_lab.errors import (
     StepFailedError,
 )
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.interface import Generator, WrappedGenerator
 from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.method.interface import DisturbedRepeats, Method, MethodContext
 from ringroad_lab.method.throughput import ThroughputMethod
@@ -43,7 +43,7 @@ from ringroad_lab.run.events import (
     TrialDone,
     Warned,
 )
-from ringroad_lab.run.interface import SampledDut, SampledSetup, SetupFactory
+from ringroad_lab.run.interface import Samples, Setup, SetupFactory
 from ringroad_lab.scenario.model import MethodChoice, Scenario
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, measuring_s
 from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement
@@ -62,22 +62,18 @@ class NoGenerator(Generator):
         return ""
 
 
-class AskingGenerator(Generator):
+class AskingGenerator(WrappedGenerator):
     """A generator that asks for permission before each trial."""
 
     def __init__(self, generator: Generator, ask: Callable[[], None]) -> None:
         """Take `ask`, which returns when the trial is allowed to start, or raises."""
-        self._generator = generator
+        super().__init__(generator)
         self._ask = ask
 
     def trial(self, request: TrialRequest) -> TrialResult:
         """Ask for permission, and offer the load."""
         self._ask()
         return self._generator.trial(request)
-
-    def version(self) -> str:
-        """Return name and version."""
-        return self._generator.version()
 
 
 class ScheduleRunner:
@@ -126,7 +122,7 @@ class ScheduleRunner:
             if todo[0].is_between_stations:
                 self._run_between_stations(planned, todo[0])
                 return todo[1:]
-            with self._setups.make(planned.scenario, planned.dut) as setup:
+            with self._setups.make(planned.scenario, planned.dut) as (setup, samples):
                 self._emit(SetupReady(dut=setup.record(), repetition=planned.repetition, generator_version=setup.generator_version()))
                 try:
                     while done < len(todo) and not todo[done].is_between_stations:
@@ -136,7 +132,7 @@ class ScheduleRunner:
                         if not is_alive:
                             break
                 finally:
-                    self._end_setup(planned, setup)
+                    self._end_setup(planned, samples)
         except RunStoppedError:
             raise
         except (DutError, GuestError, GeneratorError, HostError, SandboxError) as error:
@@ -155,7 +151,7 @@ class ScheduleRunner:
         """Make one measurement that needs no setup."""
         method = self._make_method(measurement.method)
         begun_at = time.time()
-        with self._setups.make_stations(planned.scenario, planned.dut, method.settings) as stations:
+        with self._setups.make_stations(planned.scenario, planned.dut, method.settings) as (stations, samples):
             self._emit(SetupReady(dut=stations.record(), repetition=planned.repetition))
             self._begin_measurement(planned, measurement, method)
             context = MethodContext(
@@ -179,12 +175,12 @@ class ScheduleRunner:
             except LabError as error:
                 outcome = _invalid(str(error))
             self._end_measurement(planned, measurement, begun_at, outcome, (), counters)
-            self._end_setup(planned, stations)
+            self._end_setup(planned, samples)
 
-    def _end_setup(self, planned: Round, sampled: SampledDut) -> None:
-        for warning in sampled.warnings():
+    def _end_setup(self, planned: Round, samples: Samples) -> None:
+        for warning in samples.warnings():
             self._emit(Warned(text=f"{planned.dut.label}: {warning}"))
-        self._emit(SetupEnded(series=tuple(sampled.samples()), logs=tuple(sampled.logs())))
+        self._emit(SetupEnded(series=tuple(samples.series()), logs=tuple(samples.logs())))
 
     def _begin_measurement(
         self, planned: Round, measurement: ScheduledMeasurement, method: Method, *, knows_throughput: bool = False
@@ -201,7 +197,7 @@ class ScheduleRunner:
         )
 
     def _measure(
-        self, setup: SampledSetup, planned: Round, measurement: ScheduledMeasurement, throughputs_fps: dict[str, float], whens: set[str]
+        self, setup: Setup, planned: Round, measurement: ScheduledMeasurement, throughputs_fps: dict[str, float], whens: set[str]
     ) -> bool:
         """Make one measurement, with test steps of `whens` around it; return whether the setup is still usable.
 
@@ -340,7 +336,7 @@ def _invalid(reason: str) -> Outcome:
     return Outcome(status=MeasurementStatus.INVALID, reasons=(reason,))
 
 
-def _cause(setup: SampledSetup, error: LabError) -> str:
+def _cause(setup: Setup, error: LabError) -> str:
     """Return why a measurement failed: a dead device is the cause of a generator's error."""
     try:
         setup.check()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from ringroad_lab.cost import CostMeter
 from ringroad_lab.dut.interface import Dut, Placement
 from ringroad_lab.errors import DutError
 from ringroad_lab.facts.sampler import Sampler
-from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.generator.interface import Generator
 from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
@@ -19,24 +17,19 @@ from ringroad_lab.message_size.station import Station
 from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_cable, sweep_message_sizes
 from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MessageSizeSettings
-from ringroad_lab.record import DutRecord, GeneratorCeiling, LogExcerpt, Outcome, Series, StepRecord
+from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
 from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
-from ringroad_lab.run.interface import SampledSetup, Stations
 from ringroad_lab.sandbox.huge_pages import await_huge_pages
 from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus
 from ringroad_lab.scenario.library import LOCAL_HOST
-from ringroad_lab.scenario.model import DutChoice, Scenario, StepChoice
+from ringroad_lab.scenario.model import DutChoice, Scenario
 from ringroad_lab.setup.ceilings import Ceilings
 from ringroad_lab.setup.drivers import find_dut, huge_pages_mib, read_settings, with_build
 from ringroad_lab.setup.dut_record import dut_record
 from ringroad_lab.setup.test_setup import TestSetup
-from ringroad_lab.trial import FlowSet
-
-# A log explains a failure, and must not fill the store.
-_LOG_CHARACTERS = 16_384
 
 
-class Samples:
+class LabelledSamples:
     """The samples and logs of a device and its peers, with the device's label."""
 
     def __init__(self, label: str, sampler: Sampler, logs: Callable[[], Sequence[LogExcerpt]]) -> None:
@@ -45,7 +38,7 @@ class Samples:
         self._sampler = sampler
         self._logs = logs
 
-    def samples(self) -> Sequence[Series]:
+    def series(self) -> Sequence[Series]:
         """Return the samples."""
         return [series.model_copy(update={"subject": f"{self._label}: {series.subject}"}) for series in self._sampler.series()]
 
@@ -55,98 +48,38 @@ class Samples:
 
     def logs(self) -> Sequence[LogExcerpt]:
         """Return the end of the programs' output."""
-        return [
-            LogExcerpt(
-                source=f"{self._label}: {log.source}",
-                text=log.text[-_LOG_CHARACTERS:],
-                is_cut=log.is_cut or len(log.text) > _LOG_CHARACTERS,
-            )
-            for log in self._logs()
-        ]
+        return [log.model_copy(update={"source": f"{self._label}: {log.source}"}).shortened() for log in self._logs()]
 
 
-class RealSetup(Samples, SampledSetup):
-    """A test setup whose processes are sampled."""
-
-    def __init__(self, setup: TestSetup, sampler: Sampler) -> None:
-        """Take a running setup and sampler."""
-        super().__init__(setup.choice.label, sampler, setup.logs)
-        self._setup = setup
-
-    @property
-    def generator(self) -> Generator:
-        """The generator of the load."""
-        return self._setup.generator
-
-    def generator_version(self) -> str:
-        """Return the generator's name and version."""
-        return self._setup.generator_version()
-
-    def record(self) -> DutRecord:
-        """Return the record of the device."""
-        return self._setup.record()
-
-    def ceiling(self, frame: FrameMix) -> GeneratorCeiling | None:
-        """Return the generator's ceiling."""
-        return self._setup.ceiling(frame)
-
-    def run_test_step(self, step: StepChoice, environment: Mapping[str, str]) -> StepRecord:
-        """Run a test step on its host."""
-        return self._setup.run_test_step(step, environment)
-
-    def check(self) -> None:
-        """Check that all parts are alive."""
-        self._setup.check()
-
-    @property
-    def costs(self) -> CostMeter:
-        """Measures the processor time of the device."""
-        return self._setup.costs
-
-    def install_flows(self, flow_set: FlowSet | None) -> float:
-        """Put the entries of a flow set into the device's flow table."""
-        return self._setup.install_flows(flow_set)
-
-    def collect(self) -> dict[str, int]:
-        """Return the device's counters."""
-        return self._setup.collect()
-
-
-class RealStations(Samples, Stations):
+@dataclass(frozen=True)
+class RealStations:
     """Two stations of this machine, joined by a device."""
 
-    def __init__(
-        self,
-        choice: DutChoice,
-        dut: Dut,
-        stations: tuple[Station, Station],
-        settings: MessageSizeSettings,
-        sampler: Sampler,
-        on_step: Callable[[str], None],
-    ) -> None:
-        """Take the running device, stations and sampler."""
-        super().__init__(choice.label, sampler, lambda: [*dut.logs(), *(log for station in stations for log in station.logs())])
-        self._choice = choice
-        self._dut = dut
-        self._stations = stations
-        self._settings = settings
-        self._on_step = on_step
+    choice: DutChoice
+    dut: Dut
+    stations: tuple[Station, Station]
+    settings: MessageSizeSettings
+    on_step: Callable[[str], None]
 
     def record(self) -> DutRecord:
         """Return the record of the device."""
-        versions = self._dut.versions()
-        for station in self._stations:
+        versions = self.dut.versions()
+        for station in self.stations:
             versions |= station.versions()
-        ports = self._dut.port_modes() | {"stations": self._stations[0].title}
-        return dut_record(self._choice, self._dut, self._stations, versions, ports)
+        ports = self.dut.port_modes() | {"stations": self.stations[0].title}
+        return dut_record(self.choice, self.dut, self.stations, versions, ports)
 
     def measure(self) -> Outcome:
         """Sweep message sizes between the stations."""
-        return sweep_message_sizes(self._dut, self._stations, self._settings, self._on_step)
+        return sweep_message_sizes(self.dut, self.stations, self.settings, self.on_step)
 
     def collect(self) -> dict[str, int]:
         """Return the device's counters."""
-        return self._dut.collect()
+        return self.dut.collect()
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return the output of the programs."""
+        return [*self.dut.logs(), *(log for station in self.stations for log in station.logs())]
 
 
 def _name(part: str, process: str) -> str:
@@ -164,7 +97,7 @@ class RealSetups:
         )
 
     @contextmanager
-    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[SampledSetup]:
+    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[tuple[TestSetup, LabelledSamples]]:
         """Build a test setup, and take it down at the end of the block.
 
         Raises:
@@ -184,13 +117,15 @@ class RealSetups:
                 # Process ids of another machine mean nothing here.
                 processes = {} if host else {p.pid: _name(part, p.name) for part, members in setup.processes().items() for p in members}
                 with Sampler(processes) as sampler:
-                    yield RealSetup(setup, sampler)
+                    yield setup, LabelledSamples(choice.label, sampler, setup.logs)
         finally:
             if host is not None:
                 host.close()
 
     @contextmanager
-    def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[Stations]:
+    def make_stations(
+        self, scenario: Scenario, choice: DutChoice, settings: MethodSettings
+    ) -> Iterator[tuple[RealStations, LabelledSamples]]:
         """Join two stations of this machine by a device, and take everything down at the end of the block.
 
         Raises:
@@ -222,7 +157,8 @@ class RealSetups:
             with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
                 parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
                 with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
-                    yield RealStations(choice, dut, stations, settings, sampler, on_step)
+                    joined = RealStations(choice, dut, stations, settings, on_step)
+                    yield joined, LabelledSamples(choice.label, sampler, joined.logs)
         finally:
             host.close()
 

@@ -114,7 +114,7 @@ def _apply(level: IsolationLevel, processors: frozenset[int], root: Path, undo: 
 
 
 def _is_alone(root: Path, undo: ExitStack) -> bool:
-    """Whether no other run isolates processors: two runs would restore each other's values."""
+    """Return whether no other run isolates processors: two runs would restore each other's values."""
     folder = root / "run/lock"
     folder.mkdir(parents=True, exist_ok=True)
     # O_NOFOLLOW: another user may have created a link with this name.

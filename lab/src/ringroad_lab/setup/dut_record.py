@@ -34,7 +34,7 @@ def dut_record(choice: DutChoice, dut: Dut, peers: Sequence[Peer], versions: dic
 
 
 def forwards_in_sender(kind: CableKind, dut_type: type[Dut]) -> bool:
-    """Whether all of the device's forwarding runs in the sender's thread."""
+    """Return whether all of the device's forwarding runs in the sender's thread."""
     return kind is CableKind.VETH and dut_type.forwards_for_sender
 
 

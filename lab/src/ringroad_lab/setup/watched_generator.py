@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.interface import Generator, WrappedGenerator
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.trial import TrialRequest, TrialResult, TrialVerdict
 
@@ -16,7 +16,7 @@ PROBE = "probe"
 CONTRADICTION = 0.005
 
 
-class WatchedGenerator(Generator):
+class WatchedGenerator(WrappedGenerator):
     """A generator whose trials are valid only while the device is running, and only up to the generator's ceiling."""
 
     def __init__(
@@ -34,7 +34,7 @@ class WatchedGenerator(Generator):
             ceiling: Returns the generator's ceiling for frames.
             on_contradiction: Called with a description if a trial contradicts a ceiling.
         """
-        self._generator = generator
+        super().__init__(generator)
         self._check = check
         self._ceiling = ceiling
         self._on_contradiction = on_contradiction
@@ -67,10 +67,6 @@ class WatchedGenerator(Generator):
             reason = f"{refused} frames found no room, at a load above the {own}"
             return result.model_copy(update={"verdict": TrialVerdict.INVALID, "reasons": (*result.reasons, reason)})
         return result
-
-    def version(self) -> str:
-        """Return name and version."""
-        return self._generator.version()
 
 
 def contradiction(result: TrialResult, ceiling: GeneratorCeiling) -> str:

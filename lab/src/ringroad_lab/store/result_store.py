@@ -106,9 +106,9 @@ class ResultStore:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """Yield a session; commit its changes at the end, or roll them back if an exception is raised."""
+        """Yield a session; commit its changes at the end, or roll them back if an exception is raised. Its rows can be read afterwards."""
         try:
-            with Session(self._writing_engine) as session, session.begin():
+            with Session(self._writing_engine, expire_on_commit=False) as session, session.begin():
                 self._check(session)
                 yield session
         except DATABASE_ERRORS as error:

@@ -89,7 +89,7 @@ def _limit(path: str) -> int:
 
 
 def _is_from_another_site(headers: Headers) -> bool:
-    """Whether a browser reports that a page of another site sent this request. Other programs do not report this."""
+    """Return whether a browser reports that a page of another site sent this request. Other programs do not report this."""
     # https://www.w3.org/TR/fetch-metadata/; browsers before 2023 have only the other header.
     if (site := headers.get("sec-fetch-site")) is not None:
         return site not in ("same-origin", "none")

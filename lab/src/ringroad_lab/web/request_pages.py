@@ -110,7 +110,7 @@ def request_pages(site: Site) -> APIRouter:
             "total": requests.count(query.which),
             "page": query.page,
             "requests": [each.as_json() for each in found],
-            "messages": [asdict(each) for each in requests.source_counts()],
+            "messages": [each.values() for each in requests.source_counts()],
             "undelivered": [asdict(each) for each in outbox.counts()],
             "refused_since_start": dict(site.refused),
         }
@@ -119,7 +119,7 @@ def request_pages(site: Site) -> APIRouter:
     def one_request(request: Request, request_id: RequestId) -> dict[str, Any]:
         """Return a request with its history and its notifications."""
         site.api_reader(request)
-        changes = [asdict(each) for each in requests.changes(request_id)]
+        changes = [each.as_json() for each in requests.changes(request_id)]
         return existing(request_id).as_json() | {
             "changes": changes,
             "notifications": [each.as_json() for each in outbox.of_request(request_id)],

@@ -80,7 +80,7 @@ def review_problems(error: ValidationError) -> list[str]:
 
 
 def is_web_link(link: str) -> bool:
-    """Whether a text is an HTTP or HTTPS URL that can be shown as a link."""
+    """Return whether a text is an HTTP or HTTPS URL that can be shown as a link."""
     if len(link) > MAX_LINK_CHARACTERS or not link.isprintable() or " " in link:
         return False
     try:

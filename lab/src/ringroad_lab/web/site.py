@@ -44,7 +44,7 @@ class Site:
         self.settings = settings
 
     def is_owner(self, token: str) -> bool:
-        """Whether a token is the token of the server's owner."""
+        """Return whether a token is the token of the server's owner."""
         return bool(self.settings.owner_token) and hmac.compare_digest(digest(token), digest(self.settings.owner_token))
 
     def log_in(self, request: Request, token: str) -> bool:

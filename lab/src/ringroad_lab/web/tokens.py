@@ -21,7 +21,7 @@ _PREFIX = "ringroad-lab_"
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is a valid user or token name."""
+    """Return whether a text is a valid user or token name."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -102,7 +102,7 @@ class Engine(ABC):
         return ""
 
     def may_go_on(self, key: str) -> bool:
-        """Whether a new job can resume the run that the job of this key began."""
+        """Return whether a new job can resume the run that the job of this key began."""
         return True
 
     @abstractmethod

@@ -65,7 +65,7 @@ class LocalEngine(Engine):
         return f"{self._machine}/{name}"
 
     def may_go_on(self, key: str) -> bool:
-        """Whether the job ran on this machine: a run must not mix results of several machines."""
+        """Return whether the job ran on this machine: a run must not mix results of several machines."""
         return key.rpartition("/")[0] == self._machine
 
     def submit(self, job: Job) -> str:

@@ -99,7 +99,7 @@ class SlurmEngine(Engine):
         make_job_folder(self._folder, "choose another with [engine.slurm] folder in fleet.toml")
 
     def reserve(self) -> bool:
-        """Whether fewer than `most_waiting` jobs wait in Slurm. Further requests wait in the store, in the order of the dispatchers.
+        """Return whether fewer than `most_waiting` jobs wait in Slurm. Further requests wait in the store, in the order of the dispatchers.
 
         Raises:
             EngineError: Slurm cannot be queried now.
@@ -107,7 +107,7 @@ class SlurmEngine(Engine):
         return self._queue.waiting() < self._own.most_waiting
 
     def may_go_on(self, key: str) -> bool:
-        """Whether the nodes where the run began accept jobs: a run must not mix results of several machines.
+        """Return whether the nodes where the run began accept jobs: a run must not mix results of several machines.
 
         Raises:
             EngineError: Slurm cannot be queried now.

@@ -139,7 +139,7 @@ class AmqpWatcher(OwnThreadWatcher):
         return await channel.declare_queue(name, passive=True)
 
     async def _is_known(self, channel: AbstractChannel, queue: AbstractQueue) -> bool:
-        """Whether the broker has us as a consumer of the queue; a queue that hangs has no consumers."""
+        """Return whether the broker has us as a consumer of the queue; a queue that hangs has no consumers."""
         answer = await (await channel.get_underlay_channel()).queue_declare(queue.name, passive=True)
         return bool(answer.consumer_count)
 

@@ -39,7 +39,7 @@ class HttpHook(Hook):
     secret: bytes = field(repr=False)
 
     def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether a message is from the source. The check takes constant time."""
+        """Return whether a message is from the source. The check takes constant time."""
         received = headers.get(self.dialect.secret, "").encode("utf-8", "surrogateescape")
         if self.dialect.is_token:
             return hmac.compare_digest(hashlib.sha256(received).digest(), hashlib.sha256(self.secret).digest())

@@ -44,7 +44,7 @@ class Hook(ABC):
 
     @abstractmethod
     def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether a message is from the source. The check takes constant time."""
+        """Return whether a message is from the source. The check takes constant time."""
 
     @abstractmethod
     def event(self, headers: Mapping[str, str]) -> str:

@@ -45,7 +45,7 @@ class BeakerEngine(Engine):
         make_job_folder(settings.folder)
 
     def reserve(self) -> bool:
-        """Whether Beaker's queue has room for another job of this fleet.
+        """Return whether Beaker's queue has room for another job of this fleet.
 
         Raises:
             EngineError: the hub cannot be queried now.
@@ -53,7 +53,7 @@ class BeakerEngine(Engine):
         return len(self._under_way(f"{self._own.whiteboard} run=", self._own.most_jobs)) < self._own.most_jobs
 
     def may_go_on(self, key: str) -> bool:
-        """Whether a new job can resume the run.
+        """Return whether a new job can resume the run.
 
         With a key it cannot: the new job may get other machines. Without a key, the job may have been submitted, so the run keeps its name.
         """
