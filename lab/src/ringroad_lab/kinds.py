@@ -55,7 +55,7 @@ class Kinds(Mapping[str, type[T]], Generic[T]):
             return own
         where = f"{entry.value} of the package {package_of(entry)} (entry point '{name}' of {self.group})"
         try:
-            # For any failure during the import, the error names the plug-in.
+            # The error names the plug-in for any failure during the import.
             loaded = entry.load()
         except Exception as error:
             raise PluginError(f"{where} cannot be loaded: {type(error).__name__}: {error}; fix the package, or uninstall it") from error

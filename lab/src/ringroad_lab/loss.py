@@ -37,9 +37,9 @@ class HopCounters:
     """All counters along the path, at one moment or over a trial."""
 
     device: Mapping[int, EndCounts] = field(default_factory=dict)
-    """At the device's ports, by number; ports without counters are missing."""
+    """Counts at the device's ports, by number; ports without counters are missing."""
     generator: Mapping[str, EndCounts] = field(default_factory=dict)
-    """At the interfaces of the generator's ends, by name of the generator's port; empty if an end is not an interface."""
+    """Counts at the interfaces of the generator's ends, by name of the generator's port; empty if an end is not an interface."""
     drops: Mapping[str, int] = field(default_factory=dict)
     """All counters of drops, by their own names, for display."""
 
@@ -64,7 +64,7 @@ class FramePath:
     """Name of the generator's port."""
     receiver: str
     passes: tuple[tuple[int, int], ...]
-    """For each pass through the device: the ports where frames enter and leave."""
+    """Ports where frames enter and leave, for each pass through the device."""
     has_interfaces: bool
     """Whether the generator's ends are interfaces. Otherwise they are rings in memory that the device itself fills and empties: a slow
     device holds the sender up, and no frame can be lost on a cable."""
@@ -154,7 +154,7 @@ def _believed(counts: EndCounts, arrived: int) -> EndCounts:
 
 
 def _gap(sent: int | None, arrived: int | None) -> int | None:
-    # More frames may arrive than were sent: duplicates, and foreign frames.
+    # Duplicates and foreign frames may make more frames arrive than were sent.
     return None if sent is None or arrived is None else max(0, sent - arrived)
 
 

@@ -29,7 +29,7 @@ JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_with_finite_numbers
 
 
 class RunState(StrEnum):
-    """How a run ended."""
+    """State in which a run ended."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -257,7 +257,7 @@ class RunRecord(Frozen):
     """Reason of the failure."""
     duts: tuple[DutRecord, ...]
     facts: dict[str, dict[str, str]]
-    """By group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
+    """Facts by group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
     link_bps: Annotated[float, Field(gt=0, le=1e30)] | None = None
     """Nominal speed of the links, for line rates; None if the transport has none."""
     ceilings: tuple[GeneratorCeiling, ...] = ()

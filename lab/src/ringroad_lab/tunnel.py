@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# In the network for benchmarks (RFC 2544, appendix C.2.2), and different from the addresses of the inner frames.
+# Addresses in the network for benchmarks (RFC 2544, appendix C.2.2), different from the addresses of the inner frames.
 DEVICE_ADDRESS = "198.18.254.1"
 GENERATOR_ADDRESS = "198.18.254.2"
 NETWORK_BITS = 24

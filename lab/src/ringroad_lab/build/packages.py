@@ -38,7 +38,7 @@ class Unpacked:
     """Unpacked packages."""
 
     contents: str
-    """For users: `openvswitch-switch=3.1.0-2, libxdp1=1.3`."""
+    """Names and versions for users: `openvswitch-switch=3.1.0-2, libxdp1=1.3`."""
     sums: dict[str, str]
     """SHA-256 of each package, by its file's name."""
 

@@ -26,7 +26,7 @@ from ringroad_lab.run.carry_out import EndedRun
 
 @dataclass(frozen=True)
 class EndOptions:
-    """How a run reports its end."""
+    """Options of reporting the end of a run."""
 
     is_quiet: bool
     as_json: bool

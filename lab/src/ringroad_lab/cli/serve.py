@@ -93,7 +93,7 @@ def serve(
             config.load()
         except OSError as error:
             raise LabError(f"{cert}, {key}: not a certificate and its key in PEM ({error.strerror or error})") from error
-        # After a clean shutdown uvicorn raises the interrupt again.
+        # Uvicorn raises the interrupt again after a clean shutdown.
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
 

@@ -180,7 +180,7 @@ class LinuxBridge(Dut):
 
     def stop(self) -> None:
         """Return the site's interfaces, and remove the namespace with the bridges and the interfaces that the lab created."""
-        # By itself the kernel returns only cards, and only to the machine's first namespace; it deletes others, such as VLANs and veth.
+        # The kernel returns only cards by itself, and only to the machine's first namespace; it deletes others, such as VLANs and veth.
         # $$ is a process in the host's own namespace.
         give_back = 'netns=$1; shift; for interface; do ip -n "$netns" link set "$interface" netns $$; done; ip netns delete "$netns"'
         interfaces = [port.cable.dut_end for port in self._ports if CABLES[port.cable.kind].joins_cards]

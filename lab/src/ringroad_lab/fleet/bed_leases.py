@@ -48,7 +48,7 @@ class Occupancy:
     machine: str
     taken_at: float
     waited_s: float | None
-    """How long the request of the run had waited; None without a request."""
+    """Time that the request of the run had waited; None without a request."""
     ended_at: float | None
     outcome: str
 
@@ -60,10 +60,10 @@ class BedState:
     name: str
     token: int = 0
     occupancy: Occupancy | None = None
-    """Of the run that holds the bed; None if the bed is not taken."""
+    """Occupancy of the run that holds the bed; None if the bed is not taken."""
     lease_until: float = 0.0
     quarantine: str = ""
-    """Why the bed is in quarantine; empty if it is not."""
+    """Reason of the quarantine; empty if there is none."""
     quarantined_at: float = 0.0
     quarantined_by: str = ""
 
@@ -262,7 +262,7 @@ def _put_into_quarantine(row: tables.StoredBed, reason: str, by: str, now: float
 
 
 def _waited_s(session: Session, request: Request, now: float) -> float:
-    """How long a request waited, s: since it was last queued, or since its `not_before` if that is later."""
+    """Return the time that a request waited, s: since it was last queued, or since its `not_before` if that is later."""
     change = RequestChange
     put = select(func.max(change.changed_at)).where(change.request_id == request.id, change.new == "new", change.old != "new")
     return max(0.0, now - max(session.scalar(put) or request.created_at, request.not_before))

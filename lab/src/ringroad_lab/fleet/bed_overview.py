@@ -24,7 +24,7 @@ _HISTORY = 50
 
 @dataclass(frozen=True)
 class Waits:
-    """How long requests had waited when a bed was taken for them."""
+    """Waiting times of requests until a bed was taken for them."""
 
     number: int
     median_s: float | None
@@ -43,7 +43,7 @@ class BedLine:
     name: str
     bed_class: str
     machines: Mapping[str, str]
-    """By role."""
+    """Machines by role."""
     state: BedState
     occupied: float
     """Fraction of `LOOK_BACK_S` during which the bed was taken."""

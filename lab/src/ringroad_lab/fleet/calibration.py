@@ -19,7 +19,7 @@ from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.store.result_store import ResultStore
 
 FEWEST_EARLIER = 3
-"""With fewer earlier values there is no comparison: a single value can itself be far off."""
+"""Fewest earlier values for a comparison: a single value can itself be far off."""
 _MOST_EARLIER = 20
 # The settings of a scenario that the generator's ceiling depends on, besides transport and frame size.
 _DEPENDS_ON = {"generator", "bidirectional", "flows", "vlans", "vnis", "queues", "cpus", "huge_pages"}

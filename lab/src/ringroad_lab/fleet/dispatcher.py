@@ -27,7 +27,7 @@ from ringroad_lab.store.result_store import ResultStore
 
 # Exit statuses of `ringroad-lab` for which a retry is pointless: an argument is wrong, a program is missing.
 _HOPELESS = (2, 3)
-# These runs get a verdict.
+# States of runs that get a verdict.
 _ENDED_RUNS = (RunState.FINISHED, RunState.NOT_INSTALLED)
 # A machine and its jobs are considered gone this long after the lease of its dispatcher ended.
 ABANDONED_S = 3600.0
@@ -37,10 +37,10 @@ _LAST_PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class DispatcherSettings:
-    """How a dispatcher works."""
+    """Settings of a dispatcher."""
 
     attempts: int = 3
-    """After this many attempts a request is dead."""
+    """Number of attempts after which a request is dead."""
     retry_wait_s: float = 60.0
     """Wait before the next attempt; n times as long after the n-th attempt."""
     poll_s: float = 2.0

@@ -17,7 +17,7 @@ class Received:
     outcome: MessageOutcome
     added: Sequence[Added]
     problem: str = ""
-    """Why the message is unusable."""
+    """Reason why the message is unusable."""
     is_json: bool = True
 
     @property

@@ -89,13 +89,13 @@ class Outbox:
         """Return the content of a notification."""
         store, requests = self._store, Requests(self._store)
         request = requests.get(notification.request_id)
-        # Before the end, whether the run is in the store depends on the time, and each try must have the same content.
+        # Each try must have the same content, and before the end it depends on the time whether the run is in the store.
         try:
             record = store.get_run(notification.run_id) if notification.run_id and notification.stage.is_end else None
         except StoreFailedError:
             raise
         except StoreError:
-            # Its job ended before the run began.
+            # The job ended before its run began.
             record = None
         compared = record and notification.stage is Stage.COMPLETE and request.order.baseline
         comparison = next(iter(store.comparisons(record.run_id)), None) if record and compared else None
@@ -232,7 +232,7 @@ class Outbox:
             again = [each for each in rows if to_all or each.state != DeliveryState.DELIVERED]
             for each in again:
                 if each.state == DeliveryState.DELIVERED:
-                    # Otherwise the recipient would discard the notification as a duplicate.
+                    # The recipient would discard the notification with its old id as a duplicate.
                     each.delivery = str(uuid.uuid4())
                 if each.state != DeliveryState.WAITING or each.holder == "":
                     for name, value in _fresh(now).items():

@@ -43,7 +43,7 @@ class _Try:
 
 @dataclass
 class _Rest:
-    """Until when nothing more is sent to a target that failed, by the monotonic clock."""
+    """Pause of a target that failed: its end by the monotonic clock."""
 
     failures: int = 0
     until: float = 0.0
@@ -136,7 +136,7 @@ class OutboxSender:
         return [target.name for target in self.targets if self._concerns(target, notice)]
 
     def _concerns(self, target: Target, notice: Notice) -> bool:
-        # Other packages can add kinds. A kind that fails here is called again for the delivery, where its error is recorded.
+        # Kinds can come from other packages. A kind that fails here is called again for the delivery, where its error is recorded.
         try:
             return target.notifier.concerns(notice)
         except Exception as error:

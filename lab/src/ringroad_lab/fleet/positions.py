@@ -1,4 +1,4 @@
-"""How far polled sources have been read; kept in the store."""
+"""Positions up to which polled sources have been read, in the store."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from ringroad_lab.request.model import GIVEN_UP, UNDER_WAY, Request, RequestChan
 from ringroad_lab.store.result_store import ResultStore
 
 MAX_DEAD_AN_HOUR = 100
-"""At most this many unusable messages of a source are kept per hour; the others are only counted."""
+"""Maximum number of unusable messages of a source that are kept per hour; the others are only counted."""
 _KEY = ("source", "build", "scenario", "bed_class")
 
 

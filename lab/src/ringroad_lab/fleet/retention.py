@@ -17,7 +17,7 @@ _BATCH = 500
 
 @dataclass
 class Forgotten:
-    """How many rows were deleted."""
+    """Numbers of deleted rows."""
 
     requests: int = 0
     occupancies: int = 0

@@ -65,7 +65,7 @@ class MessageRule(Frozen):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     owner: Word = ""
     package: Word = ""
-    """If given, the newest build of this package and tag supersedes older ones."""
+    """Package whose newest build of the tag supersedes older ones; empty: none is superseded."""
     tag: Word = ""
     built_at: Word = ""
     """Path of the field with the time of the build; if not given, the arrival of the message counts."""

@@ -36,7 +36,7 @@ class Notification(Base):
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     request_id: Mapped[int] = mapped_column(ForeignKey(Request.id, ondelete="CASCADE"))
     round: Mapped[int] = mapped_column(Integer)
-    """How often the request was restarted before."""
+    """Number of times that the request was restarted before."""
     stage: Mapped[Stage] = mapped_column(enum_text(Stage, 16))
     target: Mapped[str] = mapped_column(Text)
     """Name of the recipient; empty: not yet addressed; a dispatcher replaces the row with one row for each recipient."""
@@ -51,7 +51,7 @@ class Notification(Base):
     attempts: Mapped[int] = mapped_column(Integer, default=0)
     last_error: Mapped[str] = mapped_column(Text, default="")
     asked_at: Mapped[float] = mapped_column(Double)
-    """When delivery was requested, at first or again."""
+    """Time at which delivery was requested, at first or again."""
     not_before: Mapped[float] = mapped_column(Double, default=0.0)
     """Earliest time of the next attempt."""
     changed_at: Mapped[float] = mapped_column(Double)
@@ -77,7 +77,7 @@ class SourceCount(Base):
 
 
 class SourcePosition(Base):
-    """How far a polled source has been read: everything up to this position is processed."""
+    """Position up to which a polled source has been read and processed."""
 
     __tablename__ = "source_position"
 
@@ -116,12 +116,12 @@ class BedOccupancy(Base):
     bed: Mapped[str] = mapped_column(ForeignKey("bed.name"))
     token: Mapped[int] = mapped_column(Integer)
     run_id: Mapped[str] = mapped_column(String(64), index=True)
-    """Not a foreign key: the bed is taken before the run starts."""
+    """No foreign key: the bed is taken before the run starts."""
     request_id: Mapped[int | None] = mapped_column(ForeignKey(Request.id))
     holder: Mapped[str] = mapped_column(Text)
     taken_at: Mapped[float] = mapped_column(Double, index=True)
     waited_s: Mapped[float | None] = mapped_column(Double)
-    """How long its request waited; None without a request."""
+    """Time that its request waited; None without a request."""
     ended_at: Mapped[float | None] = mapped_column(Double)
     """None while the run holds the bed, and until another process detects that the run lost it."""
     outcome: Mapped[str] = mapped_column(Text)

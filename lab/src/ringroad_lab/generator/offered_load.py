@@ -1,4 +1,4 @@
-"""Whether the offered load is the requested load: the only place that decides it, for every generator."""
+"""Decides whether the offered load is the requested load, for every generator; no other module does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ringroad_lab.trial import DirectionCounts, TrialRequest, TrialResult, Trial
 
 # Tolerance for the number of frames and for the duration, as a fraction; the same as in `ringroad trial`.
 TOLERANCE = 0.001
-# Smaller differences are caused by the scheduler rather than by the load.
+# Smallest tolerance: smaller differences are caused by the scheduler rather than by the load.
 LEAST_TOLERANCE_S = 0.001
 # Foreign frames that do not disturb a trial: a few of the kernel's or the device's own protocols.
 FOREIGN_FRAMES = 10

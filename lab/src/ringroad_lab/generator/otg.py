@@ -14,7 +14,7 @@ from ringroad_lab.generator.offered_load import asked_s, tolerance_s
 from ringroad_lab.generator.otg_client import Distribution, FlowDetail, FlowMetric, OtgClient, PortMetric, TrialDetail
 from ringroad_lab.trial import DirectionCounts, LatencySummary, TrialRequest, TrialResult, TrialVerdict
 
-# After this time without a frame, all frames in flight have arrived. RFC 2544, section 23, waits 2 s, which is the limit here.
+# Time without a frame after which all frames in flight have arrived. RFC 2544, section 23, waits 2 s, which is the limit here.
 SETTLED_S = 0.1
 SETTLE_LIMIT_S = 2.0
 POLL_S = 0.02

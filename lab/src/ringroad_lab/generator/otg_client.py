@@ -76,7 +76,7 @@ class Distribution(_Answer):
 
 
 class Delay(_Answer):
-    """How long frames were in flight."""
+    """Time that frames were in flight."""
 
     latency_ns: Distribution | None = None
 

@@ -20,7 +20,7 @@ POLL_S = 0.05
 
 
 class OtgServerSettings(GeneratorSettings):
-    """Where the server is, and the names of its ports."""
+    """Address of the server, and the names of its ports."""
 
     url: str
     """`https://HOST:PORT`."""

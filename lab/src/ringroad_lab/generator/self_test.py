@@ -23,11 +23,11 @@ from ringroad_lab.host.interface import Host
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
-# More than any software generator sends on one processor: the result is a first guess.
+# Load that no software generator sends on one processor: the result is a first guess.
 OVERLOAD_FPS = 50_000_000
 STEP_UP = 1.1
 STEP_DOWN = 0.8
-# Down to a hundredth of the first guess, for a machine that is busy otherwise, and up again.
+# Number of steps down to a hundredth of the first guess, for a machine that is busy otherwise, and up again.
 STEPS = 30
 # One passing trial is enough for a ceiling: each later trial checks it again.
 TRIAL_S = 0.2

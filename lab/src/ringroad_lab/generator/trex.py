@@ -35,7 +35,7 @@ FCS_BYTES = 4
 
 
 class TrexSettings(GeneratorSettings):
-    """Where TRex is."""
+    """Address and ports of TRex."""
 
     host: str = "127.0.0.1"
     """Host on which `t-rex-64 -i` runs."""

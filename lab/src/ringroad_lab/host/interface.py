@@ -27,7 +27,7 @@ class Process(ABC):
     """A process that the lab starts and stops."""
 
     name: str
-    """For people: `ovs-vswitchd`."""
+    """Name for people: `ovs-vswitchd`."""
     pid: int
     """Process ID on its host."""
 

@@ -74,7 +74,7 @@ class LocalProcess(Process):
     def _keep_available(self, descriptor: int) -> bool:
         """Read the output available now; return whether more may follow."""
         try:
-            # As much as a pipe holds: a process that left the session and keeps writing must not block the reader.
+            # Read no more than a pipe holds: a process that left the session and keeps writing must not block the reader.
             for _ in range(16):
                 output = os.read(descriptor, _READ_BYTES)
                 if not output:
@@ -108,7 +108,7 @@ class LocalProcess(Process):
 
 
 class LocalHost(Host):
-    """This machine. Processes end with the thread that started them, so use a long-lived one."""
+    """The machine of the lab. Processes end with the thread that started them, so use a long-lived one."""
 
     def __init__(self, parent: Path | None = None) -> None:
         """Create the private folder, below `parent` or the system's folder for temporary files.

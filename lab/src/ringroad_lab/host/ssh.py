@@ -22,7 +22,7 @@ from ringroad_lab.host.ssh_address import SshAddress
 
 READ_BYTES = 64 * 1024
 CONNECT_LIMIT_S = 15.0
-# How much longer than the command itself an answer can take.
+# Time that an answer can take beyond the command itself.
 ANSWER_LIMIT_S = 10.0
 KEEPALIVE_S = 10.0
 # Users other than root have no system folders in their PATH. The lab parses the output of programs, which must be in English.

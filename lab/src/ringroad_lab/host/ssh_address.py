@@ -1,4 +1,4 @@
-"""How another machine is reached by SSH."""
+"""Address and credentials of another machine, for SSH."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ringroad_lab.trial import Frozen
 
 
 class SshAddress(Frozen):
-    """How another machine is reached by SSH."""
+    """Address and credentials of another machine, for SSH."""
 
     name: str
     address: str

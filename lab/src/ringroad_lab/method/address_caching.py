@@ -23,7 +23,7 @@ class AddressCachingSettings(TrialSettings):
     teach_fps: Annotated[FramesPerSecond, Field(gt=0)] = 10_000.0
     """Rate of the frames that teach stations and query them, frames/s. RFC 2889: a rate at which the device loses no frame."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often a failed attempt is repeated before it counts: a lost frame teaches nothing."""
+    """Number of times that a failed attempt is repeated before it counts: a lost frame teaches nothing."""
 
 
 class AddressCachingMethod(TrialMethod):

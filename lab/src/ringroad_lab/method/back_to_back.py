@@ -27,9 +27,9 @@ class BackToBackSettings(TrialSettings):
     resolution: Annotated[float, Field(ge=0, le=0.5)] = 0.01
     """Maximum distance between the longest burst that passes and the shortest that fails, as part of the latter, or one frame."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 0
-    """How often a burst with loss is repeated before it counts."""
+    """Number of times that a burst with loss is repeated before it counts."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput, at which the device drains its buffer, if it is not known."""
+    """Search for the throughput, at which the device drains its buffer, if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:

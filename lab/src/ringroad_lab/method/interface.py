@@ -113,7 +113,7 @@ class Method(ABC):
         """
 
 
-# In the order of the RFCs, then methods without an RFC.
+# Methods in the order of their RFCs, then methods without an RFC.
 METHODS: Kinds[Method] = Kinds(
     "ringroad_lab.methods",
     Method,

@@ -13,7 +13,7 @@ OUTSIDE_TOLERANCE = 0.005
 
 
 class Judgement(StrEnum):
-    """What a trial shows about its load."""
+    """Verdict of a trial on its load."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -29,7 +29,7 @@ class JudgedTrial:
     result: TrialResult
     judgement: Judgement
     reasons: tuple[str, ...] = ()
-    """Why the trial shows nothing."""
+    """Reasons why the trial shows nothing."""
     is_lost_outside: bool = False
     """Whether the trial shows nothing only because frames were lost outside the device. The device can forward at least what arrived."""
 

@@ -13,7 +13,7 @@ from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMetho
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import Frozen
 
-# How often the ceiling is lowered, to a little less than the generator sent, before the search fails.
+# Number of times that the ceiling is lowered, to a little less than the generator sent, before the search fails.
 _CEILING_ATTEMPTS = 5
 _CEILING_MARGIN = 0.99
 _CEILING_STEP = 0.9

@@ -39,9 +39,9 @@ class ProcessorCostSettings(TrialSettings):
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of a trial."""
     idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """How long the device is measured without load."""
+    """Time that the device is measured without load."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput if it is not known."""
+    """Search for the throughput if it is not known."""
 
 
 class MeteredGenerator(WrappedGenerator):

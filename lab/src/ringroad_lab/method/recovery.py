@@ -31,7 +31,7 @@ class RecoverySettings(TrialSettings):
     max_trials: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Maximum number of trials; after them the device counts as not recovered."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput if it is not known."""
+    """Search for the throughput if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:

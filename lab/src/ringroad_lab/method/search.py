@@ -74,7 +74,7 @@ def search_greatest(probe: Probe, grid: SearchGrid, start: float) -> Bracket:
         floor = grid.minimum if passed is None else passed
         is_narrow = grid.is_narrow(floor, refused)
         if passed is None and (is_narrow or refused <= 2 * grid.minimum):
-            # Nothing passed so far: whether anything passes matters more than the exact value that fails.
+            # No value passed so far: whether any passes matters more than the exact value that fails.
             value = grid.minimum
         elif is_narrow:
             break

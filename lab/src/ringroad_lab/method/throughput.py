@@ -76,7 +76,7 @@ class Throughput:
     trial: TrialResult
     """The last trial that passed at that rate."""
     bound_reason: str
-    """Why the device may forward more; empty if the result is the device's own limit."""
+    """Reasons why the device may forward more; empty if the result is the device's own limit."""
 
 
 def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throughput:

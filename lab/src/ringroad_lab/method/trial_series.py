@@ -18,7 +18,7 @@ _ALIVE_FPS = 1_000.0
 _ALIVE_S = 0.1
 # A device that was just overloaded may need a moment: a trial takes about half a second.
 _ALIVE_TRIALS = 5
-# For one disturbed trial: a load that fails in any case must not use up the budget of the whole measurement.
+# Limit for one disturbed trial: a load that fails in any case must not use up the budget of the whole measurement.
 MOST_REPEATS = 3
 
 
@@ -32,7 +32,7 @@ class TrialSettings(MethodSettings):
     """Settings common to the trials of all methods."""
 
     invalid_repeats: Annotated[int, Field(ge=0, le=20)] = 2
-    """How often a trial that the generator could not carry is repeated before its load counts as too high for the generator."""
+    """Number of times that a trial the generator could not carry is repeated before its load counts as too high for the generator."""
 
 
 class WarmUpSettings(TrialSettings):

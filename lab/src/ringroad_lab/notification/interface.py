@@ -62,7 +62,7 @@ class Notifier(Frozen):
     within_s: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Time limit for a try; in `run`, for all tries together."""
     for_days: Annotated[float, Field(gt=0, le=365)] = 7.0
-    """How long a dispatcher retries."""
+    """Number of days that a dispatcher retries."""
     web_url: Annotated[str, Field(max_length=500, pattern=r"^(https?://[^\s?#]+)?$")] = ""
     """URL of the laboratory's web page, for links."""
 

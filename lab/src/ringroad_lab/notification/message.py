@@ -30,9 +30,9 @@ class Stage(StrEnum):
     """The request waits for its turn."""
     RUNNING = "running"
     COMPLETE = "complete"
-    """There are a run and a verdict."""
+    """A run and a verdict exist."""
     ERROR = "error"
-    """There will be no verdict: the request was given up, cancelled or superseded."""
+    """No verdict will follow: the request was given up, cancelled or superseded."""
 
     @property
     def is_end(self) -> bool:

@@ -37,7 +37,7 @@ class Attendance(Frozen):
 
 
 class Abort(Frozen):
-    """Why the rendezvous was aborted."""
+    """Reason of aborting the rendezvous."""
 
     reason: str
     barrier: Barrier = 0

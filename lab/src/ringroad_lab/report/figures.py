@@ -65,11 +65,11 @@ class Grid:
     duts: tuple[str, ...]
     frames: tuple[FrameMix, ...]
     cells: dict[tuple[str, str], Cell]
-    """By label of the device and name of the frame size."""
+    """Cells by label of the device and name of the frame size."""
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Title for people."""
         return f"{sentence_case(self.method)}, {self.topology}"
 
     def row(self, frame: FrameMix) -> list[Cell | None]:

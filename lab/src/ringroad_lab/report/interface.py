@@ -16,7 +16,7 @@ class Reporter(ABC):
     form: ClassVar[str]
     """Name on the command line: `html`."""
     title: ClassVar[str]
-    """For people."""
+    """Title for people."""
     suffix: ClassVar[str] = ".txt"
     """Suffix of its files: `.html`."""
     media_type: ClassVar[str] = "text/plain"

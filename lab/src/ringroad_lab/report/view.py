@@ -54,7 +54,7 @@ class GridSection:
     line_rates: dict[str, float]
     """Frames/s by name of the frame size; empty if the links have no nominal speed."""
     losses: tuple[str, ...]
-    """Where frames were lost, a sentence for each device with loss."""
+    """Places where frames were lost, a sentence for each device with loss."""
 
 
 @dataclass(frozen=True)

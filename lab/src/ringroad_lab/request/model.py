@@ -47,7 +47,7 @@ TRANSITIONS: Mapping[RequestState, frozenset[RequestState]] = {
     # Back to new: the engine did not accept the job, or the job failed and is retried.
     _S.SUBMITTED: frozenset({_S.NEW, _S.RUNNING, _S.DONE, _S.DEAD, _S.CANCELLED, _S.SUPERSEDED}),
     _S.RUNNING: frozenset({_S.NEW, _S.DONE, _S.DEAD, _S.CANCELLED}),
-    # Except for a build that could not be installed: see `may_be_retried`.
+    # A build that could not be installed is an exception: see `may_be_retried`.
     _S.DONE: frozenset(),
     _S.DEAD: frozenset({_S.NEW, _S.SUPERSEDED}),
     _S.CANCELLED: frozenset({_S.NEW}),
@@ -59,7 +59,7 @@ GIVEN_UP = (RequestState.DEAD, RequestState.CANCELLED, RequestState.SUPERSEDED)
 
 
 class Order(Frozen):
-    """What to measure, besides the scenario's name."""
+    """The options of a run, besides the scenario's name."""
 
     layers: Annotated[tuple[Word, ...], Field(max_length=20)] = ()
     settings: Annotated[tuple[Setting, ...], Field(max_length=50)] = ()
@@ -81,7 +81,7 @@ class Wanted(Frozen):
     owner: Word = ""
     """Owners take turns."""
     package: Word = ""
-    """If not empty, the newest build of this package and tag supersedes older ones."""
+    """Package whose newest build of the tag supersedes older ones; empty: none is superseded."""
     tag: Word = ""
     built_at: Moment
 
@@ -120,7 +120,7 @@ class Request(Base):
     owner: Mapped[str] = mapped_column(Text, default="")
     attempts: Mapped[int] = mapped_column(Integer, default=0)
     duplicates: Mapped[int] = mapped_column(Integer, default=0)
-    """How often the same request was received again."""
+    """Number of times that the same request was received again."""
     last_error: Mapped[str] = mapped_column(Text, default="")
     event: Mapped[str] = mapped_column(Text)
     """The source's name for the kind of message."""
@@ -138,12 +138,12 @@ class Request(Base):
     not_before: Mapped[float] = mapped_column(Double, default=0.0)
     """Earliest time of the next attempt."""
     run_id: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Not a foreign key: the id is assigned before the run is stored."""
+    """No foreign key: the id is assigned before the run is stored."""
     verdict: Mapped[str] = mapped_column(String(32), default="")
     created_at: Mapped[float] = mapped_column(Double)
     changed_at: Mapped[float] = mapped_column(Double)
     served_at: Mapped[float] = mapped_column(Double, default=0.0)
-    """When a dispatcher last claimed the request; 0: never."""
+    """Time at which a dispatcher last claimed the request; 0: never."""
     beds: Mapped[tuple[str, ...]] = mapped_column(words_text(), default=(), server_default="")
     """Names of the beds that the job can take; empty: the fleet has no beds, or there is no job."""
 

@@ -31,9 +31,9 @@ class BedGuard:
     def __init__(self, leases: BedLeases, lease: BedLease, calibration: Calibration) -> None:
         """Guard a lease that was just taken."""
         self.state: RunState | None = None
-        """How the run ended; None: it has not ended."""
+        """State in which the run ended; None: it has not ended."""
         self.fault = ""
-        """Why the bed is not fit to measure on; empty: the bed is fit."""
+        """Reason why the bed is not fit to measure on; empty: the bed is fit."""
         self.uses_huge_pages = False
         self._leases = leases
         self._lease = lease

@@ -92,7 +92,7 @@ def carry_out(
         LabError: the run could not start. Later errors are in the record.
     """
     results = results.fenced(guard.check_in) if guard else results
-    # Before anything is measured: a wrong name must not be reported after an hour.
+    # The baseline is read before anything is measured: a wrong name must not be reported after an hour.
     before = results.get_run(results.resolve(baseline, record)) if baseline else None
     if before:
         _check_baseline(before, record, scenarios)

@@ -12,7 +12,7 @@ from ringroad_lab.trial import Frozen, TrialVerdict
 
 
 class Assignment(Frozen):
-    """What the inner process measures: the first line of its input."""
+    """Work of the inner process: the first line of its input."""
 
     scenarios: Annotated[tuple[Scenario, ...], Field(min_length=1)]
     measured: tuple[int, ...] = ()

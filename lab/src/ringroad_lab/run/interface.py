@@ -1,4 +1,4 @@
-"""What the schedule runner needs of test setups and stations, so that tests can simulate them."""
+"""Interfaces of test setups and stations to the schedule runner, so that tests can simulate them."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ class ScheduleRunner:
         except RunStoppedError:
             raise
         except StepFailedError as error:
-            # After a failed `start` step the device is restarted for the next measurement.
+            # The device is restarted for the next measurement if a `start` step failed.
             outcome, is_alive = _invalid(str(error)), not any(each.failure and each.when == "start" for each in steps)
         except LabError as error:
             outcome, is_alive = _invalid(_cause(setup, error)), False

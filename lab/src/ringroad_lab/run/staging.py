@@ -73,7 +73,7 @@ class Staging:
         key = (choice.package, choice.git and choice.git.model_dump_json(), choice.image)
         if key not in self._staged:
             self._on_step(f"{name}: {'building' if choice.git else 'unpacking'} {choice}")
-            # With links in the path of the folder, its files would appear to be elsewhere.
+            # Links in the path of the folder would make its files appear to be elsewhere.
             unpacked = Path(os.path.realpath(self._host.folder)) / "unpacked"
             try:
                 unpacked.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ class Staging:
         if path.is_dir() and not (path / "oci-layout").exists():
             if not any((path / name).is_dir() for name in _FILE_SYSTEM):
                 raise ValueError(f"{path} is neither an OCI image nor a file system: it has none of {', '.join(_FILE_SYSTEM)}")
-            # Not copied: the record has the sums of the files that run.
+            # Nothing is copied: the record has the sums of the files that run.
             root.symlink_to(path)
             return f"image {path}"
         form = "oci"
@@ -122,7 +122,7 @@ class Staging:
         for program in ("skopeo", "umoci"):
             self._host.require(program, program)
         source = f"{form}:{path}{tag and f':{tag}'}"
-        # As one image with a fixed name: umoci cannot unpack images without a name.
+        # The image gets a fixed name: umoci cannot unpack images without a name.
         self._host.run(["skopeo", "copy", "--insecure-policy", source, f"oci:{copied}:build"], timeout_s=_TIMEOUT_S)
         self._host.run(["umoci", "raw", "unpack", "--image", f"{copied}:build", str(root)], timeout_s=_TIMEOUT_S)
         (manifest,) = json.loads((copied / "index.json").read_text())["manifests"]

@@ -33,7 +33,7 @@ class Isolation:
     """Result of isolating processors."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    """By name: the requested level, and for each setting its applied value, that it is not available, or why it was refused."""
+    """The requested level, and for each setting, by name, its applied value, that it is not available, or why it was refused."""
     enter: Path | None = None
     """The file that a process writes its PID to in order to use the run's processors; None if no processor set was created."""
 
@@ -209,7 +209,7 @@ def _configure_irqbalance(folder: Path, processors: frozenset[int], undo: ExitSt
 
 def _put_back_irqbalance(path: Path, before: frozenset[int]) -> None:
     with suppress(OSError):
-        # With NULL irqbalance determines by itself which processors to leave alone.
+        # NULL lets irqbalance determine by itself which processors to leave alone.
         _ask(path, f"settings cpus {cpu_list(before) or 'NULL'}")
 
 

@@ -1,4 +1,4 @@
-"""How far a run isolates its processors."""
+"""Levels of isolating a run's processors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import StrEnum
 
 
 class IsolationLevel(StrEnum):
-    """What a run can change on this machine until its end, to reduce disturbances."""
+    """Changes of this machine that a run can make until its end, to reduce disturbances."""
 
     OFF = "off"
-    """Nothing."""
+    """No change."""
     SETTINGS = "settings"
     """Settings of the run's processors and of the kernel: frequency, idle states, interrupts, kernel work that other processors can do."""
     FULL = "full"

@@ -100,7 +100,7 @@ def machine_holder() -> Holder | None:
 def _open() -> int:
     path = _path()
     try:
-        # Never follow a link to another file.
+        # O_NOFOLLOW: a link could name another file.
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise SandboxError(f"the machine's lock {path} cannot be opened: {error.strerror}; {LOCK_VARIABLE} names another file") from error
@@ -132,7 +132,7 @@ def _inherited() -> int | None:
 def write_holder(descriptor: int, run_id: str) -> None:
     """Write the holder of a lock that was taken: this process, for a run."""
     holder = json.dumps(asdict(Holder(os.getpid(), _user(), time.time(), run_id))).encode()
-    # Always the same length, in one write: readers see the previous holder or this one.
+    # The length is always the same, in one write: readers see the previous holder or this one.
     os.pwrite(descriptor, holder.ljust(_HOLDER_BYTES), 0)
 
 

@@ -63,7 +63,7 @@ class StepChoice(Frozen):
     """A test step: a command before or after measurements, and its expected result."""
 
     name: str = ""
-    """For users."""
+    """Name for users."""
     when: Literal["start", "before", "after", "end"] = "after"
     """`start`: after the device was started and frames pass; `before` and `after` each measurement; `end`: after the last measurement."""
     on: str = "dut"
@@ -102,7 +102,7 @@ class Scenario(Frozen):
     physical: CableKind = CableKind.VETH
     """Kind of the generator's cables."""
     physical_by_dut: dict[str, CableKind] = {}
-    """By label, for devices with another kind."""
+    """Kinds by label, for devices with another kind."""
     guest: str | None = None
     """Kind of guest, for topologies with guests."""
     guest_cables: CableKind | None = None
@@ -114,7 +114,7 @@ class Scenario(Frozen):
     steps: tuple[StepChoice, ...] = ()
     """Test steps, in this order."""
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
-    """How often each device is restarted and measured."""
+    """Number of times that each device is restarted and measured."""
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1)] = 1
     vlans: tuple[VlanId, VlanId] = (0, 0)
@@ -131,7 +131,7 @@ class Scenario(Frozen):
     isolation: IsolationLevel = IsolationLevel.OFF
     hosts: tuple[SiteHost, ...] = ()
     noise_floor_pairs: Annotated[int, Field(ge=0)] = 0
-    """How often the first device is measured against itself."""
+    """Number of times that the first device is measured against itself."""
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
     """A comparison that could have missed a relative difference of this size does not report `no difference`."""
     labels: dict[str, str] = {}

@@ -39,13 +39,13 @@ class PlannedStart:
     scenario: Scenario
     dut: DutChoice
     repetition: int
-    """From 0; for the noise floor, the number of the start of the same device."""
+    """Number from 0; for the noise floor, the number of the start of the same device."""
     is_noise_floor: bool
     """Whether it only measures the difference between two measurements of the same device."""
     measurements: tuple[PlannedMeasurement, ...]
 
     cables: tuple[CableKind, ...]
-    """Between the device and the generator, or stations."""
+    """Cables between the device and the generator, or stations."""
     start_s: float
     """Expected time of starting, wiring and stopping the device and its guests, s."""
 
@@ -60,7 +60,7 @@ class Plan:
     """The plan of a whole run."""
 
     starts: tuple[PlannedStart, ...]
-    """In the order of measuring."""
+    """Starts in the order of measuring."""
     self_test_s: float
     """Expected time of the generator's own tests, s."""
     deviations: tuple[str, ...]

@@ -25,7 +25,7 @@ class ResolvedTopology:
 
     scenario: Scenario
     merged: Merged
-    """Its settings, each with its origin."""
+    """Settings, each with its origin."""
 
 
 @dataclass(frozen=True)

@@ -61,14 +61,14 @@ class Ceilings:
             return
         self._contradicted.add((label, load.frame.name))
         on_step(f"measuring the generator's ceiling again: {cause}")
-        # In another process, so that the ports of the first one stay open: devices take long to reconnect.
+        # Another process leaves the ports of the first one open: devices take long to reconnect.
         again = make()
         try:
             again.start()
             if (ceiling := again.ceiling(kind, load)) is not None:
                 self._on_found(ceiling.model_copy(update={"cause": f"{label}: {cause}"}))
         except GeneratorError as error:
-            # This does not affect the measurement: the trial that was the cause is judged separately.
+            # The measurement is not affected: the trial that was the cause is judged separately.
             on_step(f"the generator's ceiling could not be measured again: {error}")
         finally:
             again.stop()

@@ -16,7 +16,7 @@ from ringroad_lab.guest.interface import GUESTS, Guest
 from ringroad_lab.host.interface import Host
 from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, Scenario
 
-# If there are huge pages, the generator's vhost-user ports allocate rings and frames from them: some 14 MiB for two ports with one queue.
+# The generator's vhost-user ports allocate rings and frames from huge pages if there are any: some 14 MiB for two ports with one queue.
 GENERATOR_HUGE_PAGES_MIB = 64
 
 
@@ -64,7 +64,7 @@ def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) ->
         raise ScenarioError(f"there is no generator {choice.driver!r}: there are {', '.join(sorted(GENERATORS))}")
     driver_type = GENERATORS[choice.driver]
     try:
-        # From JSON, where a list is a tuple and a text a path.
+        # JSON: there a list is a tuple and a text a path.
         settings = driver_type.settings_type.model_validate_json(json.dumps(choice.settings))
     except ValidationError as error:
         raise ScenarioError(f"settings of the generator {choice.driver}: {'; '.join(value_problems(error))}") from error

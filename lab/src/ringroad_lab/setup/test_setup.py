@@ -52,7 +52,7 @@ class TestSetup:
     """Everything between the generator's two ports, while the `with` block lasts."""
 
     __test__ = False
-    """For pytest: not a test, in spite of its name."""
+    """Mark for pytest: not a test, in spite of its name."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ _LEAST_SAMPLE = 1e-30
 _GREATEST_SAMPLE = 1e30
 # A narrower interval is treated as this wide, to avoid a division by 0.
 _NARROWEST = 1e-12
-# More samples are impractical.
+# Maximum number of samples that is practical.
 _MOST_SAMPLES = 1000
 
 
@@ -116,7 +116,7 @@ class _Decision:
     change: float | None = None
     """Logarithm of the ratio if it shows a difference."""
     reason: str = ""
-    """Why it shows neither a difference nor the absence of one."""
+    """Reason why it shows neither a difference nor the absence of one."""
     more_samples: int | None = None
 
 

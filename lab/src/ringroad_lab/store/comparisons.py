@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def write_comparison(session: Session, baseline_run_id: str, run_id: str, comparison: RunComparison) -> None:
     """Write the result of a comparison; replace an earlier comparison of the same sides."""
     for each in sorted({baseline_run_id, run_id}):
-        # Always locked in the same order, so that two processes that compare the same runs do not deadlock.
+        # The order is always the same, so that two processes that compare the same runs do not deadlock.
         existing_run(session, each, is_locked=True)
     is_within = baseline_run_id == run_id
     sides = {

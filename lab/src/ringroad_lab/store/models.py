@@ -46,7 +46,7 @@ class Run(Base):
     lab_version: Mapped[str] = mapped_column(Text)
     generator_version: Mapped[str] = mapped_column(Text)
     supersedes: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Not a foreign key: a run can be imported without the run that it supersedes."""
+    """No foreign key: a run can be imported without the run that it supersedes."""
 
     heads: Mapped[list[RunHead]] = relationship(order_by="RunHead.sequence")
     labels: Mapped[list[RunLabel]] = relationship(cascade="all, delete-orphan", order_by="RunLabel.name")

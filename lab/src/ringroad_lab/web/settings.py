@@ -30,7 +30,7 @@ class WebSettings:
     proxy_header: str = "X-Forwarded-User"
     """The header in which the proxy names the logged-in user."""
     session_s: int = 12 * 3600
-    """How long a login lasts after the last page, s."""
+    """Time that a login lasts after the last page, s."""
     is_encrypted: bool = False
     """Whether browsers reach the page only by HTTPS."""
     hooks: Mapping[str, Hook] = field(default_factory=dict)

@@ -36,7 +36,7 @@ def format_change(change: float | None) -> str:
 
 
 def _environment() -> Environment:
-    # Every value is escaped: names, comments and logs are untrusted.
+    # Values are all escaped: names, comments and logs are untrusted.
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

@@ -49,11 +49,11 @@ class Job:
     """A job for an engine."""
 
     name: str
-    """Also the id of its run. Unlike an engine's job number, the name is known before the submission."""
+    """The id of its run. Unlike an engine's job number, the name is known before the submission."""
     arguments: tuple[str, ...]
     """Arguments of `ringroad-lab`: run or resume, and its arguments."""
     beds: Mapping[str, BedSettings] = field(default_factory=dict)
-    """By name, the beds that the job can use, in order of preference; empty: the fleet has no beds, only the engine's machine."""
+    """Beds that the job can use, by name, in order of preference; empty: the fleet has no beds, only the engine's machine."""
 
 
 class NoSettings(Frozen):

@@ -85,7 +85,7 @@ class LocalEngine(Engine):
         if job.beds:
             environment[BED_VARIABLE] = next(iter(job.beds))
         if self.settings.store is not None:
-            # Not as an argument, which all users can see: the location may contain a password.
+            # The store is no argument, which all users can see: its location may contain a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store
         try:
             write_holder(lock, job.name)
@@ -153,7 +153,7 @@ class LocalEngine(Engine):
         if process is not None and process.poll() is None:
             return process.pid
         holder = self._holder()
-        # While the process holds the lock, its PID is not reused.
+        # The PID is not reused while the process holds the lock.
         is_it = holder is not None and self.expected_key(holder.run_id) == key and holder.pid != os.getpid()
         return holder.pid if holder is not None and is_it else None
 

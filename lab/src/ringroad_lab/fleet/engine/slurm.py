@@ -133,7 +133,7 @@ class SlurmEngine(Engine):
         beds = self._beds(job.beds, began_on)
         environment = job_environment(job.name)
         if self.settings.store is not None:
-            # Not as an argument, which all users can see: the location may contain a password.
+            # The store is no argument, which all users can see: its location may contain a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store
         try:
             files.beds.write_text(fleet_file(beds))

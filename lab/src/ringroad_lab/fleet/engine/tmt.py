@@ -50,7 +50,7 @@ class TmtEngine(Engine):
         self._folder = settings.folder.absolute() / "tmt"
         self._processes: list[subprocess.Popen[bytes]] = []
         self._signals: dict[str, tuple[float, int]] = {}
-        """By key, when the end of a job was requested, and the number of signals sent."""
+        """Time at which the end of a job was requested, and the number of signals sent, by key."""
         make_job_folder(self._folder)
 
     def expected_key(self, name: str) -> str:

@@ -42,7 +42,7 @@ class TmtSettings(Frozen):
     lab: Word = "ringroad-lab"
     """Command of the laboratory on the generators."""
     longest_s: Annotated[int, Field(ge=60, le=30 * 86400)] = 86400
-    """After this time tmt ends a run."""
+    """Time after which tmt ends a run."""
 
     @property
     def known_hosts(self) -> Path:
@@ -72,7 +72,7 @@ def write_plan(folder: Path, job: Job, bed_name: str, bed: BedSettings, settings
     environment = {**job_environment(job.name), BED_VARIABLE: bed_name, FLEET_VARIABLE: f"{_JOBS}/{job.name}/fleet.toml"}
     if store is not None:
         environment["RINGROAD_LAB_STORE"] = store
-    # Not in the plan, which tmt shows to all: the store's location may contain a password.
+    # The store is not in the plan, which tmt shows to all: its location may contain a password.
     _write_secret(folder / "job.environment", "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()))
     # A resumed run has these settings in its record.
     reach = [line for role in others for line in _reach(job.name, bed, role, settings)] if job.arguments[0] == "run" else []

@@ -21,9 +21,9 @@ from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 from ringroad_lab.request.message import MAX_PAYLOAD_BYTES, Message
 from ringroad_lab.text_types import Name, Word
 
-# Of an oversized message.
+# Part of an oversized message that is kept.
 _KEPT_BYTES = 1 << 16
-# How often to check that the broker still has us as a consumer: a queue can hang while its broker seems well.
+# Interval of checks that the broker still has us as a consumer: a queue can hang while its broker seems well.
 _CHECK_EVERY_S = 30.0
 
 

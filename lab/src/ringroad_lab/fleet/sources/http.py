@@ -62,7 +62,7 @@ class HttpSource(Source):
 
     secret_file: Path | None = None
     secret_env: Word | None = None
-    """Where to find the secret that authenticates its messages."""
+    """Place of the secret that authenticates its messages."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

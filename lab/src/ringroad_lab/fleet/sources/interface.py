@@ -16,7 +16,7 @@ from ringroad_lab.trial import Frozen
 
 @dataclass(frozen=True)
 class Intake:
-    """Where a source delivers its messages and reports."""
+    """Destination of a source's messages and reports."""
 
     requests: Requests
     rules: Sequence[MessageRule]

@@ -33,7 +33,7 @@ class KojiSource(Source):
     title = "A Koji hub, polled for tagged builds"
 
     hub: Word
-    """Its URL: `https://koji.fedoraproject.org/kojihub`."""
+    """URL of the hub: `https://koji.fedoraproject.org/kojihub`."""
     ca_file: Path | None = None
     """CA certificates for the hub's certificate; default: the system's."""
     tags: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]

@@ -25,10 +25,10 @@ from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces
 from ringroad_lab.safe_xml import elements
 
 MAX_INDEX_BYTES = 256 << 20
-"""As transferred."""
+"""Limit of an index as it is transferred."""
 MAX_PLAIN_BYTES = 2 << 30
-"""Once unpacked."""
-# For a whole index; a server that takes longer is given up.
+"""Limit of an unpacked index."""
+# Time limit of a whole index; a server that takes longer is given up.
 _WITHIN_S = 900.0
 _MAX_LINE_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16
@@ -52,7 +52,7 @@ class ListedPackage:
     release: str
     arch: str
     full_version: str
-    """As the packaging system writes it."""
+    """Version as the packaging system writes it."""
     url: str
     size: int
     """Bytes."""

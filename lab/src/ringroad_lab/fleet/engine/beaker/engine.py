@@ -41,7 +41,7 @@ class BeakerEngine(Engine):
         self._own = cast(BeakerSettings, settings.own)
         self._hub = BeakerHub(self._own)
         self._polled: dict[str, tuple[float, JobReport]] = {}
-        """By key, the time and the result of the last poll: they limit the load on the hub."""
+        """Time and result of the last poll, by key: they limit the load on the hub."""
         make_job_folder(settings.folder)
 
     def reserve(self) -> bool:

@@ -118,7 +118,7 @@ def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed
         "RINGROAD_LAB_ROLE": role,
         "RINGROAD_LAB_RENDEZVOUS_SECRET": secret,
         "RINGROAD_LAB_MEET_WITHIN_S": str(settings.meet_within_s),
-        # Both Beaker and restraint take the time limit of the task from it.
+        # Beaker and restraint take the time limit of the task from it.
         "KILLTIMEOVERRIDE": str(settings.max_time_s),
     }
     for name, value in values.items():

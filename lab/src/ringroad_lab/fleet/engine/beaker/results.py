@@ -16,7 +16,7 @@ _REPORTED_RESULTS = 20
 
 @dataclass(frozen=True)
 class JobEnding:
-    """How a job ended."""
+    """End of a job."""
 
     exit_status: int | None
     """Exit status of `ringroad-lab`; None: the program did not reach its end."""
