@@ -319,7 +319,7 @@ def name_of(pid: int) -> str:
 
 # None: kill the lab once the generator runs.
 @pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.0, None])
-def test_a_killed_lab_leaves_nothing_of_a_bed(after_s: float | None) -> None:
+def test_a_killed_lab_leaves_nothing_of_a_setup(after_s: float | None) -> None:
     marker = uuid.uuid4().hex
     lab = subprocess.Popen(
         [sys.executable, "-c", KILLED_LAB, str(PROGRAM)],
@@ -342,7 +342,7 @@ def test_a_killed_lab_leaves_nothing_of_a_bed(after_s: float | None) -> None:
 KILLED_LAB = """
 import pathlib, sys
 program = pathlib.Path(sys.argv[1])
-sys.path.insert(0, str(program.parent))
+sys.path.insert(0, str(program.parents[1]))
 from sandboxed import ask_in_sandbox
 frame = {"name": "64", "parts": [[64, 1]]}
 scenario = {"name": "test", "duts": [{"label": "bridge", "driver": "linux-bridge"}], "physical": "veth",

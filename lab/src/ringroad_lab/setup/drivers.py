@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -16,19 +18,31 @@ from ringroad_lab.guest.interface import GUESTS, Guest
 from ringroad_lab.host.interface import Host
 from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, Scenario
 
+T = TypeVar("T")
+
 # The generator's vhost-user ports allocate rings and frames from huge pages if there are any: some 14 MiB for two ports with one queue.
 GENERATOR_HUGE_PAGES_MIB = 64
 
 
-def find_dut(driver: str) -> type[Dut]:
-    """Return the class of a driver.
+def find(kinds: Mapping[str, type[T]], name: str, what: str) -> type[T]:
+    """Return a class by its name; `what` is the word for its kind.
 
     Raises:
-        ScenarioError: there is no device with that name.
+        ScenarioError: there is no class of that name.
     """
-    if driver not in DUTS:
-        raise ScenarioError(f"there is no device {driver!r}: there are {', '.join(sorted(DUTS))}")
-    return DUTS[driver]
+    if name not in kinds:
+        raise ScenarioError(f"there is no {what} {name!r}: there are {', '.join(sorted(kinds))}")
+    return kinds[name]
+
+
+def find_dut(driver: str) -> type[Dut]:
+    """Return the class of a device; raise ScenarioError if there is none."""
+    return find(DUTS, driver, "device")
+
+
+def find_guest(kind: str) -> type[Guest]:
+    """Return the class of a guest; raise ScenarioError if there is none."""
+    return find(GUESTS, kind, "guest")
 
 
 def read_settings(choice: DutChoice) -> DutSettings:
@@ -43,26 +57,13 @@ def read_settings(choice: DutChoice) -> DutSettings:
         raise ScenarioError(f"{choice.label}: settings of {choice.driver}: {'; '.join(value_problems(error))}") from error
 
 
-def find_guest(kind: str) -> type[Guest]:
-    """Return the class of a guest.
-
-    Raises:
-        ScenarioError: there is no guest of that kind.
-    """
-    if kind not in GUESTS:
-        raise ScenarioError(f"there is no guest {kind!r}: there are {', '.join(sorted(GUESTS))}")
-    return GUESTS[kind]
-
-
 def make_generator(choice: GeneratorChoice, host: Host, cpus: frozenset[int]) -> GeneratorDriver:
     """Create the generator, which offers the load.
 
     Raises:
         ScenarioError: there is no such generator, or one of its settings is invalid.
     """
-    if choice.driver not in GENERATORS:
-        raise ScenarioError(f"there is no generator {choice.driver!r}: there are {', '.join(sorted(GENERATORS))}")
-    driver_type = GENERATORS[choice.driver]
+    driver_type = find(GENERATORS, choice.driver, "generator")
     try:
         # JSON: there a list is a tuple and a text a path.
         settings = driver_type.settings_type.model_validate_json(json.dumps(choice.settings))

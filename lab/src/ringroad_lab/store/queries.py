@@ -162,12 +162,3 @@ class Choices:
     names: tuple[str, ...]
     duts: tuple[str, ...]
     """Labels and drivers."""
-
-
-@dataclass(frozen=True)
-class BaselineEntry:
-    """A baseline: a name of a run."""
-
-    name: str
-    run_id: str
-    set_at: float
