@@ -14,12 +14,12 @@ LEVELS = (
     ("deadline", "frame_size", "http_answer", "package_names", "safe_xml", "text_types", "tied", "tunnel", "whole_file"),
     ("errors", "trial"),
     # A machine, the record of a run, the registry of a kind.
-    ("disturbances", "flow_set", "host", "kinds", "koji_hub", "loss", "record", "request", "sandbox", "secret"),
+    ("disturbances", "flow_set", "host", "kinds", "koji_hub", "loss", "record", "sandbox", "secret"),
     ("amqp_broker", "build", "cable", "cost", "ringroad_program", "statistics"),
     ("comparison", "facts", "noise"),
     # What offers a load, what forwards it, what measures it; what keeps and shows results.
     ("generator", "store"),
-    ("dut", "method"),
+    ("dut", "method", "request"),
     ("guest", "topology"),
     ("message_size", "report"),
     ("rendezvous", "scenario"),

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.sandbox.isolation import isolated, read_mask
-from ringroad_lab.sandbox.isolation_level import IsolationLevel
+from ringroad_lab.sandbox.isolation import IsolationLevel, isolated, read_mask
 from ringroad_lab.sandbox.processor_set import CGROUPS, own_processors, read_cpu_list
 
 V1 = CGROUPS / "cpuset"

@@ -20,11 +20,7 @@ class BookedGenerator(WrappedGenerator):
         self._count = count
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Offer a load, and book the lost frames.
-
-        Raises:
-            GeneratorError: the load could not be offered.
-        """
+        """Offer a load, and book the lost frames."""
         before = self._read()
         result = self._generator.trial(request)
         counted = self._read().since(before)

@@ -19,11 +19,7 @@ class CheckedGenerator(WrappedGenerator):
     """A generator whose trials are invalid if the offered load is not the requested load; not every generator checks that itself."""
 
     def trial(self, request: TrialRequest) -> TrialResult:
-        """Offer a load, and check it.
-
-        Raises:
-            GeneratorError: the load could not be offered.
-        """
+        """Offer a load, and check it."""
         result = self._generator.trial(request)
         if not result.is_valid and not result.sent_frames:
             # The generator has reported why.

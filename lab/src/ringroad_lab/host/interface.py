@@ -6,11 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import Field
 
 from ringroad_lab.errors import MissingProgramError
 from ringroad_lab.host.output import Output
+from ringroad_lab.trial import Frozen
 
 LAST_WORDS_CHARACTERS = 2000
+
+
+class SshAddress(Frozen):
+    """Address and credentials of another machine, for SSH."""
+
+    name: str
+    address: str
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: str = "root"
+    key_file: str | None = None
+    known_hosts_file: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from typing import Any
 import asyncssh
 
 from ringroad_lab.errors import HostError
-from ringroad_lab.host.interface import Completed, Host, Process
-from ringroad_lab.host.ssh_address import SshAddress
+from ringroad_lab.host.interface import Completed, Host, Process, SshAddress
 
 READ_BYTES = 64 * 1024
 CONNECT_LIMIT_S = 15.0

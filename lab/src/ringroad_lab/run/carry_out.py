@@ -18,12 +18,11 @@ from ringroad_lab.host.interface import Host
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.noise import noise_floors
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.record import RunRecord, RunState
+from ringroad_lab.record import LogExcerpt, RunRecord, RunState
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.run.bed_guard import BedGuard
 from ringroad_lab.run.events import Event, HugePagesNeeded
-from ringroad_lab.run.installation import keep_uninstalled
 from ringroad_lab.run.processors import isolated_processors, layout_of_run
 from ringroad_lab.run.progress import RunProgress
 from ringroad_lab.run.recorded_scenario import scenarios_of
@@ -77,16 +76,8 @@ def carry_out(
 ) -> EndedRun:
     """Make the missing measurements of a run, store them, and compare the run.
 
-    Args:
-        results: The store.
-        record: The head of the run, with the measurements made before.
-        scenarios: The run's scenarios.
-        registries: The drivers and methods.
-        console: For progress and warnings.
-        baseline: Name of the run to compare with; None: no comparison.
-        until_decided: Two devices that are measured until their comparison is decided.
-        guard: Guard of the bed of the run.
-        is_resumed: Whether the store has the run already.
+    `record` is the head of the run, with the measurements made before; `baseline` names the run to compare with. A run with
+    `until_decided` measures more pairs until the comparison of its two devices is decided.
 
     Raises:
         LabError: the run could not start. Later errors are in the record.
@@ -104,7 +95,7 @@ def carry_out(
             staged = staging.scenarios(scenarios)
             _require_programs(staged, registries, host)
         except BuildError as error:
-            whole = keep_uninstalled(results, record, staging.facts, error, is_resumed=is_resumed)
+            whole = _keep_uninstalled(results, record, staging.facts, error, is_resumed=is_resumed)
             return EndedRun(whole, None, Notice(whole), error.exit_status)
         record = record.model_copy(update={"facts": {**record.facts, **staging.facts}})
         pages_mib = max(huge_pages_mib(scenario) for scenario in scenarios)
@@ -145,6 +136,29 @@ def carry_out(
             results.keep_comparison((before or whole).run_id, whole.run_id, comparison)
         notice = Notice(whole, results.comparisons(whole.run_id)[0] if comparison else None, load_comparison=lambda: comparison)
     return EndedRun(whole, comparison, notice, exit_status)
+
+
+def _keep_uninstalled(
+    store: ResultStore, record: RunRecord, facts: Mapping[str, dict[str, str]], error: BuildError, *, is_resumed: bool
+) -> RunRecord:
+    """Store a run whose build could not be installed, with the known facts of its builds; return the run.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    log = LogExcerpt(source="installing the build", text=error.log).shortened()
+    update = {
+        "ended_at": time.time(),
+        "state": RunState.NOT_INSTALLED,
+        "failure": str(error),
+        "facts": {**record.facts, **facts},
+        "logs": (*record.logs, log) if error.log else record.logs,
+    }
+    whole = record.model_copy(update=update)
+    if not is_resumed:
+        store.begin_run(record)
+    store.end_run(whole)
+    return whole
 
 
 def _nothing() -> None:

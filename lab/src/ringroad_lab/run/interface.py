@@ -74,41 +74,25 @@ class Setup(Protocol):
 
 
 class Stations(Protocol):
-    """Two stations joined by a device, for methods that measure between stations."""
+    """Two stations joined by a device, for methods that measure between stations. Every method raises LabError if it fails."""
 
     def record(self) -> DutRecord:
         """Return the record of the device."""
 
     def measure(self) -> Outcome:
-        """Measure between the stations.
-
-        Raises:
-            LabError: the measurement failed.
-        """
+        """Measure between the stations."""
 
     def collect(self) -> dict[str, int]:
-        """Return the device's counters.
-
-        Raises:
-            DutError: the device does not report them.
-        """
+        """Return the device's counters."""
 
 
 class SetupFactory(Protocol):
-    """Makes test setups and stations, which are sampled while they are up."""
+    """Makes test setups and stations, which are sampled while they are up. Both raise LabError if something could not be built."""
 
     def make(self, scenario: Scenario, choice: DutChoice) -> AbstractContextManager[tuple[Setup, Samples]]:
-        """Build a test setup, and take it down at the end of the block.
-
-        Raises:
-            LabError: something could not be built.
-        """
+        """Build a test setup, and take it down at the end of the block."""
 
     def make_stations(
         self, scenario: Scenario, choice: DutChoice, settings: MethodSettings
     ) -> AbstractContextManager[tuple[Stations, Samples]]:
-        """Join two stations by a device, for a method with these settings, and take everything down at the end of the block.
-
-        Raises:
-            LabError: something could not be built.
-        """
+        """Join two stations by a device, for a method with these settings, and take everything down at the end of the block."""

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
-from ringroad_lab.sandbox.isolation_level import IsolationLevel
 from ringroad_lab.sandbox.keeper import be_keeper, keeper
 from ringroad_lab.sandbox.processor_set import cpu_list, own_processors, read_cpu_list
 
@@ -26,6 +26,17 @@ KEEPER_TIMEOUT_S = 60.0
 _WAKE_UP_US = 2
 _IRQBALANCE_TIMEOUT_S = 2.0
 REFUSED = "refused"
+
+
+class IsolationLevel(StrEnum):
+    """Changes of this machine that a run can make until its end, to reduce disturbances."""
+
+    OFF = "off"
+    """No change."""
+    SETTINGS = "settings"
+    """Settings of the run's processors and of the kernel: frequency, idle states, interrupts, kernel work that other processors can do."""
+    FULL = "full"
+    """The same, and other programs are kept off the run's processors."""
 
 
 @dataclass(frozen=True)

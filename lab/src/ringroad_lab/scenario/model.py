@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild, StagedGuestBuild
 from ringroad_lab.cable.interface import CableKind, NicPair
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.host.ssh_address import SshAddress
-from ringroad_lab.sandbox.isolation_level import IsolationLevel
+from ringroad_lab.host.interface import SshAddress
+from ringroad_lab.sandbox.isolation import IsolationLevel
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
 from ringroad_lab.trial import DisturbanceLimits, Frozen, VlanId, Vni

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, PlainValidator, StringConstraints
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice
 from ringroad_lab.cable.interface import CABLES, CableKind, NicPair
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
-from ringroad_lab.sandbox.isolation_level import IsolationLevel
+from ringroad_lab.sandbox.isolation import IsolationLevel
 from ringroad_lab.scenario.model import Cpus, StepChoice
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT

@@ -22,7 +22,7 @@ class ValueText(TypeDecorator[V]):
     cache_ok = True
 
     def __init__(self, write: Callable[[V], str], read: Callable[[str], V], length: int | None = None) -> None:
-        """Take the functions that return the text of a value, and the value of a text; and the length of the column, if limited."""
+        """Take the functions from a value to its text and back, and the length of a limited column."""
         super().__init__()
         self.write = write
         self.read = read
