@@ -19,7 +19,8 @@ from ringroad_lab.fleet.inventory import GENERATOR, BedSettings
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import Request, RequestState, Wanted
+from ringroad_lab.request.model import RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.result_store import ResultStore
 
 HOUR_S = 3600.0

@@ -31,7 +31,8 @@ from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.notification.ci_message import result_of
 from ringroad_lab.record import RunState
-from ringroad_lab.request.model import Request, RequestState
+from ringroad_lab.request.model import RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 

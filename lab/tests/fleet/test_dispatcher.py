@@ -32,7 +32,8 @@ from ringroad_lab.notification.interface import Notifier, Sender
 from ringroad_lab.notification.message import Notice, Occasion
 from ringroad_lab.record import RunState
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import Order, Request, RequestState, Wanted
+from ringroad_lab.request.model import Order, RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 

@@ -26,7 +26,8 @@ from ringroad_lab.fleet.settings import read_fleet
 from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.report.junit import run_as_junit
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import NOT_INSTALLED, Request, RequestState
+from ringroad_lab.request.model import NOT_INSTALLED, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.result_store import ResultStore
 
 BINARIES = Path(os.environ.get("RINGROAD_BIN_DIR", "/nonexistent"))

@@ -21,7 +21,8 @@ from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.record import RunState
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import Request, RequestState, Wanted
+from ringroad_lab.request.model import RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.sandbox.machine_lock import machine_holder, take_machine
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore

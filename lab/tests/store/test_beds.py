@@ -21,7 +21,8 @@ from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import Request, RequestState, Wanted
+from ringroad_lab.request.model import RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of

@@ -26,7 +26,7 @@ from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.text_types import Name
 
 if TYPE_CHECKING:
-    from ringroad_lab.request.model import Request
+    from ringroad_lab.request.table import Request
 
 COMMAND_LINE_SOURCE = "command-line"
 ACTOR = "command line"

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.bed_leases import BedState, states_in
 from ringroad_lab.fleet.inventory import BedSettings, fitting
-from ringroad_lab.request.model import UNDER_WAY, Request, RequestState
+from ringroad_lab.request.model import UNDER_WAY, RequestState
+from ringroad_lab.request.table import Request
 
 Wish = tuple[str, str]
 """Bed class and scenario of a request: they decide which beds fit."""

@@ -18,7 +18,7 @@ from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.holder import LEASE_S, is_gone, machine_of, this_process
 from ringroad_lab.fleet.rows import error_text, insert, lock_for_beds
 from ringroad_lab.report.quantity import moment
-from ringroad_lab.request.model import Request, RequestChange
+from ringroad_lab.request.table import Request, RequestChange
 from ringroad_lab.store.result_store import ResultStore
 
 LOST = "lost: the run was killed, or could not renew its lease"
@@ -114,18 +114,8 @@ class BedLeases:
             row.holder, row.lease_until = self.holder, now + self.lease_s
             request = session.scalar(select(Request).where(Request.run_id == run_id))
             waited_s = _waited_s(session, request, now) if request else None
-            session.add(
-                tables.BedOccupancy(
-                    bed=name,
-                    token=row.token,
-                    run_id=run_id,
-                    request_id=request.id if request else None,
-                    holder=self.holder,
-                    taken_at=now,
-                    waited_s=waited_s,
-                    outcome="",
-                )
-            )
+            key = {"bed": name, "token": row.token, "run_id": run_id, "request_id": request.id if request else None}
+            session.add(tables.BedOccupancy(**key, holder=self.holder, taken_at=now, waited_s=waited_s))
             return BedLease(name, run_id, row.token, row.lease_until, lost)
 
     def renew(self, lease: BedLease) -> float:
@@ -248,8 +238,7 @@ def read_occupancy(row: tables.BedOccupancy) -> Occupancy:
 
 def _row(session: Session, name: str) -> tables.StoredBed:
     """Return the locked row of a bed; create the row if it is missing."""
-    empty = {"token": 0, "holder": "", "lease_until": 0.0, "quarantine": "", "quarantined_at": 0.0, "quarantined_by": ""}
-    session.execute(insert(session, tables.StoredBed).values(name=name, **empty).on_conflict_do_nothing())
+    session.execute(insert(session, tables.StoredBed).values(name=name).on_conflict_do_nothing())
     return session.get_one(tables.StoredBed, name, with_for_update=True)
 
 

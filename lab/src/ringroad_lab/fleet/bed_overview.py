@@ -14,7 +14,8 @@ from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.allotment import obstacle, wishes
 from ringroad_lab.fleet.bed_leases import BedState, Occupancy, read_occupancy, states_in
 from ringroad_lab.fleet.inventory import BedSettings
-from ringroad_lab.request.model import Request, RequestState
+from ringroad_lab.request.model import RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.result_store import ResultStore
 
 LOOK_BACK_S = 7 * 86400.0

@@ -21,7 +21,8 @@ from ringroad_lab.fleet.sources.interface import Watcher
 from ringroad_lab.fleet.verdict import reach_verdict
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.record import RunState
-from ringroad_lab.request.model import UNDER_WAY, Request, RequestState
+from ringroad_lab.request.model import UNDER_WAY, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 

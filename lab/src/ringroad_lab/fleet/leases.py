@@ -16,7 +16,8 @@ from ringroad_lab.fleet.bed_leases import states_in
 from ringroad_lab.fleet.holder import LEASE_S, is_gone, machine_of, this_process
 from ringroad_lab.fleet.inventory import BedSettings, fitting
 from ringroad_lab.fleet.rows import change, lock_for_beds, locked, note
-from ringroad_lab.request.model import ANY_BED, Request, RequestState
+from ringroad_lab.request.model import ANY_BED, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 

@@ -254,7 +254,6 @@ def _waits(target: str) -> Sequence[ColumnElement[bool]]:
 
 
 def _fresh(now: float) -> dict[str, Any]:
-    unclaimed = {"holder": "", "held_until": 0.0}
     return {
         "state": DeliveryState.WAITING,
         "attempts": 0,
@@ -262,7 +261,8 @@ def _fresh(now: float) -> dict[str, Any]:
         "asked_at": now,
         "not_before": 0.0,
         "changed_at": now,
-        **unclaimed,
+        "holder": "",
+        "held_until": 0.0,
     }
 
 

@@ -18,6 +18,7 @@ from ringroad_lab.fleet.rows import (
     change,
     count_message,
     error_text,
+    existing,
     insert,
     lock_for_adding,
     locked,
@@ -26,7 +27,8 @@ from ringroad_lab.fleet.rows import (
     values_of,
 )
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import GIVEN_UP, UNDER_WAY, Request, RequestChange, RequestState, Wanted, may_be_retried
+from ringroad_lab.request.model import GIVEN_UP, UNDER_WAY, RequestState, Wanted
+from ringroad_lab.request.table import Request, RequestChange
 from ringroad_lab.store.result_store import ResultStore
 
 MAX_DEAD_AN_HOUR = 100
@@ -165,7 +167,7 @@ class Requests:
             StoreError: the request does not exist.
         """
         with self._store.reading() as session:
-            return _existing(session, request_id)
+            return existing(session, request_id)
 
     def payload(self, request_id: int) -> bytes:
         """Return the message that led to a request, as received.
@@ -174,7 +176,7 @@ class Requests:
             StoreError: the request does not exist.
         """
         with self._store.reading() as session:
-            return _existing(session, request_id).payload
+            return existing(session, request_id).payload
 
     def changes(self, request_id: int) -> list[RequestChange]:
         """Return the state changes of a request, in order."""
@@ -233,12 +235,12 @@ class Requests:
         """
         with self._store.writing() as session:
             row = locked(session, request_id)
-            if not may_be_retried(row.state, row.verdict):
+            if row.is_poison:
+                raise StoreError(f"request {request_id} is an unusable message: `ringroad-lab replay` applies the rules to it again")
+            if not row.may_be_retried:
                 raise StoreError(
                     f"request {request_id} is {row.state}: only dead, cancelled, superseded or not installed requests can be retried"
                 )
-            if not row.scenario:
-                raise StoreError(f"request {request_id} is an unusable message: `ringroad-lab replay` applies the rules to it again")
             _check_no_job(row)
             _renew(session, row, self._clock(), actor, "retried")
 
@@ -293,13 +295,6 @@ def _check_no_job(row: Request) -> None:
         raise StoreError(
             f"the job of request {row.id} is still being stopped by the dispatcher on {row.lease_holder.partition(':')[0]}: try again soon"
         )
-
-
-def _existing(session: Session, request_id: int) -> Request:
-    row = session.get(Request, request_id) if 0 < request_id < 2**31 else None
-    if row is None:
-        raise StoreError(f"no request {request_id} in the result store: `ringroad-lab requests` lists them")
-    return row
 
 
 def _conditions(which: RequestFilter) -> list[ColumnElement[bool]]:

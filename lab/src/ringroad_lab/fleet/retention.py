@@ -8,7 +8,8 @@ from sqlalchemy import delete, select, update
 
 from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.tables import DeliveryState
-from ringroad_lab.request.model import GIVEN_UP, Request, RequestChange, RequestState
+from ringroad_lab.request.model import GIVEN_UP, RequestState
+from ringroad_lab.request.table import Request, RequestChange
 from ringroad_lab.store.result_store import ResultStore
 
 # Rows per transaction, so that others do not wait long for the store.

@@ -12,7 +12,8 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet import tables
 from ringroad_lab.notification.message import Stage
 from ringroad_lab.request.message import Message
-from ringroad_lab.request.model import TRANSITIONS, UNDER_WAY, Request, RequestChange, RequestState, may_be_retried
+from ringroad_lab.request.model import TRANSITIONS, UNDER_WAY, RequestState
+from ringroad_lab.request.table import Request, RequestChange
 from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
 
@@ -64,16 +65,21 @@ def values_of(message: Message, now: float) -> dict[str, Any]:
     }
 
 
-def locked(session: Session, request_id: int) -> Request:
-    """Return the row of a request; others cannot change it until this transaction ends.
+def existing(session: Session, request_id: int, *, is_locked: bool = False) -> Request:
+    """Return the row of a request; others cannot change a locked row until this transaction ends.
 
     Raises:
         StoreError: the request does not exist.
     """
-    row = session.get(Request, request_id, with_for_update=True) if 0 < request_id < 2**31 else None
+    row = session.get(Request, request_id, with_for_update=is_locked or None) if 0 < request_id < 2**31 else None
     if row is None:
         raise StoreError(f"no request {request_id} in the result store: `ringroad-lab requests` lists them")
     return row
+
+
+def locked(session: Session, request_id: int) -> Request:
+    """Return the locked row of a request, or raise StoreError."""
+    return existing(session, request_id, is_locked=True)
 
 
 def change(session: Session, row: Request, state: RequestState, now: float, actor: str, why: str = "", **values: Any) -> None:  # noqa: ANN401
@@ -83,7 +89,7 @@ def change(session: Session, row: Request, state: RequestState, now: float, acto
         StoreError: the transition is not allowed.
     """
     old = row.state
-    if state not in TRANSITIONS[old] and not (state is RequestState.NEW and may_be_retried(old, row.verdict)):
+    if state not in TRANSITIONS[old] and not (state is RequestState.NEW and row.may_be_retried):
         raise StoreError(f"request {row.id} is {old}, and cannot become {state}")
     row.state = state
     row.changed_at = now

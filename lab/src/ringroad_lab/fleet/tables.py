@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Index, Integer, 
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ringroad_lab.notification.message import Stage
-from ringroad_lab.request.model import Request
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.column_types import enum_text
 from ringroad_lab.store.models import Base
 
@@ -95,15 +95,15 @@ class StoredBed(Base):
     __tablename__ = "bed"
 
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
-    token: Mapped[int] = mapped_column(Integer)
+    token: Mapped[int] = mapped_column(Integer, default=0)
     """Incremented each time the bed is taken; a holder with a smaller token has lost the bed."""
-    holder: Mapped[str] = mapped_column(Text)
+    holder: Mapped[str] = mapped_column(Text, default="")
     """The process of the run that holds the bed; empty: none."""
-    lease_until: Mapped[float] = mapped_column(Double)
-    quarantine: Mapped[str] = mapped_column(Text)
+    lease_until: Mapped[float] = mapped_column(Double, default=0.0)
+    quarantine: Mapped[str] = mapped_column(Text, default="")
     """Reason of the quarantine; empty: not in quarantine."""
-    quarantined_at: Mapped[float] = mapped_column(Double)
-    quarantined_by: Mapped[str] = mapped_column(Text)
+    quarantined_at: Mapped[float] = mapped_column(Double, default=0.0)
+    quarantined_by: Mapped[str] = mapped_column(Text, default="")
 
 
 class BedOccupancy(Base):
@@ -124,7 +124,7 @@ class BedOccupancy(Base):
     """Time that its request waited; None without a request."""
     ended_at: Mapped[float | None] = mapped_column(Double)
     """None while the run holds the bed, and until another process detects that the run lost it."""
-    outcome: Mapped[str] = mapped_column(Text)
+    outcome: Mapped[str] = mapped_column(Text, default="")
 
 
 class BedCalibration(Base):

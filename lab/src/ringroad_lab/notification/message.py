@@ -12,7 +12,8 @@ from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.figures import frames_text, metric_title, status_counts
 from ringroad_lab.report.plain_text import printable, printable_lines
 from ringroad_lab.report.quantity import percent_change
-from ringroad_lab.request.model import MEASURED, Request, RequestState
+from ringroad_lab.request.model import MEASURED, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.queries import StoredComparison
 

@@ -29,26 +29,26 @@ from ringroad_lab.setup.dut_record import dut_record
 from ringroad_lab.setup.test_setup import TestSetup
 
 
+@dataclass(frozen=True)
 class LabelledSamples:
     """The samples and logs of a device and its peers, with the device's label."""
 
-    def __init__(self, label: str, sampler: Sampler, logs: Callable[[], Sequence[LogExcerpt]]) -> None:
-        """Take the running sampler, and the function that returns the programs' logs."""
-        self._label = label
-        self._sampler = sampler
-        self._logs = logs
+    label: str
+    sampler: Sampler
+    programs: Callable[[], Sequence[LogExcerpt]]
+    """Returns the logs of the programs."""
 
     def series(self) -> Sequence[Series]:
         """Return the samples."""
-        return [series.model_copy(update={"subject": f"{self._label}: {series.subject}"}) for series in self._sampler.series()]
+        return [series.model_copy(update={"subject": f"{self.label}: {series.subject}"}) for series in self.sampler.series()]
 
     def warnings(self) -> Sequence[str]:
         """Return the reasons to doubt the measurements."""
-        return self._sampler.warnings()
+        return self.sampler.warnings()
 
     def logs(self) -> Sequence[LogExcerpt]:
         """Return the end of the programs' output."""
-        return [log.model_copy(update={"source": f"{self._label}: {log.source}"}).shortened() for log in self._logs()]
+        return [log.model_copy(update={"source": f"{self.label}: {log.source}"}).shortened() for log in self.programs()]
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,10 @@ class WatchedGenerator(WrappedGenerator):
         ceiling: Callable[[FrameMix], GeneratorCeiling | None],
         on_contradiction: Callable[[FrameMix, str], None],
     ) -> None:
-        """Set the generator and callbacks.
+        """Take the generator, and three functions.
 
-        Args:
-            generator: Offers the loads.
-            check: Raises an error if a part of the setup has ended.
-            ceiling: Returns the generator's ceiling for frames.
-            on_contradiction: Called with a description if a trial contradicts a ceiling.
+        `check` raises an error if a part of the setup has ended. `ceiling` returns the generator's ceiling for frames. `on_contradiction`
+        is called with a description if a trial contradicts a ceiling.
         """
         super().__init__(generator)
         self._check = check

@@ -14,7 +14,7 @@ from ringroad_lab.fleet.allotment import obstacle
 from ringroad_lab.fleet.bed_leases import states_in
 from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.report.plain_text import printable_lines
-from ringroad_lab.request import model as requested
+from ringroad_lab.request import table as requested
 from ringroad_lab.request.model import UNDER_WAY, RequestState
 from ringroad_lab.store.models import Run
 from ringroad_lab.web.audit import USER_PREFIX
