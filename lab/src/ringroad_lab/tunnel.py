@@ -6,7 +6,7 @@ from __future__ import annotations
 DEVICE_ADDRESS = "198.18.254.1"
 GENERATOR_ADDRESS = "198.18.254.2"
 NETWORK_BITS = 24
-# Locally administered.
+# MAC addresses, locally administered.
 DEVICE_STATION = "02:03:00:00:00:01"
 GENERATOR_STATION = "02:03:00:00:00:02"
 UDP_PORT = 4789

@@ -12,7 +12,7 @@ from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Host
 from ringroad_lab.package_names import rpm_installer
 
-# Enough for a slow mirror.
+# Time limit that is enough for a slow mirror.
 _TIMEOUT_S = 900.0
 _SUFFIXES = (".deb", ".rpm")
 _DEB = b"!<arch>\n"

@@ -105,7 +105,7 @@ def _listen(address: str, port: int) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((address, port))
-            # Now, so that the reader of the printed address can connect at once.
+            # The socket listens now, so that the reader of the printed address can connect at once.
             listener.listen(128)
         except OSError:
             listener.close()

@@ -18,7 +18,7 @@ from ringroad_lab.flow_set.interface import FlowEntry
 from ringroad_lab.generator.traffic import FIRST_UDP_PORT, MANY_FLOWS_ADDRESSES, UDP_PORTS
 from ringroad_lab.trial import FlowSet, FlowShape, VlanId
 
-# In set_field of `vlan_vid`: the bit for a present tag (OpenFlow 1.3, OFPVID_PRESENT).
+# Bit for a present tag in set_field of `vlan_vid` (OpenFlow 1.3, OFPVID_PRESENT).
 VLAN_PRESENT = 0x1000
 # Time limit for loading a table: its entries at this minimum rate, plus LOADING_S.
 LEAST_ENTRIES_PER_S = 1_000

@@ -83,7 +83,7 @@ class BedLeases:
         self.clock = clock
         self._store = store
 
-    # Used by runs
+    # Runs
 
     def take(self, name: str, run_id: str) -> BedLease:
         """Take a bed for a run.
@@ -172,7 +172,7 @@ class BedLeases:
             raise BedLostError(f"the lease of run {lease.run_id[:8]} on bed {lease.bed} ended at {ended}: the run or its store stalled")
         return row
 
-    # Used by operators
+    # Operators
 
     def quarantine(self, name: str, reason: str, by: str) -> None:
         """Put a bed into quarantine; a run that holds the bed continues.

@@ -89,7 +89,7 @@ class Outbox:
         """Return the content of a notification."""
         store, requests = self._store, Requests(self._store)
         request = requests.get(notification.request_id)
-        # Each try must have the same content, and before the end it depends on the time whether the run is in the store.
+        # All tries must have the same content. Whether the run is in the store depends on the time until the end.
         try:
             record = store.get_run(notification.run_id) if notification.run_id and notification.stage.is_end else None
         except StoreFailedError:

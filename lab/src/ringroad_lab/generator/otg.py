@@ -217,7 +217,7 @@ def _faults(request: TrialRequest, detail: TrialDetail | None) -> list[str]:
     reasons = []
     if detail.failure is not None:
         reasons.append(f"the generator's port {detail.failure.port or '?'} failed: {detail.failure.reason}")
-    # Under an attack a device may be far behind: frames that it has not taken are lost. Other checks find out whether it is alive.
+    # A device may be far behind under an attack: frames that it has not taken are lost. Other checks find out whether it is alive.
     if not request.load.attack_fps:
         for port in detail.ports:
             if port.unsent_slots:

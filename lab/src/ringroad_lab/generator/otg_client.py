@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, read_answer
 
-# Enough for the metrics of all flows and Ringroad's latency distributions.
+# Limit of an answer: the metrics of all flows and Ringroad's latency distributions fit.
 _MAX_ANSWER_BYTES = 64 << 20
 
 

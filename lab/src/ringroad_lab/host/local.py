@@ -1,4 +1,4 @@
-"""This machine, as a host of a test setup."""
+"""The lab's machine as a host of a test setup."""
 
 from __future__ import annotations
 

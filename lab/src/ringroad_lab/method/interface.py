@@ -62,9 +62,9 @@ class MethodContext:
     vnis: tuple[int, int] = field(default=(0, 0), kw_only=True)
     """VXLAN network of the frames that each port sends; 0: none."""
     on_trial: Callable[[TrialResult], None]
-    """Called with each trial as soon as the trial has ended: records the trial and updates the progress."""
+    """Takes each trial as soon as the trial has ended: records the trial and updates the progress."""
     remaining_s: Callable[[float], None]
-    """Called with the expected remaining time, s, when a better estimate is available."""
+    """Takes the expected remaining time, s, when a better estimate is available."""
     repeats: DisturbedRepeats = field(default_factory=lambda: DisturbedRepeats(DisturbanceLimits()))
     """Remaining budget for repetitions of disturbed trials."""
     throughput_fps: float | None = None

@@ -167,7 +167,7 @@ class MlrSearchMethod(TrialMethod):
             )
             for goal in self.settings.goals
         }
-        # Set in the order that the library's checks need.
+        # The order is the one that the library's checks need.
         config = Config()
         config.goals = list(goals.values())
         config.max_load = max(max_fps, config.min_load * 2)

@@ -13,7 +13,7 @@ from ringroad_lab.method.judgement import JudgedTrial, Judgement, judge
 from ringroad_lab.record import MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import DirectionCounts, Load, Seconds, TrialRequest
 
-# Enough frames that any working device forwards one, and few enough that no device is overloaded.
+# Load of which any working device forwards a frame, and which overloads no device.
 _ALIVE_FPS = 1_000.0
 _ALIVE_S = 0.1
 # A device that was just overloaded may need a moment: a trial takes about half a second.

@@ -18,7 +18,7 @@ from ringroad_lab.errors import BuildError, HostError
 from ringroad_lab.host.interface import Host
 from ringroad_lab.scenario.model import DutChoice, Scenario
 
-# Enough for images of several gigabytes.
+# Time limit that is enough for images of several gigabytes.
 _TIMEOUT_S = 900.0
 _FILE_SYSTEM = ("usr", "bin", "sbin", "lib")
 

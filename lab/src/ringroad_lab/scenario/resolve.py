@@ -62,7 +62,7 @@ def resolve(
     """
     own = library.scenario(name)
     below, site = library.defaults(), library.site_layers()
-    # First without the layers of the hosts of devices: only the result names these hosts.
+    # The first merge has no layers of the hosts of devices: only its result names these hosts.
     above = [own, *site, *library.host_layers(()), *user_layers]
     chosen = check_table(_own_name(own, name), merge([below, *above]))
     hosts = [chosen.dut[label].host for label in chosen.duts if label in chosen.dut]

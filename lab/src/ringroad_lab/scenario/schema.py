@@ -56,7 +56,7 @@ class HostTable(Frozen):
     """`[host.NAME]`: another machine of the site; `local` is this one."""
 
     address: str | None = None
-    """None: the name."""
+    """None: the host's name is its address."""
     port: Annotated[int, Field(ge=1, le=65535)] = 22
     user: str = "root"
     key_file: str | None = None
