@@ -196,9 +196,9 @@ from pathlib import Path
 from ringroad_lab.fleet.engine.interface import EngineSettings, Job
 from ringroad_lab.fleet.engine.tmt import TmtEngine
 from ringroad_lab.fleet.engine.tmt_plan import TmtSettings
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 submission = json.load(sys.stdin)
-beds = {"bed-a": Bed.model_validate(submission["bed"])}
+beds = {"bed-a": BedSettings.model_validate(submission["bed"])}
 engine = TmtEngine(EngineSettings(submission["store"], Path(submission["folder"]), own=TmtSettings.model_validate(submission["own"])))
 engine.submit(Job(submission["name"], tuple(submission["arguments"]), beds))
 os.kill(os.getpid(), signal.SIGKILL)
