@@ -37,11 +37,7 @@ class EndOptions:
     """Recipients of a notification when the run ends."""
 
     def check(self) -> None:
-        """Check, before anything is measured, that the reports can be written.
-
-        Raises:
-            ReportError: a report cannot be written.
-        """
+        """Raise ReportError, before anything is measured, if a report cannot be written."""
         for file in filter(None, (self.report, self.junit)):
             if file == STANDARD_OUTPUT or file.is_dir() or not os.access(file.parent, os.W_OK):
                 raise ReportError(f"cannot write the report {file}: name a file in an existing, writable folder")

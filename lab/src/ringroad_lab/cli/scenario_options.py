@@ -45,11 +45,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def read_labels(texts: Sequence[str] | None) -> dict[str, str]:
-    """Return the labels of `--label` arguments.
-
-    Raises:
-        ScenarioError: an argument is not NAME=VALUE.
-    """
+    """Return the labels of `--label` arguments; raise ScenarioError if one is not NAME=VALUE."""
     labels = {}
     for text in texts or ():
         name, is_pair, value = text.partition("=")

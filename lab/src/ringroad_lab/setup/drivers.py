@@ -25,11 +25,7 @@ GENERATOR_HUGE_PAGES_MIB = 64
 
 
 def find(kinds: Mapping[str, type[T]], name: str, what: str) -> type[T]:
-    """Return a class by its name; `what` is the word for its kind.
-
-    Raises:
-        ScenarioError: there is no class of that name.
-    """
+    """Return a class by its name, or raise ScenarioError; `what` is the word for its kind."""
     if name not in kinds:
         raise ScenarioError(f"there is no {what} {name!r}: there are {', '.join(sorted(kinds))}")
     return kinds[name]

@@ -64,15 +64,10 @@ class TestSetup:
         on_step: Callable[[str], None] = lambda step: None,
         reserve_memory: Callable[[], None] = lambda: None,
     ) -> None:
-        """Set what to build.
+        """Take the scenario to measure, one of its devices, and the device's machine if it is another one.
 
-        Args:
-            scenario: The scenario to measure.
-            choice: One of its devices.
-            ceilings: Known ceilings of the generator. New ones are added, so that the next setup does not measure them again.
-            dut_host: The device's machine if it is another one.
-            on_step: Called with a description of each step, for the user.
-            reserve_memory: Called just before the device starts, to ensure that its huge pages are free.
+        New ceilings are added to `ceilings`, so that the next setup does not measure them again. `on_step` gets a description of each
+        step, for the user. `reserve_memory` is called just before the device starts, to ensure that its huge pages are free.
 
         Raises:
             ScenarioError: the parts do not fit together.

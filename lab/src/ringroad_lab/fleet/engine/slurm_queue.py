@@ -140,7 +140,7 @@ class _Failure(BaseModel):
     error: str = ""
 
 
-class _Answer(BaseModel):
+class _SqueueAnswer(BaseModel):
     jobs: list[QueuedJob]
     errors: list[_Failure] = []
 
@@ -153,7 +153,7 @@ def read_jobs(text: str) -> list[QueuedJob]:
             job would count as lost.
     """
     try:
-        answer = _Answer.model_validate_json(text)
+        answer = _SqueueAnswer.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
