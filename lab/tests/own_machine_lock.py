@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringroad_lab.run.machine_lock import LOCK_VARIABLE
+from ringroad_lab.sandbox.machine_lock import LOCK_VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from ringroad_lab.cost import Cost, CostMeter
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.offered_load import CheckedGenerator
 from ringroad_lab.method.interface import MethodContext
 from ringroad_lab.trial import FlowSet, TrialRequest, TrialResult
 from simulated_generator import SimulatedDut, SimulatedGenerator
@@ -76,7 +77,7 @@ class Bench:
             return loading_s or 0.0
 
         self.context = MethodContext(
-            generator=generator,
+            generator=CheckedGenerator(generator),
             frame=parse_frame_mix("64"),
             max_fps=max_fps,
             is_max_generator_bound=is_max_generator_bound,

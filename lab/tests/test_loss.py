@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringroad_lab.loss import EndCounts, HopCounters, Path, book, drop_counters, loss_text, paths
+from ringroad_lab.loss import EndCounts, FramePath, HopCounters, book, drop_counters, loss_text, paths
 from ringroad_lab.trial import LOSS_PLACES, DirectionCounts, LossByPlace, sum_losses
 
 LEARNING = 4
@@ -197,7 +197,7 @@ def test_loss_without_a_place_counts_as_the_devices() -> None:
     received=st.integers(0, 1100),
     refused=st.integers(0, 1200),
 )
-def test_the_sum_is_the_loss_for_any_counters(data: st.DataObject, path: Path, sent: int, received: int, refused: int) -> None:
+def test_the_sum_is_the_loss_for_any_counters(data: st.DataObject, path: FramePath, sent: int, received: int, refused: int) -> None:
     counter = st.none() | st.integers(0, 2000)
     ports = [port for passed in path.passes for port in passed]
     counted = HopCounters(

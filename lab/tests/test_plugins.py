@@ -11,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ringroad_lab.dut.interface import Dut
+from ringroad_lab.cable.interface import CABLES
+from ringroad_lab.dut.interface import DUTS, Dut
 from ringroad_lab.errors import PluginError
-from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, NOTIFIERS, REPORTERS, SOURCES, Kinds
+from ringroad_lab.fleet.engine.interface import ENGINES
+from ringroad_lab.fleet.sources.interface import SOURCES
+from ringroad_lab.generator.interface import GENERATORS
+from ringroad_lab.guest.interface import GUESTS
+from ringroad_lab.kinds import Kinds
+from ringroad_lab.method.interface import METHODS
+from ringroad_lab.notification.interface import NOTIFIERS
+from ringroad_lab.report.interface import REPORTERS
 
 EXAMPLE = Path(__file__).parents[1] / "examples/ringroad-lab-example"
 PATIENCE_S = 240.0

@@ -16,7 +16,8 @@ from ringroad_lab.method.interface import DisturbedRepeats, MethodContext
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.sandbox.private import Sandbox
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.testbed import Ceilings, TestBed
+from ringroad_lab.setup.ceilings import Ceilings
+from ringroad_lab.setup.test_setup import TestSetup
 from ringroad_lab.trial import DisturbanceLimits, Load, TrialRequest, TrialResult
 
 TRIAL_S = 0.5
@@ -33,17 +34,17 @@ def samples(starts: int, trials: int) -> Iterator[dict[str, object]]:
         frames=(frame,),
         huge_pages=False,
     )
-    ceilings: Ceilings = {}
+    ceilings = Ceilings()
     for start in range(starts):
-        with TestBed(scenario, scenario.duts[0], ceilings=ceilings) as bed:
-            ceiling = bed.ceiling(frame)
+        with TestSetup(scenario, scenario.duts[0], ceilings=ceilings) as setup:
+            ceiling = setup.ceiling(frame)
             assert ceiling is not None
             for number in range(trials):
-                result = bed.generator.trial(TrialRequest(load=Load(frame=frame, rate_fps=ceiling.ceiling_fps), duration_s=TRIAL_S))
+                result = setup.generator.trial(TrialRequest(load=Load(frame=frame, rate_fps=ceiling.ceiling_fps), duration_s=TRIAL_S))
                 yield {"start": start, "kind": "overload", "trial": number, "fps": round(result.forwarded_fps), **details(result)}
             searched: list[TrialResult] = []
             context = MethodContext(
-                generator=bed.generator,
+                generator=setup.generator,
                 frame=frame,
                 max_fps=ceiling.ceiling_fps,
                 is_max_generator_bound=True,

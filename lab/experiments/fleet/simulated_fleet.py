@@ -15,10 +15,12 @@ from statistics import median, quantiles
 
 from ringroad_lab.fleet.bed_leases import BedLease, BedLeases
 from ringroad_lab.fleet.holder import LEASE_S
-from ringroad_lab.fleet.inventory import GENERATOR, Bed
+from ringroad_lab.fleet.inventory import GENERATOR, BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.result_store import ResultStore
 
 HOUR_S = 3600.0
@@ -46,7 +48,7 @@ class Owner:
 class Plan:
     """Parameters of a simulation."""
 
-    beds: Mapping[str, Bed]
+    beds: Mapping[str, BedSettings]
     owners: Sequence[Owner]
     classes: Mapping[str, float]
     """Fraction of the requests for each class of bed."""
@@ -237,10 +239,10 @@ def utilisation(course: Course, beds: int, days: int) -> float:
     return used / (beds * days * DAY_S)
 
 
-def make_beds(classes: Mapping[str, int]) -> dict[str, Bed]:
+def make_beds(classes: Mapping[str, int]) -> dict[str, BedSettings]:
     """Return beds: for each class the given number."""
     return {
-        f"{bed_class}-{number}": Bed.model_validate({"class": bed_class, "machines": {GENERATOR: f"{bed_class}-{number}"}})
+        f"{bed_class}-{number}": BedSettings.model_validate({"class": bed_class, "machines": {GENERATOR: f"{bed_class}-{number}"}})
         for bed_class, count in classes.items()
         for number in range(1, count + 1)
     }

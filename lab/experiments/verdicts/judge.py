@@ -20,8 +20,8 @@ import numpy as np
 
 from ringroad_lab.record import Better, RunRecord
 from ringroad_lab.statistics.bootstrap import estimate_paired_ratio
-from ringroad_lab.statistics.comparison import DEFAULT_PAIRS, compare
 from ringroad_lab.statistics.sequential import GROWTH, look_confidence
+from ringroad_lab.statistics.two_samples import DEFAULT_PAIRS, compare
 from ringroad_lab.statistics.verdict import Verdict
 
 RECORDED = Path(__file__).with_name("samples.csv")

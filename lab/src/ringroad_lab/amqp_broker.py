@@ -19,7 +19,7 @@ from yarl import URL
 
 from ringroad_lab import __version__
 from ringroad_lab.errors import LabError, ScenarioError
-from ringroad_lab.notification.settings import secret
+from ringroad_lab.secret import secret
 from ringroad_lab.trial import Frozen
 
 _CLOSE_S = 2.0

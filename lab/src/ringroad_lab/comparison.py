@@ -13,9 +13,9 @@ from ringroad_lab.disturbances import DisturbanceTally, tally_disturbances
 from ringroad_lab.errors import ReportError
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
 from ringroad_lab.statistics.bootstrap import symmetric
-from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE, compare
 from ringroad_lab.statistics.sequential import look_confidence
-from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, Comparison, Verdict, by_severity
+from ringroad_lab.statistics.two_samples import DEFAULT_CONFIDENCE, compare
+from ringroad_lab.statistics.verdict import DEFAULT_LIMIT, MetricComparison, Verdict, by_severity
 from ringroad_lab.trial import Frozen
 
 # Name of the metric if neither side has a value.
@@ -57,7 +57,7 @@ class ComparisonRow(Frozen):
     """Whether the metric represents the measurement or the device's cost: only these metrics decide the overall verdict."""
     noise_floor: tuple[float, float] | None
     """Interval of the ratio of the same build to itself, as measured by the runs."""
-    comparison: Comparison
+    comparison: MetricComparison
 
 
 class Difference(Frozen):
@@ -268,7 +268,7 @@ def _compare_metric(
     bounds: tuple[_Bound, _Bound],
     *,
     are_pairs: bool,
-) -> Comparison:
+) -> MetricComparison:
     baseline, candidate = _samples(before, name), _samples(after, name)
     if are_pairs:
         # A sample without its counterpart is not a pair.
@@ -300,7 +300,7 @@ def _compare_metric(
 
 
 def _is_shown(verdict: Verdict, is_baseline_bound: bool, is_candidate_bound: bool) -> bool:
-    """Whether lower bounds on a side can support the verdict: the true figure may be any higher value."""
+    """Return whether lower bounds on a side can support the verdict: the true figure may be any higher value."""
     if verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE) or not (is_baseline_bound or is_candidate_bound):
         return True
     if is_baseline_bound and is_candidate_bound:
@@ -317,7 +317,7 @@ def _bound(measurements: list[Measurement]) -> _Bound:
 
 
 def _is_held_up(measurement: Measurement) -> bool:
-    """Whether a lower bound is the rate of generator and device in one thread: then only the device can change it."""
+    """Return whether a lower bound is the rate of generator and device in one thread: then only the device can change it."""
     losses = [trial.loss for trial in measurement.trials if trial.lost_frames]
     return bool(losses) and all(loss is not None and loss.is_held_up for loss in losses)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ringroad_lab.errors import HostError
-from ringroad_lab.facts.sysfs import read_files
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.host.sysfs import read_files
 from ringroad_lab.trial import Figure, Frozen, Seconds
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class ProcessCosts(CostMeter):
         return files
 
     def _start_perf(self) -> Process:
-        # With a delay perf reports when it starts to count; 1 ms is the least delay.
+        # A delay makes perf report when it starts to count; 1 ms is the least delay.
         pids = ",".join(str(process.pid) for process in self._processes)
         perf = self._host.start("perf", ["perf", "stat", "--field-separator", ",", "--delay", "1", "--event", "cycles", "--pid", pids])
         perf.wait_output("Events enabled", _PERF_LIMIT_S)

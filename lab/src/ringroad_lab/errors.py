@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringroad_lab.packages import how_to_install
+from ringroad_lab.package_names import how_to_install
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

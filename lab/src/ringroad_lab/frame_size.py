@@ -21,7 +21,7 @@ class FrameMix(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1)
-    """As the user wrote it: `64`, `imix`, `64:7,594:4,1518:1`; names the mix in results."""
+    """Text that the user wrote: `64`, `imix`, `64:7,594:4,1518:1`; names the mix in results."""
     parts: tuple[tuple[_Positive, _Positive], ...] = Field(min_length=1)
     """Size in bytes, FCS included, and the number of frames with that size in each round."""
 

@@ -37,9 +37,9 @@ class HopCounters:
     """All counters along the path, at one moment or over a trial."""
 
     device: Mapping[int, EndCounts] = field(default_factory=dict)
-    """At the device's ports, by number; ports without counters are missing."""
+    """Counts at the device's ports, by number; ports without counters are missing."""
     generator: Mapping[str, EndCounts] = field(default_factory=dict)
-    """At the interfaces of the generator's ends, by name of the generator's port; empty if an end is not an interface."""
+    """Counts at the interfaces of the generator's ends, by name of the generator's port; empty if an end is not an interface."""
     drops: Mapping[str, int] = field(default_factory=dict)
     """All counters of drops, by their own names, for display."""
 
@@ -57,14 +57,14 @@ class HopCounters:
 
 
 @dataclass(frozen=True)
-class Path:
+class FramePath:
     """The path of the frames of one direction."""
 
     sender: str
     """Name of the generator's port."""
     receiver: str
     passes: tuple[tuple[int, int], ...]
-    """For each pass through the device: the ports where frames enter and leave."""
+    """Ports where frames enter and leave, for each pass through the device."""
     has_interfaces: bool
     """Whether the generator's ends are interfaces. Otherwise they are rings in memory that the device itself fills and empties: a slow
     device holds the sender up, and no frame can be lost on a cable."""
@@ -74,16 +74,16 @@ class Path:
 
 def paths(
     ports: tuple[str, str], device_ports: Sequence[int], *, has_interfaces: bool, is_forwarded_by_sender: bool = False
-) -> dict[str, Path]:
+) -> dict[str, FramePath]:
     """Return the paths of both directions, by name of the sending port; `device_ports` in the order of the first direction."""
     found = {}
     for (sender, receiver), numbers in ((ports, list(device_ports)), (ports[::-1], list(reversed(device_ports)))):
         passes = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-        found[sender] = Path(sender, receiver, passes, has_interfaces, is_forwarded_by_sender)
+        found[sender] = FramePath(sender, receiver, passes, has_interfaces, is_forwarded_by_sender)
     return found
 
 
-def book(way: DirectionCounts, path: Path, counted: HopCounters) -> LossByPlace:
+def book(way: DirectionCounts, path: FramePath, counted: HopCounters) -> LossByPlace:
     """Attribute the lost frames of a direction to places, from the counters over the trial.
 
     The hops also count learning frames and foreign frames. So each place, in the order of the path, gets at most the loss that is left. The
@@ -154,7 +154,7 @@ def _believed(counts: EndCounts, arrived: int) -> EndCounts:
 
 
 def _gap(sent: int | None, arrived: int | None) -> int | None:
-    # More frames may arrive than were sent: duplicates, and foreign frames.
+    # Duplicates and foreign frames may make more frames arrive than were sent.
     return None if sent is None or arrived is None else max(0, sent - arrived)
 
 

@@ -29,7 +29,7 @@ JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_with_finite_numbers
 
 
 class RunState(StrEnum):
-    """How a run ended."""
+    """State in which a run ended."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -193,12 +193,21 @@ class Series(Frozen):
     """Time and value."""
 
 
+_LOG_CHARACTERS = 16_384
+"""A log explains a failure, and must not fill the store."""
+
+
 class LogExcerpt(Frozen):
     """Output of a program."""
 
     source: str
     text: str
     is_cut: bool = False
+
+    def shortened(self) -> LogExcerpt:
+        """Return the end of the output, as the record keeps it."""
+        is_cut = self.is_cut or len(self.text) > _LOG_CHARACTERS
+        return self.model_copy(update={"text": self.text[-_LOG_CHARACTERS:], "is_cut": is_cut})
 
 
 class GeneratorCeiling(Frozen):
@@ -248,7 +257,7 @@ class RunRecord(Frozen):
     """Reason of the failure."""
     duts: tuple[DutRecord, ...]
     facts: dict[str, dict[str, str]]
-    """By group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
+    """Facts by group (`machine`, `processor`, `memory`, `kernel`, `nics`, `isolation`, ...), then by name."""
     link_bps: Annotated[float, Field(gt=0, le=1e30)] | None = None
     """Nominal speed of the links, for line rates; None if the transport has none."""
     ceilings: tuple[GeneratorCeiling, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ringroad_lab.host.interface import Host
-from ringroad_lab.packages import OWN_PACKAGE
+from ringroad_lab.package_names import OWN_PACKAGE
 
 
 def require_ringroad(host: Host, program: str) -> str:

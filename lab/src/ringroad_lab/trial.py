@@ -21,7 +21,7 @@ Seconds = Annotated[float, Field(ge=0, le=1e30)]
 FramesPerSecond = Annotated[float, Field(ge=0, le=1e30)]
 VlanId = Annotated[int, Field(ge=0, le=4094)]
 Vni = Annotated[int, Field(ge=0, lt=2**24)]
-# Up to the end of the year 9999.
+# Limit: the end of the year 9999.
 Moment = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, UTC."""
 
@@ -59,7 +59,7 @@ class FlowSet(Frozen):
     shape: FlowShape = FlowShape.ADDRESSES
     entries: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     masks: Annotated[int, Field(ge=1, le=20)] = 1
-    """For addresses: number of combinations of fields and masks, among which the entries are divided."""
+    """Number of combinations of fields and masks, among which the entries of addresses are divided."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Seed of the generated rules."""
     white_list: bool = False
@@ -121,13 +121,13 @@ class LatencySummary(Frozen):
     mean_ns: Figure
     max_ns: Figure
     percentiles_ns: dict[str, Figure] = {}
-    """By name: `50`, `90`, `99`, `99.9`; empty if the generator reports none."""
+    """Percentiles by name: `50`, `90`, `99`, `99.9`; empty if the generator reports none."""
     precision: Figure | None = None
     """Maximum relative error of the percentiles; None if the generator reports none."""
 
 
 class LossByPlace(Frozen):
-    """Where the lost frames of one or more directions were lost. The sum is exactly the number of frames sent that did not arrive.
+    """Places where the lost frames of one or more directions were lost. The sum is exactly the number of frames sent that did not arrive.
 
     None: there is no counter, and frames lost there are among the unexplained. None is never replaced by 0.
     """
@@ -204,14 +204,14 @@ class DirectionCounts(Frozen):
     foreign_frames: Count = 0
     """Frames that arrived but do not belong to this trial."""
     transmit_s: Seconds
-    """From the first frame to the end of the last, as the generator measured it."""
+    """Time from the first frame to the end of the last, as the generator measured it."""
     latency: LatencySummary | None = None
     port_sent_frames: Count | None = None
     """All frames that the sending port sent, including learning frames; None if the generator does not report them."""
     port_received_frames: Count | None = None
     """All frames that the receiving port received, from any sender; None if the generator does not report them."""
     loss: LossByPlace | None = None
-    """Where the lost frames were lost; None if not determined, as in records of an older ringroad-lab."""
+    """Places where the lost frames were lost; None if not determined, as in records of an older ringroad-lab."""
 
     @property
     def lost_frames(self) -> int:
@@ -329,7 +329,7 @@ class TrialResult(Frozen):
 
     @property
     def loss(self) -> LossByPlace | None:
-        """Where frames were lost, both directions; None if not determined."""
+        """Places where frames were lost, both directions; None if not determined."""
         return sum_losses([direction.loss for direction in self.directions if direction.loss is not None])
 
     @property

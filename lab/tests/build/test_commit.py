@@ -13,10 +13,10 @@ import pytest
 
 from ringroad_lab.build.choice import BuildChoice, GitBuild
 from ringroad_lab.build.commit import Made, make_build
-from ringroad_lab.build.stage import Stage
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import BuildError, HostError
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.run.staging import Staging
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 RECIPE = (
@@ -161,7 +161,7 @@ def test_a_device_runs_the_build_and_the_run_records_the_commit(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     head = git(repository, "rev-parse", "HEAD")
-    stage = Stage(host)
+    stage = Staging(host)
     choice = BuildChoice.model_validate({"git": {"repository": str(repository), "commit": "main", "recipe": RECIPE}})
     made = stage._build(choice, "dut.new.build")
     assert str(made) == f"commit {head} of {repository}"

@@ -41,7 +41,7 @@ def test_cards_are_bound_to_vfio_pci_driven_by_dpdk_and_restored() -> None:
     assert killed["given"] == "vfio-pci"
     assert any(line.startswith("eth2") and "mtu 9000" in line for line in killed["set"])
     assert killed["is put back"]
-    bed = results["bed"]
-    assert bed["drivers"] == ["vfio-pci", "vfio-pci"]
-    assert all(received > 0 for received in bed["received"])
-    assert bed["counters"]["1.rx_frames"] > 0
+    setup = results["setup"]
+    assert setup["drivers"] == ["vfio-pci", "vfio-pci"]
+    assert all(received > 0 for received in setup["received"])
+    assert setup["counters"]["1.rx_frames"] > 0

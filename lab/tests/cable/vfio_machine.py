@@ -24,7 +24,7 @@ from ringroad_lab.host.local import LocalHost
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.ringroad_program import require_ringroad
 from ringroad_lab.scenario.model import Scenario, SiteHost
-from ringroad_lab.testbed import TestBed
+from ringroad_lab.setup.test_setup import TestSetup
 from ringroad_lab.trial import Load, TrialRequest
 from sandboxed import answer
 
@@ -167,7 +167,7 @@ def check_put_back_after_a_kill(place: SiteHost) -> dict[str, Any]:
         other.close()
 
 
-def check_bed(place: SiteHost) -> dict[str, Any]:
+def check_setup(place: SiteHost) -> dict[str, Any]:
     """Send frames from here through testpmd on the machine, with cards bound to vfio-pci."""
     frame = {"name": "64", "parts": [[64, 1]]}
     pairs = [nics(card, number).model_dump(mode="json") for number, card in enumerate(("eth1", "eth2"), 1)]
@@ -184,10 +184,10 @@ def check_bed(place: SiteHost) -> dict[str, Any]:
     scenario = Scenario.model_validate(fields)
     host = SshHost(place)
     try:
-        with TestBed(scenario, scenario.duts[0], dut_host=host) as bed:
+        with TestSetup(scenario, scenario.duts[0], dut_host=host) as setup:
             load = Load.model_validate({"frame": frame, "rate_fps": 500})
-            result = bed.generator.trial(TrialRequest(load=load, duration_s=0.2))
-            results: dict[str, Any] = {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
+            result = setup.generator.trial(TrialRequest(load=load, duration_s=0.2))
+            results: dict[str, Any] = {"received": [way.received_frames for way in result.directions], "counters": setup.collect()}
             results["drivers"] = [driver_of(host, card) for card in CARDS]
         return results
     finally:
@@ -211,7 +211,7 @@ def check(_request: object) -> dict[str, Any]:
             assert wait_until(lambda: not error_of(lambda: SshHost(place).close()), 60)
             results["given"] = check_given_and_put_back(place)
             results["killed"] = check_put_back_after_a_kill(place)
-            results["bed"] = check_bed(place)
+            results["setup"] = check_setup(place)
         except LabError as error:
             results["error"] = f"{type(error).__name__}: {error}\n{machine.last_words()}"
         finally:

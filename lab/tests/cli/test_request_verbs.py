@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 from ringroad_lab.cli import dispatch, request, serve
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
 from ringroad_lab.store.result_store import ResultStore
 
 

@@ -14,8 +14,8 @@ from ringroad_lab.cli import compare, judge, report, store, token
 from ringroad_lab.cli.report import reporter_of
 from ringroad_lab.cli.status import INCONCLUSIVE, REGRESSION, of_verdicts
 from ringroad_lab.errors import LabError, ReportError, StoreError
-from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunRecord
+from ringroad_lab.report.interface import REPORTERS
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.exchange import read_records, write_records
 from ringroad_lab.store.result_store import ResultStore

@@ -9,11 +9,11 @@ import pytest
 
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut import ringroad, testpmd
-from ringroad_lab.dut.interface import DutPort, Placement, Rule
+from ringroad_lab.dut.interface import DUTS, DutPort, Placement, Rule
 from ringroad_lab.errors import DutError, GuestError, LabError
 from ringroad_lab.guest import testpmd as testpmd_guest
+from ringroad_lab.guest.interface import GUESTS
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.kinds import DUTS, GUESTS
 
 CABLES = tuple(Cable(CableKind.VHOST_USER, f"c{number}", f"/no/c{number}.sock", f"/no/c{number}.sock") for number in (1, 2))
 PORTS = tuple(DutPort(number, cable) for number, cable in enumerate(CABLES, 1))

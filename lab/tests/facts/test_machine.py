@@ -10,9 +10,9 @@ import pytest
 
 from ringroad_lab.errors import HostError
 from ringroad_lab.facts.machine import is_same_machine, machine_facts
-from ringroad_lab.facts.sysfs import UNKNOWN
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.host.sysfs import UNKNOWN
 
 
 class FabricatedHost(Host):

@@ -23,7 +23,7 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.beaker.job_xml import job_xml
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import Job
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.record import RunRecord
 from ringroad_lab.store.result_store import ResultStore
 from sandboxed import answer
@@ -98,7 +98,7 @@ def job_params(folder: Path, role: str, arguments: tuple[str, ...], meet_within_
     own = BeakerSettings.model_validate({**values, "meet_within_s": meet_within_s, "max_time_s": 120})
     xml = folder / "job.xml"
     if not xml.exists():
-        bed = Bed.model_validate({"machines": {"generator": GENERATOR, "dut": DUT}})
+        bed = BedSettings.model_validate({"machines": {"generator": GENERATOR, "dut": DUT}})
         xml.write_text(job_xml(own, Job(RUN, arguments, {"bed-1": bed}), "bed-1", bed.machines))
     for recipe in ElementTree.fromstring(xml.read_text()).iter("recipe"):
         if recipe.get("role") == role.upper():

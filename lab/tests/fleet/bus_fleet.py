@@ -26,11 +26,13 @@ from slurm_cluster import Node, SlurmCluster
 from faulty_proxy import FaultyProxy
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.bed_leases import BedLeases
-from ringroad_lab.fleet.outbox import DeliveryState, Outbox
-from ringroad_lab.fleet.request import Request, RequestState
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.notification.ci_message import result_of
 from ringroad_lab.record import RunState
+from ringroad_lab.request.model import RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 

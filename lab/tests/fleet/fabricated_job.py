@@ -14,11 +14,11 @@ from pathlib import Path
 
 from simulated_engine import tiny_run
 
-from ringroad_lab.cli.run_bed import find_bed
 from ringroad_lab.errors import LabError
+from ringroad_lab.fleet.engine.job_environment import BED_VARIABLE, job_of_this_process
 from ringroad_lab.record import RunRecord, RunState
-from ringroad_lab.run.job import BED_VARIABLE, job_of_this_process
-from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, machine_lock
+from ringroad_lab.run.chosen_bed import find_bed
+from ringroad_lab.sandbox.machine_lock import LOCK_DESCRIPTOR_VARIABLE, machine_lock
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of
 

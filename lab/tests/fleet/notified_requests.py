@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, Order, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import Order, RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 COMMIT = "c0ffee00" * 5

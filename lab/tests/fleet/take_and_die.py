@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.amqp import AmqpSource
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.store.result_store import ResultStore
@@ -28,7 +28,7 @@ class Dying(Requests):
 
 if __name__ == "__main__":
     location, queue = sys.argv[1:]
-    rule = Rule(name="all", build="{name}-{version}-{release}", scenario="BRIDGE_VETH")
+    rule = MessageRule(name="all", build="{name}-{version}-{release}", scenario="BRIDGE_VETH")
     source = AmqpSource(url_env="BROKER_URL", queue=queue, queue_type="existing")
     with ResultStore(location) as store:
         watcher = source.watcher("bus", Intake(Dying(store), [rule]))

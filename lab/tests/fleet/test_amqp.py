@@ -22,19 +22,20 @@ from ringroad_lab.amqp_broker import Broker, BrokerSettings
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
 from ringroad_lab.fleet.intake import receive
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, RequestState
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources import amqp
 from ringroad_lab.fleet.sources.amqp import AmqpSource, AmqpWatcher
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.fleet.sources.own_thread import Patience
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.store.result_store import ResultStore
 
 __all__ = ["rabbitmq"]
 
 TOPIC = "org.fedoraproject.prod.buildsys.tag"
-RULE = Rule(
+RULE = MessageRule(
     name="tagged",
     source="koji*",
     match={"@event": {"glob": "org.*.prod.buildsys.tag"}},

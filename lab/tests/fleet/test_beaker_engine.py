@@ -21,19 +21,20 @@ from ringroad_lab.fleet.engine.beaker.job_xml import NAMESPACE
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError, EngineSettings, Job, JobState
 from ringroad_lab.fleet.holder import this_process
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.settings import read_fleet
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 RUN = "11111111-2222-3333-4444-555555555555"
 ARGUMENTS = ("run", "OVS_DPDK1q", '--label=what=it\'s "new" <&>', "--set=queues = 2")
 NAMESPACES = {"lab": NAMESPACE}
 BEDS = {
-    "bed-1": Bed.model_validate({"class": "nic", "machines": {"generator": "gen-1.example", "dut": "dut-1.example"}}),
-    "bed-10": Bed.model_validate({"class": "nic", "machines": {"generator": "gen-10.example", "dut": "dut-10.example"}}),
+    "bed-1": BedSettings.model_validate({"class": "nic", "machines": {"generator": "gen-1.example", "dut": "dut-1.example"}}),
+    "bed-10": BedSettings.model_validate({"class": "nic", "machines": {"generator": "gen-10.example", "dut": "dut-10.example"}}),
 }
 
 
@@ -63,7 +64,7 @@ def engine(hub: BeakerHubDouble, folder: Path, more: dict[str, Any] | None = Non
     return BeakerEngine(EngineSettings(None, folder / "jobs", own=BeakerSettings.model_validate(values)))
 
 
-def job(name: str = RUN, beds: Mapping[str, Bed] | None = None) -> Job:
+def job(name: str = RUN, beds: Mapping[str, BedSettings] | None = None) -> Job:
     return Job(name, ARGUMENTS, beds or {})
 
 

@@ -15,7 +15,7 @@ from ringroad_lab.fleet.engine.beaker.engine import LOG_NAME, BeakerEngine
 from ringroad_lab.fleet.engine.beaker.job_xml import job_xml
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineSettings, Job, JobState
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 
 BKR = Path(os.environ.get("RINGROAD_BKR", "/nonexistent"))
 """The environment with beaker-client, which `make lab` creates."""
@@ -58,7 +58,7 @@ EVERYTHING: dict[str, Any] = {
         }
     },
 }
-BED = Bed.model_validate({"machines": {"generator": "gen.example", "dut": "dut.example", "tester-2": "more.example"}})
+BED = BedSettings.model_validate({"machines": {"generator": "gen.example", "dut": "dut.example", "tester-2": "more.example"}})
 
 
 @pytest.fixture(autouse=True)

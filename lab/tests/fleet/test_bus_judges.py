@@ -22,22 +22,22 @@ from simulated_engine import Cluster, SimulatedEngine, tiny_run
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.amqp import AmqpSource
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.fleet.sources.koji import KojiSource
-from ringroad_lab.fleet.sources.koji_hub import KojiHub
+from ringroad_lab.koji_hub import KojiHub
 from ringroad_lab.notification.ci_message import CiMessage
 from ringroad_lab.notification.delivery import targets
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.store.result_store import ResultStore
 
 __all__ = ["rabbitmq"]
 
 PATIENCE_S = 300.0
 TAG = "f43-updates-candidate"
-RULE = Rule(
+RULE = MessageRule(
     name="tagged",
     source="koji",
     match={"@event": "org.fedoraproject.prod.buildsys.tag", "tag": TAG, "name": "openvswitch"},

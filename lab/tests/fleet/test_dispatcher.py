@@ -23,14 +23,17 @@ from ringroad_lab.fleet.dispatcher import ABANDONED_S, Dispatcher, DispatcherSet
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.holder import this_process
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.outbox import DeliveryState, Outbox
-from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.sources.interface import Watcher
+from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.notification.delivery import Target
-from ringroad_lab.notification.interface import Notifier, Occasion, Sender
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.interface import Notifier, Sender
+from ringroad_lab.notification.message import Notice, Occasion
 from ringroad_lab.record import RunState
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import Order, RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 

@@ -16,13 +16,14 @@ from ringroad_lab.fleet.bed_leases import BedLeases
 from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.engine.interface import EngineSettings, Job, JobState
 from ringroad_lab.fleet.engine.local import LocalEngine
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
-BEDS = {name: Bed.model_validate({"class": "veth", "machines": {"generator": "here"}}) for name in ("a", "b")}
+BEDS = {name: BedSettings.model_validate({"class": "veth", "machines": {"generator": "here"}}) for name in ("a", "b")}
 
 
 @pytest.fixture

@@ -14,11 +14,12 @@ import pytest
 from junitparser import JUnitXml
 
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.fleet.outbox import DeliveryState, Outbox
-from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.record import RunState
-from ringroad_lab.run.machine_lock import machine_holder
+from ringroad_lab.request.model import RequestState
+from ringroad_lab.sandbox.machine_lock import machine_holder
 from ringroad_lab.store.result_store import ResultStore
 
 PATIENCE_S = 240.0

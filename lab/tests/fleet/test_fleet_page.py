@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.rules import apply_rules
 from ringroad_lab.fleet.settings import read_fleet
+from ringroad_lab.request.message import Message
 
 DOCS = Path(__file__).parents[3] / "docs" / "lab"
 PAGES = [(DOCS / f"{name}.md").read_text() for name in ("fleet", "sources", "beds", "engines")]

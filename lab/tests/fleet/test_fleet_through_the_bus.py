@@ -21,7 +21,7 @@ from slurm_cluster import SlurmCluster, is_installed
 
 from faulty_proxy import FaultyProxy
 from own_postgresql import make_user, postgres_socket
-from ringroad_lab.fleet.request import Request
+from ringroad_lab.request.table import Request
 from ringroad_lab.statistics.verdict import Verdict
 
 __all__ = ["postgres_socket", "rabbitmq"]

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.errors import LabError
-from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.folder import FolderWatcher, describe_package
 from ringroad_lab.fleet.sources.interface import Intake
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.store.result_store import ResultStore
 
-RULE = Rule(name="all", build="{name}-{full_version}.{arch}", scenario="BRIDGE_VETH", match={"@event": "package"})
+RULE = MessageRule(name="all", build="{name}-{full_version}.{arch}", scenario="BRIDGE_VETH", match={"@event": "package"})
 
 
 @pytest.fixture

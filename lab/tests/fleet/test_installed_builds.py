@@ -21,11 +21,13 @@ from package_files import make_deb, make_rpm
 from receivers import HttpReceiver, http_receiver
 
 from ringroad_lab.fleet.intake import receive
-from ringroad_lab.fleet.request import NOT_INSTALLED, Message, Request, RequestState
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.settings import read_fleet
 from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.report.junit import run_as_junit
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import NOT_INSTALLED, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.result_store import ResultStore
 
 BINARIES = Path(os.environ.get("RINGROAD_BIN_DIR", "/nonexistent"))

@@ -16,11 +16,14 @@ from receivers import HttpReceiver, http_receiver
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import MachineBusyError
-from ringroad_lab.fleet.outbox import DeliveryState, Outbox
-from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.tables import DeliveryState
 from ringroad_lab.record import RunState
-from ringroad_lab.run.machine_lock import machine_holder, take_machine
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
+from ringroad_lab.request.table import Request
+from ringroad_lab.sandbox.machine_lock import machine_holder, take_machine
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 

@@ -16,17 +16,17 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.request import Message
-from ringroad_lab.fleet.requests import Outcome, Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.requests import MessageOutcome, Requests
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.fleet.sources.koji import SETTLED_AFTER_S, KojiSource, KojiWatcher
-from ringroad_lab.fleet.sources.koji_hub import HubError, KojiHub
 from ringroad_lab.fleet.sources.own_thread import Patience
+from ringroad_lab.koji_hub import HubError, KojiHub
+from ringroad_lab.request.message import Message
 from ringroad_lab.store.result_store import ResultStore
 
 TAG = "f43-updates-candidate"
-RULE = Rule(
+RULE = MessageRule(
     name="tagged",
     source="koji",
     match={"@event": "org.fedoraproject.prod.buildsys.tag", "name": "openvswitch", "tag": [TAG, "c10s-gate"]},
@@ -185,7 +185,7 @@ def test_the_bus_and_the_hub_make_one_request(hub: KojiHubDouble, requests: Requ
         **{"owner": "jdoe", "user": TAGGER, "instance": "primary"},
     }
     message = Message("koji", json.dumps(body).encode(), 0.0, "org.fedoraproject.prod.buildsys.tag", "8b9d")
-    assert receive(requests, [RULE], message).outcome is Outcome.REQUESTED
+    assert receive(requests, [RULE], message).outcome is MessageOutcome.REQUESTED
     koji_watcher.work()
     (request,) = requests.find()
     assert request.duplicates == 1

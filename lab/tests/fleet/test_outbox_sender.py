@@ -20,16 +20,17 @@ from simulated_engine import tiny_run
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.holder import this_process
-from ringroad_lab.fleet.outbox import DeliveryState, Notification, Outbox
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.outbox_sender import OutboxSender
-from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.fleet.tables import DeliveryState, Notification
 from ringroad_lab.notification.delivery import targets
 from ringroad_lab.notification.github import GithubStatus
 from ringroad_lab.notification.interface import Notifier, Sender
 from ringroad_lab.notification.mail import Mail
 from ringroad_lab.notification.message import Notice
 from ringroad_lab.notification.webhook import Webhook
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.store.result_store import ResultStore
 
 PATIENCE_S = 60.0

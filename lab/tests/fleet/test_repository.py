@@ -19,14 +19,14 @@ import pytest
 
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.settings import read_fleet
 from ringroad_lab.fleet.sources import package_index
 from ringroad_lab.fleet.sources.interface import Intake
 from ringroad_lab.fleet.sources.repository import RepositorySource, RepositoryWatcher
 from ringroad_lab.store.result_store import ResultStore
 
-RULE = Rule(name="all", build="{name}-{full_version}", scenario="BRIDGE_VETH", match={"@event": "package"})
+RULE = MessageRule(name="all", build="{name}-{full_version}", scenario="BRIDGE_VETH", match={"@event": "package"})
 REPOMD = """<?xml version="1.0" encoding="UTF-8"?>
 <repomd xmlns="http://linux.duke.edu/metadata/repo"><data type="primary"><location href="repodata/primary.xml.gz"/></data></repomd>
 """

@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from ringroad_lab.cli import rules as rules_verb
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.fleet.request import Message, Wanted
-from ringroad_lab.fleet.rules import Condition, MessageError, Rule, apply_rules, conditions, read_payload
+from ringroad_lab.fleet.rules import Condition, MessageRule, apply_rules, conditions
 from ringroad_lab.fleet.settings import read_fleet
+from ringroad_lab.request.message import Message, MessageError, read_payload
+from ringroad_lab.request.model import Wanted
 from ringroad_lab.scenario.layers import command_line_layers
 
 EPOCH = 1_700_000_000.0
@@ -28,12 +29,12 @@ json_values = st.recursive(
 )
 
 
-def make(fields: Any, *rules: Rule, source: str = "koji", event: str = "") -> list[Wanted]:  # noqa: ANN401
+def make(fields: Any, *rules: MessageRule, source: str = "koji", event: str = "") -> list[Wanted]:  # noqa: ANN401
     return apply_rules(rules, Message(source, json.dumps(fields).encode(), EPOCH, event))
 
 
-def rule(**values: Any) -> Rule:  # noqa: ANN401
-    return Rule(**{"name": "ovs", "build": "{name}-{version}", "scenario": "BRIDGE_VETH", **values})
+def rule(**values: Any) -> MessageRule:  # noqa: ANN401
+    return MessageRule(**{"name": "ovs", "build": "{name}-{version}", "scenario": "BRIDGE_VETH", **values})
 
 
 def test_a_rule_defines_what_is_measured_for_a_message() -> None:

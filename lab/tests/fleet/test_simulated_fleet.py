@@ -9,8 +9,8 @@ import pytest
 from simulated_fleet import HOUR_S, Asked, Course, Owner, Plan, Simulation, make_beds, table, utilisation
 
 from ringroad_lab.fleet.bed_overview import overview
-from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import RequestFilter, Requests
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.store.result_store import ResultStore
 
 

@@ -15,11 +15,11 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.interface import EngineError, EngineSettings, Job, JobReport, JobState
 from ringroad_lab.fleet.engine.slurm import SlurmEngine
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="Slurm is not installed (slurmctld, slurmd, slurm-client)")
 
-BEDS = {name: Bed(machines={"generator": f"host-{name}1", "dut": f"host-{name}2"}) for name in "ab"}
+BEDS = {name: BedSettings(machines={"generator": f"host-{name}1", "dut": f"host-{name}2"}) for name in "ab"}
 SAYS_WHERE = (
     'echo "bed=$RINGROAD_LAB_BED machines=$RINGROAD_LAB_MACHINES on=$SLURMD_NODENAME job=$RINGROAD_LAB_JOB store=$RINGROAD_LAB_STORE"'
 )
@@ -83,7 +83,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(cluster, tmp_path)
 
 
-def job(*arguments: str, beds: Mapping[str, Bed] = BEDS, name: str = "") -> Job:
+def job(*arguments: str, beds: Mapping[str, BedSettings] = BEDS, name: str = "") -> Job:
     return Job(name or str(uuid.uuid4()), arguments, beds)
 
 
@@ -136,7 +136,7 @@ def test_a_job_without_beds_runs_on_any_node(bench: Bench) -> None:
 
 
 def test_of_beds_with_different_numbers_of_machines_the_usable_ones_are_requested(bench: Bench) -> None:
-    beds = {"a": Bed(machines={"generator": "host-a1"}), "b": BEDS["b"]}
+    beds = {"a": BedSettings(machines={"generator": "host-a1"}), "b": BEDS["b"]}
     bench.cluster.call("scontrol", "update", "NodeName=host-a1", "State=DRAIN", "Reason=test")
     engine = bench.engine()
     assert bench.await_state(engine, engine.submit(job("run", beds=beds)), JobState.ENDED).output.startswith("bed=b ")
@@ -148,7 +148,7 @@ def test_a_bed_that_differs_in_slurm_is_rejected(bench: Bench) -> None:
         ({"generator": "host-a2", "dut": "host-a1"}, "not on the generator of bed a"),
         ({"generator": "host-a1", "dut": "host-c1"}, "host-a1,host-a2 are not a bed"),
     ):
-        report = bench.await_state(engine, engine.submit(job("run", beds={"a": Bed(machines=machines)})), JobState.ENDED)
+        report = bench.await_state(engine, engine.submit(job("run", beds={"a": BedSettings(machines=machines)})), JobState.ENDED)
         assert report.exit_status == 1
         assert words in report.output
 

@@ -16,9 +16,11 @@ from slurm_cluster import PATIENCE_S, SlurmCluster, is_installed
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
-from ringroad_lab.fleet.request import Message, Order, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import Order, RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.queries import RunFilter
 from ringroad_lab.store.result_store import ResultStore
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from simulated_engine import tiny_run
 
 from ringroad_lab.cli.main import main as real_main
+from ringroad_lab.fleet.engine.job_environment import job_of_this_process
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.record import RunState
-from ringroad_lab.run.job import job_of_this_process
 from ringroad_lab.scenario.model import SiteHost
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of

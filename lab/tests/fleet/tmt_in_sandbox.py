@@ -25,7 +25,7 @@ from ringroad_lab.fleet.engine.interface import EngineSettings, Job, JobState
 from ringroad_lab.fleet.engine.tmt import TmtEngine
 from ringroad_lab.fleet.engine.tmt_plan import TmtSettings
 from ringroad_lab.fleet.engine.tmt_process import JobFiles, find_process
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.rendezvous import member
 from ringroad_lab.store.result_store import ResultStore
 from sandboxed import answer
@@ -113,7 +113,7 @@ class Place:
         self.settings = TmtSettings(
             program=self.tmt, port=PORT, key_file=str(folder / "user"), known_hosts_file=str(folder / "known"), lab=str(lab)
         )
-        self.beds = {"bed-a": Bed(machines={"generator": GENERATOR, "dut": DUT})}
+        self.beds = {"bed-a": BedSettings(machines={"generator": GENERATOR, "dut": DUT})}
         os.environ.update(TMT_CONFIG_DIR=str(folder / "config"), TMT_WORKDIR_ROOT=str(folder / "jobs" / "workdirs"), NO_COLOR="1")
         os.environ["TMT_SCRIPTS_DIR"] = os.environ["TMT_TEST_PIDFILE_ROOT"] = "/run/of-tmt"
 
@@ -196,9 +196,9 @@ from pathlib import Path
 from ringroad_lab.fleet.engine.interface import EngineSettings, Job
 from ringroad_lab.fleet.engine.tmt import TmtEngine
 from ringroad_lab.fleet.engine.tmt_plan import TmtSettings
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 submission = json.load(sys.stdin)
-beds = {"bed-a": Bed.model_validate(submission["bed"])}
+beds = {"bed-a": BedSettings.model_validate(submission["bed"])}
 engine = TmtEngine(EngineSettings(submission["store"], Path(submission["folder"]), own=TmtSettings.model_validate(submission["own"])))
 engine.submit(Job(submission["name"], tuple(submission["arguments"]), beds))
 os.kill(os.getpid(), signal.SIGKILL)

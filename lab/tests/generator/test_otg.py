@@ -19,6 +19,7 @@ from ringroad_lab.flow_set.acl_rules import acl_headers
 from ringroad_lab.flow_set.interface import address_text
 from ringroad_lab.frame_size import IMIX, FrameMix
 from ringroad_lab.generator import otg, traffic
+from ringroad_lab.generator.offered_load import CheckedGenerator
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_client import OtgClient, TrialDetail
 from ringroad_lab.trial import AddressPlan, FlowSet, FlowShape, Load, TrialRequest, TrialVerdict
@@ -58,7 +59,7 @@ def answer_with(server: SimulatedServer, one_to_two: dict[str, Any], two_to_one:
 def test_a_trial_is_configured_started_and_counted(server: SimulatedServer, generator: OtgGenerator) -> None:
     latency = {"minimum_ns": 10, "maximum_ns": 30, "average_ns": 20}
     answer_with(server, {"latency": latency}, {"frames_rx": "90", "loss": 10.0})
-    result = generator.trial(request())
+    result = CheckedGenerator(generator).trial(request())
     assert result.verdict is TrialVerdict.VALID, result.reasons
     assert [(way.sender, way.receiver, way.sent_frames, way.received_frames) for way in result.directions] == [
         ("1", "2", 100, 100),
@@ -77,7 +78,7 @@ def test_a_trial_is_configured_started_and_counted(server: SimulatedServer, gene
 
 def test_duplicates_never_hide_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {"frames_rx": "105", "loss": 5.0})
-    way = generator.trial(request()).directions[0]
+    way = CheckedGenerator(generator).trial(request()).directions[0]
     assert (way.received_frames, way.lost_frames, way.duplicate_frames) == (95, 5, 10)
 
 
@@ -93,7 +94,7 @@ def test_a_load_that_was_not_offered_is_invalid(
     server: SimulatedServer, generator: OtgGenerator, reported: dict[str, Any], reason: str
 ) -> None:
     answer_with(server, reported)
-    result = generator.trial(request())
+    result = CheckedGenerator(generator).trial(request())
     assert result.verdict is TrialVerdict.INVALID
     assert any(reason in each for each in result.reasons), result.reasons
 
@@ -101,7 +102,7 @@ def test_a_load_that_was_not_offered_is_invalid(
 def test_foreign_frames_make_a_trial_invalid(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {})
     server.ports[1]["frames_rx"] = 150
-    result = generator.trial(request())
+    result = CheckedGenerator(generator).trial(request())
     assert result.reasons == ("1 to 2: 50 frames arrived that are not of this trial: there is another sender",)
     assert result.directions[0].received_frames == 100
 
@@ -118,7 +119,7 @@ def test_counters_that_never_stop_changing_make_a_trial_invalid(
         return metrics(body)
 
     server.answers["/monitor/metrics"] = arriving
-    reasons = generator.trial(request()).reasons
+    reasons = CheckedGenerator(generator).trial(request()).reasons
     assert "frames still arrived 0.3 s after the end of the load" in reasons
 
 
@@ -135,16 +136,16 @@ def test_a_generator_that_does_not_stop_is_stopped(
         return 200, {}
 
     server.answers["/control/state"] = control
-    result = generator.trial(request(learning=False))
+    result = CheckedGenerator(generator).trial(request(learning=False))
     assert any("and was stopped" in reason for reason in result.reasons)
     server.answers["/control/state"] = lambda _: (200, {})
     server.ports[0]["transmit"] = "started"
     with pytest.raises(GeneratorError, match="does not stop sending the load"):
-        generator.trial(request(learning=False))
+        CheckedGenerator(generator).trial(request(learning=False))
 
 
 def test_a_load_without_frames_is_invalid_and_not_offered(server: SimulatedServer, generator: OtgGenerator) -> None:
-    result = generator.trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1), duration_s=0.1))
+    result = CheckedGenerator(generator).trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1), duration_s=0.1))
     assert result.reasons == ("a load of 1 frames/s for 0.1 s has no frame",)
     assert not server.asked
 
@@ -170,12 +171,12 @@ def test_rejections_and_invalid_responses_are_errors(
     answer_with(server, {})
     server.answers[path] = lambda _: answer
     with pytest.raises(GeneratorError, match=text):
-        generator.trial(request(learning=False))
+        CheckedGenerator(generator).trial(request(learning=False))
 
 
 def test_a_load_is_offered_and_judged_in_whole_frames_per_second(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {})
-    result = generator.trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1000.4, learning=False), duration_s=0.1))
+    result = CheckedGenerator(generator).trial(TrialRequest(load=Load(frame=FRAME, rate_fps=1000.4, learning=False), duration_s=0.1))
     assert result.is_valid, result.reasons
     assert result.request.load.rate_fps == 1000
     assert result.directions[0].intended_frames == 100
@@ -186,7 +187,7 @@ def test_a_flow_without_metrics_is_an_error(server: SimulatedServer, generator: 
     answer_with(server, {})
     del server.flows[1]
     with pytest.raises(GeneratorError, match="does not report flow '2 to 1'"):
-        generator.trial(request())
+        CheckedGenerator(generator).trial(request())
 
 
 def test_no_server_at_the_url_is_an_error() -> None:
@@ -233,7 +234,7 @@ LATENCY |= {"p99_9": 7000, "p99_99": 8000, "p99_999": 8000, "stddev": 1.0}
 def detailed_trial(server: SimulatedServer, generator: OtgGenerator, **differs: Any) -> Any:  # noqa: ANN401
     answer_with(server, {})
     server.answers["/ringroad/flows"] = lambda _: (200, detail(**differs))
-    return generator.trial(request(bidirectional=False))
+    return CheckedGenerator(generator).trial(request(bidirectional=False))
 
 
 def test_values_beyond_the_model_are_read_if_served(server: SimulatedServer, generator: OtgGenerator) -> None:
@@ -251,7 +252,7 @@ def test_values_beyond_the_model_are_read_if_served(server: SimulatedServer, gen
 def test_under_an_attack_frames_that_the_device_has_not_taken_are_its_loss(server: SimulatedServer, generator: OtgGenerator) -> None:
     answer_with(server, {})
     server.answers["/ringroad/flows"] = lambda _: (200, detail(distinct=60, unsent_slots=40))
-    result = generator.trial(request(bidirectional=False, attack_fps=1000))
+    result = CheckedGenerator(generator).trial(request(bidirectional=False, attack_fps=1000))
     assert result.is_valid, result.reasons
     assert result.directions[0].lost_frames == 40
 
@@ -293,7 +294,7 @@ def test_a_burst_may_be_faster_but_not_slower_than_its_rate(server: SimulatedSer
     burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
     for elapsed_ns, is_valid in ((2_000_000, True), (10_000_000, True), (12_000_000, False)):
         server.answers["/ringroad/flows"] = partial(_detail_response, elapsed_ns)
-        assert generator.trial(burst).is_valid is is_valid
+        assert CheckedGenerator(generator).trial(burst).is_valid is is_valid
     (flow,) = [flow for flow in server.bodies("/config")[-1]["flows"] if flow["name"] == "1 to 2"]
     assert flow["duration"]["fixed_packets"]["packets"] == 100
 
@@ -302,12 +303,12 @@ def test_a_burst_that_the_device_had_no_room_for_is_its_loss(server: SimulatedSe
     answer_with(server, {})
     burst = TrialRequest(load=Load(frame=FRAME, rate_fps=10_000, bidirectional=False, burst_frames=100), duration_s=9.0)
     server.answers["/ringroad/flows"] = lambda _: (200, detail(elapsed_ns=40_000_000, blocked_ns=20_000_000))
-    result = generator.trial(burst)
+    result = CheckedGenerator(generator).trial(burst)
     assert result.is_valid, result.reasons
     # It took 40 ms, of which three quarters are beyond the 10 ms that it should have taken.
     assert (result.directions[0].refused_frames, result.lost_frames) == (75, 75)
     server.answers["/ringroad/flows"] = lambda _: (200, detail(elapsed_ns=40_000_000, blocked_ns=5_000_000))
-    assert not generator.trial(burst).is_valid
+    assert not CheckedGenerator(generator).trial(burst).is_valid
 
 
 @given(sent=st.integers(0, 1000), distinct=st.integers(0, 1000), unsent=st.integers(0, 1000), blocked_ns=st.integers(0, 10**9))
@@ -360,7 +361,7 @@ def test_an_attack_is_sent_with_the_load_and_is_not_counted(server: SimulatedSer
     answer_with(server, {})
     server.flows = [server.flows[0], {**server.flows[0], "name": "attack"}]
     load = {"bidirectional": False, "learning": False, "attack_fps": 5000, "flow_set": FlowSet(white_list=True)}
-    result = generator.trial(request(**load))
+    result = CheckedGenerator(generator).trial(request(**load))
     assert result.verdict is TrialVerdict.VALID, result.reasons
     assert [way.sender for way in result.directions] == ["1"]
     (start,) = [body["traffic"]["flow_transmit"] for body in server.bodies("/control/state")]

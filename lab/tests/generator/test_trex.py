@@ -17,6 +17,7 @@ import pytest
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.frame_size import IMIX, parse_frame_mix
+from ringroad_lab.generator.offered_load import CheckedGenerator
 from ringroad_lab.generator.trex import FIRST_GROUP, FIRST_LATENCY_GROUP, LIBRARY, TrexServer, TrexSettings
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.trial import FlowSet, Load, TrialRequest, TrialVerdict
@@ -162,7 +163,7 @@ def server(api: SimpleNamespace, host: LocalHost) -> TrexServer:
 
 def trial(server: TrexServer, **load: Any) -> Any:
     cables = tuple(Cable(CableKind.NIC, f"p{number}", f"d{number}", f"g{number}") for number in (1, 2))
-    generator = server.plug_in((cables[0], cables[1]))
+    generator = CheckedGenerator(server.plug_in((cables[0], cables[1])))
     fields = {"frame": parse_frame_mix("64"), "rate_fps": 100_000.0, **load}
     return generator.trial(TrialRequest(load=Load(**fields), duration_s=0.5))
 

@@ -16,7 +16,7 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import HostError
 from ringroad_lab.host.ssh import SshHost
 from ringroad_lab.scenario.model import Scenario, SiteHost
-from ringroad_lab.testbed import TestBed
+from ringroad_lab.setup.test_setup import TestSetup
 from ringroad_lab.trial import Load, TrialRequest
 from sandboxed import answer
 
@@ -110,7 +110,7 @@ def check_lost_connection(place: SiteHost) -> dict[str, Any]:
     return results
 
 
-def check_bed(place: SiteHost) -> dict[str, Any]:
+def check_setup(place: SiteHost) -> dict[str, Any]:
     """Send frames from here through a Linux bridge on the other machine."""
     frame = {"name": "64", "parts": [[64, 1]]}
     nics = [{"generator_interface": f"near{number}", "dut_interface": f"far{number}"} for number in (1, 2)]
@@ -128,12 +128,12 @@ def check_bed(place: SiteHost) -> dict[str, Any]:
     host = SshHost(place)
     try:
         results: dict[str, Any] = {}
-        # The second test bed verifies that the first one returned the interfaces.
+        # The second test setup verifies that the first one returned the interfaces.
         for _ in range(2):
-            with TestBed(scenario, scenario.duts[0], dut_host=host) as bed:
+            with TestSetup(scenario, scenario.duts[0], dut_host=host) as setup:
                 load = Load.model_validate({"frame": frame, "rate_fps": 500})
-                result = bed.generator.trial(TrialRequest(load=load, duration_s=0.2))
-                results = {"received": [way.received_frames for way in result.directions], "counters": bed.collect()}
+                result = setup.generator.trial(TrialRequest(load=load, duration_s=0.2))
+                results = {"received": [way.received_frames for way in result.directions], "counters": setup.collect()}
         return results
     finally:
         host.close()
@@ -156,7 +156,7 @@ def check(_request: object) -> dict[str, Any]:
             "no key": connect_error(key_file="/no/such/key"),
             "host": check_host(place),
             "lost": check_lost_connection(place),
-            "bed": check_bed(place),
+            "setup": check_setup(place),
         }
 
 

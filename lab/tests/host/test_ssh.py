@@ -68,5 +68,5 @@ def test_nothing_remains_on_the_other_machine(results: dict[str, Any]) -> None:
 
 
 def test_a_bridge_on_the_other_machine_is_measured_from_here(results: dict[str, Any]) -> None:
-    assert all(received > 0 for received in results["bed"]["received"])
-    assert results["bed"]["counters"]["1.rx_frames"] >= results["bed"]["received"][0]
+    assert all(received > 0 for received in results["setup"]["received"])
+    assert results["setup"]["counters"]["1.rx_frames"] >= results["setup"]["received"][0]

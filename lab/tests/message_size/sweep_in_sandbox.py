@@ -9,9 +9,8 @@ import os
 import subprocess
 from typing import Any
 
-from ringroad_lab.dut.interface import Placement
+from ringroad_lab.dut.interface import DUTS, Placement
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.kinds import DUTS
 from ringroad_lab.message_size.sweep import joined_stations, station_cable, sweep_message_sizes
 from ringroad_lab.method.message_size import MessageSizeSettings
 from sandboxed import answer

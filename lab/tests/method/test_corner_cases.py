@@ -6,8 +6,7 @@ import pytest
 
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.kinds import METHODS
-from ringroad_lab.method.interface import Method
+from ringroad_lab.method.interface import METHODS, Method
 from ringroad_lab.method.learning_rate import LearningRateMethod, LearningRateSettings
 from ringroad_lab.method.soak import SoakSettings
 from ringroad_lab.record import MeasurementStatus, Outcome

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringroad_lab.frame_size import parse_frame_mix
-from ringroad_lab.method.judge import JudgedTrial, Judgement
-from ringroad_lab.method.search import Grid, Probe, search_greatest, validate
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
+from ringroad_lab.method.search import Probe, SearchGrid, search_greatest, validate
 from ringroad_lab.trial import DirectionCounts, Load, TrialRequest, TrialResult, TrialVerdict
 
 _RESULT = TrialResult(
@@ -45,7 +45,7 @@ def test_rate_is_found_within_the_resolution(
     capacity: float, maximum: float, minimum_ratio: float, start_ratio: float, resolution: float
 ) -> None:
     tried: list[float] = []
-    grid = Grid(minimum=maximum * minimum_ratio, maximum=maximum, resolution=resolution)
+    grid = SearchGrid(minimum=maximum * minimum_ratio, maximum=maximum, resolution=resolution)
     found = search_greatest(probe_of(capacity, tried), grid, start_ratio * maximum)
     assert all(grid.minimum <= value <= grid.maximum for value in tried)
     assert len(tried) == len(set(tried)), "a value was tried twice"
@@ -62,7 +62,7 @@ def test_rate_is_found_within_the_resolution(
 
 def test_no_passing_value_is_detected_without_a_full_search() -> None:
     tried: list[float] = []
-    found = search_greatest(probe_of(0.0, tried), Grid(minimum=1.0, maximum=1000.0, resolution=0.001), 1000.0)
+    found = search_greatest(probe_of(0.0, tried), SearchGrid(minimum=1.0, maximum=1000.0, resolution=0.001), 1000.0)
     assert (found.passed, found.refused) == (None, 1.0)
     assert len(tried) <= 12
 
@@ -70,7 +70,7 @@ def test_no_passing_value_is_detected_without_a_full_search() -> None:
 @given(capacity=st.integers(0, 200_000), maximum=st.integers(1, 100_000), start=st.integers(0, 200_000), step=st.integers(1, 50))
 def test_whole_number_is_found_within_the_step(capacity: int, maximum: int, start: int, step: int) -> None:
     tried: list[float] = []
-    found = search_greatest(probe_of(capacity, tried), Grid(minimum=1.0, maximum=float(maximum), step=float(step)), float(start))
+    found = search_greatest(probe_of(capacity, tried), SearchGrid(minimum=1.0, maximum=float(maximum), step=float(step)), float(start))
     assert all(value == int(value) and 1 <= value <= maximum for value in tried)
     if capacity >= maximum:
         assert found.passed == maximum
@@ -92,7 +92,7 @@ def test_ends_within_its_limits_on_any_pattern(
     pattern: list[Judgement], validation: list[Judgement], start_ratio: float, resolution: float, step: float
 ) -> None:
     tried: list[float] = []
-    grid = Grid(minimum=1.0, maximum=1e5, resolution=resolution, step=step)
+    grid = SearchGrid(minimum=1.0, maximum=1e5, resolution=resolution, step=step)
 
     def probe_from(judgements: list[Judgement]) -> Probe:
         rest = iter(judgements)
@@ -115,7 +115,7 @@ def test_ends_within_its_limits_on_any_pattern(
 
 @given(found_at=st.floats(100.0, 1e6), true_capacity=st.floats(0.0, 1e6), resolution=st.floats(1e-3, 0.2))
 def test_validation_finds_a_rate_that_lasts(found_at: float, true_capacity: float, resolution: float) -> None:
-    grid = Grid(minimum=100.0, maximum=1e6, resolution=resolution)
+    grid = SearchGrid(minimum=100.0, maximum=1e6, resolution=resolution)
     found = search_greatest(probe_of(found_at, []), grid, grid.maximum)
     bracket = validate(probe_of(true_capacity, []), grid, found)
     if true_capacity < grid.minimum:
@@ -132,7 +132,7 @@ def test_a_weak_generator_differs_from_a_losing_device() -> None:
     def probe(value: float) -> JudgedTrial:
         return judged(Judgement.PASS if value <= 500 else Judgement.NOTHING)
 
-    found = search_greatest(probe, Grid(minimum=1.0, maximum=1000.0, resolution=0.01), 1000.0)
+    found = search_greatest(probe, SearchGrid(minimum=1.0, maximum=1000.0, resolution=0.01), 1000.0)
     assert found.passed == pytest.approx(500, rel=0.01)
     assert found.refusal is not None
     assert not found.refusal.counts

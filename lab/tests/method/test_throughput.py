@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringroad_lab.kinds import METHODS
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.method.trial_series import NO_WAITS
 from ringroad_lab.record import MeasurementStatus, Outcome

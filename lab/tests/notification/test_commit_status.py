@@ -15,8 +15,7 @@ from ringroad_lab.notification.commit_status import CommitStatus
 from ringroad_lab.notification.delivery import notify, targets
 from ringroad_lab.notification.github import GithubStatus
 from ringroad_lab.notification.gitlab import GitlabStatus
-from ringroad_lab.notification.interface import Stage
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.message import Notice, Stage
 from ringroad_lab.record import RunRecord, RunState
 
 COMMIT = "C0FFEE00" * 5

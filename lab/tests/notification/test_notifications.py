@@ -23,9 +23,8 @@ from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.notification.delivery import notify, targets
-from ringroad_lab.notification.interface import Occasion, Stage
 from ringroad_lab.notification.mail import Mail
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.message import Notice, Occasion, Stage
 from ringroad_lab.notification.settings import read_notifications
 from ringroad_lab.notification.webhook import Webhook
 from ringroad_lab.record import MeasurementStatus, RunState

@@ -12,8 +12,8 @@ from fabricated_runs import fabricated_run
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.notification.delivery import notify, targets
-from ringroad_lab.notification.interface import Stage, TemporaryError
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.interface import TemporaryError
+from ringroad_lab.notification.message import Notice, Stage
 from ringroad_lab.notification.report_file import ReportFile
 
 OLD = fabricated_run(run_id="old-run", name="S", capacities_fps={"ovs": 1e6}, frames=["64"], repetitions=12, latency=False)

@@ -7,7 +7,7 @@ import pytest
 from fabricated_runs import disturbed, fabricated_run
 from ringroad_lab.comparison import compare_labels, compare_runs
 from ringroad_lab.record import MeasurementStatus, RunRecord
-from ringroad_lab.report.findings import overview, warnings
+from ringroad_lab.report.figures import overview, warnings
 from ringroad_lab.report.html import render_html
 from ringroad_lab.report.markdown import comparison_blocks, render_markdown
 

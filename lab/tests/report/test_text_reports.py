@@ -14,7 +14,7 @@ from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Curve, MeasurementStatus, RunState, Series
 from ringroad_lab.report.charts import grid_chart, style_index
 from ringroad_lab.report.csv import COLUMNS, render_csv
-from ringroad_lab.report.findings import headline_grids, in_bits, overview, warnings
+from ringroad_lab.report.figures import headline_grids, in_bits, overview, warnings
 from ringroad_lab.report.markdown import render_markdown
 from ringroad_lab.report.quantity import duration, moment, percent_change, quantity, scale_for
 from ringroad_lab.report.view import ReportView, make_view

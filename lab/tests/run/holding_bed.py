@@ -11,7 +11,7 @@ from pathlib import Path
 from fabricated_runs import fabricated_run
 from ringroad_lab.errors import BedLostError
 from ringroad_lab.fleet.bed_leases import BedLeases
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.run.bed_guard import occupied
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of
@@ -19,7 +19,7 @@ from store_writers import head_of
 if __name__ == "__main__":
     location, clock_file = sys.argv[1:]
     record = fabricated_run(run_id="00000000-run")
-    bed = Bed.model_validate({"machines": {"generator": "here"}})
+    bed = BedSettings.model_validate({"machines": {"generator": "here"}})
     with ResultStore(location) as store:
         leases = BedLeases(store, clock=lambda: float(Path(clock_file).read_text()))
         with occupied("a", bed, leases, store, record.run_id, ()) as guard:

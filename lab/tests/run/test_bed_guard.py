@@ -22,7 +22,7 @@ from ringroad_lab.fleet.bed_leases import LOST, BedLease, BedLeases
 from ringroad_lab.fleet.bed_overview import overview
 from ringroad_lab.fleet.calibration import Calibration
 from ringroad_lab.fleet.holder import LEASE_S
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import GeneratorCeiling, Measurement, RunRecord, RunState
 from ringroad_lab.run import supervisor
@@ -34,7 +34,7 @@ from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of
 
-BED = Bed.model_validate({"machines": {"generator": "here"}, "calibration_minimum_fps": {"64": 1e6}})
+BED = BedSettings.model_validate({"machines": {"generator": "here"}, "calibration_minimum_fps": {"64": 1e6}})
 RUN_ID = "00000000-run"
 
 

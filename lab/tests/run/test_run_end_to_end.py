@@ -19,8 +19,8 @@ import pytest
 
 from fabricated_runs import fabricated_run
 from ringroad_lab.deadline import wait_until
+from ringroad_lab.fleet.engine.job_environment import job_environment
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
-from ringroad_lab.run.job import job_environment
 from ringroad_lab.statistics.sequential import look_confidence
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore

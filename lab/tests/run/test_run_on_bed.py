@@ -17,11 +17,11 @@ from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import BedError
 from ringroad_lab.fleet.bed_leases import LOST, BedLeases
 from ringroad_lab.fleet.bed_overview import overview
-from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.engine.job_environment import BED_VARIABLE
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.record import RunState
-from ringroad_lab.run.job import BED_VARIABLE
-from ringroad_lab.run.machine_lock import LOCK_VARIABLE
+from ringroad_lab.request.model import RequestState
+from ringroad_lab.sandbox.machine_lock import LOCK_VARIABLE
 from ringroad_lab.store.result_store import ResultStore
 
 # Only a failure takes this long.

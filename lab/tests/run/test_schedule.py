@@ -25,7 +25,7 @@ def test_numbers_are_consecutive_and_every_device_has_a_turn_in_every_repetition
         noise_floor_pairs=pairs,
     )
     rounds = schedule((scenario,) * scenarios)
-    numbers = [step.number for planned in rounds for step in planned.steps]
+    numbers = [each.number for planned in rounds for each in planned.measurements]
     assert numbers == list(range(scenarios * (duts * repetitions + 2 * pairs) * methods * frames))
     for repetition in range(repetitions):
         measured = [planned.dut.label for planned in rounds if planned.repetition == repetition and not planned.is_noise_floor]

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.deadline import wait_until
-from ringroad_lab.sandbox.isolation import isolated, read_mask
+from ringroad_lab.sandbox.isolation import IsolationLevel, isolated, read_mask
 from ringroad_lab.sandbox.processor_set import CGROUPS, own_processors, read_cpu_list
-from ringroad_lab.scenario.model import IsolationLevel
 
 V1 = CGROUPS / "cpuset"
 needs_v1 = pytest.mark.skipif(

@@ -6,8 +6,8 @@ import pytest
 
 from noisy_measurements import NOISES, measured
 from ringroad_lab.record import Better
-from ringroad_lab.statistics.comparison import DEFAULT_PAIRS, compare
 from ringroad_lab.statistics.sequential import GROWTH, look_confidence
+from ringroad_lab.statistics.two_samples import DEFAULT_PAIRS, compare
 from ringroad_lab.statistics.verdict import Verdict
 
 LOOKS = 4

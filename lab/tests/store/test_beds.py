@@ -15,12 +15,14 @@ from ringroad_lab.fleet.bed_leases import LOST, BedLeases
 from ringroad_lab.fleet.bed_overview import LOOK_BACK_S, overview
 from ringroad_lab.fleet.calibration import Calibration
 from ringroad_lab.fleet.holder import LEASE_S, this_process
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, Request, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import GeneratorCeiling
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
+from ringroad_lab.request.table import Request
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.store.result_store import ResultStore
 from store_writers import head_of
@@ -32,8 +34,8 @@ def of(store: ResultStore, clock: HandClock, holder: str = "elsewhere:1:2:3") ->
     return BedLeases(store, holder=holder, clock=clock)
 
 
-def bed(bed_class: str = "any", **values: Any) -> Bed:  # noqa: ANN401
-    return Bed.model_validate({"class": bed_class, "machines": {"generator": "gen"}, **values})
+def bed(bed_class: str = "any", **values: Any) -> BedSettings:  # noqa: ANN401
+    return BedSettings.model_validate({"class": bed_class, "machines": {"generator": "gen"}, **values})
 
 
 # A run and its bed
@@ -146,7 +148,7 @@ def test_a_bed_in_quarantine_cannot_be_taken_until_it_is_released(store: ResultS
     assert mine.take("a", "run-2").token == 2
 
 
-def calibration(store: ResultStore, run_id: str, of_bed: Bed, flows: int = 1) -> Calibration:
+def calibration(store: ResultStore, run_id: str, of_bed: BedSettings, flows: int = 1) -> Calibration:
     scenario = Scenario(
         name="simulated",
         duts=(DutChoice(label="ovs", driver="ovs"),),
@@ -166,26 +168,26 @@ def test_a_bed_that_carries_less_than_before_fails_its_calibration(store: Result
     lease = mine.take("a", "run-1")
     for number, fps in enumerate((1e6, 3e5, 1e6, 1.1e6)):
         # At first there are too few calibrations to compare with: one of them could be an outlier.
-        calibration(store, f"run-{number}", usual).judge(ceiling(fps))
-    calibration(store, "run-5", usual).judge(ceiling(0.81e6))
+        calibration(store, f"run-{number}", usual).check(ceiling(fps))
+    calibration(store, "run-5", usual).check(ceiling(0.81e6))
     # A ceiling that was measured again during a run does not count for the bed. Neither does another load.
-    calibration(store, "run-6", usual).judge(ceiling(1e5, cause="a trial contradicted it"))
-    calibration(store, "run-6", usual, flows=1000).judge(ceiling(1e5))
+    calibration(store, "run-6", usual).check(ceiling(1e5, cause="a trial contradicted it"))
+    calibration(store, "run-6", usual, flows=1000).check(ceiling(1e5))
     for _ in range(2):
         # A failed calibration is not a reference for the next.
         with pytest.raises(BedError, match=r"500.0 kframes/s of 64 over veth.*before \(median of 5\).*20 %"):
-            calibration(store, "run-7", usual).judge(ceiling(5e5))
+            calibration(store, "run-7", usual).check(ceiling(5e5))
     mine.give_back(lease, "failed", "it failed")
     mine.release("a", forget_calibrations=True)
-    calibration(store, "run-8", usual).judge(ceiling(5e5))
+    calibration(store, "run-8", usual).check(ceiling(5e5))
 
 
 def test_a_bed_can_have_a_minimum(store: ResultStore, clock: HandClock) -> None:
     of(store, clock).take("a", "run-1")
     at_least = bed(calibration_minimum_fps={"64": 1e6})
-    calibration(store, "run-1", at_least).judge(ceiling(1e6))
+    calibration(store, "run-1", at_least).check(ceiling(1e6))
     with pytest.raises(BedError, match="calibration_minimum_fps"):
-        calibration(store, "run-2", at_least).judge(ceiling(0.99e6))
+        calibration(store, "run-2", at_least).check(ceiling(0.99e6))
 
 
 # Requests and beds
@@ -197,7 +199,7 @@ FLEET = {"a": bed("veth"), "b": bed("veth", scenarios=["OVS_*"]), "c": bed("nic"
 class Fleet:
     """Requests, a dispatcher, and runs on beds."""
 
-    def __init__(self, store: ResultStore, clock: HandClock, beds: dict[str, Bed] = FLEET) -> None:
+    def __init__(self, store: ResultStore, clock: HandClock, beds: dict[str, BedSettings] = FLEET) -> None:
         self.beds = of(store, clock, "job:1:2:3")
         self.leases = Leases(store, "local", holder="dispatcher:1:2:3", beds=beds, clock=clock)
         self.requests = Requests(store, clock)

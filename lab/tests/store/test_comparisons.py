@@ -58,7 +58,7 @@ def test_a_comparison_replaces_an_earlier_one_of_the_same_sides(store: ResultSto
     assert (last.baseline_run_id, last.counts == compared.counts) == (OLD.run_id, False)
     assert (devices.baseline, devices.dut, devices.counts) == ("ovs", "ringroad", {Verdict.IMPROVEMENT: 3})
     with store.reading() as session:
-        assert len(session.scalars(select(models.Finding.id)).all()) == len(last.findings) + len(devices.findings)
+        assert len(session.scalars(select(models.StoredFinding.id)).all()) == len(last.findings) + len(devices.findings)
 
 
 def test_comparisons_of_a_run_that_continues_are_deleted(store: ResultStore) -> None:
@@ -82,7 +82,7 @@ def test_a_comparison_is_deleted_with_either_of_its_runs(store: ResultStore, gon
             session.execute(delete(table).filter_by(run_id=gone))
     with store.reading() as session:
         assert session.scalars(select(models.Comparison)).all() == []
-        assert session.scalars(select(models.Finding)).all() == []
+        assert session.scalars(select(models.StoredFinding)).all() == []
 
 
 def test_a_comparison_with_an_unknown_run_is_rejected(store: ResultStore) -> None:

@@ -14,8 +14,9 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
 from ringroad_lab.fleet.engine.interface import Job
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, RequestState, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 BUILDS = 4

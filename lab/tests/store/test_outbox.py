@@ -13,12 +13,12 @@ from notified_requests import ask, have_run, make_dead
 
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.holder import this_process
-from ringroad_lab.fleet.outbox import DeliveryState, Notification, Outbox
-from ringroad_lab.fleet.request import RequestState
+from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rows import change, locked
-from ringroad_lab.notification.interface import Stage
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.fleet.tables import DeliveryState, Notification
+from ringroad_lab.notification.message import Notice, Stage
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.store.database import _migration_scripts
 from ringroad_lab.store.location import parse_location
 from ringroad_lab.store.result_store import ResultStore

@@ -16,9 +16,10 @@ from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.holder import is_gone, this_process
 from ringroad_lab.fleet.leases import AGING_S, Leases
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import NOT_INSTALLED, TRANSITIONS, Message, Order, RequestState, Wanted
-from ringroad_lab.fleet.requests import Outcome, RequestFilter, Requests
+from ringroad_lab.fleet.requests import MessageOutcome, RequestFilter, Requests
 from ringroad_lab.fleet.retention import Forgotten, forget
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import NOT_INSTALLED, TRANSITIONS, Order, RequestState, Wanted
 from ringroad_lab.store.result_store import ResultStore
 
 GONE = this_process().rpartition(":")[0] + ":1.00"
@@ -57,25 +58,25 @@ def claim(of: Leases) -> str | None:
 def test_a_duplicate_is_counted_and_not_created_again(requests: Requests) -> None:
     order = Order(layers=("quick",), settings=("queues=2",), labels={"version": "3.5"}, baseline="last-stable")
     first = message(b'{"n": 1}\0\xff', delivery="d1", event="build")
-    assert requests.add(first, [wanted(order=order)])[0] is Outcome.REQUESTED
-    assert requests.add(message(b"other", delivery="d2"), [wanted()])[0] is Outcome.DUPLICATE
+    assert requests.add(first, [wanted(order=order)])[0] is MessageOutcome.REQUESTED
+    assert requests.add(message(b"other", delivery="d2"), [wanted()])[0] is MessageOutcome.DUPLICATE
     # The same delivery is a duplicate, even if the rules now give another request.
     outcome, added = requests.add(first, [wanted("another")])
-    assert (outcome, [each.is_new for each in added]) == (Outcome.DUPLICATE, [False])
+    assert (outcome, [each.is_new for each in added]) == (MessageOutcome.DUPLICATE, [False])
     (request,) = requests.find()
     assert (request.duplicates, request.order, request.event, request.state) == (2, order, "build", RequestState.NEW)
     assert requests.payload(request.id) == first.payload
     others = [wanted(bed_class="nic"), wanted(scenario="OVS_VANILLA"), wanted("ovs-3.6")]
     assert all(each.is_new for each in requests.add(message(), others)[1])
     assert requests.add(message(source="git"), [wanted()])[1][0].is_new
-    assert requests.add(message(), [])[0] is Outcome.NO_RULE
+    assert requests.add(message(), [])[0] is MessageOutcome.NO_RULE
     counts = {(each.source, each.outcome): each.messages for each in requests.source_counts()}
     assert counts == {("git", "requested"): 1, ("koji", "requested"): 2, ("koji", "duplicate"): 2, ("koji", "no rule"): 1}
 
 
 def test_concurrent_adds_create_one_request(location: str) -> None:
     barrier = threading.Barrier(8)
-    outcomes: list[Outcome] = []
+    outcomes: list[MessageOutcome] = []
 
     def add() -> None:
         with ResultStore(location) as store:
@@ -88,24 +89,24 @@ def test_concurrent_adds_create_one_request(location: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcomes) == [Outcome.DUPLICATE] * 7 + [Outcome.REQUESTED]
+    assert sorted(outcomes) == [MessageOutcome.DUPLICATE] * 7 + [MessageOutcome.REQUESTED]
     with ResultStore(location) as store:
         assert [each.duplicates for each in Requests(store).find()] == [7]
 
 
 def test_invalid_messages_are_kept_with_the_reason_up_to_a_rate(requests: Requests, clock: HandClock) -> None:
     outcome, added = requests.add_dead(message(b"\0poison"), "invalid JSON", 2)
-    assert outcome is Outcome.DEAD
+    assert outcome is MessageOutcome.DEAD
     assert added
     dead = requests.get(added.id)
     assert (dead.state, dead.is_poison, dead.last_error) == (RequestState.DEAD, True, "invalid JSON")
     assert requests.payload(dead.id) == b"\0poison"
-    assert requests.add_dead(message(b"\0poison"), "invalid JSON", 2)[0] is Outcome.DUPLICATE
-    assert requests.add_dead(message(b"2"), "why", 2)[0] is Outcome.DEAD
-    assert requests.add_dead(message(b"3"), "why", 2) == (Outcome.DEAD_NOT_KEPT, None)
-    assert requests.add_dead(message(b"3", source="git"), "why", 2)[0] is Outcome.DEAD
+    assert requests.add_dead(message(b"\0poison"), "invalid JSON", 2)[0] is MessageOutcome.DUPLICATE
+    assert requests.add_dead(message(b"2"), "why", 2)[0] is MessageOutcome.DEAD
+    assert requests.add_dead(message(b"3"), "why", 2) == (MessageOutcome.DEAD_NOT_KEPT, None)
+    assert requests.add_dead(message(b"3", source="git"), "why", 2)[0] is MessageOutcome.DEAD
     clock.now += 3601
-    assert requests.add_dead(message(b"4"), "why", 2)[0] is Outcome.DEAD
+    assert requests.add_dead(message(b"4"), "why", 2)[0] is MessageOutcome.DEAD
     with pytest.raises(StoreError, match="replay"):
         requests.retry(dead.id, "tester")
 
@@ -318,5 +319,5 @@ def test_requests_that_ended_long_ago_are_deleted_and_others_stay(store: ResultS
     outbox.address(lambda _notice: [])
     assert forget(store, EPOCH + 1000) == Forgotten(requests=1)
     outcome, (again,) = requests.add(message(), [wanted("ovs-3.4", package="ovs")])
-    assert outcome is Outcome.REQUESTED
+    assert outcome is MessageOutcome.REQUESTED
     assert requests.changes(again.id)

@@ -9,13 +9,14 @@ from web_visitor import WebVisitor
 
 from fabricated_runs import EPOCH, HOSTILE
 from ringroad_lab.fleet.bed_leases import BedLeases
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.fleet.leases import Leases
-from ringroad_lab.fleet.request import Message, Wanted
 from ringroad_lab.fleet.requests import Requests
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import Wanted
 from ringroad_lab.store.result_store import ResultStore
 
-BEDS = {name: Bed.model_validate({"class": name, "machines": {"generator": f"gen-{name}"}}) for name in ("nic", "veth")}
+BEDS = {name: BedSettings.model_validate({"class": name, "machines": {"generator": f"gen-{name}"}}) for name in ("nic", "veth")}
 
 
 @pytest.fixture

@@ -15,17 +15,18 @@ from web_visitor import OWNER_TOKEN, TESTER, WebVisitor
 from fabricated_runs import HOSTILE, fabricated_run
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, NOT_INSTALLED, RequestState
 from ringroad_lab.fleet.requests import MAX_DEAD_AN_HOUR, Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.http import HttpHook, HttpSource
 from ringroad_lab.record import LogExcerpt, RunState
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES
+from ringroad_lab.request.model import NOT_INSTALLED, RequestState
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.application import make_application
 from ringroad_lab.web.settings import WebSettings
 
 SECRET = b"a shared secret"
-RULE = Rule(name="releases", match={"action": "released"}, build="{repository.name}-{tag}", scenario="BRIDGE_VETH", owner="{who}")
+RULE = MessageRule(name="releases", match={"action": "released"}, build="{repository.name}-{tag}", scenario="BRIDGE_VETH", owner="{who}")
 RELEASED = {"action": "released", "repository": {"name": "ovs"}, "tag": "3.5", "who": "ann"}
 
 

@@ -41,7 +41,7 @@ def _url(text: str) -> str:
 
 
 def _repository(text: str) -> str:
-    # Other git transports run programs.
+    # Transports other than these run programs.
     if not text.startswith(("/", "https://", "http://", "ssh://", "git://", "file:///")) and not _SCP_STYLE.fullmatch(text):
         raise ValueError(f"'{text}' is not a git repository: write https://..., ssh://..., USER@HOST:PATH or an absolute path")
     if urlsplit(text).password:

@@ -54,7 +54,7 @@ class Build:
     source: str
     """The source of the build, for users."""
     root: str | None
-    """Its folder; None for a single program."""
+    """Folder of the build; None for a single program."""
     launchers: Mapping[str, str]
     """Launchers of its programs, by the name that drivers request."""
     is_unpacked: bool = False
@@ -284,7 +284,7 @@ def running_files(host: Host, processes: Sequence[Process], build: Build | None)
     roots = [root for root in (build.root, build.drivers) if root] if build else []
     sums: dict[str, str] = {}
     for process in processes:
-        # In the mount namespace of the process: only there do its files have these paths.
+        # Files have these paths only in the mount namespace of the process.
         argv = ["nsenter", "--mount", "--target", str(process.pid), "--", "sh", "-c", _SUMS, "sh", str(process.pid), *roots]
         try:
             output = host.run(argv, check=False, timeout_s=60.0).stdout

@@ -10,9 +10,9 @@ from ringroad_lab.build.choice import SUM_MARK
 from ringroad_lab.build.download import download
 from ringroad_lab.errors import HostError
 from ringroad_lab.host.interface import Host
-from ringroad_lab.packages import rpm_installer
+from ringroad_lab.package_names import rpm_installer
 
-# Enough for a slow mirror.
+# Time limit that is enough for a slow mirror.
 _TIMEOUT_S = 900.0
 _SUFFIXES = (".deb", ".rpm")
 _DEB = b"!<arch>\n"
@@ -38,7 +38,7 @@ class Unpacked:
     """Unpacked packages."""
 
     contents: str
-    """For users: `openvswitch-switch=3.1.0-2, libxdp1=1.3`."""
+    """Names and versions for users: `openvswitch-switch=3.1.0-2, libxdp1=1.3`."""
     sums: dict[str, str]
     """SHA-256 of each package, by its file's name."""
 

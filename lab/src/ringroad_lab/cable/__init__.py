@@ -1,1 +1,1 @@
-"""Cables between parts of a test bed."""
+"""Cables between parts of a test setup."""

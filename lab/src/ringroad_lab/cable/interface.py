@@ -11,6 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.host.interface import Host
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.trial import Frozen
 
 
@@ -58,11 +59,11 @@ class NicPair(Frozen):
     dut_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+$")]
     """Interface, or PCI address such as `0000:3b:00.0`."""
     virtual_function: Annotated[int, Field(ge=0, le=255)] | None = None
-    """For `vfio`: the device gets this virtual function (SR-IOV) of the card. It is created if the card has no virtual functions."""
+    """Virtual function (SR-IOV) of the card that the device gets over `vfio`. It is created if the card has no virtual functions."""
     keeps_driver: bool = False
-    """For `vfio`: whether DPDK drives the card beside the kernel driver, as with mlx5; `dut_interface` is its PCI address."""
+    """Whether, for `vfio`, DPDK drives the card beside the kernel driver, as with mlx5; `dut_interface` is its PCI address."""
     devargs: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9_.:=,\[\]-]*$")] = ""
-    """For `vfio`: further arguments of DPDK's driver, such as `representor=vf0`."""
+    """Further arguments of DPDK's driver for `vfio`, such as `representor=vf0`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -83,11 +84,11 @@ class Cable:
     far_end: str
     """End of the generator or guest: the same path for a socket, the other interface of a pair."""
     is_dut_server: bool = False
-    """For sockets: whether the device under test creates the socket and listens."""
+    """Whether the device under test creates the socket and listens."""
     queues: int = 1
     """Queue pairs."""
     dut_netns: str | None = None
-    """Network namespace of `dut_end` if it is not the test bed's own."""
+    """Network namespace of `dut_end` if it is not the test setup's own."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,14 @@ class Laying:
     host: Host
     """Host of the device under test."""
     is_dut_server: bool = True
-    """For sockets: whether the device creates the socket. The device does so itself; here only the path is chosen."""
+    """Whether the device creates the socket. The device does so itself; here only the path is chosen."""
     queues: int = 1
     max_frame_bytes: int = 1518
     """The longest frame that must pass, FCS included."""
     nics: NicPair | None = None
-    """For network cards: the two cards."""
+    """The two cards of a cable between network cards."""
     far_host: Host | None = None
-    """For network cards: host of the far end; None: the lab cannot reach that host, and its operator has configured the card."""
+    """Host of the far end's network card; None: the lab cannot reach that host, and its operator has configured the card."""
 
 
 class CableType(ABC):
@@ -116,7 +117,7 @@ class CableType(ABC):
     kind: ClassVar[str]
     """Name in scenarios."""
     title: ClassVar[str]
-    """For people."""
+    """Title for people."""
     shares_memory: ClassVar[bool] = False
     """Whether both ends share rings: the device itself takes frames from the generator's ring and puts frames into it. The ends of other
     cables are interfaces, whose counters show the frames that passed."""
@@ -150,3 +151,18 @@ class CableType(ABC):
     def loop_location(self, cable: Cable) -> str:
         """Return the name of the generator's port at the device's end, if `can_loop`."""
         raise NotImplementedError
+
+
+CABLES: Kinds[CableType] = Kinds(
+    "ringroad_lab.cables",
+    CableType,
+    "kind",
+    {
+        "veth": "cable.interfaces:VethCable",
+        "vhost-user": "cable.sockets:VhostUserCable",
+        "memif": "cable.sockets:MemifCable",
+        "tap": "cable.interfaces:TapCable",
+        "nic": "cable.cards:NicCable",
+        "vfio": "cable.cards:VfioCable",
+    },
+)

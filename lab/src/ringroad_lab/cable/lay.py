@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ringroad_lab.cable.interface import Cable, Laying
+from ringroad_lab.cable.interface import CABLES, Cable, Laying
 from ringroad_lab.errors import HostError, SandboxError
 from ringroad_lab.host.interface import Host
-from ringroad_lab.kinds import CABLES
 
 NAME_LIMIT = 8
 

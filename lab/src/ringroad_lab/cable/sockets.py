@@ -39,7 +39,7 @@ class VhostUserCable(SocketCable):
 
 
 class MemifCable(SocketCable):
-    """Either end may be the server."""
+    """The server may be at either end."""
 
     title: ClassVar[str] = "a socket: shared memory packet interface"
 

@@ -18,12 +18,12 @@ from ringroad_lab.cli.notify import NotifyFile, load_targets
 from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import ScenarioError
+from ringroad_lab.fleet.engine.job_environment import FLEET_VARIABLE
 from ringroad_lab.report.plain_text import printable
-from ringroad_lab.run.job import FLEET_VARIABLE
 
 if TYPE_CHECKING:
     from ringroad_lab.fleet.engine.interface import Engine
-    from ringroad_lab.fleet.inventory import Bed
+    from ringroad_lab.fleet.inventory import BedSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -60,12 +60,11 @@ def dispatch(
     from pydantic import ValidationError
 
     from ringroad_lab.fleet.dispatcher import Dispatcher, DispatcherSettings
-    from ringroad_lab.fleet.engine.interface import EngineSettings
+    from ringroad_lab.fleet.engine.interface import ENGINES, EngineSettings
     from ringroad_lab.fleet.leases import Leases
     from ringroad_lab.fleet.requests import Requests
     from ringroad_lab.fleet.settings import default_file, load_fleet
     from ringroad_lab.fleet.sources.interface import Intake
-    from ringroad_lab.kinds import ENGINES
     from ringroad_lab.scenario.near_miss import suggest
     from ringroad_lab.store.result_store import ResultStore
 
@@ -103,7 +102,7 @@ def dispatch(
         ).run(stopping, once=once)
 
 
-def _beds(beds: Mapping[str, Bed], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, Bed]:
+def _beds(beds: Mapping[str, BedSettings], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, BedSettings]:
     """Return the beds of a fleet on which an engine can run jobs.
 
     Raises:

@@ -13,15 +13,17 @@ from rich.table import Table
 
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.errors import PluginError
-from ringroad_lab.kinds import CABLES, DUTS, ENGINES, GENERATORS, GUESTS, METHODS, NOTIFIERS, REPORTERS, SOURCES, Kinds
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
 
 T = TypeVar("T")
 
+_STAND_IN = "stand-in: a program in place of a virtual machine"
 
-class Kind(StrEnum):
+
+class ListedKind(StrEnum):
     """Kinds of entries to list."""
 
     SCENARIOS = "scenarios"
@@ -42,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
     @app.command("list")
     def list_(
-        kind: Annotated[Kind, typer.Argument(help="What to list.")] = Kind.SCENARIOS,
+        kind: Annotated[ListedKind, typer.Argument(help="What to list.")] = ListedKind.SCENARIOS,
         as_json: AsJson = False,
     ) -> None:
         """List the scenarios, or the parts that they are made of."""
@@ -67,8 +69,8 @@ def print_table(rows: list[dict[str, str]]) -> None:
     console.print(table)
 
 
-def _rows(kind: Kind) -> list[dict[str, str]]:
-    if kind is Kind.SCENARIOS:
+def _rows(kind: ListedKind) -> list[dict[str, str]]:
+    if kind is ListedKind.SCENARIOS:
         return [
             {
                 "scenario": summary.name,
@@ -78,9 +80,47 @@ def _rows(kind: Kind) -> list[dict[str, str]]:
             }
             for summary in summaries(Library.of_this_machine())
         ]
-    if kind is Kind.LAYERS:
+    if kind is ListedKind.LAYERS:
         return [{"layer": name, "file": str(path)} for name, path in Library.of_this_machine().profiles().items()]
-    return _KINDS[kind]()
+    return _rows_of_classes(kind)
+
+
+def _rows_of_classes(kind: ListedKind) -> list[dict[str, str]]:
+    # Imported here: the other verbs need few of these interfaces.
+    from ringroad_lab.cable.interface import CABLES
+    from ringroad_lab.dut.interface import DUTS
+    from ringroad_lab.fleet.engine.interface import ENGINES
+    from ringroad_lab.fleet.sources.interface import SOURCES
+    from ringroad_lab.generator.interface import GENERATORS
+    from ringroad_lab.guest.interface import GUESTS
+    from ringroad_lab.method.interface import METHODS
+    from ringroad_lab.notification.interface import NOTIFIERS
+    from ringroad_lab.report.interface import REPORTERS
+
+    match kind:
+        case ListedKind.DEVICES:
+            return _kinds(DUTS, "driver", lambda dut: {"title": dut.title, "cables": ", ".join(sorted(dut.carries))})
+        case ListedKind.GUESTS:
+            return _kinds(
+                GUESTS,
+                "guest",
+                lambda guest: {"kind": _STAND_IN if guest.is_stand_in else "virtual machine", "cables": ", ".join(sorted(guest.carries))},
+                broken="kind",
+            )
+        case ListedKind.METHODS:
+            return _kinds(METHODS, "method", lambda method: {"title": method.title}, is_sorted=False)
+        case ListedKind.CABLES:
+            return _kinds(CABLES, "cable", lambda cable: {"title": cable.title})
+        case ListedKind.GENERATORS:
+            return _kinds(GENERATORS, "generator", lambda generator: {"title": generator.title})
+        case ListedKind.REPORTS:
+            return _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title})
+        case ListedKind.ENGINES:
+            return _kinds(ENGINES, "engine", lambda engine: {"title": engine.title})
+        case ListedKind.SOURCES:
+            return _kinds(SOURCES, "kind", lambda source: {"title": source.title})
+        case _:
+            return _kinds(NOTIFIERS, "kind", lambda notifier: {"title": notifier.title})
 
 
 def _kinds(
@@ -93,22 +133,3 @@ def _kinds(
         rows.append({column: name, **cells, "package": kinds.package(name)})
     names = list(dict.fromkeys(key for row in rows for key in row))
     return [{name: row.get(name, "") for name in names} for row in rows]
-
-
-_STAND_IN = "stand-in: a program in place of a virtual machine"
-_KINDS: dict[Kind, Callable[[], list[dict[str, str]]]] = {
-    Kind.DEVICES: lambda: _kinds(DUTS, "driver", lambda dut: {"title": dut.title, "cables": ", ".join(sorted(dut.carries))}),
-    Kind.GUESTS: lambda: _kinds(
-        GUESTS,
-        "guest",
-        lambda guest: {"kind": _STAND_IN if guest.is_stand_in else "virtual machine", "cables": ", ".join(sorted(guest.carries))},
-        broken="kind",
-    ),
-    Kind.METHODS: lambda: _kinds(METHODS, "method", lambda method: {"title": method.title}, is_sorted=False),
-    Kind.CABLES: lambda: _kinds(CABLES, "cable", lambda cable: {"title": cable.title}),
-    Kind.GENERATORS: lambda: _kinds(GENERATORS, "generator", lambda generator: {"title": generator.title}),
-    Kind.REPORTS: lambda: _kinds(REPORTERS, "form", lambda reporter: {"title": reporter.title}),
-    Kind.ENGINES: lambda: _kinds(ENGINES, "engine", lambda engine: {"title": engine.title}),
-    Kind.SOURCES: lambda: _kinds(SOURCES, "kind", lambda source: {"title": source.title}),
-    Kind.NOTIFIERS: lambda: _kinds(NOTIFIERS, "kind", lambda notifier: {"title": notifier.title}),
-}

@@ -32,7 +32,7 @@ from ringroad_lab.errors import LabError
 from ringroad_lab.report.plain_text import printable, printable_lines
 
 PROGRAM = "ringroad-lab"
-# In the order of the help.
+# The order is that of the help.
 VERBS: tuple[ModuleType, ...] = (
     list_scenarios,
     show,
@@ -87,7 +87,7 @@ def main() -> None:
         print(f"{PROGRAM}: {text}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:
-        # For example, the output's disk is full.
+        # An example is a full disk of the output.
         print(f"{PROGRAM}: {printable(str(error))}", file=sys.stderr)
         sys.exit(1)
 

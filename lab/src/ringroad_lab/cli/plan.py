@@ -10,7 +10,7 @@ import typer
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.host.local import LocalHost
-from ringroad_lab.packages import how_to_install, package_name
+from ringroad_lab.package_names import how_to_install, package_name
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
 from ringroad_lab.scenario.registries import Registries

@@ -12,9 +12,8 @@ import typer
 from ringroad_lab.cli.scenario_options import AsJson
 from ringroad_lab.cli.store_options import RUN_HELP, StoreOption, load_run
 from ringroad_lab.errors import PluginError, ReportError, ScenarioError
-from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunRecord
-from ringroad_lab.report.interface import Reporter
+from ringroad_lab.report.interface import REPORTERS, Reporter
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.whole_file import write_whole
 

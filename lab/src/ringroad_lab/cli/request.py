@@ -15,16 +15,18 @@ from pydantic import BaseModel, ValidationError
 
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.rules import FleetFile
-from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, complete_scenario, resolve_arguments
+from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, complete_scenario, read_labels, resolve_arguments
 from ringroad_lab.cli.store_options import StoreOption
 from ringroad_lab.errors import ScenarioError, StoreError, value_problems
-from ringroad_lab.fleet.request import ANY_BED, Message, Name, Order, RequestState, Wanted
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import ANY_BED, Order, RequestState, Wanted
 from ringroad_lab.scenario.registries import Registries
+from ringroad_lab.text_types import Name
 
 if TYPE_CHECKING:
-    from ringroad_lab.fleet.request import Request
+    from ringroad_lab.request.table import Request
 
 COMMAND_LINE_SOURCE = "command-line"
 ACTOR = "command line"
@@ -72,7 +74,7 @@ def request(
     # Checked now, so that a wrong name is not reported hours later.
     resolve_arguments(scenario, layer, set_, Registries())
     try:
-        order = Order(layers=tuple(layer or ()), settings=tuple(set_ or ()), labels=_labels(label or ()), baseline=baseline)
+        order = Order(layers=tuple(layer or ()), settings=tuple(set_ or ()), labels=read_labels(label), baseline=baseline)
         now = time.time()
         wanted = Wanted(
             build=build,
@@ -214,7 +216,7 @@ def _show(request_id: int, store: str | None, *, as_json: bool) -> None:
         found, changes = Requests(results).get(request_id), Requests(results).changes(request_id)
         notifications = Outbox(results).of_request(request_id)
     if as_json:
-        more = {"changes": [asdict(each) for each in changes], "notifications": [each.as_json() for each in notifications]}
+        more = {"changes": [each.as_json() for each in changes], "notifications": [each.as_json() for each in notifications]}
         typer.echo(json.dumps(found.as_json() | more, indent=2))
         return
     for name, value in _row(found).items():
@@ -263,16 +265,6 @@ def _row(each: Request) -> dict[str, str]:
 
 def _last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2][:200]
-
-
-def _labels(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    labels = {}
-    for text in texts:
-        name, is_pair, value = text.partition("=")
-        if not is_pair or not name.strip():
-            raise ScenarioError(f"label {text!r}: write NAME=VALUE")
-        labels[name.strip()] = value.strip()
-    return labels
 
 
 def _user() -> str:

@@ -12,13 +12,13 @@ import typer
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, resolve_arguments
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, Message
-from ringroad_lab.run.job import FLEET_VARIABLE
+from ringroad_lab.fleet.engine.job_environment import FLEET_VARIABLE
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES, Message
 from ringroad_lab.scenario.registries import Registries
 
 if TYPE_CHECKING:
-    from ringroad_lab.fleet.request import Wanted
-    from ringroad_lab.fleet.rules import Rule
+    from ringroad_lab.fleet.rules import MessageRule
+    from ringroad_lab.request.model import Wanted
 
 # The environment variable names the file for the runs that a dispatcher starts.
 FleetFile = Annotated[
@@ -68,7 +68,7 @@ def check(
         typer.echo("no rule matches: the message would be counted, and make no request")
 
 
-def _check_scenario(rule: Rule) -> None:
+def _check_scenario(rule: MessageRule) -> None:
     """Resolve the scenario of a rule; settings that contain a field of the message are left out."""
     from ringroad_lab.scenario.toml_text import toml_text
 

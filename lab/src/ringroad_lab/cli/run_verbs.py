@@ -12,7 +12,7 @@ from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName
 from ringroad_lab.cli.status import FailOnInconclusive, JunitFile
 from ringroad_lab.cli.store_options import StoreOption
-from ringroad_lab.run.job import BED_VARIABLE, job_of_this_process
+from ringroad_lab.fleet.engine.job_environment import BED_VARIABLE, job_of_this_process
 
 BaselineName = Annotated[
     str | None, typer.Option("--baseline", "-b", metavar="NAME|RUN", help="Compare with a baseline, a run, or `last-stable`.")
@@ -80,14 +80,15 @@ def register(app: typer.Typer) -> None:
         Ctrl-C stops after the current trial and keeps the finished measurements; `resume` continues.
         The status is 5 if the comparison shows a regression, else 4 if a measurement is invalid; 8 if the bed is not available.
         """
-        from ringroad_lab.cli.run import Ending, begin_run
-        from ringroad_lab.cli.run_bed import find_bed
+        from ringroad_lab.cli.run import begin_run
+        from ringroad_lab.cli.run_end import EndOptions
+        from ringroad_lab.run.chosen_bed import find_bed
 
         job = job_of_this_process()
         recipients = () if job else tuple(load_targets(notify, webhook))
-        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
+        end = EndOptions(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
         decision = (until_decided, most_pairs)
-        begin_run(scenario, layer, set_, label, store, baseline, decision, ending, job, find_bed(bed, fleet))
+        begin_run(scenario, layer, set_, label, store, baseline, decision, end, job, find_bed(bed, fleet))
 
     @app.command()
     def resume(
@@ -105,8 +106,9 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Make the missing measurements of a stopped run, on its bed if it was started on a bed."""
-        from ringroad_lab.cli.run import Ending, resume_run
+        from ringroad_lab.cli.run import resume_run
+        from ringroad_lab.cli.run_end import EndOptions
 
         recipients = () if job_of_this_process() else tuple(load_targets(notify, webhook))
-        ending = Ending(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
-        resume_run(run_, store, baseline, ending, bed, fleet)
+        end = EndOptions(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
+        resume_run(run_, store, baseline, end, bed, fleet)

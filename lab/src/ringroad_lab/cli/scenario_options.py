@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.errors import ScenarioError
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.registries import Registries
@@ -43,8 +44,19 @@ Assignments = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def read_labels(texts: Sequence[str] | None) -> dict[str, str]:
+    """Return the labels of `--label` arguments; raise ScenarioError if one is not NAME=VALUE."""
+    labels = {}
+    for text in texts or ():
+        name, is_pair, value = text.partition("=")
+        if not is_pair or not name.strip():
+            raise ScenarioError(f"label {text!r}: write NAME=VALUE")
+        labels[name.strip()] = value.strip()
+    return labels
+
+
 def resolve_arguments(
-    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries, bed: Bed | None = None
+    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries, bed: BedSettings | None = None
 ) -> ResolvedScenario:
     """Resolve the scenario of the command line for this machine; its layers go above the layers of the run's bed.
 

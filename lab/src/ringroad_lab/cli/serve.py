@@ -93,7 +93,7 @@ def serve(
             config.load()
         except OSError as error:
             raise LabError(f"{cert}, {key}: not a certificate and its key in PEM ({error.strerror or error})") from error
-        # After a clean shutdown uvicorn raises the interrupt again.
+        # Uvicorn raises the interrupt again after a clean shutdown.
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
 
@@ -105,7 +105,7 @@ def _listen(address: str, port: int) -> socket.socket:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((address, port))
-            # Now, so that the reader of the printed address can connect at once.
+            # The socket listens now, so that the reader of the printed address can connect at once.
             listener.listen(128)
         except OSError:
             listener.close()

@@ -54,7 +54,7 @@ def _json(resolved: ResolvedScenario) -> str:
 
 
 def _text(resolved: ResolvedScenario, with_origin: bool) -> str:
-    # If all topologies have the same settings, print them once.
+    # Print the settings once if all topologies have the same.
     texts = {str(topology.scenario.topology): _one(topology, with_origin) for topology in resolved.topologies}
     if len(set(texts.values())) == 1:
         return f"# {resolved.name}\n{next(iter(texts.values()))}"
@@ -63,6 +63,6 @@ def _text(resolved: ResolvedScenario, with_origin: bool) -> str:
 
 def _one(topology: ResolvedTopology, with_origin: bool) -> str:
     merged = topology.merged
-    # In the order of the schema, whatever layer the settings come from.
+    # The order is that of the schema, whatever layer the settings come from.
     tree = {key: merged.tree[key] for key in ScenarioTable.model_fields if key in merged.tree}
     return toml_text(tree, (lambda path: str(merged.origin(path) or "")) if with_origin else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,7 +102,7 @@ def list_baselines(store: StoreOption = None, as_json: AsJson = False) -> None:
     with _open(store) as results:
         entries = results.baselines()
     if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
+        typer.echo(json.dumps([entry.values("id") for entry in entries], indent=2))
         return
     table = Table("name", "run", "set", box=None, pad_edge=False, header_style="bold")
     for entry in entries:

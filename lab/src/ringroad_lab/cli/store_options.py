@@ -29,7 +29,7 @@ RUN_HELP = "Id of a run or the beginning of an id, a baseline, latest, last-stab
 
 
 def is_file(name: str) -> bool:
-    """Whether the name of a run is a file name."""
+    """Return whether the name of a run is a file name."""
     return name.endswith(".json")
 
 

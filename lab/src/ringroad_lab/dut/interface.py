@@ -13,6 +13,7 @@ from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
 from ringroad_lab.trial import FlowSet
@@ -31,7 +32,7 @@ class DutPort:
     """A port of the device."""
 
     number: int
-    """From 1; the OpenFlow port number where the device supports OpenFlow."""
+    """Number from 1; the OpenFlow port number where the device supports OpenFlow."""
     cable: Cable
 
 
@@ -45,7 +46,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the device runs."""
+    """Place of a device: its host and processors."""
 
     host: Host
     cpus: frozenset[int]
@@ -69,14 +70,14 @@ class Dut(ABC):
     driver: ClassVar[str]
     """Name in scenarios: `ovs-dpdk`."""
     title: ClassVar[str]
-    """For people: `Open vSwitch with DPDK`."""
+    """Title for people: `Open vSwitch with DPDK`."""
     settings_type: ClassVar[type[DutSettings]] = DutSettings
     carries: ClassVar[frozenset[CableKind]]
     """Kinds of cables that the device has ports for."""
     single_queue: ClassVar[frozenset[CableKind]] = frozenset()
     """Kinds of cables over which the device has exactly one queue pair."""
     serves_sockets: ClassVar[bool] = True
-    """For socket cables: whether the device creates the socket and listens, or connects, retrying until the other end listens."""
+    """Whether the device creates the socket of a cable and listens, or connects, retrying until the other end listens."""
     huge_pages_mib: ClassVar[int] = 0
     """Memory in pages of 2 MiB that the device needs if its placement has huge pages."""
     start_s: ClassVar[float] = 4.0
@@ -89,7 +90,7 @@ class Dut(ABC):
     sent_counter: ClassVar[str] = "tx_frames"
     """Counter of the frames that a port transmitted."""
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {}
-    """By kind of cable: the counter of frames that a port dropped because the other end did not accept them. Only for cables where a slow
+    """Counter of frames that a port dropped because the other end did not accept them, by kind of cable. Only for cables where a slow
     other end is the only cause: shared memory that the other end empties, and the queue of a veth's other end."""
     forwards_for_sender: ClassVar[bool] = False
     """Whether over veth all forwarding work runs in the sender's thread."""
@@ -226,3 +227,17 @@ class Dut(ABC):
         """Stop the programs and remove everything that the device created. Can be called at any point, any number of times."""
         for process in reversed(self._launched):
             process.stop()
+
+
+DUTS: Kinds[Dut] = Kinds(
+    "ringroad_lab.duts",
+    Dut,
+    "driver",
+    {
+        "linux-bridge": "dut.linux_bridge:LinuxBridge",
+        "ovs": "dut.open_vswitch:Ovs",
+        "ovs-dpdk": "dut.open_vswitch:OvsDpdk",
+        "ringroad": "dut.ringroad:RingroadSwitch",
+        "testpmd": "dut.testpmd:Testpmd",
+    },
+)

@@ -10,13 +10,12 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import CABLES, Cable, CableKind
 from ringroad_lab.cable.interface_counters import interface_counters, show_links
 from ringroad_lab.deadline import wait_until_none
 from ringroad_lab.dut.interface import Dut, DutPort, DutSettings, Placement, PortNumber, Rule
 from ringroad_lab.errors import DutError, HostError
 from ringroad_lab.host.interface import Completed
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.trial import VlanId
 
 # A bridge with netfilter's hooks drops IPv4 frames with wrong checksums, and costs more. Without IPv6 the kernel sends no own frames.
@@ -181,7 +180,7 @@ class LinuxBridge(Dut):
 
     def stop(self) -> None:
         """Return the site's interfaces, and remove the namespace with the bridges and the interfaces that the lab created."""
-        # By itself the kernel returns only cards, and only to the machine's first namespace; it deletes others, such as VLANs and veth.
+        # The kernel returns only cards by itself, and only to the machine's first namespace; it deletes others, such as VLANs and veth.
         # $$ is a process in the host's own namespace.
         give_back = 'netns=$1; shift; for interface; do ip -n "$netns" link set "$interface" netns $$; done; ip netns delete "$netns"'
         interfaces = [port.cable.dut_end for port in self._ports if CABLES[port.cable.kind].joins_cards]

@@ -18,7 +18,7 @@ from ringroad_lab.flow_set.interface import FlowEntry
 from ringroad_lab.generator.traffic import FIRST_UDP_PORT, MANY_FLOWS_ADDRESSES, UDP_PORTS
 from ringroad_lab.trial import FlowSet, FlowShape, VlanId
 
-# In set_field of `vlan_vid`: the bit for a present tag (OpenFlow 1.3, OFPVID_PRESENT).
+# Bit for a present tag in set_field of `vlan_vid` (OpenFlow 1.3, OFPVID_PRESENT).
 VLAN_PRESENT = 0x1000
 # Time limit for loading a table: its entries at this minimum rate, plus LOADING_S.
 LEAST_ENTRIES_PER_S = 1_000
@@ -29,7 +29,7 @@ class OpenFlowSettings(DutSettings):
     """Common settings of devices that support OpenFlow rules."""
 
     flows_file: Path | None = None
-    """With `rules`: the user's flows in place of the lab's, a file for ovs-ofctl(8). Port numbers are those of the test bed: the generator
+    """With `rules`: the user's flows in place of the lab's, a file for ovs-ofctl(8). Port numbers are those of the setup: the generator
     has 1 and 2, guests 3 and 4, 5 and 6."""
     rule_set: Annotated[int, Field(ge=0, le=200_000)] = 0
     """With `rules`: the number of rules in place of each rule. Each matches one of the generator's UDP flows; with as many rules as `flows`

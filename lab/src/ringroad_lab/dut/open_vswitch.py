@@ -54,7 +54,7 @@ class OvsSettings(OpenVSwitchSettings):
     veth_mode: Literal["system", "afxdp"] = "system"
     """`system`: packet sockets, in the main thread. `afxdp`: AF_XDP, in a polling thread."""
     xdp_mode: Literal["best-effort", "native", "native-with-zerocopy", "generic"] = "best-effort"
-    """For `afxdp`."""
+    """Options of `afxdp`."""
 
 
 class OvsDpdkSettings(OpenVSwitchSettings):
@@ -86,7 +86,7 @@ class OpenVSwitch(Dut):
         self._bridges: tuple[str, ...] = ()
         self._cycles_per_s: float | None = None
         """Rate of a polling thread, once measured."""
-        # Until `start` has checked: a tap that may be the machine's own is kept.
+        # A tap that may be the machine's own is kept until `start` has checked.
         self._had_datapath_tap = True
         self._database: Process | None = None
         self._switch: Process | None = None
@@ -140,7 +140,7 @@ class OpenVSwitch(Dut):
             self._switch = self._start_daemon(
                 "ovs-vswitchd", [self._daemon[0], f"unix:{self._folder / 'db.sock'}", f"--unixctl={self._folder / 'vswitchd.ctl'}"]
             )
-            # Without --no-wait: returns when the daemon has read the setting.
+            # The command returns when the daemon has read the setting: it has no --no-wait.
             self._vsctl("set", "Open_vSwitch", ".", "external_ids:lab=started", timeout_s=30)
         except HostError as error:
             raise self._failure("did not start", error) from error
@@ -158,7 +158,7 @@ class OpenVSwitch(Dut):
         """Create bridges and ports, and set the flows."""
         self._ports, self._rules = tuple(ports), tuple(rules)
         bridges = self._lay_out(rules)
-        # For a tunnel port, the counters of the tunneled frames come last and override the others.
+        # The counters of the tunneled frames of a tunnel port come last and override the others.
         self._bridges = (*bridges, *map(_under, self._tunnel_ports))
         commands: list[str] = []
         for bridge, members in bridges.items():
@@ -292,7 +292,7 @@ class OpenVSwitch(Dut):
         result: dict[str, int] = {}
         try:
             for bridge in self._bridges:
-                # From OpenFlow 1.4 on, the reply includes the causes of drops.
+                # The reply includes the causes of drops from OpenFlow 1.4 on.
                 result |= counters.parse_ports(self._ofctl("dump-ports", bridge, version="OpenFlow14").stdout)
             result |= counters.parse_polling_threads(self._appctl("vswitchd.ctl", "dpif-netdev/pmd-stats-show").stdout)
             result |= counters.parse_drops(self._appctl("vswitchd.ctl", "coverage/show").stdout)
@@ -397,7 +397,7 @@ class Ovs(OpenVSwitch):
     title: ClassVar[str] = "Open vSwitch (userspace datapath, without DPDK)"
     settings_type: ClassVar[type[DutSettings]] = OvsSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
-    # In Debian's package the daemon is at the path that the alternatives system uses.
+    # Debian's package has the daemon at the path that the alternatives system uses.
     build_programs: ClassVar[Programs] = {
         "ovs-vswitchd": ("usr/lib/openvswitch-switch/ovs-vswitchd", "ovs-vswitchd"),
         **dict.fromkeys(TOOLS, ()),

@@ -33,7 +33,7 @@ class RingroadSettings(OpenFlowSettings):
     busy: bool = False
     """Whether its workers never sleep."""
     spin_us: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """How long an idle worker polls before it sleeps, µs."""
+    """Time that an idle worker polls before it sleeps, µs."""
     slots: Annotated[int, Field(ge=4, le=4096)] = 1024
     """Slots per ring."""
 
@@ -63,7 +63,7 @@ class RingroadSwitch(Dut):
         self._socket = placement.host.folder / "ringroadd.sock"
         self._daemon: Process | None = None
         self._ports: dict[str, DutPort] = {}
-        """By the daemon's names of the ports."""
+        """Ports by the daemon's names."""
         self._rules: tuple[Rule, ...] = ()
 
     def prepare(self) -> None:
@@ -215,7 +215,7 @@ class RingroadSwitch(Dut):
             self._daemon.stop()
 
     def _check_daemon(self) -> None:
-        # If the daemon has ended, the client would start another one.
+        # The client would start another daemon if this one has ended.
         if why := self._daemon.death() if self._daemon else "was not started":
             raise DutError(f"{self.title}: its daemon {why}")
 

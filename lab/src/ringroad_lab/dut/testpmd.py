@@ -36,7 +36,7 @@ COUNTERS = {
 
 
 class ForwardMode(StrEnum):
-    """How testpmd processes a frame (testpmd's user guide, "set fwd")."""
+    """Ways in which testpmd processes a frame (testpmd's user guide, "set fwd")."""
 
     IO = "io"
     """Forwards it unchanged."""
@@ -78,14 +78,14 @@ class Testpmd(Dut):
             raise DutError(f"{self.title}: no processor is reserved for it")
         self._host = placement.host
         self._prefix = f"testpmd-{placement.host.folder.name[-8:]}"
-        # Where DPDK keeps its sockets (EAL, eal_create_runtime_dir).
+        # Folder of DPDK's sockets (EAL, eal_create_runtime_dir).
         self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
         self._commands = placement.host.folder / f"{self._prefix}.commands"
         self._process: Process | None = None
         self._queries = 0
         """Number of queries of the forward statistics so far."""
         self._ports: tuple[DutPort, ...] = ()
-        """In the order of DPDK's port numbers."""
+        """Ports in the order of DPDK's port numbers."""
         self._port_list: list[int] = []
         """DPDK's port numbers, the two of each pair adjacent."""
 
@@ -135,7 +135,7 @@ class Testpmd(Dut):
             "-c",
             'mkfifo "$0" && exec "$@" <>"$0"',
             str(self._commands),
-            # Its standard output is not a terminal: without this it would be buffered.
+            # Standard output is not a terminal: without this it would be buffered.
             "stdbuf",
             "-oL",
             self._program,

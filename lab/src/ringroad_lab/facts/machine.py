@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from ringroad_lab.facts import memory, network_cards, processor
-from ringroad_lab.facts.sysfs import UNKNOWN, fact, read_files, read_first
 from ringroad_lab.host.interface import Host
+from ringroad_lab.host.sysfs import UNKNOWN, fact, read_files, read_first
 
 DMI = "/sys/class/dmi/id"
 _PATTERNS = (
@@ -78,7 +78,7 @@ def _identity(files: Mapping[str, str]) -> str:
 
 
 def is_same_machine(facts: Mapping[str, Mapping[str, str]], others: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether two runs were on one machine, by its id; by its name if one run has no id, as runs of an older ringroad-lab."""
+    """Return whether two runs were on one machine, by its id; by its name if one run has no id, as runs of an older ringroad-lab."""
     one, other = facts.get("machine", {}), others.get("machine", {})
     ids = [each.get("id", UNKNOWN) for each in (one, other)]
     return ids[0] == ids[1] if UNKNOWN not in ids else one.get("name") == other.get("name")

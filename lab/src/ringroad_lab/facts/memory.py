@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ringroad_lab.facts.sysfs import UNKNOWN, fact
+from ringroad_lab.host.sysfs import UNKNOWN, fact
 
 NODE = "/sys/devices/system/node"
 PAGES = "/sys/kernel/mm"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ringroad_lab.facts.sysfs import UNKNOWN, fact
 from ringroad_lab.host.interface import Host
+from ringroad_lab.host.sysfs import UNKNOWN, fact
 
 NET = "/sys/class/net"
 PATTERNS = (

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from ringroad_lab.cost import read_cycles
-from ringroad_lab.facts.sysfs import UNKNOWN, fact, same_or_each
 from ringroad_lab.host.interface import Host
-from ringroad_lab.packages import package_name
+from ringroad_lab.host.sysfs import UNKNOWN, fact, same_or_each
+from ringroad_lab.package_names import package_name
 
 CPU = "/sys/devices/system/cpu"
 PATTERNS = (
@@ -77,7 +77,7 @@ def mitigation_facts(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_flag(files: Mapping[str, str], flag: str) -> bool:
-    """Whether the first processor has a feature."""
+    """Return whether the first processor has a feature."""
     cpuinfo = _cpuinfo(files.get("/proc/cpuinfo", ""))
     return bool(cpuinfo) and flag in cpuinfo[0].get("flags", "").split()
 

@@ -10,7 +10,7 @@ import psutil
 
 from ringroad_lab.facts.periodic import PeriodicSampler
 
-# As a part of all processors' time. Above it, other guests of the hypervisor take noticeable time.
+# Fraction of all processors' time above which other guests of the hypervisor take noticeable time.
 STEAL_WARNING_RATIO = 0.02
 
 

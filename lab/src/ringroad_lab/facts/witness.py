@@ -53,9 +53,9 @@ class Look:
 
     at_s: float
     steal_s: dict[int, float]
-    """By processor."""
+    """Times by processor."""
     idle_s: dict[int, float]
-    """By processor."""
+    """Times by processor."""
     run_ns: dict[tuple[int, int], int]
     """Run time of each thread of other programs, by process and thread."""
     whole_s: dict[int, float]

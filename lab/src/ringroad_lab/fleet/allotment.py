@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.bed_leases import BedState, states_in
-from ringroad_lab.fleet.inventory import Bed, fitting
-from ringroad_lab.fleet.request import UNDER_WAY, RequestState
-from ringroad_lab.store import models
+from ringroad_lab.fleet.inventory import BedSettings, fitting
+from ringroad_lab.request.model import UNDER_WAY, RequestState
+from ringroad_lab.request.table import Request
 
 Wish = tuple[str, str]
 """Bed class and scenario of a request: they decide which beds fit."""
@@ -21,12 +22,12 @@ _CLOCKS_DIFFER_S = 30.0
 
 def wishes(session: Session) -> list[Wish]:
     """Return the distinct wishes of all waiting requests."""
-    table = models.Request
-    query = select(table.bed_class, table.scenario).where(table.state == RequestState.NEW.value).distinct()
+    table = Request
+    query = select(table.bed_class, table.scenario).where(table.state == RequestState.NEW).distinct()
     return [(bed_class, scenario) for bed_class, scenario in session.execute(query)]
 
 
-def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, tuple[str, ...]]:
+def allot(session: Session, beds: Mapping[str, BedSettings], now: float) -> dict[Wish, tuple[str, ...]]:
     """Return the wishes for which a bed is free now, with their free beds.
 
     A submitted job that has not taken its bed yet will take one of its allowed beds, so one bed is reserved for each such job.
@@ -46,7 +47,7 @@ def allot(session: Session, beds: Mapping[str, Bed], now: float) -> dict[Wish, t
     return found
 
 
-def obstacle(beds: Mapping[str, Bed], states: Mapping[str, BedState], wish: Wish) -> str:
+def obstacle(beds: Mapping[str, BedSettings], states: Mapping[str, BedState], wish: Wish) -> str:
     """Return why a request has to wait; empty if a bed is free for the request."""
     bed_class, scenario = wish
     fits = sorted(fitting(beds, bed_class, scenario))
@@ -63,14 +64,14 @@ def obstacle(beds: Mapping[str, Bed], states: Mapping[str, BedState], wish: Wish
 
 def _promised(session: Session) -> list[frozenset[str]]:
     """Return the allowed beds of each job that has not taken a bed yet."""
-    table, taking = models.Request, models.BedOccupancy
+    table, taking = Request, tables.BedOccupancy
     has_taken = exists().where(taking.run_id == table.run_id, taking.taken_at >= table.served_at - _CLOCKS_DIFFER_S)
-    query = select(table.beds).where(table.state.in_([state.value for state in UNDER_WAY]), table.beds != "", ~has_taken)
-    return [frozenset(names.split()) for names in session.scalars(query)]
+    query = select(table.beds).where(table.state.in_(UNDER_WAY), table.beds != (), ~has_taken)
+    return [frozenset(names) for names in session.scalars(query)]
 
 
 def _has_place(may_have: frozenset[str], promised: Sequence[frozenset[str]], free: frozenset[str]) -> bool:
-    """Whether the jobs can share the free beds so that this job also gets one, besides the promised jobs."""
+    """Return whether the jobs can share the free beds so that this job also gets one, besides the promised jobs."""
     jobs = [*promised, may_have]
     job_of: dict[str, int] = {}
 

@@ -14,10 +14,11 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from ringroad_lab.errors import BedError, BedLostError, StoreError
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.holder import LEASE_S, is_gone, machine_of, this_process
 from ringroad_lab.fleet.rows import error_text, insert, lock_for_beds
 from ringroad_lab.report.quantity import moment
-from ringroad_lab.store import models
+from ringroad_lab.request.table import Request, RequestChange
 from ringroad_lab.store.result_store import ResultStore
 
 LOST = "lost: the run was killed, or could not renew its lease"
@@ -47,7 +48,7 @@ class Occupancy:
     machine: str
     taken_at: float
     waited_s: float | None
-    """How long the request of the run had waited; None without a request."""
+    """Time that the request of the run had waited; None without a request."""
     ended_at: float | None
     outcome: str
 
@@ -59,10 +60,10 @@ class BedState:
     name: str
     token: int = 0
     occupancy: Occupancy | None = None
-    """Of the run that holds the bed; None if the bed is not taken."""
+    """Occupancy of the run that holds the bed; None if the bed is not taken."""
     lease_until: float = 0.0
     quarantine: str = ""
-    """Why the bed is in quarantine; empty if it is not."""
+    """Reason of the quarantine; empty if there is none."""
     quarantined_at: float = 0.0
     quarantined_by: str = ""
 
@@ -82,7 +83,7 @@ class BedLeases:
         self.clock = clock
         self._store = store
 
-    # Used by runs
+    # Runs
 
     def take(self, name: str, run_id: str) -> BedLease:
         """Take a bed for a run.
@@ -102,7 +103,7 @@ class BedLeases:
             if is_held(row, now):
                 which = f"run {before.run_id[:8]} " if before else ""
                 raise BedError(f"bed {name} is taken: {which}on {machine_of(row.holder)}; wait until it ends, or choose another bed")
-            for other in session.scalars(select(models.Bed).where(models.Bed.holder != "", models.Bed.name != name)):
+            for other in session.scalars(select(tables.StoredBed).where(tables.StoredBed.holder != "", tables.StoredBed.name != name)):
                 its = _current(session, other)
                 if its and its.run_id == run_id and is_held(other, now):
                     raise BedError(f"run {run_id[:8]} still holds bed {other.name} on {machine_of(other.holder)}: a run uses only one bed")
@@ -111,20 +112,10 @@ class BedLeases:
                 before.ended_at, before.outcome = min(now, row.lease_until), LOST
             row.token += 1
             row.holder, row.lease_until = self.holder, now + self.lease_s
-            request = session.scalar(select(models.Request).where(models.Request.run_id == run_id))
+            request = session.scalar(select(Request).where(Request.run_id == run_id))
             waited_s = _waited_s(session, request, now) if request else None
-            session.add(
-                models.BedOccupancy(
-                    bed=name,
-                    token=row.token,
-                    run_id=run_id,
-                    request_id=request.id if request else None,
-                    holder=self.holder,
-                    taken_at=now,
-                    waited_s=waited_s,
-                    outcome="",
-                )
-            )
+            key = {"bed": name, "token": row.token, "run_id": run_id, "request_id": request.id if request else None}
+            session.add(tables.BedOccupancy(**key, holder=self.holder, taken_at=now, waited_s=waited_s))
             return BedLease(name, run_id, row.token, row.lease_until, lost)
 
     def renew(self, lease: BedLease) -> float:
@@ -170,8 +161,8 @@ class BedLeases:
             if quarantine and not row.quarantine:
                 _put_into_quarantine(row, quarantine, f"run {lease.run_id[:8]}", now)
 
-    def _its_row(self, session: Session, lease: BedLease, *, is_locked: bool = True) -> models.Bed:
-        row = session.get(models.Bed, lease.bed, with_for_update=is_locked or None)
+    def _its_row(self, session: Session, lease: BedLease, *, is_locked: bool = True) -> tables.StoredBed:
+        row = session.get(tables.StoredBed, lease.bed, with_for_update=is_locked or None)
         if row is None or row.token != lease.token or row.holder != self.holder:
             raise BedLostError(
                 f"bed {lease.bed} is no longer held by run {lease.run_id[:8]}: the lease ended, and another run took the bed"
@@ -181,7 +172,7 @@ class BedLeases:
             raise BedLostError(f"the lease of run {lease.run_id[:8]} on bed {lease.bed} ended at {ended}: the run or its store stalled")
         return row
 
-    # Used by operators
+    # Operators
 
     def quarantine(self, name: str, reason: str, by: str) -> None:
         """Put a bed into quarantine; a run that holds the bed continues.
@@ -202,12 +193,12 @@ class BedLeases:
             StoreError: the bed is not in quarantine.
         """
         with self._store.writing() as session:
-            row = session.get(models.Bed, name, with_for_update=True)
+            row = session.get(tables.StoredBed, name, with_for_update=True)
             if row is None or not row.quarantine:
                 raise StoreError(f"bed {name} is not in quarantine: `ringroad-lab beds` lists all")
             row.quarantine, row.quarantined_at, row.quarantined_by = "", 0.0, ""
             if forget_calibrations:
-                for each in session.scalars(select(models.BedCalibration).filter_by(bed=name, is_good=True)):
+                for each in session.scalars(select(tables.BedCalibration).filter_by(bed=name, is_good=True)):
                     each.is_good = False
 
     def states(self, names: Collection[str]) -> dict[str, BedState]:
@@ -219,7 +210,7 @@ class BedLeases:
 def states_in(session: Session, names: Collection[str], now: float) -> dict[str, BedState]:
     """Return the states of beds, as seen by a transaction."""
     found = {name: BedState(name) for name in names}
-    table, taking = models.Bed, models.BedOccupancy
+    table, taking = tables.StoredBed, tables.BedOccupancy
     joined = select(table, taking).outerjoin(taking, (taking.bed == table.name) & (taking.token == table.token))
     for row, last in session.execute(joined.where(table.name.in_(names))):
         has_it = last is not None and is_held(row, now)
@@ -235,33 +226,32 @@ def states_in(session: Session, names: Collection[str], now: float) -> dict[str,
     return found
 
 
-def is_held(row: models.Bed, now: float) -> bool:
-    """Whether a live run holds a bed: its lease has not ended, and its process is not known to have ended."""
+def is_held(row: tables.StoredBed, now: float) -> bool:
+    """Return whether a live run holds a bed: its lease has not ended, and its process is not known to have ended."""
     return bool(row.holder) and row.lease_until > now and not is_gone(row.holder)
 
 
-def read_occupancy(row: models.BedOccupancy) -> Occupancy:
+def read_occupancy(row: tables.BedOccupancy) -> Occupancy:
     """Return the occupancy of a row."""
     return Occupancy(row.bed, row.run_id, row.request_id, machine_of(row.holder), row.taken_at, row.waited_s, row.ended_at, row.outcome)
 
 
-def _row(session: Session, name: str) -> models.Bed:
+def _row(session: Session, name: str) -> tables.StoredBed:
     """Return the locked row of a bed; create the row if it is missing."""
-    empty = {"token": 0, "holder": "", "lease_until": 0.0, "quarantine": "", "quarantined_at": 0.0, "quarantined_by": ""}
-    session.execute(insert(session, models.Bed).values(name=name, **empty).on_conflict_do_nothing())
-    return session.get_one(models.Bed, name, with_for_update=True)
+    session.execute(insert(session, tables.StoredBed).values(name=name).on_conflict_do_nothing())
+    return session.get_one(tables.StoredBed, name, with_for_update=True)
 
 
-def _current(session: Session, row: models.Bed) -> models.BedOccupancy | None:
-    return session.scalar(select(models.BedOccupancy).filter_by(bed=row.name, token=row.token))
+def _current(session: Session, row: tables.StoredBed) -> tables.BedOccupancy | None:
+    return session.scalar(select(tables.BedOccupancy).filter_by(bed=row.name, token=row.token))
 
 
-def _put_into_quarantine(row: models.Bed, reason: str, by: str, now: float) -> None:
+def _put_into_quarantine(row: tables.StoredBed, reason: str, by: str, now: float) -> None:
     row.quarantine, row.quarantined_at, row.quarantined_by = error_text(reason), now, by
 
 
-def _waited_s(session: Session, request: models.Request, now: float) -> float:
-    """How long a request waited, s: since it was last queued, or since its `not_before` if that is later."""
-    change = models.RequestChange
+def _waited_s(session: Session, request: Request, now: float) -> float:
+    """Return the time that a request waited, s: since it was last queued, or since its `not_before` if that is later."""
+    change = RequestChange
     put = select(func.max(change.changed_at)).where(change.request_id == request.id, change.new == "new", change.old != "new")
     return max(0.0, now - max(session.scalar(put) or request.created_at, request.not_before))

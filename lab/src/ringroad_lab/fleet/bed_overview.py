@@ -10,11 +10,12 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.allotment import obstacle, wishes
 from ringroad_lab.fleet.bed_leases import BedState, Occupancy, read_occupancy, states_in
-from ringroad_lab.fleet.inventory import Bed
-from ringroad_lab.fleet.request import RequestState
-from ringroad_lab.store import models
+from ringroad_lab.fleet.inventory import BedSettings
+from ringroad_lab.request.model import RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store.result_store import ResultStore
 
 LOOK_BACK_S = 7 * 86400.0
@@ -24,7 +25,7 @@ _HISTORY = 50
 
 @dataclass(frozen=True)
 class Waits:
-    """How long requests had waited when a bed was taken for them."""
+    """Waiting times of requests until a bed was taken for them."""
 
     number: int
     median_s: float | None
@@ -43,7 +44,7 @@ class BedLine:
     name: str
     bed_class: str
     machines: Mapping[str, str]
-    """By role."""
+    """Machines by role."""
     state: BedState
     occupied: float
     """Fraction of `LOOK_BACK_S` during which the bed was taken."""
@@ -90,16 +91,16 @@ class Overview:
         }
 
 
-def overview(store: ResultStore, beds: Mapping[str, Bed], now: float) -> Overview:
+def overview(store: ResultStore, beds: Mapping[str, BedSettings], now: float) -> Overview:
     """Return the states of the fleet's beds and of the other beds in the store.
 
     Raises:
         StoreError: the database failed.
     """
     with store.reading() as session:
-        names = sorted({*beds, *session.scalars(select(models.Bed.name))})
+        names = sorted({*beds, *session.scalars(select(tables.StoredBed.name))})
         states = states_in(session, names, now)
-        taking, request = models.BedOccupancy, models.Request
+        taking, request = tables.BedOccupancy, Request
         recent = select(taking.bed, taking.taken_at, taking.ended_at, taking.waited_s, request.bed_class)
         recent = recent.outerjoin(request, request.id == taking.request_id)
         since = now - LOOK_BACK_S
@@ -132,9 +133,9 @@ def overview(store: ResultStore, beds: Mapping[str, Bed], now: float) -> Overvie
         )
 
 
-def _classes(session: Session, beds: Mapping[str, Bed], waits: Mapping[str, Sequence[float]], now: float) -> list[ClassLine]:
-    table = models.Request
-    waiting = select(table.bed_class, func.count(), func.min(table.created_at)).where(table.state == RequestState.NEW.value)
+def _classes(session: Session, beds: Mapping[str, BedSettings], waits: Mapping[str, Sequence[float]], now: float) -> list[ClassLine]:
+    table = Request
+    waiting = select(table.bed_class, func.count(), func.min(table.created_at)).where(table.state == RequestState.NEW)
     now_waiting = {name: (number, oldest) for name, number, oldest in session.execute(waiting.group_by(table.bed_class))}
     lines = []
     for name in sorted({*now_waiting, *waits, *(bed.bed_class for bed in beds.values())}):

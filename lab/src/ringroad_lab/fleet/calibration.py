@@ -11,15 +11,15 @@ from statistics import median
 from sqlalchemy import select
 
 from ringroad_lab.errors import BedError
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet import tables
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.report.quantity import quantity
 from ringroad_lab.scenario.model import Scenario
-from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 FEWEST_EARLIER = 3
-"""With fewer earlier values there is no comparison: a single value can itself be far off."""
+"""Fewest earlier values for a comparison: a single value can itself be far off."""
 _MOST_EARLIER = 20
 # The settings of a scenario that the generator's ceiling depends on, besides transport and frame size.
 _DEPENDS_ON = {"generator", "bidirectional", "flows", "vlans", "vnis", "queues", "cpus", "huge_pages"}
@@ -32,7 +32,7 @@ class Calibration:
         self,
         store: ResultStore,
         name: str,
-        bed: Bed,
+        bed: BedSettings,
         run_id: str,
         scenarios: Sequence[Scenario],
         clock: Callable[[], float] = time.time,
@@ -46,7 +46,7 @@ class Calibration:
         self._clock = clock
         self._done: set[tuple[str, str]] = set()
 
-    def judge(self, ceiling: GeneratorCeiling) -> None:
+    def check(self, ceiling: GeneratorCeiling) -> None:
         """Compare the load that the generator of the bed carries alone with earlier loads, and store it.
 
         Ignores a load that this run has stored before, and a load that was measured again during the run (`ceiling.cause`).
@@ -58,7 +58,7 @@ class Calibration:
         if ceiling.cause or key in self._done:
             return
         self._done.add(key)
-        table = models.BedCalibration
+        table = tables.BedCalibration
         with self._store.writing() as session:
             same = {"bed": self._name, "load_digest": self._load_digest, "transport": key[0], "frame": key[1], "is_good": True}
             query = select(table.ceiling_fps).filter_by(**same).order_by(table.id.desc()).limit(_MOST_EARLIER)

@@ -17,17 +17,18 @@ from ringroad_lab.fleet.holder import machine_of
 from ringroad_lab.fleet.leases import Leases
 from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.outbox_sender import FIRST_WAIT_S, OutboxSender
-from ringroad_lab.fleet.request import UNDER_WAY, Request, RequestState
 from ringroad_lab.fleet.sources.interface import Watcher
-from ringroad_lab.fleet.verdict import judge_run
+from ringroad_lab.fleet.verdict import reach_verdict
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.record import RunState
+from ringroad_lab.request.model import UNDER_WAY, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
 # Exit statuses of `ringroad-lab` for which a retry is pointless: an argument is wrong, a program is missing.
 _HOPELESS = (2, 3)
-# These runs get a verdict.
+# States of runs that get a verdict.
 _ENDED_RUNS = (RunState.FINISHED, RunState.NOT_INSTALLED)
 # A machine and its jobs are considered gone this long after the lease of its dispatcher ended.
 ABANDONED_S = 3600.0
@@ -37,10 +38,10 @@ _LAST_PATIENCE_S = 30.0
 
 @dataclass(frozen=True)
 class DispatcherSettings:
-    """How a dispatcher works."""
+    """Settings of a dispatcher."""
 
     attempts: int = 3
-    """After this many attempts a request is dead."""
+    """Number of attempts after which a request is dead."""
     retry_wait_s: float = 60.0
     """Wait before the next attempt; n times as long after the n-th attempt."""
     poll_s: float = 2.0
@@ -214,7 +215,7 @@ class Dispatcher:
 
     def _conclude(self, request: Request) -> None:
         record = self._store.get_run(str(request.run_id))
-        verdict, remark = judge_run(self._store, record, request.order.baseline)
+        verdict, remark = reach_verdict(self._store, record, request.order.baseline)
         values = {"verdict": str(verdict), "last_error": record.failure, "lease_holder": "", "lease_until": 0.0}
         if self._leases.move(request, RequestState.DONE, remark, **values):
             self._say(f"request {request.id}: {verdict}")

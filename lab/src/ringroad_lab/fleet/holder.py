@@ -23,7 +23,7 @@ def machine_of(holder: str) -> str:
 
 
 def is_gone(holder: str) -> bool:
-    """Whether a lease holder is known to have ended: its PID on this machine is unused, or belongs to another process."""
+    """Return whether a lease holder is known to have ended: its PID on this machine is unused, or belongs to another process."""
     if machine_of(holder) != socket.gethostname():
         return False
     mine = this_process().split(":")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringroad_lab.fleet.request import Message
-from ringroad_lab.fleet.requests import Added, Outcome, Requests
-from ringroad_lab.fleet.rules import MessageError, NotJsonError, Rule, apply_rules
+from ringroad_lab.fleet.requests import Added, MessageOutcome, Requests
+from ringroad_lab.fleet.rules import MessageRule, apply_rules
+from ringroad_lab.request.message import Message, MessageError, NotJsonError
 
 
 @dataclass(frozen=True)
 class Received:
     """The result of a message."""
 
-    outcome: Outcome
+    outcome: MessageOutcome
     added: Sequence[Added]
     problem: str = ""
-    """Why the message is unusable."""
+    """Reason why the message is unusable."""
     is_json: bool = True
 
     @property
@@ -27,7 +27,7 @@ class Received:
         return f"{self.outcome}{f', request {numbers}' if numbers else ''}{f': {self.problem}' if self.problem else ''}"
 
 
-def receive(requests: Requests, rules: Sequence[Rule], message: Message) -> Received:
+def receive(requests: Requests, rules: Sequence[MessageRule], message: Message) -> Received:
     """Make requests from a message; keep an unusable message as dead. The result is stored when this returns.
 
     Raises:

@@ -8,15 +8,16 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from ringroad_lab.fleet.request import ANY_BED, Name, Setting, Word
+from ringroad_lab.request.model import ANY_BED
 from ringroad_lab.scenario.toml_text import toml_text
+from ringroad_lab.text_types import Name, Setting, Word
 from ringroad_lab.trial import Frozen
 
 GENERATOR = "generator"
 """The role of the machine on which `ringroad-lab` runs."""
 
 
-class Bed(Frozen):
+class BedSettings(Frozen):
     """A bed: it measures one run at a time."""
 
     bed_class: Annotated[Name, Field(alias="class")] = ANY_BED
@@ -40,24 +41,24 @@ class Bed(Frozen):
         return self
 
     def fits(self, bed_class: str, scenario: str) -> bool:
-        """Whether a request for a bed class and a scenario can use the bed."""
+        """Return whether a request for a bed class and a scenario can use the bed."""
         return self.fits_class(bed_class) and any(fnmatchcase(scenario, glob) for glob in self.scenarios)
 
     def fits_class(self, bed_class: str) -> bool:
-        """Whether a request for a bed class can use the bed, regardless of its scenario."""
+        """Return whether a request for a bed class can use the bed, regardless of its scenario."""
         return bed_class in (ANY_BED, self.bed_class)
 
     def is_of_machine(self, machine: str) -> bool:
-        """Whether the laboratory of this bed runs on the machine of this name."""
+        """Return whether the laboratory of this bed runs on the machine of this name."""
         named = self.machines[GENERATOR]
         return named == "localhost" or named.partition(".")[0] == machine.partition(".")[0]
 
 
-def fitting(beds: Mapping[str, Bed], bed_class: str, scenario: str) -> frozenset[str]:
+def fitting(beds: Mapping[str, BedSettings], bed_class: str, scenario: str) -> frozenset[str]:
     """Return the names of the beds that a request for a bed class and a scenario can use."""
     return frozenset(name for name, bed in beds.items() if bed.fits(bed_class, scenario))
 
 
-def fleet_file(beds: Mapping[str, Bed]) -> str:
+def fleet_file(beds: Mapping[str, BedSettings]) -> str:
     """Return a `fleet.toml` with these beds; a job brings this file to its machines."""
     return toml_text({"bed": {name: bed.model_dump(mode="json", by_alias=True, exclude_defaults=True) for name, bed in beds.items()}})

@@ -10,12 +10,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, case, func, select, tuple_, update
 from sqlalchemy.orm import Session, aliased, defer
 
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.allotment import Wish, allot, obstacle, wishes
 from ringroad_lab.fleet.bed_leases import states_in
 from ringroad_lab.fleet.holder import LEASE_S, is_gone, machine_of, this_process
-from ringroad_lab.fleet.inventory import Bed, fitting
-from ringroad_lab.fleet.request import ANY_BED, Request, RequestState
-from ringroad_lab.fleet.rows import change, lock_for_beds, locked, note, read_request
+from ringroad_lab.fleet.inventory import BedSettings, fitting
+from ringroad_lab.fleet.rows import change, lock_for_beds, locked, note
+from ringroad_lab.request.model import ANY_BED, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
@@ -32,7 +34,7 @@ class Leases:
         engine: str,
         bed_classes: Collection[str] = (),
         *,
-        beds: Mapping[str, Bed] | None = None,
+        beds: Mapping[str, BedSettings] | None = None,
         holder: str = "",
         lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.time,
@@ -51,12 +53,12 @@ class Leases:
         return f"dispatcher on {machine_of(self.holder)}"
 
     def is_any_new(self) -> bool:
-        """Whether there is a request to claim."""
+        """Return whether there is a request to claim."""
         with self._store.reading() as session:
             allotted = self._allotted(session)
             if self.beds and not allotted:
                 return False
-            return session.scalar(self._next(allotted).with_only_columns(models.Request.id)) is not None
+            return session.scalar(self._next(allotted).with_only_columns(Request.id)) is not None
 
     def claim(self, may_go_on: Callable[[str], bool], expected_key: Callable[[str], str]) -> Request | None:
         """Take the next request; return None if there is none.
@@ -83,15 +85,15 @@ class Leases:
                 beds = (begun_on,) if begun_on and resumes else beds
             run_id = str(row.run_id) if resumes else str(uuid.uuid4())
             values = {"attempts": row.attempts + 1, "engine": self._engine, "run_id": run_id, "job_key": expected_key(run_id)}
-            values |= {"beds": " ".join(beds)}
+            values |= {"beds": tuple(beds)}
             values |= {"lease_holder": self.holder, "lease_until": now + self._lease_s, "served_at": now}
             change(session, row, RequestState.SUBMITTED, now, self._actor, f"attempt {row.attempts + 1}, run {run_id}", **values)
-            return read_request(row)
+            return row
 
     def _allotted(self, session: Session) -> dict[Wish, tuple[str, ...]]:
         return allot(session, self.beds, self._clock()) if self.beds else {}
 
-    def _next(self, allotted: Collection[Wish]) -> Select[models.Request]:
+    def _next(self, allotted: Collection[Wish]) -> Select[Request]:
         """The order of requests.
 
         Requests of one owner and one priority form a queue, oldest first. The queue that has waited longest is served first, counted from
@@ -99,28 +101,28 @@ class Leases:
         turns, however many requests they make. And no queue waits for ever: a queue n steps below a queue that is always
         served still gets about every n-th bed, if runs take half an hour.
         """
-        table, served = models.Request, aliased(models.Request)
+        table, served = Request, aliased(Request)
         same_queue = (served.owner == table.owner, served.priority == table.priority)
         last_served = select(func.max(served.served_at)).where(*same_queue).scalar_subquery()
         waits_since = case((last_served > table.created_at, last_served), else_=table.created_at)
         fits = tuple_(table.bed_class, table.scenario).in_(allotted) if self.beds else table.bed_class.in_(self._bed_classes)
         return (
             select(table)
-            .where(table.state == RequestState.NEW.value, fits, table.not_before <= self._clock(), table.lease_holder == "")
+            .where(table.state == RequestState.NEW, fits, table.not_before <= self._clock(), table.lease_holder == "")
             .order_by((table.priority * (AGING_S / max(1, len(self.beds))) - waits_since).desc(), table.created_at, table.id)
             .limit(1)
         )
 
     def held(self) -> list[Request]:
         """Return the requests that this dispatcher holds."""
-        table = models.Request
+        table = Request
         with self._store.reading() as session:
             rows = session.scalars(select(table).filter_by(lease_holder=self.holder).options(defer(table.payload)).order_by(table.id))
-            return [read_request(row) for row in rows]
+            return list(rows)
 
     def renew(self) -> None:
         """Renew the leases of the held requests."""
-        table, now = models.Request, self._clock()
+        table, now = Request, self._clock()
         due = (table.lease_holder == self.holder, table.lease_until < now + self._lease_s / 2)
         with self._store.reading() as session:
             if session.scalar(select(table.id).where(*due).limit(1)) is None:
@@ -150,14 +152,14 @@ class Leases:
         return adopted
 
     def _of_others(self) -> Sequence[Request]:
-        table = models.Request
+        table = Request
         others: tuple[ColumnElement[bool], ...] = (
             table.lease_holder != "",
             table.lease_holder != self.holder,
             table.engine == self._engine,
         )
         with self._store.reading() as session:
-            return [read_request(row) for row in session.scalars(select(table).where(*others).options(defer(table.payload)))]
+            return list(session.scalars(select(table).where(*others).options(defer(table.payload))))
 
     def _take_over(self, request: Request) -> bool:
         with self._store.writing() as session:
@@ -181,7 +183,7 @@ class Leases:
     def give_back(self, request: Request, why: str, wait_s: float, *, counts: bool, **values: Any) -> bool:  # noqa: ANN401
         """Queue a held request again after a wait; `counts` states whether this attempt counts."""
         attempts = request.attempts if counts else max(0, request.attempts - 1)
-        again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0, "beds": ""}
+        again = {"attempts": attempts, "not_before": self._clock() + wait_s, "lease_holder": "", "lease_until": 0.0, "beds": ()}
         return self.move(request, RequestState.NEW, why, **again, **values)
 
     def keep(self, request: Request, **values: Any) -> None:  # noqa: ANN401
@@ -193,14 +195,14 @@ class Leases:
                     setattr(row, name, value)
 
     def is_any_waiting(self) -> bool:
-        """Whether a request waits for an attempt, now or later, and a bed fits that is not in quarantine."""
-        table = models.Request
+        """Return whether a request waits for an attempt, now or later, and a bed fits that is not in quarantine."""
+        table = Request
         with self._store.reading() as session:
             if self.beds:
                 states = states_in(session, self.beds, self._clock())
                 usable = [name for name, state in states.items() if not state.quarantine]
                 return any(fitting(self.beds, *wish).intersection(usable) for wish in wishes(session))
-            waits = (table.state == RequestState.NEW.value, table.bed_class.in_(self._bed_classes))
+            waits = (table.state == RequestState.NEW, table.bed_class.in_(self._bed_classes))
             return session.scalar(select(table.id).where(*waits).limit(1)) is not None
 
     def obstacles(self) -> set[str]:
@@ -216,5 +218,5 @@ class Leases:
 
 def _bed_of(session: Session, run_id: str | None) -> str | None:
     """Return the bed on which a run was begun."""
-    table = models.BedOccupancy
+    table = tables.BedOccupancy
     return session.scalar(select(table.bed).filter_by(run_id=run_id).order_by(table.id.desc()).limit(1)) if run_id else None

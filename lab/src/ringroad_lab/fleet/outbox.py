@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,8 @@ from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.fleet.holder import is_gone
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.rows import UNADDRESSED, announce, error_text, insert, locked, note
-from ringroad_lab.notification.interface import Stage
-from ringroad_lab.notification.message import Notice
-from ringroad_lab.store import models
+from ringroad_lab.fleet.tables import DeliveryState, Notification
+from ringroad_lab.notification.message import Notice, Stage
 
 if TYPE_CHECKING:
     from ringroad_lab.comparison import RunComparison
@@ -33,41 +31,6 @@ _UNKNOWN_FOR_S = 7 * _DAY_S
 """A target that is in no dispatcher's settings is given up after this time."""
 _UNADDRESSED_FOR_S = 3600.0
 _AT_ONCE = 100
-
-
-class DeliveryState(StrEnum):
-    """The state of a delivery."""
-
-    WAITING = "waiting"
-    """Waits to be sent, or to be sent again after a failure."""
-    DELIVERED = "delivered"
-    UNDELIVERED = "undelivered"
-    """Rejected permanently, or given up; `last_error` has the reason."""
-
-
-@dataclass(frozen=True)
-class Notification:
-    """A notification of one target, as stored."""
-
-    id: int
-    request_id: int
-    stage: Stage
-    target: str
-    state: DeliveryState
-    run_id: str | None
-    outcome: str
-    reason: str
-    happened_at: float
-    delivery: str
-    attempts: int
-    last_error: str
-    asked_at: float
-    not_before: float
-    changed_at: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the notification for programs (JSON)."""
-        return {name: value for name, value in asdict(self).items() if name not in ("id", "request_id", "reason", "asked_at")}
 
 
 @dataclass(frozen=True)
@@ -93,10 +56,10 @@ class Outbox:
 
     def address(self, recipients_of: Callable[[Notice], Collection[str]]) -> None:
         """Make a row for each recipient of each new event, a batch at a time."""
-        table = models.Notification
+        table = Notification
         with self._store.reading() as session:
             rows = session.scalars(select(table).where(*_waits(UNADDRESSED)).order_by(table.id).limit(_AT_ONCE))
-            events = [_read(row) for row in rows]
+            events = list(rows)
         for event in events:
             names = recipients_of(self.notice(event))
             with self._store.writing() as session:
@@ -114,7 +77,7 @@ class Outbox:
 
     def forget(self) -> None:
         """Delete events that no dispatcher has addressed for an hour: no dispatcher has recipients."""
-        table = models.Notification
+        table = Notification
         old = (*_waits(UNADDRESSED), table.asked_at < self._clock() - _UNADDRESSED_FOR_S)
         with self._store.reading() as session:
             if session.scalar(select(table.id).where(*old).limit(1)) is None:
@@ -126,13 +89,13 @@ class Outbox:
         """Return the content of a notification."""
         store, requests = self._store, Requests(self._store)
         request = requests.get(notification.request_id)
-        # Before the end, whether the run is in the store depends on the time, and each try must have the same content.
+        # All tries must have the same content. Whether the run is in the store depends on the time until the end.
         try:
             record = store.get_run(notification.run_id) if notification.run_id and notification.stage.is_end else None
         except StoreFailedError:
             raise
         except StoreError:
-            # Its job ended before the run began.
+            # The job ended before its run began.
             record = None
         compared = record and notification.stage is Stage.COMPLETE and request.order.baseline
         comparison = next(iter(store.comparisons(record.run_id)), None) if record and compared else None
@@ -152,48 +115,48 @@ class Outbox:
 
     def due(self, targets: Collection[str]) -> list[str]:
         """Return the targets that have a due notification."""
-        table = models.Notification
+        table = Notification
         with self._store.reading() as session:
             found = session.scalars(select(table.target).where(*self._is_due(), table.target.in_(targets)).distinct())
             return sorted(found)
 
     def is_any_new(self) -> bool:
-        """Whether there are events that are not addressed yet."""
+        """Return whether there are events that are not addressed yet."""
         with self._store.reading() as session:
-            return session.scalar(select(models.Notification.id).where(*_waits(UNADDRESSED)).limit(1)) is not None
+            return session.scalar(select(Notification.id).where(*_waits(UNADDRESSED)).limit(1)) is not None
 
     def claim(self, target: str, for_s: float) -> Notification | None:
         """Claim the next notification of a target; return None if none is due.
 
         No other process claims the notification for `for_s` seconds. Each target gets the notifications of a request in order.
         """
-        table = models.Notification
+        table = Notification
         query = select(table).where(*self._is_due(), table.target == target).order_by(table.not_before, table.id).limit(1)
         with self._store.writing() as session:
             row = session.scalar(query.with_for_update(skip_locked=True))
             if row is None:
                 return None
             row.holder, row.held_until, row.attempts = self._holder, self._clock() + for_s, row.attempts + 1
-            return _read(row)
+            return row
 
     def _is_due(self) -> tuple[ColumnElement[bool], ...]:
-        table, before = models.Notification, aliased(models.Notification)
+        table, before = Notification, aliased(Notification)
         now = self._clock()
         earlier = select(before.id).where(
             before.request_id == table.request_id,
             before.target == table.target,
-            before.state == DeliveryState.WAITING.value,
+            before.state == DeliveryState.WAITING,
             before.id < table.id,
         )
         # A notification that this process already holds is free, too: it claimed it, but did not begin to send it.
         is_free = or_(table.holder.in_(("", self._holder)), table.held_until < now)
-        return (table.state == DeliveryState.WAITING.value, table.not_before <= now, is_free, ~earlier.exists())
+        return (table.state == DeliveryState.WAITING, table.not_before <= now, is_free, ~earlier.exists())
 
     def free(self) -> None:
         """Release the claims of ended processes of this machine: whether their notifications arrived is unknown."""
-        table = models.Notification
+        table = Notification
         with self._store.reading() as session:
-            holders = session.scalars(select(table.holder).where(table.state == DeliveryState.WAITING.value, table.holder != "").distinct())
+            holders = session.scalars(select(table.holder).where(table.state == DeliveryState.WAITING, table.holder != "").distinct())
             gone = [holder for holder in holders if holder != self._holder and is_gone(holder)]
         if gone:
             with self._store.writing() as session:
@@ -201,11 +164,11 @@ class Outbox:
 
     def delivered(self, notification: Notification) -> None:
         """Record that a notification was delivered."""
-        self._end(notification, state=DeliveryState.DELIVERED.value, last_error="")
+        self._end(notification, state=DeliveryState.DELIVERED, last_error="")
 
     def refused(self, notification: Notification, why: str) -> None:
         """Record that a notification will not be delivered."""
-        self._end(notification, state=DeliveryState.UNDELIVERED.value, last_error=error_text(why))
+        self._end(notification, state=DeliveryState.UNDELIVERED, last_error=error_text(why))
 
     def failed(self, notification: Notification, why: str, wait_s: float, for_days: float) -> None:
         """Retry a notification later; give up after `for_days` days."""
@@ -217,7 +180,7 @@ class Outbox:
 
     def _end(self, notification: Notification, **values: Any) -> None:  # noqa: ANN401
         with self._store.writing() as session:
-            row = session.get(models.Notification, notification.id, with_for_update=True)
+            row = session.get(Notification, notification.id, with_for_update=True)
             # Another dispatcher took the notification after this claim expired, and records the result.
             if row is not None and row.holder == self._holder and row.attempts == notification.attempts:
                 for name, value in {**values, "holder": "", "held_until": 0.0, "changed_at": self._clock()}.items():
@@ -225,14 +188,14 @@ class Outbox:
 
     def give_up_unknown(self, known: Collection[str]) -> None:
         """Give up notifications of targets that have been in no dispatcher's settings for long."""
-        table, now = models.Notification, self._clock()
+        table, now = Notification, self._clock()
         why = "given up: no dispatcher has this target in its settings"
         which = (
-            table.state == DeliveryState.WAITING.value,
+            table.state == DeliveryState.WAITING,
             table.target.not_in([UNADDRESSED, *known]),
             table.asked_at < now - _UNKNOWN_FOR_S,
         )
-        values = {"state": DeliveryState.UNDELIVERED.value, "last_error": why, "changed_at": now}
+        values = {"state": DeliveryState.UNDELIVERED, "last_error": why, "changed_at": now}
         with self._store.writing() as session:
             session.execute(update(table).where(*which, table.not_before < now - _UNKNOWN_FOR_S).values(**values))
 
@@ -240,19 +203,19 @@ class Outbox:
 
     def of_request(self, request_id: int) -> list[Notification]:
         """Return the notifications of a request, sent or not, in order."""
-        table = models.Notification
+        table = Notification
         with self._store.reading() as session:
             rows = session.scalars(select(table).where(table.request_id == request_id, table.target != UNADDRESSED).order_by(table.id))
-            return [_read(row) for row in rows]
+            return list(rows)
 
     def counts(self) -> list[TargetCounts]:
         """Return how many notifications wait or were not delivered, by target."""
-        table = models.Notification
+        table = Notification
         columns = (table.target, table.state, func.count(), func.min(table.happened_at))
-        query = select(*columns).where(table.state != DeliveryState.DELIVERED.value, table.target != UNADDRESSED)
+        query = select(*columns).where(table.state != DeliveryState.DELIVERED, table.target != UNADDRESSED)
         with self._store.reading() as session:
             rows = session.execute(query.group_by(table.target, table.state).order_by(table.target, table.state))
-            return [TargetCounts(target, DeliveryState(state), count, oldest) for target, state, count, oldest in rows]
+            return [TargetCounts(target, state, count, oldest) for target, state, count, oldest in rows]
 
     def send_again(self, request_id: int, actor: str, *, to_all: bool = False) -> int:
         """Send a request's undelivered notifications again at once; return how many.
@@ -262,14 +225,14 @@ class Outbox:
         Raises:
             StoreError: the request does not exist.
         """
-        table = models.Notification
+        table = Notification
         with self._store.writing() as session:
             row, now = locked(session, request_id), self._clock()
             rows = session.scalars(select(table).where(table.request_id == request_id, table.target != UNADDRESSED).with_for_update()).all()
             again = [each for each in rows if to_all or each.state != DeliveryState.DELIVERED]
             for each in again:
                 if each.state == DeliveryState.DELIVERED:
-                    # Otherwise the recipient would discard the notification as a duplicate.
+                    # The recipient would discard the notification with its old id as a duplicate.
                     each.delivery = str(uuid.uuid4())
                 if each.state != DeliveryState.WAITING or each.holder == "":
                     for name, value in _fresh(now).items():
@@ -287,25 +250,20 @@ def wait_s(attempts: int, first_s: float, asked_s: float = 0.0) -> float:
 
 
 def _waits(target: str) -> Sequence[ColumnElement[bool]]:
-    return (models.Notification.state == DeliveryState.WAITING.value, models.Notification.target == target)
+    return (Notification.state == DeliveryState.WAITING, Notification.target == target)
 
 
 def _fresh(now: float) -> dict[str, Any]:
-    unclaimed = {"holder": "", "held_until": 0.0}
     return {
-        "state": DeliveryState.WAITING.value,
+        "state": DeliveryState.WAITING,
         "attempts": 0,
         "last_error": "",
         "asked_at": now,
         "not_before": 0.0,
         "changed_at": now,
-        **unclaimed,
+        "holder": "",
+        "held_until": 0.0,
     }
-
-
-def _read(row: models.Notification) -> Notification:
-    names = [name for name in Notification.__dataclass_fields__ if name not in ("stage", "state")]
-    return Notification(stage=Stage(row.stage), state=DeliveryState(row.state), **{name: getattr(row, name) for name in names})
 
 
 def _compare(store: ResultStore, baseline_run_id: str, run_id: str) -> RunComparison | None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ringroad_lab.fleet.outbox import Notification, Outbox, wait_s
+from ringroad_lab.fleet.outbox import Outbox, wait_s
+from ringroad_lab.fleet.tables import Notification
 from ringroad_lab.notification.delivery import Target
 from ringroad_lab.notification.interface import TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice
@@ -42,7 +43,7 @@ class _Try:
 
 @dataclass
 class _Rest:
-    """Until when nothing more is sent to a target that failed, by the monotonic clock."""
+    """Pause of a target that failed: its end by the monotonic clock."""
 
     failures: int = 0
     until: float = 0.0
@@ -135,7 +136,7 @@ class OutboxSender:
         return [target.name for target in self.targets if self._concerns(target, notice)]
 
     def _concerns(self, target: Target, notice: Notice) -> bool:
-        # Other packages can add kinds. A kind that fails here is called again for the delivery, where its error is recorded.
+        # Kinds can come from other packages. A kind that fails here is called again for the delivery, where its error is recorded.
         try:
             return target.notifier.concerns(notice)
         except Exception as error:

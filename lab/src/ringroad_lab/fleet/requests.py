@@ -12,30 +12,31 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, defer
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import GIVEN_UP, UNDER_WAY, Change, Message, Order, Request, RequestState, Wanted, may_be_retried
+from ringroad_lab.fleet import tables
 from ringroad_lab.fleet.rows import (
     announce,
     change,
     count_message,
     error_text,
+    existing,
     insert,
     lock_for_adding,
     locked,
-    new_values,
     note,
     of_delivery,
-    read_request,
-    wanted_values,
+    values_of,
 )
-from ringroad_lab.store import models
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import GIVEN_UP, UNDER_WAY, RequestState, Wanted
+from ringroad_lab.request.table import Request, RequestChange
 from ringroad_lab.store.result_store import ResultStore
 
 MAX_DEAD_AN_HOUR = 100
-"""At most this many unusable messages of a source are kept per hour; the others are only counted."""
+"""Maximum number of unusable messages of a source that are kept per hour; the others are only counted."""
 _KEY = ("source", "build", "scenario", "bed_class")
 
 
-class Outcome(StrEnum):
+class MessageOutcome(StrEnum):
     """The result of a message."""
 
     REQUESTED = "requested"
@@ -68,16 +69,6 @@ class RequestFilter:
     """A part of the build's name."""
 
 
-@dataclass(frozen=True)
-class SourceCounts:
-    """Number of messages of a source with one outcome."""
-
-    source: str
-    outcome: str
-    messages: int
-    last_at: float
-
-
 class Requests:
     """Reads and writes the requests of a store. Every method raises StoreFailedError if the database fails."""
 
@@ -93,7 +84,7 @@ class Requests:
 
     # Making
 
-    def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[Outcome, list[Added]]:
+    def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[MessageOutcome, list[Added]]:
         """Add the measurements that a message requests in one transaction; count existing requests as duplicates."""
         with self._store.writing() as session:
             lock_for_adding(session)
@@ -101,70 +92,69 @@ class Requests:
             if before := of_delivery(session, message):
                 for row in before:
                     row.duplicates += 1
-                added = [Added(row.id, RequestState(row.state), is_new=False) for row in before]
+                added = [Added(row.id, row.state, is_new=False) for row in before]
             else:
                 added = [self._add(session, message, each, now) for each in wanted]
             is_new = any(each.is_new for each in added)
-            outcome = Outcome.REQUESTED if is_new else Outcome.DUPLICATE if added else Outcome.NO_RULE
+            outcome = MessageOutcome.REQUESTED if is_new else MessageOutcome.DUPLICATE if added else MessageOutcome.NO_RULE
             count_message(session, message.source, outcome, now)
         return outcome, added
 
-    def add_dead(self, message: Message, reason: str, most_an_hour: int = MAX_DEAD_AN_HOUR) -> tuple[Outcome, Added | None]:
+    def add_dead(self, message: Message, reason: str, most_an_hour: int = MAX_DEAD_AN_HOUR) -> tuple[MessageOutcome, Added | None]:
         """Keep an unusable message with the reason; if there are too many, keep nothing and return None."""
         key = {"source": message.source, "build": f"sha256:{hashlib.sha256(message.payload).hexdigest()}", "scenario": "", "bed_class": ""}
         with self._store.writing() as session:
             lock_for_adding(session)
             now = self._clock()
-            row = session.scalar(select(models.Request).filter_by(**key).with_for_update())
+            row = session.scalar(select(Request).filter_by(**key).with_for_update())
             if row is not None:
                 row.duplicates += 1
-                outcome, added = Outcome.DUPLICATE, Added(row.id, RequestState(row.state), is_new=False)
+                outcome, added = MessageOutcome.DUPLICATE, Added(row.id, row.state, is_new=False)
             elif self._dead_since(session, message.source, now - 3600) >= most_an_hour:
-                count_message(session, message.source, Outcome.DEAD_NOT_KEPT, now)
-                return Outcome.DEAD_NOT_KEPT, None
+                count_message(session, message.source, MessageOutcome.DEAD_NOT_KEPT, now)
+                return MessageOutcome.DEAD_NOT_KEPT, None
             else:
-                values = new_values(message, now) | key | {"state": RequestState.DEAD.value, "last_error": error_text(reason)}
-                empty = {"order": Order().model_dump_json(), "package": "", "tag": "", "owner": "", "priority": 0}
-                row = models.Request(**values, **empty, built_at=message.received_at)
+                values = values_of(message, now) | key | {"state": RequestState.DEAD, "last_error": error_text(reason)}
+                row = Request(**values, built_at=message.received_at)
                 session.add(row)
                 session.flush()
                 note(session, row.id, now, "", RequestState.DEAD, f"source {message.source}", reason)
                 announce(session, row, now, reason)
-                outcome, added = Outcome.DEAD, Added(row.id, RequestState.DEAD, is_new=True)
+                outcome, added = MessageOutcome.DEAD, Added(row.id, RequestState.DEAD, is_new=True)
             count_message(session, message.source, outcome, now)
         return outcome, added
 
     def _dead_since(self, session: Session, source: str, since: float) -> int:
-        table = models.Request
+        table = Request
         query = select(func.count()).select_from(table).where(table.source == source, table.scenario == "", table.created_at > since)
         return session.scalar(query) or 0
 
     def _add(self, session: Session, message: Message, wanted: Wanted, now: float) -> Added:
-        table = models.Request
-        made = insert(session, table).values(**new_values(message, now), **wanted_values(wanted))
+        table = Request
+        made = insert(session, table).values(**values_of(message, now), **dict(wanted))
         made = made.on_conflict_do_update(index_elements=list(_KEY), set_={"duplicates": table.duplicates + 1})
         request_id, duplicates, state = session.execute(made.returning(table.id, table.duplicates, table.state)).one()
         if duplicates:
-            return Added(request_id, RequestState(state), is_new=False)
+            return Added(request_id, state, is_new=False)
         note(session, request_id, now, "", RequestState.NEW, f"source {message.source}")
         announce(session, locked(session, request_id), now)
         self._let_the_newest_win(session, request_id, now)
-        return Added(request_id, RequestState(locked(session, request_id).state), is_new=True)
+        return Added(request_id, locked(session, request_id).state, is_new=True)
 
     def _let_the_newest_win(self, session: Session, request_id: int, now: float) -> None:
         """Supersede older requests of the same package, tag and scenario, or the new request if a newer one exists."""
-        table, new = models.Request, locked(session, request_id)
+        table, new = Request, locked(session, request_id)
         if not new.package:
             return
         actor = f"source {new.source}"
         same = select(table).filter_by(package=new.package, tag=new.tag, scenario=new.scenario, bed_class=new.bed_class)
         same = same.where(table.id != new.id).order_by(table.built_at.desc(), table.id.desc())
-        live = [state.value for state in RequestState if state not in GIVEN_UP]
+        live = [state for state in RequestState if state not in GIVEN_UP]
         newer = session.scalar(same.where(table.built_at > new.built_at, table.state.in_(live)).limit(1))
         if newer is not None:
             change(session, new, RequestState.SUPERSEDED, now, actor, f"request {newer.id} has a newer build", superseded_by=newer.id)
             return
-        replaceable = (RequestState.NEW.value, RequestState.SUBMITTED.value)
+        replaceable = (RequestState.NEW, RequestState.SUBMITTED)
         for old in session.scalars(same.where(table.state.in_(replaceable)).with_for_update()):
             change(session, old, RequestState.SUPERSEDED, now, actor, f"request {new.id} has a newer build", superseded_by=new.id)
 
@@ -177,7 +167,7 @@ class Requests:
             StoreError: the request does not exist.
         """
         with self._store.reading() as session:
-            return read_request(_existing(session, request_id))
+            return existing(session, request_id)
 
     def payload(self, request_id: int) -> bytes:
         """Return the message that led to a request, as received.
@@ -186,45 +176,42 @@ class Requests:
             StoreError: the request does not exist.
         """
         with self._store.reading() as session:
-            return _existing(session, request_id).payload
+            return existing(session, request_id).payload
 
-    def changes(self, request_id: int) -> list[Change]:
+    def changes(self, request_id: int) -> list[RequestChange]:
         """Return the state changes of a request, in order."""
-        table = models.RequestChange
+        table = RequestChange
         with self._store.reading() as session:
-            rows = session.scalars(select(table).filter_by(request_id=request_id).order_by(table.id))
-            return [Change(row.changed_at, row.old, row.new, row.actor, row.why) for row in rows]
+            return list(session.scalars(select(table).filter_by(request_id=request_id).order_by(table.id)))
 
     def find(self, which: RequestFilter | None = None, *, limit: int = 100, offset: int = 0) -> list[Request]:
         """Return requests, the newest first."""
-        table = models.Request
+        table = Request
         query = select(table).where(*_conditions(which or RequestFilter())).options(defer(table.payload))
         with self._store.reading() as session:
-            return [read_request(row) for row in session.scalars(query.order_by(table.id.desc()).limit(limit).offset(offset))]
+            return list(session.scalars(query.order_by(table.id.desc()).limit(limit).offset(offset)))
 
     def count(self, which: RequestFilter | None = None) -> int:
         """Return how many requests there are."""
         with self._store.reading() as session:
-            query = select(func.count()).select_from(models.Request).where(*_conditions(which or RequestFilter()))
+            query = select(func.count()).select_from(Request).where(*_conditions(which or RequestFilter()))
             return session.scalar(query) or 0
 
     def of_run(self, run_id: str) -> Request | None:
         """Return the request that a run was made for; None if there is none."""
         with self._store.reading() as session:
-            row = session.scalar(select(models.Request).filter_by(run_id=run_id).options(defer(models.Request.payload)))
-            return read_request(row) if row else None
+            return session.scalar(select(Request).filter_by(run_id=run_id).options(defer(Request.payload)))
 
     def is_delivered(self, message: Message) -> bool:
-        """Whether an earlier message of the source with the same identifier led to requests."""
+        """Return whether an earlier message of the source with the same identifier led to requests."""
         with self._store.reading() as session:
             return bool(of_delivery(session, message))
 
-    def source_counts(self) -> list[SourceCounts]:
+    def source_counts(self) -> list[tables.SourceCount]:
         """Return how many messages had which outcome, by source."""
-        table = models.SourceCount
+        table = tables.SourceCount
         with self._store.reading() as session:
-            rows = session.scalars(select(table).order_by(table.source, table.outcome))
-            return [SourceCounts(row.source, row.outcome, row.messages, row.last_at) for row in rows]
+            return list(session.scalars(select(table).order_by(table.source, table.outcome)))
 
     # Changes by users
 
@@ -236,7 +223,7 @@ class Requests:
         """
         with self._store.writing() as session:
             row = locked(session, request_id)
-            if RequestState(row.state) not in (RequestState.NEW, *UNDER_WAY):
+            if row.state not in (RequestState.NEW, *UNDER_WAY):
                 raise StoreError(f"request {request_id} is {row.state}: there is nothing to cancel")
             change(session, row, RequestState.CANCELLED, self._clock(), actor, why)
 
@@ -248,12 +235,12 @@ class Requests:
         """
         with self._store.writing() as session:
             row = locked(session, request_id)
-            if not may_be_retried(RequestState(row.state), row.verdict):
+            if row.is_poison:
+                raise StoreError(f"request {request_id} is an unusable message: `ringroad-lab replay` applies the rules to it again")
+            if not row.may_be_retried:
                 raise StoreError(
                     f"request {request_id} is {row.state}: only dead, cancelled, superseded or not installed requests can be retried"
                 )
-            if not row.scenario:
-                raise StoreError(f"request {request_id} is an unusable message: `ringroad-lab replay` applies the rules to it again")
             _check_no_job(row)
             _renew(session, row, self._clock(), actor, "retried")
 
@@ -270,25 +257,25 @@ class Requests:
             added = []
             for each in wanted:
                 key = {"source": row.source, "build": each.build, "scenario": each.scenario, "bed_class": each.bed_class}
-                there = session.scalar(select(models.Request).filter_by(**key).with_for_update())
+                there = session.scalar(select(Request).filter_by(**key).with_for_update())
                 if there is None:
                     added.append(self._add(session, message, each, now))
                     continue
-                is_new = RequestState(there.state) in GIVEN_UP
+                is_new = there.state in GIVEN_UP
                 if is_new or there.state == RequestState.NEW:
                     _check_no_job(there)
-                    for name, value in wanted_values(each).items():
+                    for name, value in each:
                         setattr(there, name, value)
                 if is_new:
                     _renew(session, there, now, actor, f"replayed from request {request_id}")
-                added.append(Added(there.id, RequestState(there.state), is_new=is_new))
+                added.append(Added(there.id, there.state, is_new=is_new))
             if added and row.state == RequestState.DEAD and request_id not in [each.id for each in added]:
                 why = f"replayed as request {added[0].id}"
                 change(session, row, RequestState.SUPERSEDED, now, actor, why, superseded_by=added[0].id)
         return added
 
 
-def _renew(session: Session, row: models.Request, now: float, actor: str, why: str) -> None:
+def _renew(session: Session, row: Request, now: float, actor: str, why: str) -> None:
     empty = {
         "attempts": 0,
         "last_error": "",
@@ -298,28 +285,21 @@ def _renew(session: Session, row: models.Request, now: float, actor: str, why: s
         "run_id": None,
         "superseded_by": None,
         "verdict": "",
-        "beds": "",
+        "beds": (),
     }
     change(session, row, RequestState.NEW, now, actor, why, **empty)
 
 
-def _check_no_job(row: models.Request) -> None:
+def _check_no_job(row: Request) -> None:
     if row.lease_holder:
         raise StoreError(
             f"the job of request {row.id} is still being stopped by the dispatcher on {row.lease_holder.partition(':')[0]}: try again soon"
         )
 
 
-def _existing(session: Session, request_id: int) -> models.Request:
-    row = session.get(models.Request, request_id) if 0 < request_id < 2**31 else None
-    if row is None:
-        raise StoreError(f"no request {request_id} in the result store: `ringroad-lab requests` lists them")
-    return row
-
-
 def _conditions(which: RequestFilter) -> list[ColumnElement[bool]]:
-    table = models.Request
-    equal = {table.state: which.state and which.state.value, table.source: which.source, table.owner: which.owner}
+    table = Request
+    equal = {table.state: which.state, table.source: which.source, table.owner: which.owner}
     conditions = [column == value for column, value in equal.items() if value is not None]
     if which.build is not None:
         conditions.append(table.build.contains(which.build, autoescape=True))

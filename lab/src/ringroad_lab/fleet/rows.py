@@ -9,8 +9,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.request import TRANSITIONS, UNDER_WAY, Message, Request, RequestState, Wanted, may_be_retried, read_order
-from ringroad_lab.notification.interface import Stage
+from ringroad_lab.fleet import tables
+from ringroad_lab.notification.message import Stage
+from ringroad_lab.request.message import Message
+from ringroad_lab.request.model import TRANSITIONS, UNDER_WAY, RequestState
+from ringroad_lab.request.table import Request, RequestChange
 from ringroad_lab.store import models
 from ringroad_lab.store.rows import indexed
 
@@ -50,91 +53,45 @@ def insert(session: Session, table: type[models.Base]) -> Any:  # noqa: ANN401
     return made
 
 
-def read_request(row: models.Request) -> Request:
-    """Return the request of a row, without its payload."""
-    return Request(
-        id=row.id,
-        source=row.source,
-        build=row.build,
-        scenario=row.scenario,
-        bed_class=row.bed_class,
-        state=RequestState(row.state),
-        order=read_order(row.order),
-        package=row.package,
-        tag=row.tag,
-        built_at=row.built_at,
-        priority=row.priority,
-        owner=row.owner,
-        attempts=row.attempts,
-        duplicates=row.duplicates,
-        last_error=row.last_error,
-        event=row.event,
-        delivery=row.delivery,
-        superseded_by=row.superseded_by,
-        engine=row.engine,
-        job_key=row.job_key,
-        lease_holder=row.lease_holder,
-        lease_until=row.lease_until,
-        run_id=row.run_id,
-        verdict=row.verdict,
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-        beds=tuple(row.beds.split()),
-    )
-
-
-def new_values(message: Message, now: float) -> dict[str, Any]:
-    """Return the initial values of a request's row that do not depend on the requested measurement."""
+def values_of(message: Message, now: float) -> dict[str, Any]:
+    """Return the values of a new request that come from its message."""
     return {
         "source": message.source,
-        "state": RequestState.NEW.value,
-        "attempts": 0,
-        "duplicates": 0,
-        "last_error": "",
         "event": indexed(message.event),
         "delivery": indexed(message.delivery),
         "payload": message.payload,
-        "engine": "",
-        "job_key": "",
-        "lease_holder": "",
-        "lease_until": 0.0,
-        "not_before": 0.0,
-        "run_id": None,
-        "verdict": "",
         "created_at": now,
         "changed_at": now,
-        "served_at": 0.0,
     }
 
 
-def wanted_values(wanted: Wanted) -> dict[str, Any]:
-    """Return the values of a row that describe the requested measurement."""
-    values = wanted.model_dump(exclude={"order"})
-    return values | {"order": wanted.order.model_dump_json()}
-
-
-def locked(session: Session, request_id: int) -> models.Request:
-    """Return the row of a request; others cannot change it until this transaction ends.
+def existing(session: Session, request_id: int, *, is_locked: bool = False) -> Request:
+    """Return the row of a request; others cannot change a locked row until this transaction ends.
 
     Raises:
         StoreError: the request does not exist.
     """
-    row = session.get(models.Request, request_id, with_for_update=True) if 0 < request_id < 2**31 else None
+    row = session.get(Request, request_id, with_for_update=is_locked or None) if 0 < request_id < 2**31 else None
     if row is None:
         raise StoreError(f"no request {request_id} in the result store: `ringroad-lab requests` lists them")
     return row
 
 
-def change(session: Session, row: models.Request, state: RequestState, now: float, actor: str, why: str = "", **values: Any) -> None:  # noqa: ANN401
+def locked(session: Session, request_id: int) -> Request:
+    """Return the locked row of a request, or raise StoreError."""
+    return existing(session, request_id, is_locked=True)
+
+
+def change(session: Session, row: Request, state: RequestState, now: float, actor: str, why: str = "", **values: Any) -> None:  # noqa: ANN401
     """Change the state and other columns of a locked row, and record the change.
 
     Raises:
         StoreError: the transition is not allowed.
     """
-    old = RequestState(row.state)
-    if state not in TRANSITIONS[old] and not (state is RequestState.NEW and may_be_retried(old, row.verdict)):
+    old = row.state
+    if state not in TRANSITIONS[old] and not (state is RequestState.NEW and row.may_be_retried):
         raise StoreError(f"request {row.id} is {old}, and cannot become {state}")
-    row.state = state.value
+    row.state = state
     row.changed_at = now
     for name, value in values.items():
         setattr(row, name, value)
@@ -144,39 +101,32 @@ def change(session: Session, row: models.Request, state: RequestState, now: floa
         announce(session, row, now, why)
 
 
-def announce(session: Session, row: models.Request, now: float, why: str = "") -> None:
+def announce(session: Session, row: Request, now: float, why: str = "") -> None:
     """Notify recipients of a request's state, once in each round; in the transaction that changes the state."""
-    stage = _STAGES.get(RequestState(row.state), Stage.ERROR)
-    changes = models.RequestChange
+    stage = _STAGES.get(row.state, Stage.ERROR)
+    changes = RequestChange
     no_end = ("", RequestState.NEW.value, *(each.value for each in UNDER_WAY))
     begun_anew = (changes.request_id == row.id, changes.new == RequestState.NEW.value, changes.old.not_in(no_end))
     values = {
         "request_id": row.id,
         "round": session.scalar(select(func.count()).where(*begun_anew)),
-        "stage": stage.value,
+        "stage": stage,
         "target": UNADDRESSED,
-        "state": "waiting",
         "run_id": row.run_id,
-        "outcome": {Stage.COMPLETE: row.verdict, Stage.ERROR: row.state}.get(stage, ""),
+        "outcome": {Stage.COMPLETE: row.verdict, Stage.ERROR: row.state.value}.get(stage, ""),
         "reason": error_text(why or row.last_error) if stage is Stage.ERROR else "",
         "happened_at": now,
-        "delivery": "",
-        "attempts": 0,
-        "last_error": "",
         "asked_at": now,
-        "not_before": 0.0,
         "changed_at": now,
-        "holder": "",
-        "held_until": 0.0,
     }
-    made = insert(session, models.Notification).values(**values)
+    made = insert(session, tables.Notification).values(**values)
     session.execute(made.on_conflict_do_nothing(index_elements=["request_id", "round", "stage", "target"]))
 
 
 def note(session: Session, request_id: int, now: float, old: str, new: str, actor: str, why: str = "") -> None:
     """Record a change of a request."""
     session.add(
-        models.RequestChange(request_id=request_id, changed_at=now, old=old, new=new, actor=indexed(actor), why=error_text(why)),
+        RequestChange(request_id=request_id, changed_at=now, old=old, new=new, actor=indexed(actor), why=error_text(why)),
     )
 
 
@@ -187,7 +137,7 @@ def error_text(text: str) -> str:
 
 def count_message(session: Session, source: str, outcome: str, now: float) -> None:
     """Count a message of a source."""
-    table = models.SourceCount
+    table = tables.SourceCount
     made = insert(session, table).values(source=source, outcome=outcome, messages=1, last_at=now)
     session.execute(
         made.on_conflict_do_update(index_elements=["source", "outcome"], set_={"messages": table.messages + 1, "last_at": now}),
@@ -195,10 +145,10 @@ def count_message(session: Session, source: str, outcome: str, now: float) -> No
     )
 
 
-def of_delivery(session: Session, message: Message) -> list[models.Request]:
+def of_delivery(session: Session, message: Message) -> list[Request]:
     """Return the rows of an earlier message of the source with the same identifier."""
     if not message.delivery:
         return []
-    table = models.Request
+    table = Request
     query = select(table).filter_by(source=message.source, delivery=indexed(message.delivery)).order_by(table.id).with_for_update()
     return list(session.scalars(query))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,24 +11,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from ringroad_lab.errors import LabError, value_problems
-from ringroad_lab.fleet.request import ANY_BED, Message, Name, Order, Wanted, Word
+from ringroad_lab.errors import value_problems
+from ringroad_lab.request.message import Message, MessageError, field, read_payload
+from ringroad_lab.request.model import ANY_BED, Order, Wanted
 from ringroad_lab.scenario.toml_text import toml_text
+from ringroad_lab.text_types import Name, Word
 from ringroad_lab.trial import Frozen
 
 Scalar = str | bool | int | float
 _FIELD = re.compile(r"\{([^{}]*)\}")
-# Fields that are not in the message itself.
-_EVENT, _SOURCE = "@event", "@source"
 _GLOB = "glob"
-
-
-class MessageError(LabError):
-    """A message is unusable."""
-
-
-class NotJsonError(MessageError):
-    """A message is not a JSON object."""
 
 
 def _check_template(text: str) -> str:
@@ -56,7 +47,7 @@ def _commands(value: Any, key: str = "") -> list[str]:  # noqa: ANN401
     return [value] if isinstance(value, str) and key.rpartition(".")[2] in ("recipe", "run") else []
 
 
-class Rule(Frozen):
+class MessageRule(Frozen):
     """A rule: which messages match, and what is measured for each. Its texts can contain fields of the message in braces."""
 
     name: Annotated[Word, Field(min_length=1)]
@@ -74,7 +65,7 @@ class Rule(Frozen):
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     owner: Word = ""
     package: Word = ""
-    """If given, the newest build of this package and tag supersedes older ones."""
+    """Package whose newest build of the tag supersedes older ones; empty: none is superseded."""
     tag: Word = ""
     built_at: Word = ""
     """Path of the field with the time of the build; if not given, the arrival of the message counts."""
@@ -113,7 +104,7 @@ class Condition:
     is_glob: bool = False
 
     def holds(self, value: object) -> bool:
-        """Whether a field value, or a missing field, matches. Numbers, booleans and texts never equal each other."""
+        """Return whether a field value, or a missing field, matches. Numbers, booleans and texts never equal each other."""
         if self.is_glob:
             return isinstance(value, str) and any(fnmatchcase(value, str(each)) for each in self.values)
         return any(type(each) is type(value) and each == value for each in self.values) or (
@@ -146,22 +137,7 @@ def conditions(tree: Mapping[str, Any], above: str = "") -> list[Condition]:
     return found
 
 
-def read_payload(payload: bytes) -> dict[str, Any]:
-    """Return a message's fields.
-
-    Raises:
-        NotJsonError: the message is not JSON, or not an object.
-    """
-    try:
-        tree = json.loads(payload.decode(), parse_constant=_reject)
-    except (ValueError, RecursionError) as error:
-        raise NotJsonError(f"the message is not JSON: {str(error)[:200] or 'nested too deep'}") from error
-    if not isinstance(tree, dict):
-        raise NotJsonError("the message is JSON, but not an object: its fields must have names")
-    return tree
-
-
-def apply_rules(rules: Sequence[Rule], message: Message) -> list[Wanted]:
+def apply_rules(rules: Sequence[MessageRule], message: Message) -> list[Wanted]:
     """Return the measurements that all matching rules request; if two request the same, the first counts.
 
     Raises:
@@ -176,11 +152,11 @@ def apply_rules(rules: Sequence[Rule], message: Message) -> list[Wanted]:
     return list(found.values())
 
 
-def _matches(rule: Rule, tree: Mapping[str, Any], message: Message) -> bool:
+def _matches(rule: MessageRule, tree: Mapping[str, Any], message: Message) -> bool:
     return all(each.holds(field(tree, message, each.path)) for each in conditions(rule.match))
 
 
-def _make(rule: Rule, tree: Mapping[str, Any], message: Message) -> Wanted:
+def _make(rule: MessageRule, tree: Mapping[str, Any], message: Message) -> Wanted:
     def fill(value: Any) -> Any:  # noqa: ANN401
         if isinstance(value, str):
             return _FIELD.sub(lambda found: _text_of(rule, tree, message, found[1].strip()), value)
@@ -211,24 +187,7 @@ def _make(rule: Rule, tree: Mapping[str, Any], message: Message) -> Wanted:
         raise MessageError(f"rule '{rule.name}': {'; '.join(value_problems(error))}") from error
 
 
-def field(tree: Mapping[str, Any], message: Message, path: str) -> object:
-    """Return a field of a message by its dotted path, such as `commits.0.id`; None if it is missing or null."""
-    if path == _EVENT:
-        return message.event
-    if path == _SOURCE:
-        return message.source
-    here: Any = tree
-    for part in path.split("."):
-        if isinstance(here, Mapping):
-            here = here.get(part)
-        elif isinstance(here, list) and part.isascii() and part.isdigit() and len(part) < 10:
-            here = here[int(part)] if int(part) < len(here) else None
-        else:
-            return None
-    return here
-
-
-def _text_of(rule: Rule, tree: Mapping[str, Any], message: Message, path: str) -> str:
+def _text_of(rule: MessageRule, tree: Mapping[str, Any], message: Message, path: str) -> str:
     value = field(tree, message, path)
     if isinstance(value, bool):
         return str(value).lower()
@@ -237,7 +196,7 @@ def _text_of(rule: Rule, tree: Mapping[str, Any], message: Message, path: str) -
     raise MessageError(f"rule '{rule.name}' needs the field {path}, which is {'missing' if value is None else 'not a text'} in the message")
 
 
-def _moment(rule: Rule, value: object) -> float:
+def _moment(rule: MessageRule, value: object) -> float:
     try:
         if _is_number(value):
             return float(value)  # type: ignore[arg-type]
@@ -251,7 +210,3 @@ def _moment(rule: Rule, value: object) -> float:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _reject(constant: str) -> None:
-    raise ValueError(f"{constant} is not a number")

@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.fleet.inventory import Bed
-from ringroad_lab.fleet.request import Name
-from ringroad_lab.fleet.rules import Rule
-from ringroad_lab.fleet.sources.interface import Source
-from ringroad_lab.kinds import ENGINES, SOURCES
+from ringroad_lab.fleet.engine.interface import ENGINES
+from ringroad_lab.fleet.inventory import BedSettings
+from ringroad_lab.fleet.rules import MessageRule
+from ringroad_lab.fleet.sources.interface import SOURCES, Source
 from ringroad_lab.scenario.document import KeyPath, path_text, read_document
 from ringroad_lab.scenario.library import Library, settings_folder
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.scenario.problem import Problem, validate
+from ringroad_lab.text_types import Name
 from ringroad_lab.trial import Frozen
 
 FILE_NAME = "fleet.toml"
@@ -37,10 +37,10 @@ class FleetSettings:
     """Sources, engines and beds by name, and rules in their order."""
 
     sources: Mapping[str, Source]
-    rules: Sequence[Rule]
+    rules: Sequence[MessageRule]
     engines: Mapping[str, Frozen]
     """Settings of the engines in the file."""
-    beds: Mapping[str, Bed]
+    beds: Mapping[str, BedSettings]
 
 
 def default_file() -> Path:
@@ -72,7 +72,7 @@ def read_fleet(path: Path) -> FleetSettings:
             problems.append(Problem((key,), f"no such setting{suggest(key, _SECTIONS)}"))
     sources = _named(document.tree, "source", _source, problems)
     engines = _named(document.tree, "engine", _engine, problems)
-    beds = _named(document.tree, "bed", partial(validate, Bed), problems)
+    beds = _named(document.tree, "bed", partial(validate, BedSettings), problems)
     rules = _rules(document.tree.get("rule", []), problems)
     if problems:
         lines = []
@@ -123,14 +123,14 @@ def _engine(table: Any, here: KeyPath, problems: list[Problem]) -> Frozen | None
     return validate(ENGINES[name].settings_type, table, here, problems)
 
 
-def _rules(tables: Any, problems: list[Problem]) -> tuple[Rule, ...]:  # noqa: ANN401
+def _rules(tables: Any, problems: list[Problem]) -> tuple[MessageRule, ...]:  # noqa: ANN401
     if not isinstance(tables, list):
         problems.append(Problem(("rule",), "must be tables, as [[rule]]"))
         return ()
     rules, library = [], Library.of_this_machine()
     for number, table in enumerate(tables, 1):
         here: KeyPath = (f"rule {table.get('name', number)}" if isinstance(table, dict) else f"rule {number}",)
-        rule = validate(Rule, table, here, problems)
+        rule = validate(MessageRule, table, here, problems)
         if rule is None:
             continue
         rules.append(rule)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ReportError, StoreError, StoreFailedError
-from ringroad_lab.fleet.request import MEASURED, NOT_INSTALLED
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
+from ringroad_lab.request.model import MEASURED, NOT_INSTALLED
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.result_store import ResultStore
 
 
-def judge_run(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str, str]:
+def reach_verdict(store: ResultStore, record: RunRecord, baseline: str) -> tuple[str, str]:
     """Compare a run that ended with its baseline and store the comparison; return the verdict and a remark.
 
     A single regression makes the verdict a regression, as for the exit status of `ringroad-lab run`. Without a run to compare with, as for

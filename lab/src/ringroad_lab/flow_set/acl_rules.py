@@ -37,7 +37,7 @@ _SOURCE_PORTS = {"any": 97, "one": 3}
 _DESTINATION_PORTS = {"any": 20, "upper": 4, "lower": 1, "one": 68, "range": 7}
 _FIRST_UPPER_PORT = 1024
 _WIDEST_RANGE_BITS = 6
-# In each list: the number of pairs of prefix lengths, ranges and single ports; the most frequent are first.
+# Number of pairs of prefix lengths, ranges and single ports in each list; the most frequent are first.
 _LENGTH_PAIRS = 32
 _RANGES = 5
 _SINGLE_PORTS = 200

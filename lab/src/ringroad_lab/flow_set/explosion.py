@@ -18,7 +18,7 @@ from ringroad_lab.flow_set.interface import ADDRESS_BITS, FlowEntry, FrameHeader
 ALLOWED_DESTINATION_PORT = 80
 ALLOWED_SOURCE = 0x0A_00_00_05
 ALLOWED_SOURCE_PORT = 12_345
-# From 20.0.0.0: a prime number of addresses, so that no two frames of a trial have the same headers and an exact match cache is useless.
+# A prime number of addresses, from 20.0.0.0, so that no two frames of a trial have the same headers and an exact match cache is useless.
 FIRST_ATTACKED = 0x14_00_00_00
 ATTACKED = 65_521
 

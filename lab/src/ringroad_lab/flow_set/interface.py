@@ -13,10 +13,10 @@ class FlowEntry:
     """An entry, without the ingress port."""
 
     match: str
-    """In the syntax of ovs-ofctl(8): `udp,nw_src=10.0.0.1`; empty: every frame."""
+    """Match in the syntax of ovs-ofctl(8): `udp,nw_src=10.0.0.1`; empty: every frame."""
     priority: int
     forwards: bool = True
-    """Whether it forwards or drops its frames."""
+    """Whether the entry forwards its frames; else it drops them."""
 
 
 @dataclass(frozen=True)

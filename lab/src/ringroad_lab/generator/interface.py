@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.facts.witness import Witness
 from ringroad_lab.host.interface import Host, Process
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import GeneratorCeiling, LogExcerpt
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
@@ -29,6 +30,18 @@ class Generator(ABC):
     @abstractmethod
     def version(self) -> str:
         """Return name and version, for the facts of a run."""
+
+
+class WrappedGenerator(Generator):
+    """A generator that does more around each trial of another."""
+
+    def __init__(self, generator: Generator) -> None:
+        """Take the other generator."""
+        self._generator = generator
+
+    def version(self) -> str:
+        """Return name and version."""
+        return self._generator.version()
 
 
 class GeneratorSettings(BaseModel):
@@ -124,3 +137,15 @@ class GeneratorDriver(ABC):
 
     def stop(self) -> None:
         """Stop all started programs, and disconnect; can be called at any point, any number of times."""
+
+
+GENERATORS: Kinds[GeneratorDriver] = Kinds(
+    "ringroad_lab.generators",
+    GeneratorDriver,
+    "driver",
+    {
+        "ringroad": "generator.ringroad:RingroadGenerator",
+        "otg": "generator.otg_server:OtgServer",
+        "trex": "generator.trex:TrexServer",
+    },
+)

@@ -10,12 +10,11 @@ from ringroad_lab.errors import GeneratorError
 from ringroad_lab.facts.witness import Witness
 from ringroad_lab.generator import traffic
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.generator.judgement import judge
+from ringroad_lab.generator.offered_load import asked_s, tolerance_s
 from ringroad_lab.generator.otg_client import Distribution, FlowDetail, FlowMetric, OtgClient, PortMetric, TrialDetail
-from ringroad_lab.offered_load import asked_s, tolerance_s
 from ringroad_lab.trial import DirectionCounts, LatencySummary, TrialRequest, TrialResult, TrialVerdict
 
-# After this time without a frame, all frames in flight have arrived. RFC 2544, section 23, waits 2 s, which is the limit here.
+# Time without a frame after which all frames in flight have arrived. RFC 2544, section 23, waits 2 s, which is the limit here.
 SETTLED_S = 0.1
 SETTLE_LIMIT_S = 2.0
 POLL_S = 0.02
@@ -96,7 +95,7 @@ class OtgGenerator(Generator):
         else:
             counts = tuple(_plain(way, intended, expected_s, metrics, ports) for way in ways)
         counts = tuple(_with_port_totals(way, ports) for way in counts)
-        reasons += judge(request, counts, detail)
+        reasons += _faults(request, detail)
         return TrialResult(
             request=request,
             started_at=started_at,
@@ -209,6 +208,24 @@ def _refused_frames(way: traffic.Direction, intended: int, flow: FlowDetail, req
         # The device took the frames as fast as it could: this many of them after the burst's time.
         return 0, round(flow.offered.sent_frames * excess_s / elapsed_s)
     return 0, 0
+
+
+def _faults(request: TrialRequest, detail: TrialDetail | None) -> list[str]:
+    """Return what the generator's details show to be wrong, a sentence each."""
+    if detail is None:
+        return []
+    reasons = []
+    if detail.failure is not None:
+        reasons.append(f"the generator's port {detail.failure.port or '?'} failed: {detail.failure.reason}")
+    # A device may be far behind under an attack: frames that it has not taken are lost. Other checks find out whether it is alive.
+    if not request.load.attack_fps:
+        for port in detail.ports:
+            if port.unsent_slots:
+                reasons.append(
+                    f"port {port.port}: {port.unsent_slots} of the frames handed over were never taken: "
+                    "the device has stopped, or is not connected"
+                )
+    return reasons
 
 
 def _latency(distribution: Distribution | None) -> LatencySummary | None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, read_answer
 
-# Enough for the metrics of all flows and Ringroad's latency distributions.
+# Limit of an answer: the metrics of all flows and Ringroad's latency distributions fit.
 _MAX_ANSWER_BYTES = 64 << 20
 
 
@@ -76,7 +76,7 @@ class Distribution(_Answer):
 
 
 class Delay(_Answer):
-    """How long frames were in flight."""
+    """Time that frames were in flight."""
 
     latency_ns: Distribution | None = None
 
@@ -169,7 +169,7 @@ class OtgClient:
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.verify = verify
-        # Proxies of the environment are for the Internet, not for a test bed.
+        # Proxies of the environment are for the Internet, not for a test setup.
         self._session.trust_env = False
         if token is not None:
             self._session.headers["Authorization"] = f"Bearer {token}"

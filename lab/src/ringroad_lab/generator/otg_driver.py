@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import CABLES, Cable, CableKind
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.interface import Generator, GeneratorDriver, GeneratorSettings
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.self_test import measure_ceiling
 from ringroad_lab.host.interface import Host, Process
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.trial import Load
 

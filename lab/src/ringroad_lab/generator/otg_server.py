@@ -8,20 +8,19 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import CABLES, Cable, CableKind
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.interface import GeneratorSettings
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.otg_driver import OtgDriver
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.ringroad_program import require_ringroad
 
 POLL_S = 0.05
 
 
 class OtgServerSettings(GeneratorSettings):
-    """Where the server is, and the names of its ports."""
+    """Address of the server, and the names of its ports."""
 
     url: str
     """`https://HOST:PORT`."""

@@ -8,12 +8,11 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ringroad_lab.cable.interface import Cable, CableKind
+from ringroad_lab.cable.interface import CABLES, Cable, CableKind
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.interface import GeneratorSettings
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.otg_driver import OtgDriver
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.ringroad_program import require_ringroad
 
 START_TIMEOUT_S = 15.0
@@ -46,7 +45,7 @@ class RingroadGenerator(OtgDriver):
         """Start it and wait until it serves."""
         self.prepare()
         self._version = self.host.run([self._program, "--version"]).stdout.strip()
-        # Its only client is the lab, which has the token, and whose cables are sockets and interfaces.
+        # The lab is its only client: it has the token, and its cables are sockets and interfaces.
         argv = [self._program, "--json", "otg", "--http", "--listen", "127.0.0.1:0", "--allow-location", "**"]
         if self.cpus:
             # Each port sends and receives in its own thread; on a single processor, one thread serves both ports, without switching.

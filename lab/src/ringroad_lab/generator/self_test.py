@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ringroad_lab.cable.interface import CableKind, Laying
+from ringroad_lab.cable.interface import CABLES, CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.offered_load import CheckedGenerator
 from ringroad_lab.generator.otg import OtgGenerator
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.traffic import extra_bytes
 from ringroad_lab.host.interface import Host
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.record import GeneratorCeiling
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
-# More than any software generator sends on one processor: the result is a first guess.
+# Load that no software generator sends on one processor: the result is a first guess.
 OVERLOAD_FPS = 50_000_000
 STEP_UP = 1.1
 STEP_DOWN = 0.8
-# Down to a hundredth of the first guess, for a machine that is busy otherwise, and up again.
+# Number of steps down to a hundredth of the first guess, for a machine that is busy otherwise, and up again.
 STEPS = 30
 # One passing trial is enough for a ceiling: each later trial checks it again.
 TRIAL_S = 0.2
@@ -84,15 +84,16 @@ def search_ceiling(generator: Generator, kind: CableKind, load: Load, *, trial_s
 
 
 @contextmanager
-def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) -> Iterator[OtgGenerator]:
+def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) -> Iterator[Generator]:
     """Connect the generator's two ports by one cable."""
     cable_type = CABLES[kind]()
     if not cable_type.can_loop:
         raise GeneratorError(f"the generator cannot be looped by {kind} alone")
     cable = lay_cable(Laying(kind, f"{host.cable_prefix}loop", host, max_frame_bytes=max_frame_bytes))
     try:
-        generator = OtgGenerator(client, (cable_type.loop_location(cable), cable_type.generator_location(cable)))
-        generator.plug_in()
+        ports = OtgGenerator(client, (cable_type.loop_location(cable), cable_type.generator_location(cable)))
+        ports.plug_in()
+        generator = CheckedGenerator(ports)
         _await_connection(generator, kind)
         yield generator
     finally:
@@ -102,7 +103,7 @@ def _loop(client: OtgClient, host: Host, kind: CableKind, max_frame_bytes: int) 
             remove_cable(cable, host)
 
 
-def _await_connection(generator: OtgGenerator, kind: CableKind) -> None:
+def _await_connection(generator: Generator, kind: CableKind) -> None:
     """Offer a few frames until some arrive: two ports of one generator need a moment to connect."""
     load = Load(frame=FrameMix(name="64", parts=((64, 1),)), rate_fps=1000, learning=False)
     request = TrialRequest(load=load, duration_s=0.01, purpose="self-test")

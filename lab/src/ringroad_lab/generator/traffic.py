@@ -17,7 +17,7 @@ from ringroad_lab.trial import AddressPlan, FlowSet, FlowShape, Load
 # RFC 2544, appendix C.2.2: networks for measurements; RFC 4814, section 4: varied addresses and ports.
 PORT_NAMES = ("1", "2")
 PORT_ADDRESSES = ("198.18.0.1", "198.19.0.1")
-# If there are more flows than free UDP ports, the source address varies instead.
+# The source address varies instead if there are more flows than free UDP ports.
 MANY_FLOWS_ADDRESSES = ("10.0.0.1", "11.0.0.1")
 FIRST_UDP_PORT = 1024
 UDP_PORTS = 65536 - FIRST_UDP_PORT
@@ -25,7 +25,7 @@ UDP_PORTS = 65536 - FIRST_UDP_PORT
 STATIONS = (0x02_00_00_00_00_01, 0x02_00_00_00_00_02)
 PLANNED_STATIONS = (0x02_01_00_00_00_00, 0x02_02_00_00_00_00)
 VLAN_TAG_BYTES = 4
-# Of the outer UDP header, which a device may read to spread flows over its processors.
+# Source port of the outer UDP header, which a device may read to spread flows over its processors.
 TUNNEL_SOURCE_PORT = 49152
 LEARNING_FRAMES = 4
 LEARNING_FPS = 5_000
@@ -38,7 +38,7 @@ NEVER_REPEATED = 65_537
 
 @dataclass(frozen=True)
 class Direction:
-    """Which port sends, which receives."""
+    """The port that sends, and the port that receives."""
 
     sender: int
     receiver: int
@@ -160,7 +160,7 @@ def _add_learning(config: snappi.Config, direction: Direction, load: Load) -> No
     flow.rate.pps = LEARNING_FPS
     _add_headers(flow, load, direction.receiver, direction.sender)
     flow.duration.fixed_packets.packets = LEARNING_FRAMES
-    # So that its frames do not count as foreign frames where they arrive.
+    # The flow has a name of its own, so that its frames do not count as foreign frames where they arrive.
     flow.metrics.enable = True
 
 

@@ -80,7 +80,7 @@ def build_initramfs(
         HostError: a required file or program is missing.
     """
     tree, archive = folder / "tree", folder / "initramfs"
-    # After a failure the guest prints FAILED and powers off.
+    # The guest prints FAILED and powers off after a failure.
     body = f"trap 'echo \"{FAILED}\"; poweroff -f' EXIT\n{script}"
     host.write_text(folder / "tree.init", _INIT.format(script=body))
     host.write_text(folder / "tree.modules", "\n".join(names) + "\n")

@@ -10,6 +10,7 @@ from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.host.interface import Process
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import LogExcerpt
 
 # Cables of guests if the scenario names none, in order of preference: shared memory first.
@@ -21,7 +22,7 @@ def guest_cable(wanted: CableKind | None, carried: frozenset[CableKind]) -> Cabl
     return wanted or next((kind for kind in (*GUEST_CABLES, *sorted(carried)) if kind in carried), None)
 
 
-class Machine(ABC):
+class Peer(ABC):
     """A virtual machine, or a stand-in for one, at the far ends of cables."""
 
     carries: ClassVar[frozenset[CableKind]]
@@ -74,7 +75,7 @@ class Machine(ABC):
         """Stop the machine. Can be called at any point, any number of times."""
 
 
-class Guest(Machine):
+class Guest(Peer):
     """Forwards every frame between its two cables."""
 
     kind: ClassVar[str]
@@ -93,3 +94,17 @@ class Guest(Machine):
         Raises:
             GuestError: with the end of its log.
         """
+
+
+GUESTS: Kinds[Guest] = Kinds(
+    "ringroad_lab.guests",
+    Guest,
+    "kind",
+    {
+        "testpmd": "guest.testpmd:TestpmdGuest",
+        "testpmd-macswap": "guest.testpmd:TestpmdMacswapGuest",
+        "linux-bridge": "guest.namespace_bridge:NamespaceBridgeGuest",
+        "qemu-testpmd": "guest.qemu:QemuTestpmdGuest",
+        "qemu-linux-bridge": "guest.qemu:QemuBridgeGuest",
+    },
+)

@@ -29,7 +29,7 @@ class QemuGuest(VirtualMachine, Guest):
 
 
 class QemuBridgeGuest(QemuGuest):
-    """Its kernel bridges the two cards."""
+    """The guest's kernel bridges the two cards."""
 
     kind: ClassVar[str] = "qemu-linux-bridge"
 

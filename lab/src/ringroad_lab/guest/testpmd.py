@@ -37,7 +37,7 @@ class TestpmdGuest(Guest):
             raise GuestError(f"guest {name}: no processor is reserved for it")
         self._host = placement.host
         self._prefix = f"{name}-{placement.host.folder.name[-8:]}"
-        # Where DPDK keeps its sockets.
+        # Folder of DPDK's sockets.
         self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
         self._process: Process | None = None
 
@@ -63,7 +63,7 @@ class TestpmdGuest(Guest):
         # DPDK refuses both at once. The switch maps few regions, so memory must be in few segments.
         memory = ["--in-memory", "--single-file-segments"] if self.placement.huge_pages else ["--no-huge"]
         return [
-            # Its standard output is not a terminal: without this it would be buffered.
+            # Standard output is not a terminal: without this it would be buffered.
             "stdbuf",
             "-oL",
             self._program,
@@ -83,7 +83,7 @@ class TestpmdGuest(Guest):
             "--total-num-mbufs=16384",
             "--no-mlockall",
             "--auto-start",
-            # With a period testpmd runs until a signal stops it; without, until the end of its standard input, which is empty.
+            # A period makes testpmd run until a signal stops it; without one it runs until the end of its standard input, which is empty.
             "--stats-period=60",
         ]
 

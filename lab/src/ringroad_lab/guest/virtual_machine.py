@@ -15,7 +15,7 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.initramfs import READY, build_initramfs
-from ringroad_lab.guest.interface import Machine
+from ringroad_lab.guest.interface import Peer
 from ringroad_lab.host.interface import Process
 from ringroad_lab.record import LogExcerpt
 from ringroad_lab.ringroad_program import require_ringroad
@@ -33,13 +33,13 @@ OFFLOADS_OFF = (
 )
 
 
-class VirtualMachine(Machine):
+class VirtualMachine(Peer):
     """QEMU with a virtio-net card for each cable."""
 
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
     build_programs: ClassVar[Programs] = {QEMU: ()}
     boots_kernel: ClassVar[bool] = True
-    # With an emulated processor.
+    # Time of booting with an emulated processor.
     start_s: ClassVar[float] = 20.0
     memory_mib: ClassVar[int] = 256
     kernel_arguments: ClassVar[str] = ""
@@ -124,7 +124,7 @@ class VirtualMachine(Machine):
         memory = f"{self.memory_mib}M"
         cards: list[str] = []
         for number, cable in enumerate(cables):
-            # Without KVM, QEMU 7.2 crashes with MSI-X interrupts as soon as a vhost-user card comes up.
+            # QEMU 7.2 without KVM crashes with MSI-X interrupts as soon as a vhost-user card comes up.
             vectors = ",vectors=0" if is_emulated else ""
             high, low = (zlib.crc32(self.name.encode()) & 0xFFFF).to_bytes(2)
             mac = f"02:00:00:{high:02x}:{low:02x}:{number:02x}"

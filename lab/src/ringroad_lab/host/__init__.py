@@ -1,1 +1,1 @@
-"""Machines on which parts of a test bed run: this machine, and others by SSH."""
+"""Machines on which parts of a test setup run: this machine, and others by SSH."""

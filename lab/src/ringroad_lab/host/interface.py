@@ -6,11 +6,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Annotated
+
+from pydantic import Field
 
 from ringroad_lab.errors import MissingProgramError
 from ringroad_lab.host.output import Output
+from ringroad_lab.trial import Frozen
 
 LAST_WORDS_CHARACTERS = 2000
+
+
+class SshAddress(Frozen):
+    """Address and credentials of another machine, for SSH."""
+
+    name: str
+    address: str
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: str = "root"
+    key_file: str | None = None
+    known_hosts_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -27,7 +42,7 @@ class Process(ABC):
     """A process that the lab starts and stops."""
 
     name: str
-    """For people: `ovs-vswitchd`."""
+    """Name for people: `ovs-vswitchd`."""
     pid: int
     """Process ID on its host."""
 
@@ -37,7 +52,7 @@ class Process(ABC):
         self._said = Output()
 
     def is_running(self) -> bool:
-        """Whether the process is running. Once it is not, its output is complete."""
+        """Return whether the process is running. Once it is not, its output is complete."""
         return self._said.status is None
 
     def output(self) -> str:

@@ -1,4 +1,4 @@
-"""This machine, as a host of a test bed."""
+"""The lab's machine as a host of a test setup."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LocalProcess(Process):
     def _keep_available(self, descriptor: int) -> bool:
         """Read the output available now; return whether more may follow."""
         try:
-            # As much as a pipe holds: a process that left the session and keeps writing must not block the reader.
+            # Read no more than a pipe holds: a process that left the session and keeps writing must not block the reader.
             for _ in range(16):
                 output = os.read(descriptor, _READ_BYTES)
                 if not output:
@@ -85,7 +85,7 @@ class LocalProcess(Process):
         return True
 
     def is_running(self) -> bool:
-        """Whether the process is running. Once it is not, its output is complete."""
+        """Return whether the process is running. Once it is not, its output is complete."""
         if not super().is_running():
             return False
         try:
@@ -108,7 +108,7 @@ class LocalProcess(Process):
 
 
 class LocalHost(Host):
-    """This machine. Processes end with the thread that started them, so use a long-lived one. The folder is removed when the lab ends."""
+    """The machine of the lab. Processes end with the thread that started them, so use a long-lived one."""
 
     def __init__(self, parent: Path | None = None) -> None:
         """Create the private folder, below `parent` or the system's folder for temporary files.

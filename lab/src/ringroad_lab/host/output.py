@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-# More than an error message or a report shows.
+# Limit of the kept output: more than an error message or a report shows.
 OUTPUT_KEPT_BYTES = 64 * 1024
 
 

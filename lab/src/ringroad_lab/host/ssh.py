@@ -1,4 +1,4 @@
-"""Another machine, as a host of a test bed, reached by SSH.
+"""Another machine, as a host of a test setup, reached by SSH.
 
 All processes started there end with the connection: a killed run leaves nothing behind on the other machine.
 """
@@ -17,12 +17,11 @@ from typing import Any
 import asyncssh
 
 from ringroad_lab.errors import HostError
-from ringroad_lab.host.interface import Completed, Host, Process
-from ringroad_lab.scenario.model import SiteHost
+from ringroad_lab.host.interface import Completed, Host, Process, SshAddress
 
 READ_BYTES = 64 * 1024
 CONNECT_LIMIT_S = 15.0
-# How much longer than the command itself an answer can take.
+# Time that an answer can take beyond the command itself.
 ANSWER_LIMIT_S = 10.0
 KEEPALIVE_S = 10.0
 # Users other than root have no system folders in their PATH. The lab parses the output of programs, which must be in English.
@@ -103,7 +102,7 @@ class SshProcess(Process):
 class SshHost(Host):
     """Another machine. It needs a POSIX shell and coreutils, but no part of the lab."""
 
-    def __init__(self, place: SiteHost) -> None:
+    def __init__(self, place: SshAddress) -> None:
         """Connect, and create the private folder.
 
         Without a `key_file`, the user's default keys and agent are tried. The default of `known_hosts_file` is `~/.ssh/known_hosts`. A

@@ -14,7 +14,7 @@ from ringroad_lab.host.interface import Completed
 from ringroad_lab.message_size.command_channel import SERVE_COMMANDS, CommandChannel
 from ringroad_lab.message_size.station import Station
 
-# In the guest's memory, like all its files.
+# Folder in the guest's memory, like all its files.
 FOLDER = PurePosixPath("/tmp")
 INTERFACE = "eth0"
 

@@ -13,7 +13,7 @@ from ringroad_lab.cable.interfaces import OFFLOADS_OFF
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
-from ringroad_lab.guest.interface import Machine
+from ringroad_lab.guest.interface import Peer
 from ringroad_lab.host.interface import Completed
 
 # An emulated guest on a busy machine is slow.
@@ -27,7 +27,7 @@ _OFFLOADS = (
 _STATES = {"tcp": "0A", "udp": "07"}
 
 
-class Program(Protocol):
+class StationProgram(Protocol):
     """A program that a station runs."""
 
     def is_running(self) -> bool:
@@ -40,7 +40,7 @@ class Program(Protocol):
         """Stop the program."""
 
 
-class Station(Machine):
+class Station(Peer):
     """One of the two stations that exchange messages."""
 
     def __init__(self, name: str, placement: Placement) -> None:
@@ -80,14 +80,14 @@ class Station(Machine):
         """
 
     @abstractmethod
-    def start_program(self, name: str, argv: Sequence[str]) -> Program:
+    def start_program(self, name: str, argv: Sequence[str]) -> StationProgram:
         """Start a program in the station.
 
         Raises:
             HostError: as for any host.
         """
 
-    def serve(self, name: str, argv: Sequence[str], protocol: str, port: int) -> Program:
+    def serve(self, name: str, argv: Sequence[str], protocol: str, port: int) -> StationProgram:
         """Start a program in the station, and wait until it listens.
 
         Args:

@@ -125,7 +125,7 @@ def sweep_message_sizes(
         try:
             (points, dut_cost), stations_cost = of_stations.over(partial(of_dut.over, partial(_points, stations, tool, settings)))
         except LabError:
-            # If a device or station has ended, its error explains more than the error of a tool without a peer.
+            # The error of a device or station that has ended explains more than the error of a tool without a peer.
             _check(dut, stations)
             raise
         _check(dut, stations)

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from ringroad_lab.method.address_teaching import NO_AGEING, NO_THIRD_PORT, AddressTeacher
-from ringroad_lab.method.judge import JudgedTrial, Judgement
-from ringroad_lab.method.search import Grid, search_greatest
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
+from ringroad_lab.method.search import SearchGrid, search_greatest
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import FramesPerSecond
@@ -23,7 +23,7 @@ class AddressCachingSettings(TrialSettings):
     teach_fps: Annotated[FramesPerSecond, Field(gt=0)] = 10_000.0
     """Rate of the frames that teach stations and query them, frames/s. RFC 2889: a rate at which the device loses no frame."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often a failed attempt is repeated before it counts: a lost frame teaches nothing."""
+    """Number of times that a failed attempt is repeated before it counts: a lost frame teaches nothing."""
 
 
 class AddressCachingMethod(TrialMethod):
@@ -63,7 +63,7 @@ class AddressCachingMethod(TrialMethod):
 
         found = search_greatest(
             attempt,
-            Grid(minimum=1.0, maximum=float(settings.max_stations), step=1.0),
+            SearchGrid(minimum=1.0, maximum=float(settings.max_stations), step=1.0),
             float(settings.max_stations),
         )
         # A dead device would appear to know every station.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ringroad_lab.method.judge import JudgedTrial, Judgement
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
 from ringroad_lab.method.trial_series import NoFigureError, TrialSeries
 from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import AddressPlan

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from ringroad_lab.method.search import Bracket, Grid, search_greatest
+from ringroad_lab.method.search import Bracket, SearchGrid, search_greatest
 from ringroad_lab.method.throughput import ThroughputSettings, throughput_of
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
@@ -27,9 +27,9 @@ class BackToBackSettings(TrialSettings):
     resolution: Annotated[float, Field(ge=0, le=0.5)] = 0.01
     """Maximum distance between the longest burst that passes and the shortest that fails, as part of the latter, or one frame."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 0
-    """How often a burst with loss is repeated before it counts."""
+    """Number of times that a burst with loss is repeated before it counts."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput, at which the device drains its buffer, if it is not known."""
+    """Search for the throughput, at which the device drains its buffer, if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:
@@ -117,7 +117,7 @@ class BackToBackMethod(TrialMethod):
                 burst_frames=int(frames),
                 may_be_silent=frames < 100,
             ),
-            Grid(minimum=1.0, maximum=longest, resolution=settings.resolution, step=1.0),
+            SearchGrid(minimum=1.0, maximum=longest, resolution=settings.resolution, step=1.0),
             longest,
         )
 

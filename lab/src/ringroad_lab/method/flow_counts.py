@@ -49,9 +49,9 @@ class FlowCountsSettings(TrialSettings):
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of that trial."""
     idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """How long the device is measured without load."""
+    """Time that the device is measured without load."""
     throughput: ThroughputSettings = ThroughputSettings(minimum_ratio=0.0001)
-    """How to find the throughput. The minimum is low, because a cache that does not hold the flows leaves very little throughput."""
+    """Search for the throughput. The minimum is low, because a cache that does not hold the flows leaves very little throughput."""
 
     def flow_sets(self) -> Iterator[FlowSet]:
         """Yield the flow sets to measure, in order."""

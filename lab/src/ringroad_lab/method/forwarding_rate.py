@@ -6,7 +6,7 @@ from typing import Self
 
 from ringroad_lab.method.directions import direction_metrics
 from ringroad_lab.method.frame_loss import LoadStepSettings
-from ringroad_lab.method.judge import outside_reason
+from ringroad_lab.method.judgement import outside_reason
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import TrialResult

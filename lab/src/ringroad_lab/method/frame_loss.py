@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from ringroad_lab.method.judge import outside_reason
+from ringroad_lab.method.judgement import outside_reason
 from ringroad_lab.method.throughput import RFC2544_TRIAL_S
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome

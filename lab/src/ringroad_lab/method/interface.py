@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import Outcome
 from ringroad_lab.trial import DisturbanceLimits, FlowSet, TrialResult
 
@@ -61,9 +62,9 @@ class MethodContext:
     vnis: tuple[int, int] = field(default=(0, 0), kw_only=True)
     """VXLAN network of the frames that each port sends; 0: none."""
     on_trial: Callable[[TrialResult], None]
-    """Called with each trial as soon as the trial has ended: records the trial and updates the progress."""
+    """Takes each trial as soon as the trial has ended: records the trial and updates the progress."""
     remaining_s: Callable[[float], None]
-    """Called with the expected remaining time, s, when a better estimate is available."""
+    """Takes the expected remaining time, s, when a better estimate is available."""
     repeats: DisturbedRepeats = field(default_factory=lambda: DisturbedRepeats(DisturbanceLimits()))
     """Remaining budget for repetitions of disturbed trials."""
     throughput_fps: float | None = None
@@ -110,3 +111,27 @@ class Method(ABC):
         Raises:
             GeneratorError: the generator failed.
         """
+
+
+# Methods in the order of their RFCs, then methods without an RFC.
+METHODS: Kinds[Method] = Kinds(
+    "ringroad_lab.methods",
+    Method,
+    "name",
+    {
+        "throughput": "method.throughput:ThroughputMethod",
+        "frame-loss": "method.frame_loss:FrameLossMethod",
+        "latency": "method.latency:LatencyMethod",
+        "back-to-back": "method.back_to_back:BackToBackMethod",
+        "recovery": "method.recovery:RecoveryMethod",
+        "forwarding-rate": "method.forwarding_rate:ForwardingRateMethod",
+        "address-caching": "method.address_caching:AddressCachingMethod",
+        "learning-rate": "method.learning_rate:LearningRateMethod",
+        "mlrsearch": "method.mlrsearch:MlrSearchMethod",
+        "soak": "method.soak:SoakMethod",
+        "processor-cost": "method.processor_cost:ProcessorCostMethod",
+        "flow-counts": "method.flow_counts:FlowCountsMethod",
+        "tuple-space-explosion": "method.tuple_space_explosion:TupleSpaceExplosionMethod",
+        "message-size": "method.message_size:MessageSizeMethod",
+    },
+)

@@ -32,7 +32,7 @@ class LatencySettings(TrialSettings):
     unloaded_fps: Annotated[FramesPerSecond, Field(gt=0)] | None = 1000.0
     """Load for the baseline of an otherwise idle device, frames/s; None: no baseline. The baseline is never subtracted."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput if it is not known."""
+    """Search for the throughput if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:

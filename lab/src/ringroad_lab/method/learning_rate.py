@@ -8,13 +8,13 @@ from typing import Annotated
 from pydantic import Field
 
 from ringroad_lab.method.address_teaching import NO_AGEING, NO_THIRD_PORT, UNKNOWN_STATIONS, AddressTeacher
-from ringroad_lab.method.judge import JudgedTrial, Judgement
-from ringroad_lab.method.search import Grid, search_greatest
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
+from ringroad_lab.method.search import SearchGrid, search_greatest
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import FramesPerSecond
 
-# Beyond the stations of the caching test, which the device may still know.
+# First station beyond those of the caching test, which the device may still know.
 _FIRST_STATION = 2_000_000
 
 
@@ -30,7 +30,7 @@ class LearningRateSettings(TrialSettings):
     resolution: Annotated[float, Field(ge=0.001, le=0.5)] = 0.05
     """Maximum distance between the greatest rate that passes and the least that fails, as part of the latter."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often a failed attempt is repeated before it counts: a lost frame teaches nothing."""
+    """Number of times that a failed attempt is repeated before it counts: a lost frame teaches nothing."""
 
 
 class LearningRateMethod(TrialMethod):
@@ -69,7 +69,7 @@ class LearningRateMethod(TrialMethod):
             return judged
 
         # Generators use whole frames per second.
-        grid = Grid(
+        grid = SearchGrid(
             minimum=float(math.ceil(min(settings.minimum_fps, int(max_fps)))),
             maximum=float(int(max_fps)),
             resolution=settings.resolution,

@@ -36,13 +36,13 @@ class MessageSizeSettings(MethodSettings):
 
     tools: tuple[Tool, ...] = Field(default=("netpipe", "sockperf-udp", "sockperf-tcp"), min_length=1)
     stations: StationKind = "namespaces"
-    """What the stations are: network namespaces or virtual machines."""
+    """Kind of the stations: network namespaces or virtual machines."""
     max_bytes: Annotated[int, Field(ge=16, le=8 * 1024 * 1024)] = 131072
     """NetPIPE's largest block. sockperf ends at 65507 bytes, the largest UDP message."""
     perturbation_bytes: Annotated[int, Field(ge=0, le=64)] = 3
     """NetPIPE also measures this many bytes below and above each of its sizes (NetPIPE's default)."""
     seconds_each: Annotated[int, Field(ge=1, le=60)] = 1
-    """How long sockperf measures each size."""
+    """Time that sockperf measures each size."""
     timeout_s: Annotated[float, Field(gt=0)] = 300.0
     """Timeout of NetPIPE."""
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Self
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 from pydantic import Field, field_validator, model_validator
 
-from ringroad_lab.method.judge import outside_reason
+from ringroad_lab.method.judgement import outside_reason
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import Frozen
 
-# How often the ceiling is lowered, to a little less than the generator sent, before the search fails.
+# Number of times that the ceiling is lowered, to a little less than the generator sent, before the search fails.
 _CEILING_ATTEMPTS = 5
 _CEILING_MARGIN = 0.99
 _CEILING_STEP = 0.9
@@ -167,7 +167,7 @@ class MlrSearchMethod(TrialMethod):
             )
             for goal in self.settings.goals
         }
-        # Set in the order that the library's checks need.
+        # The order is the one that the library's checks need.
         config = Config()
         config.goals = list(goals.values())
         config.max_load = max(max_fps, config.min_load * 2)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from ringroad_lab.cost import PROCESSORS_RESOLUTION, Cost, CostMeter
-from ringroad_lab.generator.interface import Generator
+from ringroad_lab.generator.interface import Generator, WrappedGenerator
 from ringroad_lab.method.latency import load_name
 from ringroad_lab.method.throughput import ThroughputSettings, throughput_of
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
@@ -39,17 +39,17 @@ class ProcessorCostSettings(TrialSettings):
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of a trial."""
     idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """How long the device is measured without load."""
+    """Time that the device is measured without load."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput if it is not known."""
+    """Search for the throughput if it is not known."""
 
 
-class MeteredGenerator(Generator):
+class MeteredGenerator(WrappedGenerator):
     """A generator that also measures what each trial costs the device."""
 
     def __init__(self, generator: Generator, meter: CostMeter) -> None:
         """Take the generator and the cost meter."""
-        self._generator = generator
+        super().__init__(generator)
         self._meter = meter
         self._costs: list[tuple[TrialResult, Cost]] = []
 
@@ -62,10 +62,6 @@ class MeteredGenerator(Generator):
     def cost_of(self, result: TrialResult) -> Cost:
         """Return the cost of one of its trials."""
         return next(cost for known, cost in self._costs if known is result)
-
-    def version(self) -> str:
-        """Return name and version."""
-        return self._generator.version()
 
 
 class ProcessorCostMethod(TrialMethod):

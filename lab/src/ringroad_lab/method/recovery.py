@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from ringroad_lab.method.judge import JudgedTrial
+from ringroad_lab.method.judgement import JudgedTrial
 from ringroad_lab.method.throughput import RFC2544_TRIAL_S, ThroughputSettings, throughput_of
 from ringroad_lab.method.trial_series import NoFigureError, TrialMethod, TrialSeries, TrialSettings
 from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
@@ -31,7 +31,7 @@ class RecoverySettings(TrialSettings):
     max_trials: Annotated[int, Field(ge=1, le=10_000)] = 50
     """Maximum number of trials; after them the device counts as not recovered."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput if it is not known."""
+    """Search for the throughput if it is not known."""
 
     @classmethod
     def strict(cls) -> Self:

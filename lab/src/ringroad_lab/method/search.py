@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ringroad_lab.method.judge import JudgedTrial
+from ringroad_lab.method.judgement import JudgedTrial
 
 Probe = Callable[[float], JudgedTrial]
 """Runs a trial with a value."""
@@ -24,7 +24,7 @@ class Bracket:
 
 
 @dataclass(frozen=True)
-class Grid:
+class SearchGrid:
     """The range of a search, and when two values are close enough."""
 
     minimum: float
@@ -49,7 +49,7 @@ class Grid:
         return max(self.minimum, float(int(lower)) if self.step else lower)
 
 
-def search_greatest(probe: Probe, grid: Grid, start: float) -> Bracket:
+def search_greatest(probe: Probe, grid: SearchGrid, start: float) -> Bracket:
     """Find the greatest value that passes, by binary search (RFC 2544 section 26.1 leaves the algorithm open).
 
     Tries the maximum if the start passes, and the minimum if nothing above it passes. Never tries a value outside these two.
@@ -74,7 +74,7 @@ def search_greatest(probe: Probe, grid: Grid, start: float) -> Bracket:
         floor = grid.minimum if passed is None else passed
         is_narrow = grid.is_narrow(floor, refused)
         if passed is None and (is_narrow or refused <= 2 * grid.minimum):
-            # Nothing passed so far: whether anything passes matters more than the exact value that fails.
+            # No value passed so far: whether any passes matters more than the exact value that fails.
             value = grid.minimum
         elif is_narrow:
             break
@@ -83,7 +83,7 @@ def search_greatest(probe: Probe, grid: Grid, start: float) -> Bracket:
     return Bracket(passed, refused, refusal)
 
 
-def validate(probe: Probe, grid: Grid, found: Bracket) -> Bracket:
+def validate(probe: Probe, grid: SearchGrid, found: Bracket) -> Bracket:
     """Check the result of a search with trials of another kind, such as longer ones.
 
     If the result does not pass, tries lower values in doubling steps, and then the values in between.

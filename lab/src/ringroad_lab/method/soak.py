@@ -21,7 +21,7 @@ class SoakSettings(TrialSettings):
     trial_s: Annotated[float, Field(gt=0, le=3600)] = 5.0
     """Length of each trial of the soak: the time resolution of a loss."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput if it is not known."""
+    """Search for the throughput if it is not known."""
 
 
 class SoakMethod(TrialMethod):

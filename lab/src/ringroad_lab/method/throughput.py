@@ -9,8 +9,8 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from ringroad_lab.method.directions import direction_metrics
-from ringroad_lab.method.judge import JudgedTrial, Judgement
-from ringroad_lab.method.search import Bracket, Grid, search_greatest, validate
+from ringroad_lab.method.judgement import JudgedTrial, Judgement
+from ringroad_lab.method.search import Bracket, SearchGrid, search_greatest, validate
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries, WarmUpSettings
 from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import TrialResult
@@ -34,7 +34,7 @@ class ThroughputSettings(WarmUpSettings):
     resolution: Annotated[float, Field(ge=0.0001, le=0.5)] = 0.01
     """Maximum distance between the greatest rate that passes and the least that fails, as part of the latter."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
-    """How often a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: never; then one bad trial decides."""
+    """Times that a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: 0; then one bad trial decides."""
 
     @classmethod
     def strict(cls) -> Self:
@@ -76,7 +76,7 @@ class Throughput:
     trial: TrialResult
     """The last trial that passed at that rate."""
     bound_reason: str
-    """Why the device may forward more; empty if the result is the device's own limit."""
+    """Reasons why the device may forward more; empty if the result is the device's own limit."""
 
 
 def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throughput:
@@ -89,7 +89,7 @@ def find_throughput(series: TrialSeries, settings: ThroughputSettings) -> Throug
     # Generators use whole frames per second, and each trial has at least one frame.
     max_fps = float(int(series.context.max_fps))
     minimum_fps = float(math.ceil(max(max_fps * settings.minimum_ratio, 1 / settings.search_s)))
-    grid = Grid(minimum=min(minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution, step=1.0)
+    grid = SearchGrid(minimum=min(minimum_fps, max_fps), maximum=max_fps, resolution=settings.resolution, step=1.0)
 
     def probe(rate_fps: float, duration_s: float, purpose: str) -> JudgedTrial:
         judged = series.run(

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ringroad_lab.method.interface import Method, MethodContext, MethodSettings
-from ringroad_lab.method.judge import JudgedTrial, Judgement, judge
+from ringroad_lab.method.judgement import JudgedTrial, Judgement, judge
 from ringroad_lab.record import MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import DirectionCounts, Load, Seconds, TrialRequest
 
-# Enough frames that any working device forwards one, and few enough that no device is overloaded.
+# Load of which any working device forwards a frame, and which overloads no device.
 _ALIVE_FPS = 1_000.0
 _ALIVE_S = 0.1
 # A device that was just overloaded may need a moment: a trial takes about half a second.
 _ALIVE_TRIALS = 5
-# For one disturbed trial: a load that fails in any case must not use up the budget of the whole measurement.
+# Limit for one disturbed trial: a load that fails in any case must not use up the budget of the whole measurement.
 MOST_REPEATS = 3
 
 
@@ -32,7 +32,7 @@ class TrialSettings(MethodSettings):
     """Settings common to the trials of all methods."""
 
     invalid_repeats: Annotated[int, Field(ge=0, le=20)] = 2
-    """How often a trial that the generator could not carry is repeated before its load counts as too high for the generator."""
+    """Number of times that a trial the generator could not carry is repeated before its load counts as too high for the generator."""
 
 
 class WarmUpSettings(TrialSettings):
@@ -57,7 +57,7 @@ class NoFigureError(Exception):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _FinishedTrial:
     """A finished trial before it is reported."""
 
     judged: JudgedTrial
@@ -184,7 +184,7 @@ class TrialSeries:
         self._report(kept, is_repeated=kept.is_disturbed and is_verified and kept.judged.judgement is Judgement.FAIL)
         return kept.judged
 
-    def _trial(self, requested: _Requested, purpose: str) -> _Run:
+    def _trial(self, requested: _Requested, purpose: str) -> _FinishedTrial:
         context = self.context
         fields = {
             "bidirectional": context.bidirectional,
@@ -200,9 +200,9 @@ class TrialSeries:
         judged = judge(context.generator.trial(request), requested.acceptable_loss_ratio)
         disturbance = judged.result.disturbance
         is_disturbed = disturbance is not None and disturbance.is_above_limit and not (requested.loss_alone_counts and judged.passes)
-        return _Run(judged, is_disturbed, disturbance.ratio if disturbance else 0.0)
+        return _FinishedTrial(judged, is_disturbed, disturbance.ratio if disturbance else 0.0)
 
-    def _report(self, run: _Run, *, is_repeated: bool) -> None:
+    def _report(self, run: _FinishedTrial, *, is_repeated: bool) -> None:
         result = run.judged.result.model_copy(update={"is_disturbed": run.is_disturbed, "is_repeated": is_repeated})
         self.duplicate_frames += sum(direction.duplicate_frames for direction in result.directions)
         self.reordered_frames += sum(direction.reordered_frames for direction in result.directions)

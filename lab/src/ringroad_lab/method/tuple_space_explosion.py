@@ -37,9 +37,9 @@ class TupleSpaceExplosionSettings(TrialSettings):
     trial_s: Annotated[float, Field(gt=0, le=86_400)] = 5.0
     """Length of a trial."""
     idle_s: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    """How long the device is measured without load."""
+    """Time that the device is measured without load."""
     throughput: ThroughputSettings = ThroughputSettings()
-    """How to find the throughput without the attack."""
+    """Search for the throughput without the attack."""
 
 
 class TupleSpaceExplosionMethod(TrialMethod):

@@ -17,12 +17,13 @@ from pydantic import Field, model_validator
 
 from ringroad_lab.amqp_broker import Broker, BrokerError, BrokerSettings
 from ringroad_lab.errors import LabError
-from ringroad_lab.fleet.request import MEASURED, Word
-from ringroad_lab.fleet.rules import NotJsonError, read_payload
-from ringroad_lab.fleet.sources.koji_hub import HubError, KojiHub
-from ringroad_lab.notification.interface import Notifier, Occasion, Sender, Stage, TemporaryError, UnsentError
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.koji_hub import HubError, KojiHub
+from ringroad_lab.notification.interface import Notifier, Sender, TemporaryError, UnsentError
+from ringroad_lab.notification.message import Notice, Occasion, Stage
+from ringroad_lab.request.message import NotJsonError, read_payload
+from ringroad_lab.request.model import MEASURED
 from ringroad_lab.statistics.verdict import Verdict
+from ringroad_lab.text_types import Word
 from ringroad_lab.trial import Frozen
 
 VERSION = "0.2.1"
@@ -79,7 +80,7 @@ class CiMessage(Notifier, BrokerSettings):
         return _CiMessageSender(self)
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether the notice is about a Koji build."""
+        """Return whether the notice is about a Koji build."""
         fields = _fields(notice)
         is_build = any(isinstance(fields.get(name), int) for name in ("task_id", "build_id"))
         return is_build and super().concerns(notice)

@@ -13,14 +13,15 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from ringroad_lab.fleet.request import MEASURED, RequestState, Word
 from ringroad_lab.notification.http import Answer, check_url, post, server_of
-from ringroad_lab.notification.interface import Notifier, Occasion, Sender, Stage, TemporaryError, UnsentError
-from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import secret
+from ringroad_lab.notification.interface import Notifier, Sender, TemporaryError, UnsentError
+from ringroad_lab.notification.message import Notice, Occasion, Stage
 from ringroad_lab.record import RunState
 from ringroad_lab.report.plain_text import printable
+from ringroad_lab.request.model import MEASURED, RequestState
+from ringroad_lab.secret import secret
 from ringroad_lab.statistics.verdict import Verdict
+from ringroad_lab.text_types import Word
 
 COMMIT_LABEL, REPOSITORY_LABEL = "commit", "repository"
 MAX_DESCRIPTION_CHARACTERS = 140
@@ -82,7 +83,7 @@ class CommitStatus(Notifier):
         return _StatusSender(self, secret(f"{self.forge}'s token", self.token_file, self.token_env) or "")
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether the notice is about a commit of these repositories."""
+        """Return whether the notice is about a commit of these repositories."""
         repository = notice.labels.get(REPOSITORY_LABEL, "")
         is_ours = any(fnmatchcase(repository, glob) for glob in self.repositories)
         return bool(repository and notice.labels.get(COMMIT_LABEL)) and is_ours and super().concerns(notice)
@@ -123,7 +124,7 @@ class CommitStatus(Notifier):
         """
 
     def is_there(self, notice: Notice, answer: Answer) -> bool:
-        """Whether the answer reports that the commit already has this status."""
+        """Return whether the answer reports that the commit already has this status."""
         return False
 
 

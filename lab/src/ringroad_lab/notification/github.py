@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from ringroad_lab.fleet.request import Word
 from ringroad_lab.notification.commit_status import CommitStatus, Status
 from ringroad_lab.notification.interface import UnsentError
 from ringroad_lab.notification.message import Notice
+from ringroad_lab.text_types import Word
 
 _STATES = {
     Status.QUEUED: "pending",

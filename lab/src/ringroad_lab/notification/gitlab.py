@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from ringroad_lab.fleet.request import Word
 from ringroad_lab.notification.commit_status import CommitStatus, Status
 from ringroad_lab.notification.http import Answer
 from ringroad_lab.notification.message import Notice
+from ringroad_lab.text_types import Word
 
 _STATES = {
     Status.QUEUED: "pending",
@@ -46,6 +46,6 @@ class GitlabStatus(CommitStatus):
         ).encode()
 
     def is_there(self, notice: Notice, answer: Answer) -> bool:
-        """Whether GitLab rejected the status because the commit already has it."""
+        """Return whether GitLab rejected the status because the commit already has it."""
         found = _NO_TRANSITION.search(answer.body) if answer.status == 400 else None
         return found is not None and found[1].decode() == _STATES[self.status(notice)]

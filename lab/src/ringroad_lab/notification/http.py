@@ -37,7 +37,7 @@ class Answer:
 
     @property
     def asked_wait_s(self) -> float:
-        """How long the server requests to wait, s."""
+        """Time that the server requests to wait, s."""
         wait = self.headers.get("Retry-After", "")
         return float(wait) if wait.isdecimal() and wait.isascii() and len(wait) < 6 else 0.0
 

@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from ringroad_lab.kinds import Kinds
+from ringroad_lab.notification.message import Notice, Occasion, Stage
 from ringroad_lab.trial import Frozen
-
-if TYPE_CHECKING:
-    from ringroad_lab.notification.message import Notice
-
-
-class Stage(StrEnum):
-    """Stage of a request or run."""
-
-    QUEUED = "queued"
-    """The request waits for its turn."""
-    RUNNING = "running"
-    COMPLETE = "complete"
-    """There are a run and a verdict."""
-    ERROR = "error"
-    """There will be no verdict: the request was given up, cancelled or superseded."""
-
-    @property
-    def is_end(self) -> bool:
-        """Whether nothing more happens to the request or run."""
-        return self in (Stage.COMPLETE, Stage.ERROR)
-
-
-class Occasion(StrEnum):
-    """Results that cause a notification at the end."""
-
-    REGRESSION = "regression"
-    """The comparison shows a regression."""
-    FAILURE = "failure"
-    """The run failed, a measurement is invalid, or the request is dead."""
-    ALWAYS = "always"
 
 
 class UnsentError(Exception):
@@ -91,7 +62,7 @@ class Notifier(Frozen):
     within_s: Annotated[float, Field(gt=0, le=600)] = 30.0
     """Time limit for a try; in `run`, for all tries together."""
     for_days: Annotated[float, Field(gt=0, le=365)] = 7.0
-    """How long a dispatcher retries."""
+    """Number of days that a dispatcher retries."""
     web_url: Annotated[str, Field(max_length=500, pattern=r"^(https?://[^\s?#]+)?$")] = ""
     """URL of the laboratory's web page, for links."""
 
@@ -104,7 +75,7 @@ class Notifier(Frozen):
         """
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether this recipient gets the notice."""
+        """Return whether this recipient gets the notice."""
         return notice.stage in self.stages and (not notice.stage.is_end or bool(notice.occasions & set(self.on)))
 
     def link(self, notice: Notice) -> str:
@@ -113,3 +84,19 @@ class Notifier(Frozen):
             return ""
         what = f"runs/{notice.record.run_id}" if notice.record else f"requests/{notice.request.id}" if notice.request else "requests"
         return f"{self.web_url.rstrip('/')}/{what}"
+
+
+# Kinds of notification targets in `notifications.toml`.
+NOTIFIERS: Kinds[Notifier] = Kinds(
+    "ringroad_lab.notifiers",
+    Notifier,
+    "kind",
+    {
+        "webhook": "notification.webhook:Webhook",
+        "mail": "notification.mail:Mail",
+        "github": "notification.github:GithubStatus",
+        "gitlab": "notification.gitlab:GitlabStatus",
+        "report": "notification.report_file:ReportFile",
+        "ci-message": "notification.ci_message:CiMessage",
+    },
+)

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.notification.interface import Notifier, Sender, TemporaryError, UnsentError
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import secret
+from ringroad_lab.secret import secret
 
 _SILENCE_S = 10.0
 _Address = Annotated[str, Field(pattern=r"^[^\s<>,;\"]+@[^\s<>,;\"]+$")]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ringroad_lab.fleet.request import MEASURED, Request, RequestState
-from ringroad_lab.notification.interface import Occasion, Stage
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
-from ringroad_lab.report.findings import frames_text, metric_title, status_counts
+from ringroad_lab.report.figures import frames_text, metric_title, status_counts
 from ringroad_lab.report.plain_text import printable, printable_lines
 from ringroad_lab.report.quantity import percent_change
+from ringroad_lab.request.model import MEASURED, RequestState
+from ringroad_lab.request.table import Request
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.queries import StoredComparison
 
@@ -21,6 +22,33 @@ if TYPE_CHECKING:
 
 _REPORTED_REGRESSIONS = 20
 _REPORTED_REASON_CHARACTERS = 4000
+
+
+class Stage(StrEnum):
+    """Stage of a request or run."""
+
+    QUEUED = "queued"
+    """The request waits for its turn."""
+    RUNNING = "running"
+    COMPLETE = "complete"
+    """A run and a verdict exist."""
+    ERROR = "error"
+    """No verdict will follow: the request was given up, cancelled or superseded."""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing more happens to the request or run."""
+        return self in (Stage.COMPLETE, Stage.ERROR)
+
+
+class Occasion(StrEnum):
+    """Results that cause a notification at the end."""
+
+    REGRESSION = "regression"
+    """The comparison shows a regression."""
+    FAILURE = "failure"
+    """The run failed, a measurement is invalid, or the request is dead."""
+    ALWAYS = "always"
 
 
 def _not_compared() -> None:

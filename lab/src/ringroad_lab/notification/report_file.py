@@ -9,12 +9,12 @@ from typing import Annotated
 from pydantic import Field
 
 from ringroad_lab.errors import LabError, ScenarioError
-from ringroad_lab.fleet.request import Word
-from ringroad_lab.kinds import REPORTERS
-from ringroad_lab.notification.interface import Notifier, Occasion, Sender, Stage, TemporaryError, UnsentError
-from ringroad_lab.notification.message import Notice
+from ringroad_lab.notification.interface import Notifier, Sender, TemporaryError, UnsentError
+from ringroad_lab.notification.message import Notice, Occasion, Stage
+from ringroad_lab.report.interface import REPORTERS
 from ringroad_lab.report.junit import error_as_junit
 from ringroad_lab.scenario.near_miss import suggest
+from ringroad_lab.text_types import Word
 from ringroad_lab.whole_file import write_whole
 
 _JUNIT = "junit"
@@ -45,7 +45,7 @@ class ReportFile(Notifier):
         return _ReportFileSender(self)
 
     def concerns(self, notice: Notice) -> bool:
-        """Whether there is something to report: only JUnit XML can report an end without a run."""
+        """Return whether there is something to report: only JUnit XML can report an end without a run."""
         return (notice.record is not None or self.form == _JUNIT) and super().concerns(notice)
 
 

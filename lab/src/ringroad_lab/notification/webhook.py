@@ -13,7 +13,7 @@ from pydantic import SecretStr, model_validator
 from ringroad_lab.notification.http import check_url, post, server_of
 from ringroad_lab.notification.interface import Notifier, Sender, UnsentError
 from ringroad_lab.notification.message import Notice
-from ringroad_lab.notification.settings import secret
+from ringroad_lab.secret import secret
 
 SIGNATURE_HEADER = "X-Ringroad-Lab-Signature-256"
 DELIVERY_HEADER = "X-Ringroad-Lab-Delivery"

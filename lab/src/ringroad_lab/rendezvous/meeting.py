@@ -11,9 +11,9 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from ringroad_lab.fleet.request import Name
 from ringroad_lab.rendezvous.member import MAX_BARRIER, MAX_DEADLINE_S, MAX_REASON_CHARACTERS
 from ringroad_lab.report.plain_text import printable
+from ringroad_lab.text_types import Name
 from ringroad_lab.trial import Frozen, Moment
 
 MAX_MEMBERS = 64
@@ -37,7 +37,7 @@ class Attendance(Frozen):
 
 
 class Abort(Frozen):
-    """Why the rendezvous was aborted."""
+    """Reason of aborting the rendezvous."""
 
     reason: str
     barrier: Barrier = 0

@@ -33,7 +33,7 @@ PORT = 6777
 SERVERS_VARIABLE = "RINGROAD_LAB_RENDEZVOUS"
 SECRET_VARIABLE = "RINGROAD_LAB_RENDEZVOUS_SECRET"
 SECRET_CHARACTERS = 16
-# How long the server holds a request that it cannot answer yet.
+# Time that the server holds a request that it cannot answer yet.
 HOLD_S = 5.0
 MAX_QUESTION_BYTES = 8 * 1024
 MAX_ANSWER_BYTES = 64 * 1024
@@ -221,7 +221,7 @@ def _connect(server: Tuple[str, int], limit_s: float) -> socket.socket:
         except (OSError, UnicodeError) as error:
             found.append(error)
 
-    # Without a network, name resolution can take longer than any deadline and cannot be interrupted. So a thread does it.
+    # Name resolution without a network can take longer than any deadline and cannot be interrupted. So a thread does it.
     resolver = threading.Thread(target=resolve, daemon=True)
     resolver.start()
     resolver.join(limit_s)

@@ -165,7 +165,7 @@ class Server:
     def _answer_state(self, barrier: int, was_met: bool) -> dict[str, Any]:
         meeting = self._meeting
         if barrier <= meeting.met:
-            # Also after an abort: all members must get the same result for a barrier.
+            # All members must get the same result for a barrier, also after an abort.
             return {"state": "met-before" if was_met else "met"}
         if meeting.abort:
             return {"state": "aborted", **meeting.abort.model_dump()}

@@ -20,7 +20,7 @@ class Case:
     """A headline metric, or the end of an unfinished run."""
 
     group: Sequence[str]
-    """From the outermost to the innermost."""
+    """Names from the outermost to the innermost."""
     name: str
     subject: RowKey | None = None
     """None: the run itself."""

@@ -14,7 +14,7 @@ from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
-from ringroad_lab.report.findings import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
+from ringroad_lab.report.figures import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
 # The colours of Okabe and Ito's palette for colour-blind readers that are visible on white and on black.
@@ -54,7 +54,7 @@ def grid_chart(grid: Grid, styles: Mapping[str, int], link_bps: float | None) ->
     lines = {mix.name: _line_rate(grid, mix.name, link_bps) for mix in grid.frames}
     greatest = max((value for cell in grid.cells.values() for value in cell.values), default=0.0)
     greatest_line = max((rate for rate in lines.values() if rate is not None), default=0.0)
-    # With links far faster than every device, all bars would look equally small.
+    # Bars would look equally small beside links far faster than every device.
     is_cut = 0 < _MOST_LINE_TO_FIGURE * greatest < greatest_line
     scale = scale_for([greatest] if is_cut else [greatest, greatest_line], grid.unit)
     frames = [mix.name for mix in grid.frames]
@@ -152,7 +152,7 @@ class LatencyLine:
 
     @property
     def load_text(self) -> str:
-        """For people."""
+        """Label for people."""
         return self.load.removeprefix("latency ")
 
 
@@ -187,7 +187,7 @@ def latency_scale(lines: Sequence[LatencyLine]) -> Scale:
 
 
 def is_latency(curve: Curve) -> bool:
-    """Whether the curve is latency by percentile."""
+    """Return whether the curve is latency by percentile."""
     return (curve.x_name, curve.y_unit) == ("percentile", "ns")
 
 
@@ -205,7 +205,7 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
     kinds = list(dict.fromkeys(key[:3] for key in groups))
     in_order = sorted(groups.items(), key=lambda item: (kinds.index(item[0][:3]), frame_order(item[1][0][0].frame)))
     for (topology, method, name, frame), members in in_order:
-        # In the order of the devices, not of their measurements.
+        # Order of the devices, not of their measurements.
         members.sort(key=lambda member: duts.index(member[0].dut))
         first = members[0][1]
         places = [x for _, curve in members for x, _ in curve.points]

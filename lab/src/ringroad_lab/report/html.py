@@ -14,7 +14,7 @@ from ringroad_lab.comparison import RunComparison
 from ringroad_lab.loss import loss_text
 from ringroad_lab.record import RunRecord
 from ringroad_lab.report import quantity
-from ringroad_lab.report.findings import frames_text, headline_metric, metric_title, sentence_case
+from ringroad_lab.report.figures import frames_text, headline_metric, metric_title, sentence_case
 from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.loss_rows import PLACE_HEADS
 from ringroad_lab.report.view import dut_facts, make_view

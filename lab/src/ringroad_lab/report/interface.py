@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from ringroad_lab.comparison import RunComparison
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import RunRecord
 
 
@@ -15,7 +16,7 @@ class Reporter(ABC):
     form: ClassVar[str]
     """Name on the command line: `html`."""
     title: ClassVar[str]
-    """For people."""
+    """Title for people."""
     suffix: ClassVar[str] = ".txt"
     """Suffix of its files: `.html`."""
     media_type: ClassVar[str] = "text/plain"
@@ -28,3 +29,18 @@ class Reporter(ABC):
     @abstractmethod
     def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
         """Render a run; `comparison` is None unless `compares` is set."""
+
+
+REPORTERS: Kinds[Reporter] = Kinds(
+    "ringroad_lab.reporters",
+    Reporter,
+    "form",
+    {
+        "html": "report.html:HtmlReporter",
+        "markdown": "report.markdown:MarkdownReporter",
+        "json": "report.json:JsonReporter",
+        "csv": "report.csv:CsvReporter",
+        "junit": "report.junit:JunitReporter",
+        "tmt": "report.tmt_results:TmtReporter",
+    },
+)

@@ -1,4 +1,4 @@
-"""Where the frames of a run were lost, by device, method and frame size."""
+"""Places where the frames of a run were lost, by device, method and frame size."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.record import MeasurementStatus, RunRecord
-from ringroad_lab.report.findings import Cell, frames_text, metric_title
+from ringroad_lab.report.figures import Cell, frames_text, metric_title
 from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.loss_rows import PLACE_HEADS
 from ringroad_lab.report.plain_text import printable

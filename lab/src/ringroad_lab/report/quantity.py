@@ -23,7 +23,7 @@ class Scale:
     divisor: float
     unit: str
     decimals: int = 0
-    """Enough for three significant digits of the lowest value; at most four."""
+    """Decimals that give three significant digits of the lowest value; at most four."""
 
     def aligned(self, value: float) -> str:
         """Return a figure in this unit, without the unit; all figures have the same number of decimals."""

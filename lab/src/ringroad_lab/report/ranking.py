@@ -9,7 +9,7 @@ from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
 from ringroad_lab.report.quantity import percent_change, quantity
-from ringroad_lab.statistics.verdict import Comparison, Verdict
+from ringroad_lab.statistics.verdict import MetricComparison, Verdict
 
 
 def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric: str, title: str) -> str:
@@ -67,5 +67,5 @@ def _with_one_metric(measurement: Measurement, metric: str) -> Measurement:
     return measurement.model_copy(update={"outcome": outcome})
 
 
-def _comparison(record: RunRecord, baseline: str, candidate: str, metric: str) -> Comparison:
+def _comparison(record: RunRecord, baseline: str, candidate: str, metric: str) -> MetricComparison:
     return next(row.comparison for row in compare_labels(record, baseline, candidate).rows if row.key.metric == metric)

@@ -22,7 +22,7 @@ from ringroad_lab.report.charts import (
     series_charts,
     style_index,
 )
-from ringroad_lab.report.findings import (
+from ringroad_lab.report.figures import (
     FRAME_RATE,
     Grid,
     StatusGroup,
@@ -54,7 +54,7 @@ class GridSection:
     line_rates: dict[str, float]
     """Frames/s by name of the frame size; empty if the links have no nominal speed."""
     losses: tuple[str, ...]
-    """Where frames were lost, a sentence for each device with loss."""
+    """Places where frames were lost, a sentence for each device with loss."""
 
 
 @dataclass(frozen=True)

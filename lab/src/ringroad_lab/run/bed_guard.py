@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from ringroad_lab.errors import BedError, BedLostError, StoreError
 from ringroad_lab.fleet.bed_leases import BedLease, BedLeases
 from ringroad_lab.fleet.calibration import Calibration
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.record import RunState
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.run.events import CeilingFound, Event, SelfTestFailed
@@ -31,9 +31,9 @@ class BedGuard:
     def __init__(self, leases: BedLeases, lease: BedLease, calibration: Calibration) -> None:
         """Guard a lease that was just taken."""
         self.state: RunState | None = None
-        """How the run ended; None: it has not ended."""
+        """State in which the run ended; None: it has not ended."""
         self.fault = ""
-        """Why the bed is not fit to measure on; empty: the bed is fit."""
+        """Reason why the bed is not fit to measure on; empty: the bed is fit."""
         self.uses_huge_pages = False
         self._leases = leases
         self._lease = lease
@@ -123,7 +123,7 @@ class BedGuard:
         self._leases.check_in(session, self._lease)
 
     def see(self, event: Event) -> None:
-        """Judge the calibration of the bed by the result of a generator's self-test.
+        """Check the calibration of the bed against the result of a generator's self-test.
 
         Raises:
             BedError: the self-test failed, or the ceiling is too low.
@@ -132,7 +132,7 @@ class BedGuard:
             if isinstance(event, SelfTestFailed):
                 raise BedError(f"bed {self._lease.bed} failed its calibration: {event.text}")
             if isinstance(event, CeilingFound):
-                self._calibration.judge(event.ceiling)
+                self._calibration.check(event.ceiling)
         except BedError as error:
             self.fault = str(error)
             raise
@@ -154,7 +154,7 @@ class BedGuard:
 
 @contextmanager
 def occupied(
-    name: str, bed: Bed, leases: BedLeases, results: ResultStore, run_id: str, scenarios: Sequence[Scenario]
+    name: str, bed: BedSettings, leases: BedLeases, results: ResultStore, run_id: str, scenarios: Sequence[Scenario]
 ) -> Iterator[BedGuard]:
     """Hold a bed for a run until the end of the block, and check then whether the run left the bed clean.
 

@@ -11,8 +11,8 @@ from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.trial import Frozen, TrialVerdict
 
 
-class Job(Frozen):
-    """The job of the inner process: the first line of its input."""
+class Assignment(Frozen):
+    """Work of the inner process: the first line of its input."""
 
     scenarios: Annotated[tuple[Scenario, ...], Field(min_length=1)]
     measured: tuple[int, ...] = ()
@@ -28,7 +28,7 @@ GO_LINE = "go\n"
 
 
 class StepNamed(Frozen):
-    """The current step while a bed is built."""
+    """The current step while a test setup is built."""
 
     kind: Literal["step-named"] = "step-named"
     text: str
@@ -41,7 +41,7 @@ class HugePagesNeeded(Frozen):
     mib: int
 
 
-class BedReady(Frozen):
+class SetupReady(Frozen):
     """A device and its generator were started."""
 
     kind: Literal["bed-ready"] = "bed-ready"
@@ -79,7 +79,7 @@ class StopRequested(Frozen):
     kind: Literal["stop-requested"] = "stop-requested"
 
 
-class StepBegan(Frozen):
+class MeasurementBegan(Frozen):
     """A measurement starts."""
 
     kind: Literal["step-began"] = "step-began"
@@ -118,7 +118,7 @@ class MeasurementDone(Frozen):
     measurement: Measurement
 
 
-class BedEnded(Frozen):
+class SetupEnded(Frozen):
     """A device was stopped: its samples, and the output of its programs."""
 
     kind: Literal["bed-ended"] = "bed-ended"
@@ -145,16 +145,16 @@ class Ended(Frozen):
 Event = Annotated[
     StepNamed
     | HugePagesNeeded
-    | BedReady
+    | SetupReady
     | CeilingFound
     | SelfTestFailed
     | TrialAsked
     | StopRequested
-    | StepBegan
+    | MeasurementBegan
     | TrialDone
     | RemainingKnown
     | MeasurementDone
-    | BedEnded
+    | SetupEnded
     | Warned
     | Ended,
     Field(discriminator="kind"),

@@ -1,4 +1,4 @@
-"""The inner process: reads a job from its standard input, measures, and writes events to its standard output."""
+"""The inner process: reads its assignment from its standard input, measures, and writes events to its standard output."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from functools import partial
 from pydantic import ValidationError
 
 from ringroad_lab.errors import LabError, RunStoppedError
-from ringroad_lab.kinds import METHODS
-from ringroad_lab.run.beds import Beds
-from ringroad_lab.run.engine import Engine
-from ringroad_lab.run.events import GO_LINE, STOP_LINE, Ended, Event, Job, StopRequested, TrialAsked
+from ringroad_lab.method.interface import METHODS
+from ringroad_lab.run.events import GO_LINE, STOP_LINE, Assignment, Ended, Event, StopRequested, TrialAsked
+from ringroad_lab.run.schedule_runner import ScheduleRunner
+from ringroad_lab.run.setups import RealSetups
 from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 
 
 def main() -> int:
-    """Measure one job, report its events, and return the exit status."""
-    report = _Reporter()
+    """Carry out one assignment, and return the exit status."""
+    emit = _EventWriter()
     try:
-        job = Job.model_validate_json(sys.stdin.readline())
+        assignment = Assignment.model_validate_json(sys.stdin.readline())
     except ValidationError as error:
-        report(Ended(failure=f"the job cannot be read: {error}", exit_status=1))
+        emit(Ended(failure=f"the assignment cannot be read: {error}", exit_status=1))
         return 1
     stopped, answers = threading.Event(), threading.Semaphore(0)
-    threading.Thread(target=_read_lines, args=(stopped, answers, report), daemon=True).start()
-    ended = _run(job, report, stopped, answers)
-    report(ended)
+    threading.Thread(target=_read_lines, args=(stopped, answers, emit), daemon=True).start()
+    ended = _run(assignment, emit, stopped, answers)
+    emit(ended)
     return ended.exit_status
 
 
-def _run(job: Job, report: _Reporter, stopped: threading.Event, answers: threading.Semaphore) -> Ended:
+def _run(assignment: Assignment, emit: _EventWriter, stopped: threading.Event, answers: threading.Semaphore) -> Ended:
     def ask() -> None:
-        report(TrialAsked())
+        emit(TrialAsked())
         answers.acquire()
 
     make = partial(make_method, methods=METHODS)
     try:
-        Engine(schedule(job.scenarios), make, Beds(report), report, stopped.is_set, ask if job.asks else None).run(frozenset(job.measured))
+        ScheduleRunner(schedule(assignment.scenarios), make, RealSetups(emit), emit, stopped.is_set, ask if assignment.asks else None).run(
+            frozenset(assignment.measured)
+        )
     except RunStoppedError as stop:
         return Ended(is_stopped=True, exit_status=stop.exit_status)
     except LabError as error:
@@ -47,7 +49,7 @@ def _run(job: Job, report: _Reporter, stopped: threading.Event, answers: threadi
     return Ended()
 
 
-class _Reporter:
+class _EventWriter:
     """Writes events, whole lines, from any thread. `Ended` is the last one."""
 
     def __init__(self) -> None:
@@ -67,10 +69,10 @@ class _Reporter:
             self._out.flush()
 
 
-def _read_lines(stopped: threading.Event, answers: threading.Semaphore, report: _Reporter) -> None:
+def _read_lines(stopped: threading.Event, answers: threading.Semaphore, emit: _EventWriter) -> None:
     for line in sys.stdin:
         if line == STOP_LINE:
-            report(StopRequested())
+            emit(StopRequested())
             stopped.set()
         elif line == GO_LINE:
             answers.release()

@@ -13,11 +13,11 @@ from ringroad_lab.record import Measurement, MeasurementStatus
 from ringroad_lab.report.plain_text import printable_lines
 from ringroad_lab.report.quantity import duration, quantity
 from ringroad_lab.run.events import (
-    BedReady,
     Event,
+    MeasurementBegan,
     MeasurementDone,
     RemainingKnown,
-    StepBegan,
+    SetupReady,
     StepNamed,
     StopRequested,
     TrialDone,
@@ -71,9 +71,9 @@ class RunProgress:
         match event:
             case StepNamed():
                 self._title = event.text
-            case BedReady():
+            case SetupReady():
                 self._title = f"{event.dut.label}: ready"
-            case StepBegan():
+            case MeasurementBegan():
                 self._title = f"{event.dut} {event.method} {event.frame} #{event.repetition + 1}"
                 self._left_s[event.number] = event.expected_s
                 self._step_until = time.monotonic() + event.expected_s

@@ -30,13 +30,13 @@ from ringroad_lab.run.events import (
     EVENTS,
     GO_LINE,
     STOP_LINE,
-    BedEnded,
-    BedReady,
+    Assignment,
     CeilingFound,
     Ended,
     Event,
-    Job,
     MeasurementDone,
+    SetupEnded,
+    SetupReady,
     TrialAsked,
     Warned,
 )
@@ -48,7 +48,7 @@ INNER = (sys.executable, "-P", "-m", "ringroad_lab.run.inside")
 _LAST_OUTPUT_BYTES = 8192
 
 
-class Keeper(Protocol):
+class RunStore(Protocol):
     """Stores a run while it is measured."""
 
     def begin_run(self, record: RunRecord) -> None:
@@ -87,7 +87,7 @@ class Supervisor:
 
     def __init__(
         self,
-        keeper: Keeper,
+        store: RunStore,
         watch: Callable[[Event], None],
         enter: Path | None = None,
         guard: Guard | None = None,
@@ -96,7 +96,7 @@ class Supervisor:
 
         With a guard, each trial needs its permission.
         """
-        self._keeper = keeper
+        self._store = store
         self._watch = watch
         self._enter = enter
         self._guard = guard
@@ -122,17 +122,17 @@ class Supervisor:
             BedLostError: the run lost its bed, and nothing more of the run is stored.
         """
         if not is_resumed:
-            self._keeper.begin_run(record)
+            self._store.begin_run(record)
         tally = _Tally(record)
         measured = tuple(measurement.number for measurement in record.measurements)
-        job = Job(scenarios=scenarios, measured=measured, asks=self._guard is not None)
+        assignment = Assignment(scenarios=scenarios, measured=measured, asks=self._guard is not None)
         # An unnamed file disappears with this process, however the process ends.
         with tempfile.TemporaryFile() as errors:
             sandbox = Sandbox.start(INNER, private=all(scenario.private for scenario in scenarios), stderr=errors, enter=self._enter)
             try:
                 ending = self._guard.ending(sandbox.kill) if self._guard else nullcontext()
                 with self._stopping(sandbox) as is_killed, OtherPrograms() as others, ending:
-                    ended = self._follow(sandbox, job, tally, record.run_id)
+                    ended = self._follow(sandbox, assignment, tally, record.run_id)
                 if ended is None and self._guard:
                     self._guard.check()
             except BedError as error:
@@ -154,20 +154,20 @@ class Supervisor:
         if ended.failure and ended.exit_status == BuildError.exit_status:
             state = RunState.NOT_INSTALLED
         whole = conclude(tally.record(state, ended.failure))
-        self._keeper.end_run(whole)
+        self._store.end_run(whole)
         return whole, ended.exit_status
 
     def _take_others(self, others: OtherPrograms, tally: _Tally) -> None:
-        tally.take(BedEnded(series=others.series()))
+        tally.take(SetupEnded(series=others.series()))
         for text in others.warnings():
             warning = Warned(text=text)
             tally.take(warning)
             self._watch(warning)
 
-    def _follow(self, sandbox: Sandbox, job: Job, tally: _Tally, run_id: str) -> Ended | None:
+    def _follow(self, sandbox: Sandbox, assignment: Assignment, tally: _Tally, run_id: str) -> Ended | None:
         """Handle events until the last one; return None if the last event never came."""
         try:
-            sandbox.stdin.write(job.model_dump_json() + "\n")
+            sandbox.stdin.write(assignment.model_dump_json() + "\n")
             sandbox.stdin.flush()
         except BrokenPipeError:
             return None
@@ -177,7 +177,7 @@ class Supervisor:
             except ValidationError as error:
                 return Ended(failure=f"the measuring process wrote an invalid event: {line[:200]!r}: {error}", exit_status=1)
             if isinstance(event, MeasurementDone):
-                self._keeper.add_measurement(run_id, event.measurement)
+                self._store.add_measurement(run_id, event.measurement)
             tally.take(event)
             self._watch(event)
             if self._guard:
@@ -234,7 +234,7 @@ class _Tally:
 
     def take(self, event: Event) -> None:
         match event:
-            case BedReady():
+            case SetupReady():
                 self._generator_version = event.generator_version or self._generator_version
                 before = self._duts.get(event.dut.label, event.dut)
                 if changed := before.changed_files(event.dut):
@@ -245,7 +245,7 @@ class _Tally:
                 self._ceilings[ceiling.transport, ceiling.frame.name, ceiling.cause] = ceiling
             case MeasurementDone():
                 self._measurements[event.measurement.number] = event.measurement
-            case BedEnded():
+            case SetupEnded():
                 self._series += event.series
                 self._logs += event.logs
             case Warned():

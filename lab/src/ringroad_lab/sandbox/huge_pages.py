@@ -23,7 +23,7 @@ PAGE_MIB = 2
 POOL = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 # The kernel moves other memory out of the way, which takes long on a full machine.
 KEEPER_TIMEOUT_S = 60.0
-# Within this time a process that has just ended returns its pages, or the keeper gets others.
+# Time in which a process that has just ended returns its pages, or the keeper gets others.
 AGAIN_TIMEOUT_S = 20.0
 _ADVICE = "end programs that hold huge pages or memory (`grep Huge /proc/meminfo`), or set `huge_pages = false`"
 

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from ringroad_lab.sandbox.keeper import be_keeper, keeper
 from ringroad_lab.sandbox.processor_set import cpu_list, own_processors, read_cpu_list
-from ringroad_lab.scenario.model import IsolationLevel
 
 KEEPER_TIMEOUT_S = 60.0
 # Documentation/power/pm_qos_interface.rst: a process that holds the file open limits the wake-up latency, us, as a binary number. All but
@@ -28,12 +28,23 @@ _IRQBALANCE_TIMEOUT_S = 2.0
 REFUSED = "refused"
 
 
+class IsolationLevel(StrEnum):
+    """Changes of this machine that a run can make until its end, to reduce disturbances."""
+
+    OFF = "off"
+    """No change."""
+    SETTINGS = "settings"
+    """Settings of the run's processors and of the kernel: frequency, idle states, interrupts, kernel work that other processors can do."""
+    FULL = "full"
+    """The same, and other programs are kept off the run's processors."""
+
+
 @dataclass(frozen=True)
 class Isolation:
     """Result of isolating processors."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    """By name: the requested level, and for each setting its applied value, that it is not available, or why it was refused."""
+    """The requested level, and for each setting, by name, its applied value, that it is not available, or why it was refused."""
     enter: Path | None = None
     """The file that a process writes its PID to in order to use the run's processors; None if no processor set was created."""
 
@@ -114,7 +125,7 @@ def _apply(level: IsolationLevel, processors: frozenset[int], root: Path, undo: 
 
 
 def _is_alone(root: Path, undo: ExitStack) -> bool:
-    """Whether no other run isolates processors: two runs would restore each other's values."""
+    """Return whether no other run isolates processors: two runs would restore each other's values."""
     folder = root / "run/lock"
     folder.mkdir(parents=True, exist_ok=True)
     # O_NOFOLLOW: another user may have created a link with this name.
@@ -209,7 +220,7 @@ def _configure_irqbalance(folder: Path, processors: frozenset[int], undo: ExitSt
 
 def _put_back_irqbalance(path: Path, before: frozenset[int]) -> None:
     with suppress(OSError):
-        # With NULL irqbalance determines by itself which processors to leave alone.
+        # NULL lets irqbalance determine by itself which processors to leave alone.
         _ask(path, f"settings cpus {cpu_list(before) or 'NULL'}")
 
 

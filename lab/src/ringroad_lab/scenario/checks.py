@@ -8,12 +8,11 @@ from itertools import combinations
 from pydantic import ValidationError
 
 from ringroad_lab.build.choice import GuestBuildChoice
-from ringroad_lab.cable.interface import CableKind
-from ringroad_lab.cpu_layout import lay_out_cpus
+from ringroad_lab.cable.interface import CABLES, CableKind
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest.interface import guest_cable
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.scenario.cpu_layout import lay_out_cpus
 from ringroad_lab.scenario.document import KeyPath
 from ringroad_lab.scenario.layers import LayerKind, Merged
 from ringroad_lab.scenario.library import LOCAL_HOST
@@ -237,7 +236,7 @@ def _check_steps(scenario: Scenario, registries: Registries, problems: list[Prob
             problems.append(Problem(("steps", str(number), "on"), f"there is no host '{step.on}'{suggest(step.on, places)}"))
     between = [choice.name for choice in scenario.methods if (m := registries.methods.get(choice.name)) and m.is_between_stations]
     if scenario.steps and between:
-        problems.append(Problem(("steps",), f"{', '.join(between)} has no test steps: it measures between stations, without a test bed"))
+        problems.append(Problem(("steps",), f"{', '.join(between)} has no test steps: it measures between stations, without a test setup"))
 
 
 def _check_cpus(scenario: Scenario, online_cpus: frozenset[int] | None, problems: list[Problem]) -> list[str]:

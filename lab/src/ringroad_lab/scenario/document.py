@@ -32,7 +32,7 @@ class Document:
     """A settings file, or settings of the command line."""
 
     source: str
-    """For users: a path, or `--set`."""
+    """Name for users: a path, or `--set`."""
     tree: Mapping[str, Any]
     """Tables, lists, texts, numbers and truth values; nothing else. None unsets."""
     lines: Mapping[KeyPath, int]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -11,6 +10,8 @@ from pydantic import AfterValidator, Field
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild, StagedGuestBuild
 from ringroad_lab.cable.interface import CableKind, NicPair
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.host.interface import SshAddress
+from ringroad_lab.sandbox.isolation import IsolationLevel
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
 from ringroad_lab.trial import DisturbanceLimits, Frozen, VlanId, Vni
@@ -62,7 +63,7 @@ class StepChoice(Frozen):
     """A test step: a command before or after measurements, and its expected result."""
 
     name: str = ""
-    """For users."""
+    """Name for users."""
     when: Literal["start", "before", "after", "end"] = "after"
     """`start`: after the device was started and frames pass; `before` and `after` each measurement; `end`: after the last measurement."""
     on: str = "dut"
@@ -84,26 +85,9 @@ class Cpus(Frozen):
     guests: frozenset[int] = frozenset()
 
 
-class IsolationLevel(StrEnum):
-    """What a run can change on this machine until its end, to reduce disturbances."""
+class SiteHost(SshAddress):
+    """Another machine of the site."""
 
-    OFF = "off"
-    """Nothing."""
-    SETTINGS = "settings"
-    """Settings of the run's processors and of the kernel: frequency, idle states, interrupts, kernel work that other processors can do."""
-    FULL = "full"
-    """The same, and other programs are kept off the run's processors."""
-
-
-class SiteHost(Frozen):
-    """Another machine, reached by SSH."""
-
-    name: str
-    address: str
-    port: Annotated[int, Field(ge=1, le=65535)] = 22
-    user: str = "root"
-    key_file: str | None = None
-    known_hosts_file: str | None = None
     nics: tuple[NicPair, ...] = ()
 
 
@@ -118,7 +102,7 @@ class Scenario(Frozen):
     physical: CableKind = CableKind.VETH
     """Kind of the generator's cables."""
     physical_by_dut: dict[str, CableKind] = {}
-    """By label, for devices with another kind."""
+    """Kinds by label, for devices with another kind."""
     guest: str | None = None
     """Kind of guest, for topologies with guests."""
     guest_cables: CableKind | None = None
@@ -130,7 +114,7 @@ class Scenario(Frozen):
     steps: tuple[StepChoice, ...] = ()
     """Test steps, in this order."""
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
-    """How often each device is restarted and measured."""
+    """Number of times that each device is restarted and measured."""
     bidirectional: bool = True
     flows: Annotated[int, Field(ge=1)] = 1
     vlans: tuple[VlanId, VlanId] = (0, 0)
@@ -147,7 +131,7 @@ class Scenario(Frozen):
     isolation: IsolationLevel = IsolationLevel.OFF
     hosts: tuple[SiteHost, ...] = ()
     noise_floor_pairs: Annotated[int, Field(ge=0)] = 0
-    """How often the first device is measured against itself."""
+    """Number of times that the first device is measured against itself."""
     difference_limit: Annotated[float, Field(gt=0, lt=1)] = DEFAULT_LIMIT
     """A comparison that could have missed a relative difference of this size does not report `no difference`."""
     labels: dict[str, str] = {}

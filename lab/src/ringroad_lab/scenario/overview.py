@@ -20,7 +20,7 @@ class ScenarioSummary:
     duts: tuple[str, ...]
     source: str
     problem: str = ""
-    """Why the scenario cannot be used; the other fields are then empty."""
+    """Reason why the scenario cannot be used; the other fields are then empty."""
 
 
 def summaries(library: Library) -> list[ScenarioSummary]:

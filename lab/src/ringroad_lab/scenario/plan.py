@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ringroad_lab.cable.interface import CableKind
+from ringroad_lab.cable.interface import CABLES, CableKind
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.kinds import CABLES
 from ringroad_lab.message_size.sweep import station_cable
 from ringroad_lab.method.interface import Method
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.registries import Registries
-from ringroad_lab.scenario.schedule import Round, Step, schedule
+from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement, schedule
 
 # Time of a trial in addition to its duration: configuration, learning frames, settling of counters. 0.2 to 0.4 s on two busy processors.
 TRIAL_OVERHEAD_S = 0.3
@@ -40,13 +39,13 @@ class PlannedStart:
     scenario: Scenario
     dut: DutChoice
     repetition: int
-    """From 0; for the noise floor, the number of the start of the same device."""
+    """Number from 0; for the noise floor, the number of the start of the same device."""
     is_noise_floor: bool
     """Whether it only measures the difference between two measurements of the same device."""
     measurements: tuple[PlannedMeasurement, ...]
 
     cables: tuple[CableKind, ...]
-    """Between the device and the generator, or stations."""
+    """Cables between the device and the generator, or stations."""
     start_s: float
     """Expected time of starting, wiring and stopping the device and its guests, s."""
 
@@ -61,7 +60,7 @@ class Plan:
     """The plan of a whole run."""
 
     starts: tuple[PlannedStart, ...]
-    """In the order of measuring."""
+    """Starts in the order of measuring."""
     self_test_s: float
     """Expected time of the generator's own tests, s."""
     deviations: tuple[str, ...]
@@ -106,9 +105,7 @@ def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bo
 def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     """Plan checked scenarios, one after the other."""
     transports: set[tuple[str, str]] = set()
-    deviations: list[str] = []
     for scenario in scenarios:
-        deviations += [sentence for method in make_methods(scenario, registries) for sentence in method.deviations()]
         if all(registries.methods[method.name].is_between_stations for method in scenario.methods):
             continue
         kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
@@ -116,31 +113,51 @@ def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
         methods = {method.name: method for method in make_methods(turn.scenario, registries)}
-        measurements = tuple(_planned(turn.steps, methods))
-        cables = tuple(dict.fromkeys(_cable(turn, step, methods, registries) for step in turn.steps))
+        measurements = tuple(_planned(turn.measurements, methods))
+        cables = tuple(dict.fromkeys(_cable(turn, each, methods, registries) for each in turn.measurements))
         start_s = registries.duts[turn.dut.driver].start_s
         if turn.scenario.guest:
             start_s += turn.scenario.topology.guests * registries.guests[turn.scenario.guest].start_s
         starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements, cables, start_s))
-    return Plan(tuple(starts), SELF_TEST_S * len(transports), tuple(dict.fromkeys(deviations)))
+    return Plan(tuple(starts), SELF_TEST_S * len(transports), deviations(scenarios, registries))
 
 
-def _cable(turn: Round, step: Step, methods: Mapping[str, Method], registries: Registries) -> CableKind:
-    settings = methods[step.method.name].settings
+def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method], registries: Registries) -> CableKind:
+    settings = methods[each.method.name].settings
     if isinstance(settings, MessageSizeSettings):
         return station_cable(registries.duts[turn.dut.driver], settings)
     return turn.scenario.physical_by_dut.get(turn.dut.label, turn.scenario.physical)
 
 
-def _planned(steps: Sequence[Step], methods: Mapping[str, Method]) -> Iterator[PlannedMeasurement]:
+def _planned(scheduled: Sequence[ScheduledMeasurement], methods: Mapping[str, Method]) -> Iterator[PlannedMeasurement]:
     with_throughput: set[str] = set()
-    for step in steps:
-        method = methods[step.method.name]
-        knows_throughput = step.frame.name in with_throughput
+    for each in scheduled:
+        method = methods[each.method.name]
+        knows_throughput = each.frame.name in with_throughput
         # A method reports only its time. One more second per trial adds as many seconds as there are trials.
         bare_s, longer_s, expected_s = (
             measuring_s(method, overhead_s, knows_throughput=knows_throughput) for overhead_s in (0.0, 1.0, TRIAL_OVERHEAD_S)
         )
-        yield PlannedMeasurement(method.name, step.frame, max(1, round(longer_s - bare_s)), expected_s)
+        yield PlannedMeasurement(method.name, each.frame, max(1, round(longer_s - bare_s)), expected_s)
         if isinstance(method, ThroughputMethod) and method.is_lossless:
-            with_throughput.add(step.frame.name)
+            with_throughput.add(each.frame.name)
+
+
+def expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: set[int]) -> Mapping[int, float]:
+    """Return the expected duration of each missing measurement, s, by its number."""
+    expected: dict[int, float] = {}
+    planned = plan(scenarios, registries)
+    for start, turn in zip(planned.starts, schedule(scenarios), strict=True):
+        # The time of a device's start is divided among its measurements, the time of the generator's self-test among all measurements.
+        overhead_s = (start.expected_s - sum(each.expected_s for each in start.measurements)) / len(start.measurements)
+        overhead_s += planned.self_test_s / planned.measurements
+        for scheduled, each in zip(turn.measurements, start.measurements, strict=True):
+            if scheduled.number not in measured:
+                expected[scheduled.number] = each.expected_s + overhead_s
+    return expected
+
+
+def deviations(scenarios: Sequence[Scenario], registries: Registries) -> tuple[str, ...]:
+    """Return the deviations of the methods from the RFCs, each once."""
+    methods = [method for scenario in scenarios for method in make_methods(scenario, registries)]
+    return tuple(dict.fromkeys(sentence for method in methods for sentence in method.deviations()))

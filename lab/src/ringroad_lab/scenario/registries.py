@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ringroad_lab.dut.interface import Dut
-from ringroad_lab.generator.interface import GeneratorDriver
-from ringroad_lab.guest.interface import Guest
-from ringroad_lab.kinds import DUTS, GENERATORS, GUESTS, METHODS
-from ringroad_lab.method.interface import Method
+from ringroad_lab.dut.interface import DUTS, Dut
+from ringroad_lab.generator.interface import GENERATORS, GeneratorDriver
+from ringroad_lab.guest.interface import GUESTS, Guest
+from ringroad_lab.method.interface import METHODS, Method
 
 
 @dataclass(frozen=True)

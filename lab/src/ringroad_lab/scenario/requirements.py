@@ -127,5 +127,5 @@ def _look(prepare: Callable[[], object], looking: LookingHost) -> None:
     except MissingProgramError as error:
         looking.found.append(RequiredProgram(error.program, error.package, looking.name, None))
     except LabError:
-        # It tried to run a program that it found: nothing more can be found out without running programs.
+        # The driver tried to run a program that it found: nothing more can be found out without running programs.
         return

@@ -25,7 +25,7 @@ class ResolvedTopology:
 
     scenario: Scenario
     merged: Merged
-    """Its settings, each with its origin."""
+    """Settings, each with its origin."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def resolve(
     """
     own = library.scenario(name)
     below, site = library.defaults(), library.site_layers()
-    # First without the layers of the hosts of devices: only the result names these hosts.
+    # The first merge has no layers of the hosts of devices: only its result names these hosts.
     above = [own, *site, *library.host_layers(()), *user_layers]
     chosen = check_table(_own_name(own, name), merge([below, *above]))
     hosts = [chosen.dut[label].host for label in chosen.duts if label in chosen.dut]
@@ -132,36 +132,21 @@ def _build(
                 generator=_generator(described.generator) if described and described.generator else None,
             )
         )
-    scenario = Scenario(
-        name=name,
-        title=table.title,
-        topology=topology,
-        duts=tuple(duts),
-        physical=physical[table.duts[0]],
-        physical_by_dut={label: kind for label, kind in physical.items() if kind is not physical[table.duts[0]]},
-        guest=guest,
-        guest_cables=table.guest_cables if guest else None,
-        generator=_generator(table.generator),
-        queues=table.queues,
-        methods=tuple(MethodChoice(name=method, settings=table.method.get(method, {})) for method in table.methods),
-        frames=table.frames,
-        steps=table.steps,
-        repetitions=table.repetitions,
-        bidirectional=table.bidirectional,
-        flows=table.flows,
-        vlans=table.vlans,
-        vnis=table.vnis,
-        link_bps=table.link_bps,
-        huge_pages=table.huge_pages,
-        private=table.private,
-        cpus=table.cpus,
-        disturbance=table.disturbance,
-        isolation=table.isolation,
-        hosts=tuple(SiteHost(name=host, address=entry.address or host, **_rest(entry)) for host, entry in table.host.items()),
-        noise_floor_pairs=table.noise_floor_pairs,
-        difference_limit=table.difference_limit,
-        labels=table.labels,
-    )
+    # The other settings are the same in a scenario.
+    unchanged = {key: value for key, value in table if key in Scenario.model_fields}
+    made = {
+        "name": name,
+        "topology": topology,
+        "duts": tuple(duts),
+        "physical": physical[table.duts[0]],
+        "physical_by_dut": {label: kind for label, kind in physical.items() if kind is not physical[table.duts[0]]},
+        "guest": guest,
+        "guest_cables": table.guest_cables if guest else None,
+        "generator": _generator(table.generator),
+        "methods": tuple(MethodChoice(name=method, settings=table.method.get(method, {})) for method in table.methods),
+        "hosts": tuple(SiteHost(name=host, address=entry.address or host, **_rest(entry)) for host, entry in table.host.items()),
+    }
+    scenario = Scenario.model_validate(unchanged | made)
     problems, warnings = check(scenario, table, merged, registries, online_cpus)
     raise_problems(name, problems, merged)
     return scenario, warnings

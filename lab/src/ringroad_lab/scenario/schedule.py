@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.frame_size import FrameMix
-from ringroad_lab.kinds import METHODS
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.statistics.interleave import turns
 
 
 @dataclass(frozen=True)
-class Step:
+class ScheduledMeasurement:
     """One measurement."""
 
     number: int
@@ -21,7 +21,7 @@ class Step:
     method: MethodChoice
     frame: FrameMix
     is_between_stations: bool
-    """Whether its method measures between two stations, without a test bed."""
+    """Whether its method measures between two stations, without a test setup."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Round:
     repetition: int
     is_noise_floor: bool
     """Whether it only measures the difference between two measurements of the same device."""
-    steps: tuple[Step, ...]
+    measurements: tuple[ScheduledMeasurement, ...]
 
 
 def schedule(scenarios: Sequence[Scenario]) -> tuple[Round, ...]:
@@ -50,12 +50,12 @@ def schedule(scenarios: Sequence[Scenario]) -> tuple[Round, ...]:
         ]
         order += [(scenario.duts[0], start, True) for start in range(2 * scenario.noise_floor_pairs)]
         for dut, repetition, is_noise_floor in order:
-            steps = []
+            measurements = []
             for method in scenario.methods:
                 kind = METHODS.get(method.name)
                 is_between_stations = kind is not None and kind.is_between_stations
                 for frame in (MESSAGES,) if is_between_stations else scenario.frames:
-                    steps.append(Step(number, method, frame, is_between_stations))
+                    measurements.append(ScheduledMeasurement(number, method, frame, is_between_stations))
                     number += 1
-            rounds.append(Round(scenario, dut, repetition, is_noise_floor, tuple(steps)))
+            rounds.append(Round(scenario, dut, repetition, is_noise_floor, tuple(measurements)))
     return tuple(rounds)

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, PlainValidator, StringConstraints
 
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice
-from ringroad_lab.cable.interface import CableKind, NicPair
+from ringroad_lab.cable.interface import CABLES, CableKind, NicPair
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
-from ringroad_lab.kinds import CABLES
-from ringroad_lab.scenario.model import Cpus, IsolationLevel, StepChoice
+from ringroad_lab.sandbox.isolation import IsolationLevel
+from ringroad_lab.scenario.model import Cpus, StepChoice
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.statistics.verdict import DEFAULT_LIMIT
 from ringroad_lab.topology import Topology
@@ -56,7 +56,7 @@ class HostTable(Frozen):
     """`[host.NAME]`: another machine of the site; `local` is this one."""
 
     address: str | None = None
-    """None: the name."""
+    """None: the host's name is its address."""
     port: Annotated[int, Field(ge=1, le=65535)] = 22
     user: str = "root"
     key_file: str | None = None

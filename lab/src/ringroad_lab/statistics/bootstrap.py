@@ -96,7 +96,7 @@ def _difference_of_medians(candidate: Samples, baseline: Samples, axis: int = -1
 def _estimate(samples: tuple[Samples, ...], statistic: Callable[..., Samples], confidence: float) -> RatioEstimate:
     freedom = min(len(values) for values in samples) - 1
     quantile = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
-    # With few samples, percentile intervals are too narrow. Hesterberg (2015) widens them as Student's t widens the normal distribution's.
+    # Percentile intervals of few samples are too narrow. Hesterberg (2015) widens them as Student's t widens the normal distribution's.
     expanded = 1 - 2 * float(scipy.stats.norm.sf(math.sqrt((freedom + 1) / freedom) * quantile))
     found = scipy.stats.bootstrap(
         samples, statistic, confidence_level=expanded, n_resamples=_RESAMPLES, method="percentile", rng=np.random.default_rng(_SEED)

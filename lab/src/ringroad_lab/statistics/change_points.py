@@ -23,17 +23,17 @@ from ringroad_lab.record import Better
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.trial import Frozen
 
-# At this value fewer than 5 % of series without a step have a change point; the tests check this.
+# Value at which fewer than 5 % of series without a step have a change point; the tests check this.
 MAX_P_VALUE = 0.04
 # The share of the p-value for steps; the rest is for stretches.
 _STEP_SHARE = 0.75
-# Smaller steps are not reported: on a shared machine a level is never more stable than this.
+# Smallest step that is reported: on a shared machine a level is never more stable.
 MIN_CHANGE = 0.03
 # The minimum number of points of a level: one or two outliers are not a level.
 MIN_LEVEL_POINTS = 3
 # The probability with which a visible step is found.
 POWER = 0.9
-# More points are impractical.
+# Maximum number of points.
 MOST_POINTS = 1000
 # Steps for which the number of needed points is reported.
 REPORTED_STEPS = (0.05, 0.1, 0.2)

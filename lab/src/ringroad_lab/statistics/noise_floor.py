@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ringroad_lab.statistics.bootstrap import estimate_paired_ratio, needed_samples, symmetric
-from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE
+from ringroad_lab.statistics.two_samples import DEFAULT_CONFIDENCE
 
 
 def noise_floor_interval(first: Sequence[float], second: Sequence[float], confidence: float = DEFAULT_CONFIDENCE) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringroad_lab.statistics.comparison import DEFAULT_CONFIDENCE
+from ringroad_lab.statistics.two_samples import DEFAULT_CONFIDENCE
 
 # Ratio of the samples of a look to those of the previous look; the false alarm probability of a look shrinks by the same factor.
 GROWTH = 2

@@ -34,7 +34,7 @@ def by_severity(verdicts: Iterable[Verdict]) -> dict[Verdict, int]:
     return {verdict: found.count(verdict) for verdict in reversed(Verdict) if verdict in found}
 
 
-class Comparison(Frozen):
+class MetricComparison(Frozen):
     """A candidate compared with a baseline, in one metric."""
 
     baseline: tuple[float, ...]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def write_comparison(session: Session, baseline_run_id: str, run_id: str, comparison: RunComparison) -> None:
     """Write the result of a comparison; replace an earlier comparison of the same sides."""
     for each in sorted({baseline_run_id, run_id}):
-        # Always locked in the same order, so that two processes that compare the same runs do not deadlock.
+        # The order is always the same, so that two processes that compare the same runs do not deadlock.
         existing_run(session, each, is_locked=True)
     is_within = baseline_run_id == run_id
     sides = {
@@ -32,7 +32,7 @@ def write_comparison(session: Session, baseline_run_id: str, run_id: str, compar
     }
     session.execute(delete(models.Comparison).filter_by(**sides))
     findings = [
-        models.Finding(
+        models.StoredFinding(
             topology=indexed(row.key.topology),
             dut=indexed(row.key.dut),
             method=indexed(row.key.method),

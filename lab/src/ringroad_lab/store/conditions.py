@@ -34,7 +34,7 @@ def run_conditions(which: RunFilter) -> list[ColumnElement[bool]]:
     if which.verdict is not None:
         conditions.append(last_verdict() == which.verdict)
     if which.finding is not None:
-        comparison, finding = models.Comparison, models.Finding
+        comparison, finding = models.Comparison, models.StoredFinding
         found = (comparison.run_id == run.run_id, finding.comparison_id == comparison.id, finding.verdict == which.finding)
         conditions.append(exists().where(*found))
     if not which.superseded:
@@ -60,8 +60,8 @@ def metric_conditions(which: MetricFilter) -> list[ColumnElement[bool]]:
 
 def last_verdict() -> ScalarSelect[str]:
     """Return the latest tester verdict of a run."""
-    query = select(models.Judgement.verdict).where(models.Judgement.run_id == models.Run.run_id)
-    return query.order_by(models.Judgement.id.desc()).limit(1).correlate(models.Run).scalar_subquery()
+    query = select(models.StoredVerdict.verdict).where(models.StoredVerdict.run_id == models.Run.run_id)
+    return query.order_by(models.StoredVerdict.id.desc()).limit(1).correlate(models.Run).scalar_subquery()
 
 
 def _equal(wanted: dict[InstrumentedAttribute[str], str | None]) -> list[ColumnElement[bool]]:

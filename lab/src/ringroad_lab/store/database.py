@@ -19,14 +19,14 @@ from ringroad_lab.errors import StoreError, StoreFailedError
 
 # Errors that a database raises; UnicodeEncodeError for invalid Unicode, OSError for cut connections: pg8000 does not wrap it.
 DATABASE_ERRORS = (SQLAlchemyError, UnicodeEncodeError, OSError)
-# How long a process waits for another process that writes, ms.
+# Time that a process waits for another process that writes, ms.
 BUSY_TIMEOUT_MS = 30_000
 # Any number, the same in every process: the lock under which PostgreSQL's tables are upgraded.
 _MIGRATION_LOCK = 2544
 _VERSION_TABLE = "alembic_version"
 # Set on connections that write: see _begin.
 _WRITES = "ringroad_lab_writes"
-# Without a handler, a cut connection that cannot be closed prints a traceback; the failed operation reports its own error.
+# A cut connection that cannot be closed prints a traceback without a handler; the failed operation reports its own error.
 logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
 
 

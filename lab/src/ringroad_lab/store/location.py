@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError
 
 from ringroad_lab.errors import StoreError
 
-# Where PostgreSQL listens on this machine.
+# Parameter of the socket where PostgreSQL listens on this machine.
 _SOCKET = "unix_sock"
 
 

@@ -6,7 +6,9 @@ queries. Only migrations (`migrations/versions`) change tables; a test compares 
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text
+from typing import Any
+
+from sqlalchemy import Boolean, Double, ForeignKey, Index, Integer, MetaData, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
@@ -21,6 +23,11 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+    def values(self, *left_out: str) -> dict[str, Any]:
+        """Return the columns of a row by name, except those left out."""
+        names = [column.key for column in self.__table__.columns]
+        return {name: getattr(self, name) for name in names if name not in left_out}
 
 
 class Run(Base):
@@ -39,7 +46,7 @@ class Run(Base):
     lab_version: Mapped[str] = mapped_column(Text)
     generator_version: Mapped[str] = mapped_column(Text)
     supersedes: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Not a foreign key: a run can be imported without the run that it supersedes."""
+    """No foreign key: a run can be imported without the run that it supersedes."""
 
     heads: Mapped[list[RunHead]] = relationship(order_by="RunHead.sequence")
     labels: Mapped[list[RunLabel]] = relationship(cascade="all, delete-orphan", order_by="RunLabel.name")
@@ -145,10 +152,10 @@ class Comparison(Base):
     """The overall `Verdict`."""
     compared_at: Mapped[float] = mapped_column(Double)
 
-    findings: Mapped[list[Finding]] = relationship(order_by="Finding.id")
+    findings: Mapped[list[StoredFinding]] = relationship(order_by="StoredFinding.id")
 
 
-class Finding(Base):
+class StoredFinding(Base):
     """The verdict of a comparison on one headline metric."""
 
     __tablename__ = "finding"
@@ -175,7 +182,7 @@ class Baseline(Base):
     set_at: Mapped[float] = mapped_column(Double)
 
 
-class Judgement(Base):
+class StoredVerdict(Base):
     """A tester's verdict on a run. A new verdict adds a row; the last row counts."""
 
     __tablename__ = "judgement"
@@ -186,196 +193,3 @@ class Judgement(Base):
     """A `TesterVerdict`."""
     tester: Mapped[str] = mapped_column(Text)
     judged_at: Mapped[float] = mapped_column(Double)
-
-
-class Request(Base):
-    """A request to measure a build with a scenario. This table is the authoritative state of queued, active and finished work."""
-
-    __tablename__ = "request"
-    __table_args__ = (
-        Index("uq_request_key", "source", "build", "scenario", "bed_class", unique=True),
-        Index(None, "state", "bed_class"),
-        Index(None, "package", "tag"),
-        Index(None, "source", "delivery"),
-        Index(None, "owner", "priority", "served_at"),
-    )
-
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    source: Mapped[str] = mapped_column(String(64))
-    build: Mapped[str] = mapped_column(Text)
-    scenario: Mapped[str] = mapped_column(Text)
-    bed_class: Mapped[str] = mapped_column(String(64))
-    state: Mapped[str] = mapped_column(String(16))
-    """A `RequestState`."""
-    order: Mapped[str] = mapped_column(Text)
-    """Layers, settings, labels and baseline of the run, JSON."""
-    package: Mapped[str] = mapped_column(Text)
-    """The newest build of this package and tag supersedes the others; empty: no build supersedes another."""
-    tag: Mapped[str] = mapped_column(Text)
-    built_at: Mapped[float] = mapped_column(Double)
-    """Build time from the message; else the time at which the message was received."""
-    priority: Mapped[int] = mapped_column(Integer)
-    owner: Mapped[str] = mapped_column(Text)
-    attempts: Mapped[int] = mapped_column(Integer)
-    duplicates: Mapped[int] = mapped_column(Integer)
-    """How often the same request was received again."""
-    last_error: Mapped[str] = mapped_column(Text)
-    event: Mapped[str] = mapped_column(Text)
-    """The source's name for the kind of message."""
-    delivery: Mapped[str] = mapped_column(Text)
-    """The source's id of the message; empty if it has none."""
-    payload: Mapped[bytes] = mapped_column(LargeBinary)
-    """The message as it was received."""
-    superseded_by: Mapped[int | None] = mapped_column(ForeignKey("request.id"))
-    engine: Mapped[str] = mapped_column(String(64))
-    job_key: Mapped[str] = mapped_column(Text)
-    """The engine's id of the job."""
-    lease_holder: Mapped[str] = mapped_column(Text)
-    """The dispatcher that handles the request; empty: none."""
-    lease_until: Mapped[float] = mapped_column(Double)
-    not_before: Mapped[float] = mapped_column(Double)
-    """Earliest time of the next attempt."""
-    run_id: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Not a foreign key: the id is assigned before the run is stored."""
-    verdict: Mapped[str] = mapped_column(String(32))
-    created_at: Mapped[float] = mapped_column(Double)
-    changed_at: Mapped[float] = mapped_column(Double)
-    served_at: Mapped[float] = mapped_column(Double)
-    """When a dispatcher last claimed the request; 0: never."""
-    beds: Mapped[str] = mapped_column(Text, server_default="")
-    """Names of the beds that the job can take, separated by spaces; empty: the fleet has no beds, or there is no job."""
-
-
-class RequestChange(Base):
-    """A change of a request's state: time, actor and reason. Rows are only added."""
-
-    __tablename__ = "request_change"
-
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    request_id: Mapped[int] = mapped_column(ForeignKey("request.id"), index=True)
-    changed_at: Mapped[float] = mapped_column(Double)
-    old: Mapped[str] = mapped_column(String(16))
-    """Empty at the creation of the request."""
-    new: Mapped[str] = mapped_column(String(16))
-    actor: Mapped[str] = mapped_column(Text)
-    why: Mapped[str] = mapped_column(Text)
-
-
-class Notification(Base):
-    """A notification about a request to one recipient, and its delivery state. Created in the transaction that changes the request."""
-
-    __tablename__ = "notification"
-    __table_args__ = (
-        Index("uq_notification_key", "request_id", "round", "stage", "target", unique=True),
-        Index(None, "state", "target"),
-    )
-
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    request_id: Mapped[int] = mapped_column(ForeignKey("request.id", ondelete="CASCADE"))
-    round: Mapped[int] = mapped_column(Integer)
-    """How often the request was restarted before."""
-    stage: Mapped[str] = mapped_column(String(16))
-    target: Mapped[str] = mapped_column(Text)
-    """Name of the recipient; empty: not yet addressed; a dispatcher replaces the row with one row for each recipient."""
-    state: Mapped[str] = mapped_column(String(16))
-    """A `DeliveryState`."""
-    run_id: Mapped[str | None] = mapped_column(String(64))
-    outcome: Mapped[str] = mapped_column(String(32))
-    """The verdict, or the final state of a request without a verdict; empty before its end."""
-    reason: Mapped[str] = mapped_column(Text)
-    happened_at: Mapped[float] = mapped_column(Double)
-    delivery: Mapped[str] = mapped_column(String(36))
-    """The recipient can recognize duplicates by this id: it is the same at each attempt."""
-    attempts: Mapped[int] = mapped_column(Integer)
-    last_error: Mapped[str] = mapped_column(Text)
-    asked_at: Mapped[float] = mapped_column(Double)
-    """When delivery was requested, at first or again."""
-    not_before: Mapped[float] = mapped_column(Double)
-    """Earliest time of the next attempt."""
-    changed_at: Mapped[float] = mapped_column(Double)
-    """Time of the delivery, of giving up, or of the last attempt."""
-    holder: Mapped[str] = mapped_column(Text)
-    """The dispatcher that is sending now; empty: none."""
-    held_until: Mapped[float] = mapped_column(Double)
-
-
-class SourceCount(Base):
-    """Number of messages of a source by outcome."""
-
-    __tablename__ = "source_count"
-
-    source: Mapped[str] = mapped_column(String(64), primary_key=True)
-    outcome: Mapped[str] = mapped_column(String(32), primary_key=True)
-    messages: Mapped[int] = mapped_column(Integer)
-    last_at: Mapped[float] = mapped_column(Double)
-
-
-class SourcePosition(Base):
-    """How far a polled source has been read: everything up to this position is processed."""
-
-    __tablename__ = "source_position"
-
-    source: Mapped[str] = mapped_column(String(64), primary_key=True)
-    part: Mapped[str] = mapped_column(Text, primary_key=True)
-    """A part of the source that is read separately: a tag of a Koji hub."""
-    position: Mapped[int] = mapped_column(BigInteger)
-    """An increasing number of the source: an event of a Koji hub."""
-    changed_at: Mapped[float] = mapped_column(Double)
-
-
-class Bed(Base):
-    """State of a bed of `fleet.toml`: its current holder, and whether it is in quarantine."""
-
-    __tablename__ = "bed"
-
-    name: Mapped[str] = mapped_column(String(64), primary_key=True)
-    token: Mapped[int] = mapped_column(Integer)
-    """Incremented each time the bed is taken; a holder with a smaller token has lost the bed."""
-    holder: Mapped[str] = mapped_column(Text)
-    """The process of the run that holds the bed; empty: none."""
-    lease_until: Mapped[float] = mapped_column(Double)
-    quarantine: Mapped[str] = mapped_column(Text)
-    """Reason of the quarantine; empty: not in quarantine."""
-    quarantined_at: Mapped[float] = mapped_column(Double)
-    quarantined_by: Mapped[str] = mapped_column(Text)
-
-
-class BedOccupancy(Base):
-    """An occupancy of a bed: the run that held it, from start to end."""
-
-    __tablename__ = "bed_occupancy"
-    __table_args__ = (Index("uq_bed_occupancy_bed_token", "bed", "token", unique=True),)
-
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    bed: Mapped[str] = mapped_column(ForeignKey("bed.name"))
-    token: Mapped[int] = mapped_column(Integer)
-    run_id: Mapped[str] = mapped_column(String(64), index=True)
-    """Not a foreign key: the bed is taken before the run starts."""
-    request_id: Mapped[int | None] = mapped_column(ForeignKey("request.id"))
-    holder: Mapped[str] = mapped_column(Text)
-    taken_at: Mapped[float] = mapped_column(Double, index=True)
-    waited_s: Mapped[float | None] = mapped_column(Double)
-    """How long its request waited; None without a request."""
-    ended_at: Mapped[float | None] = mapped_column(Double)
-    """None while the run holds the bed, and until another process detects that the run lost it."""
-    outcome: Mapped[str] = mapped_column(Text)
-
-
-class BedCalibration(Base):
-    """The rate that the generator of a bed reached without a device, before a run."""
-
-    __tablename__ = "bed_calibration"
-    __table_args__ = (Index(None, "bed", "load_digest", "transport", "frame"),)
-
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    bed: Mapped[str] = mapped_column(ForeignKey("bed.name"))
-    run_id: Mapped[str] = mapped_column(String(64))
-    load_digest: Mapped[str] = mapped_column(String(64))
-    """Digest of the generator's settings and the scenario settings that affect its ceiling: only equal digests are compared."""
-    transport: Mapped[str] = mapped_column(Text)
-    frame: Mapped[str] = mapped_column(Text)
-    """Name of the frame mix."""
-    ceiling_fps: Mapped[float] = mapped_column(Double)
-    measured_at: Mapped[float] = mapped_column(Double)
-    is_good: Mapped[bool] = mapped_column(Boolean)
-    """Whether later calibrations are compared with this one."""

@@ -73,12 +73,12 @@ class StoredComparison:
 
     @property
     def baseline(self) -> str:
-        """For users: the name and the short id of the run, or the label of the device."""
+        """Name for users: the name and the short id of the run, or the label of the device."""
         return self.baseline_dut or f"{self.baseline_name} ({self.baseline_run_id[:8]})"
 
     @property
     def what_came(self) -> str:
-        """For users: `2 regression, 1 no difference`, for example."""
+        """Result for users, such as `2 regression, 1 no difference`."""
         return ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items()) or self.verdict
 
 
@@ -162,12 +162,3 @@ class Choices:
     names: tuple[str, ...]
     duts: tuple[str, ...]
     """Labels and drivers."""
-
-
-@dataclass(frozen=True)
-class BaselineEntry:
-    """A baseline: a name of a run."""
-
-    name: str
-    run_id: str
-    set_at: float

@@ -22,7 +22,6 @@ from ringroad_lab.store.conditions import last_verdict, metric_conditions, run_c
 from ringroad_lab.store.database import DATABASE_ERRORS, for_writing, open_database, why
 from ringroad_lab.store.location import parse_location
 from ringroad_lab.store.queries import (
-    BaselineEntry,
     Choices,
     MetricFilter,
     MetricPoint,
@@ -106,9 +105,9 @@ class ResultStore:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """Yield a session; commit its changes at the end, or roll them back if an exception is raised."""
+        """Yield a session; commit its changes at the end, or roll them back if an exception is raised. Its rows can be read afterwards."""
         try:
-            with Session(self._writing_engine) as session, session.begin():
+            with Session(self._writing_engine, expire_on_commit=False) as session, session.begin():
                 self._check(session)
                 yield session
         except DATABASE_ERRORS as error:
@@ -320,12 +319,12 @@ class ResultStore:
             existing_run(session, run_id)
             session.add(models.Baseline(name=name, run_id=run_id, set_at=time.time()))
 
-    def baselines(self) -> list[BaselineEntry]:
+    def baselines(self) -> list[models.Baseline]:
         """Return all baselines, sorted by name."""
         newest = select(func.max(models.Baseline.id)).group_by(models.Baseline.name)
         query = select(models.Baseline).where(models.Baseline.id.in_(newest)).order_by(models.Baseline.name)
         with self.reading() as session:
-            return [BaselineEntry(row.name, row.run_id, row.set_at) for row in session.scalars(query)]
+            return list(session.scalars(query))
 
     def last_stable(self, name: str | None = None, facts: Mapping[str, Mapping[str, str]] | None = None) -> str | None:
         """Return the id of the newest finished run whose last judgement is `pass`; None if there is none.

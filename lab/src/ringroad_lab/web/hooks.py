@@ -7,8 +7,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 
 from ringroad_lab.fleet.intake import receive
-from ringroad_lab.fleet.request import Message
-from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.requests import MessageOutcome
+from ringroad_lab.request.message import Message
 from ringroad_lab.web.http_guard import HOOKS_PATH
 from ringroad_lab.web.site import Site
 
@@ -39,12 +39,12 @@ def hooks(site: Site) -> APIRouter:
 
 def _receive(site: Site, message: Message) -> Response:
     received = receive(site.requests, site.settings.rules, message)
-    if received.outcome is Outcome.DEAD_NOT_KEPT:
+    if received.outcome is MessageOutcome.DEAD_NOT_KEPT:
         status = 429
     elif not received.is_json:
         status = 400
     else:
-        status = 200 if received.outcome is Outcome.DUPLICATE else 202
+        status = 200 if received.outcome is MessageOutcome.DUPLICATE else 202
     return JSONResponse(
         {
             "outcome": received.outcome,

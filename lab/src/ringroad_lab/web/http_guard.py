@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES
 
 MAX_FORM_BYTES = 128 * 1024
 MAX_RECORD_BYTES = 64 * 1024 * 1024
@@ -89,7 +89,7 @@ def _limit(path: str) -> int:
 
 
 def _is_from_another_site(headers: Headers) -> bool:
-    """Whether a browser reports that a page of another site sent this request. Other programs do not report this."""
+    """Return whether a browser reports that a page of another site sent this request. Other programs do not report this."""
     # https://www.w3.org/TR/fetch-metadata/; browsers before 2023 have only the other header.
     if (site := headers.get("sec-fetch-site")) is not None:
         return site not in ("same-origin", "none")

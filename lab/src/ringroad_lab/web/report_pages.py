@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ReportError
-from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.report.html import render_html
+from ringroad_lab.report.interface import REPORTERS
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.web.http_guard import REPORT_SECURITY_POLICY
 from ringroad_lab.web.result_pages import check_run

@@ -10,12 +10,12 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from ringroad_lab.errors import StoreError, StoreFailedError
-from ringroad_lab.fleet import request as requested
 from ringroad_lab.fleet.allotment import obstacle
 from ringroad_lab.fleet.bed_leases import states_in
 from ringroad_lab.fleet.outbox import Outbox
-from ringroad_lab.fleet.request import UNDER_WAY, RequestState
 from ringroad_lab.report.plain_text import printable_lines
+from ringroad_lab.request import table as requested
+from ringroad_lab.request.model import UNDER_WAY, RequestState
 from ringroad_lab.store.models import Run
 from ringroad_lab.web.audit import USER_PREFIX
 from ringroad_lab.web.request_query import PAGE_REQUESTS, RequestQuery
@@ -110,7 +110,7 @@ def request_pages(site: Site) -> APIRouter:
             "total": requests.count(query.which),
             "page": query.page,
             "requests": [each.as_json() for each in found],
-            "messages": [asdict(each) for each in requests.source_counts()],
+            "messages": [each.values() for each in requests.source_counts()],
             "undelivered": [asdict(each) for each in outbox.counts()],
             "refused_since_start": dict(site.refused),
         }
@@ -119,7 +119,7 @@ def request_pages(site: Site) -> APIRouter:
     def one_request(request: Request, request_id: RequestId) -> dict[str, Any]:
         """Return a request with its history and its notifications."""
         site.api_reader(request)
-        changes = [asdict(each) for each in requests.changes(request_id)]
+        changes = [each.as_json() for each in requests.changes(request_id)]
         return existing(request_id).as_json() | {
             "changes": changes,
             "notifications": [each.as_json() for each in outbox.of_request(request_id)],

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ringroad_lab.fleet.request import RequestState
 from ringroad_lab.fleet.requests import RequestFilter
+from ringroad_lab.request.model import RequestState
 from ringroad_lab.web.run_query import MAX_PAGE, Text, none_if_empty
 
 PAGE_REQUESTS = 50

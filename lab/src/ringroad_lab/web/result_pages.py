@@ -8,9 +8,9 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from ringroad_lab.errors import PluginError
-from ringroad_lab.kinds import REPORTERS
 from ringroad_lab.record import RunState
-from ringroad_lab.report.findings import headline_grids, overview, status_groups, warnings
+from ringroad_lab.report.figures import headline_grids, overview, status_groups, warnings
+from ringroad_lab.report.interface import REPORTERS
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.models import Run
 from ringroad_lab.store.queries import TesterVerdict

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ringroad_lab.errors import LabError
-from ringroad_lab.store.models import Judgement
+from ringroad_lab.store.models import StoredVerdict
 from ringroad_lab.store.queries import TesterVerdict
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.store.rows import existing_run
@@ -80,7 +80,7 @@ def review_problems(error: ValidationError) -> list[str]:
 
 
 def is_web_link(link: str) -> bool:
-    """Whether a text is an HTTP or HTTPS URL that can be shown as a link."""
+    """Return whether a text is an HTTP or HTTPS URL that can be shown as a link."""
     if len(link) > MAX_LINK_CHARACTERS or not link.isprintable() or " " in link:
         return False
     try:
@@ -118,7 +118,7 @@ def change_review(store: ResultStore, run_id: str, review: Review, actor: str, s
         if review.verdict is not None and review.verdict is not old.verdict:
             if not run.is_ended:
                 raise RunNotEndedError(f"run {run_id} has not ended: it cannot be judged yet")
-            database.add(Judgement(run_id=run_id, verdict=review.verdict, tester=tester, judged_at=now))
+            database.add(StoredVerdict(run_id=run_id, verdict=review.verdict, tester=tester, judged_at=now))
             append(database, now, actor, Action.VERDICT, run_id=run_id, old=old.verdict or "", new=review.verdict)
         if (review.comment, review.bug_link) != (old.comment, old.bug_link):
             database.add(Annotation(run_id=run_id, comment=review.comment, bug_link=review.bug_link, tester=tester, annotated_at=now))
@@ -129,7 +129,7 @@ def change_review(store: ResultStore, run_id: str, review: Review, actor: str, s
 
 
 def _read(database: Session, run_id: str) -> StoredReview:
-    judgement = database.scalar(select(Judgement).filter_by(run_id=run_id).order_by(Judgement.id.desc()).limit(1))
+    judgement = database.scalar(select(StoredVerdict).filter_by(run_id=run_id).order_by(StoredVerdict.id.desc()).limit(1))
     note = database.scalar(select(Annotation).filter_by(run_id=run_id).order_by(Annotation.id.desc()).limit(1))
     changes = [(row.judged_at, row.tester) for row in [judgement] if row] + [(row.annotated_at, row.tester) for row in [note] if row]
     changed_at, tester = max(changes, default=(None, ""))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
 
-from ringroad_lab.fleet.inventory import Bed
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.inventory import BedSettings
+from ringroad_lab.fleet.rules import MessageRule
 from ringroad_lab.fleet.sources.interface import Hook
 
 LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -30,14 +30,14 @@ class WebSettings:
     proxy_header: str = "X-Forwarded-User"
     """The header in which the proxy names the logged-in user."""
     session_s: int = 12 * 3600
-    """How long a login lasts after the last page, s."""
+    """Time that a login lasts after the last page, s."""
     is_encrypted: bool = False
     """Whether browsers reach the page only by HTTPS."""
     hooks: Mapping[str, Hook] = field(default_factory=dict)
     """Sources that send messages about builds, by name."""
-    rules: Sequence[Rule] = ()
+    rules: Sequence[MessageRule] = ()
     """Rules that turn those messages into requests."""
-    beds: Mapping[str, Bed] = field(default_factory=dict)
+    beds: Mapping[str, BedSettings] = field(default_factory=dict)
     """Beds of the fleet, by name."""
     clock: Callable[[], float] = time
     """Returns seconds since 1970; tests set another clock."""

@@ -44,7 +44,7 @@ class Site:
         self.settings = settings
 
     def is_owner(self, token: str) -> bool:
-        """Whether a token is the token of the server's owner."""
+        """Return whether a token is the token of the server's owner."""
         return bool(self.settings.owner_token) and hmac.compare_digest(digest(token), digest(self.settings.owner_token))
 
     def log_in(self, request: Request, token: str) -> bool:
@@ -63,7 +63,7 @@ class Site:
         return Visitor(self._name_of(token_digest) if isinstance(token_digest, str) else None)
 
     def _name_of(self, token_digest: str) -> str | None:
-        # In constant time: this server signed the digest of a session, but not the digest of a login.
+        # The comparison takes constant time: this server signed the digest of a session, but not the digest of a login.
         if self.settings.owner_token and hmac.compare_digest(token_digest, digest(self.settings.owner_token)):
             return self.settings.owner
         return token_name(self.store, token_digest)

@@ -9,7 +9,7 @@ from statistics import median
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ringroad_lab.report.findings import metric_title, sentence_case
+from ringroad_lab.report.figures import metric_title, sentence_case
 from ringroad_lab.report.quantity import duration, percent_change, quantity
 from ringroad_lab.web.reviews import is_web_link
 
@@ -36,7 +36,7 @@ def format_change(change: float | None) -> str:
 
 
 def _environment() -> Environment:
-    # Every value is escaped: names, comments and logs are untrusted.
+    # Values are all escaped: names, comments and logs are untrusted.
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

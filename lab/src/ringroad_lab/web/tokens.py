@@ -16,12 +16,12 @@ from ringroad_lab.web.audit import COMMAND_LINE, Action, append
 from ringroad_lab.web.tables import Token
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
-# So that users and secret scanners recognize a token.
+# Prefix by which users and secret scanners recognize a token.
 _PREFIX = "ringroad-lab_"
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is a valid user or token name."""
+    """Return whether a text is a valid user or token name."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -36,7 +36,7 @@ class TrendQuery(BaseModel):
     frame: Text = None
     metric: Text = None
     min_change_percent: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False), BeforeValidator(_default_if_empty)] = 100 * MIN_CHANGE
-    """Smaller steps are not change points."""
+    """Smallest step that is a change point."""
 
 
 class TrendSubject(Frozen):
@@ -51,7 +51,7 @@ class TrendSubject(Frozen):
     metric: str
 
 
-# From the outermost choice to the innermost.
+# Choices from the outermost to the innermost.
 SUBJECT_FIELDS = ("scenario", "topology", "dut", "method", "frame", "metric")
 
 

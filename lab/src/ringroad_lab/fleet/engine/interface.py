@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from ringroad_lab.errors import LabError
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.inventory import BedSettings
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.trial import Frozen
 
 PROGRAM = (sys.executable, "-P", "-m", "ringroad_lab.cli.main")
@@ -48,11 +49,11 @@ class Job:
     """A job for an engine."""
 
     name: str
-    """Also the id of its run. Unlike an engine's job number, the name is known before the submission."""
+    """The id of its run. Unlike an engine's job number, the name is known before the submission."""
     arguments: tuple[str, ...]
     """Arguments of `ringroad-lab`: run or resume, and its arguments."""
-    beds: Mapping[str, Bed] = field(default_factory=dict)
-    """By name, the beds that the job can use, in order of preference; empty: the fleet has no beds, only the engine's machine."""
+    beds: Mapping[str, BedSettings] = field(default_factory=dict)
+    """Beds that the job can use, by name, in order of preference; empty: the fleet has no beds, only the engine's machine."""
 
 
 class NoSettings(Frozen):
@@ -101,7 +102,7 @@ class Engine(ABC):
         return ""
 
     def may_go_on(self, key: str) -> bool:
-        """Whether a new job can resume the run that the job of this key began."""
+        """Return whether a new job can resume the run that the job of this key began."""
         return True
 
     @abstractmethod
@@ -135,3 +136,16 @@ class Engine(ABC):
         Raises:
             EngineError: the engine cannot be queried now.
         """
+
+
+ENGINES: Kinds[Engine] = Kinds(
+    "ringroad_lab.engines",
+    Engine,
+    "name",
+    {
+        "local": "fleet.engine.local:LocalEngine",
+        "slurm": "fleet.engine.slurm:SlurmEngine",
+        "beaker": "fleet.engine.beaker.engine:BeakerEngine",
+        "tmt": "fleet.engine.tmt:TmtEngine",
+    },
+)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from ringroad_lab.errors import LabError, MachineBusyError
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_environment import BED_VARIABLE, job_environment
 from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last_words, make_job_folder
-from ringroad_lab.run.job import BED_VARIABLE, job_environment
-from ringroad_lab.run.machine_lock import LOCK_DESCRIPTOR_VARIABLE, Holder, machine_holder, take_machine, write_holder
+from ringroad_lab.sandbox.machine_lock import LOCK_DESCRIPTOR_VARIABLE, Holder, machine_holder, take_machine, write_holder
 
 # The first signal ends a run after the current trial, the second at once.
 _SECOND_SIGNAL_S = 60.0
@@ -65,7 +65,7 @@ class LocalEngine(Engine):
         return f"{self._machine}/{name}"
 
     def may_go_on(self, key: str) -> bool:
-        """Whether the job ran on this machine: a run must not mix results of several machines."""
+        """Return whether the job ran on this machine: a run must not mix results of several machines."""
         return key.rpartition("/")[0] == self._machine
 
     def submit(self, job: Job) -> str:
@@ -85,7 +85,7 @@ class LocalEngine(Engine):
         if job.beds:
             environment[BED_VARIABLE] = next(iter(job.beds))
         if self.settings.store is not None:
-            # Not as an argument, which all users can see: the location may contain a password.
+            # The store is no argument, which all users can see: its location may contain a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store
         try:
             write_holder(lock, job.name)
@@ -153,7 +153,7 @@ class LocalEngine(Engine):
         if process is not None and process.poll() is None:
             return process.pid
         holder = self._holder()
-        # While the process holds the lock, its PID is not reused.
+        # The PID is not reused while the process holds the lock.
         is_it = holder is not None and self.expected_key(holder.run_id) == key and holder.pid != os.getpid()
         return holder.pid if holder is not None and is_it else None
 

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
+from ringroad_lab.fleet.engine.job_environment import job_environment
 from ringroad_lab.fleet.engine.job_folder import KEPT_JOBS, all_but_newest, last_words, make_job_folder
 from ringroad_lab.fleet.engine.slurm_queue import QueuedJob, SlurmPrograms, SlurmQueue, usable_nodes
 from ringroad_lab.fleet.engine.slurm_settings import SlurmSettings
-from ringroad_lab.fleet.inventory import Bed, fleet_file
-from ringroad_lab.run.job import job_environment
+from ringroad_lab.fleet.inventory import BedSettings, fleet_file
 
 _SCRIPT = Path(__file__).with_name("slurm_batch.sh")
 # A run that gets the signal to stop ends after its current trial; after this time Slurm ends it.
@@ -99,7 +99,7 @@ class SlurmEngine(Engine):
         make_job_folder(self._folder, "choose another with [engine.slurm] folder in fleet.toml")
 
     def reserve(self) -> bool:
-        """Whether fewer than `most_waiting` jobs wait in Slurm. Further requests wait in the store, in the order of the dispatchers.
+        """Return whether fewer than `most_waiting` jobs wait in Slurm. Further requests wait in the store, in the order of the dispatchers.
 
         Raises:
             EngineError: Slurm cannot be queried now.
@@ -107,7 +107,7 @@ class SlurmEngine(Engine):
         return self._queue.waiting() < self._own.most_waiting
 
     def may_go_on(self, key: str) -> bool:
-        """Whether the nodes where the run began accept jobs: a run must not mix results of several machines.
+        """Return whether the nodes where the run began accept jobs: a run must not mix results of several machines.
 
         Raises:
             EngineError: Slurm cannot be queried now.
@@ -133,7 +133,7 @@ class SlurmEngine(Engine):
         beds = self._beds(job.beds, began_on)
         environment = job_environment(job.name)
         if self.settings.store is not None:
-            # Not as an argument, which all users can see: the location may contain a password.
+            # The store is no argument, which all users can see: its location may contain a password.
             environment["RINGROAD_LAB_STORE"] = self.settings.store
         try:
             files.beds.write_text(fleet_file(beds))
@@ -240,7 +240,7 @@ class SlurmEngine(Engine):
         self._queue.forget()
         return why
 
-    def _beds(self, beds: Mapping[str, Bed], began_on: str) -> Mapping[str, Bed]:
+    def _beds(self, beds: Mapping[str, BedSettings], began_on: str) -> Mapping[str, BedSettings]:
         """Return the beds that one job can request: all have the same number of machines, the number with most usable beds.
 
         Raises:
@@ -252,7 +252,7 @@ class SlurmEngine(Engine):
                 raise EngineError(
                     f"the run began on the nodes {began_on}, which are no longer one of its beds: `cancel` and `retry` its request"
                 )
-        by_size: defaultdict[int, dict[str, Bed]] = defaultdict(dict)
+        by_size: defaultdict[int, dict[str, BedSettings]] = defaultdict(dict)
         for name, bed in beds.items():
             by_size[len(set(bed.machines.values()))][name] = bed
         if len(by_size) <= 1:
@@ -260,7 +260,7 @@ class SlurmEngine(Engine):
         usable = usable_nodes(self._programs, {node for bed in beds.values() for node in bed.machines.values()})
         return max(by_size.values(), key=lambda group: sum(usable.issuperset(bed.machines.values()) for bed in group.values()))
 
-    def _options(self, name: str, beds: Mapping[str, Bed], began_on: str) -> list[str]:
+    def _options(self, name: str, beds: Mapping[str, BedSettings], began_on: str) -> list[str]:
         own = self._own
         options = [
             *("--parsable", f"--job-name={name}", f"--comment={name}", "--dependency=singleton", "--exclusive", "--mem=0", "--requeue"),
@@ -299,9 +299,9 @@ def _status(files: _Files, job: QueuedJob | None) -> int | None:
     return job.exit_code if job else None
 
 
-def _nodes(bed: Bed) -> str:
+def _nodes(bed: BedSettings) -> str:
     return ",".join(sorted(set(bed.machines.values())))
 
 
-def _machines(bed: Bed) -> str:
+def _machines(bed: BedSettings) -> str:
     return ",".join(f"{role}={node}" for role, node in bed.machines.items())

@@ -89,7 +89,7 @@ class QueuedJob(BaseModel):
     submit_time: int = 0
     required_nodes: str = ""
     state_reason: str = ""
-    """Why the job waits, or why it ended."""
+    """Reason why the job waits, or why it ended."""
 
     @field_validator("job_state", mode="before")
     @classmethod
@@ -140,7 +140,7 @@ class _Failure(BaseModel):
     error: str = ""
 
 
-class _Answer(BaseModel):
+class _SqueueAnswer(BaseModel):
     jobs: list[QueuedJob]
     errors: list[_Failure] = []
 
@@ -153,7 +153,7 @@ def read_jobs(text: str) -> list[QueuedJob]:
             job would count as lost.
     """
     try:
-        answer = _Answer.model_validate_json(text)
+        answer = _SqueueAnswer.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -206,7 +206,7 @@ class SlurmQueue:
         return self._jobs
 
     def _query(self) -> Mapping[str, Sequence[QueuedJob]]:
-        # Up to 22.05, squeue --json ignores options that select jobs.
+        # squeue --json ignores options that select jobs up to 22.05.
         found: dict[str, list[QueuedJob]] = {}
         for job in sorted(read_jobs(self._programs.call("squeue", "--states=all", "--json")), key=lambda job: job.submit_time):
             found.setdefault(job.name, []).append(job)

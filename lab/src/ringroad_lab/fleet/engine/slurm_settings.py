@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from ringroad_lab.fleet.request import Word
+from ringroad_lab.text_types import Word
 from ringroad_lab.trial import Frozen
 
 # Options that the engine sets itself: they define a job or its place.
@@ -61,16 +61,16 @@ AbsolutePath = Annotated[Word, AfterValidator(_absolute)]
 
 
 class SlurmSettings(Frozen):
-    """How jobs are submitted, and the environment of jobs on the nodes."""
+    """Settings of submitting jobs, and the environment of jobs on the nodes."""
 
     partition: Word = ""
     """Empty, here and below: Slurm's default."""
     account: Word = ""
     qos: Word = ""
     time_limit: Annotated[Word, Field(pattern=r"^[0-9:-]*$")] = ""
-    """In the format of sbatch: minutes, `8:00:00`, `1-00:00:00`."""
+    """Time in the format of sbatch: minutes, `8:00:00`, `1-00:00:00`."""
     stop_before_limit_s: Annotated[int, Field(ge=1, le=65535)] = 300
-    """How long before the time limit a run is signalled to stop after its trial; the next attempt resumes the run."""
+    """Time before the limit at which a run is signalled to stop after its trial; the next attempt resumes the run."""
     licenses: Word = ""
     """Licenses of devices that beds share, in the format of sbatch: `ixia:1`. Each job requests them."""
     options: Annotated[tuple[Annotated[Word, AfterValidator(_option)], ...], Field(max_length=50)] = ()
@@ -84,7 +84,7 @@ class SlurmSettings(Frozen):
     folder: AbsolutePath | None = None
     """Folder that dispatchers and nodes share: output, nodes and exit status of jobs. None: the dispatcher's `--jobs`."""
     bed_patience_s: Annotated[float, Field(ge=0, le=1e6)] = 900.0
-    """How long a run that has begun waits for its bed to come back; then another bed repeats the measurement."""
+    """Time that a run that has begun waits for its bed to come back; then another bed repeats the measurement."""
     config: AbsolutePath | None = None
     """The dispatcher's slurm.conf. None: $SLURM_CONF, or Slurm's default."""
     answer_within_s: Annotated[float, Field(gt=0, le=600)] = 20.0

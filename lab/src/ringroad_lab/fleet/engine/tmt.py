@@ -20,8 +20,8 @@ from pathlib import Path
 from ringroad_lab.fleet.engine.interface import Engine, EngineError, EngineSettings, Job, JobReport, JobState
 from ringroad_lab.fleet.engine.job_folder import all_but_newest, last_words, make_job_folder
 from ringroad_lab.fleet.engine.tmt_plan import STATUS_FILE, TmtSettings, ssh_environment, stop_command, write_plan
-from ringroad_lab.fleet.engine.tmt_process import GO, JobFiles, Orders, end_leftovers, find_process, keep_process
-from ringroad_lab.fleet.inventory import Bed
+from ringroad_lab.fleet.engine.tmt_process import GO, JobFiles, JobInstructions, end_leftovers, find_process, keep_process
+from ringroad_lab.fleet.inventory import BedSettings
 
 _KEPT_JOBS = 100
 # The first signal ends the run after its trial, the second ends tmt, the third kills tmt; then the machines are cleaned up.
@@ -50,7 +50,7 @@ class TmtEngine(Engine):
         self._folder = settings.folder.absolute() / "tmt"
         self._processes: list[subprocess.Popen[bytes]] = []
         self._signals: dict[str, tuple[float, int]] = {}
-        """By key, when the end of a job was requested, and the number of signals sent."""
+        """Time at which the end of a job was requested, and the number of signals sent, by key."""
         make_job_folder(self._folder)
 
     def expected_key(self, name: str) -> str:
@@ -81,7 +81,7 @@ class TmtEngine(Engine):
                 files.folder.mkdir(mode=0o700)
                 write_plan(files.tree, job, name, bed, self._own, self.settings.store)
                 tmt = (program, "--root", str(files.tree))
-                Orders(name, tmt, stop_command(job.name, bed, self._own), ssh_environment(self._own)).write(files.orders)
+                JobInstructions(name, tmt, stop_command(job.name, bed, self._own), ssh_environment(self._own)).write(files.orders)
                 self._start(files)
             except OSError as error:
                 raise EngineError(f"tmt cannot be started: {error.filename or ''} {error.strerror}") from error
@@ -134,12 +134,12 @@ class TmtEngine(Engine):
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _free_bed(self, beds: Mapping[str, Bed]) -> tuple[str, Bed]:
+    def _free_bed(self, beds: Mapping[str, BedSettings]) -> tuple[str, BedSettings]:
         taken = set()
         for files in self._jobs():
             if find_process(files) is not None:
                 with suppress(OSError, ValueError):
-                    taken.add(Orders.read(files.orders).bed)
+                    taken.add(JobInstructions.read(files.orders).bed)
         for name, bed in beds.items():
             if name not in taken:
                 return name, bed

@@ -17,11 +17,11 @@ import asyncssh
 from pydantic import Field
 
 from ringroad_lab.fleet.engine.interface import EngineError, Job
+from ringroad_lab.fleet.engine.job_environment import BED_VARIABLE, FLEET_VARIABLE, job_environment
 from ringroad_lab.fleet.engine.tmt_process import SECRETS
-from ringroad_lab.fleet.inventory import GENERATOR, Bed, fleet_file
-from ringroad_lab.fleet.request import Word
-from ringroad_lab.run.job import BED_VARIABLE, FLEET_VARIABLE, job_environment
+from ringroad_lab.fleet.inventory import GENERATOR, BedSettings, fleet_file
 from ringroad_lab.scenario.toml_text import toml_text
+from ringroad_lab.text_types import Word
 from ringroad_lab.trial import Frozen
 
 STATUS_FILE = "ringroad-lab.status"
@@ -42,7 +42,7 @@ class TmtSettings(Frozen):
     lab: Word = "ringroad-lab"
     """Command of the laboratory on the generators."""
     longest_s: Annotated[int, Field(ge=60, le=30 * 86400)] = 86400
-    """After this time tmt ends a run."""
+    """Time after which tmt ends a run."""
 
     @property
     def known_hosts(self) -> Path:
@@ -50,7 +50,7 @@ class TmtSettings(Frozen):
         return Path(self.known_hosts_file).expanduser()
 
 
-def write_plan(folder: Path, job: Job, bed_name: str, bed: Bed, settings: TmtSettings, store: str | None) -> None:
+def write_plan(folder: Path, job: Job, bed_name: str, bed: BedSettings, settings: TmtSettings, store: str | None) -> None:
     """Write the tree of files that tmt reads.
 
     Raises:
@@ -72,7 +72,7 @@ def write_plan(folder: Path, job: Job, bed_name: str, bed: Bed, settings: TmtSet
     environment = {**job_environment(job.name), BED_VARIABLE: bed_name, FLEET_VARIABLE: f"{_JOBS}/{job.name}/fleet.toml"}
     if store is not None:
         environment["RINGROAD_LAB_STORE"] = store
-    # Not in the plan, which tmt shows to all: the store's location may contain a password.
+    # The store is not in the plan, which tmt shows to all: its location may contain a password.
     _write_secret(folder / "job.environment", "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()))
     # A resumed run has these settings in its record.
     reach = [line for role in others for line in _reach(job.name, bed, role, settings)] if job.arguments[0] == "run" else []
@@ -94,7 +94,7 @@ def write_plan(folder: Path, job: Job, bed_name: str, bed: Bed, settings: TmtSet
     )
 
 
-def _plan(job: Job, bed: Bed, others: list[str], settings: TmtSettings) -> dict[str, Any]:
+def _plan(job: Job, bed: BedSettings, others: list[str], settings: TmtSettings) -> dict[str, Any]:
     def phase(name: str, where: list[str], *command: str) -> dict[str, Any]:
         return {"name": name, "how": "shell", "where": where, "script": shlex.join(["sh", *command])}
 
@@ -124,7 +124,7 @@ def _machine(role: str, address: str, settings: TmtSettings) -> dict[str, Any]:
     return machine
 
 
-def _check_machines(bed: Bed, settings: TmtSettings) -> None:
+def _check_machines(bed: BedSettings, settings: TmtSettings) -> None:
     for role, address in bed.machines.items():
         known = settings.known_hosts
         host = f"[{address}]:{settings.port}" if settings.port != 22 else address
@@ -137,7 +137,7 @@ def _check_machines(bed: Bed, settings: TmtSettings) -> None:
             raise EngineError(f"the host key of {address} ({role}) is not in {known}: verify the key, then add it: {add}")
 
 
-def _reach(job: str, bed: Bed, role: str, settings: TmtSettings) -> list[str]:
+def _reach(job: str, bed: BedSettings, role: str, settings: TmtSettings) -> list[str]:
     """Return the settings with which the laboratory connects to a machine; settings of the bed take precedence."""
     reach = {
         "address": bed.machines[role],
@@ -156,7 +156,7 @@ def _write_secret(file: Path, text: str) -> None:
         opened.write(text)
 
 
-def stop_command(job: str, bed: Bed, settings: TmtSettings) -> tuple[str, ...]:
+def stop_command(job: str, bed: BedSettings, settings: TmtSettings) -> tuple[str, ...]:
     """Return the command that requests, once, the end of a job's run after its trial; it fails if the run has not begun."""
     folder = f"{_JOBS}/{job}"
     start = "$(sed 's/.*) //' /proc/$pid/stat | cut -d' ' -f20)"

@@ -50,7 +50,7 @@ class JobFiles:
 
     @property
     def orders(self) -> Path:
-        """The process's `Orders`."""
+        """The process's `JobInstructions`."""
         return self.folder / "orders.json"
 
     @property
@@ -65,7 +65,7 @@ class JobFiles:
 
 
 @dataclass(frozen=True)
-class Orders:
+class JobInstructions:
     """Instructions for a job's process."""
 
     bed: str
@@ -80,7 +80,7 @@ class Orders:
         write_whole(file, json.dumps(asdict(self)))
 
     @classmethod
-    def read(cls, file: Path) -> Orders:
+    def read(cls, file: Path) -> JobInstructions:
         """Read the orders from a file.
 
         Raises:
@@ -150,7 +150,7 @@ def _kill_leftovers(files: JobFiles) -> bool:
 class _Supervisor:
     def __init__(self, files: JobFiles) -> None:
         self._files = files
-        self._orders = Orders.read(files.orders)
+        self._orders = JobInstructions.read(files.orders)
         self._stops = 0
 
     def run(self) -> None:

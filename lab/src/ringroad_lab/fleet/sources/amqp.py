@@ -15,14 +15,15 @@ from pydantic import Field, model_validator
 from ringroad_lab.amqp_broker import Broker, BrokerError, BrokerSettings
 from ringroad_lab.errors import StoreError
 from ringroad_lab.fleet.intake import Received, receive
-from ringroad_lab.fleet.request import MAX_PAYLOAD_BYTES, Message, Name, Word
-from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
+from ringroad_lab.request.message import MAX_PAYLOAD_BYTES, Message
+from ringroad_lab.text_types import Name, Word
 
-# Of an oversized message.
+# Part of an oversized message that is kept.
 _KEPT_BYTES = 1 << 16
-# How often to check that the broker still has us as a consumer: a queue can hang while its broker seems well.
+# Interval of checks that the broker still has us as a consumer: a queue can hang while its broker seems well.
 _CHECK_EVERY_S = 30.0
 
 
@@ -138,7 +139,7 @@ class AmqpWatcher(OwnThreadWatcher):
         return await channel.declare_queue(name, passive=True)
 
     async def _is_known(self, channel: AbstractChannel, queue: AbstractQueue) -> bool:
-        """Whether the broker has us as a consumer of the queue; a queue that hangs has no consumers."""
+        """Return whether the broker has us as a consumer of the queue; a queue that hangs has no consumers."""
         answer = await (await channel.get_underlay_channel()).queue_declare(queue.name, passive=True)
         return bool(answer.consumer_count)
 
@@ -164,7 +165,7 @@ class AmqpWatcher(OwnThreadWatcher):
             except Exception as error:
                 # The message would fail again at the next delivery.
                 received = self._dead(kept, f"the laboratory failed to process the message: {type(error).__name__}: {error}")
-        if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
+        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
             self._intake.say(f"source '{self.name}': message {kept.delivery}: {received.text}")
 
     def _dead(self, message: Message, reason: str) -> Received:

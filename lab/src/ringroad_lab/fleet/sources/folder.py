@@ -16,8 +16,8 @@ from pydantic import model_validator
 
 from ringroad_lab.errors import LabError, StoreError
 from ringroad_lab.fleet.intake import Received, receive
-from ringroad_lab.fleet.request import Message
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
+from ringroad_lab.request.message import Message
 
 EVENT = "package"
 _SUFFIXES = (".deb", ".rpm")

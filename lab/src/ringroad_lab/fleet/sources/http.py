@@ -11,9 +11,9 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from ringroad_lab.fleet.request import Word
 from ringroad_lab.fleet.sources.interface import Hook, Source
-from ringroad_lab.notification.settings import secret
+from ringroad_lab.secret import secret
+from ringroad_lab.text_types import Word
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class HttpHook(Hook):
     secret: bytes = field(repr=False)
 
     def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether a message is from the source. The check takes constant time."""
+        """Return whether a message is from the source. The check takes constant time."""
         received = headers.get(self.dialect.secret, "").encode("utf-8", "surrogateescape")
         if self.dialect.is_token:
             return hmac.compare_digest(hashlib.sha256(received).digest(), hashlib.sha256(self.secret).digest())
@@ -62,7 +62,7 @@ class HttpSource(Source):
 
     secret_file: Path | None = None
     secret_env: Word | None = None
-    """Where to find the secret that authenticates its messages."""
+    """Place of the secret that authenticates its messages."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ringroad_lab.fleet.requests import Requests
-from ringroad_lab.fleet.rules import Rule
+from ringroad_lab.fleet.rules import MessageRule
+from ringroad_lab.kinds import Kinds
 from ringroad_lab.trial import Frozen
 
 
 @dataclass(frozen=True)
 class Intake:
-    """Where a source delivers its messages and reports."""
+    """Destination of a source's messages and reports."""
 
     requests: Requests
-    rules: Sequence[Rule]
+    rules: Sequence[MessageRule]
     say: Callable[[str], None] = print
     clock: Callable[[], float] = time.time
 
@@ -43,7 +44,7 @@ class Hook(ABC):
 
     @abstractmethod
     def is_signed(self, headers: Mapping[str, str], body: bytes) -> bool:
-        """Whether a message is from the source. The check takes constant time."""
+        """Return whether a message is from the source. The check takes constant time."""
 
     @abstractmethod
     def event(self, headers: Mapping[str, str]) -> str:
@@ -75,3 +76,21 @@ class Source(Frozen):
             LabError: a secret is missing.
         """
         return None
+
+
+# Sources of messages about builds, which become requests.
+SOURCES: Kinds[Source] = Kinds(
+    "ringroad_lab.sources",
+    Source,
+    "kind",
+    {
+        "github": "fleet.sources.http:GithubSource",
+        "gitlab": "fleet.sources.http:GitlabSource",
+        "gitea": "fleet.sources.http:GiteaSource",
+        "generic": "fleet.sources.http:GenericSource",
+        "folder": "fleet.sources.folder:FolderSource",
+        "repository": "fleet.sources.repository:RepositorySource",
+        "amqp": "fleet.sources.amqp:AmqpSource",
+        "koji": "fleet.sources.koji:KojiSource",
+    },
+)

@@ -14,11 +14,12 @@ from pydantic import Field
 from ringroad_lab.errors import LabError, StoreError
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.request import Message, Name, Word
-from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
-from ringroad_lab.fleet.sources.koji_hub import Event, HubError, KojiHub
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
+from ringroad_lab.koji_hub import HubError, HubEvent, KojiHub
+from ringroad_lab.request.message import Message
+from ringroad_lab.text_types import Name, Word
 
 # An event gets its number when its transaction begins, and becomes visible when that ends: an event with a greater number can be visible
 # earlier. So the events of the last ten minutes are queried again.
@@ -32,7 +33,7 @@ class KojiSource(Source):
     title = "A Koji hub, polled for tagged builds"
 
     hub: Word
-    """Its URL: `https://koji.fedoraproject.org/kojihub`."""
+    """URL of the hub: `https://koji.fedoraproject.org/kojihub`."""
     ca_file: Path | None = None
     """CA certificates for the hub's certificate; default: the system's."""
     tags: Annotated[tuple[Annotated[Word, Field(min_length=1)], ...], Field(min_length=1, max_length=100)]
@@ -89,7 +90,7 @@ class KojiWatcher(OwnThreadWatcher):
         super().close()
         self._hub.close()
 
-    def _query(self, tag: str, last: Event) -> None:
+    def _query(self, tag: str, last: HubEvent) -> None:
         position = self._positions.get(self.name, tag)
         if position is None or position > last.id:
             if position is not None:
@@ -121,5 +122,5 @@ class KojiWatcher(OwnThreadWatcher):
         when = float(at) if isinstance(at, int | float) and 0 <= at <= now else now
         message = Message(self._source.kept_as or self.name, json.dumps(body, default=str).encode(), when, self._source.topic)
         received = receive(self._intake.requests, self._intake.rules, message)
-        if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
+        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
             self._intake.say(f"source '{self.name}': build {row.get('build_id')}: {received.text}")

@@ -15,12 +15,12 @@ _CLOSE_S = 5.0
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for a source, in seconds."""
+    """Waits for a source, s."""
 
     answer_s: float = 30.0
-    """For an answer; a source that takes longer counts as hanging."""
+    """Time limit of an answer; a source that takes longer counts as hanging."""
     first_wait_s: float = 1.0
-    """After a failure, before the next attempt; twice as long after each further failure."""
+    """Wait after a failure; twice as long after each further failure."""
     longest_wait_s: float = 60.0
 
 

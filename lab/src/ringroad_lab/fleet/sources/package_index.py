@@ -25,10 +25,10 @@ from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces
 from ringroad_lab.safe_xml import elements
 
 MAX_INDEX_BYTES = 256 << 20
-"""As transferred."""
+"""Limit of an index as it is transferred."""
 MAX_PLAIN_BYTES = 2 << 30
-"""Once unpacked."""
-# For a whole index; a server that takes longer is given up.
+"""Limit of an unpacked index."""
+# Time limit of a whole index; a server that takes longer is given up.
 _WITHIN_S = 900.0
 _MAX_LINE_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16
@@ -42,7 +42,7 @@ class RepositoryError(LabError):
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedPackage:
     """A package that a repository has."""
 
     kind: str
@@ -52,7 +52,7 @@ class Listed:
     release: str
     arch: str
     full_version: str
-    """As the packaging system writes it."""
+    """Version as the packaging system writes it."""
     url: str
     size: int
     """Bytes."""
@@ -77,7 +77,7 @@ class Repository:
         """Close the connection."""
         self._session.close()
 
-    def packages(self) -> Iterator[Listed]:
+    def packages(self) -> Iterator[ListedPackage]:
         """Yield the packages; none if the index has not changed since it was last read to its end.
 
         Raises:
@@ -97,7 +97,7 @@ class Repository:
         before, dists, _ = self._url.partition("/dists/")
         return f"{before}/" if dists else urljoin(self._url, ".")
 
-    def _rpm_packages(self, index: IO[bytes]) -> Iterator[Listed]:
+    def _rpm_packages(self, index: IO[bytes]) -> Iterator[ListedPackage]:
         root = urljoin(self._url, "..")
         primary = None
         for element in _elements(index, f"{_REPO}data"):
@@ -185,7 +185,7 @@ class _Bounded:
         return piece
 
 
-def _debian_packages(plain: IO[bytes], root: str) -> Iterator[Listed]:
+def _debian_packages(plain: IO[bytes], root: str) -> Iterator[ListedPackage]:
     """Read paragraphs of `NAME: VALUE` (Debian policy, 5.1); keep the first line of values with several lines."""
     fields: dict[str, str] = {}
     while True:
@@ -204,17 +204,17 @@ def _debian_packages(plain: IO[bytes], root: str) -> Iterator[Listed]:
             return
 
 
-def _debian_package(fields: dict[str, str], root: str) -> Listed | None:
+def _debian_package(fields: dict[str, str], root: str) -> ListedPackage | None:
     full = fields.get("version", "")
     name, arch, file, sha256 = (fields.get(each, "") for each in ("package", "architecture", "filename", "sha256"))
     if not (name and full and arch and file and sha256):
         return None
     version, _, release = full.rpartition("-") if "-" in full else (full, "", "")
     size = int(fields["size"]) if fields.get("size", "").isdecimal() else 0
-    return Listed(*("deb", *_cut(name, version.rpartition(":")[2], release, arch, full)), urljoin(root, file), size, sha256)
+    return ListedPackage(*("deb", *_cut(name, version.rpartition(":")[2], release, arch, full)), urljoin(root, file), size, sha256)
 
 
-def _rpm_package(element: ElementTree.Element, root: str) -> Listed | None:
+def _rpm_package(element: ElementTree.Element, root: str) -> ListedPackage | None:
     def text(name: str) -> str:
         return (element.findtext(f"{_COMMON}{name}") or "").strip()
 
@@ -225,7 +225,7 @@ def _rpm_package(element: ElementTree.Element, root: str) -> Listed | None:
     epoch, number, release = (version.get(each, "") for each in ("epoch", "ver", "rel"))
     full = f"{epoch}:" * (epoch not in ("", "0")) + f"{number}-{release}"
     digits = size.get("package", "") if size is not None else ""
-    return Listed(
+    return ListedPackage(
         *("rpm", *_cut(text("name"), number, release, text("arch"), full)),
         urljoin(root, location.get("href", "")),
         int(digits) if digits.isdecimal() else 0,

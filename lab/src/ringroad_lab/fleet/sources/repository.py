@@ -13,12 +13,13 @@ from pydantic import Field, model_validator
 
 from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.request import Message, Word
-from ringroad_lab.fleet.requests import Outcome
+from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.folder import EVENT
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
-from ringroad_lab.fleet.sources.package_index import Listed, Repository
+from ringroad_lab.fleet.sources.package_index import ListedPackage, Repository
+from ringroad_lab.request.message import Message
+from ringroad_lab.text_types import Word
 
 # The position of this part records that the first poll is complete.
 _FIRST_LOOK = "first look"
@@ -90,10 +91,10 @@ class RepositoryWatcher(OwnThreadWatcher):
         super().close()
         self._repository.close()
 
-    def _take(self, listed: Listed, mark: str) -> None:
+    def _take(self, listed: ListedPackage, mark: str) -> None:
         fields = {name: getattr(listed, name) for name in ("kind", "name", "version", "release", "arch", "full_version", "sha256")}
         fields |= {"file": listed.url.rpartition("/")[2], "path": listed.url, "bytes": listed.size}
         message = Message(self.name, json.dumps(fields).encode(), self._intake.clock(), EVENT, mark)
         received = receive(self._intake.requests, self._intake.rules, message)
-        if received.outcome in (Outcome.REQUESTED, Outcome.DEAD):
+        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
             self._intake.say(f"source '{self.name}': {listed.name} {listed.full_version}: {received.text}")

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any, cast
 
-from ringroad_lab.fleet.engine.beaker.hub import Hub, HubRefusedError
+from ringroad_lab.fleet.engine.beaker.hub import BeakerHub, HubRefusedError
 from ringroad_lab.fleet.engine.beaker.job_xml import bed_mark, job_xml
 from ringroad_lab.fleet.engine.beaker.results import read_results
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
@@ -39,13 +39,13 @@ class BeakerEngine(Engine):
         """
         super().__init__(settings)
         self._own = cast(BeakerSettings, settings.own)
-        self._hub = Hub(self._own)
+        self._hub = BeakerHub(self._own)
         self._polled: dict[str, tuple[float, JobReport]] = {}
-        """By key, the time and the result of the last poll: they limit the load on the hub."""
+        """Time and result of the last poll, by key: they limit the load on the hub."""
         make_job_folder(settings.folder)
 
     def reserve(self) -> bool:
-        """Whether Beaker's queue has room for another job of this fleet.
+        """Return whether Beaker's queue has room for another job of this fleet.
 
         Raises:
             EngineError: the hub cannot be queried now.
@@ -53,7 +53,7 @@ class BeakerEngine(Engine):
         return len(self._under_way(f"{self._own.whiteboard} run=", self._own.most_jobs)) < self._own.most_jobs
 
     def may_go_on(self, key: str) -> bool:
-        """Whether a new job can resume the run.
+        """Return whether a new job can resume the run.
 
         With a key it cannot: the new job may get other machines. Without a key, the job may have been submitted, so the run keeps its name.
         """

@@ -18,8 +18,8 @@ from ringroad_lab import __version__
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError
 from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces, read_answer
-from ringroad_lab.notification.settings import secret
 from ringroad_lab.safe_xml import check_xml
+from ringroad_lab.secret import secret
 
 _MAX_ANSWER_BYTES = 16 << 20
 _MAX_FAULT_CHARACTERS = 500
@@ -30,7 +30,7 @@ class HubRefusedError(EngineError):
     """The hub refused the call."""
 
 
-class Hub:
+class BeakerHub:
     """Calls a hub as one user."""
 
     def __init__(self, settings: BeakerSettings) -> None:

@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element, SubElement, register_namespace, tostr
 
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings, Recipe
 from ringroad_lab.fleet.engine.interface import Job
+from ringroad_lab.fleet.engine.job_environment import job_environment
 from ringroad_lab.fleet.inventory import GENERATOR, fleet_file
-from ringroad_lab.run.job import job_environment
 from ringroad_lab.safe_xml import parse_fragment
 
 TASK = "/ringroad/measure"
@@ -118,7 +118,7 @@ def _measure(recipe: Element, settings: BeakerSettings, job: Job, role: str, bed
         "RINGROAD_LAB_ROLE": role,
         "RINGROAD_LAB_RENDEZVOUS_SECRET": secret,
         "RINGROAD_LAB_MEET_WITHIN_S": str(settings.meet_within_s),
-        # Both Beaker and restraint take the time limit of the task from it.
+        # Beaker and restraint take the time limit of the task from it.
         "KILLTIMEOVERRIDE": str(settings.max_time_s),
     }
     for name, value in values.items():

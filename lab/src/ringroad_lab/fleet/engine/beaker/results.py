@@ -15,8 +15,8 @@ _REPORTED_RESULTS = 20
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How a job ended."""
+class JobEnding:
+    """End of a job."""
 
     exit_status: int | None
     """Exit status of `ringroad-lab`; None: the program did not reach its end."""
@@ -24,7 +24,7 @@ class Ending:
     """A line for the job, and one for each result that is not a success."""
 
 
-def read_results(text: bytes) -> Ending:
+def read_results(text: bytes) -> JobEnding:
     """Read the results of a job.
 
     Raises:
@@ -42,7 +42,7 @@ def read_results(text: bytes) -> Ending:
                 if result.get("result") not in ("Pass", "Skip", "None"):
                     message = " ".join((result.text or "").split())
                     lines.append(f"{role} {machine}: {task.get('name')}: {result.get('result')}: {result.get('path')} {message}".strip())
-    return Ending(status, "\n".join([*lines[: _REPORTED_RESULTS + 1], *(["..."] if len(lines) > _REPORTED_RESULTS + 1 else [])]))
+    return JobEnding(status, "\n".join([*lines[: _REPORTED_RESULTS + 1], *(["..."] if len(lines) > _REPORTED_RESULTS + 1 else [])]))
 
 
 def _is_status(result: Element) -> bool:

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from ringroad_lab.fleet.inventory import GENERATOR
-from ringroad_lab.fleet.request import Name, Word
 from ringroad_lab.safe_xml import parse_fragment
+from ringroad_lab.text_types import Name, Word
 from ringroad_lab.trial import Frozen
 
 # Names that become shell variables.
@@ -56,11 +56,11 @@ class Recipe(Frozen):
     distro_requires: Requirements | None = None
     """Replaces `distro`, `variant` and `arch`."""
     host_requires: Requirements | None = None
-    """For requests without a bed; the machines of a bed are selected by name."""
+    """Requirements for requests without a bed; the machines of a bed are selected by name."""
     kernel_options: Options | None = None
-    """During the installation."""
+    """Kernel options during the installation."""
     kernel_options_post: Options | None = None
-    """After the installation: huge pages, IOMMU."""
+    """Kernel options after the installation: huge pages, IOMMU."""
     ks_meta: Options | None = None
     packages: Annotated[tuple[Word, ...], Field(max_length=500)] | None = None
     repos: Annotated[Mapping[Name, Text], Field(max_length=100)] | None = None
@@ -105,11 +105,11 @@ class BeakerSettings(Frozen):
     watchdog: Literal["panic", "ignore-panic"] = "panic"
     """Whether a kernel panic ends the recipe."""
     max_time_s: Annotated[int, Field(ge=60, le=30 * 86_400)] = 86_400
-    """After this time Beaker's watchdog ends the task and thus the job."""
+    """Time after which Beaker's watchdog ends the task and thus the job."""
     meet_within_s: Annotated[int, Field(ge=10, le=86_400)] = 3600
-    """How long generator and device wait for each other; their installation times can differ a lot."""
+    """Time that generator and device wait for each other; their installation times can differ a lot."""
     reserve_s: Annotated[int, Field(ge=0, le=30 * 86_400)] = 0
-    """How long the machines stay reserved for users after the job."""
+    """Time that the machines stay reserved for users after the job."""
     reserve_when: Literal["always", "onwarn", "onfail", "onabort"] = "onabort"
     params: Annotated[Mapping[Annotated[str, Field(pattern=_VARIABLE, max_length=100)], Text], Field(max_length=100)] = {}
     """Additional task parameters, set as environment variables. All users who can see the job can read them."""
@@ -118,7 +118,7 @@ class BeakerSettings(Frozen):
     roles: Annotated[tuple[Name, ...], Field(min_length=1, max_length=16)] = (GENERATOR, "dut")
     """The machines of a request without a bed."""
     role: Annotated[Mapping[Name, Recipe], Field(max_length=16)] = {}
-    """By role, `generator` or `dut`: differences from `recipe`."""
+    """Differences from `recipe`, by role: `generator` or `dut`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,0 +1,316 @@
+"""The findings of a run: the figures of each measurement by device and frame size, and two sentences of summary."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from ringroad_lab.comparison import RunComparison
+from ringroad_lab.disturbances import tally_disturbances
+from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.method.message_size import MESSAGES
+from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
+from ringroad_lab.report.quantity import duration, percent_change, quantity
+from ringroad_lab.report.ranking import rank
+from ringroad_lab.statistics.verdict import Verdict
+
+FRAME_RATE = "frames/s"
+# Tolerance for clock errors before a rate counts as beyond the line rate.
+_LINE_RATE_TOLERANCE = 1.001
+_SEVERITY = list(MeasurementStatus)
+_REASONS_SHOWN = 2
+_OF_THROUGHPUT = re.compile(r"_([0-9.]+)pct_")
+_VERDICTS = {
+    Verdict.REGRESSION: ("regression", "regressions"),
+    Verdict.IMPROVEMENT: ("improvement", "improvements"),
+    Verdict.NO_DIFFERENCE: ("without a difference", "without a difference"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The headline metric of a device at a frame size: its repetitions."""
+
+    dut: str
+    frame: FrameMix
+    values: tuple[float, ...]
+    """Values of the measurements that have a figure."""
+    repetitions: int
+    status: MeasurementStatus
+    """The most severe status of the measurements with a figure; `invalid` if none has a figure."""
+
+    @property
+    def without_figure(self) -> int:
+        """The number of repetitions without a figure."""
+        return self.repetitions - len(self.values)
+
+    @property
+    def median(self) -> float | None:
+        """The median; None without a figure."""
+        return statistics.median(self.values) if self.values else None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The headline metric of one method in one topology, by device and frame size."""
+
+    topology: str
+    method: str
+    metric: str
+    unit: str
+    duts: tuple[str, ...]
+    frames: tuple[FrameMix, ...]
+    cells: dict[tuple[str, str], Cell]
+    """Cells by label of the device and name of the frame size."""
+
+    @property
+    def title(self) -> str:
+        """Title for people."""
+        return f"{sentence_case(self.method)}, {self.topology}"
+
+    def row(self, frame: FrameMix) -> list[Cell | None]:
+        """Return the cells of a frame size, in the order of the devices."""
+        return [self.cells.get((dut, frame.name)) for dut in self.duts]
+
+
+@dataclass(frozen=True)
+class StatusGroup:
+    """Measurements of a device and method that share a status other than OK."""
+
+    status: MeasurementStatus
+    dut: str
+    method: str
+    topology: str
+    frames: tuple[str, ...]
+    count: int
+    reasons: tuple[str, ...]
+    """All distinct reasons."""
+
+    @property
+    def why(self) -> str:
+        """The first reasons, for display."""
+        more = len(self.reasons) - _REASONS_SHOWN
+        return " / ".join(self.reasons[:_REASONS_SHOWN]) + (f" / and {more} more, listed with the trials" if more > 0 else "")
+
+
+def sentence_case(text: str) -> str:
+    """Return an identifier as words, the first one capitalized."""
+    return text.replace("-", " ").replace("_", " ").capitalize()
+
+
+def metric_title(name: str) -> str:
+    """Return the name of a metric for people, without its unit."""
+    for ending in ("_fps", "_bps", "_ns", "_s", "_ratio", "_frames", "_bytes"):
+        name = name.removesuffix(ending)
+    return sentence_case(_OF_THROUGHPUT.sub(r" at \1 % of throughput, ", name))
+
+
+def frames_text(name: str) -> str:
+    """Return the name of a frame size for people."""
+    if name == MESSAGES.name:
+        return name
+    return f"{name} bytes" if name.isdigit() else f"frames {name}"
+
+
+def headline_grids(record: RunRecord) -> list[Grid]:
+    """Return the headline metrics, a grid for each method and topology."""
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for measurement in record.measurements:
+        if not measurement.is_noise_floor:
+            groups.setdefault((measurement.topology, measurement.method), []).append(measurement)
+    return [_grid(record, topology, method, measurements) for (topology, method), measurements in groups.items()]
+
+
+def dut_labels(record: RunRecord) -> list[str]:
+    """Return the labels of all devices; a killed run can have measurements of devices without a record."""
+    return list(dict.fromkeys((*(dut.label for dut in record.duts), *(m.dut for m in record.measurements))))
+
+
+def frame_order(mix: FrameMix) -> tuple[int, float]:
+    """Return the sort key of a frame size; mixes are last."""
+    return len(mix.parts), mix.mean_bytes
+
+
+def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[Measurement]) -> Grid:
+    headline = next((m.outcome.headline for m in measurements if m.outcome.headline), "")
+    measured = {m.dut for m in measurements}
+    frames = {m.frame.name: m.frame for m in measurements}
+    cells = {}
+    for measurement in measurements:
+        key = (measurement.dut, measurement.frame.name)
+        if key in cells:
+            continue
+        same = [m for m in measurements if (m.dut, m.frame.name) == key]
+        cells[key] = Cell(
+            dut=measurement.dut,
+            frame=measurement.frame,
+            values=tuple(m.outcome.metrics[headline].value for m in same if has_figure(m) and headline in m.outcome.metrics),
+            repetitions=len(same),
+            status=worst_status([m for m in same if has_figure(m)] or same),
+        )
+    units = [m.outcome.metrics[headline].unit for m in measurements if headline in m.outcome.metrics]
+    return Grid(
+        topology=topology,
+        method=method,
+        metric=headline,
+        unit=units[0] if units else "",
+        duts=tuple(label for label in dut_labels(record) if label in measured),
+        frames=tuple(sorted(frames.values(), key=frame_order)),
+        cells=cells,
+    )
+
+
+def in_bits(grid: Grid) -> Grid:
+    """Convert a grid from frames per second to bits per second, including the FCS, without preamble and gap."""
+    cells = {
+        key: Cell(cell.dut, cell.frame, tuple(value * 8 * cell.frame.mean_bytes for value in cell.values), cell.repetitions, cell.status)
+        for key, cell in grid.cells.items()
+    }
+    return Grid(grid.topology, grid.method, grid.metric, "bit/s", grid.duts, grid.frames, cells)
+
+
+def has_figure(measurement: Measurement) -> bool:
+    """Return whether its figure can be shown; the figure of an invalid measurement never is."""
+    return measurement.outcome.status is not MeasurementStatus.INVALID
+
+
+def worst_status(measurements: Iterable[Measurement]) -> MeasurementStatus:
+    """Return the most severe status."""
+    return max((m.outcome.status for m in measurements), key=_SEVERITY.index, default=MeasurementStatus.OK)
+
+
+def status_counts(record: RunRecord) -> dict[MeasurementStatus, int]:
+    """Return the number of measurements by status, the most severe first."""
+    found = [m.outcome.status for m in record.measurements]
+    return {status: found.count(status) for status in reversed(_SEVERITY) if status in found}
+
+
+def status_groups(record: RunRecord) -> list[StatusGroup]:
+    """Return measurements with a status other than OK, the most severe first, grouped by device and method."""
+    groups: dict[tuple[MeasurementStatus, str, str, str], list[Measurement]] = {}
+    for m in sorted(record.measurements, key=lambda m: -_SEVERITY.index(m.outcome.status)):
+        if m.outcome.status is not MeasurementStatus.OK:
+            groups.setdefault((m.outcome.status, m.dut, m.method, m.topology), []).append(m)
+    return [
+        StatusGroup(
+            *key,
+            frames=tuple(mix.name for mix in sorted({m.frame for m in same}, key=frame_order)),
+            count=len(same),
+            reasons=tuple(dict.fromkeys("; ".join(m.outcome.reasons) or "no reason was recorded" for m in same)),
+        )
+        for key, same in groups.items()
+    ]
+
+
+def warnings(record: RunRecord) -> list[str]:
+    """Return warnings about wrong or doubtful figures, a sentence each."""
+    found = []
+    if record.state is not RunState.FINISHED:
+        why = record.failure or "no reason was recorded"
+        ends = {RunState.STOPPED: "was stopped before its end", RunState.NOT_INSTALLED: f"could not install a build: {why}"}
+        end = ends.get(record.state, f"failed: {why}")
+        found.append(f"The run {end}. The report shows the measurements until then.")
+    if not record.measurements:
+        found.append("The run has no measurement.")
+    if record.link_bps:
+        found += _beyond_line_rate(record, record.link_bps)
+    tally = tally_disturbances(trial for m in record.measurements for trial in m.trials)
+    if tally.left:
+        text = tally.describe()
+        found.append(f"{text[0].upper()}{text[1:]}.")
+    return [*found, *same_builds(record), *record.warnings]
+
+
+def same_builds(record: RunRecord) -> Iterator[str]:
+    """Yield warnings about devices that should differ but ran the same build with the same settings."""
+    for one, other in combinations(record.duts, 2):
+        is_same = (one.driver, one.settings, one.guest_build) == (other.driver, other.settings, other.guest_build)
+        if is_same and (one.build or other.build) and one.files and set(one.files.values()) == set(other.files.values()):
+            yield f"{one.label} and {other.label} ran the same files with the same settings: they are one build, not two."
+
+
+def _beyond_line_rate(record: RunRecord, link_bps: float) -> Iterator[str]:
+    """Yield warnings about devices and methods that exceed the line rate, with the frame size of the largest excess."""
+    found: dict[tuple[str, str, str], dict[FrameMix, float]] = {}
+    for m in record.measurements:
+        line_fps = m.frame.line_rate_fps(link_bps)
+        for metric in m.outcome.metrics.values() if has_figure(m) else ():
+            if metric.unit == FRAME_RATE and metric.value > line_fps * _LINE_RATE_TOLERANCE:
+                rates = found.setdefault((m.topology, m.method, m.dut), {})
+                rates[m.frame] = max(metric.value, rates.get(m.frame, 0.0))
+    for (topology, method, dut), rates in found.items():
+        worst = max(rates, key=lambda mix: rates[mix] / mix.line_rate_fps(link_bps))
+        yield (
+            f"{sentence_case(method)} of {dut} in {topology} with {_sizes(sorted(rates, key=frame_order))} exceeds the line "
+            f"rate: {quantity(rates[worst], FRAME_RATE)} at {frames_text(worst.name)}; the links carry at most "
+            f"{quantity(worst.line_rate_fps(link_bps), FRAME_RATE)}. The figure or the speed of the links is wrong."
+        )
+
+
+def _sizes(frames: Sequence[FrameMix]) -> str:
+    names = dict.fromkeys(mix.name for mix in frames if mix != MESSAGES)
+    unit = " bytes" if all(name.isdigit() for name in names) else ""
+    texts = [f"frames of {_listed(names)}{unit}"] if names else []
+    if MESSAGES in frames:
+        texts.append(MESSAGES.name)
+    return _listed(texts)
+
+
+def overview(record: RunRecord, comparison: RunComparison | None) -> list[str]:
+    """Return a summary of the measurements and results, a sentence each."""
+    grids = headline_grids(record)
+    if not grids:
+        return [f"Nothing was measured in {took(record)}."]
+    methods = _listed(dict.fromkeys(grid.method.replace("-", " ") for grid in grids))
+    duts = list(dict.fromkeys(dut for grid in grids for dut in grid.duts))
+    sizes = _sizes([mix for grid in grids for mix in grid.frames])
+    repetitions = max(cell.repetitions for grid in grids for cell in grid.cells.values())
+    sentences = [
+        f"{methods.capitalize()} of {_listed(duts)} in {_listed(dict.fromkeys(grid.topology for grid in grids))} with {sizes}"
+        f"{f', each {repetitions} times' if repetitions > 1 else ''}, in {took(record)}."
+    ]
+    first = next((grid for grid in grids if grid.unit == FRAME_RATE), grids[0])
+    mix = next((mix for mix in first.frames if any(cell and cell.values for cell in first.row(mix))), None)
+    if mix is not None:
+        ranking = rank(record, first.topology, first.method, mix, first.metric, metric_title(first.metric).lower())
+        sentences.append(f"{'With' if mix == MESSAGES else 'At'} {frames_text(mix.name)}, {ranking}.")
+    if comparison is not None:
+        text = _listed(f"{count} {_VERDICTS.get(verdict, (verdict, verdict))[count != 1]}" for verdict, count in comparison.counts.items())
+        sentences.append(f"Compared with {comparison.baseline}: {text}.{_worst_regression(comparison)}")
+    return sentences
+
+
+def took(record: RunRecord) -> str:
+    """Return the duration of a run, and its ratio to the planned time."""
+    if record.took_s is None or not record.planned_s:
+        return duration(record.ended_at - record.started_at)
+    return f"{duration(record.took_s)}, {record.took_s / record.planned_s:.2f} times the planned time"
+
+
+def _worst_regression(comparison: RunComparison) -> str:
+    found = [
+        (abs(math.log(row.comparison.ratio)), row)
+        for row in comparison.rows
+        if row.is_headline and row.comparison.verdict is Verdict.REGRESSION and row.comparison.ratio
+    ]
+    if not found:
+        return ""
+    _, row = max(found, key=lambda each: each[0])
+    return (
+        f" The largest regression is {metric_title(row.key.metric).lower()} of {row.key.dut} in {row.key.topology} "
+        f"at {frames_text(row.key.frame)}, {percent_change(row.comparison.ratio or 1)}."
+    )
+
+
+def headline_metric(measurement: Measurement) -> Metric | None:
+    """Return the headline metric of a measurement; None if it has no figure."""
+    return measurement.outcome.metrics.get(measurement.outcome.headline) if has_figure(measurement) else None
+
+
+def _listed(texts: Iterable[str]) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,1 @@
+"""Requests: messages about builds, and the measurements that they lead to."""

@@ -1,0 +1,183 @@
+"""Test setups and stations with real programs, sampled while they are up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ringroad_lab.dut.interface import Dut, Placement
+from ringroad_lab.errors import DutError
+from ringroad_lab.facts.sampler import Sampler
+from ringroad_lab.host.interface import Host
+from ringroad_lab.host.local import LocalHost
+from ringroad_lab.host.ssh import SshHost
+from ringroad_lab.message_size.station import Station
+from ringroad_lab.message_size.sweep import STATIONS, joined_stations, station_cable, sweep_message_sizes
+from ringroad_lab.method.interface import MethodSettings
+from ringroad_lab.method.message_size import MessageSizeSettings
+from ringroad_lab.record import DutRecord, LogExcerpt, Outcome, Series
+from ringroad_lab.run.events import CeilingFound, Event, HugePagesNeeded, SelfTestFailed, StepNamed
+from ringroad_lab.sandbox.huge_pages import await_huge_pages
+from ringroad_lab.scenario.cpu_layout import CpuLayout, lay_out_cpus
+from ringroad_lab.scenario.library import LOCAL_HOST
+from ringroad_lab.scenario.model import DutChoice, Scenario
+from ringroad_lab.setup.ceilings import Ceilings
+from ringroad_lab.setup.drivers import find_dut, huge_pages_mib, read_settings, with_build
+from ringroad_lab.setup.dut_record import dut_record
+from ringroad_lab.setup.test_setup import TestSetup
+
+
+@dataclass(frozen=True)
+class LabelledSamples:
+    """The samples and logs of a device and its peers, with the device's label."""
+
+    label: str
+    sampler: Sampler
+    programs: Callable[[], Sequence[LogExcerpt]]
+    """Returns the logs of the programs."""
+
+    def series(self) -> Sequence[Series]:
+        """Return the samples."""
+        return [series.model_copy(update={"subject": f"{self.label}: {series.subject}"}) for series in self.sampler.series()]
+
+    def warnings(self) -> Sequence[str]:
+        """Return the reasons to doubt the measurements."""
+        return self.sampler.warnings()
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return the end of the programs' output."""
+        return [log.model_copy(update={"source": f"{self.label}: {log.source}"}).shortened() for log in self.programs()]
+
+
+@dataclass(frozen=True)
+class RealStations:
+    """Two stations of this machine, joined by a device."""
+
+    choice: DutChoice
+    dut: Dut
+    stations: tuple[Station, Station]
+    settings: MessageSizeSettings
+    on_step: Callable[[str], None]
+
+    def record(self) -> DutRecord:
+        """Return the record of the device."""
+        versions = self.dut.versions()
+        for station in self.stations:
+            versions |= station.versions()
+        ports = self.dut.port_modes() | {"stations": self.stations[0].title}
+        return dut_record(self.choice, self.dut, self.stations, versions, ports)
+
+    def measure(self) -> Outcome:
+        """Sweep message sizes between the stations."""
+        return sweep_message_sizes(self.dut, self.stations, self.settings, self.on_step)
+
+    def collect(self) -> dict[str, int]:
+        """Return the device's counters."""
+        return self.dut.collect()
+
+    def logs(self) -> Sequence[LogExcerpt]:
+        """Return the output of the programs."""
+        return [*self.dut.logs(), *(log for station in self.stations for log in station.logs())]
+
+
+def _name(part: str, process: str) -> str:
+    return process if process == part else f"{part} {process}"
+
+
+class RealSetups:
+    """Makes test setups; all share the results of the generator's self-tests."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        """Take the callback for events."""
+        self._emit = emit
+        self._ceilings = Ceilings(
+            on_found=lambda ceiling: emit(CeilingFound(ceiling=ceiling)), on_failed=lambda text: emit(SelfTestFailed(text=text))
+        )
+
+    @contextmanager
+    def make(self, scenario: Scenario, choice: DutChoice) -> Iterator[tuple[TestSetup, LabelledSamples]]:
+        """Build a test setup, and take it down at the end of the block.
+
+        Raises:
+            LabError: the setup could not be built.
+        """
+        host = None if choice.host == LOCAL_HOST else self._reach(scenario, choice.host)
+        try:
+            setup = TestSetup(
+                scenario,
+                choice,
+                ceilings=self._ceilings,
+                dut_host=host,
+                on_step=lambda step: self._emit(StepNamed(text=f"{choice.label}: {step}")),
+                reserve_memory=lambda: self._await_huge_pages(scenario, choice),
+            )
+            with setup:
+                # Process ids of another machine mean nothing here.
+                processes = {} if host else {p.pid: _name(part, p.name) for part, members in setup.processes().items() for p in members}
+                with Sampler(processes) as sampler:
+                    yield setup, LabelledSamples(choice.label, sampler, setup.logs)
+        finally:
+            if host is not None:
+                host.close()
+
+    @contextmanager
+    def make_stations(
+        self, scenario: Scenario, choice: DutChoice, settings: MethodSettings
+    ) -> Iterator[tuple[RealStations, LabelledSamples]]:
+        """Join two stations of this machine by a device, and take everything down at the end of the block.
+
+        Raises:
+            LabError: the stations could not be built, or the device is on another machine.
+        """
+        assert isinstance(settings, MessageSizeSettings)
+        if choice.host != LOCAL_HOST:
+            raise DutError(f"{choice.label} is on {choice.host}: message sizes are measured on this machine only")
+        dut_type = find_dut(choice.driver)
+        kind = station_cable(dut_type, settings)
+        usable = os.sched_getaffinity(0)
+        cpus = lay_out_cpus(scenario.cpus, usable, 1, 0)
+        host = LocalHost()
+
+        def on_step(step: str) -> None:
+            self._emit(StepNamed(text=f"{choice.label}: {step}"))
+
+        try:
+            self._await_huge_pages(scenario, choice)
+            label = f"dut.{choice.label}"
+            placement = with_build(
+                Placement(host, cpus.dut, huge_pages=scenario.huge_pages), choice.build, dut_type.build_programs, f"{label}.build"
+            )
+            dut = dut_type(read_settings(choice), placement)
+            programs = STATIONS[settings.stations].build_programs
+            guest_build = choice.guest_build if programs else None
+            station_cpus = _station_cpus(settings, scenario, cpus, usable)
+            placements = [with_build(Placement(host, used), guest_build, programs, f"{label}.guest_build") for used in station_cpus]
+            with joined_stations(dut, kind, settings, (placements[0], placements[1]), on_step) as stations:
+                parts = {"dut": dut.processes(), **{station.name: station.processes() for station in stations}}
+                with Sampler({p.pid: _name(part, p.name) for part, members in parts.items() for p in members}) as sampler:
+                    joined = RealStations(choice, dut, stations, settings, on_step)
+                    yield joined, LabelledSamples(choice.label, sampler, joined.logs)
+        finally:
+            host.close()
+
+    def _await_huge_pages(self, scenario: Scenario, choice: DutChoice) -> None:
+        """Wait for the huge pages that a device needs; another program can have taken them since the run started."""
+        if choice.host == LOCAL_HOST and (mib := huge_pages_mib(scenario, choice)):
+            await_huge_pages(mib, lambda: self._emit(HugePagesNeeded(mib=mib)))
+
+    def _reach(self, scenario: Scenario, name: str) -> Host:
+        place = next(host for host in scenario.hosts if host.name == name)
+        return SshHost(place)
+
+
+def _station_cpus(settings: MessageSizeSettings, scenario: Scenario, cpus: CpuLayout, usable: Set[int]) -> tuple[frozenset[int], ...]:
+    """Assign processors to stations.
+
+    Namespaces get the generator's processors. Guests get all but the device's; each guest gets its own if there are at least two.
+    """
+    if settings.stations == "namespaces":
+        return cpus.generator, cpus.generator
+    pool = sorted(scenario.cpus.guests or usable - cpus.dut or usable)
+    return frozenset(pool[::2]), frozenset(pool[1::2] or pool)

@@ -1,0 +1,1 @@
+"""Test setups: cables, one device under test, guests and the generator."""
