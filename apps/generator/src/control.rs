@@ -16,7 +16,7 @@ pub(crate) struct Control {
     changed: Condvar,
 }
 
-/// Number of lanes of a load that are sending, or due to send, for its latest start.
+/// Number of queue loads of a load that are sending, or due to send, for its latest start.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sending {
     starts: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Command {
     pub(crate) stopped: bool,
 }
 
-/// Counts of one lane (a load on one queue); written by its thread once per burst.
+/// Counts of one queue load (a load on one queue); written by its thread once per burst.
 #[derive(Debug, Default)]
 pub(crate) struct QueueLoadCounters {
     pub(crate) frames: AtomicU64,
@@ -87,7 +87,7 @@ impl Control {
         }
     }
 
-    /// Starts `load`, which has `queue_loads` lanes, at `start_ns`.
+    /// Starts `load`, which has `queue_loads` queue loads, at `start_ns`.
     pub(crate) fn start(&self, load: usize, queue_loads: usize, start_ns: u64) {
         let mut sending = self.lock();
         let (load, sending) = (&self.loads[load], &mut sending[load]);
@@ -107,7 +107,7 @@ impl Control {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Records that a lane of `load` has sent all its frames for start number `starts`.
+    /// Records that a queue load of `load` has sent all its frames for start number `starts`.
     pub(crate) fn lane_done(&self, load: usize, starts: u64) {
         let sending = &mut self.lock()[load];
         if sending.starts == starts {
@@ -116,12 +116,12 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Whether a lane of `load` is sending, or due to send.
+    /// Whether a queue load of `load` is sending, or due to send.
     pub(crate) fn is_sending(&self, load: usize) -> bool {
         !self.is_ended() && self.lock().get(load).is_some_and(|sending| sending.queue_loads > 0)
     }
 
-    /// Waits until no lane is sending, `limit` at most. Returns whether no lane is sending.
+    /// Waits until no queue load is sending, `limit` at most. Returns whether no queue load is sending.
     pub(crate) fn wait_sent(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         let mut sending = self.lock();
@@ -162,7 +162,7 @@ mod tests {
         control.start(1, 1, 5);
         control.start(0, 2, 7);
         assert_eq!(control.command(0), Command { starts: 2, start_ns: 7, stopped: false });
-        // One lane took the first start and abandons it for the second.
+        // One queue load took the first start and abandons it for the second.
         control.lane_done(0, 1);
         control.lane_done(0, 2);
         assert!(control.is_sending(0) && !control.wait_sent(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! Tasks from a plan and open ports: compiles streams, numbers them on the wire, and deals lanes out to queues.
+//! Tasks from a plan and open ports: compiles streams, numbers them on the wire, and deals queue loads out to queues.
 
 use std::sync::{Arc, Mutex};
 
@@ -105,7 +105,7 @@ impl Lineup {
         };
         let numbers = WireNumbers::new(first_number, plan.loads.iter().map(streams_of).sum());
         let mut wiring = Wiring { streams: Vec::new(), numbers, sent: Vec::new(), forms: FormSet::NONE };
-        // Lanes by port, then queue.
+        // Queue loads by port, then queue.
         let mut queue_loads: Vec<Vec<Vec<QueueLoad>>> =
             queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
         for (index, load) in plan.loads.iter().enumerate() {
@@ -163,7 +163,7 @@ struct Wiring {
 }
 
 impl Wiring {
-    /// The lanes of a load, one for each of `queues` queues.
+    /// The queue loads of a load, one for each of `queues` queues.
     fn deal(&mut self, index: usize, load: &Load, queues: usize) -> Result<Vec<QueueLoad>, SessionError> {
         let mut queue_loads = Vec::with_capacity(queues);
         let mut counters = Vec::with_capacity(queues);

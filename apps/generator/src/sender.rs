@@ -1,5 +1,5 @@
-//! The sending side of one queue. A lane is a load's share on this queue, and puts its frames into the tx ring when
-//! they are due.
+//! The sending side of one queue. A queue load is a load's share on this queue, and puts its frames into the tx ring
+//! when they are due.
 #![allow(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -23,7 +23,7 @@ const FRAMES_PER_TIMESTAMP: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct QueueLoad {
     pub(crate) load: usize,
-    /// Index of the lane's first stream among the session's streams; its other streams follow.
+    /// Index of the queue load's first stream among the session's streams; its other streams follow.
     pub(crate) first_stream: usize,
     pub(crate) mix: StreamMix,
     pub(crate) departures: Departures,
@@ -40,14 +40,14 @@ pub(crate) struct QueueLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueLoadState {
     Idle,
-    /// Number of frames left, and end of the lane, ns.
+    /// Number of frames left, and end of the queue load, ns.
     Sending {
         left: u64,
         end_ns: u64,
     },
 }
 
-/// Counts of a lane, over all its starts.
+/// Counts of a queue load, over all its starts.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadTotals {
     pub(crate) frames: u64,
@@ -61,18 +61,18 @@ pub(crate) struct LoadTotals {
     pub(crate) last_ns: u64,
 }
 
-/// The lanes of one queue.
+/// The queue loads of one queue.
 #[derive(Debug)]
 pub(crate) struct Sender {
     queue_loads: Vec<QueueLoad>,
     control: Arc<Control>,
     seen_version: u64,
     burst: u32,
-    /// Sending lanes by the time of their next frame; unused with a single lane.
+    /// Sending queue loads by the time of their next frame; unused with a single queue load.
     queue: BinaryHeap<Reverse<(u64, usize)>>,
     current: Burst,
     active: usize,
-    /// Earliest end of a lane, ns; 0 if a lane has finished already.
+    /// Earliest end of a queue load, ns; 0 if a queue load has finished already.
     next_end_ns: u64,
     /// Time from which on frames have been due and the ring has had no room, ns.
     blocked_since_ns: Option<u64>,
@@ -82,8 +82,8 @@ pub(crate) struct Sender {
 /// Records made while slots are filled.
 #[derive(Debug)]
 struct Burst {
-    /// Index of the lane and due time of each frame of the burst, for the lane's timing error. Times are ns after the
-    /// lane's start.
+    /// Index of the queue load and due time of each frame of the burst, for the queue load's timing error. Times are ns
+    /// after the queue load's start.
     log: Vec<(usize, f64)>,
     held: HeldFrames,
 }
@@ -93,7 +93,7 @@ struct Burst {
 /// buffers.
 #[derive(Debug)]
 struct HeldFrames {
-    /// Whether there is a single lane. Several lanes would overwrite each other's frames.
+    /// Whether there is a single queue load. Several queue loads would overwrite each other's frames.
     is_sole_lane: bool,
     /// The region with the slots' buffers.
     region: Option<(u64, u64)>,
@@ -226,7 +226,7 @@ impl Sender {
         self.end_lanes(now_ns);
     }
 
-    /// Fills slots from several lanes, in the order in which the frames are due.
+    /// Fills slots from several queue loads, in the order in which the frames are due.
     fn fill_by_time(
         &mut self,
         tx: &mut TxRing,
@@ -251,8 +251,8 @@ impl Sender {
             }
             filled += 1;
             self.queue.pop();
-            // A lane without a rate is always due. It is sorted by the current time, or the other due lanes would never
-            // send.
+            // A queue load without a rate is always due. It is sorted by the current time, or the other due queue loads
+            // would never send.
             let due_ns = match queue_load.departures.intended_fps() {
                 Some(_) => queue_load.departures.next_due_ns(),
                 None => now_ns,
@@ -282,7 +282,7 @@ impl Sender {
         current.log.clear();
     }
 
-    /// Ends finished lanes, and sorts the others by the time of their next frame.
+    /// Ends finished queue loads, and sorts the others by the time of their next frame.
     #[cold]
     fn end_lanes(&mut self, now_ns: u64) {
         self.queue.clear();
@@ -324,7 +324,7 @@ impl Sender {
         }
     }
 
-    /// Ends all lanes that still send, at the end of the session.
+    /// Ends all queue loads that still send, at the end of the session.
     pub(crate) fn finish(&mut self, now_ns: u64) {
         self.note_blocked(false, now_ns);
         for queue_load in &mut self.queue_loads {
@@ -338,14 +338,14 @@ impl Sender {
 }
 
 impl QueueLoad {
-    /// Whether the lane has sent all frames of its start.
+    /// Whether the queue load has sent all frames of its start.
     #[inline]
     fn is_through(&self) -> bool {
         matches!(self.state, QueueLoadState::Sending { left: 0, .. })
     }
 
-    /// Whether the lane sends no more frames. After its end a lane with a rate may still send late frames that were due
-    /// before.
+    /// Whether the queue load sends no more frames. After its end a queue load with a rate may still send late frames
+    /// that were due before.
     #[inline]
     fn is_over(&self, now_ns: u64) -> bool {
         match self.state {
@@ -466,7 +466,7 @@ fn fill_slots<const PACED: bool>(
     totals.frames += u64::from(filled);
     if !PACED && filled > 0 {
         departures.depart_at_once(filled);
-        // One entry stands for all frames: it records that the lane has sent.
+        // One entry stands for all frames: it records that the queue load has sent.
         log.push((index, 0.0));
     }
     filled

@@ -37,7 +37,7 @@ impl Shared {
         (tasks, Self { info, meters, wire_streams, wire_numbers, received, sent })
     }
 
-    /// Number of lanes of a load: one for each queue of its port.
+    /// Number of queue loads of a load: one for each queue of its port.
     pub(crate) fn lanes_of(&self, load: usize) -> usize {
         self.sent[load].len()
     }

@@ -232,25 +232,26 @@ impl Traffic {
     /// threads wait while it is copied.
     pub(crate) fn counts(&mut self, with_received_flows: bool) -> Result<Counts, Refusal> {
         self.check_health()?;
+        // States come before counters, so that the counters of a stopped flow are final.
+        let states: Vec<Transmit> = (0..self.config.flows.len()).map(|index| self.transmit(index)).collect();
         let meters: Vec<MeterReport> = match &self.session {
             Some(session) if with_received_flows => {
                 (0..self.config.ports.len()).map(|port| session.meter(port)).collect()
             }
             _ => Vec::new(),
         };
+        let states = states.into_iter().enumerate();
         let flows: Vec<FlowCounts> =
-            (0..self.config.flows.len()).map(|index| self.flow(index, &meters)).collect();
+            states.map(|(index, transmit)| self.flow(index, transmit, &meters)).collect();
         let ports = (0..self.config.ports.len()).map(|index| self.port(index, &flows)).collect();
         let mut counts = Counts { flows, ports };
         self.rates.update(&mut counts);
         Ok(counts)
     }
 
-    fn flow(&self, index: usize, meters: &[MeterReport]) -> FlowCounts {
+    fn flow(&self, index: usize, transmit: Transmit, meters: &[MeterReport]) -> FlowCounts {
         let sent = self.session.as_ref().map(|session| session.sent(index)).unwrap_or_default();
         FlowCounts {
-            // The state `transmit` is read after the counters. So `stopped` can come with counters that are not final
-            // yet.
             sent: Traversal { frames: sent.frames, bytes: sent.bytes, ..Traversal::default() },
             received: self.received(index, meters).map(|stream| {
                 let summary = stream.summary();
@@ -258,7 +259,7 @@ impl Traffic {
                     Traversal { frames: summary.received, bytes: summary.bytes, ..Traversal::default() };
                 (seen, summary)
             }),
-            transmit: self.transmit(index),
+            transmit,
         }
     }
 

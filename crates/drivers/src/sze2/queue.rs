@@ -58,10 +58,10 @@ pub(super) struct CardQueue {
     verdicts: Vec<u8>,
     /// Mask of the receive channels whose programs must be woken.
     to_wake: u32,
-    lanes: Vec<ChannelEnd>,
-    /// Lane with which the next batch begins. It changes so that no lane always comes first.
+    channel_ends: Vec<ChannelEnd>,
+    /// Channel end with which the next batch begins. It changes so that no channel end always comes first.
     next_lane: usize,
-    /// Lane and bytes of each borrowed segment, in their order.
+    /// Channel end and bytes of each borrowed segment, in their order.
     borrowed: VecDeque<(u16, u32)>,
     violations: u64,
     longest_bytes: usize,
@@ -70,7 +70,7 @@ pub(super) struct CardQueue {
 impl CardQueue {
     pub(super) fn new(card: Arc<Card>, number: u16, queues: u16, wake: Arc<WakeSet>) -> Self {
         let own = (usize::from(number)..card.transmit.len()).step_by(usize::from(queues.max(1)));
-        let lanes = own
+        let channel_ends = own
             .map(|channel| ChannelEnd { channel, seen_version: 0, end: None, is_faulty: false, borrowed: 0 })
             .collect();
         Self {
@@ -83,7 +83,7 @@ impl CardQueue {
             turn: u32::from(number),
             verdicts: Vec::with_capacity(BATCH_FRAMES),
             to_wake: 0,
-            lanes,
+            channel_ends,
             next_lane: 0,
             borrowed: VecDeque::with_capacity(MAX_BORROWED),
             violations: 0,
@@ -208,13 +208,13 @@ impl CardQueue {
         shared.counters.add(&tally);
     }
 
-    /// Takes new ends for the lanes, and releases finished ones.
+    /// Takes new ends for the channel ends, and releases finished ones.
     #[inline]
     fn check_channels(&mut self) {
-        for number in 0..self.lanes.len() {
-            let Some(lane) = self.lanes.get(number) else { return };
-            let Some(channel) = self.card.transmit.get(lane.channel) else { return };
-            if channel.version() != lane.seen_version {
+        for number in 0..self.channel_ends.len() {
+            let Some(channel_end) = self.channel_ends.get(number) else { return };
+            let Some(channel) = self.card.transmit.get(channel_end.channel) else { return };
+            if channel.version() != channel_end.seen_version {
                 self.turn_over(number);
             }
         }
@@ -222,33 +222,33 @@ impl CardQueue {
 
     #[cold]
     fn turn_over(&mut self, number: usize) {
-        let Self { card, lanes, sleeper, .. } = self;
-        let Some(lane) = lanes.get_mut(number) else { return };
-        let Some(channel) = card.transmit.get(lane.channel) else { return };
+        let Self { card, channel_ends, sleeper, .. } = self;
+        let Some(channel_end) = channel_ends.get_mut(number) else { return };
+        let Some(channel) = card.transmit.get(channel_end.channel) else { return };
         let version = channel.version();
         loop {
-            if let Some(end) = &mut lane.end {
+            if let Some(end) = &mut channel_end.end {
                 let is_done = end.progress.is_ended()
-                    && (lane.is_faulty
+                    && (channel_end.is_faulty
                         || !end.progress.is_started()
                         || end.reader.available().is_ok_and(|there| there == 0));
-                if !is_done || lane.borrowed > 0 {
-                    // An ended lane must be checked again.
-                    lane.seen_version =
+                if !is_done || channel_end.borrowed > 0 {
+                    // An ended channel end must be checked again.
+                    channel_end.seen_version =
                         if end.progress.is_ended() { version.wrapping_sub(1) } else { version };
                     return;
                 }
-                lane.end = None;
+                channel_end.end = None;
             }
             match channel.offered() {
                 Some(end) => {
                     if self.is_asleep {
                         sleeper.announce([end.reader.sleep_flag()]);
                     }
-                    (lane.end, lane.is_faulty) = (Some(end), false);
+                    (channel_end.end, channel_end.is_faulty) = (Some(end), false);
                 }
                 None => {
-                    lane.seen_version = version;
+                    channel_end.seen_version = version;
                     return;
                 }
             }
@@ -265,7 +265,7 @@ fn cause_of(rejection: Rejection) -> DropCause {
     }
 }
 
-/// The result of taking frames from a lane.
+/// The result of taking frames from a channel end.
 #[derive(Debug, Default)]
 struct Taken {
     tally: ChannelCounters,
@@ -273,17 +273,17 @@ struct Taken {
     fault: Option<ChannelFault>,
 }
 
-/// Borrows whole segments of a lane. While the output buffer is switched off, segments are taken and not sent.
+/// Borrows whole segments of a channel end. While the output buffer is switched off, segments are taken and not sent.
 #[inline]
 fn take_from(
-    lane: &mut ChannelEnd,
+    channel_end: &mut ChannelEnd,
     number: u16,
     is_enabled: bool,
     batch: &mut Batch,
     borrowed: &mut VecDeque<(u16, u32)>,
 ) -> Taken {
     let mut taken = Taken::default();
-    let Some(TransmitEnd { reader, .. }) = &mut lane.end else { return taken };
+    let Some(TransmitEnd { reader, .. }) = &mut channel_end.end else { return taken };
     while batch.has_room(1) && borrowed.len() < MAX_BORROWED {
         let segment = match reader.take() {
             Ok(Some(segment)) => segment,
@@ -295,8 +295,8 @@ fn take_from(
         };
         let frame = segment.frame();
         if is_enabled {
-            // SAFETY: the memory stays mapped while the lane has this end, and the lane releases the end only when no
-            // segment is borrowed.
+            // SAFETY: the memory stays mapped while the channel end has this end, and the channel end releases the end
+            // only when no segment is borrowed.
             batch.push(unsafe { Fragment::new(&frame, 0) }, true);
             taken.longest_bytes = taken.longest_bytes.max(frame.len());
         } else {
@@ -305,7 +305,7 @@ fn take_from(
         taken.tally.frames += 1;
         taken.tally.bytes += frame.len() as u64;
         borrowed.push_back((number, segment.occupied_bytes() as u32));
-        lane.borrowed += 1;
+        channel_end.borrowed += 1;
     }
     taken
 }
@@ -314,17 +314,19 @@ impl PortQueue for CardQueue {
     fn receive(&mut self, batch: &mut Batch) {
         self.check_settings();
         self.check_channels();
-        let Self { card, lanes, borrowed, settings, .. } = self;
-        let count = lanes.len();
+        let Self { card, channel_ends, borrowed, settings, .. } = self;
+        let count = channel_ends.len();
         let mut counters = ObufCounters::default();
         for step in 0..count {
             let number = (self.next_lane + step) % count;
-            let Some(lane) = lanes.get_mut(number).filter(|lane| lane.end.is_some() && !lane.is_faulty)
+            let Some(channel_end) = channel_ends
+                .get_mut(number)
+                .filter(|channel_end| channel_end.end.is_some() && !channel_end.is_faulty)
             else {
                 continue;
             };
-            let Some(channel) = card.transmit.get(lane.channel) else { continue };
-            let taken = take_from(lane, number as u16, settings.obuf_enabled, batch, borrowed);
+            let Some(channel) = card.transmit.get(channel_end.channel) else { continue };
+            let taken = take_from(channel_end, number as u16, settings.obuf_enabled, batch, borrowed);
             channel.counters.add(&taken.tally);
             self.longest_bytes = self.longest_bytes.max(taken.longest_bytes);
             if settings.obuf_enabled {
@@ -334,9 +336,9 @@ impl PortQueue for CardQueue {
                 counters.disabled += taken.tally.frames;
             }
             if let Some(fault) = taken.fault {
-                lane.is_faulty = true;
+                channel_end.is_faulty = true;
                 self.violations += 1;
-                if let Some(end) = &lane.end {
+                if let Some(end) = &channel_end.end {
                     channel.fail(end, fault);
                 }
             }
@@ -347,9 +349,9 @@ impl PortQueue for CardQueue {
 
     fn release(&mut self, slots: usize) {
         for (number, bytes) in self.borrowed.drain(..slots.min(self.borrowed.len())) {
-            if let Some(lane) = self.lanes.get_mut(usize::from(number)) {
-                lane.borrowed -= 1;
-                if let Some(end) = &mut lane.end {
+            if let Some(channel_end) = self.channel_ends.get_mut(usize::from(number)) {
+                channel_end.borrowed -= 1;
+                if let Some(end) = &mut channel_end.end {
                     end.reader.release(bytes as usize);
                 }
             }
@@ -373,8 +375,8 @@ impl PortQueue for CardQueue {
 
     fn flush(&mut self) -> u32 {
         let mut wakes = 0;
-        for lane in &mut self.lanes {
-            if let Some(end) = &mut lane.end
+        for channel_end in &mut self.channel_ends {
+            if let Some(end) = &mut channel_end.end
                 && end.reader.publish()
             {
                 eventfd::ring(&*end.event);
@@ -407,15 +409,18 @@ impl PortQueue for CardQueue {
 impl Sleep for CardQueue {
     fn has_waiting(&mut self) -> bool {
         self.check_channels();
-        self.lanes.iter_mut().filter(|lane| !lane.is_faulty).any(|lane| {
+        self.channel_ends.iter_mut().filter(|channel_end| !channel_end.is_faulty).any(|channel_end| {
             // An invalid pointer is detected when the segment is taken.
-            lane.end.as_mut().is_some_and(|end| end.reader.available().is_ok_and(|there| there > 0))
+            channel_end.end.as_mut().is_some_and(|end| end.reader.available().is_ok_and(|there| there > 0))
         })
     }
 
     fn prepare_sleep(&mut self, sleeping: bool) {
         self.is_asleep = sleeping;
-        let flags = self.lanes.iter().filter_map(|lane| Some(lane.end.as_ref()?.reader.sleep_flag()));
+        let flags = self
+            .channel_ends
+            .iter()
+            .filter_map(|channel_end| Some(channel_end.end.as_ref()?.reader.sleep_flag()));
         if sleeping {
             self.sleeper.announce(flags);
         } else {
