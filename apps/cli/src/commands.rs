@@ -48,21 +48,11 @@ pub(crate) mod upgrade;
 pub(crate) mod vm;
 
 use clap::Subcommand;
-use ringroad_control::{Reply, Request};
-use serde::Serialize;
 
-use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
-
-/// A verb of `ringroad`. The module of the verb contains everything about it, except its row in the table below. The
-/// doc comment of the type is the help of the verb.
-pub(crate) trait MainVerb {
-    /// Shell lines for the verb's manual page; empty for verbs that users do not type.
-    const EXAMPLES: &str;
-
-    fn run(&self, global: &Global, output: &Output) -> Result<(), Failure>;
-}
+use crate::verb::MainVerb;
 
 macro_rules! verbs {
     ($( $(#[$condition:meta])? $verb:ident($module:ident::$arguments:ident), )*) => {
@@ -133,29 +123,4 @@ verbs! {
     BenchWorker(bench::BenchWorkerArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
-}
-
-/// Result of a verb without data of its own.
-#[derive(Debug, Serialize)]
-struct Done<'a> {
-    done: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-}
-
-/// Sends a request to the daemon, and reports success.
-fn ask(
-    global: &Global,
-    output: &Output,
-    request: &Request,
-    done: &'static str,
-    name: Option<&str>,
-) -> Result<(), Failure> {
-    match global.connect()?.request(request)?.0 {
-        Reply::Done => output.result(&Done { done, name }, |_| match name {
-            Some(name) => format!("{name}: {done}"),
-            None => done.to_owned(),
-        }),
-        reply => Err(Failure::reply(&reply)),
-    }
 }

@@ -11,8 +11,8 @@ use ringroad_openflow::message::{
     MultipartRequestMessage, SwitchMessage,
 };
 
-use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::options::Global;
 
 /// Time limit for a reply of the switch.
 const PATIENCE: Duration = Duration::from_secs(30);

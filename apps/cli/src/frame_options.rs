@@ -12,8 +12,8 @@ use ringroad_traffic::header::{
 };
 use ringroad_wire::mac::Mac;
 
-use crate::arguments::count;
 use crate::failure::Failure;
+use crate::number_parsers::count;
 
 /// Arguments that describe the frames.
 #[derive(Debug, Clone, Args)]

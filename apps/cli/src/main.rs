@@ -9,12 +9,14 @@
 //! Commands that receive or send traffic print `{"ready": true, ...}` first, as soon as their ports are open, and their
 //! summary last.
 
-mod arguments;
+mod command_line;
 mod commands;
 mod failure;
 mod flow_client;
 mod forwarder;
 mod frame_options;
+mod number_parsers;
+mod options;
 mod output;
 mod port_argument;
 mod port_drops;
@@ -23,6 +25,7 @@ mod receiver;
 mod run;
 mod session_arguments;
 mod usage_error;
+mod verb;
 mod workers;
 
 use std::process::ExitCode;
@@ -31,7 +34,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     commands::completions::answer_shell();
-    let arguments = match arguments::Arguments::try_parse() {
+    let arguments = match command_line::Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && usage_error::wants_json(std::env::args_os()) => {
             let refused = usage_error::UsageError::new(&error);

@@ -10,8 +10,8 @@ use ringroad::PortInfo;
 use ringroad_control::printable::printable;
 use serde::Serialize;
 
-use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::options::Global;
 
 /// Output of a command.
 #[derive(Debug, Clone)]

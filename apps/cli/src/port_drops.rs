@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::arguments::Global;
+use crate::options::Global;
 
 /// Number of frames by cause.
 pub(crate) type Causes = BTreeMap<String, u64>;

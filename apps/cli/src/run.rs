@@ -12,8 +12,8 @@ use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::arguments::RunLimits;
 use crate::failure::Failure;
+use crate::options::RunLimits;
 use crate::output::{Output, json, rates};
 
 /// Longest wait between two checks of the stop flag.

@@ -48,7 +48,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::arguments::Arguments;
+    use crate::command_line::Arguments;
 
     fn refused(arguments: &[&str]) -> UsageError {
         UsageError::new(&Arguments::try_parse_from(arguments).expect_err("the parser refuses"))

@@ -1,6 +1,6 @@
 //! Progress of the daemon's workers, for commands that depend on it.
 
-use crate::arguments::Global;
+use crate::options::Global;
 
 /// The workers of the daemon that a command uses, if it uses one.
 #[derive(Debug)]

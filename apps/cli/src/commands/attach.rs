@@ -4,12 +4,12 @@ use clap::Args;
 use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::{Reply, Request};
 
-use crate::arguments::{Global, PortSizeArgs};
-use crate::commands::MainVerb;
 use crate::commands::config::save;
 use crate::failure::Failure;
+use crate::options::{Global, PortSizeArgs};
 use crate::output::Output;
 use crate::port_argument::PortArgument;
+use crate::verb::MainVerb;
 
 /// Make a port that stays until it is detached
 ///

@@ -12,10 +12,10 @@ use ringroad_bench::{
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Measure Ringroad beside its peers, in turn on the same cores
 ///

@@ -7,10 +7,11 @@ use clap::Args;
 use ringroad_capture::{CaptureFilter, FileLimits};
 
 use super::recv::{Purpose, ReceiveArgs};
-use crate::arguments::{Global, count, seconds};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::number_parsers::{count, seconds};
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Write the frames that a port receives to a capture file, or to several in turn
 ///

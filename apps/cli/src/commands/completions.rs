@@ -9,10 +9,11 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use ringroad_control::{Connection, socket_path};
 
-use crate::arguments::{Arguments, Global};
-use crate::commands::MainVerb;
+use crate::command_line::Arguments;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Environment variable that the completion scripts set when they request words.
 const VARIABLE: &str = "RINGROAD_COMPLETE";

@@ -8,10 +8,10 @@ use ringroad_control::report::{ConfigDifference, ConfigReport, SaveReport};
 use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Show, check, compare, apply or save the daemon's configuration
 ///

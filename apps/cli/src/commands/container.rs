@@ -15,14 +15,14 @@ use ringroad_netdev::{Namespace, in_namespace};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::guests::{Guest, ip};
 use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Time limit until an interface has carrier.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(5);

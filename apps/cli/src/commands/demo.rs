@@ -16,12 +16,12 @@ use ringroad_control::report::{CounterReport, StatusReport};
 use ringroad_control::{Connection, Request};
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::commands::demo::stations::{Expectation, StationPlan};
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::grouped;
+use crate::verb::MainVerb;
 
 /// Send a real capture through a switch and compare what arrives, byte by byte
 ///

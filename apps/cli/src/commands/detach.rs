@@ -3,11 +3,11 @@
 use clap::Args;
 use ringroad_control::Request;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::commands::config::save;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::{MainVerb, ask};
 
 /// Remove an attached port
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ impl MainVerb for DetachArgs {
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let request = Request::Detach { name: self.name.clone(), take: self.take, number: None };
-        super::ask(global, output, &request, "detached", Some(&self.name))?;
+        ask(global, output, &request, "detached", Some(&self.name))?;
         if self.save {
             let report = save(global, vec![self.name.clone()]);
             let report =

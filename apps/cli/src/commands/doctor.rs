@@ -7,10 +7,10 @@ mod ringroad_itself;
 use clap::Args;
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Check what this machine offers, and advise
 ///

@@ -6,11 +6,11 @@ use clap::Args;
 use ringroad_control::{Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Done;
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::Done;
+use crate::verb::MainVerb;
 
 /// Time limit for the daemon to end.
 const LONGEST_END_S: i64 = 10;

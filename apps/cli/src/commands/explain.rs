@@ -12,11 +12,11 @@ use ringroad_openflow::oxm::OxmField;
 use ringroad_openflow::text::Headers;
 use ringroad_traffic::header::HexBytes;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::frame_options::frame_of;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Number of leading bytes of a frame that the daemon examines.
 const START: usize = 256;

@@ -12,11 +12,11 @@ use ringroad_openflow::oxm::Match;
 use ringroad_openflow::text::FlowText;
 use serde::{Serialize, Serializer};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::flow_client::FlowClient;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Show, add, delete, replace or compare the flows of a switch
 ///

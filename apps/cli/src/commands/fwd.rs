@@ -7,15 +7,15 @@ use ringroad_traffic::frame_size_mix::FrameSizeMix;
 use ringroad_traffic::line_rate::FrameSize;
 use serde::Serialize;
 
-use crate::arguments::{Global, PortSizeArgs, RunLimits};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::forwarder::{DirectionCounts, DirectionMode, ForwarderDirection, PortPair};
+use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::Output;
 use crate::output::rates::{frame_rate, grouped};
 use crate::port_argument::PortArgument;
 use crate::port_wait::{Demand, Idleness, wait_for_either};
 use crate::run::{Progress, Run, pin};
+use crate::verb::MainVerb;
 
 /// Forward frames between two ports
 ///

@@ -19,14 +19,15 @@ use serde::Serialize;
 use self::live::LiveTable;
 use self::losses::{DropWatch, Losses};
 use self::summary::text;
-use crate::arguments::{Global, PortSizeArgs, RunLimits, count, seconds_or_none};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
 use crate::frame_options::{FrameOptions, with_template};
+use crate::number_parsers::{count, seconds_or_none};
+use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::{Output, json};
 use crate::port_argument::PortArgument;
 use crate::run::SignalFlag;
 use crate::session_arguments::SessionArguments;
+use crate::verb::MainVerb;
 
 /// Longest wait between two checks of the stop flag.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

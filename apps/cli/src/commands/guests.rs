@@ -19,8 +19,8 @@ use ringroad_netdev::{Namespace, in_namespace};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 
 /// A guest that starts or runs in the foreground. Dropping it removes its ports and other resources.

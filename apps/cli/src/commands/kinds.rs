@@ -7,11 +7,11 @@ use ringroad::catalogue::{
 };
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::table::Columns;
+use crate::verb::MainVerb;
 
 /// Show the kinds of port, or details of one kind
 #[derive(Debug, Args)]

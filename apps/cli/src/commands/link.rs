@@ -14,14 +14,14 @@ use ringroad_netdev::link_monitor::wait_running;
 use ringroad_netdev::{Namespace, in_namespace};
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::commands::link::addresses::Addresses;
 use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::table::Columns;
 use crate::run::SignalFlag;
+use crate::verb::MainVerb;
 
 /// Default name of the interface inside a namespace.
 pub(super) const INNER_NAME: &str = "rr0";

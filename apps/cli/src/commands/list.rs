@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use clap::Args;
 use ringroad_control::report::{LinkReport, PeerReport, PortReport};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::grouped;
 use crate::output::table::{Columns, drops};
+use crate::verb::MainVerb;
 
 /// List the ports
 ///

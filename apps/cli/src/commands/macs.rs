@@ -5,11 +5,11 @@ use ringroad_control::report::MacEntryReport;
 use ringroad_control::{Reply, Request};
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::table::Columns;
+use crate::verb::{MainVerb, ask};
 
 /// Show or change the addresses of a switch
 ///
@@ -62,11 +62,11 @@ ringroad macs vale0 --set 02:00:00:00:00:01=uplink";
         if let Some(Placement { mac, port }) = &self.set {
             let port = Some(self.on_switch(port)?);
             let request = Request::SetAddress { switch, mac: mac.clone(), port };
-            return super::ask(global, output, &request, "set", None);
+            return ask(global, output, &request, "set", None);
         }
         if let Some(mac) = &self.unset {
             let request = Request::SetAddress { switch, mac: mac.clone(), port: None };
-            return super::ask(global, output, &request, "taken back", None);
+            return ask(global, output, &request, "taken back", None);
         }
         if self.flush {
             let port = self.port.as_deref().map(|port| self.on_switch(port)).transpose()?;

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory};
 
-use crate::arguments::{Arguments, Global};
-use crate::commands::{Command, MainVerb};
+use crate::command_line::Arguments;
+use crate::commands::Command;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Shell lines for the page of `ringroad` itself.
 const EXAMPLES: &str = "\

@@ -4,10 +4,10 @@ use clap::Args;
 use ringroad_metrics::{Endpoint, exposition};
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Print the daemon's counters for Prometheus, or serve them
 ///

@@ -4,11 +4,11 @@ use clap::{Args, ValueEnum};
 use ringroad_control::message::{Mirror, MirrorDirection};
 use ringroad_control::{Reply, Request};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::table::Columns;
+use crate::verb::{MainVerb, ask};
 
 /// Send a port copies of another port's frames, or of all frames of a switch
 ///
@@ -68,7 +68,7 @@ ringroad mirror vale0:a --to vale0:look --remove";
             return list(global, output);
         };
         if self.remove {
-            return super::ask(global, output, &Request::RemoveMirror { from, to }, "removed", None);
+            return ask(global, output, &Request::RemoveMirror { from, to }, "removed", None);
         }
         let direction = MirrorDirectionArg::ALL
             .iter()
@@ -81,7 +81,7 @@ ringroad mirror vale0:a --to vale0:look --remove";
             sample: self.sample,
             records: self.records,
         };
-        super::ask(global, output, &Request::SetMirror(mirror), "set", None)
+        ask(global, output, &Request::SetMirror(mirror), "set", None)
     }
 }
 

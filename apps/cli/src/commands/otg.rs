@@ -9,11 +9,11 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::session_arguments::SessionArguments;
+use crate::verb::MainVerb;
 
 /// Serve the Open Traffic Generator model, for clients such as snappi
 ///

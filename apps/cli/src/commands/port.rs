@@ -3,10 +3,10 @@
 use clap::Args;
 use ringroad_control::Request;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::{MainVerb, ask};
 
 /// Change the VLANs, the isolation or the storm limit of a port while it is in use
 ///
@@ -40,6 +40,6 @@ ringroad port --unset vale0:guest";
             }
         };
         let port = name.split('@').next();
-        super::ask(global, output, &Request::SetPortOptions { name: name.clone() }, done, port)
+        ask(global, output, &Request::SetPortOptions { name: name.clone() }, done, port)
     }
 }

@@ -9,9 +9,9 @@ use ringroad_generator::SessionClock;
 use ringroad_traffic::meter::{ExpectedStreams, Meter, MeterSummary};
 
 use super::r#gen::summary::{counts, delay};
-use crate::arguments::{Global, PortSizeArgs, RunLimits, count, seconds};
-use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL};
+use crate::number_parsers::{count, seconds};
+use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
 use crate::output::table;
@@ -19,6 +19,7 @@ use crate::port_argument::PortArgument;
 use crate::port_drops::PortDrops;
 use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
+use crate::verb::MainVerb;
 use crate::workers::Workers;
 
 /// Receive and count frames

@@ -4,10 +4,10 @@ use clap::Args;
 use ringroad_control::report::ReloadReport;
 use ringroad_control::{Reply, Request};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Let the daemon read its configuration again
 ///

@@ -15,14 +15,14 @@ use ringroad_traffic::rewrite::{AddressRewrite, PrefixMap};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
-use crate::arguments::{Global, PortSizeArgs, RunLimits};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
 use crate::port_argument::PortArgument;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
+use crate::verb::MainVerb;
 
 /// Longest time without progress while the other side takes the last frames, ns.
 const DRAIN_NS: u64 = 1_000_000_000;

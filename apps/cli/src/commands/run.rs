@@ -12,10 +12,10 @@ use clap::Args;
 use ringroad::{DAEMON_VARIABLE, daemon_program};
 use ringroad_control::socket_path::SOCKET_VARIABLE;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 use preloaded::{NETMAP, PCAP, Preloaded};
 
 /// The dynamic linker's variable for preloaded libraries.

@@ -11,12 +11,13 @@ use ringroad_generator::script::{
     QueueReport, ScriptError, ScriptOptions, ScriptReport, ScriptSource, StatsFormat, run_script,
 };
 
-use crate::arguments::{Global, seconds};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::number_parsers::seconds;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::{grouped, span};
 use crate::run::SignalFlag;
+use crate::verb::MainVerb;
 
 /// Run a traffic script in Lua (LuaJIT), written as for MoonGen
 ///

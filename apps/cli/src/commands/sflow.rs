@@ -11,12 +11,13 @@ use ringroad_control::{Reply, Request};
 use ringroad_sflow::{Collector, CollectorAddress, Exporter, ExporterCounters, Options};
 use serde::Serialize;
 
-use crate::arguments::{DEEP_SLOTS, Global, count, seconds};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::number_parsers::{count, seconds};
+use crate::options::{DEEP_SLOTS, Global};
 use crate::output::Output;
 use crate::output::rates::grouped;
 use crate::run::SignalFlag;
+use crate::verb::MainVerb;
 
 /// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);

@@ -9,12 +9,12 @@ use ringroad_control::report::{
 
 use super::list::{ports_table, waiting};
 use super::switch::{memory, refused_tools};
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::{grouped, size};
 use crate::output::table::{Columns, drops};
+use crate::verb::MainVerb;
 
 /// Show the daemon, its workers, switches and ports
 ///

@@ -8,11 +8,11 @@ use ringroad_control::message::{FailMode as WantedFailMode, OpenFlow};
 use ringroad_control::report::OpenFlowReport;
 use ringroad_control::{Reply, Request};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::table::Columns;
+use crate::verb::{MainVerb, ask};
 
 /// Make a switch forward by flow tables, under OpenFlow controllers, or again by learned addresses
 ///
@@ -77,7 +77,7 @@ ringroad switch vale0 --learn";
         let Some(switch) = self.switch.clone() else { return list(None, global, output) };
         if self.learn {
             let request = Request::RemoveOpenFlow { switch: switch.clone() };
-            return super::ask(global, output, &request, "learned addresses decide", Some(&switch));
+            return ask(global, output, &request, "learned addresses decide", Some(&switch));
         }
         let Some(controllers) = self.openflow.clone() else { return list(Some(&switch), global, output) };
         let settings = OpenFlow {
@@ -93,7 +93,7 @@ ringroad switch vale0 --learn";
             certificate: whole_path(self.certificate.as_deref())?,
             ca_cert: whole_path(self.ca_cert.as_deref())?,
         };
-        super::ask(global, output, &Request::SetOpenFlow(settings), "flow tables decide", Some(&switch))
+        ask(global, output, &Request::SetOpenFlow(settings), "flow tables decide", Some(&switch))
     }
 }
 

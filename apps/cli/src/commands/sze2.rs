@@ -13,10 +13,10 @@ use clap::{Args, Subcommand};
 use ringroad_sze2::client::{CardClient, CardError};
 use ringroad_sze2::memory::MemoryError;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Show and set an SZE2 capture card in software
 ///

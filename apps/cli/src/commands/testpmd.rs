@@ -13,12 +13,12 @@ use ringroad_guest::record::check_socket_path;
 use ringroad_guest::testpmd::{self, TestpmdConfig, TestpmdTransport};
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::commands::guests::Guest;
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Run DPDK's testpmd on ports of the switch
 ///

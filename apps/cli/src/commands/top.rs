@@ -12,13 +12,14 @@ use ratatui::crossterm::event;
 
 use self::observer::{ObservedInterval, Observer, Order};
 use self::screen::View;
-use crate::arguments::{Global, seconds};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::number_parsers::seconds;
+use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped};
 use crate::output::table::{Columns, drops};
 use crate::run::SignalFlag;
+use crate::verb::MainVerb;
 
 /// Watch the ports' rates and drops
 ///

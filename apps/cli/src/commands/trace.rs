@@ -8,11 +8,12 @@ use clap::Args;
 use ringroad_control::report::{TraceReport, TracedFrameReport};
 use ringroad_control::{Connection, Reply, Request};
 
-use crate::arguments::{Global, seconds};
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::number_parsers::seconds;
+use crate::options::Global;
 use crate::output::Output;
 use crate::run::SignalFlag;
+use crate::verb::MainVerb;
 
 /// Time between two requests to the daemon.
 const INTERVAL: Duration = Duration::from_millis(50);

@@ -5,13 +5,14 @@ use ringroad_generator::{Load, PlannedPort, TestPlan, TrialPlan, TrialVerdict};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::pacing::{DEFAULT_CATCH_UP_FRAMES, LoadShape, RateSpec};
 
-use crate::arguments::{Global, PortSizeArgs, seconds_or_none};
-use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL, VERDICT_INVALID};
 use crate::frame_options::FrameOptions;
+use crate::number_parsers::seconds_or_none;
+use crate::options::{Global, PortSizeArgs};
 use crate::output::{Output, json};
 use crate::run::SignalFlag;
 use crate::session_arguments::SessionArguments;
+use crate::verb::MainVerb;
 
 /// Run one trial of RFC 2544 and print its result as JSON
 ///

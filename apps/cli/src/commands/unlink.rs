@@ -6,11 +6,12 @@ use ringroad_netdev::in_namespace;
 use ringroad_netdev::link::link_by_name;
 use serde::Serialize;
 
-use crate::arguments::Global;
 use crate::commands::link::{INNER_NAME, Tap, detach};
-use crate::commands::{MainVerb, namespaces};
+use crate::commands::namespaces;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Take namespaces off the switch that `ringroad link` joined
 ///

@@ -9,10 +9,10 @@ use ringroad_control::ControlError;
 use ringroad_control::report::StatusReport;
 use serde::Serialize;
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Start the daemon
 ///

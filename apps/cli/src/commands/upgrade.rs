@@ -6,10 +6,10 @@ use clap::Args;
 use ringroad_control::report::UpgradeReport;
 use ringroad_control::{Reply, Request};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::{Failure, VERDICT_FAIL};
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Replace the running daemon by the installed program
 ///

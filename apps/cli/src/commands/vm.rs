@@ -9,10 +9,10 @@ mod stop;
 
 use clap::{Args, Subcommand};
 
-use crate::arguments::Global;
-use crate::commands::MainVerb;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::Output;
+use crate::verb::MainVerb;
 
 /// Start a small virtual machine on the switch, or control running ones
 ///

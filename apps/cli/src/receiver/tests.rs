@@ -4,7 +4,7 @@ use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::meter::ExpectedStreams;
 
 use super::*;
-use crate::arguments::{Global, RunLimits};
+use crate::options::{Global, RunLimits};
 use crate::output::Output;
 
 fn receive(

@@ -10,8 +10,8 @@ use ringroad::{Interest, OpenOptions, Port};
 use ringroad_capture::{CaptureFormat, CaptureWriter};
 use ringroad_wire::mac::Mac;
 
-use crate::arguments::{DEEP_SLOTS, Global};
 use crate::failure::Failure;
+use crate::options::{DEEP_SLOTS, Global};
 
 /// EtherType for local experiments: it distinguishes announcements from the capture's frames.
 const ANNOUNCEMENT: [u8; 2] = [0x88, 0xB5];

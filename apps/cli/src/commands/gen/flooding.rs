@@ -6,8 +6,8 @@ use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::header::Ethernet;
 use ringroad_traffic::modifier::{ModifierDefinition, Progression};
 
-use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::options::Global;
 
 /// Drivers of ports whose frames leave by a network interface.
 const INTERFACE_DRIVERS: [&str; 2] = ["af_xdp", "af_packet"];

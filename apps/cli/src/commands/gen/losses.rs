@@ -7,8 +7,8 @@ use ringroad_control::report::{PortReport, StatusReport, SwitchReport};
 use ringroad_generator::SessionReport;
 use serde::Serialize;
 
-use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::rates::grouped;
 use crate::output::table;
 use crate::port_drops::{Causes, growth, less};

@@ -9,8 +9,8 @@ use ringroad_control::{Connection, Reply, Request};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
-use crate::arguments::Global;
 use crate::failure::Failure;
+use crate::options::Global;
 use crate::output::rates::grouped;
 
 /// Maximum number of intervals in the history of a port: no terminal is wider.

@@ -13,11 +13,12 @@ use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, VirtualMachi
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
 
-use crate::arguments::{Global, seconds};
 use crate::commands::guests::Guest;
 use crate::commands::guests::addresses::{InterfaceAddress, mac_of, station_address};
 use crate::commands::vm::exec::run_script;
 use crate::failure::Failure;
+use crate::number_parsers::seconds;
+use crate::options::Global;
 use crate::output::Output;
 use crate::run::SignalFlag;
 

@@ -1,35 +1,15 @@
-//! Definition of the command line. Help, completions and manual pages are generated from it.
+//! Options that several commands share.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::Args;
 use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortProperties;
 
-use crate::commands::Command;
 use crate::failure::Failure;
-
-/// Packets around the kernel: ports, switches and traffic in shared memory.
-///
-/// A port is named vale0:a (port a of the learning switch vale0), x{1 and x}1 (the two ends of a pipe), eth0 (a network
-/// interface), eth0^ (its host stack), or by a scheme, as in memif:SOCKET: `ringroad kinds` shows all. Commands that
-/// need the daemon start it.
-///
-/// Numbers: k, M, G and T are powers of 1000; for memory (buffer=32M) of 1024. A rate needs its unit: 1Mpps, 10Gbit.
-///
-/// Exit status: 0 done, 1 failed, 2 wrong usage; 3 and 4 a result that is not good (trial, recv --check); the program's
-/// own status with run, container and vm exec. With --json a failure is an object {"error", "advice"} on standard
-/// error, with a "kind" where the usage is wrong.
-#[derive(Debug, Parser)]
-#[command(name = "ringroad", version, max_term_width = 100, propagate_version = true)]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    pub(crate) global: Global,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
+use crate::number_parsers::seconds;
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
@@ -165,86 +145,4 @@ pub(crate) struct RunLimits {
     /// If the daemon ends, wait for its restart and open the ports again; frames in the rings are lost
     #[arg(long)]
     pub(crate) reconnect: bool,
-}
-
-/// Parses a duration in seconds, whole or not, above 0.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.strip_suffix('s').unwrap_or(text).parse().ok().filter(|seconds| *seconds > 0.0);
-    number
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "give seconds above 0, like 10 or 0.5".to_owned())
-}
-
-/// Parses a duration in seconds that may be 0.
-pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('s').unwrap_or(text).parse().ok();
-    number
-        .filter(|seconds| (0.0..=86_400.0).contains(seconds))
-        .ok_or_else(|| "give seconds from 0 to 86400, like 2 or 0.5".to_owned())
-}
-
-/// Parses a count in one of these forms: `1000000`, `1e6`, `64k`, `1M`, `2G` (powers of 1000), underscores allowed.
-pub(crate) fn count(text: &str) -> Result<u64, String> {
-    let plain = text.replace('_', "");
-    let (number, factor) = match plain.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (plain.get(..at), 1_000),
-        Some((at, 'm' | 'M')) => (plain.get(..at), 1_000_000),
-        Some((at, 'g' | 'G')) => (plain.get(..at), 1_000_000_000),
-        _ => (Some(plain.as_str()), 1),
-    };
-    let number = number.unwrap_or_default();
-    let whole = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    // Exponents make whole numbers too, such as 1e6; up to 2^53 the conversion is exact.
-    let exponent = || {
-        let value = number.parse::<f64>().ok()? * factor as f64;
-        (value.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&value)).then_some(value as u64)
-    };
-    whole.or_else(exponent).ok_or_else(|| "give a whole number, like 1000000, 1e6 or 1M".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_argument_definitions_are_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn counts_take_suffixes_and_separators() {
-        for (text, frames) in [
-            ("0", 0),
-            ("1000000", 1_000_000),
-            ("1_000_000", 1_000_000),
-            ("1e6", 1_000_000),
-            ("1M", 1_000_000),
-            ("1.5M", 1_500_000),
-            ("64k", 64_000),
-            ("18446744073709551615", u64::MAX),
-        ] {
-            assert_eq!(count(text), Ok(frames), "{text}");
-        }
-        for text in ["", "M", "-1", "1.5", "1e-3", "1e300", "nan", "inf", "12x", "99999999999999999999"] {
-            assert!(count(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn durations_are_seconds_above_zero() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(seconds("10s"), Ok(Duration::from_secs(10)));
-        for text in ["", "0", "-1", "nan", "inf", "1e99", "1m"] {
-            assert!(seconds(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn global_options_may_follow_the_verb() {
-        let arguments = Arguments::parse_from(["ringroad", "list", "--json", "--socket", "s"]);
-        assert!(arguments.global.json);
-        assert_eq!(arguments.global.socket_path(), PathBuf::from("s"));
-    }
 }
