@@ -7,7 +7,7 @@
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::frame::Fragment;
-use ringroad_port::port_queue::{Delivery, HandOver, PortCapabilities, PortQueue, Sleep};
+use ringroad_port::port_queue::{Delivery, HandOver, PortCapabilities, PortQueue, Sleep, Upgrade};
 
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
@@ -129,6 +129,12 @@ impl PortQueue for NullQueue {
         Some(self)
     }
 
+    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
+        Some(self)
+    }
+}
+
+impl Upgrade for NullQueue {
     fn hand_over(&mut self) -> Option<HandOver> {
         Some(HandOver::default())
     }

@@ -10,6 +10,7 @@
 //! | [`Backpressure`] | holds a wire's source back instead of dropping its frames |
 //! | [`Lend`] | passes buffers on instead of copying out of them |
 //! | [`Diagnose`] | reports faults to users and programs, and counts frames that were lost before they were received |
+//! | [`Upgrade`] | leaves the port to the next process of the daemon, without losing a frame |
 //! | [`ProgramQueue`] | ends a program's use of its rings in order |
 //!
 //! `crates/datapath/tests/whole_driver.rs` is a complete driver, with tests that run it on a switch and on a wire.
@@ -174,30 +175,32 @@ pub trait PortQueue: Send {
         self.inner()?.diagnosis()
     }
 
-    /// Stops the driver's work outside of the worker until [`Self::resume_messages`], and returns whether it has
-    /// stopped. Called repeatedly, while the queue lends nothing, before the port is handed over.
-    fn prepare_hand_over(&mut self) -> bool {
-        self.inner().is_none_or(|inner| inner.prepare_hand_over())
-    }
-
-    /// State that another process needs to continue with the port. Called while the queue lends nothing. `None`: the
-    /// port has to be opened again.
-    fn hand_over(&mut self) -> Option<HandOver> {
-        self.inner()?.hand_over()
-    }
-
-    /// Continues as the only owner of the port: the process that should take it over does not, or the process that
-    /// handed it over has ended.
-    fn resume_messages(&mut self) {
-        if let Some(inner) = self.inner() {
-            inner.resume_messages();
-        }
+    /// The role of a port with which another process can continue; `None` if the port has to be opened again there.
+    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
+        self.inner()?.upgrade()
     }
 
     /// The role for the program at the other side; `None` if the other side is a device.
     fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
         self.inner()?.program()
     }
+}
+
+/// Queue whose port another process can continue with: the next process of the daemon, in a hot upgrade.
+pub trait Upgrade {
+    /// Stops the driver's work outside of the worker until [`Upgrade::resume`], and returns whether it has stopped.
+    /// Called repeatedly, while the queue lends nothing, before the port is handed over.
+    fn prepare(&mut self) -> bool {
+        true
+    }
+
+    /// State that another process needs to continue with the port. Called while the queue lends nothing. `None`: the
+    /// port has to be opened again.
+    fn hand_over(&mut self) -> Option<HandOver>;
+
+    /// Continues as the only owner of the port: the process that should take it over does not, or the process that
+    /// handed it over has ended.
+    fn resume(&mut self) {}
 }
 
 /// Queue with which the datapath can sleep.

@@ -11,7 +11,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
 use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::{
-    Backpressure, Delivery, Diagnose, HandOver, PortQueue, ProgramQueue, QueueProperties, Sleep,
+    Backpressure, Delivery, Diagnose, HandOver, PortQueue, ProgramQueue, QueueProperties, Sleep, Upgrade,
 };
 use ringroad_ring::datapath_end::{EndPosition, RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
@@ -601,6 +601,16 @@ impl PortQueue for ShmQueue {
         Some(self)
     }
 
+    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
+        Some(self)
+    }
+
+    fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
+        Some(self)
+    }
+}
+
+impl Upgrade for ShmQueue {
     fn hand_over(&mut self) -> Option<HandOver> {
         // Only the netmap service knows the watch of a netmap port, so the queue cannot be handed over.
         if self.watch.is_some() {
@@ -613,10 +623,6 @@ impl PortQueue for ShmQueue {
         let last = [self.sleeper.last_sleep().into(), flags];
         let numbers = positions.into_iter().flatten().chain(last).collect();
         Some(HandOver { numbers, descriptors: Vec::new() })
-    }
-
-    fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
-        Some(self)
     }
 }
 
@@ -730,6 +736,12 @@ impl PortQueue for UnboundQueue {
         Some(self)
     }
 
+    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
+        Some(self)
+    }
+}
+
+impl Upgrade for UnboundQueue {
     fn hand_over(&mut self) -> Option<HandOver> {
         Some(HandOver::default())
     }

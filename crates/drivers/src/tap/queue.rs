@@ -11,7 +11,7 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{LONGEST_UNFINISHED_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
 use ringroad_port::port_queue::{
-    Delivery, Diagnose, FailedDirection, HandOver, PortQueue, QueueProperties, Sleep,
+    Delivery, Diagnose, FailedDirection, HandOver, PortQueue, QueueProperties, Sleep, Upgrade,
 };
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -233,13 +233,19 @@ impl PortQueue for TapQueue {
         Some(self)
     }
 
-    fn hand_over(&mut self) -> Option<HandOver> {
-        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).ok().filter(|_| !self.gone)?;
-        Some(HandOver { numbers: Vec::new(), descriptors: vec![descriptor] })
+    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
+        Some(self)
     }
 
     fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
         Some(self)
+    }
+}
+
+impl Upgrade for TapQueue {
+    fn hand_over(&mut self) -> Option<HandOver> {
+        let descriptor = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).ok().filter(|_| !self.gone)?;
+        Some(HandOver { numbers: Vec::new(), descriptors: vec![descriptor] })
     }
 }
 

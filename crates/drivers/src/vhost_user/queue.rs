@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{
-    Backpressure, Delivery, Diagnose, FailedDirection, HandOver, PortQueue, Sleep,
+    Backpressure, Delivery, Diagnose, FailedDirection, HandOver, PortQueue, Sleep, Upgrade,
 };
 use ringroad_virtqueue::layout::MAX_RING_ENTRIES;
 
@@ -122,33 +122,8 @@ impl PortQueue for VhostQueue {
         u32::from(woken(&mut self.from_guest)) + u32::from(woken(&mut self.to_guest))
     }
 
-    fn prepare_hand_over(&mut self) -> bool {
-        // The thread that answers a message may wait for the rings.
-        self.follow();
-        self.is_shared = self.card.upgrade().is_some_and(|card| card.pause());
-        self.is_shared
-    }
-
-    fn hand_over(&mut self) -> Option<HandOver> {
-        if self.from_guest.is_recalled() || self.to_guest.is_recalled() || !self.lent.is_empty() {
-            return None;
-        }
-        self.flush();
-        self.card.upgrade()?.leave(self.number, [self.to_guest.peek(), self.from_guest.peek()])
-    }
-
-    fn resume_messages(&mut self) {
-        if !std::mem::take(&mut self.is_shared) {
-            return;
-        }
-        for held in [&mut self.from_guest, &mut self.to_guest] {
-            if let Some(vring) = held.get() {
-                vring.begin();
-            }
-        }
-        if let Some(card) = self.card.upgrade() {
-            card.resume_messages();
-        }
+    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
+        Some(self)
     }
 
     fn takes_unfinished(&mut self) -> bool {
@@ -166,6 +141,37 @@ impl PortQueue for VhostQueue {
 
     fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
         Some(self)
+    }
+}
+
+impl Upgrade for VhostQueue {
+    fn prepare(&mut self) -> bool {
+        // The thread that answers a message may wait for the rings.
+        self.follow();
+        self.is_shared = self.card.upgrade().is_some_and(|card| card.pause());
+        self.is_shared
+    }
+
+    fn hand_over(&mut self) -> Option<HandOver> {
+        if self.from_guest.is_recalled() || self.to_guest.is_recalled() || !self.lent.is_empty() {
+            return None;
+        }
+        self.flush();
+        self.card.upgrade()?.leave(self.number, [self.to_guest.peek(), self.from_guest.peek()])
+    }
+
+    fn resume(&mut self) {
+        if !std::mem::take(&mut self.is_shared) {
+            return;
+        }
+        for held in [&mut self.from_guest, &mut self.to_guest] {
+            if let Some(vring) = held.get() {
+                vring.begin();
+            }
+        }
+        if let Some(card) = self.card.upgrade() {
+            card.resume_messages();
+        }
     }
 }
 

@@ -186,7 +186,7 @@ impl Testbed {
     /// Pauses the receiving of messages. It retries, because the handling of the last message may not have ended after
     /// its reply.
     fn pause(&mut self) {
-        while !self.queue.prepare_hand_over() {
+        while !self.queue.upgrade().unwrap().prepare() {
             thread::yield_now();
         }
     }
@@ -364,24 +364,24 @@ fn a_guest_stays_connected_while_another_process_takes_over_its_rings() {
     let mut site = Testbed::with_guest(MODERN);
     site.send(0, &[0; 12], b"by the first process");
     assert_eq!(take(&mut *site.queue), [b"by the first process"]);
-    assert!(site.queue.hand_over().is_none());
+    assert!(site.queue.upgrade().unwrap().hand_over().is_none());
     site.pause();
-    let left = site.queue.hand_over().unwrap();
+    let left = site.queue.upgrade().unwrap().hand_over().unwrap();
     // The next process gives up before it takes over, and the guest does not notice it.
     drop(resume(&name(&site.folder), left));
-    site.queue.resume_messages();
+    site.queue.upgrade().unwrap().resume();
     site.send(1, &[0; 12], b"by the first one again");
     assert_eq!(take(&mut *site.queue), [b"by the first one again"]);
     assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
 
     site.pause();
-    let left = site.queue.hand_over().unwrap();
+    let left = site.queue.upgrade().unwrap().hand_over().unwrap();
     let mut next = resume(&name(&site.folder), left);
     site.queue = next.queues.pop().unwrap();
     site.device = next;
     assert_eq!(site.device.peer.as_ref().unwrap().status().active_queues, 1);
     site.calls.iter().for_each(|call| drop(call.read()));
-    site.queue.resume_messages();
+    site.queue.upgrade().unwrap().resume();
     // A guest that should have been woken before is woken now.
     assert!(site.calls.iter().all(|call| call.read().is_ok()));
     site.send(2, &[0; 12], b"by the next one");
@@ -407,12 +407,12 @@ fn a_guest_that_is_about_to_move_or_whose_socket_is_gone_reconnects() {
     let asked = VhostUserInflight::new(0, 0, 2, ENTRIES);
     site.ask(|front| front.get_inflight_fd(&asked)).unwrap();
     site.pause();
-    assert!(site.queue.hand_over().is_none());
+    assert!(site.queue.upgrade().unwrap().hand_over().is_none());
     let mut site = Testbed::with_guest(MODERN);
     std::fs::remove_file(site.folder.path().join("s")).unwrap();
     site.pause();
-    assert!(site.queue.hand_over().is_none());
-    site.queue.resume_messages();
+    assert!(site.queue.upgrade().unwrap().hand_over().is_none());
+    site.queue.upgrade().unwrap().resume();
     // A port that cannot be handed over continues in this process.
     assert_eq!(site.ask(|front| front.get_features()).unwrap() & MODERN, MODERN);
 }

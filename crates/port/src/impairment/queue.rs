@@ -13,7 +13,7 @@ use crate::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use crate::clock::Clock;
 use crate::counters::QueueCounters;
 use crate::drop_cause::{DropCause, DropTally};
-use crate::port_queue::{Backpressure, Delivery, HandOver, PortQueue, QueueProperties};
+use crate::port_queue::{Backpressure, Delivery, PortQueue, QueueProperties, Upgrade};
 
 /// A queue that applies an [`ImpairmentPlan`] to the frames delivered to it, before they reach another queue. Frames
 /// from that queue are passed on unchanged.
@@ -319,7 +319,7 @@ impl PortQueue for ImpairedQueue {
     }
 
     /// Returns `None`: held frames would be lost.
-    fn hand_over(&mut self) -> Option<HandOver> {
+    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
         None
     }
 }
