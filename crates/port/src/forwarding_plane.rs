@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use ringroad_port::batch::Batch;
-//! use ringroad_port::plan::{ForwardingPlane, Decision, Destination, FrameCopy, BatchPlan};
+//! use ringroad_port::forwarding_plane::{BatchPlan, Decision, Destination, ForwardingPlane, FrameCopy};
 //! use ringroad_port::port_index::PortIndex;
 //!
 //! /// Floods all frames, and gives port 7 a copy that has a VLAN tag.
@@ -27,13 +27,13 @@
 //!         plan: &mut BatchPlan,
 //!     ) -> Decision {
 //!         for frame in first..batch.frames() {
-//!             let mut head = [0; 16];
-//!             batch.frame(frame).first().map(|fragment| fragment.bytes().read(&mut head[..12]));
-//!             head[12..].copy_from_slice(&[0x81, 0x00, 0, 42]);
-//!             let tagged = plan.head(12, &head);
+//!             let mut headers = [0; 16];
+//!             batch.frame(frame).first().map(|fragment| fragment.bytes().read(&mut headers[..12]));
+//!             headers[12..].copy_from_slice(&[0x81, 0x00, 0, 42]);
+//!             let tagged = plan.rewrite(12, &headers);
 //!             plan.copy(frame, &[
-//!                 FrameCopy { to: Destination::Others, head: None },
-//!                 FrameCopy { to: Destination::Port(PortIndex(7)), head: tagged },
+//!                 FrameCopy { to: Destination::Others, rewrite: None },
+//!                 FrameCopy { to: Destination::Port(PortIndex(7)), rewrite: tagged },
 //!             ]);
 //!         }
 //!         Decision::all(batch)
