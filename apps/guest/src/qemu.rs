@@ -8,8 +8,9 @@ use ringroad_wire::mac::Mac;
 use crate::kernel::Kernel;
 use crate::virtual_machine::{CONSOLE_LOG, CONSOLE_SOCKET, VmConfig, command_socket};
 
-/// Kernel command line: console, few messages, and an immediate end of the machine after a panic.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1";
+/// Kernel command line: console, few messages, and an immediate end of the machine after a panic. The kernel's check of
+/// its timer would panic where QEMU gets no processor for some time.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 
 /// Returns the arguments for `plan`. `kvm` decides between KVM and emulation.
 pub(crate) fn arguments(plan: &VmConfig, kvm: bool, kernel: &Kernel, initramfs: &Path) -> Vec<OsString> {

@@ -107,7 +107,7 @@ while true; do sleep 3600; done
         *("-device", "intel-iommu,intremap=on,device-iotlb=on"),
         *cards,
         *("-kernel", kernel["image"], "-initrd", str(archive)),
-        *("-append", "console=ttyS0 quiet panic=-1 intel_iommu=on"),
+        *("-append", "console=ttyS0 quiet panic=-1 no_timer_check intel_iommu=on"),
     ]
 
 
