@@ -362,6 +362,11 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the daemon's log:\n{}", self.log());
+            let status = Connection::connect(self.socket()).ok().and_then(|mut daemon| daemon.status().ok());
+            for port in status.into_iter().flat_map(|status| status.ports) {
+                let report = serde_json::to_string(&port.counters).unwrap_or_default();
+                eprintln!("counters of {}: {report}", port.name);
+            }
         }
         // After an upgrade the daemon is not a child of the test.
         let successor = match self.child.try_wait() {
