@@ -13,7 +13,7 @@ use crate::batch::{BATCH_FRAMES, Batch, FrameMeta};
 use crate::clock::Clock;
 use crate::counters::QueueCounters;
 use crate::drop_cause::{DropCause, DropTally};
-use crate::port_queue::{Backpressure, Delivery, PortQueue, QueueProperties, Upgrade};
+use crate::port_queue::{Backpressure, Delivery, HandOver, PortQueue, QueueProperties, Upgrade};
 
 /// A queue that applies an [`ImpairmentPlan`] to the frames delivered to it, before they reach another queue. Frames
 /// from that queue are passed on unchanged.
@@ -318,9 +318,25 @@ impl PortQueue for ImpairedQueue {
         Some(self)
     }
 
-    /// Returns `None`: held frames would be lost.
     fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
+        Some(self)
+    }
+}
+
+impl Upgrade for ImpairedQueue {
+    fn prepare(&mut self) -> bool {
+        self.port.upgrade().is_none_or(Upgrade::prepare)
+    }
+
+    /// Returns `None`: held frames would be lost.
+    fn hand_over(&mut self) -> Option<HandOver> {
         None
+    }
+
+    fn resume(&mut self) {
+        if let Some(port) = self.port.upgrade() {
+            port.resume();
+        }
     }
 }
 
