@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use ringroad_wire::checksum::{counted, fold, not_zero, sum_bytes};
+use ringroad_wire::checksum::{fold, not_zero, sum_bytes};
 use ringroad_wire::headers::{
     ETHERNET_BYTES, EthernetHeader, IPV4_BYTES, IPV6_BYTES, Ip, IpFragment, IpVersion, TAG_BYTES, Tags,
 };
@@ -82,7 +82,7 @@ impl Unfinished {
         let transport_bytes = ip.end.checked_sub(transport)?;
         let field: [u8; 2] =
             start.get(transport + checksum_offset..transport + checksum_offset + 2)?.try_into().ok()?;
-        if u16::from_le_bytes(field) != fold(pseudo_header(start, &ip, transport_bytes)?) {
+        if u16::from_le_bytes(field) != fold(ip.pseudo_header_sum(start, transport_bytes)?) {
             return None;
         }
         let mut unfinished = Self {
@@ -248,12 +248,6 @@ pub fn is_plainly_finished(start: &[u8; PLAIN_HEADER_BYTES]) -> bool {
     !(pseudo + rest).is_multiple_of(0xffff)
 }
 
-/// Sum of the pseudo header of `transport_bytes` bytes behind `ip`; `None` if the addresses are not in `bytes`.
-fn pseudo_header(bytes: &[u8], ip: &Ip, transport_bytes: usize) -> Option<u64> {
-    let words = [u16::from(ip.protocol), transport_bytes as u16].map(|word| u64::from(counted(word, 0)));
-    Some(sum_bytes(bytes.get(ip.addresses())?, 0) + words.iter().sum::<u64>())
-}
-
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     if let Some(field) = bytes.get_mut(at..at + value.len()) {
         field.copy_from_slice(value);
@@ -358,7 +352,7 @@ impl Cut {
         }
         let checksum_at = transport + ip_protocol::checksum_offset(self.ip.protocol)?;
         put(header, checksum_at, &[0; 2]);
-        let sum = pseudo_header(header, &self.ip, transport_bytes)?
+        let sum = self.ip.pseudo_header_sum(header, transport_bytes)?
             + sum_bytes(header.get(transport..)?, 0)
             + sum_bytes(data, 0);
         let checksum = if self.is_tcp { !fold(sum) } else { not_zero(!fold(sum)) };

@@ -5,6 +5,7 @@
 //! or the frame lies in several buffers, the caller copies these bytes first, and reads no field from the frame again.
 //! Returned offsets count from the frame's first byte.
 
+use crate::checksum::{counted, sum_bytes};
 use crate::{ether_type, ip_protocol};
 
 /// Bytes of an Ethernet header without tags.
@@ -177,6 +178,15 @@ impl Ip {
             IpVersion::Four => self.at + 12..self.at + 20,
             IpVersion::Six => self.at + 8..self.at + 40,
         }
+    }
+
+    /// Sum of the pseudo header before `payload_bytes` bytes of payload, as [`crate::checksum`] has sums (RFC 768, RFC
+    /// 8200, section 8.1). `None` if `bytes` ends before the addresses do.
+    #[inline]
+    #[must_use]
+    pub fn pseudo_header_sum(&self, bytes: &[u8], payload_bytes: usize) -> Option<u64> {
+        let words = [u16::from(self.protocol), payload_bytes as u16].map(|word| u64::from(counted(word, 0)));
+        Some(sum_bytes(bytes.get(self.addresses())?, 0) + words.iter().sum::<u64>())
     }
 
     #[inline]

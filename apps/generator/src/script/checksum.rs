@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ringroad_traffic::signature::{SignatureForm, Signer, SignerError};
-use ringroad_wire::checksum::{counted, fold, not_zero, sum_bytes};
+use ringroad_wire::checksum::{fold, not_zero, sum_bytes};
 use ringroad_wire::headers::{EthernetHeader, Ip, IpFragment, IpVersion, Tags};
 use ringroad_wire::ip_protocol::{ICMP, ICMPV6, TCP, UDP, checksum_offset, has_pseudo_header};
 
@@ -55,15 +55,11 @@ impl Layout {
         let Some(range) = self.transport.clone().filter(|_| transport) else { return };
         let Some(offset) = checksum_offset(ip.protocol) else { return };
         write(frame, range.start + offset, |frame| {
-            let words = [u16::from(ip.protocol), range.len() as u16];
-            let pseudo = match has_pseudo_header(ip.protocol) {
-                true => {
-                    sum_bytes(&frame[ip.addresses()], 0)
-                        + words.map(|word| u64::from(counted(word, 0))).iter().sum::<u64>()
-                }
-                false => 0,
-            };
-            let checksum = !fold(pseudo + sum_bytes(&frame[range], 0));
+            let pseudo_header = has_pseudo_header(ip.protocol)
+                .then(|| ip.pseudo_header_sum(frame, range.len()))
+                .flatten()
+                .unwrap_or(0);
+            let checksum = !fold(pseudo_header + sum_bytes(&frame[range], 0));
             if ip.protocol == UDP { not_zero(checksum) } else { checksum }
         });
     }
