@@ -21,7 +21,7 @@ impl SzedataPlugin {
     #[must_use]
     pub fn find() -> Option<Self> {
         let Some(built) = std::env::var_os("RINGROAD_DPDK_PLUGIN").map(PathBuf::from) else {
-            eprintln!("skipped: make e2e names the driver in RINGROAD_DPDK_PLUGIN");
+            ringroad_test_needs::skip("the driver that `make e2e` names in RINGROAD_DPDK_PLUGIN");
             return None;
         };
         if !Testpmd::is_installed() {

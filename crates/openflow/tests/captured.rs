@@ -79,7 +79,7 @@ fn again(bytes: &[u8]) -> Result<Vec<u8>, ErrorCode> {
 #[test]
 fn captured_messages_are_written_as_they_were_read() {
     let Ok(folder) = std::env::var("RINGROAD_OPENFLOW_PACKETS") else {
-        eprintln!("skipped: make unit fetches the messages");
+        ringroad_test_needs::skip("the messages that `make unit` fetches");
         return;
     };
     let mut files: Vec<PathBuf> =

@@ -6,11 +6,11 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Skips the test if `make check` runs it; the caller then returns from the test.
+/// Skips the test if `make check` runs it; the caller then returns from the test. `needed` is what the test lacks.
 ///
 /// # Panics
 /// If `make test` runs the test.
-fn skip(needed: &str) {
+pub fn skip(needed: &str) {
     // Variable set by scripts/with-packages.
     let whole_suite = env::var_os("RINGROAD_PACKAGES").is_some_and(|state| state == "installed");
     assert!(!whole_suite, "this test needs {needed}, and `make test` skips no test");
@@ -51,8 +51,9 @@ pub fn has_program(name: &str) -> bool {
 /// If `make test` runs the test, and there is no libpcap.
 #[must_use]
 pub fn installed_libpcap() -> Option<PathBuf> {
-    let cache = Command::new("/sbin/ldconfig").arg("-p").output().ok()?;
-    let cache = String::from_utf8_lossy(&cache.stdout).into_owned();
+    let cache =
+        Command::new("/sbin/ldconfig").arg("-p").output().map(|output| output.stdout).unwrap_or_default();
+    let cache = String::from_utf8_lossy(&cache);
     let line = cache.lines().find(|line| line.contains("libpcap.so.0.8") || line.contains("libpcap.so.1"));
     let file = line.and_then(|line| line.rsplit(' ').next()).map(PathBuf::from);
     if file.is_none() {
