@@ -1,4 +1,4 @@
-//! Contract of a verb, and the verbs that only send a request.
+//! Contract of a verb, and the request and result of verbs that only send a request.
 
 use ringroad_control::{Reply, Request};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
 
-/// A verb of `ringroad`. The module of the verb contains everything about it, except its row in the table below. The
+/// A verb of `ringroad`. The module of the verb contains everything about it, except its row in the table of verbs. The
 /// doc comment of the type is the help of the verb.
 pub(crate) trait MainVerb {
     /// Shell lines for the verb's manual page; empty for verbs that users do not type.

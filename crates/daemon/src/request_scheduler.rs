@@ -75,8 +75,8 @@ mod tests {
 
     const TURN: Duration = Duration::from_micros(100);
 
-    /// Takes `count` turns of `time`, after each of which the connection waits again. Returns the connections in the
-    /// order of their turns.
+    /// Takes `count` turns of `time`; the connection waits again after each turn. Returns the connections in the order
+    /// of their turns.
     fn rotate(
         requests: &mut RequestScheduler,
         count: usize,

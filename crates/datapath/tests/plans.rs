@@ -161,7 +161,7 @@ impl ForwardingPlane for Dear {
     }
 }
 
-/// A switch of four ports, of which the first sends.
+/// A switch of four ports; the first port sends.
 struct Testbed {
     engines: Vec<Engine>,
     fars: Vec<Arc<Mutex<Far>>>,

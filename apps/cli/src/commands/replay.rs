@@ -156,7 +156,7 @@ struct Summary {
     rounds: u64,
     /// Frames too long for the port.
     too_long_frames: u64,
-    /// Frames of which the file contains only the beginning, which is sent.
+    /// Frames that the file contains only in part; that part is sent.
     truncated_frames: u64,
     /// Frames with an earlier timestamp than the previous frame's.
     backwards_timestamps: u64,

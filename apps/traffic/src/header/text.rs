@@ -219,7 +219,7 @@ where
 /// Reads an IP address.
 pub(super) fn address<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
-    T: FromStr + IpVersion,
+    T: FromStr + AddressForm,
     D: Deserializer<'de>,
 {
     let text = String::deserialize(deserializer)?;
@@ -227,14 +227,14 @@ where
 }
 
 /// Expected form of the text of an address.
-pub(super) trait IpVersion {
+pub(super) trait AddressForm {
     const EXPECTED: &str;
 }
 
-impl IpVersion for std::net::Ipv4Addr {
+impl AddressForm for std::net::Ipv4Addr {
     const EXPECTED: &str = "an IPv4 address: write it like 198.18.0.1";
 }
 
-impl IpVersion for std::net::Ipv6Addr {
+impl AddressForm for std::net::Ipv6Addr {
     const EXPECTED: &str = "an IPv6 address: write it like 2001:2::1";
 }

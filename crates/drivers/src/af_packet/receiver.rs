@@ -40,7 +40,7 @@ enum FrameLocation {
 struct Lent {
     plain_before: u32,
     fragments: u32,
-    /// Whether the frame is segmented: each segment has two fragments, of which the first is a new header.
+    /// Whether the frame is segmented: each segment has two fragments, and the first fragment is a new header.
     is_cut: bool,
     is_long: bool,
 }
@@ -348,7 +348,7 @@ impl<R: Ring> Receiver<R> {
         self.ring.hand_back(plain);
     }
 
-    /// Hands back to the kernel the first frames of which no fragment is borrowed any more.
+    /// Hands the first frames back to the kernel, up to a frame with a borrowed fragment.
     fn hand_back(&mut self) {
         while self.hand_back_first() {}
     }

@@ -45,8 +45,8 @@ pub(super) struct Frame {
 /// A frame that lies in a ring as it was on the wire.
 #[derive(Debug)]
 pub(super) struct PlainFrame<'ring> {
-    // A pointer, no reference: with a reference the compiler would check for each frame whether the address is null,
-    // which stands for `None`.
+    // A pointer, no reference: with a reference the compiler would compare each frame's address with null, the value of
+    // `None`.
     start: *const u8,
     len: u16,
     ring: PhantomData<&'ring Memory>,
