@@ -25,7 +25,7 @@ struct Instruction {
 
 /// `struct bpf_program`.
 #[repr(C)]
-struct Program {
+struct BpfProgram {
     len: c_uint,
     instructions: *mut Instruction,
 }
@@ -37,9 +37,9 @@ struct Pcap {
 }
 
 type OpenDead = unsafe extern "C" fn(c_int, c_int) -> *mut Pcap;
-type Compile = unsafe extern "C" fn(*mut Pcap, *mut Program, *const c_char, c_int, u32) -> c_int;
+type Compile = unsafe extern "C" fn(*mut Pcap, *mut BpfProgram, *const c_char, c_int, u32) -> c_int;
 type ErrorText = unsafe extern "C" fn(*mut Pcap) -> *mut c_char;
-type FreeCode = unsafe extern "C" fn(*mut Program);
+type FreeCode = unsafe extern "C" fn(*mut BpfProgram);
 type Close = unsafe extern "C" fn(*mut Pcap);
 type Run = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
 
@@ -128,7 +128,7 @@ impl CaptureFilter {
         if handle.is_null() {
             return Err(refused("there is no memory for it"));
         }
-        let mut program = Program { len: 0, instructions: null_mut() };
+        let mut program = BpfProgram { len: 0, instructions: null_mut() };
         // SAFETY: the handle was just made, `program` is writable, and the text ends with a NUL.
         let status = unsafe { (library.compile)(handle, &mut program, text.as_ptr(), 1, UNKNOWN_NETMASK) };
         let compiled = if status == 0 {

@@ -26,12 +26,12 @@ struct End<'a> {
 }
 
 /// The ends of a switch, by the indexes of their ports.
-type Ends<'a> = BTreeMap<u8, End<'a>>;
+type SwitchEnds<'a> = BTreeMap<u8, End<'a>>;
 
 /// Updates the kernel's tables with the learned addresses of the switches. Returns whether there are ports that need
 /// this.
 pub(crate) fn follow(table: &DaemonPortTable) -> bool {
-    let mut by_switch: BTreeMap<&str, Ends<'_>> = BTreeMap::new();
+    let mut by_switch: BTreeMap<&str, SwitchEnds<'_>> = BTreeMap::new();
     for port in table.on_switches().values() {
         let Some(device) = port.occupant.device() else { continue };
         if let Some(shortcut) = &device.shortcut {
@@ -51,7 +51,7 @@ pub(crate) fn follow(table: &DaemonPortTable) -> bool {
     !by_switch.is_empty()
 }
 
-fn follow_switch(table: &DaemonPortTable, switch: &str, ends: &mut Ends<'_>) -> Result<(), BpfError> {
+fn follow_switch(table: &DaemonPortTable, switch: &str, ends: &mut SwitchEnds<'_>) -> Result<(), BpfError> {
     let fabric = table.fabric();
     // Mirrors must see the frames, and settings of ports must apply to them.
     if !fabric.only_learns(switch) {

@@ -24,7 +24,7 @@ pub(crate) enum FastOutcome {
 
 /// Ports that a packet's outcome depends on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
+pub(crate) struct OutcomePorts {
     pub from: PortIndex,
     pub controllers: PortIndex,
 }
@@ -44,7 +44,7 @@ impl Tables {
     pub(crate) fn fast_outcome(
         &self,
         key: &FlowKey,
-        ends: Ends,
+        ends: OutcomePorts,
         more: &mut Vec<Step>,
         steps_left: &mut StepBudget,
     ) -> (FastOutcome, Step) {
@@ -61,7 +61,7 @@ impl Tables {
         &self,
         first: Step,
         key: &FlowKey,
-        ends: Ends,
+        ends: OutcomePorts,
         more: &mut Vec<Step>,
         steps_left: &mut StepBudget,
     ) -> FastOutcome {
@@ -78,7 +78,7 @@ impl Tables {
         &self,
         mut table: u8,
         key: &FlowKey,
-        ends: Ends,
+        ends: OutcomePorts,
         more: &mut Vec<Step>,
         steps_left: &mut StepBudget,
     ) -> FastOutcome {
@@ -106,7 +106,7 @@ impl Tables {
 
     /// Outcome of an output to a port, as the interpreter has it.
     #[inline]
-    fn output(&self, port: PortIndex, Ends { from, controllers }: Ends) -> FastOutcome {
+    fn output(&self, port: PortIndex, OutcomePorts { from, controllers }: OutcomePorts) -> FastOutcome {
         if port == from || !self.ports.may_send(port) {
             FastOutcome::Drop(DropCause::ByFlow)
         } else if port == controllers {

@@ -16,7 +16,7 @@ use ringroad_switch::LearningSwitch;
 use crate::batch_lookup::BatchLookup;
 use crate::cache::{ExactMatchCache, Known};
 use crate::control_frame::{PACKET_OUT_BYTES, packet_out_ports, port_number};
-use crate::fast_path::{Ends, FastOutcome};
+use crate::fast_path::{FastOutcome, OutcomePorts};
 use crate::key::PIPELINE_WORDS;
 pub use crate::one_frame::cause;
 use crate::one_frame::{DecisionScratch, LookupContext, OneFrame};
@@ -123,7 +123,7 @@ impl ForwardingPlane for FlowPlane {
         // The tables are gone once the state is dropped: nothing changes them any more.
         let Some(tables) = needs.tables.enter() else { return Decision::all(batch) };
         let now_ns = if tables.has_meters() { clock.now_ns() } else { 0 };
-        let ends = Ends { from, controllers: *controllers };
+        let ends = OutcomePorts { from, controllers: *controllers };
         let context = LookupContext { tables: &tables, switch, ends };
         let PipelineScratch { set, lookup_cache } = scratch;
         let (in_port, words) = (port_number(from), tables.words_to_read());

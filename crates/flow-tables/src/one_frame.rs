@@ -9,7 +9,7 @@ use ringroad_switch::{FrameHeader, LearningSwitch};
 
 use crate::control_frame::{PacketInHeader, port_index};
 use crate::counters::CounterId;
-use crate::fast_path::Ends;
+use crate::fast_path::OutcomePorts;
 use crate::flow::FlowEntry;
 use crate::packet::Packet;
 use crate::pipeline::{Dropped, OutputPort, PipelineSink, ToController};
@@ -21,7 +21,7 @@ use crate::tally::Tally;
 pub(crate) struct LookupContext<'batch> {
     pub tables: &'batch Tables,
     pub switch: &'batch LearningSwitch,
-    pub ends: Ends,
+    pub ends: OutcomePorts,
 }
 
 /// Notes taken while a batch is decided.

@@ -44,7 +44,7 @@ pub(crate) struct Instruction {
 /// `struct bpf_program`.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Program {
+pub(crate) struct BpfProgram {
     pub(crate) len: c_uint,
     pub(crate) instructions: *mut Instruction,
 }
@@ -143,7 +143,7 @@ mod tests {
     fn structures_have_the_sizes_of_the_headers() {
         assert_eq!(size_of::<PacketHeader>(), 24);
         assert_eq!(size_of::<Instruction>(), 8);
-        assert_eq!(size_of::<Program>(), 16);
+        assert_eq!(size_of::<BpfProgram>(), 16);
         assert_eq!(size_of::<Statistics>(), 12);
         assert_eq!(size_of::<PcapIf>(), 40);
         assert_eq!(size_of::<DeviceAddress>(), 40);

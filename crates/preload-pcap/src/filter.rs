@@ -3,7 +3,7 @@
 
 use libc::{c_int, c_uint};
 
-use crate::abi::{Instruction, Program};
+use crate::abi::{BpfProgram, Instruction};
 use crate::error::PcapError;
 use crate::system::{SystemFunction, is_installed, system_call};
 
@@ -22,7 +22,7 @@ impl Filter {
     ///
     /// # Safety
     /// `program` is null or points to a program with all its instructions.
-    pub(crate) unsafe fn copy(program: *const Program) -> Result<Self, PcapError> {
+    pub(crate) unsafe fn copy(program: *const BpfProgram) -> Result<Self, PcapError> {
         // SAFETY: guaranteed by the caller.
         let program = unsafe { program.as_ref() };
         let program = program.ok_or_else(|| PcapError::new("no filter was given"))?;
@@ -66,16 +66,16 @@ mod tests {
 
     /// Compiles the filter `text` for Ethernet frames.
     fn compiled(text: &std::ffi::CStr) -> Filter {
-        let mut program = Program { len: 0, instructions: std::ptr::null_mut() };
+        let mut program = BpfProgram { len: 0, instructions: std::ptr::null_mut() };
         let (snaplen, link, into, optimize, netmask) = (65535, 1, &raw mut program, 1, 0);
         let text = text.as_ptr();
         let status = system_call!(pcap_compile_nopcap(
-            snaplen: c_int, link: c_int, into: *mut Program, text: *const libc::c_char, optimize: c_int, netmask: u32
+            snaplen: c_int, link: c_int, into: *mut BpfProgram, text: *const libc::c_char, optimize: c_int, netmask: u32
         ) -> c_int);
         assert_eq!(status, 0);
         // SAFETY: libpcap has just made the program.
         let filter = unsafe { Filter::copy(into) }.unwrap();
-        system_call!(pcap_freecode(into: *mut Program) -> ());
+        system_call!(pcap_freecode(into: *mut BpfProgram) -> ());
         filter
     }
 
@@ -102,7 +102,7 @@ mod tests {
         assert!(unsafe { Filter::copy(std::ptr::null()) }.is_err());
         let mut endless = [Instruction { code: 0x05, jump_true: 0, jump_false: 0, k: u32::MAX }];
         for len in [0, 1] {
-            let program = Program { len, instructions: endless.as_mut_ptr() };
+            let program = BpfProgram { len, instructions: endless.as_mut_ptr() };
             // SAFETY: the program has at least as many instructions as it states.
             assert!(unsafe { Filter::copy(&raw const program) }.is_err());
         }

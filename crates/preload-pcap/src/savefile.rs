@@ -3,7 +3,7 @@
 
 use libc::{c_char, c_int};
 
-use crate::abi::{Dumper, File, Pcap, Program};
+use crate::abi::{BpfProgram, Dumper, File, Pcap};
 use crate::error::PcapError;
 use crate::handle::Handle;
 use crate::system::{DeadHandle, system_call};
@@ -31,14 +31,14 @@ fn with_dead<T>(handle: &Handle, f: impl FnOnce(*mut Pcap) -> T) -> Result<(T, S
 /// `pcap_compile`.
 pub(crate) fn compile(
     handle: &Handle,
-    program: *mut Program,
+    program: *mut BpfProgram,
     text: *const c_char,
     optimize: c_int,
     netmask: u32,
 ) -> Result<c_int, PcapError> {
     let (status, error) = with_dead(handle, |dead| {
         system_call!(pcap_compile(
-            dead: *mut Pcap, program: *mut Program, text: *const c_char, optimize: c_int, netmask: u32
+            dead: *mut Pcap, program: *mut BpfProgram, text: *const c_char, optimize: c_int, netmask: u32
         ) -> c_int)
     })?;
     if status < 0 { Err(PcapError::coded(status, error)) } else { Ok(status) }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_char, c_int, c_long, c_uint, c_void};
 
-use crate::abi::{Anything, Dumper, File, Instruction, PacketHeader, Pcap, Program};
+use crate::abi::{Anything, BpfProgram, Dumper, File, Instruction, PacketHeader, Pcap};
 use crate::dlopen;
 
 /// File names of the library: Debian's, that of other distributions, and that of development packages.
@@ -104,11 +104,11 @@ macro_rules! pass_through {
 }
 
 pass_through! {
-    bpf_dump(program: *const Program, option: c_int);
+    bpf_dump(program: *const BpfProgram, option: c_int);
     bpf_filter(code: *const Instruction, packet: *const u8, len: c_uint, captured: c_uint) -> c_uint;
     bpf_image(code: *const Instruction, number: c_int) -> *mut c_char;
     bpf_validate(code: *const Instruction, len: c_int) -> c_int;
-    pcap_compile_nopcap(snaplen: c_int, link: c_int, program: *mut Program, text: *const c_char, optimize: c_int, netmask: u32) -> c_int;
+    pcap_compile_nopcap(snaplen: c_int, link: c_int, program: *mut BpfProgram, text: *const c_char, optimize: c_int, netmask: u32) -> c_int;
     pcap_datalink_name_to_val(name: *const c_char) -> c_int;
     pcap_datalink_val_to_description(link: c_int) -> *const c_char;
     pcap_datalink_val_to_description_or_dlt(link: c_int) -> *const c_char;
@@ -125,7 +125,7 @@ pass_through! {
     pcap_fopen_offline_with_tstamp_precision(file: *mut File, precision: c_uint, error: *mut c_char) -> *mut Pcap;
     pcap_free_datalinks(links: *mut c_int);
     pcap_free_tstamp_types(types: *mut c_int);
-    pcap_freecode(program: *mut Program);
+    pcap_freecode(program: *mut BpfProgram);
     pcap_init(options: c_uint, error: *mut c_char) -> c_int;
     pcap_lib_version() -> *const c_char;
     pcap_lookupdev(error: *mut c_char) -> *mut c_char;
@@ -138,7 +138,7 @@ pass_through! {
     pcap_nametoportrange(name: *const c_char, first: *mut c_int, last: *mut c_int, protocol: *mut c_int) -> c_int;
     pcap_nametoproto(name: *const c_char) -> c_int;
     pcap_next_etherent(file: *mut File) -> *mut Anything;
-    pcap_offline_filter(program: *const Program, header: *const PacketHeader, packet: *const u8) -> c_int;
+    pcap_offline_filter(program: *const BpfProgram, header: *const PacketHeader, packet: *const u8) -> c_int;
     pcap_open_dead(link: c_int, snaplen: c_int) -> *mut Pcap;
     pcap_open_dead_with_tstamp_precision(link: c_int, snaplen: c_int, precision: c_uint) -> *mut Pcap;
     pcap_open_offline(file: *const c_char, error: *mut c_char) -> *mut Pcap;

@@ -20,7 +20,7 @@ const MOST_ADDRESSES: usize = 1024;
 
 /// The kernel's table for all ports of this process.
 #[derive(Debug)]
-struct Ends {
+struct KernelTable {
     table: ShortcutTable,
     /// Numbers of counters in use.
     counters: Mutex<BTreeSet<u32>>,
@@ -29,7 +29,7 @@ struct Ends {
 /// A port's end of the path within the kernel. The port does not use this path before [`Shortcut::keep_only`].
 #[derive(Debug)]
 pub struct Shortcut {
-    ends: &'static Ends,
+    ends: &'static KernelTable,
     group: GroupCell,
     interface: u32,
     counter: u32,
@@ -49,10 +49,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Ends {
+impl KernelTable {
     /// The table, which the first port that needs it creates.
     fn of_process() -> Result<&'static Self, BpfError> {
-        static ENDS: OnceLock<Ends> = OnceLock::new();
+        static ENDS: OnceLock<KernelTable> = OnceLock::new();
         if let Some(ends) = ENDS.get() {
             return Ok(ends);
         }
@@ -67,7 +67,7 @@ impl Shortcut {
     /// # Errors
     /// The kernel's error.
     pub(super) fn new(interface: u32) -> Result<Option<Self>, BpfError> {
-        let ends = Ends::of_process()?;
+        let ends = KernelTable::of_process()?;
         let group = GroupCell::create()?;
         let counter = {
             let mut counters = lock(&ends.counters);

@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 use libc::{c_char, c_int};
 
 use super::{closed, for_handles};
-use crate::abi::{Callback, Dumper, File, PacketHeader, Program, Statistics};
+use crate::abi::{BpfProgram, Callback, Dumper, File, PacketHeader, Statistics};
 use crate::error::PcapError;
 use crate::filter::Filter;
 use crate::handle::Handle;
@@ -16,13 +16,13 @@ use crate::{receive, statistics};
 
 for_handles! {
     /// `pcap_compile(3PCAP)`.
-    fn pcap_compile(handle, program: *mut Program, text: *const c_char, optimize: c_int, netmask: u32) -> c_int,
+    fn pcap_compile(handle, program: *mut BpfProgram, text: *const c_char, optimize: c_int, netmask: u32) -> c_int,
         closed closed().code, {
         handle.answer(savefile::compile(handle, program, text, optimize, netmask))
     }
 
     /// `pcap_setfilter(3PCAP)`.
-    fn pcap_setfilter(handle, program: *mut Program) -> c_int, closed closed().code, {
+    fn pcap_setfilter(handle, program: *mut BpfProgram) -> c_int, closed closed().code, {
         let set = || {
             let active = handle.active()?;
             // SAFETY: the caller passes a compiled program, by libpcap's rules.
