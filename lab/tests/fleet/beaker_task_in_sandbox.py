@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import psutil
-
+from processes import kill_tree
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.beaker.job_xml import job_xml
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
@@ -213,13 +212,6 @@ def cancelled(folder: Path) -> dict[str, Any]:
     assert wait_until(lambda: machines.store.exists() and "barrier 2" in _text(folder / "dut.log"), PATIENCE_S), _text(folder / "dut.log")
     generator.send_signal(signal.SIGTERM)
     return machines.result(generator, dut)
-
-
-def kill_tree(pid: int) -> None:
-    """Kill a process and its descendants."""
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    for process in family:
-        process.kill()
 
 
 def stranger(folder: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from processes import is_running
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import LabError
 from ringroad_lab.fleet.engine.interface import EngineSettings, Job, JobState
@@ -264,8 +265,7 @@ def force(place: Place) -> dict[str, Any]:
     # The engine sends this signal after two minutes.
     os.kill(process, signal.SIGTERM)
     report = place.await_end(engine, key)
-    is_running = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    return {"status": report.exit_status, "is running": is_running, "left": place.left(), "tmt": place.log(key)}
+    return {"status": report.exit_status, "is running": is_running(pid), "left": place.left(), "tmt": place.log(key)}
 
 
 def kill(place: Place) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def kill(place: Place) -> dict[str, Any]:
     found: dict[str, Any] = {"status": report.exit_status, "processes": place.left()["processes"]}
     key = engine.submit(place.job("resume", job.name, name=job.name))
     again = place.await_begun(engine, key)
-    found["is the first running"] = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    found["is the first running"] = is_running(pid)
     found["again"] = again["arguments"]
     place.go()
     report = place.await_end(engine, key)

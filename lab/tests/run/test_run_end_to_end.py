@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from fabricated_runs import fabricated_run
+from processes import descendants
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.fleet.engine.job_environment import job_environment
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
@@ -296,7 +297,7 @@ def test_a_device_that_dies_is_invalid_and_not_zero(lab: Lab) -> None:
     process = lab.start("RINGROAD_MEMIF", *QUICK)
     # During the measurement of the second size.
     await_first_measurement(process.stderr)
-    daemon = next(child for child in psutil.Process(process.pid).children(recursive=True) if child.name() == "ringroadd")
+    (daemon,) = descendants(process.pid, "ringroadd")
     daemon.kill()
     _, output = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 4, output

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from processes import descendants
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import BedError
 from ringroad_lab.fleet.bed_leases import LOST, BedLeases
@@ -84,9 +84,10 @@ def test_a_killed_run_is_resumed_on_its_bed_which_no_other_run_has_meanwhile(lab
     assert wait_until(lambda: lab.measured() > 0 or first.poll() is not None, PATIENCE_S)
     assert first.poll() is None, first.communicate()
     # It must not finish before it is killed, however long the commands beside it take.
-    for child in psutil.Process(first.pid).children(recursive=True):
-        if "ringroad_lab.run.inside" in child.cmdline():
-            child.suspend()
+    measuring = descendants(first.pid, "ringroad_lab.run.inside")
+    for process in measuring:
+        process.suspend()
+    assert measuring
     # A separate lock stands for another machine.
     elsewhere = {LOCK_VARIABLE: str(lab.folder / "other.lock"), BED_VARIABLE: "here"}
     status, _, errors = lab.run("run", "BRIDGE_VETH", **elsewhere)
