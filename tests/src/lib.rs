@@ -12,6 +12,7 @@ pub mod netmap_register;
 pub mod network;
 pub mod open_vswitch;
 pub mod passage;
+pub mod ping;
 pub mod raw_port;
 pub mod reserved_port;
 pub mod service;

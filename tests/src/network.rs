@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::command::{output, stderr};
 use crate::daemon::PATIENCE;
+use crate::ping::{assert_all_answered, ping_command};
 use crate::service::Service;
 
 pub use ringroad_test_needs::is_root;
@@ -95,8 +96,14 @@ impl NetworkNamespace {
 
     /// Sends three pings to `address`, all of which must be answered.
     pub fn ping(&self, address: &str) {
-        let printed = self.run(&["ping", "-n", "-c", "3", "-i", "0.05", "-W", &patience_s(), address]);
-        assert!(printed.contains(" 3 received") || printed.contains(" 3 packets received"), "{printed}");
+        self.ping_with(&[], address);
+    }
+
+    /// Sends three pings to `address` with further options of iputils' ping. All must be answered.
+    pub fn ping_with(&self, options: &[&str], address: &str) {
+        let command = ping_command(options, 3, "0.05", address);
+        let command: Vec<_> = command.iter().map(String::as_str).collect();
+        assert_all_answered(&self.run(&command), 3);
     }
 
     /// State of an interface of the namespace.

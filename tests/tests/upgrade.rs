@@ -9,7 +9,8 @@ use ringroad_tests::command::{run, stderr};
 use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, binary};
 use ringroad_tests::frames::{numbered, receive, send, station};
-use ringroad_tests::network::{NetworkNamespace, finished, is_root, patience_s, unused_name};
+use ringroad_tests::network::{NetworkNamespace, finished, is_root, unused_name};
+use ringroad_tests::ping::{assert_all_answered, ping_command};
 use ringroad_tests::service::Service;
 use serde_json::Value;
 
@@ -111,32 +112,19 @@ fn containers_keep_their_links_and_interfaces_are_reopened() {
     }
     let made = run(daemon.ringroad_within(&outside, &["attach", "vale0:up", "--driver", "packet:up0"]));
     assert!(made.status.success(), "{}", stderr(&made));
-    let ping = |count: &str| {
+    let ping = |count| {
         let mut ping = Command::new("ip");
-        ping.args([
-            "netns",
-            "exec",
-            &containers[0].0,
-            "ping",
-            "-n",
-            "-c",
-            count,
-            "-i",
-            "0.01",
-            "-W",
-            &patience_s(),
-            "10.79.0.4",
-        ]);
+        ping.args(["netns", "exec", &containers[0].0]).args(ping_command(&[], count, "0.01", "10.79.0.4"));
         ping
     };
-    assert!(run(ping("1")).status.success());
+    assert!(run(ping(1)).status.success());
     for _ in 0..2 {
-        let mut stream = Service::start(ping("100"));
+        let mut stream = Service::start(ping(100));
         stream.await_line("icmp_seq=5 ");
         let report = daemon.upgrade();
         assert_eq!(report["reopened"], Value::from(vec!["vale0:up"]));
         let (_, printed) = stream.await_end();
-        assert!(printed.contains(" 100 received") || printed.contains("100 packets received"), "{printed}");
+        assert_all_answered(&printed, 100);
         assert!(daemon.port("vale0:up").is_some_and(|port| port.error.is_none()));
     }
     for (_, service) in &mut containers {
