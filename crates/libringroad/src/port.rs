@@ -1,7 +1,7 @@
 //! Ports (`nmport_*`): naming, binding and mapping them, and undoing each of these.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
 
