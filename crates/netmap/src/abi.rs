@@ -179,8 +179,8 @@ pub mod legacy_ring {
     pub const DO_RX_POLL: u16 = 0x8000;
 }
 
-/// Defines structures of the ABI by their sizes and the offsets of their fields, with the traits that are needed to copy
-/// them.
+/// Defines structures of the ABI by their sizes and the offsets of their fields, with the traits that are needed to
+/// copy them.
 macro_rules! structures {
     ($(
         $(#[$about:meta])*
