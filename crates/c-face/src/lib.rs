@@ -1,10 +1,15 @@
 //! Code that the libraries for programs in C share: a failure is an errno for the program and a sentence for its user.
+//! Functions of other libraries are found when they are needed. A call that waits has a time limit.
 #![deny(missing_docs)]
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_int};
+use std::cell::OnceCell;
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::io::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
 
 /// The calling thread's `errno`.
 #[must_use]
@@ -77,4 +82,108 @@ pub fn contained<T>(library: &str, call: impl FnOnce() -> Result<T, CallError>) 
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         Err(CallError::new(libc::EIO, format!("{library} has a defect: a function of it panicked")))
     })
+}
+
+/// Function of another library, which is looked up by its name when it is first needed.
+#[derive(Debug)]
+pub struct ForeignFunction {
+    /// Name of the function.
+    pub name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl ForeignFunction {
+    /// Names a function. The name ends with a NUL.
+    #[must_use]
+    pub const fn new(name_with_nul: &'static str) -> Self {
+        let Ok(name) = CStr::from_bytes_with_nul(name_with_nul.as_bytes()) else {
+            panic!("names end with NUL")
+        };
+        Self { name, address: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Address of the function in `library`, a handle as `dlopen` returns it, or `RTLD_NEXT`; null if the handle is
+    /// null, or the library does not have the function.
+    #[inline]
+    pub fn find(&self, library: impl FnOnce() -> *mut c_void) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if known.is_null() { self.look_up(library()) } else { known }
+    }
+
+    #[cold]
+    fn look_up(&self, library: *mut c_void) -> *mut c_void {
+        if library.is_null() {
+            return library;
+        }
+        // SAFETY: the handle is valid, and the name ends with NUL.
+        let found = unsafe { libc::dlsym(library, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// End of a wait without an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TimeLimit {
+    /// The wait does not begin.
+    Now,
+    /// The wait ends this long after the first query of the remaining time, which sets the end: a call that succeeds at
+    /// once reads no clock. `None`: the end is too far away to represent.
+    After(Duration, OnceCell<Option<Instant>>),
+    /// The wait does not end.
+    Never,
+}
+
+impl TimeLimit {
+    /// Limit after a time.
+    #[must_use]
+    pub fn after(time: Duration) -> Self {
+        if time.is_zero() {
+            return Self::Now;
+        }
+        Self::After(time, OnceCell::new())
+    }
+
+    /// Limit after milliseconds; negative: no limit.
+    #[must_use]
+    pub fn from_milliseconds(milliseconds: i32) -> Self {
+        u64::try_from(milliseconds).map_or(Self::Never, |time| Self::after(Duration::from_millis(time)))
+    }
+
+    /// Remaining time, zero once the limit has passed; `None` without a limit.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        match self {
+            Self::Now => Some(Duration::ZERO),
+            Self::After(time, end) => {
+                let now = Instant::now();
+                let end = end.get_or_init(|| now.checked_add(*time));
+                end.map(|end| end.saturating_duration_since(now))
+            }
+            Self::Never => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remaining_time_never_exceeds_the_limit() {
+        let hour = Duration::from_secs(3600);
+        let left = TimeLimit::after(hour).left().unwrap();
+        assert!(left <= hour && left > hour / 2);
+        assert_eq!(TimeLimit::Now.left(), Some(Duration::ZERO));
+        assert_eq!(TimeLimit::Never.left(), None);
+        assert_eq!(TimeLimit::after(Duration::MAX).left(), None);
+    }
+
+    #[test]
+    fn a_limit_comes_to_its_end() {
+        let limit = TimeLimit::after(Duration::from_nanos(1));
+        while limit.left() != Some(Duration::ZERO) {}
+        assert_eq!(limit.left(), Some(Duration::ZERO));
+    }
 }

@@ -13,6 +13,7 @@ use std::fmt;
 use ringroad_ring::geometry::RegionGeometry;
 use ringroad_ring::layout::Direction;
 use serde::{Deserialize, Serialize};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::message::Privilege;
 
@@ -63,8 +64,23 @@ impl Badge {
 
 /// Sizes of a port as netmap has them, separate for each direction, either requested (0 leaves the choice to the
 /// daemon) or present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+// Laid out as the same fields of `struct nmreq_register`.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    Serialize,
+    Deserialize,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[repr(C)]
 pub struct PortSizes {
     /// Number of slots of each tx ring.
     pub tx_slots: u32,
@@ -93,8 +109,23 @@ pub struct Offsets {
 }
 
 /// One pool of a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+// Laid out as its fields in `struct nmreq_pools_info`.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    Serialize,
+    Deserialize,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[repr(C)]
 pub struct Pool {
     /// Start of the pool in the mapping, bytes.
     pub offset: u64,

@@ -104,6 +104,23 @@ pub fn status(context: *mut Nmctx, result: Result<(), CallError>) -> c_int {
     }
 }
 
+/// Returns the text that a program gave as `what`.
+///
+/// # Safety
+///
+/// `text` is NULL or ends with NUL, and stays during `'a`.
+///
+/// # Errors
+///
+/// `EINVAL` for NULL.
+pub unsafe fn given<'a>(text: *const c_char, what: &str) -> Result<&'a CStr, CallError> {
+    if text.is_null() {
+        return Err(CallError::null(what));
+    }
+    // SAFETY: guaranteed by the caller.
+    Ok(unsafe { CStr::from_ptr(text) })
+}
+
 /// Allocates memory of the context, and stores this value in it.
 ///
 /// # Errors

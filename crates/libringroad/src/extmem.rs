@@ -7,10 +7,10 @@ use std::ptr;
 use ringroad_netmap::abi::{ExternalMemoryOption, ListedOption, PoolsBody, option_type};
 
 use crate::abi::{Cleanup, NmportDesc};
-use crate::context::{allocate_value, status};
+use crate::context::{allocate_value, given, status};
 use crate::device;
 use crate::failure::{CallError, readable};
-use crate::port::push_cleanup;
+use crate::port::{outcome, push_cleanup};
 use crate::request::nmreq_push_option;
 
 /// Requests a region in this memory.
@@ -66,9 +66,7 @@ pub unsafe fn use_file(port: *mut NmportDesc, path: &CStr) -> Result<(), CallErr
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_extmem(port: *mut NmportDesc, memory: *mut c_void, size: usize) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let port = unsafe { &mut *port };
-    let result = use_memory(port, memory, size);
-    status(port.context, result)
+    unsafe { outcome(port, |port| use_memory(port, memory, size)) }
 }
 
 /// `nmport_extmem_from_file`.
@@ -78,14 +76,10 @@ pub unsafe extern "C" fn nmport_extmem(port: *mut NmportDesc, memory: *mut c_voi
 /// `port` is a valid port, and the path is NULL or ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_extmem_from_file(port: *mut NmportDesc, path: *const c_char) -> c_int {
-    let result = if path.is_null() {
-        Err(CallError::null("the path"))
-    } else {
-        // SAFETY: the path is not NULL, so it is a string.
-        let path = unsafe { CStr::from_ptr(path) };
-        // SAFETY: guaranteed by the caller.
-        unsafe { use_file(port, path) }
-    };
+    // SAFETY: guaranteed by the caller.
+    let result = unsafe { given(path, "the path") }
+        // SAFETY: guaranteed by the caller; no borrow of the port is alive.
+        .and_then(|path| unsafe { use_file(port, path) });
     // SAFETY: guaranteed by the caller.
     let context = unsafe { (*port).context };
     status(context, result)

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::abi::{MAX_KEYS, Nmctx, OptionKey, OptionParser, ParseContext};
 use ringroad_c_face::errno;
 
-use crate::context::status;
+use crate::context::{given, status};
 use crate::failure::{CallError, readable};
 use crate::option_text::{OptionText, Setting, same_key, split_option};
 
@@ -157,13 +157,9 @@ pub unsafe extern "C" fn nmreq_options_decode(
     token: *mut c_void,
     context: *mut Nmctx,
 ) -> c_int {
-    let result = if list.is_null() {
-        Err(CallError::null("the list of options"))
-    } else {
-        // SAFETY: the list is not NULL, so it is a string.
-        let list = unsafe { CStr::from_ptr(list) };
+    // SAFETY: guaranteed by the caller.
+    let result = unsafe { given(list, "the list of options") }
         // SAFETY: guaranteed by the caller.
-        unsafe { decode_options(list.to_bytes(), parsers, token, context) }
-    };
+        .and_then(|list| unsafe { decode_options(list.to_bytes(), parsers, token, context) });
     status(context, result)
 }

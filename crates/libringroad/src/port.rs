@@ -1,7 +1,7 @@
 //! Ports (`nmport_*`): naming, binding and mapping them, and undoing each of these.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
 
@@ -10,7 +10,7 @@ use ringroad_netmap::abi::{OptionHeader, RegisterBody, RequestHeader, request_ty
 use crate::abi::{Cleanup, Nmctx, NmportDesc};
 use crate::binding::split_binding;
 use crate::bound_rings::bound_rings;
-use crate::context::{allocate_value, nmctx_free, nmctx_get, report, status};
+use crate::context::{allocate_value, given, nmctx_free, nmctx_get, report, status};
 use crate::device;
 use crate::failure::{CallError, readable};
 use crate::option_parser::decode_options;
@@ -31,23 +31,20 @@ pub fn push_cleanup(port: &mut NmportDesc, cleanup: Cleanup) {
 /// Undoes the newest steps until `keep` are left.
 fn undo_cleanups(port: &mut NmportDesc, keep: usize) {
     // SAFETY: the pointer is NULL or a box of this module, which only the port holds.
-    while let Some(cleanups) = unsafe { port.cleanups.as_mut() } {
-        if cleanups.len() > keep {
-            match cleanups.pop() {
-                Some(Cleanup::Option(option)) => forget_option(port, option),
-                Some(Cleanup::Mapping(memory, size)) => {
-                    // SAFETY: `extmem::use_file` mapped the file for this port, which is not bound any more.
-                    unsafe { region::unmap_file(port.context, memory, size) }
-                }
-                None => {}
+    let Some(cleanups) = (unsafe { port.cleanups.as_mut() }) else { return };
+    while cleanups.len() > keep {
+        match cleanups.pop() {
+            Some(Cleanup::Option(option)) => forget_option(port, option),
+            Some(Cleanup::Mapping(memory, size)) => {
+                // SAFETY: `extmem::use_file` mapped the file for this port, which is not bound any more.
+                unsafe { region::unmap_file(port.context, memory, size) }
             }
-        } else {
-            if keep == 0 {
-                // SAFETY: the pointer is a box of this module, which only the port holds.
-                drop(unsafe { Box::from_raw(mem::replace(&mut port.cleanups, ptr::null_mut())) });
-            }
-            return;
+            None => {}
         }
+    }
+    if keep == 0 {
+        // SAFETY: the pointer is a box of this module, which only the port holds.
+        drop(unsafe { Box::from_raw(mem::replace(&mut port.cleanups, ptr::null_mut())) });
     }
 }
 
@@ -227,11 +224,8 @@ fn open_port(port: &mut NmportDesc) -> Result<(), CallError> {
 ///
 /// `spec` is NULL or ends with NUL.
 unsafe fn prepare(context: *mut Nmctx, spec: *const c_char) -> Result<*mut NmportDesc, CallError> {
-    if spec.is_null() {
-        return Err(CallError::null("the name"));
-    }
-    // SAFETY: the name is not NULL, so it is a string.
-    let spec = unsafe { CStr::from_ptr(spec) };
+    // SAFETY: guaranteed by the caller.
+    let spec = unsafe { given(spec, "the name") }?;
     let port = new_port(context)?;
     // SAFETY: the port was just made.
     if let Err(failure) = unsafe { parse(port, spec.to_bytes()) } {
@@ -248,6 +242,21 @@ fn pointer(context: *mut Nmctx, result: Result<*mut NmportDesc, CallError>) -> *
         report(context, failure);
         ptr::null_mut()
     })
+}
+
+/// Runs `act` on a port; returns 0, or -1 after reporting the failure.
+///
+/// # Safety
+///
+/// `port` is valid and not borrowed elsewhere.
+pub unsafe fn outcome(
+    port: *mut NmportDesc,
+    act: impl FnOnce(&mut NmportDesc) -> Result<(), CallError>,
+) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    let port = unsafe { &mut *port };
+    let result = act(port);
+    status(port.context, result)
 }
 
 /// `nmport_new`.
@@ -279,14 +288,10 @@ pub unsafe extern "C" fn nmport_delete(port: *mut NmportDesc) {
 /// `port` is a valid port, and `spec` is NULL or ends with NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_parse(port: *mut NmportDesc, spec: *const c_char) -> c_int {
-    let result = if spec.is_null() {
-        Err(CallError::null("the name"))
-    } else {
-        // SAFETY: the name is not NULL, so it is a string.
-        let spec = unsafe { CStr::from_ptr(spec) };
-        // SAFETY: guaranteed by the caller.
-        unsafe { parse(port, spec.to_bytes()) }
-    };
+    // SAFETY: guaranteed by the caller.
+    let result = unsafe { given(spec, "the name") }
+        // SAFETY: guaranteed by the caller; no borrow of the port is alive.
+        .and_then(|spec| unsafe { parse(port, spec.to_bytes()) });
     // SAFETY: guaranteed by the caller.
     let context = unsafe { (*port).context };
     status(context, result)
@@ -315,9 +320,7 @@ pub unsafe extern "C" fn nmport_undo_parse(port: *mut NmportDesc) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_register(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let port = unsafe { &mut *port };
-    let result = register(port);
-    status(port.context, result)
+    unsafe { outcome(port, register) }
 }
 
 /// `nmport_undo_register`.
@@ -341,9 +344,7 @@ pub unsafe extern "C" fn nmport_undo_register(port: *mut NmportDesc) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_mmap(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let port = unsafe { &mut *port };
-    let result = map(port);
-    status(port.context, result)
+    unsafe { outcome(port, map) }
 }
 
 /// `nmport_undo_mmap`.
@@ -392,9 +393,7 @@ pub unsafe extern "C" fn nmport_undo_prepare(port: *mut NmportDesc) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nmport_open_desc(port: *mut NmportDesc) -> c_int {
     // SAFETY: guaranteed by the caller.
-    let port = unsafe { &mut *port };
-    let result = open_port(port);
-    status(port.context, result)
+    unsafe { outcome(port, open_port) }
 }
 
 /// `nmport_undo_open_desc`.

@@ -5,8 +5,9 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::abi::{MAX_KEYS, Nmctx, NmportDesc, OptionKey, OptionParser, ParseContext, ParseOption};
+use crate::abi::{MAX_KEYS, NmportDesc, OptionKey, OptionParser, ParseContext, ParseOption};
 use ringroad_c_face::set_errno;
+use ringroad_netmap::abi::PortSizes;
 
 use crate::context::status;
 use crate::device;
@@ -17,13 +18,10 @@ use crate::offset;
 use crate::option_parser::{KEY_DEFAULT, KEY_MUST_SET, OPTION_DISABLED, find_parser};
 use crate::port_name::split_port_name;
 
-/// A parser in a list of statics.
-struct Parser(OptionParser);
+// SAFETY: Rust code changes only the flags, which are atomic. Pointers of a list in a static are to statics.
+unsafe impl Sync for OptionParser {}
 
-// SAFETY: only the flags change, and they are atomic; all pointers are to statics.
-unsafe impl Sync for Parser {}
-
-static OFFSET: Parser = Parser::new(
+static OFFSET: OptionParser = parser(
     c"offset",
     parse_offset,
     &[(c"initial", KEY_MUST_SET | KEY_DEFAULT), (c"bits", 0)],
@@ -31,7 +29,7 @@ static OFFSET: Parser = Parser::new(
     ptr::null(),
 );
 
-static CONF: Parser = Parser::new(
+static CONF: OptionParser = parser(
     c"conf",
     parse_conf,
     &[
@@ -46,10 +44,10 @@ static CONF: Parser = Parser::new(
         (c"rx-slots", 0),
     ],
     0,
-    &raw const OFFSET.0,
+    &raw const OFFSET,
 );
 
-static EXTMEM: Parser = Parser::new(
+static EXTMEM: OptionParser = parser(
     c"extmem",
     parse_extmem,
     &[
@@ -62,54 +60,48 @@ static EXTMEM: Parser = Parser::new(
         (c"buf-size", 0),
     ],
     0,
-    &raw const CONF.0,
+    &raw const CONF,
 );
 
-static SHARE: Parser =
-    Parser::new(c"share", parse_share, &[(c"port", KEY_MUST_SET | KEY_DEFAULT)], 0, &raw const EXTMEM.0);
+static SHARE: OptionParser =
+    parser(c"share", parse_share, &[(c"port", KEY_MUST_SET | KEY_DEFAULT)], 0, &raw const EXTMEM);
 
-impl Parser {
-    /// Makes a parser. Keys have their index as id; the first is the default key, which `NAME=` sets.
-    const fn new(
-        prefix: &'static CStr,
-        parse: ParseOption,
-        keys: &[(&'static CStr, u32)],
-        flags: u32,
-        next: *const OptionParser,
-    ) -> Self {
-        let mut table = [OptionKey { name: ptr::null(), id: 0, flags: 0 }; MAX_KEYS];
-        let mut index = 0;
-        while index < keys.len() {
-            let (name, flags) = keys[index];
-            table[index] = OptionKey { name: name.as_ptr(), id: index as c_int, flags };
-            index += 1;
-        }
-        Self(OptionParser {
-            prefix: prefix.as_ptr(),
-            parse: Some(parse),
-            default_key: 0,
-            nr_keys: keys.len() as c_int,
-            flags: AtomicU32::new(flags),
-            next,
-            keys: table,
-        })
+/// Makes a parser. Keys have their index as id; the first is the default key, which `NAME=` sets.
+const fn parser(
+    prefix: &'static CStr,
+    parse: ParseOption,
+    keys: &[(&'static CStr, u32)],
+    flags: u32,
+    next: *const OptionParser,
+) -> OptionParser {
+    let mut table = [OptionKey { name: ptr::null(), id: 0, flags: 0 }; MAX_KEYS];
+    let mut index = 0;
+    while index < keys.len() {
+        let (name, flags) = keys[index];
+        table[index] = OptionKey { name: name.as_ptr(), id: index as c_int, flags };
+        index += 1;
+    }
+    OptionParser {
+        prefix: prefix.as_ptr(),
+        parse: Some(parse),
+        default_key: 0,
+        nr_keys: keys.len() as c_int,
+        flags: AtomicU32::new(flags),
+        next,
+        keys: table,
     }
 }
 
 /// List of all parsers.
 #[must_use]
 pub fn parsers() -> *const OptionParser {
-    &raw const SHARE.0
+    &raw const SHARE
 }
 
 /// Arguments of a parsing function.
-struct Given<'a> {
-    parse: &'a ParseContext,
-}
-
-impl Given<'_> {
+impl ParseContext {
     fn text(&self, key: usize) -> Option<&CStr> {
-        let value = *self.parse.keys.get(key)?;
+        let value = *self.keys.get(key)?;
         if value.is_null() {
             return None;
         }
@@ -132,7 +124,7 @@ impl Given<'_> {
     }
 
     fn port(&self) -> *mut NmportDesc {
-        self.parse.token.cast()
+        self.token.cast()
     }
 }
 
@@ -143,15 +135,15 @@ impl Given<'_> {
 /// `parse` is valid, and its token is the port that is being filled, which is not borrowed elsewhere.
 unsafe fn run(
     parse: *mut ParseContext,
-    function: impl FnOnce(&Given<'_>, *mut Nmctx) -> Result<(), CallError>,
+    function: impl FnOnce(&ParseContext) -> Result<(), CallError>,
 ) -> c_int {
     // SAFETY: the caller guarantees that the pointer is valid.
     let parse = unsafe { &*parse };
-    status(parse.context, function(&Given { parse }, parse.context))
+    status(parse.context, function(parse))
 }
 
 unsafe extern "C" fn parse_share(parse: *mut ParseContext) -> c_int {
-    let share = |given: &Given<'_>, _| {
+    let share = |given: &ParseContext| {
         let spec = given.text(0).unwrap_or_default().to_bytes();
         let (name, rest) = split_port_name(spec)?;
         if !rest.is_empty() {
@@ -174,7 +166,7 @@ unsafe extern "C" fn parse_share(parse: *mut ParseContext) -> c_int {
 }
 
 unsafe extern "C" fn parse_extmem(parse: *mut ParseContext) -> c_int {
-    let extmem = |given: &Given<'_>, _| {
+    let extmem = |given: &ParseContext| {
         let mut pools = [[0; 2]; 3];
         for (index, number) in pools.iter_mut().flatten().enumerate() {
             *number = given.number(1 + index, u32::MAX.into())? as u32;
@@ -197,18 +189,20 @@ unsafe extern "C" fn parse_extmem(parse: *mut ParseContext) -> c_int {
 }
 
 unsafe extern "C" fn parse_conf(parse: *mut ParseContext) -> c_int {
-    let conf = |given: &Given<'_>, _| {
+    let conf = |given: &ParseContext| {
         let rings = |keys| given.first_number(keys, u16::MAX.into()).map(|number| number as u16);
         let slots = |keys| given.first_number(keys, u32::MAX.into()).map(|number| number as u32);
         // The more specific key comes first: tx-rings overrides rings.
-        let (tx_rings, rx_rings) = (rings([3, 0])?, rings([4, 0])?);
-        let (host_tx_rings, host_rx_rings) = (rings([5, 1])?, rings([6, 1])?);
-        let (tx_slots, rx_slots) = (slots([7, 2])?, slots([8, 2])?);
+        let sizes = PortSizes {
+            tx_rings: rings([3, 0])?,
+            rx_rings: rings([4, 0])?,
+            host_tx_rings: rings([5, 1])?,
+            host_rx_rings: rings([6, 1])?,
+            tx_slots: slots([7, 2])?,
+            rx_slots: slots([8, 2])?,
+        };
         // SAFETY: the token is the port, which is not borrowed during the call.
-        let register = unsafe { &mut (*given.port()).register };
-        (register.tx_rings, register.rx_rings) = (tx_rings, rx_rings);
-        (register.host_tx_rings, register.host_rx_rings) = (host_tx_rings, host_rx_rings);
-        (register.tx_slots, register.rx_slots) = (tx_slots, rx_slots);
+        unsafe { (*given.port()).register.sizes = sizes };
         Ok(())
     };
     // SAFETY: called by `decode_options` for the token that `port::parse` gave.
@@ -216,7 +210,7 @@ unsafe extern "C" fn parse_conf(parse: *mut ParseContext) -> c_int {
 }
 
 unsafe extern "C" fn parse_offset(parse: *mut ParseContext) -> c_int {
-    let offset = |given: &Given<'_>, _| {
+    let offset = |given: &ParseContext| {
         let initial = given.number(0, u64::MAX)?;
         let bits = given.number(1, 64)?;
         // SAFETY: the token is the port, which is not borrowed during the call.

@@ -7,7 +7,7 @@ use ringroad_netmap::abi::{OptionHeader, OptionType, RegisterBody, RequestHeader
 
 use crate::abi::Nmctx;
 use crate::binding::split_binding;
-use crate::context::{nmctx_free, nmctx_get, report, status};
+use crate::context::{given, nmctx_free, nmctx_get, report, status};
 use crate::device;
 use crate::failure::CallError;
 use crate::port_name::split_port_name;
@@ -20,11 +20,8 @@ use crate::port_name::split_port_name;
 unsafe fn text_at<'a>(cursor: *mut *const c_char) -> Result<(&'a mut *const c_char, &'a [u8]), CallError> {
     // SAFETY: the caller guarantees that the pointer is NULL or valid.
     let cursor = unsafe { cursor.as_mut() }.ok_or_else(|| CallError::null("the pointer to the name"))?;
-    if cursor.is_null() {
-        return Err(CallError::null("the name"));
-    }
     // SAFETY: the pointer is not NULL, so it is a string.
-    let text = unsafe { CStr::from_ptr(*cursor) };
+    let text = unsafe { given(*cursor, "the name") }?;
     Ok((cursor, text.to_bytes()))
 }
 

@@ -10,6 +10,8 @@ use core::mem::{offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub use ringroad_control::netmap::PortSizes;
+use ringroad_control::netmap::{Pool, Pools};
 pub use ringroad_ring::layout::API_VERSION;
 
 /// Largest API version that is accepted.
@@ -177,17 +179,13 @@ pub mod legacy_ring {
     pub const DO_RX_POLL: u16 = 0x8000;
 }
 
-/// Asserts the size of a structure and the offsets of its fields.
-macro_rules! layout {
-    ($name:ident: $size:literal, $($field:ident @ $offset:literal),+ $(,)?) => {
-        const _: () = assert!(size_of::<$name>() == $size);
-        $(const _: () = assert!(offset_of!($name, $field) == $offset);)+
-    };
-}
-
-/// Defines a structure of the ABI, with the traits that are needed to copy it.
-macro_rules! structure {
-    ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)+ }) => {
+/// Defines structures of the ABI by their sizes and the offsets of their fields, with the traits that are needed to
+/// copy them.
+macro_rules! structures {
+    ($(
+        $(#[$about:meta])*
+        $name:ident: $size:literal { $($(#[$field_about:meta])* $field:ident @ $offset:literal: $type:ty,)+ }
+    )+) => {$(
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(C)]
@@ -195,32 +193,238 @@ macro_rules! structure {
             $($(#[$field_about])* pub $field: $type,)+
         }
 
+        const _: () = {
+            assert!(size_of::<$name>() == $size);
+            $(assert!(offset_of!($name, $field) == $offset);)+
+        };
+
         impl Default for $name {
             fn default() -> Self {
                 zerocopy::FromZeros::new_zeroed()
             }
         }
-    };
+    )+};
 }
 
-structure! {
+structures! {
     /// Layout of `struct nmreq_header`: the argument of NIOCCTRL.
-    RequestHeader {
+    RequestHeader: 88 {
         /// API version of the program.
-        version: u16,
+        version @ 0: u16,
         /// Type, one of [`request_type`].
-        request_type: u16,
+        request_type @ 2: u16,
         /// Reserved, must be 0.
-        reserved: u32,
+        reserved @ 4: u32,
         /// Name of the port, NUL-terminated.
-        name: [u8; 64],
+        name @ 8: [u8; 64],
         /// Address of the first option's header; 0: none.
-        options: u64,
+        options @ 72: u64,
         /// Address of the body; 0 exactly if the type has no body.
-        body: u64,
+        body @ 80: u64,
+    }
+
+    /// Layout of `struct nmreq_register`.
+    RegisterBody: 56 {
+        /// Out: offset of the `netmap_if`, bytes from the start of the mapping.
+        offset @ 0: u64,
+        /// Out: bytes to map.
+        memory_bytes @ 8: u64,
+        /// In: requested sizes, 0 for the default; out: sizes.
+        sizes @ 16: PortSizes,
+        mem_id @ 32: u16,
+        /// In: number of the ring, for the modes that name one.
+        ring_id @ 34: u16,
+        /// Mode, one of [`mode`].
+        mode @ 36: u32,
+        /// Number of extra buffers.
+        extra_buffers @ 40: u32,
+        padding @ 44: u32,
+        /// Flags: `NR_*`.
+        flags @ 48: u64,
+    }
+
+    /// Layout of `struct nmreq_port_info_get`.
+    PortInfoBody: 32 {
+        /// Out: bytes to map.
+        memory_bytes @ 0: u64,
+        /// In and out: sizes, as in [`RegisterBody`].
+        sizes @ 8: PortSizes,
+        mem_id @ 24: u16,
+        padding @ 26: [u16; 3],
+    }
+
+    /// Layout of `struct nmreq_vale_attach`.
+    AttachBody: 64 {
+        /// Binding of the interface.
+        register @ 0: RegisterBody,
+        /// Out: index on the switch.
+        port_index @ 56: u32,
+        padding @ 60: u32,
+    }
+
+    /// Layout of `struct nmreq_vale_detach`.
+    DetachBody: 8 {
+        /// Out: index that the port had.
+        port_index @ 0: u32,
+        padding @ 4: u32,
+    }
+
+    /// Layout of `struct nmreq_vale_list`.
+    ListBody: 8 {
+        /// Index of the switch.
+        switch_index @ 0: u16,
+        padding @ 2: u16,
+        /// Index of the port.
+        port_index @ 4: u32,
+    }
+
+    /// Layout of `struct nmreq_port_hdr`.
+    PortHeaderBody: 8 {
+        /// Length of the virtio-net header, bytes.
+        bytes @ 0: u32,
+        padding @ 4: u32,
+    }
+
+    /// Layout of `struct nmreq_vale_newif`.
+    NewInterfaceBody: 16 {
+        /// Slots per tx ring.
+        tx_slots @ 0: u32,
+        /// Slots per rx ring.
+        rx_slots @ 4: u32,
+        tx_rings @ 8: u16,
+        rx_rings @ 10: u16,
+        mem_id @ 12: u16,
+        padding @ 14: u16,
+    }
+
+    /// Layout of `struct nmreq_vale_polling`.
+    PollingBody: 16 {
+        /// Mode: 1 for one processor, 2 for one per ring.
+        mode @ 0: u32,
+        /// First processor.
+        first_cpu @ 4: u32,
+        /// Number of processors.
+        cpus @ 8: u32,
+        padding @ 12: u32,
+    }
+
+    /// Layout of `struct nmreq_pools_info`.
+    PoolsBody: 64 {
+        /// Bytes to map.
+        memory_bytes @ 0: u64,
+        mem_id @ 8: u16,
+        padding @ 10: [u16; 3],
+        /// `netmap_if` objects.
+        interfaces @ 16: Pool,
+        /// Rings.
+        rings @ 32: Pool,
+        /// Buffers.
+        buffers @ 48: Pool,
+    }
+
+    /// Layout of `struct nmreq_sync_kloop_start`.
+    LoopStartBody: 8 {
+        /// Sleep between rounds, µs.
+        sleep_us @ 0: u32,
+        padding @ 4: u32,
+    }
+
+    /// Layout of `struct nmreq_option`: an option's header; its body follows.
+    OptionHeader: 24 {
+        /// Address of the next option's header; 0: none.
+        next @ 0: u64,
+        /// Type, one of [`option_type`].
+        option_type @ 8: u32,
+        /// Out: 0 or an errno value.
+        status @ 12: u32,
+        /// Size of the option with this header, bytes, for types without a fixed size.
+        bytes @ 16: u64,
+    }
+
+    /// Body of `struct nmreq_opt_extmem`.
+    ExternalMemoryOption: 72 {
+        /// Address of the program's memory.
+        address @ 0: u64,
+        /// Geometry. In: as requested; out: as granted.
+        pools @ 8: PoolsBody,
+    }
+
+    /// One ring's eventfds in `struct nmreq_opt_sync_kloop_eventfds`.
+    EventPair: 8 {
+        /// Eventfd that wakes the loop.
+        kick @ 0: i32,
+        /// Eventfd that wakes the program.
+        interrupt @ 4: i32,
+    }
+
+    /// Body of `struct nmreq_opt_csb`: addresses of arrays with 64 bytes per bound ring, tx rings first.
+    CsbOption: 16 {
+        /// Address of the array that the program writes.
+        to_provider @ 0: u64,
+        /// Address of the array that the provider writes.
+        to_program @ 8: u64,
+    }
+
+    /// Body of `struct nmreq_opt_sync_kloop_mode`.
+    LoopModeOption: 8 {
+        /// Mode bits. 1: direct tx, 2: direct rx.
+        mode @ 0: u32,
+        padding @ 4: u32,
+    }
+
+    /// Body of `struct nmreq_opt_offsets`.
+    OffsetsOption: 32 {
+        /// Largest offset, bytes.
+        max @ 0: u64,
+        /// Offset in every slot at first, bytes.
+        initial @ 8: u64,
+        /// Number of bits of `slot.ptr` for the offset; 0 stands for 64.
+        bits @ 16: u32,
+        /// Requested alignment, bytes.
+        tx_align @ 20: u32,
+        /// Requested smallest gap between offsets, bytes.
+        min_gap @ 24: u64,
+    }
+
+    /// Layout of `struct nmreq`: legacy requests.
+    LegacyRequest: 60 {
+        /// Name of the port, NUL-terminated.
+        name @ 0: [u8; 16],
+        /// API version of the program.
+        version @ 16: u32,
+        /// Out: offset of the `netmap_if`, bytes.
+        offset @ 20: u32,
+        /// Out: bytes to map.
+        memory_bytes @ 24: u32,
+        /// Slots per tx ring.
+        tx_slots @ 28: u32,
+        /// Slots per rx ring.
+        rx_slots @ 32: u32,
+        tx_rings @ 36: u16,
+        rx_rings @ 38: u16,
+        /// Number of a ring and bits of [`legacy_ring`].
+        ring_id @ 40: u16,
+        /// Command, one of [`legacy_command`].
+        command @ 42: u16,
+        /// Argument that depends on the command.
+        argument_1 @ 44: u16,
+        /// Memory id; depends on the command.
+        argument_2 @ 46: u16,
+        /// Number of extra buffers.
+        argument_3 @ 48: u32,
+        /// Mode in the low four bits, flags above.
+        flags @ 52: u32,
+        spare @ 56: u32,
+    }
+
+    /// Layout of `struct nm_ifreq`.
+    ConfigRequest: 272 {
+        /// Name of the switch.
+        name @ 0: [u8; 16],
+        /// Data that only the switch's module knows.
+        data @ 16: [u8; 256],
     }
 }
-layout!(RequestHeader: 88, version @ 0, request_type @ 2, reserved @ 4, name @ 8, options @ 72, body @ 80);
 
 impl RequestHeader {
     /// A request of this type without name, options or body.
@@ -231,10 +435,7 @@ impl RequestHeader {
 
     /// Sets the name, cut if it is too long.
     pub fn set_name(&mut self, name: &[u8]) {
-        self.name = [0; 64];
-        for (to, from) in self.name.iter_mut().take(63).zip(name) {
-            *to = *from;
-        }
+        self.name = name_field(name);
     }
 
     /// The name up to its NUL.
@@ -244,187 +445,26 @@ impl RequestHeader {
     }
 }
 
-structure! {
-    /// Layout of `struct nmreq_register`.
-    RegisterBody {
-        /// Out: offset of the `netmap_if`, bytes from the start of the mapping.
-        offset: u64,
-        /// Out: bytes to map.
-        memory_bytes: u64,
-        /// In: requested slots per tx ring, 0 for the default; out: slots per tx ring.
-        tx_slots: u32,
-        /// In and out: slots per rx ring, as `tx_slots`.
-        rx_slots: u32,
-        tx_rings: u16,
-        rx_rings: u16,
-        /// Number of host tx rings.
-        host_tx_rings: u16,
-        /// Number of host rx rings.
-        host_rx_rings: u16,
-        mem_id: u16,
-        /// In: number of the ring, for the modes that name one.
-        ring_id: u16,
-        /// Mode, one of [`mode`].
-        mode: u32,
-        /// Number of extra buffers.
-        extra_buffers: u32,
-        padding: u32,
-        /// Flags: `NR_*`.
-        flags: u64,
+/// `text` as a NUL-terminated name, cut if it is too long.
+pub(crate) fn name_field<const BYTES: usize>(text: &[u8]) -> [u8; BYTES] {
+    let mut field = [0; BYTES];
+    for (to, from) in field.iter_mut().take(BYTES - 1).zip(text) {
+        *to = *from;
     }
+    field
 }
-layout!(RegisterBody: 56, offset @ 0, memory_bytes @ 8, tx_slots @ 16, rx_slots @ 20, tx_rings @ 24, rx_rings @ 26,
-    host_tx_rings @ 28, host_rx_rings @ 30, mem_id @ 32, ring_id @ 34, mode @ 36, extra_buffers @ 40, flags @ 48);
 
-structure! {
-    /// Layout of `struct nmreq_port_info_get`.
-    PortInfoBody {
-        /// Out: bytes to map.
-        memory_bytes: u64,
-        /// Slots per tx ring.
-        tx_slots: u32,
-        /// Slots per rx ring.
-        rx_slots: u32,
-        tx_rings: u16,
-        rx_rings: u16,
-        /// Number of host tx rings.
-        host_tx_rings: u16,
-        /// Number of host rx rings.
-        host_rx_rings: u16,
-        mem_id: u16,
-        padding: [u16; 3],
+impl From<Pools> for PoolsBody {
+    fn from(Pools { memory_bytes, mem_id, interfaces, rings, buffers }: Pools) -> Self {
+        Self { memory_bytes, mem_id, padding: [0; 3], interfaces, rings, buffers }
     }
 }
-layout!(PortInfoBody: 32, memory_bytes @ 0, tx_slots @ 8, rx_slots @ 12, tx_rings @ 16, rx_rings @ 18,
-    host_tx_rings @ 20, host_rx_rings @ 22, mem_id @ 24);
 
-structure! {
-    /// Layout of `struct nmreq_vale_attach`.
-    AttachBody {
-        /// Binding of the interface.
-        register: RegisterBody,
-        /// Out: index on the switch.
-        port_index: u32,
-        padding: u32,
+impl From<PoolsBody> for Pools {
+    fn from(PoolsBody { memory_bytes, mem_id, interfaces, rings, buffers, .. }: PoolsBody) -> Self {
+        Self { memory_bytes, mem_id, interfaces, rings, buffers }
     }
 }
-layout!(AttachBody: 64, register @ 0, port_index @ 56);
-
-structure! {
-    /// Layout of `struct nmreq_vale_detach`.
-    DetachBody {
-        /// Out: index that the port had.
-        port_index: u32,
-        padding: u32,
-    }
-}
-layout!(DetachBody: 8, port_index @ 0);
-
-structure! {
-    /// Layout of `struct nmreq_vale_list`.
-    ListBody {
-        /// Index of the switch.
-        switch_index: u16,
-        padding: u16,
-        /// Index of the port.
-        port_index: u32,
-    }
-}
-layout!(ListBody: 8, switch_index @ 0, port_index @ 4);
-
-structure! {
-    /// Layout of `struct nmreq_port_hdr`.
-    PortHeaderBody {
-        /// Length of the virtio-net header, bytes.
-        bytes: u32,
-        padding: u32,
-    }
-}
-layout!(PortHeaderBody: 8, bytes @ 0);
-
-structure! {
-    /// Layout of `struct nmreq_vale_newif`.
-    NewInterfaceBody {
-        /// Slots per tx ring.
-        tx_slots: u32,
-        /// Slots per rx ring.
-        rx_slots: u32,
-        tx_rings: u16,
-        rx_rings: u16,
-        mem_id: u16,
-        padding: u16,
-    }
-}
-layout!(NewInterfaceBody: 16, tx_slots @ 0, rx_slots @ 4, tx_rings @ 8, rx_rings @ 10, mem_id @ 12);
-
-structure! {
-    /// Layout of `struct nmreq_vale_polling`.
-    PollingBody {
-        /// Mode: 1 for one processor, 2 for one per ring.
-        mode: u32,
-        /// First processor.
-        first_cpu: u32,
-        /// Number of processors.
-        cpus: u32,
-        padding: u32,
-    }
-}
-layout!(PollingBody: 16, mode @ 0, first_cpu @ 4, cpus @ 8);
-
-structure! {
-    /// One pool in a [`PoolsBody`].
-    PoolFields {
-        /// Offset of the pool in the mapping, bytes.
-        offset: u64,
-        /// Number of objects.
-        objects: u32,
-        /// Size of one object, bytes.
-        object_bytes: u32,
-    }
-}
-layout!(PoolFields: 16, offset @ 0, objects @ 8, object_bytes @ 12);
-
-structure! {
-    /// Layout of `struct nmreq_pools_info`.
-    PoolsBody {
-        /// Bytes to map.
-        memory_bytes: u64,
-        mem_id: u16,
-        padding: [u16; 3],
-        /// `netmap_if` objects.
-        interfaces: PoolFields,
-        /// Rings.
-        rings: PoolFields,
-        /// Buffers.
-        buffers: PoolFields,
-    }
-}
-layout!(PoolsBody: 64, memory_bytes @ 0, mem_id @ 8, interfaces @ 16, rings @ 32, buffers @ 48);
-
-structure! {
-    /// Layout of `struct nmreq_sync_kloop_start`.
-    LoopStartBody {
-        /// Sleep between rounds, µs.
-        sleep_us: u32,
-        padding: u32,
-    }
-}
-layout!(LoopStartBody: 8, sleep_us @ 0);
-
-structure! {
-    /// Layout of `struct nmreq_option`: an option's header; its body follows.
-    OptionHeader {
-        /// Address of the next option's header; 0: none.
-        next: u64,
-        /// Type, one of [`option_type`].
-        option_type: u32,
-        /// Out: 0 or an errno value.
-        status: u32,
-        /// Size of the option with this header, bytes, for types without a fixed size.
-        bytes: u64,
-    }
-}
-layout!(OptionHeader: 24, next @ 0, option_type @ 8, status @ 12, bytes @ 16);
 
 /// Option in the layout of programs, such as `struct nmreq_opt_csb`: the header, then the body.
 #[derive(Debug, Clone, Copy, Default)]
@@ -442,110 +482,3 @@ impl<Body> ListedOption<Body> {
         Self { header: OptionHeader { option_type, ..OptionHeader::default() }, body }
     }
 }
-
-structure! {
-    /// Body of `struct nmreq_opt_extmem`.
-    ExternalMemoryOption {
-        /// Address of the program's memory.
-        address: u64,
-        /// Geometry. In: as requested; out: as granted.
-        pools: PoolsBody,
-    }
-}
-layout!(ExternalMemoryOption: 72, address @ 0, pools @ 8);
-
-structure! {
-    /// One ring's eventfds in `struct nmreq_opt_sync_kloop_eventfds`.
-    EventPair {
-        /// Eventfd that wakes the loop.
-        kick: i32,
-        /// Eventfd that wakes the program.
-        interrupt: i32,
-    }
-}
-layout!(EventPair: 8, kick @ 0, interrupt @ 4);
-
-structure! {
-    /// Body of `struct nmreq_opt_csb`.
-    CsbOption {
-        /// Address of the array that the program writes.
-        to_provider: u64,
-        /// Address of the array that the provider writes.
-        to_program: u64,
-    }
-}
-layout!(CsbOption: 16, to_provider @ 0, to_program @ 8);
-
-structure! {
-    /// Body of `struct nmreq_opt_sync_kloop_mode`.
-    LoopModeOption {
-        /// Mode bits. 1: direct tx, 2: direct rx.
-        mode: u32,
-        padding: u32,
-    }
-}
-layout!(LoopModeOption: 8, mode @ 0);
-
-structure! {
-    /// Body of `struct nmreq_opt_offsets`.
-    OffsetsOption {
-        /// Largest offset, bytes.
-        max: u64,
-        /// Offset in every slot at first, bytes.
-        initial: u64,
-        /// Number of bits of `slot.ptr` for the offset; 0 stands for 64.
-        bits: u32,
-        /// Requested alignment, bytes.
-        tx_align: u32,
-        /// Requested smallest gap between offsets, bytes.
-        min_gap: u64,
-    }
-}
-layout!(OffsetsOption: 32, max @ 0, initial @ 8, bits @ 16, tx_align @ 20, min_gap @ 24);
-
-structure! {
-    /// Layout of `struct nmreq`: legacy requests.
-    LegacyRequest {
-        /// Name of the port, NUL-terminated.
-        name: [u8; 16],
-        /// API version of the program.
-        version: u32,
-        /// Out: offset of the `netmap_if`, bytes.
-        offset: u32,
-        /// Out: bytes to map.
-        memory_bytes: u32,
-        /// Slots per tx ring.
-        tx_slots: u32,
-        /// Slots per rx ring.
-        rx_slots: u32,
-        tx_rings: u16,
-        rx_rings: u16,
-        /// Number of a ring and bits of [`legacy_ring`].
-        ring_id: u16,
-        /// Command, one of [`legacy_command`].
-        command: u16,
-        /// Argument that depends on the command.
-        argument_1: u16,
-        /// Memory id; depends on the command.
-        argument_2: u16,
-        /// Number of extra buffers.
-        argument_3: u32,
-        /// Mode in the low four bits, flags above.
-        flags: u32,
-        spare: u32,
-    }
-}
-layout!(LegacyRequest: 60, name @ 0, version @ 16, offset @ 20, memory_bytes @ 24, tx_slots @ 28, rx_slots @ 32,
-    tx_rings @ 36, rx_rings @ 38, ring_id @ 40, command @ 42, argument_1 @ 44, argument_2 @ 46, argument_3 @ 48,
-    flags @ 52, spare @ 56);
-
-structure! {
-    /// Layout of `struct nm_ifreq`.
-    ConfigRequest {
-        /// Name of the switch.
-        name: [u8; 16],
-        /// Data that only the switch's module knows.
-        data: [u8; 256],
-    }
-}
-layout!(ConfigRequest: 272, name @ 0, data @ 16);

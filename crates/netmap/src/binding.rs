@@ -53,8 +53,8 @@ pub(crate) struct Binding {
     pub(crate) badge: Badge,
     pub(crate) bound: Bound,
     pub(crate) mapping: Arc<RegionMapping>,
-    tx: Vec<BoundRing>,
-    rx: Vec<BoundRing>,
+    pub(crate) tx: Vec<BoundRing>,
+    pub(crate) rx: Vec<BoundRing>,
     events: Vec<Events>,
     /// Number of threads of this process that sleep on the binding.
     sleepers: AtomicU32,
@@ -101,9 +101,9 @@ impl Binding {
         })
     }
 
-    /// The tx rings, and the rx rings.
-    pub(crate) fn rings(&self) -> (&[BoundRing], &[BoundRing]) {
-        (&self.tx, &self.rx)
+    /// All rings, the tx rings first.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = &BoundRing> {
+        self.tx.iter().chain(&self.rx)
     }
 
     /// Descriptor on which a ring's program waits.
@@ -127,30 +127,29 @@ impl Binding {
     /// Updates the monitors that have to be filled. There are none if the daemon does not report any.
     #[cold]
     fn update_monitors(&self) {
-        let rings = || self.tx.iter().chain(&self.rx);
         let generations: Vec<u32> =
-            rings().map(|ring| ring.view.control().datapath.monitors.load(Ordering::Acquire)).collect();
+            self.rings().map(|ring| ring.view.control().datapath.monitors.load(Ordering::Acquire)).collect();
         let (monitor_rings, descriptors) = match daemon_link::ask(Some(self.badge), NetmapRequest::Monitors) {
             Ok((NetmapReply::Monitors(monitor_rings), descriptors)) => (monitor_rings, descriptors),
             _ => (Vec::new(), Vec::new()),
         };
-        let mut monitors: Vec<Vec<Monitor>> = rings().map(|_| Vec::new()).collect();
+        let mut monitors: Vec<Vec<Monitor>> = self.rings().map(|_| Vec::new()).collect();
         for (monitor_ring, notify) in monitor_rings.iter().zip(descriptors) {
-            let Ok(ring) = RingView::new(self.mapping.region(), monitor_ring.object, monitor_ring.slots)
+            let Ok(ring) = RingView::new(&self.mapping.region, monitor_ring.object, monitor_ring.slots)
             else {
                 continue;
             };
-            let monitored = rings().position(|ring| {
+            let monitored = self.rings().position(|ring| {
                 ring.direction == monitor_ring.direction && ring.index == monitor_ring.index
             });
             if let Some(list) = monitored.and_then(|index| monitors.get_mut(index)) {
                 let notify = Arc::new(PrivateDescriptor::new(notify));
-                let lock = RingLock::new(&ring, self.mapping.holder(), &notify);
+                let lock = RingLock::new(&ring, &self.mapping.holder, &notify);
                 list.push(Monitor { ring, lock, zero_copy: monitor_ring.zero_copy, sent: monitor_ring.sent });
             }
         }
-        for ((ring, generation), monitors) in rings().zip(generations).zip(monitors) {
-            ring.monitors().set(generation, monitors);
+        for ((ring, generation), monitors) in self.rings().zip(generations).zip(monitors) {
+            ring.monitors.set(generation, monitors);
         }
     }
 
@@ -176,10 +175,10 @@ impl Binding {
     #[inline(always)]
     fn sync_ring(&self, ring: &BoundRing, cursors: Cursors, intent: SyncIntent) -> SyncOutcome {
         let mut outcome = ring.sync(cursors, intent);
-        if outcome.has(SyncOutcome::UNSYNCED) {
+        if outcome.intersects(SyncOutcome::UNSYNCED) {
             outcome = self.not_synced(ring, outcome, intent);
         }
-        if outcome.has(SyncOutcome::KICK) {
+        if outcome.intersects(SyncOutcome::KICK) {
             self.kick(ring);
         }
         outcome
@@ -217,7 +216,7 @@ impl Binding {
             }
             let synced = self.sync_ring(ring, cursors, intent);
             outcome |= synced;
-            if synced.has(SyncOutcome::GAINED) || cursors.flags & RING_TIMESTAMP != 0 {
+            if synced.intersects(SyncOutcome::GAINED) || cursors.flags & RING_TIMESTAMP != 0 {
                 let now = now.get_or_insert_with(|| clock_gettime(ClockId::Realtime));
                 ring.view.stamp(now.tv_sec, i64::from(now.tv_nsec as u32 / 1000));
             }
@@ -258,7 +257,7 @@ impl Binding {
 
     /// Returns EIO if the daemon has ended. A program that always syncs without a result also gets to know this.
     fn check_daemon(&self, round: SyncOutcome) -> Result<(), Errno> {
-        if !round.has(SyncOutcome::MOVED) {
+        if !round.intersects(SyncOutcome::MOVED) {
             self.count_vain();
         }
         match self.gone.load(Ordering::Relaxed) {
@@ -271,7 +270,7 @@ impl Binding {
     pub(crate) fn tx_sync(&self) -> Result<(), Errno> {
         let round = self.sync_tx(true, SyncIntent::Passing);
         self.check_daemon(round)?;
-        if round.has(SyncOutcome::STOPPED) { self.check_stopped() } else { Ok(()) }
+        if round.intersects(SyncOutcome::STOPPED) { self.check_stopped() } else { Ok(()) }
     }
 
     /// Returns EIO if a ring has stopped; a monitor's tx rings fail without an error, by design.
@@ -287,7 +286,7 @@ impl Binding {
     pub(crate) fn rx_sync(&self) -> Result<(), Errno> {
         let round = self.sync_rx(SyncIntent::Passing);
         self.check_daemon(round)?;
-        if round.has(SyncOutcome::STOPPED) { Err(Errno::IO) } else { Ok(()) }
+        if round.intersects(SyncOutcome::STOPPED) { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// Polls without sleeping.
@@ -299,26 +298,21 @@ impl Binding {
     fn check_events(&self, events: i16, intent: SyncIntent) -> (i16, bool) {
         let mut result = if self.gone.load(Ordering::Relaxed) { libc::POLLERR } else { 0 };
         let mut skipped = false;
+        let mut add = |round: SyncOutcome, wanted: i16| {
+            skipped |= round.intersects(SyncOutcome::SKIPPED);
+            if round.intersects(SyncOutcome::READY) {
+                result |= events & wanted;
+            }
+            if round.intersects(SyncOutcome::FAILED) {
+                result |= libc::POLLERR;
+            }
+        };
         let wants_tx = events & WRITE != 0;
         if wants_tx || self.bound.flags & NO_TX_POLL == 0 {
-            let round = self.sync_tx(wants_tx, intent);
-            skipped |= round.has(SyncOutcome::SKIPPED);
-            if wants_tx && round.has(SyncOutcome::READY) {
-                result |= events & WRITE;
-            }
-            if round.has(SyncOutcome::FAILED) {
-                result |= libc::POLLERR;
-            }
+            add(self.sync_tx(wants_tx, intent), WRITE);
         }
         if events & READ != 0 {
-            let round = self.sync_rx(intent);
-            skipped |= round.has(SyncOutcome::SKIPPED);
-            if round.has(SyncOutcome::READY) {
-                result |= events & READ;
-            }
-            if round.has(SyncOutcome::FAILED) {
-                result |= libc::POLLERR;
-            }
+            add(self.sync_rx(intent), READ);
         }
         (result, skipped)
     }
@@ -356,11 +350,12 @@ impl Binding {
         let mut last = None;
         for ring in self.awaited(events) {
             if last != Some(ring.events) {
-                wakers.extend(self.notify_of(ring));
+                wakers.descriptors.extend(self.notify_of(ring));
                 last = Some(ring.events);
             }
         }
-        wakers.extend(self.lifeline.as_ref().map(|lifeline| lifeline.as_fd().as_raw_fd()));
+        let lifeline = self.lifeline.as_ref().map(|lifeline| lifeline.as_fd().as_raw_fd());
+        wakers.descriptors.extend(lifeline);
         // The holder of a skipped ring's lock wakes this thread on release, unless the holder is killed before.
         if shared || skipped {
             wakers.check_every(SHARED_SLEEP);

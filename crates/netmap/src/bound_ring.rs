@@ -69,7 +69,8 @@ pub(crate) struct BoundRing {
     lock: RingLock,
     service: Service,
     kicker: SharedKicker,
-    monitors: MonitorFill,
+    /// Monitors that this ring's syncs have to fill.
+    pub(crate) monitors: MonitorFill,
 }
 
 impl BoundRing {
@@ -79,7 +80,7 @@ impl BoundRing {
         ring: &Placed,
         notify: &Arc<PrivateDescriptor>,
     ) -> Result<Self, GeometryError> {
-        let region = mapping.region();
+        let region = &mapping.region;
         let view = RingView::new(region, ring.object, ring.slots)?;
         let service = match ring.service {
             RingService::Datapath => Service::Datapath,
@@ -99,7 +100,7 @@ impl BoundRing {
             host: ring.host,
             events: usize::from(ring.events),
             monitors: MonitorFill::new(&view),
-            lock: RingLock::new(&view, mapping.holder(), notify),
+            lock: RingLock::new(&view, &mapping.holder, notify),
             view,
             service,
             kicker: SharedKicker::default(),
@@ -109,11 +110,6 @@ impl BoundRing {
     /// Whether the datapath serves the ring.
     pub(crate) fn is_served(&self) -> bool {
         matches!(self.service, Service::Datapath)
-    }
-
-    /// Monitors that this ring's syncs have to fill.
-    pub(crate) fn monitors(&self) -> &MonitorFill {
-        &self.monitors
     }
 
     /// Number of bindings that use the ring, in all processes.
@@ -168,7 +164,7 @@ impl BoundRing {
     #[inline(always)]
     pub(crate) fn sync(&self, cursors: Cursors, intent: SyncIntent) -> SyncOutcome {
         let outcome = self.sync_to(cursors.head, cursors.cur, intent);
-        if !outcome.has(SyncOutcome::UNSYNCED) {
+        if !outcome.intersects(SyncOutcome::UNSYNCED) {
             // The store repairs a tail that the program has changed.
             self.view.show_tail(self.view.control().program.shown_tail.load(Ordering::Relaxed));
         } else if outcome == SyncOutcome::BAD_INDEXES {
@@ -420,7 +416,7 @@ mod tests {
         let sync = || ring.sync(ring.view.cursors_shown(), SyncIntent::Passing);
         assert_eq!(sync(), SyncOutcome::MONITORS_CHANGED);
         assert_eq!(ring.position().hwcur, 0);
-        ring.monitors().set(generation, Vec::new());
+        ring.monitors.set(generation, Vec::new());
         assert_eq!(sync(), SyncOutcome::GIVEN | SyncOutcome::READY);
     }
 }

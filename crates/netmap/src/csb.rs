@@ -3,15 +3,18 @@
 
 use rustix::io::Errno;
 
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::CsbOption;
 use crate::bound_ring::BoundRing;
-use crate::descriptor::CsbAddresses;
 use crate::user_memory;
 
 /// Size of an entry, bytes; arrays are aligned to it.
-const ENTRY_BYTES: usize = 64;
+const ENTRY_BYTES: u64 = 64;
 
 /// Entry that the program writes (`struct nm_csb_atok`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes)]
+#[repr(C)]
 pub(crate) struct ToProvider {
     pub(crate) head: u32,
     pub(crate) cur: u32,
@@ -21,17 +24,11 @@ pub(crate) struct ToProvider {
 
 /// Arrays of a device.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Csb {
-    addresses: CsbAddresses,
-}
-
-fn words(address: usize) -> Result<[u32; 4], Errno> {
-    user_memory::read::<[u32; 4]>(address)
-}
+pub(crate) struct Csb(CsbOption);
 
 /// Returns EINVAL for arrays that are missing or not aligned.
-pub(crate) fn check_alignment(addresses: &CsbAddresses) -> Result<(), Errno> {
-    let aligned = |address: usize| address != 0 && address.is_multiple_of(ENTRY_BYTES);
+pub(crate) fn check_alignment(addresses: &CsbOption) -> Result<(), Errno> {
+    let aligned = |address: u64| address != 0 && address.is_multiple_of(ENTRY_BYTES);
     match aligned(addresses.to_provider) && aligned(addresses.to_program) {
         true => Ok(()),
         false => Err(Errno::INVAL),
@@ -44,11 +41,11 @@ impl Csb {
     /// # Errors
     /// EINVAL for arrays that are not aligned, EFAULT for inaccessible memory.
     pub(crate) fn enable<'a>(
-        addresses: CsbAddresses,
+        addresses: CsbOption,
         rings: impl Iterator<Item = &'a BoundRing>,
     ) -> Result<Self, Errno> {
         check_alignment(&addresses)?;
-        let csb = Self { addresses };
+        let csb = Self(addresses);
         for (entry, ring) in rings.enumerate() {
             let cursors = ring.view.cursors_shown();
             let position = ring.position();
@@ -60,15 +57,15 @@ impl Csb {
     }
 
     fn entry(&self, entry: usize) -> (usize, usize) {
-        let offset = entry * ENTRY_BYTES;
-        (self.addresses.to_provider + offset, self.addresses.to_program + offset)
+        let offset = entry as u64 * ENTRY_BYTES;
+        ((self.0.to_provider + offset) as usize, (self.0.to_program + offset) as usize)
     }
 
     /// Reads the program's entry of a ring. The program publishes `head` last, so `head` is read before `cur`.
     pub(crate) fn read(&self, entry: usize) -> Result<ToProvider, Errno> {
-        let [head, ..] = words(self.entry(entry).0)?;
-        let [_, cur, needs_kick, sync_flags] = words(self.entry(entry).0)?;
-        Ok(ToProvider { head, cur, needs_kick, sync_flags })
+        let address = self.entry(entry).0;
+        let ToProvider { head, .. } = user_memory::read(address)?;
+        Ok(ToProvider { head, ..user_memory::read(address)? })
     }
 
     /// Writes a ring's position for the program: `hwtail`, which is ahead, is published last.

@@ -65,9 +65,7 @@ fn own_link() -> &'static Mutex<Option<Link>> {
 fn connect() -> Result<Connection, Errno> {
     let socket = default_socket_path();
     // The program may run where no daemon can be started; a running daemon is then sufficient.
-    if ensure_daemon(&socket).is_err() {
-        return Connection::connect(&socket).map_err(|error| errno_of(&error));
-    }
+    let _ = ensure_daemon(&socket);
     let mut connection = Connection::connect(&socket).map_err(|error| errno_of(&error))?;
     connection.hello(program_name()).map_err(|error| errno_of(&error))?;
     Ok(connection)

@@ -3,24 +3,7 @@
 use ringroad_control::netmap::{Bound, NetmapReply, NetmapRequest, Register};
 use rustix::io::Errno;
 
-/// CSB arrays of a program (`struct nmreq_opt_csb`): addresses in this process, 64 bytes per bound ring, tx rings
-/// first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CsbAddresses {
-    /// Address of the array that the program writes (`csb_atok`).
-    pub to_provider: usize,
-    /// Address of the array that the provider writes (`csb_ktoa`).
-    pub to_program: usize,
-}
-
-/// Eventfds of one ring in a sync loop; negative: none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LoopEvents {
-    /// Eventfd by which the program wakes the loop (`ioeventfd`).
-    pub kick: i32,
-    /// Eventfd by which the loop wakes the program (`irqfd`).
-    pub interrupt: i32,
-}
+use crate::abi::{CsbOption, EventPair};
 
 /// Settings of a sync loop (`SYNC_KLOOP_START` and its options).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,7 +11,7 @@ pub struct LoopPlan {
     /// Sleep between rounds if no eventfds are given, µs.
     pub sleep_us: u32,
     /// Eventfds of each bound ring, tx rings first; `None`: the loop polls.
-    pub events: Option<Vec<LoopEvents>>,
+    pub events: Option<Vec<EventPair>>,
     /// Bits of `SYNC_KLOOP_MODE`: 1 direct tx, 2 direct rx.
     pub mode: u32,
 }
@@ -55,7 +38,7 @@ pub trait NetmapFile {
         &self,
         request: Register,
         external_memory: Option<usize>,
-        csb: Option<CsbAddresses>,
+        csb: Option<CsbOption>,
     ) -> Result<Bound, Errno>;
 
     /// Sends any request that neither binds nor needs a binding.
@@ -71,7 +54,7 @@ pub trait NetmapFile {
     ///
     /// # Errors
     /// EINVAL, EFAULT, EBUSY, ENXIO as documented for the option.
-    fn enable_csb(&self, csb: CsbAddresses) -> Result<(), Errno>;
+    fn enable_csb(&self, csb: CsbOption) -> Result<(), Errno>;
 
     /// Runs the sync loop in this thread until it is stopped.
     ///

@@ -2,16 +2,17 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest, Register};
 use rustix::io::Errno;
 
+use crate::abi::CsbOption;
 use crate::binding::Binding;
 use crate::csb::{Csb, check_alignment};
 use crate::daemon_link;
-use crate::descriptor::{CsbAddresses, LoopError, LoopPlan, NetmapFile};
+use crate::descriptor::{LoopError, LoopPlan, NetmapFile};
 use crate::sync_loop::LoopState;
 use crate::wakers::Wakers;
 
@@ -116,12 +117,15 @@ impl NetmapDevice {
         if end.is_none_or(|end| end > region_bytes.next_multiple_of(PAGE as u64)) {
             return Err(Errno::INVAL);
         }
-        let descriptor = binding.mapping.descriptor().as_raw_fd();
+        let descriptor = binding.mapping.region.as_fd().as_raw_fd();
         // Private pages would not show the writes of other processes to the program.
         let flags = flags & !libc::MAP_PRIVATE | libc::MAP_SHARED;
         // SAFETY: the caller guarantees the address; the memfd cannot shrink.
         let mapped = unsafe { libc::mmap(address, bytes, protection, flags, descriptor, offset) };
-        if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(mapped) }
+        if mapped == libc::MAP_FAILED {
+            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
+        }
+        Ok(mapped)
     }
 
     /// Polls as poll(2) without sleeping: syncs as `events` (POLLIN, POLLOUT, ...) require, and returns `revents`.
@@ -149,27 +153,13 @@ impl NetmapDevice {
         if !address.is_multiple_of(PAGE) {
             return Err(Errno::INVAL);
         }
-        let bytes = binding.bound.geometry.pools_bytes() as usize;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let descriptor = binding.mapping.descriptor().as_raw_fd();
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let bytes = binding.bound.geometry.pools_bytes() as usize;
         // SAFETY: the program has offered `bytes` bytes of memory at this address for a region; the daemon made the
         // region no larger.
-        let mapped = unsafe {
-            libc::mmap(
-                address as *mut c_void,
-                bytes,
-                protection,
-                libc::MAP_SHARED | libc::MAP_FIXED,
-                descriptor,
-                0,
-            )
-        };
-        if mapped == libc::MAP_FAILED { Err(last_error()) } else { Ok(()) }
+        unsafe { self.map(address as *mut c_void, bytes, protection, flags, 0) }.map(drop)
     }
-}
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 impl NetmapFile for NetmapDevice {
@@ -177,7 +167,7 @@ impl NetmapFile for NetmapDevice {
         &self,
         request: Register,
         external_memory: Option<usize>,
-        csb: Option<CsbAddresses>,
+        csb: Option<CsbOption>,
     ) -> Result<Bound, Errno> {
         // The arrays are checked before the device is bound.
         if let Some(csb) = &csb {
@@ -210,11 +200,10 @@ impl NetmapFile for NetmapDevice {
     }
 
     fn bound_rings(&self) -> Option<(usize, usize)> {
-        let (tx, rx) = self.binding()?.rings();
-        Some((tx.len(), rx.len()))
+        self.binding().map(|binding| (binding.tx.len(), binding.rx.len()))
     }
 
-    fn enable_csb(&self, addresses: CsbAddresses) -> Result<(), Errno> {
+    fn enable_csb(&self, addresses: CsbOption) -> Result<(), Errno> {
         let binding = self.binding().ok_or(Errno::NXIO)?;
         if self.sync_loop.is_running() {
             return Err(Errno::BUSY);
@@ -223,8 +212,7 @@ impl NetmapFile for NetmapDevice {
         if binding.bound.flags & EXCLUSIVE == 0 {
             return Err(Errno::INVAL);
         }
-        let (tx, rx) = binding.rings();
-        let csb = Csb::enable(addresses, tx.iter().chain(rx))?;
+        let csb = Csb::enable(addresses, binding.rings())?;
         // The first arrays stay if CSB mode is enabled twice.
         let _ = self.csb.set(csb);
         Ok(())

@@ -1,6 +1,6 @@
 //! Regions that this process has mapped for its own syncs: one mapping each, for any number of devices bound in it.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ringroad_ring::geometry::RegionGeometry;
@@ -14,24 +14,9 @@ use crate::private_descriptors;
 #[derive(Debug)]
 pub(crate) struct RegionMapping {
     inode: u64,
-    region: Arc<Region>,
-    holder: Arc<Holder>,
-}
-
-impl RegionMapping {
-    pub(crate) fn region(&self) -> &Arc<Region> {
-        &self.region
-    }
-
+    pub(crate) region: Arc<Region>,
     /// Number of this process in the locks of its rings.
-    pub(crate) fn holder(&self) -> &Arc<Holder> {
-        &self.holder
-    }
-
-    /// Memfd of the region.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.region.as_fd()
-    }
+    pub(crate) holder: Arc<Holder>,
 }
 
 impl Drop for RegionMapping {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::abi::EventPair;
 use crate::binding::{Binding, SHARED_SLEEP, announce};
 use crate::csb::Csb;
-use crate::descriptor::{LoopError, LoopEvents, LoopPlan};
+use crate::descriptor::{LoopError, LoopPlan};
 use crate::outcome::SyncOutcome;
 use crate::ring_lock::SyncIntent;
 
@@ -86,7 +87,7 @@ impl LoopState {
 }
 
 /// Descriptors with which the program kicks; EBADF if one is not open.
-fn kick_descriptors(events: &[LoopEvents]) -> Result<Vec<RawFd>, LoopError> {
+fn kick_descriptors(events: &[EventPair]) -> Result<Vec<RawFd>, LoopError> {
     let check = |number: RawFd| match number {
         ..0 => Ok(()),
         _ => crate::foreign_descriptor::is_open(number).map_err(LoopError::EventsOption),
@@ -101,7 +102,7 @@ fn kick_descriptors(events: &[LoopEvents]) -> Result<Vec<RawFd>, LoopError> {
 struct Rounds<'a> {
     binding: &'a Binding,
     csb: &'a Csb,
-    events: Option<&'a [LoopEvents]>,
+    events: Option<&'a [EventPair]>,
     /// Position of each ring when the program last saw it.
     shown: Vec<(u32, u32)>,
 }
@@ -116,16 +117,15 @@ struct Round {
 impl Rounds<'_> {
     /// Syncs every ring once.
     fn run(&mut self, intent: SyncIntent) -> Result<Round, Errno> {
-        let (tx, rx) = self.binding.rings();
         let mut round = Round::default();
-        for (entry, ring) in tx.iter().chain(rx).enumerate() {
+        for (entry, ring) in self.binding.rings().enumerate() {
             let cursors = self.csb.read(entry)?;
             let sync = || ring.sync_to(cursors.head, cursors.cur, intent);
             let outcome = self.binding.with_monitors(sync(), sync);
-            if outcome.has(SyncOutcome::KICK) {
+            if outcome.intersects(SyncOutcome::KICK) {
                 self.binding.kick(ring);
             }
-            round.skipped |= outcome.has(SyncOutcome::SKIPPED);
+            round.skipped |= outcome.intersects(SyncOutcome::SKIPPED);
             let position = ring.position();
             let now = (position.hwcur, position.hwtail);
             if self.shown.len() <= entry {
@@ -155,9 +155,8 @@ impl Rounds<'_> {
 
     /// Sleeps until the program kicks or a ring has news.
     fn sleep(&mut self, kicks: &[RawFd], stop: &AtomicBool) -> Result<(), Errno> {
-        let (tx, rx) = self.binding.rings();
-        let rings = || tx.iter().chain(rx);
-        for (entry, ring) in rings().enumerate() {
+        let binding = self.binding;
+        for (entry, ring) in binding.rings().enumerate() {
             self.csb.write_needs_kick(entry, true)?;
             self.binding.drain_notify(ring);
             announce(ring);
@@ -166,10 +165,11 @@ impl Rounds<'_> {
         let round = self.run(SyncIntent::BeforeSleep)?;
         if !round.moved && !stop.load(Ordering::Acquire) {
             let most = if round.skipped { SHARED_SLEEP } else { LONGEST_SLEEP };
-            let waited = kicks.iter().copied().chain(rings().filter_map(|ring| self.binding.notify_of(ring)));
+            let waited =
+                kicks.iter().copied().chain(binding.rings().filter_map(|ring| binding.notify_of(ring)));
             crate::foreign_descriptor::wait_readable(waited, most);
         }
-        for (entry, ring) in rings().enumerate() {
+        for (entry, ring) in binding.rings().enumerate() {
             self.csb.write_needs_kick(entry, false)?;
             ring.sleeping_flag().store(0, Ordering::Relaxed);
         }

@@ -8,43 +8,11 @@ use ringroad_netmap::device::NetmapDevice;
 use ringroad_netmap::private_descriptors::owns;
 use rustix::io::Errno;
 
-use crate::{errno, next, tracked};
+use crate::hooks::hooks;
+use crate::{errno, tracked};
 
 /// Limit of the tracked numbers: higher descriptors are neither tracked nor the library's own.
 const NUMBERS: c_uint = 65536;
-
-#[unsafe(no_mangle)]
-pub extern "C" fn close(fd: c_int) -> c_int {
-    if owns(fd) {
-        return errno::fail(Errno::BADF);
-    }
-    let was_device = tracked::device(fd).is_some();
-    // The number is forgotten before it is closed: afterwards another thread may have got the number.
-    tracked::forget(fd);
-    let result = next::close(fd);
-    if was_device {
-        let errno = errno::get();
-        NetmapDevice::settle_closed();
-        errno::set(errno);
-    }
-    result
-}
-
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of fclose(3).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fclose(file: *mut FILE) -> c_int {
-    if !file.is_null() {
-        let before = errno::get();
-        // SAFETY: the program's own argument.
-        tracked::forget(unsafe { libc::fileno(file) });
-        errno::set(before);
-    }
-    // SAFETY: the program's own argument.
-    unsafe { next::fclose(file) }
-}
 
 /// Calls `close` for all ranges without the library's own descriptors.
 fn between_ours(first: c_uint, last: c_uint, mut close: impl FnMut(c_uint, c_uint) -> c_int) -> c_int {
@@ -65,20 +33,6 @@ fn forget_all(first: c_uint, last: c_uint) {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if first > last || flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
-        return next::close_range(first, last, flags);
-    }
-    between_ours(first, last, |first, last| {
-        let result = next::close_range(first, last, flags);
-        if result == 0 {
-            forget_all(first, last);
-        }
-        result
-    })
-}
-
-#[unsafe(no_mangle)]
 pub extern "C" fn closefrom(lowest: c_int) {
     let before = errno::get();
     let lowest = c_uint::try_from(lowest).unwrap_or(0);
@@ -91,15 +45,6 @@ pub extern "C" fn closefrom(lowest: c_int) {
         }
     }
     errno::set(before);
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn dup(fd: c_int) -> c_int {
-    let copy = next::dup(fd);
-    if copy >= 0 {
-        tracked::copied(fd, copy);
-    }
-    copy
 }
 
 /// Reason why a copy cannot be made onto a number, or of it.
@@ -115,68 +60,92 @@ fn refusal(old: c_int, new: c_int) -> Option<Errno> {
     }
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    if let Some(errno) = refusal(old, new) {
-        return errno::fail(errno);
+hooks! {
+    [] close(fd: c_int) -> c_int {
+        if owns(fd) {
+            return errno::fail(Errno::BADF);
+        }
+        let was_device = tracked::device(fd).is_some();
+        // The number is forgotten before it is closed: afterwards another thread may have got the number.
+        tracked::forget(fd);
+        let result = next::close(fd);
+        if was_device {
+            let errno = errno::get();
+            NetmapDevice::settle_closed();
+            errno::set(errno);
+        }
+        result
     }
-    let copy = next::dup2(old, new);
-    if copy >= 0 && old != new {
-        tracked::copied(old, copy);
-    }
-    copy
-}
 
-#[unsafe(no_mangle)]
-pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    if let Some(errno) = refusal(old, new) {
-        return errno::fail(errno);
+    [unsafe] fclose(file: *mut FILE) -> c_int {
+        if !file.is_null() {
+            let before = errno::get();
+            // SAFETY: the program's own argument.
+            tracked::forget(unsafe { libc::fileno(file) });
+            errno::set(before);
+        }
+        // SAFETY: the program's own argument.
+        unsafe { next::fclose(file) }
     }
-    let copy = next::dup3(old, new, flags);
-    if copy >= 0 {
-        tracked::copied(old, copy);
+
+    [] close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        if first > last || flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
+            return next::close_range(first, last, flags);
+        }
+        between_ours(first, last, |first, last| {
+            let result = next::close_range(first, last, flags);
+            if result == 0 {
+                forget_all(first, last);
+            }
+            result
+        })
     }
-    copy
-}
 
-/// The C function of this name. The C library replaces the standard descriptors without a call of a hook.
-#[unsafe(no_mangle)]
-pub extern "C" fn daemon(stays: c_int, keeps: c_int) -> c_int {
-    let result = next::daemon(stays, keeps);
-    if result == 0 && keeps == 0 {
-        forget_all(0, 2);
+    [] dup(fd: c_int) -> c_int {
+        let copy = next::dup(fd);
+        if copy >= 0 {
+            tracked::copied(fd, copy);
+        }
+        copy
     }
-    result
-}
 
-/// # Safety
-/// The conditions of fcntl(2).
-unsafe fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the program's own arguments.
-    let result = unsafe { next::fcntl(fd, command, argument) };
-    if result >= 0 && matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-        tracked::copied(fd, result);
+    [] dup2(old: c_int, new: c_int) -> c_int {
+        if let Some(errno) = refusal(old, new) {
+            return errno::fail(errno);
+        }
+        let copy = next::dup2(old, new);
+        if copy >= 0 && old != new {
+            tracked::copied(old, copy);
+        }
+        copy
     }
-    result
-}
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of fcntl(2). Programs pass `argument` as a variadic argument, which the supported platforms pass like
-/// any other.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the program's own arguments.
-    unsafe { control(fd, command, argument) }
-}
+    [] dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+        if let Some(errno) = refusal(old, new) {
+            return errno::fail(errno);
+        }
+        let copy = next::dup3(old, new, flags);
+        if copy >= 0 {
+            tracked::copied(old, copy);
+        }
+        copy
+    }
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of [`fcntl`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    // SAFETY: the program's own arguments.
-    unsafe { control(fd, command, argument) }
+    // The C library replaces the standard descriptors without a call of a hook.
+    [] daemon(stays: c_int, keeps: c_int) -> c_int {
+        let result = next::daemon(stays, keeps);
+        if result == 0 && keeps == 0 {
+            forget_all(0, 2);
+        }
+        result
+    }
+
+    [unsafe] fcntl(fd: c_int, command: c_int; ... argument: usize) -> c_int = fcntl64 {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::fcntl(fd, command, argument) };
+        if result >= 0 && matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+            tracked::copied(fd, result);
+        }
+        result
+    }
 }

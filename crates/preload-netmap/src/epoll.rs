@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use libc::{epoll_event, sigset_t, timespec};
+use ringroad_c_face::TimeLimit;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::epoll_interests::{self, EpollInterest};
-use crate::time_limit::TimeLimit;
+use crate::errno;
+use crate::hooks::hooks;
+use crate::time_limit::from_timespec;
 use crate::tracked::{self, DeviceReference, any_device};
 use crate::wait::Wait;
-use crate::{errno, next};
 
 /// Tracks the set behind a new descriptor, so that copies of the descriptor share the set's devices.
 fn made(epoll: c_int) -> c_int {
@@ -25,16 +27,6 @@ fn made(epoll: c_int) -> c_int {
         errno::set(before);
     }
     epoll
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn epoll_create(size: c_int) -> c_int {
-    made(next::epoll_create(size))
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn epoll_create1(flags: c_int) -> c_int {
-    made(next::epoll_create1(flags))
 }
 
 /// Adds, changes or removes a device.
@@ -62,27 +54,6 @@ fn control(
         _ => return Err(Errno::INVAL),
     }
     Ok(0)
-}
-
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of epoll_ctl(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_ctl(
-    epoll: c_int,
-    operation: c_int,
-    fd: c_int,
-    event: *mut epoll_event,
-) -> c_int {
-    let device = if any_device() { tracked::device(fd) } else { None };
-    let Some(device) = device else {
-        // SAFETY: the program's own arguments.
-        return unsafe { next::epoll_ctl(epoll, operation, fd, event) };
-    };
-    // SAFETY: null or a structure, as the program guarantees; it is packed, so it is copied.
-    let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
-    errno::returned(control(epoll, operation, fd, &device, event.as_ref()))
 }
 
 /// Room for a program's events.
@@ -207,7 +178,7 @@ unsafe fn wait(
 /// without devices.
 fn may_have_devices(epoll: c_int, events: *mut epoll_event, room: c_int) -> bool {
     any_device()
-        && !epoll_interests::is_empty()
+        && !epoll_interests::INTERESTS.is_empty()
         && !events.is_null()
         && room > 0
         && tracked::known_epoll_set(epoll).is_some()
@@ -227,68 +198,61 @@ unsafe fn undisturbed(events: *mut epoll_event, count: c_int) -> Option<c_int> {
     (kept > 0).then_some(kept)
 }
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of epoll_wait(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_wait(
-    epoll: c_int,
-    events: *mut epoll_event,
-    room: c_int,
-    timeout: c_int,
-) -> c_int {
-    // SAFETY: the program's own arguments.
-    unsafe { epoll_pwait(epoll, events, room, timeout, std::ptr::null()) }
-}
-
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of epoll_pwait(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_pwait(
-    epoll: c_int,
-    events: *mut epoll_event,
-    room: c_int,
-    timeout: c_int,
-    mask: *const sigset_t,
-) -> c_int {
-    let limit = TimeLimit::from_milliseconds(timeout);
-    if !may_have_devices(epoll, events, room) {
-        // SAFETY: the program's own arguments.
-        let count = unsafe { next::epoll_pwait(epoll, events, room, timeout, mask) };
-        // SAFETY: the kernel has written that many.
-        if let Some(count) = unsafe { undisturbed(events, count) } {
-            return count;
-        }
+hooks! {
+    [] epoll_create(size: c_int) -> c_int {
+        made(next::epoll_create(size))
     }
-    // SAFETY: the program's own arguments.
-    errno::returned(unsafe { wait(epoll, events, room, &limit, mask) })
-}
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of epoll_pwait2(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_pwait2(
-    epoll: c_int,
-    events: *mut epoll_event,
-    room: c_int,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: null or a structure, as the program guarantees.
-    let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
-    if limit.is_err() || !may_have_devices(epoll, events, room) {
-        // SAFETY: the program's own arguments.
-        let count = unsafe { next::epoll_pwait2(epoll, events, room, timeout, mask) };
-        // SAFETY: the kernel has written that many.
-        if let Some(count) = unsafe { undisturbed(events, count) } {
-            return count;
-        }
+    [] epoll_create1(flags: c_int) -> c_int {
+        made(next::epoll_create1(flags))
     }
-    // SAFETY: the program's own arguments.
-    errno::returned(limit.and_then(|limit| unsafe { wait(epoll, events, room, &limit, mask) }))
+
+    [unsafe] epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+        let device = if any_device() { tracked::device(fd) } else { None };
+        let Some(device) = device else {
+            // SAFETY: the program's own arguments.
+            return unsafe { next::epoll_ctl(epoll, operation, fd, event) };
+        };
+        // SAFETY: null or a structure, as the program guarantees; it is packed, so it is copied.
+        let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
+        errno::returned(control(epoll, operation, fd, &device, event.as_ref()))
+    }
+
+    [unsafe] epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int {
+        // SAFETY: the program's own arguments.
+        unsafe { epoll_pwait(epoll, events, room, timeout, std::ptr::null()) }
+    }
+
+    [unsafe] epoll_pwait(
+        epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t
+    ) -> c_int {
+        let limit = TimeLimit::from_milliseconds(timeout);
+        if !may_have_devices(epoll, events, room) {
+            // SAFETY: the program's own arguments.
+            let count = unsafe { next::epoll_pwait(epoll, events, room, timeout, mask) };
+            // SAFETY: the kernel has written that many.
+            if let Some(count) = unsafe { undisturbed(events, count) } {
+                return count;
+            }
+        }
+        // SAFETY: the program's own arguments.
+        errno::returned(unsafe { wait(epoll, events, room, &limit, mask) })
+    }
+
+    [unsafe] epoll_pwait2(
+        epoll: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t
+    ) -> c_int {
+        // SAFETY: null or a structure, as the program guarantees.
+        let limit = from_timespec(unsafe { timeout.as_ref() });
+        if limit.is_err() || !may_have_devices(epoll, events, room) {
+            // SAFETY: the program's own arguments.
+            let count = unsafe { next::epoll_pwait2(epoll, events, room, timeout, mask) };
+            // SAFETY: the kernel has written that many.
+            if let Some(count) = unsafe { undisturbed(events, count) } {
+                return count;
+            }
+        }
+        // SAFETY: the program's own arguments.
+        errno::returned(limit.and_then(|limit| unsafe { wait(epoll, events, room, &limit, mask) }))
+    }
 }

@@ -2,16 +2,17 @@
 //! set, wakes its waiters.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use libc::epoll_event;
 use ringroad_netmap::private_descriptors::PrivateDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
+use crate::epoll::next;
+use crate::errno;
 use crate::signal_safe_lock::SignalSafeLock;
 use crate::tracked::DeviceReference;
-use crate::{errno, next};
 
 /// Bits of an interest's events that are not conditions.
 const MODES: u32 = (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
@@ -47,35 +48,17 @@ pub(crate) struct Interests {
     doorbells: Vec<EpollDoorbell>,
 }
 
-static INTERESTS: SignalSafeLock<Interests> =
-    SignalSafeLock::new(Interests { interests: Vec::new(), doorbells: Vec::new() });
-/// Number of interests in all sets, for a quick check without the lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Devices in all sets.
+pub(crate) static INTERESTS: SignalSafeLock<Interests> =
+    SignalSafeLock::new(Interests { interests: Vec::new(), doorbells: Vec::new() }, |all| {
+        all.interests.len()
+    });
 static SETS: AtomicU64 = AtomicU64::new(1);
 static BELL_MARK: AtomicU8 = AtomicU8::new(0);
 
 /// Data of a doorbell's events: the address of a variable that the program does not know of.
 pub(crate) fn doorbell_data() -> u64 {
     (&raw const BELL_MARK).addr() as u64
-}
-
-/// Lock of the interests, for fork handlers.
-pub(crate) fn lock() -> &'static SignalSafeLock<Interests> {
-    &INTERESTS
-}
-
-fn with<R>(f: impl FnOnce(&mut Interests) -> R) -> R {
-    INTERESTS.with(|all| {
-        let result = f(all);
-        COUNT.store(all.interests.len(), Ordering::Relaxed);
-        result
-    })
-}
-
-/// Whether there is no device in any set.
-#[inline]
-pub(crate) fn is_empty() -> bool {
-    COUNT.load(Ordering::Relaxed) == 0
 }
 
 /// A number for a new set.
@@ -94,9 +77,9 @@ pub(crate) fn add(
     device: DeviceReference,
     event: &epoll_event,
 ) -> Result<(), Errno> {
-    let has_doorbell = with(|all| all.doorbells.iter().any(|doorbell| doorbell.set == set));
+    let has_doorbell = INTERESTS.with(|all| all.doorbells.iter().any(|doorbell| doorbell.set == set));
     let doorbell = if has_doorbell { None } else { Some(hang_doorbell(epoll)?) };
-    let (added, spare) = with(|all| {
+    let (added, spare) = INTERESTS.with(|all| {
         // Another thread may have been faster; then this thread's doorbell is not used, and is closed.
         let spare = match doorbell {
             Some(bell) if !all.doorbells.iter().any(|known| known.set == set) => {
@@ -138,7 +121,7 @@ pub(crate) fn modify(
     device: &DeviceReference,
     event: &epoll_event,
 ) -> Result<(), Errno> {
-    with(|all| {
+    INTERESTS.with(|all| {
         let index = all.position(set, fd, device).ok_or(Errno::NOENT)?;
         all.interests[index].events = event.events | ALWAYS;
         all.interests[index].data = event.u64;
@@ -152,7 +135,7 @@ pub(crate) fn modify(
 /// # Errors
 /// ENOENT if the device is not in the set.
 pub(crate) fn remove(set: u64, fd: RawFd, device: &DeviceReference) -> Result<(), Errno> {
-    let removed = with(|all| {
+    let removed = INTERESTS.with(|all| {
         let index = all.position(set, fd, device).ok_or(Errno::NOENT)?;
         Ok(all.interests.remove(index))
     });
@@ -164,7 +147,7 @@ pub(crate) fn told(interest: &EpollInterest) {
     if interest.events & libc::EPOLLONESHOT as u32 == 0 {
         return;
     }
-    with(|all| {
+    INTERESTS.with(|all| {
         if let Some(index) = all.position(interest.set, interest.fd, &interest.device) {
             all.interests[index].events = 0;
         }
@@ -173,12 +156,12 @@ pub(crate) fn told(interest: &EpollInterest) {
 
 /// Passes the interests of a set to `f`.
 pub(crate) fn for_each(set: u64, f: impl FnMut(&EpollInterest)) {
-    with(|all| all.interests.iter().filter(|interest| interest.set == set).for_each(f));
+    INTERESTS.with(|all| all.interests.iter().filter(|interest| interest.set == set).for_each(f));
 }
 
 /// Removes a set whose last descriptor is closed.
 pub(crate) fn remove_set(set: u64) {
-    let removed = with(|all| {
+    let removed = INTERESTS.with(|all| {
         let interests: Vec<_> = all.interests.extract_if(.., |interest| interest.set == set).collect();
         let doorbells: Vec<_> = all.doorbells.extract_if(.., |doorbell| doorbell.set == set).collect();
         (interests, doorbells)
@@ -189,7 +172,7 @@ pub(crate) fn remove_set(set: u64) {
 /// Removes a device whose last descriptor is closed.
 pub(crate) fn remove_device(device: &DeviceReference) {
     let removed: Vec<_> =
-        with(|all| all.interests.extract_if(.., |interest| interest.device == *device).collect());
+        INTERESTS.with(|all| all.interests.extract_if(.., |interest| interest.device == *device).collect());
     drop(removed);
 }
 

@@ -6,12 +6,11 @@
 //! library: it prints nothing, starts no thread and makes no connection.
 //!
 //! - Calls: [`open`], [`control`] (ioctl, read, write), [`memory`], [`poll`], [`select`], [`epoll`], [`copies`] (close,
-//!   dup, fcntl, daemon), [`passing`]
-//!   (recvmsg), [`status`] (stat, access).
-//! - Behind them: `next`, the C library's functions; `tracked`, the descriptors that are devices, in a
-//!   `descriptor_table`; `wait`, sleeping on devices and other descriptors at once until a `time_limit`;
-//!   `epoll_interests`, devices in epoll sets; `mapping_ledger`, the handles that keep mapped devices bound; `process`,
-//!   forks.
+//!   dup, fcntl, daemon), [`passing`] (recvmsg), [`status`] (stat, access).
+//! - Behind them: `hooks`, which defines these calls and finds the C library's functions; `tracked`, the descriptors
+//!   that are devices, in a `descriptor_table`; `wait`, sleeping on devices and other descriptors at once;
+//!   `time_limit`, the waiting times of calls; `epoll_interests`, devices in epoll sets; `mapping_ledger`, the handles
+//!   that keep mapped devices bound; `process`, forks.
 //!
 //! These cases do not work: programs that are linked statically, or make system calls without the C library; calls that
 //! the library makes within itself (`fopen` of the device); an epoll set with devices, if `poll` or another epoll set
@@ -25,9 +24,9 @@ mod descriptor_table;
 pub mod epoll;
 mod epoll_interests;
 mod errno;
+mod hooks;
 mod mapping_ledger;
 pub mod memory;
-mod next;
 pub mod open;
 pub mod passing;
 pub mod poll;

@@ -2,7 +2,6 @@
 //! program has closed all descriptors of the device.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::signal_safe_lock::SignalSafeLock;
 
@@ -50,48 +49,31 @@ impl<H> MappingTable<H> {
 /// Holder of a mapping in a process: another handle on the device's descriptor.
 pub(crate) type Holder = ringroad_netmap::private_descriptors::PrivateDescriptor;
 
-static LEDGER: SignalSafeLock<MappingTable<Holder>> = SignalSafeLock::new(MappingTable::new());
-/// Number of mappings in the ledger, for a quick check without the lock.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Lock of the ledger, for fork handlers.
-pub(crate) fn lock() -> &'static SignalSafeLock<MappingTable<Holder>> {
-    &LEDGER
-}
-
-fn with<R>(f: impl FnOnce(&mut MappingTable<Holder>) -> R) -> R {
-    LEDGER.with(|ledger| {
-        let result = f(ledger);
-        COUNT.store(ledger.mappings.len(), Ordering::Relaxed);
-        result
-    })
-}
-
-/// Whether there is any mapping.
-#[inline]
-pub(crate) fn is_empty() -> bool {
-    COUNT.load(Ordering::Relaxed) == 0
-}
+/// All mappings of this process.
+pub(crate) static LEDGER: SignalSafeLock<MappingTable<Holder>> =
+    SignalSafeLock::new(MappingTable::new(), |ledger| ledger.mappings.len());
 
 /// Adds a mapping.
 pub(crate) fn add(start: usize, bytes: usize, holder: Arc<Holder>) {
-    with(|ledger| ledger.mappings.push(TrackedMapping { start, end: start.saturating_add(bytes), holder }));
+    LEDGER.with(|ledger| {
+        ledger.mappings.push(TrackedMapping { start, end: start.saturating_add(bytes), holder })
+    });
 }
 
 /// Removes a range. The result holds the devices of the mappings in it.
 #[must_use]
 pub(crate) fn remove(start: usize, bytes: usize) -> Vec<TrackedMapping<Holder>> {
-    with(|ledger| ledger.remove(start, start.saturating_add(bytes)))
+    LEDGER.with(|ledger| ledger.remove(start, start.saturating_add(bytes)))
 }
 
 /// Puts back the mappings that [`remove`] returned.
 pub(crate) fn put_back(removed: Vec<TrackedMapping<Holder>>) {
-    with(|ledger| ledger.mappings.extend(removed));
+    LEDGER.with(|ledger| ledger.mappings.extend(removed));
 }
 
 /// Holder of the first mapping that overlaps a range.
 pub(crate) fn holder(start: usize, bytes: usize) -> Option<Arc<Holder>> {
-    with(|ledger| {
+    LEDGER.with(|ledger| {
         ledger.overlapping(start, start.saturating_add(bytes)).map(|mapping| mapping.holder.clone())
     })
 }

@@ -11,7 +11,8 @@ use ringroad_netmap::device::NetmapDevice;
 use ringroad_netmap::user_memory;
 use rustix::io::{Errno, FdFlags};
 
-use crate::{errno, next, tracked};
+use crate::hooks::hooks;
+use crate::{errno, tracked};
 
 /// Path of the device.
 const DEVICE: &CStr = c"/dev/netmap";
@@ -83,37 +84,39 @@ unsafe fn open_either(path: *const c_char, flags: c_int, open_file: impl FnOnce(
     number
 }
 
-/// Defines hooks of calls that open: the path, the flags, and the C library's function with its arguments.
-macro_rules! opens {
-    ($($name:ident($($argument:ident: $type:ty),*): $path:ident, $flags:expr, $next:ident;)+) => {
-        $(
-            /// The C function of this name.
-            ///
-            /// # Safety
-            /// The conditions of open(2). Programs pass the mode as a variadic argument, which the supported platforms
-            /// pass like any other.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-                // SAFETY: the program's own arguments.
-                let open_file = || unsafe { next::$next($($argument),*) };
-                // SAFETY: the program's own arguments.
-                unsafe { open_either($path, $flags, open_file) }
-            }
-        )+
-    };
-}
+hooks! {
+    [unsafe] open(path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int = open64, __open, __open64 {
+        // SAFETY: the program's own arguments.
+        let open_file = || unsafe { next::open(path, flags, mode) };
+        // SAFETY: as above.
+        unsafe { open_either(path, flags, open_file) }
+    }
 
-opens! {
-    open(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
-    open64(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
-    __open(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
-    __open64(path: *const c_char, flags: c_int, mode: mode_t): path, flags, open;
-    openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t): path, flags, openat;
-    openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t): path, flags, openat;
-    __open_2(path: *const c_char, flags: c_int): path, flags, __open_2;
-    __open64_2(path: *const c_char, flags: c_int): path, flags, __open_2;
-    __openat_2(directory: c_int, path: *const c_char, flags: c_int): path, flags, __openat_2;
-    __openat64_2(directory: c_int, path: *const c_char, flags: c_int): path, flags, __openat_2;
-    creat(path: *const c_char, mode: mode_t): path, libc::O_CREAT, creat;
-    creat64(path: *const c_char, mode: mode_t): path, libc::O_CREAT, creat;
+    [unsafe] openat(directory: c_int, path: *const c_char, flags: c_int; ... mode: mode_t) -> c_int = openat64 {
+        // SAFETY: the program's own arguments.
+        let open_file = || unsafe { next::openat(directory, path, flags, mode) };
+        // SAFETY: as above.
+        unsafe { open_either(path, flags, open_file) }
+    }
+
+    [unsafe] __open_2(path: *const c_char, flags: c_int) -> c_int = __open64_2 {
+        // SAFETY: the program's own arguments.
+        let open_file = || unsafe { next::__open_2(path, flags) };
+        // SAFETY: as above.
+        unsafe { open_either(path, flags, open_file) }
+    }
+
+    [unsafe] __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int = __openat64_2 {
+        // SAFETY: the program's own arguments.
+        let open_file = || unsafe { next::__openat_2(directory, path, flags) };
+        // SAFETY: as above.
+        unsafe { open_either(path, flags, open_file) }
+    }
+
+    [unsafe] creat(path: *const c_char, mode: mode_t) -> c_int = creat64 {
+        // SAFETY: the program's own arguments.
+        let open_file = || unsafe { next::creat(path, mode) };
+        // SAFETY: as above.
+        unsafe { open_either(path, libc::O_CREAT, open_file) }
+    }
 }

@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_uint};
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
-use crate::{errno, next, tracked};
+use crate::hooks::hooks;
+use crate::{errno, tracked};
 
 /// Checks the descriptors in a message's control data.
 ///
@@ -41,44 +42,30 @@ unsafe fn inspect_message(message: &msghdr) {
     errno::set(before);
 }
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of recvmsg(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's own arguments.
-    let received = unsafe { next::recvmsg(fd, message, flags) };
-    if received >= 0 {
-        // SAFETY: the kernel has filled the message.
-        let message = unsafe { &*message };
-        // SAFETY: as above.
-        unsafe { inspect_message(message) };
+hooks! {
+    [unsafe] recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+        // SAFETY: the program's own arguments.
+        let received = unsafe { next::recvmsg(fd, message, flags) };
+        if received >= 0 {
+            // SAFETY: the kernel has filled the message.
+            let message = unsafe { &*message };
+            // SAFETY: as above.
+            unsafe { inspect_message(message) };
+        }
+        received
     }
-    received
-}
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of recvmmsg(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmmsg(
-    fd: c_int,
-    messages: *mut mmsghdr,
-    count: c_uint,
-    flags: c_int,
-    timeout: *mut timespec,
-) -> c_int {
-    // SAFETY: the program's own arguments.
-    let received = unsafe { next::recvmmsg(fd, messages, count, flags, timeout) };
-    for index in 0..usize::try_from(received).unwrap_or(0) {
-        // SAFETY: the kernel has filled that many messages.
-        let message = unsafe { messages.add(index) };
-        // SAFETY: as above.
-        let message = unsafe { &*message };
-        // SAFETY: as above.
-        unsafe { inspect_message(&message.msg_hdr) };
+    [unsafe] recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
+        // SAFETY: the program's own arguments.
+        let received = unsafe { next::recvmmsg(fd, messages, count, flags, timeout) };
+        for index in 0..usize::try_from(received).unwrap_or(0) {
+            // SAFETY: the kernel has filled that many messages.
+            let message = unsafe { messages.add(index) };
+            // SAFETY: as above.
+            let message = unsafe { &*message };
+            // SAFETY: as above.
+            unsafe { inspect_message(&message.msg_hdr) };
+        }
+        received
     }
-    received
 }

@@ -3,12 +3,14 @@
 use std::ffi::c_int;
 
 use libc::{nfds_t, pollfd, sigset_t, size_t, timespec};
+use ringroad_c_face::TimeLimit;
 use rustix::io::Errno;
 
-use crate::time_limit::TimeLimit;
+use crate::errno;
+use crate::hooks::hooks;
+use crate::time_limit::from_timespec;
 use crate::tracked::{any_device, device};
 use crate::wait::Wait;
-use crate::{errno, next};
 
 /// Whether an array has a device in it.
 ///
@@ -61,79 +63,52 @@ unsafe fn poll_devices(
     Ok(ready)
 }
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of poll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: the program's own arguments.
-    if !unsafe { has_device(fds, count) } {
+hooks! {
+    [unsafe] poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
         // SAFETY: the program's own arguments.
-        return unsafe { next::poll(fds, count, timeout) };
+        if !unsafe { has_device(fds, count) } {
+            // SAFETY: the program's own arguments.
+            return unsafe { next::poll(fds, count, timeout) };
+        }
+        let limit = TimeLimit::from_milliseconds(timeout);
+        // SAFETY: the program's own arguments.
+        errno::returned(unsafe { poll_devices(fds, count, &limit, std::ptr::null()) })
     }
-    let limit = TimeLimit::from_milliseconds(timeout);
-    // SAFETY: the program's own arguments.
-    errno::returned(unsafe { poll_devices(fds, count, &limit, std::ptr::null()) })
-}
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of poll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
-    // The C library ends the program if the array is too small. The hook reads no entry of such an array.
-    let fits = room / size_of::<pollfd>() >= count as usize;
-    // SAFETY: the program's own arguments.
-    if fits && unsafe { has_device(fds, count) } {
+    [unsafe] __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+        // The C library ends the program if the array is too small. The hook reads no entry of such an array.
+        let fits = room / size_of::<pollfd>() >= count as usize;
         // SAFETY: the program's own arguments.
-        return unsafe { poll(fds, count, timeout) };
+        if fits && unsafe { has_device(fds, count) } {
+            // SAFETY: the program's own arguments.
+            return unsafe { poll(fds, count, timeout) };
+        }
+        // SAFETY: the program's own arguments.
+        unsafe { next::__poll_chk(fds, count, timeout, room) }
     }
-    // SAFETY: the program's own arguments.
-    unsafe { next::__poll_chk(fds, count, timeout, room) }
-}
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of ppoll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ppoll(
-    fds: *mut pollfd,
-    count: nfds_t,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: the program's own arguments.
-    if !unsafe { has_device(fds, count) } {
+    [unsafe] ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: the program's own arguments.
-        return unsafe { next::ppoll(fds, count, timeout, mask) };
+        if !unsafe { has_device(fds, count) } {
+            // SAFETY: the program's own arguments.
+            return unsafe { next::ppoll(fds, count, timeout, mask) };
+        }
+        // SAFETY: null or a structure, as the program guarantees.
+        let limit = from_timespec(unsafe { timeout.as_ref() });
+        // SAFETY: the program's own arguments.
+        errno::returned(limit.and_then(|limit| unsafe { poll_devices(fds, count, &limit, mask) }))
     }
-    // SAFETY: null or a structure, as the program guarantees.
-    let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
-    // SAFETY: the program's own arguments.
-    errno::returned(limit.and_then(|limit| unsafe { poll_devices(fds, count, &limit, mask) }))
-}
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of ppoll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __ppoll_chk(
-    fds: *mut pollfd,
-    count: nfds_t,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-    room: size_t,
-) -> c_int {
-    let fits = room / size_of::<pollfd>() >= count as usize;
-    // SAFETY: the program's own arguments.
-    if fits && unsafe { has_device(fds, count) } {
+    [unsafe] __ppoll_chk(
+        fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t
+    ) -> c_int {
+        let fits = room / size_of::<pollfd>() >= count as usize;
         // SAFETY: the program's own arguments.
-        return unsafe { ppoll(fds, count, timeout, mask) };
+        if fits && unsafe { has_device(fds, count) } {
+            // SAFETY: the program's own arguments.
+            return unsafe { ppoll(fds, count, timeout, mask) };
+        }
+        // SAFETY: the program's own arguments.
+        unsafe { next::__ppoll_chk(fds, count, timeout, mask, room) }
     }
-    // SAFETY: the program's own arguments.
-    unsafe { next::__ppoll_chk(fds, count, timeout, mask, room) }
 }

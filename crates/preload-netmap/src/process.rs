@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::{epoll_interests, mapping_ledger};
+use crate::epoll_interests::INTERESTS;
+use crate::mapping_ledger::LEDGER;
 
 /// Process whose descriptors the tables hold; 0 while they are empty.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -28,13 +29,13 @@ pub(crate) fn take_tables() {
 }
 
 extern "C" fn before_fork() {
-    epoll_interests::lock().take();
-    mapping_ledger::lock().take();
+    INTERESTS.take();
+    LEDGER.take();
 }
 
 extern "C" fn after_fork() {
-    mapping_ledger::lock().give_back();
-    epoll_interests::lock().give_back();
+    LEDGER.give_back();
+    INTERESTS.give_back();
 }
 
 extern "C" fn after_fork_in_child() {

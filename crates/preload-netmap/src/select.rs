@@ -8,13 +8,15 @@ use libc::{
     POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDBAND, POLLRDNORM, POLLWRBAND, POLLWRNORM,
     fd_set, sigset_t, timespec, timeval,
 };
+use ringroad_c_face::TimeLimit;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use crate::time_limit::TimeLimit;
+use crate::errno;
+use crate::hooks::hooks;
+use crate::time_limit::from_timespec;
 use crate::tracked::{DeviceReference, any_device, device};
 use crate::wait::Wait;
-use crate::{errno, next};
 
 const BITS: usize = c_ulong::BITS as usize;
 
@@ -188,59 +190,43 @@ fn limit_of(timeout: Option<&timeval>) -> Result<TimeLimit, Errno> {
     }
 }
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of select(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn select(
-    count: c_int,
-    readable: *mut fd_set,
-    writable: *mut fd_set,
-    exceptional: *mut fd_set,
-    timeout: *mut timeval,
-) -> c_int {
-    // SAFETY: the program's own arguments.
-    let Some(sets) = (unsafe { Sets::with_device(count, readable, writable, exceptional) }) else {
+hooks! {
+    [unsafe] select(
+        count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set, timeout: *mut timeval
+    ) -> c_int {
         // SAFETY: the program's own arguments.
-        return unsafe { next::select(count, readable, writable, exceptional, timeout) };
-    };
-    // SAFETY: null or a structure, as the program guarantees.
-    let timeout = unsafe { timeout.as_mut() };
-    let limit = match limit_of(timeout.as_deref()) {
-        Ok(limit) => limit,
-        Err(errno) => return errno::fail(errno),
-    };
-    // SAFETY: the program's own arguments.
-    let answer = unsafe { sets.answer(&limit, std::ptr::null()) };
-    // The remaining time is written, as Linux does.
-    if let (Some(timeout), Some(left)) = (timeout, limit.left()) {
-        timeout.tv_sec = left.as_secs() as libc::time_t;
-        timeout.tv_usec = left.subsec_micros().into();
+        let Some(sets) = (unsafe { Sets::with_device(count, readable, writable, exceptional) }) else {
+            // SAFETY: the program's own arguments.
+            return unsafe { next::select(count, readable, writable, exceptional, timeout) };
+        };
+        // SAFETY: null or a structure, as the program guarantees.
+        let timeout = unsafe { timeout.as_mut() };
+        let limit = match limit_of(timeout.as_deref()) {
+            Ok(limit) => limit,
+            Err(errno) => return errno::fail(errno),
+        };
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { sets.answer(&limit, std::ptr::null()) };
+        // The remaining time is written, as Linux does.
+        if let (Some(timeout), Some(left)) = (timeout, limit.left()) {
+            timeout.tv_sec = left.as_secs() as libc::time_t;
+            timeout.tv_usec = left.subsec_micros().into();
+        }
+        errno::returned(answer)
     }
-    errno::returned(answer)
-}
 
-/// The C function of this name.
-///
-/// # Safety
-/// The conditions of pselect(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pselect(
-    count: c_int,
-    readable: *mut fd_set,
-    writable: *mut fd_set,
-    exceptional: *mut fd_set,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    // SAFETY: the program's own arguments.
-    let Some(sets) = (unsafe { Sets::with_device(count, readable, writable, exceptional) }) else {
+    [unsafe] pselect(
+        count: c_int, readable: *mut fd_set, writable: *mut fd_set, exceptional: *mut fd_set,
+        timeout: *const timespec, mask: *const sigset_t
+    ) -> c_int {
         // SAFETY: the program's own arguments.
-        return unsafe { next::pselect(count, readable, writable, exceptional, timeout, mask) };
-    };
-    // SAFETY: null or a structure, as the program guarantees.
-    let limit = TimeLimit::from_timespec(unsafe { timeout.as_ref() });
-    // SAFETY: the program's own arguments.
-    errno::returned(limit.and_then(|limit| unsafe { sets.answer(&limit, mask) }))
+        let Some(sets) = (unsafe { Sets::with_device(count, readable, writable, exceptional) }) else {
+            // SAFETY: the program's own arguments.
+            return unsafe { next::pselect(count, readable, writable, exceptional, timeout, mask) };
+        };
+        // SAFETY: null or a structure, as the program guarantees.
+        let limit = from_timespec(unsafe { timeout.as_ref() });
+        // SAFETY: the program's own arguments.
+        errno::returned(limit.and_then(|limit| unsafe { sets.answer(&limit, mask) }))
+    }
 }

@@ -5,12 +5,14 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::sigset_t;
 
-/// A value with its lock.
+/// A table with its lock, and the number of its entries for a quick check without the lock.
 pub(crate) struct SignalSafeLock<T> {
+    count: AtomicUsize,
+    count_of: fn(&T) -> usize,
     taken: AtomicBool,
     /// Signals that the lock's holder had blocked before it took the lock.
     mask: UnsafeCell<MaybeUninit<sigset_t>>,
@@ -21,12 +23,21 @@ pub(crate) struct SignalSafeLock<T> {
 unsafe impl<T: Send> Sync for SignalSafeLock<T> {}
 
 impl<T> SignalSafeLock<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// Makes the lock of an empty table, whose entries `count_of` counts.
+    pub(crate) const fn new(value: T, count_of: fn(&T) -> usize) -> Self {
         Self {
+            count: AtomicUsize::new(0),
+            count_of,
             taken: AtomicBool::new(false),
             mask: UnsafeCell::new(MaybeUninit::uninit()),
             value: UnsafeCell::new(value),
         }
+    }
+
+    /// Whether the table has no entry. Takes no lock.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
     }
 
     /// Runs `f` on the value. `f` must not take the lock again, and must not close or free a device: this is done after
@@ -36,6 +47,7 @@ impl<T> SignalSafeLock<T> {
         // SAFETY: the lock is held, so there is no other reference.
         let value = unsafe { &mut *self.value.get() };
         let result = f(value);
+        self.count.store((self.count_of)(value), Ordering::Relaxed);
         self.give_back();
         result
     }
@@ -71,7 +83,7 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time() {
-        static LOCK: SignalSafeLock<u64> = SignalSafeLock::new(0);
+        static LOCK: SignalSafeLock<u64> = SignalSafeLock::new(0, |count| *count as usize);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..10_000).for_each(|_| LOCK.with(|count| *count += 1)));
@@ -89,7 +101,7 @@ mod tests {
         let handler: extern "C" fn(libc::c_int) = note;
         // SAFETY: the handler only stores an atomic.
         unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
-        let lock = SignalSafeLock::new(());
+        let lock = SignalSafeLock::new((), |()| 0);
         lock.with(|()| {
             // SAFETY: a handler is in place.
             unsafe { libc::raise(libc::SIGUSR2) };

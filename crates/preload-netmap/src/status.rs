@@ -4,9 +4,11 @@
 use std::ffi::{c_char, c_int, c_uint};
 
 use libc::{stat as stat_buffer, statx as statx_buffer};
+use rustix::io::Errno;
 
+use crate::hooks::hooks;
 use crate::open::is_device_path;
-use crate::{errno, next, tracked};
+use crate::{errno, tracked};
 
 /// Type and permissions of the device.
 const MODE: libc::mode_t = libc::S_IFCHR | 0o666;
@@ -39,132 +41,146 @@ unsafe fn fill(to: *mut stat_buffer) -> c_int {
     0
 }
 
-/// Defines hooks of calls that give the status of a path.
-macro_rules! status_of_path {
-    ($($name:ident($($argument:ident: $type:ty),*): $path:ident, $to:ident, $next:ident;)+) => {
-        $(
-            /// The C function of this name.
-            ///
-            /// # Safety
-            /// The conditions of stat(2).
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-                // SAFETY: the program's own arguments.
-                let result = unsafe { next::$next($($argument),*) };
-                // SAFETY: the kernel has read the path.
-                if unsafe { is_missing_device(result, $path) } {
-                    // SAFETY: the program's own argument.
-                    return unsafe { fill($to) };
-                }
-                result
-            }
-        )+
-    };
-}
-
-status_of_path! {
-    stat(path: *const c_char, to: *mut stat_buffer): path, to, stat;
-    stat64(path: *const c_char, to: *mut stat_buffer): path, to, stat;
-    lstat(path: *const c_char, to: *mut stat_buffer): path, to, lstat;
-    lstat64(path: *const c_char, to: *mut stat_buffer): path, to, lstat;
-    fstatat(directory: c_int, path: *const c_char, to: *mut stat_buffer, flags: c_int): path, to, fstatat;
-    fstatat64(directory: c_int, path: *const c_char, to: *mut stat_buffer, flags: c_int): path, to, fstatat;
-    __xstat(version: c_int, path: *const c_char, to: *mut stat_buffer): path, to, __xstat;
-    __xstat64(version: c_int, path: *const c_char, to: *mut stat_buffer): path, to, __xstat;
-    __lxstat(version: c_int, path: *const c_char, to: *mut stat_buffer): path, to, __lxstat;
-    __lxstat64(version: c_int, path: *const c_char, to: *mut stat_buffer): path, to, __lxstat;
-    __fxstatat(version: c_int, directory: c_int, path: *const c_char, to: *mut stat_buffer, flags: c_int): path, to, __fxstatat;
-    __fxstatat64(version: c_int, directory: c_int, path: *const c_char, to: *mut stat_buffer, flags: c_int): path, to, __fxstatat;
-}
-
-/// Defines hooks of calls that give the status of a descriptor.
-macro_rules! status_of_descriptor {
-    ($($name:ident($($argument:ident: $type:ty),*): $fd:ident, $to:ident, $next:ident;)+) => {
-        $(
-            /// The C function of this name.
-            ///
-            /// # Safety
-            /// The conditions of fstat(2).
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-                if tracked::device($fd).is_some() {
-                    // SAFETY: the program's own argument.
-                    return unsafe { fill($to) };
-                }
-                // SAFETY: the program's own arguments.
-                unsafe { next::$next($($argument),*) }
-            }
-        )+
-    };
-}
-
-status_of_descriptor! {
-    fstat(fd: c_int, to: *mut stat_buffer): fd, to, fstat;
-    fstat64(fd: c_int, to: *mut stat_buffer): fd, to, fstat;
-    __fxstat(version: c_int, fd: c_int, to: *mut stat_buffer): fd, to, __fxstat;
-    __fxstat64(version: c_int, fd: c_int, to: *mut stat_buffer): fd, to, __fxstat;
-}
-
-/// The C function of this name.
+/// Return value of a call that gave `result` for the status of a path. Fills `to` if the path is the device's.
 ///
 /// # Safety
-/// The conditions of statx(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn statx(
-    directory: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mask: c_uint,
-    to: *mut statx_buffer,
-) -> c_int {
-    // SAFETY: the program's own arguments.
-    let result = unsafe { next::statx(directory, path, flags, mask, to) };
+/// The conditions of stat(2).
+unsafe fn status_of_path(path: *const c_char, to: *mut stat_buffer, result: c_int) -> c_int {
     // SAFETY: the kernel has read the path.
     if !unsafe { is_missing_device(result, path) } {
         return result;
     }
-    // SAFETY: all zeroes is a status.
-    let mut status: statx_buffer = unsafe { std::mem::zeroed() };
-    status.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK;
-    status.stx_mode = MODE as u16;
-    status.stx_nlink = 1;
-    status.stx_blksize = 4096;
-    status.stx_rdev_major = MAJOR;
-    status.stx_rdev_minor = MINOR;
-    // SAFETY: the program's own argument.
-    unsafe { to.write(status) };
-    0
+    // SAFETY: the caller's structure.
+    unsafe { fill(to) }
 }
 
-/// Defines hooks of calls that check whether a path may be used.
-macro_rules! accesses {
-    ($($name:ident($($argument:ident: $type:ty),*): $path:ident, $mode:ident;)+) => {
-        $(
-            /// The C function of this name.
-            ///
-            /// # Safety
-            /// The conditions of access(2).
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-                // SAFETY: the program's own arguments.
-                let result = unsafe { next::$name($($argument),*) };
-                // SAFETY: the kernel has read the path.
-                if !unsafe { is_missing_device(result, $path) } {
-                    return result;
-                }
-                if $mode & libc::X_OK != 0 {
-                    errno::set(libc::EACCES);
-                    return -1;
-                }
-                0
-            }
-        )+
-    };
+/// Return value of a call for the status of a descriptor, which is `other` unless the descriptor is a device.
+///
+/// # Safety
+/// The conditions of fstat(2).
+unsafe fn status_of_descriptor(fd: c_int, to: *mut stat_buffer, other: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the structure is the caller's.
+    if tracked::device(fd).is_some() { unsafe { fill(to) } } else { other() }
 }
 
-accesses! {
-    access(path: *const c_char, mode: c_int): path, mode;
-    eaccess(path: *const c_char, mode: c_int): path, mode;
-    euidaccess(path: *const c_char, mode: c_int): path, mode;
-    faccessat(directory: c_int, path: *const c_char, mode: c_int, flags: c_int): path, mode;
+/// Return value of a call that gave `result` for the permission to use a path. The device can be used, but not
+/// executed.
+///
+/// # Safety
+/// The conditions of access(2).
+unsafe fn access_to(path: *const c_char, mode: c_int, result: c_int) -> c_int {
+    // SAFETY: the kernel has read the path.
+    match unsafe { is_missing_device(result, path) } {
+        true if mode & libc::X_OK != 0 => errno::fail(Errno::ACCESS),
+        true => 0,
+        false => result,
+    }
+}
+
+hooks! {
+    [unsafe] stat(path: *const c_char, to: *mut stat_buffer) -> c_int = stat64 {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::stat(path, to) };
+        // SAFETY: as above.
+        unsafe { status_of_path(path, to, result) }
+    }
+
+    [unsafe] lstat(path: *const c_char, to: *mut stat_buffer) -> c_int = lstat64 {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::lstat(path, to) };
+        // SAFETY: as above.
+        unsafe { status_of_path(path, to, result) }
+    }
+
+    [unsafe] fstatat(directory: c_int, path: *const c_char, to: *mut stat_buffer, flags: c_int) -> c_int = fstatat64 {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::fstatat(directory, path, to, flags) };
+        // SAFETY: as above.
+        unsafe { status_of_path(path, to, result) }
+    }
+
+    [unsafe] __xstat(version: c_int, path: *const c_char, to: *mut stat_buffer) -> c_int = __xstat64 {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::__xstat(version, path, to) };
+        // SAFETY: as above.
+        unsafe { status_of_path(path, to, result) }
+    }
+
+    [unsafe] __lxstat(version: c_int, path: *const c_char, to: *mut stat_buffer) -> c_int = __lxstat64 {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::__lxstat(version, path, to) };
+        // SAFETY: as above.
+        unsafe { status_of_path(path, to, result) }
+    }
+
+    [unsafe] __fxstatat(
+        version: c_int, directory: c_int, path: *const c_char, to: *mut stat_buffer, flags: c_int
+    ) -> c_int = __fxstatat64 {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::__fxstatat(version, directory, path, to, flags) };
+        // SAFETY: as above.
+        unsafe { status_of_path(path, to, result) }
+    }
+
+    [unsafe] fstat(fd: c_int, to: *mut stat_buffer) -> c_int = fstat64 {
+        // SAFETY: the program's own arguments.
+        let other = || unsafe { next::fstat(fd, to) };
+        // SAFETY: as above.
+        unsafe { status_of_descriptor(fd, to, other) }
+    }
+
+    [unsafe] __fxstat(version: c_int, fd: c_int, to: *mut stat_buffer) -> c_int = __fxstat64 {
+        // SAFETY: the program's own arguments.
+        let other = || unsafe { next::__fxstat(version, fd, to) };
+        // SAFETY: as above.
+        unsafe { status_of_descriptor(fd, to, other) }
+    }
+
+    [unsafe] statx(directory: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut statx_buffer) -> c_int {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::statx(directory, path, flags, mask, to) };
+        // SAFETY: the kernel has read the path.
+        if !unsafe { is_missing_device(result, path) } {
+            return result;
+        }
+        // SAFETY: all zeroes is a status.
+        let mut status: statx_buffer = unsafe { std::mem::zeroed() };
+        status.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK;
+        status.stx_mode = MODE as u16;
+        status.stx_nlink = 1;
+        status.stx_blksize = 4096;
+        status.stx_rdev_major = MAJOR;
+        status.stx_rdev_minor = MINOR;
+        // SAFETY: the program's own argument.
+        unsafe { to.write(status) };
+        0
+    }
+
+    [unsafe] access(path: *const c_char, mode: c_int) -> c_int {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::access(path, mode) };
+        // SAFETY: as above.
+        unsafe { access_to(path, mode, result) }
+    }
+
+    [unsafe] eaccess(path: *const c_char, mode: c_int) -> c_int {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::eaccess(path, mode) };
+        // SAFETY: as above.
+        unsafe { access_to(path, mode, result) }
+    }
+
+    [unsafe] euidaccess(path: *const c_char, mode: c_int) -> c_int {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::euidaccess(path, mode) };
+        // SAFETY: as above.
+        unsafe { access_to(path, mode, result) }
+    }
+
+    [unsafe] faccessat(directory: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+        // SAFETY: the program's own arguments.
+        let result = unsafe { next::faccessat(directory, path, mode, flags) };
+        // SAFETY: as above.
+        unsafe { access_to(path, mode, result) }
+    }
 }

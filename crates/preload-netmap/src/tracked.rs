@@ -133,10 +133,7 @@ pub(crate) fn add_device(number: RawFd, device: Arc<NetmapDevice>) -> Result<Dev
 
 /// Set behind the number of an epoll descriptor; `None` if there is no room for a set.
 pub(crate) fn epoll_set(number: RawFd) -> Option<u64> {
-    match TABLE.get(number).as_deref() {
-        Some(Tracked::Epoll(set)) => Some(*set),
-        _ => add_epoll_set(number),
-    }
+    known_epoll_set(number).or_else(|| add_epoll_set(number))
 }
 
 /// Set behind a number, if the number is known to be a set.

@@ -3,17 +3,19 @@
 //! A device syncs its rings whenever it is polled. Only if nothing is ready does the thread sleep, in one system call
 //! on the ordinary descriptors and on the wake-ups of the armed devices.
 
+use std::ptr;
 use std::time::Duration;
 
 use libc::{pollfd, sigset_t};
+use ringroad_c_face::TimeLimit;
 use ringroad_netmap::device::NetmapDevice;
 use ringroad_netmap::wakers::Wakers;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use crate::time_limit::{TimeLimit, timespec_of};
+use crate::errno;
+use crate::time_limit::timespec_of;
 use crate::tracked::DeviceReference;
-use crate::{errno, next};
 
 /// Conditions that are always reported.
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
@@ -57,12 +59,11 @@ pub(crate) struct Wait<W> {
     watched: SmallVec<[Watched<W>; 16]>,
     /// Ordinary descriptors; their `revents` are the results.
     pub(crate) others: SmallVec<[pollfd; 64]>,
-    wakers: Wakers,
 }
 
 impl<W: Waitable> Wait<W> {
     pub(crate) fn new() -> Self {
-        Self { watched: SmallVec::new(), others: SmallVec::new(), wakers: Wakers::default() }
+        Self { watched: SmallVec::new(), others: SmallVec::new() }
     }
 
     /// Adds a device, or adds events to one that is there: copies of one descriptor are one device.
@@ -127,18 +128,18 @@ impl<W: Waitable> Wait<W> {
     /// Sleeps once; returns whether the ordinary descriptors ended the sleep.
     fn sleep(&mut self, limit: &TimeLimit, mask: *const sigset_t) -> Result<bool, Errno> {
         let own = self.others.len();
-        self.wakers.clear();
+        let mut wakers = Wakers::default();
         let mut armed = 0;
         for watched in &self.watched {
-            if watched.what.arm(watched.events, &mut self.wakers) != 0 {
+            if watched.what.arm(watched.events, &mut wakers) != 0 {
                 break;
             }
             armed += 1;
         }
         let outcome = if armed == self.watched.len() {
-            let wakers = self.wakers.descriptors().map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 });
-            self.others.extend(wakers);
-            let nap = match (limit.left(), self.wakers.slice()) {
+            let awaited = wakers.descriptors.iter();
+            self.others.extend(awaited.map(|&fd| pollfd { fd, events: libc::POLLIN, revents: 0 }));
+            let nap = match (limit.left(), wakers.slice) {
                 (Some(left), Some(slice)) => Some(left.min(slice)),
                 (left, slice) => left.or(slice),
             };
@@ -154,14 +155,19 @@ impl<W: Waitable> Wait<W> {
     }
 
     fn poll(&mut self, time: Option<Duration>, mask: *const sigset_t) -> Result<(), Errno> {
+        /// Bytes of the kernel's signal set.
+        const MASK_BYTES: usize = 8;
         for other in &mut self.others {
             other.revents = 0;
         }
-        let time = time.map(timespec_of);
-        // SAFETY: the array belongs to this value and has the stated length.
-        let count = unsafe {
-            next::ppoll_system_call(self.others.as_mut_ptr(), self.others.len(), time.as_ref(), mask)
-        };
+        // The kernel writes the remaining time.
+        let mut left = time.map(timespec_of);
+        let left = left.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
+        let (fds, count) = (self.others.as_mut_ptr(), self.others.len());
+        // The C library's function would be a cancellation point, which would unwind Rust frames.
+        // SAFETY: the array belongs to this value and has the stated length; `left` outlives the call, and the kernel
+        // checks `mask`.
+        let count = unsafe { libc::syscall(libc::SYS_ppoll, fds, count, left, mask, MASK_BYTES) };
         if count < 0 { Err(errno::last()) } else { Ok(()) }
     }
 }

@@ -1,6 +1,6 @@
 //! Structures and numbers of libpcap, as `pcap/pcap.h` and `pcap/bpf.h` define them.
 
-use libc::{c_char, c_int, c_uint, c_void, sockaddr, timeval};
+use libc::{c_char, c_int, c_uint, sockaddr, timeval};
 
 /// A `pcap_t`, opaque to programs: for Ringroad's handles the address of an entry of the registry.
 #[derive(Debug)]
@@ -31,15 +31,8 @@ pub(crate) struct PacketHeader {
 /// `pcap_handler`.
 pub(crate) type Callback = unsafe extern "C" fn(*mut u8, *const PacketHeader, *const u8);
 
-/// `struct bpf_insn`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct Instruction {
-    pub(crate) code: u16,
-    pub(crate) jump_true: u8,
-    pub(crate) jump_false: u8,
-    pub(crate) k: u32,
-}
+/// `struct bpf_insn`, which Linux has under another name.
+pub(crate) use libc::sock_filter as Instruction;
 
 /// `struct bpf_program`.
 #[derive(Debug)]
@@ -82,11 +75,6 @@ pub(crate) struct DeviceAddress {
     pub(crate) broadcast: *mut sockaddr,
     pub(crate) destination: *mut sockaddr,
 }
-
-/// `FILE` of the C library.
-pub(crate) type File = libc::FILE;
-/// Data of any type, behind a pointer.
-pub(crate) type Anything = c_void;
 
 /// Bytes of a caller's buffer for an error text, with its NUL.
 pub(crate) const ERROR_TEXT_BYTES: usize = 256;

@@ -3,6 +3,8 @@
 use ringroad::catalogue::{DeviceName, InterfaceUse, OpenedBy, Spelling, kinds};
 use ringroad::{OpenOptions, PortName};
 
+use crate::handle::Settings;
+
 /// Default size of a slot's buffer, bytes.
 const BUFFER_BYTES: u32 = 2048;
 /// Minimum and maximum number of slots of a ring.
@@ -31,19 +33,8 @@ pub(crate) fn is_ours(name: &str) -> bool {
     }
 }
 
-/// Settings of a program before the activation, as far as they concern the opening of the port.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ActivationOptions {
-    /// Setting of `pcap_set_promisc`.
-    pub(crate) promiscuous: bool,
-    /// Setting of `pcap_set_immediate_mode`.
-    pub(crate) immediate: bool,
-    /// Setting of `pcap_set_buffer_size`, bytes.
-    pub(crate) buffer_bytes: Option<u32>,
-}
-
 /// Port name of a device: options for the program's settings are appended unless the name has them already.
-pub(crate) fn port_name(name: &str, requested: ActivationOptions) -> String {
+pub(crate) fn port_name(name: &str, requested: &Settings) -> String {
     let Ok(parsed) = name.parse::<PortName>() else { return name.to_owned() };
     let Some(device) = parsed.base.device().filter(|device| is_wire(device)) else { return name.to_owned() };
     let takes_away = matches!(device.interface(), Some((_, InterfaceUse::Wire)));
@@ -66,10 +57,11 @@ pub(crate) fn port_name(name: &str, requested: ActivationOptions) -> String {
 }
 
 /// Options with which the port of a device is opened.
-pub(crate) fn open_options(name: &str, options: ActivationOptions) -> OpenOptions {
+pub(crate) fn open_options(name: &str, settings: &Settings) -> OpenOptions {
     let parsed = name.parse::<PortName>();
     let interface = parsed.is_ok_and(|parsed| parsed.base.device().is_some_and(is_wire));
-    let slots = options.buffer_bytes.map(|bytes| {
+    let buffer_bytes = u32::try_from(settings.buffer_bytes).ok().filter(|bytes| *bytes > 0);
+    let slots = buffer_bytes.map(|bytes| {
         let slots = bytes.div_ceil(BUFFER_BYTES).checked_next_power_of_two().unwrap_or(SLOTS.1);
         slots.clamp(SLOTS.0, SLOTS.1)
     });
@@ -137,7 +129,7 @@ mod tests {
 
     #[test]
     fn settings_become_options_unless_the_name_has_them() {
-        let all = ActivationOptions { promiscuous: true, immediate: true, buffer_bytes: None };
+        let all = &Settings { promiscuous: true, immediate: true, ..Settings::default() };
         assert_eq!(port_name("xdp:eth0", all), "xdp:eth0@promisc=1,ring-size=8192");
         assert_eq!(port_name("packet:eth0", all), "packet:eth0@promisc=1,immediate=1");
         assert_eq!(port_name("xdp:eth0@mode=native", all), "xdp:eth0@mode=native,promisc=1,ring-size=8192");
@@ -145,20 +137,18 @@ mod tests {
         for name in ["vale0:a", "x{1", "null:", "tap:t0", "eth0^"] {
             assert_eq!(port_name(name, all), name);
         }
-        assert_eq!(port_name("packet:eth0", ActivationOptions::default()), "packet:eth0");
+        assert_eq!(port_name("packet:eth0", &Settings::default()), "packet:eth0");
     }
 
     #[test]
     fn a_buffer_size_becomes_a_number_of_slots() {
-        let slots = |bytes| {
-            open_options("vale0:a", ActivationOptions { buffer_bytes: bytes, ..ActivationOptions::default() })
-                .slots
-        };
-        assert_eq!(slots(None), None);
-        assert_eq!(slots(Some(2 << 20)), Some(1024));
-        assert_eq!(slots(Some(1)), Some(64));
-        assert_eq!(slots(Some(u32::MAX)), Some(4096));
-        assert_eq!(open_options("xdp:eth0", ActivationOptions::default()).slots, Some(4096));
+        let slots =
+            |buffer_bytes| open_options("vale0:a", &Settings { buffer_bytes, ..Settings::default() }).slots;
+        assert_eq!((slots(0), slots(-1)), (None, None));
+        assert_eq!(slots(2 << 20), Some(1024));
+        assert_eq!(slots(1), Some(64));
+        assert_eq!(slots(i32::MAX), Some(4096));
+        assert_eq!(open_options("xdp:eth0", &Settings::default()).slots, Some(4096));
     }
 
     #[test]

@@ -7,22 +7,14 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{c_char, c_int, c_void};
-
-static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+use ringroad_c_face::ForeignFunction;
 
 /// Address of the next `dlopen` after this one: the C library's, unless another preloaded object has one too.
 fn real_dlopen() -> *mut c_void {
-    let known = REAL_DLOPEN.load(Ordering::Relaxed);
-    if !known.is_null() {
-        return known;
-    }
-    // SAFETY: the name ends with a NUL; RTLD_NEXT is allowed wherever this object was loaded.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
-    REAL_DLOPEN.store(found, Ordering::Relaxed);
-    found
+    static REAL_DLOPEN: ForeignFunction = ForeignFunction::new("dlopen\0");
+    REAL_DLOPEN.find(|| libc::RTLD_NEXT)
 }
 
 /// Loads an object by the real `dlopen`.

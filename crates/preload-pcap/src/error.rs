@@ -74,10 +74,7 @@ pub(crate) unsafe fn write_text(into: *mut c_char, text: &str) {
     if into.is_null() {
         return;
     }
-    let mut end = text.len().min(ERROR_TEXT_BYTES - 1);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(ERROR_TEXT_BYTES - 1);
     // SAFETY: `end` is below the buffer's size, and the text does not overlap the buffer.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), into.cast(), end) };
     // SAFETY: `end` is below the buffer's size.

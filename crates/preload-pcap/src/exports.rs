@@ -5,15 +5,12 @@ mod reading;
 mod sending;
 mod settings;
 
-use crate::error::PcapError;
-
-/// Exports functions of libpcap whose first argument is a handle. The body serves Ringroad's handles. The value after
-/// `closed` is for closed ones. For any other handle the system's function of the same name is called. No panic crosses
-/// into C.
+/// Exports functions of libpcap whose first argument is a handle. The body serves Ringroad's handles; calls with closed
+/// ones fail. For any other handle the system's function of the same name is called. No panic crosses into C.
 macro_rules! for_handles {
     ($(
         $(#[$documentation:meta])*
-        fn $name:ident($handle:ident $(, $argument:ident: $type:ty)*) -> $result:ty, closed $closed:expr, $body:block
+        fn $name:ident($handle:ident $(, $argument:ident: $type:ty)*) -> $result:ty $body:block
     )*) => {
         $(
             $(#[$documentation])*
@@ -24,7 +21,7 @@ macro_rules! for_handles {
                     $crate::registry::Owner::System => $crate::system::system_call!(
                         $name($handle: *mut $crate::abi::Pcap $(, $argument: $type)*) -> $result
                     ),
-                    $crate::registry::Owner::Closed => $closed,
+                    $crate::registry::Owner::Closed => <$result as $crate::error::Failed>::FAILED,
                 }
             }
         )*
@@ -32,7 +29,20 @@ macro_rules! for_handles {
 }
 use for_handles;
 
-/// Error of a closed handle.
-fn closed() -> PcapError {
-    PcapError::new("this device was closed")
+/// Exports functions as [`for_handles`] does, whose result is the handle's answer with this number or failure.
+macro_rules! answers {
+    ($(
+        $(#[$documentation:meta])*
+        $name:ident($handle:ident $(, $argument:ident: $type:ty)*): $answer:expr;
+    )*) => {
+        $crate::exports::for_handles! {
+            $(
+                $(#[$documentation])*
+                fn $name($handle $(, $argument: $type)*) -> libc::c_int {
+                    $handle.answer($answer)
+                }
+            )*
+        }
+    };
 }
+use answers;

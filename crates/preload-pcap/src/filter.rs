@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use libc::{c_int, c_uint};
+use ringroad_c_face::ForeignFunction;
 
 use crate::abi::{BpfProgram, Instruction};
 use crate::error::PcapError;
-use crate::system::{SystemFunction, is_installed, system_call};
+use crate::system::{address, is_installed, system_call};
 
 /// Type of `bpf_filter`: instructions, packet, length on the wire, and bytes present.
 type Run = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
@@ -41,9 +42,9 @@ impl Filter {
         if sound == 0 {
             return Err(PcapError::new("the filter is not a valid BPF program"));
         }
-        static FUNCTION: SystemFunction = SystemFunction::new(c"bpf_filter");
+        static FUNCTION: ForeignFunction = ForeignFunction::new("bpf_filter\0");
         // SAFETY: libpcap's function has this type.
-        let run: Run = unsafe { std::mem::transmute(FUNCTION.address()) };
+        let run: Run = unsafe { std::mem::transmute(address(&FUNCTION)) };
         Ok(Self { instructions, run })
     }
 
@@ -100,7 +101,7 @@ mod tests {
     fn an_invalid_filter_program_is_refused() {
         // SAFETY: the pointer may be null.
         assert!(unsafe { Filter::copy(std::ptr::null()) }.is_err());
-        let mut endless = [Instruction { code: 0x05, jump_true: 0, jump_false: 0, k: u32::MAX }];
+        let mut endless = [Instruction { code: 0x05, jt: 0, jf: 0, k: u32::MAX }];
         for len in [0, 1] {
             let program = BpfProgram { len, instructions: endless.as_mut_ptr() };
             // SAFETY: the program has at least as many instructions as it states.

@@ -11,7 +11,7 @@ use libc::{c_char, c_int};
 use ringroad::Port;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::abi::{ERROR_TEXT_BYTES, PCAP_ERROR_BREAK};
+use crate::abi::{ERROR_TEXT_BYTES, PCAP_ERROR_BREAK, PCAP_ERROR_RFMON_NOTSUP, PCAP_TSTAMP_PRECISION_NANO};
 use crate::device;
 use crate::error::{PcapError, contained};
 use crate::inject;
@@ -23,7 +23,8 @@ pub(crate) use settings::{Settings, stamp_type};
 /// A device behind one of Ringroad's `pcap_t`.
 #[derive(Debug)]
 pub(crate) struct Handle {
-    name: String,
+    /// Name of the device, as the program gave it.
+    pub(crate) name: String,
     settings: Mutex<Settings>,
     nonblocking: AtomicBool,
     /// Whether `pcap_breakloop` was called, and no loop has ended since.
@@ -74,11 +75,6 @@ impl Handle {
             error: [const { AtomicU8::new(0) }; ERROR_TEXT_BYTES],
             active: OnceLock::new(),
         }
-    }
-
-    /// Name of the device, as the program gave it.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Settings before the activation.
@@ -185,10 +181,11 @@ impl Handle {
 
 impl Active {
     fn open(name: &str, settings: &Settings) -> Result<Self, PcapError> {
-        settings.check()?;
-        let options = settings.options();
+        if settings.monitor {
+            return Err(PcapError::coded(PCAP_ERROR_RFMON_NOTSUP, "ports of Ringroad have no monitor mode"));
+        }
         let mut port =
-            Port::open_with(&device::port_name(name, options), &device::open_options(name, options))?;
+            Port::open_with(&device::port_name(name, settings), &device::open_options(name, settings))?;
         let drops = DropCounters::of(name, &port);
         finish_at_exit();
         let nudge = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -206,7 +203,7 @@ impl Active {
             reading: AtomicBool::new(false),
             timeout: settings.timeout(),
             gathers: settings.gathers(),
-            nanoseconds: settings.nanoseconds(),
+            nanoseconds: settings.precision == PCAP_TSTAMP_PRECISION_NANO,
             ring_bytes: c_int::try_from(ring_bytes).unwrap_or(c_int::MAX),
             drops,
         })

@@ -51,13 +51,13 @@ impl From<PortError> for NotSent {
 /// Waits until accepted frames are sent, before the port closes. Frames on a pipe are at the reader already.
 pub(crate) fn finish(active: &Active) {
     let mut session = active.session();
-    if session.port().info().driver == "pipe" {
+    if session.port.info().driver == "pipe" {
         return;
     }
     let (mut left, mut moved) = (u32::MAX, Instant::now());
     // A failed port sends nothing more, so the wait ends.
-    while session.port().tx().sync().is_ok() {
-        let pending = session.port().tx().pending();
+    while session.port.tx().sync().is_ok() {
+        let pending = session.port.tx().pending();
         if pending < left {
             (left, moved) = (pending, Instant::now());
         }
@@ -80,7 +80,7 @@ pub(crate) fn inject(handle: &Handle, frame: &[u8]) -> Result<c_int, NotSent> {
     let mut session = active.session();
     let mut checks = 0;
     loop {
-        let tx = session.port().tx();
+        let tx = session.port.tx();
         if tx.send(frame)? {
             tx.sync()?;
             return Ok(len);

@@ -6,19 +6,14 @@
 use std::ffi::CString;
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use libc::{c_char, c_int};
-use ringroad::control::Connection;
 use ringroad::control::report::PortReport;
-use ringroad::control::socket_path::default_socket_path;
 
 use crate::abi::{PCAP_IF_CONNECTION_STATUS_NOT_APPLICABLE, PCAP_IF_RUNNING, PCAP_IF_UP, PcapIf};
 use crate::error::{PcapError, write_text};
+use crate::statistics::daemon;
 use crate::system::{is_installed, system_call};
-
-/// Maximum time until the daemon answers.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A listed port, with the texts that its device points to.
 #[derive(Debug)]
@@ -46,11 +41,7 @@ static HALVES: Mutex<Vec<Half>> = Mutex::new(Vec::new());
 
 /// Ports of the daemon; none if no daemon runs, because a listing starts none.
 fn ports() -> Vec<PortReport> {
-    let asked = Connection::connect_within(default_socket_path(), PATIENCE).and_then(|mut connection| {
-        connection.hello("libpcap program")?;
-        connection.list()
-    });
-    asked.map(|list| list.ports).unwrap_or_default()
+    daemon().and_then(|mut connection| connection.list()).map(|list| list.ports).unwrap_or_default()
 }
 
 fn listed(port: &PortReport) -> Option<Listed> {

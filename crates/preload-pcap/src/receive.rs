@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::sync::MutexGuard;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::{c_int, timeval};
 use ringroad::Interest;
+use ringroad_c_face::TimeLimit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::abi::{Callback, PCAP_ERROR_BREAK, PacketHeader};
@@ -16,45 +17,6 @@ use crate::session::{BATCH_FRAMES, Found, Frame, RingBurst, Session};
 /// Time for which frames gather, for each slot of the ring, ns: a quarter of the time in which 10 million frames a
 /// second fill the ring.
 const GATHER_NS_PER_SLOT: i64 = 25;
-
-/// Result of waiting for frames.
-enum Awaited {
-    /// The batch has frames.
-    Frames,
-    /// No frames came in time, or there are none and the program does not wait.
-    None,
-}
-
-/// Limit on the waiting time of a read.
-#[derive(Debug, Clone, Copy)]
-enum ReadTimeout {
-    /// The read does not wait.
-    No,
-    /// The read waits until frames come.
-    Endless,
-    /// The read waits for this time, beginning when no frames are found.
-    For(Duration),
-    /// The read waits until this time.
-    Until(Instant),
-}
-
-impl ReadTimeout {
-    /// Remaining time; `None` if none is left, `Some(None)` if there is no limit.
-    fn left(&mut self) -> Option<Option<Duration>> {
-        if let Self::For(duration) = *self {
-            *self = Self::Until(Instant::now() + duration);
-        }
-        match *self {
-            Self::No => None,
-            Self::Endless => Some(None),
-            Self::For(duration) => Some(Some(duration)),
-            Self::Until(end) => {
-                let left = end.saturating_duration_since(Instant::now());
-                (!left.is_zero()).then_some(Some(left))
-            }
-        }
-    }
-}
 
 /// `pcap_loop` and `pcap_dispatch`.
 ///
@@ -75,17 +37,16 @@ pub(crate) unsafe fn dispatch(
     let mut done: c_int = 0;
     loop {
         let patience = match (endless, done) {
-            (true, _) => ReadTimeout::Endless,
+            (true, _) => TimeLimit::Never,
             (false, 0) => active.patience(handle),
-            (false, _) => ReadTimeout::No,
+            (false, _) => TimeLimit::Now,
         };
         if done > 0 && !endless && handle.is_breaking() {
             break;
         }
         let limit = usize::try_from(left).unwrap_or(BATCH_FRAMES).min(BATCH_FRAMES);
-        match reading.await_frames(limit, patience)? {
-            Awaited::Frames => {}
-            Awaited::None => break,
+        if !reading.await_frames(limit, patience)? {
+            break;
         }
         let mut seen = 0;
         let precision = active.nanoseconds;
@@ -113,8 +74,8 @@ pub(crate) fn next(handle: &Handle) -> Result<Option<(*const PacketHeader, *cons
     let active = handle.active()?;
     let mut reading = Reading::begin(handle, active)?;
     match reading.await_frames(1, active.patience(handle))? {
-        Awaited::Frames => Ok(reading.hold()?),
-        Awaited::None => Ok(None),
+        true => reading.hold(),
+        false => Ok(None),
     }
 }
 
@@ -151,43 +112,42 @@ impl<'a> Reading<'a> {
         Ok(Self { handle, active, session: Some(session), batch, ring_slots, _turn: turn })
     }
 
-    /// Session, locked now if it was not.
-    fn session(&mut self) -> &mut Session {
-        self.session.get_or_insert_with(|| self.active.session())
+    /// Session, locked now if it was not, and the batch.
+    fn session(&mut self) -> (&mut Session, &mut RingBurst) {
+        (self.session.get_or_insert_with(|| self.active.session()), &mut self.batch)
     }
 
-    /// Waits until the batch has frames. The lock is released meanwhile, and afterwards.
-    fn await_frames(&mut self, limit: usize, mut patience: ReadTimeout) -> Result<Awaited, PcapError> {
+    /// Waits until the batch has frames; returns whether it has. If not, none came in time, or there are none and the
+    /// program does not wait. The lock is released meanwhile, and afterwards.
+    fn await_frames(&mut self, limit: usize, mut patience: TimeLimit) -> Result<bool, PcapError> {
         let mut rejected = 0;
         loop {
             if self.handle.take_break() {
                 return Err(PcapError::coded(PCAP_ERROR_BREAK, ""));
             }
-            let mut batch = std::mem::take(&mut self.batch);
-            let found = self.session().fill(&mut batch, limit);
-            self.batch = batch;
-            match found? {
+            let (session, batch) = self.session();
+            match session.fill(batch, limit)? {
                 Found::Frames => {
-                    self.session().flowing = true;
+                    session.flowing = true;
                     self.session = None;
-                    return Ok(Awaited::Frames);
+                    return Ok(true);
                 }
                 // A call that may not wait rejects no more than a ring's worth of frames.
                 Found::Rejected(slots) if rejected < self.ring_slots => rejected += slots,
                 Found::Rejected(_) => {
-                    if patience.left().is_none() {
-                        return Ok(Awaited::None);
+                    if patience.left() == Some(Duration::ZERO) {
+                        return Ok(false);
                     }
                 }
                 Found::Nothing => match patience.left() {
-                    Some(left) => {
-                        if self.active.gathers && std::mem::take(&mut self.session().flowing) {
+                    Some(Duration::ZERO) => return Ok(false),
+                    left => {
+                        if self.active.gathers && std::mem::take(&mut self.session().0.flowing) {
                             self.gather();
                         } else if !self.sleep(left)? {
-                            patience = ReadTimeout::No;
+                            patience = TimeLimit::Now;
                         }
                     }
-                    None => return Ok(Awaited::None),
                 },
             }
         }
@@ -209,7 +169,7 @@ impl<'a> Reading<'a> {
     /// Sleeps until frames, a signal or `pcap_breakloop` come. Returns false if the time is up.
     fn sleep(&mut self, left: Option<Duration>) -> Result<bool, PcapError> {
         let active = self.active;
-        let session = self.session();
+        let (session, _) = self.session();
         if session.arm(Interest::Rx)? {
             return Ok(true);
         }
@@ -225,7 +185,7 @@ impl<'a> Reading<'a> {
         if nudged {
             active.take_nudge();
         }
-        let session = self.session();
+        let (session, _) = self.session();
         session.reader_sleeps = false;
         session.disarm()?;
         match polled {
@@ -238,32 +198,25 @@ impl<'a> Reading<'a> {
 
     /// Releases the first `seen` frames of the batch; the rest stays in the ring.
     fn release(&mut self, seen: usize) -> Result<(), PcapError> {
-        let batch = std::mem::take(&mut self.batch);
-        let released = self.session().release(&batch, seen);
-        self.batch = batch;
-        Ok(released?)
+        let (session, batch) = self.session();
+        Ok(session.release(batch, seen)?)
     }
 
     /// Keeps the batch's frame until the next call.
     fn hold(&mut self) -> Result<Option<(*const PacketHeader, *const u8)>, PcapError> {
-        let Some(frame) = self.batch.frames.first() else { return Ok(None) };
-        let header = header(frame, self.active.nanoseconds);
-        let batch = std::mem::take(&mut self.batch);
-        let session = self.session();
-        let kept = session.hold(&batch).map(|packet| {
-            let header: *const PacketHeader = session.header.insert(header);
-            (header, packet)
-        });
-        self.batch = batch;
-        Ok(Some(kept?))
+        let nanoseconds = self.active.nanoseconds;
+        let (session, batch) = self.session();
+        let Some(frame) = batch.frames.first() else { return Ok(None) };
+        let packet = session.hold(batch)?;
+        let header: *const PacketHeader = session.header.insert(header(frame, nanoseconds));
+        Ok(Some((header, packet)))
     }
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        let session = self.session();
-        session.batch = batch;
+        let (session, batch) = self.session();
+        session.batch = std::mem::take(batch);
         // An error of the port is ignored here: the next call fails too, and can report it.
         let _ = session.settle();
     }
@@ -271,11 +224,11 @@ impl Drop for Reading<'_> {
 
 impl Active {
     /// Maximum waiting time of a read from this device.
-    fn patience(&self, handle: &Handle) -> ReadTimeout {
+    fn patience(&self, handle: &Handle) -> TimeLimit {
         match self.timeout {
-            _ if handle.is_nonblocking() => ReadTimeout::No,
-            None => ReadTimeout::Endless,
-            Some(timeout) => ReadTimeout::For(timeout),
+            _ if handle.is_nonblocking() => TimeLimit::Now,
+            None => TimeLimit::Never,
+            Some(timeout) => TimeLimit::after(timeout),
         }
     }
 }

@@ -97,12 +97,12 @@ mod tests {
     fn only_open_ringroad_handles_are_recognised() {
         let one = add(Handle::new("vale0:a".into())).unwrap();
         let two = add(Handle::new("vale0:b".into())).unwrap();
-        assert!(matches!(owner(one), Owner::Ours(handle) if handle.name() == "vale0:a"));
+        assert!(matches!(owner(one), Owner::Ours(handle) if handle.name == "vale0:a"));
         assert!(matches!(owner(one.wrapping_byte_add(1)), Owner::System));
         let foreign = Box::new(0u64);
         assert!(matches!(owner(std::ptr::from_ref(&*foreign).cast()), Owner::System));
         assert!(matches!(owner(std::ptr::null()), Owner::System));
-        assert_eq!(close(one).unwrap().name(), "vale0:a");
+        assert_eq!(close(one).unwrap().name, "vale0:a");
         assert!(close(one).is_none());
         assert!(matches!(owner(one), Owner::Closed));
         assert!(close(two).is_some());

@@ -3,7 +3,7 @@
 
 use libc::{c_char, c_int};
 
-use crate::abi::{BpfProgram, Dumper, File, Pcap};
+use crate::abi::{BpfProgram, Dumper, Pcap};
 use crate::error::PcapError;
 use crate::handle::Handle;
 use crate::system::{DeadHandle, system_call};
@@ -14,7 +14,7 @@ fn with_dead<T>(handle: &Handle, f: impl FnOnce(*mut Pcap) -> T) -> Result<(T, S
     let active = handle.active()?;
     let (snaplen, precision) = {
         let settings = handle.settings();
-        (settings.snaplen(), settings.precision())
+        (settings.snaplen(), settings.precision)
     };
     let mut session = active.session();
     let dead = match session.dead.take() {
@@ -44,31 +44,10 @@ pub(crate) fn compile(
     if status < 0 { Err(PcapError::coded(status, error)) } else { Ok(status) }
 }
 
-/// Destination given to `pcap_dump_open` and the related functions.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum DumpTarget {
-    /// A new file of this name.
-    New(*const c_char),
-    /// An existing file of this name, to append to.
-    Append(*const c_char),
-    /// An open file.
-    Open(*mut File),
-}
-
-/// `pcap_dump_open`, `pcap_dump_open_append` and `pcap_dump_fopen`; returns null after a failure.
-pub(crate) fn dump_open(handle: &Handle, destination: DumpTarget) -> *mut Dumper {
-    let opened = with_dead(handle, |dead| match destination {
-        DumpTarget::New(name) => {
-            system_call!(pcap_dump_open(dead: *mut Pcap, name: *const c_char) -> *mut Dumper)
-        }
-        DumpTarget::Append(name) => {
-            system_call!(pcap_dump_open_append(dead: *mut Pcap, name: *const c_char) -> *mut Dumper)
-        }
-        DumpTarget::Open(file) => {
-            system_call!(pcap_dump_fopen(dead: *mut Pcap, file: *mut File) -> *mut Dumper)
-        }
-    });
-    let failure = match opened {
+/// Opens a capture file for writing by `open`, a function of libpcap that gets the system's handle; returns null after a
+/// failure.
+pub(crate) fn dump_open(handle: &Handle, open: impl FnOnce(*mut Pcap) -> *mut Dumper) -> *mut Dumper {
+    let failure = match with_dead(handle, open) {
         Ok((dumper, _)) if !dumper.is_null() => return dumper,
         Ok((_, error)) => PcapError::new(error),
         Err(error) => error,

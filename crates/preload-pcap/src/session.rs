@@ -75,7 +75,7 @@ pub(crate) enum Found {
 /// An open port.
 #[derive(Debug)]
 pub(crate) struct Session {
-    port: Port,
+    pub(crate) port: Port,
     arrivals: Vec<Arrivals>,
     next_queue: usize,
     snaplen: u32,
@@ -123,10 +123,6 @@ impl Session {
             passed: 0,
             malformed: 0,
         }
-    }
-
-    pub(crate) fn port(&mut self) -> &mut Port {
-        &mut self.port
     }
 
     pub(crate) fn ring_slots(&mut self) -> u32 {

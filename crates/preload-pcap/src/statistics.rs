@@ -16,6 +16,13 @@ use crate::handle::Handle;
 /// Maximum time until the daemon answers.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Connection to the daemon. Starts none.
+pub(crate) fn daemon() -> Result<Connection, ControlError> {
+    let mut connection = Connection::connect_within(default_socket_path(), PATIENCE)?;
+    connection.hello("libpcap program")?;
+    Ok(connection)
+}
+
 /// Source of a port's drop counters. The connection is made with the port, because programs give up privileges
 /// afterwards.
 #[derive(Debug)]
@@ -41,12 +48,10 @@ impl DropCounters {
         let source = if device::is_without_daemon(device) {
             Source::Nowhere
         } else {
-            let asked =
-                Connection::connect_within(default_socket_path(), PATIENCE).and_then(|mut connection| {
-                    connection.hello("libpcap program")?;
-                    let drops = dropped(&mut connection, &name)?;
-                    Ok(Source::Daemon(Mutex::new(connection), drops))
-                });
+            let asked = daemon().and_then(|mut connection| {
+                let drops = dropped(&mut connection, &name)?;
+                Ok(Source::Daemon(Mutex::new(connection), drops))
+            });
             asked.unwrap_or_else(|error| Source::Failed(error.to_string()))
         };
         Self { name, source }

@@ -2,13 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
-use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{c_char, c_int, c_long, c_uint, c_void};
+use libc::{FILE, c_char, c_int, c_long, c_uint, c_void};
+use ringroad_c_face::ForeignFunction;
 
-use crate::abi::{Anything, BpfProgram, Dumper, File, Instruction, PacketHeader, Pcap};
+use crate::abi::{BpfProgram, Dumper, Instruction, PacketHeader, Pcap};
 use crate::dlopen;
 
 /// File names of the library: Debian's, that of other distributions, and that of development packages.
@@ -29,58 +28,29 @@ pub(crate) fn is_installed() -> bool {
     !library().is_null()
 }
 
-/// A function of the system's libpcap.
-#[derive(Debug)]
-pub(crate) struct SystemFunction {
-    name: &'static CStr,
-    address: AtomicPtr<c_void>,
+/// Address of a function of the system's libpcap. If the library lacks the function, the process ends as it would without
+/// this library: with the dynamic linker's message and exit status.
+#[inline]
+pub(crate) fn address(function: &ForeignFunction) -> *mut c_void {
+    let address = function.find(library);
+    if address.is_null() { end_without(function) } else { address }
 }
 
-impl SystemFunction {
-    /// Names a function, which is looked up at its first call.
-    pub(crate) const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicPtr::new(null_mut()) }
-    }
-
-    /// Address of the function. If the library lacks the function, the process ends as it would without this library:
-    /// with the dynamic linker's message and exit status.
-    #[inline]
-    pub(crate) fn address(&self) -> *mut c_void {
-        let address = self.address.load(Ordering::Relaxed);
-        if address.is_null() { self.find() } else { address }
-    }
-
-    #[cold]
-    fn find(&self) -> *mut c_void {
-        let library = library();
-        let found = if library.is_null() {
-            null_mut()
-        } else {
-            // SAFETY: the library is loaded, and the name ends with NUL.
-            unsafe { libc::dlsym(library, self.name.as_ptr()) }
-        };
-        if found.is_null() {
-            eprintln!(
-                "the program needs {} of libpcap, which is not installed here",
-                self.name.to_string_lossy()
-            );
-            std::process::exit(EXIT_MISSING);
-        }
-        self.address.store(found, Ordering::Relaxed);
-        found
-    }
+#[cold]
+fn end_without(function: &ForeignFunction) -> ! {
+    eprintln!(
+        "the program needs {} of libpcap, which is not installed here",
+        function.name.to_string_lossy()
+    );
+    std::process::exit(EXIT_MISSING);
 }
 
 /// Calls a function of the system's libpcap by its name and type: `system_call!(pcap_close(handle: *mut Pcap) -> ())`.
 macro_rules! system_call {
     ($name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty) => {{
-        static FUNCTION: $crate::system::SystemFunction = $crate::system::SystemFunction::new(
-            match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => c"",
-            },
-        );
-        let address = FUNCTION.address();
+        static FUNCTION: ringroad_c_face::ForeignFunction =
+            ringroad_c_face::ForeignFunction::new(concat!(stringify!($name), "\0"));
+        let address = $crate::system::address(&FUNCTION);
         // SAFETY: libpcap's public functions have the types of its headers, which are used here.
         let function: unsafe extern "C" fn($($type),*) -> $result = unsafe { core::mem::transmute(address) };
         // SAFETY: the arguments are those of libpcap's caller, or follow libpcap's rules.
@@ -115,14 +85,14 @@ pass_through! {
     pcap_datalink_val_to_name(link: c_int) -> *const c_char;
     pcap_dump(dumper: *mut u8, header: *const PacketHeader, packet: *const u8);
     pcap_dump_close(dumper: *mut Dumper);
-    pcap_dump_file(dumper: *mut Dumper) -> *mut File;
+    pcap_dump_file(dumper: *mut Dumper) -> *mut FILE;
     pcap_dump_flush(dumper: *mut Dumper) -> c_int;
     pcap_dump_ftell(dumper: *mut Dumper) -> c_long;
     pcap_dump_ftell64(dumper: *mut Dumper) -> i64;
     pcap_ether_aton(text: *const c_char) -> *mut u8;
     pcap_ether_hostton(name: *const c_char) -> *mut u8;
-    pcap_fopen_offline(file: *mut File, error: *mut c_char) -> *mut Pcap;
-    pcap_fopen_offline_with_tstamp_precision(file: *mut File, precision: c_uint, error: *mut c_char) -> *mut Pcap;
+    pcap_fopen_offline(file: *mut FILE, error: *mut c_char) -> *mut Pcap;
+    pcap_fopen_offline_with_tstamp_precision(file: *mut FILE, precision: c_uint, error: *mut c_char) -> *mut Pcap;
     pcap_free_datalinks(links: *mut c_int);
     pcap_free_tstamp_types(types: *mut c_int);
     pcap_freecode(program: *mut BpfProgram);
@@ -137,7 +107,7 @@ pass_through! {
     pcap_nametoport(name: *const c_char, port: *mut c_int, protocol: *mut c_int) -> c_int;
     pcap_nametoportrange(name: *const c_char, first: *mut c_int, last: *mut c_int, protocol: *mut c_int) -> c_int;
     pcap_nametoproto(name: *const c_char) -> c_int;
-    pcap_next_etherent(file: *mut File) -> *mut Anything;
+    pcap_next_etherent(file: *mut FILE) -> *mut c_void;
     pcap_offline_filter(program: *const BpfProgram, header: *const PacketHeader, packet: *const u8) -> c_int;
     pcap_open_dead(link: c_int, snaplen: c_int) -> *mut Pcap;
     pcap_open_dead_with_tstamp_precision(link: c_int, snaplen: c_int, precision: c_uint) -> *mut Pcap;

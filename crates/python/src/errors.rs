@@ -6,34 +6,24 @@ use pyo3::prelude::*;
 use ringroad::control::ControlError;
 use ringroad::{OpenError, PortError};
 
-create_exception!(ringroad, RingroadError, PyRuntimeError, "What Ringroad refused, or could not do.");
-create_exception!(
-    ringroad,
-    PortGone,
-    RingroadError,
-    "The port does not work any more: close it, and open it again."
-);
-create_exception!(
-    ringroad,
-    PortBusy,
-    RingroadError,
-    "Another thread uses the port, or a batch of it is open."
-);
-create_exception!(ringroad, FrameTooLong, PyValueError, "A frame that no ring of the port can hold.");
-create_exception!(
-    ringroad,
-    DaemonRefused,
-    RingroadError,
-    "The daemon's reason, in words; `kind` names it for programs, `advice` is the remedy."
-);
+/// Defines exceptions, each with the built-in exception or [`RingroadError`] that it is, and adds them to the module.
+macro_rules! exceptions {
+    ($($name:ident($base:ty): $about:literal;)*) => {
+        $(create_exception!(ringroad, $name, $base, $about);)*
 
-pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
-    module.add("RingroadError", py.get_type::<RingroadError>())?;
-    module.add("PortGone", py.get_type::<PortGone>())?;
-    module.add("PortBusy", py.get_type::<PortBusy>())?;
-    module.add("FrameTooLong", py.get_type::<FrameTooLong>())?;
-    module.add("DaemonRefused", py.get_type::<DaemonRefused>())
+        pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+            $(module.add(stringify!($name), module.py().get_type::<$name>())?;)*
+            Ok(())
+        }
+    };
+}
+
+exceptions! {
+    RingroadError(PyRuntimeError): "What Ringroad refused, or could not do.";
+    PortGone(RingroadError): "The port does not work any more: close it, and open it again.";
+    PortBusy(RingroadError): "Another thread uses the port, or a batch of it is open.";
+    FrameTooLong(PyValueError): "A frame that no ring of the port can hold.";
+    DaemonRefused(RingroadError): "The daemon's reason, in words; `kind` names it for programs, `advice` is the remedy.";
 }
 
 /// Makes the exception for a port that stopped working, or a frame that does not fit.

@@ -136,7 +136,7 @@ impl Opened {
             if tx.available() == 0 {
                 tx.sync().map_err(of_port)?;
             }
-            let room = self.queue(number)?.tx().available();
+            let room = tx.available();
             if room > 0 || !self.wait(py, Interest::Tx, until)? {
                 return Ok(room);
             }
@@ -152,11 +152,12 @@ impl Opened {
         until: Option<Instant>,
     ) -> PyResult<bool> {
         loop {
-            if self.queue(number)?.tx().send(frame).map_err(of_port)? {
+            let tx = self.queue(number)?.tx();
+            if tx.send(frame).map_err(of_port)? {
                 return Ok(true);
             }
-            self.queue(number)?.tx().sync().map_err(of_port)?;
-            if self.queue(number)?.tx().send(frame).map_err(of_port)? {
+            tx.sync().map_err(of_port)?;
+            if tx.send(frame).map_err(of_port)? {
                 return Ok(true);
             }
             if !self.wait(py, Interest::Tx, until)? {
@@ -235,8 +236,11 @@ fn with_bytes<T>(
 #[derive(Debug)]
 pub(crate) struct Port {
     shared: Arc<Shared>,
+    #[pyo3(get)]
     name: String,
+    #[pyo3(get)]
     driver: String,
+    #[pyo3(get)]
     mode: String,
 }
 
@@ -277,21 +281,6 @@ impl Port {
         let opened = Opened { port, received: None, to_send: None, turn: 0, frame: Vec::new() };
         let shared = Arc::new(Shared(Mutex::new(Some(opened))));
         Ok(Self { shared, name: info.name, driver: info.driver, mode: info.mode })
-    }
-
-    #[getter]
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    #[getter]
-    fn driver(&self) -> &str {
-        &self.driver
-    }
-
-    #[getter]
-    fn mode(&self) -> &str {
-        &self.mode
     }
 
     #[getter]

@@ -47,15 +47,7 @@ impl View {
         stride: isize,
         is_readonly: bool,
     ) -> Self {
-        Self {
-            start: start.cast(),
-            shape: Box::new([rows as isize, bytes as isize]),
-            strides: Box::new([stride, 1]),
-            item_bytes: 1,
-            format: c"B",
-            is_readonly,
-            _keeper: keeper,
-        }
+        Self::new(keeper, start.cast(), [rows, bytes], [stride, 1], c"B", is_readonly)
     }
 
     /// Makes a view of `bytes` bytes at `start`.
@@ -68,34 +60,35 @@ impl View {
         bytes: usize,
         is_readonly: bool,
     ) -> Self {
-        Self::row(keeper, start.cast(), bytes, 1, c"B", is_readonly)
+        Self::new(keeper, start.cast(), [bytes], [1], c"B", is_readonly)
     }
 
     /// Makes a view of lengths, which Python may write unless `is_readonly` is set.
     pub(crate) fn of_lengths(lengths: &Arc<[AtomicU32]>, is_readonly: bool) -> Self {
         let start = lengths.as_ptr().cast_mut().cast();
-        Self::row(Arc::new(Arc::clone(lengths)), start, lengths.len(), 4, c"I", is_readonly)
+        Self::new(Arc::new(Arc::clone(lengths)), start, [lengths.len()], [4], c"I", is_readonly)
     }
 
     /// Makes a view of points in time.
     pub(crate) fn of_times(times: &Arc<[u64]>) -> Self {
         let start = times.as_ptr().cast_mut().cast();
-        Self::row(Arc::new(Arc::clone(times)), start, times.len(), 8, c"Q", true)
+        Self::new(Arc::new(Arc::clone(times)), start, [times.len()], [8], c"Q", true)
     }
 
-    fn row(
+    /// Makes a view of `shape` items. The last of the `strides` is the size of an item, bytes.
+    fn new<const DIMENSIONS: usize>(
         keeper: MemoryOwner,
         start: *mut c_void,
-        items: usize,
-        item_bytes: isize,
+        shape: [usize; DIMENSIONS],
+        strides: [isize; DIMENSIONS],
         format: &'static CStr,
         is_readonly: bool,
     ) -> Self {
         Self {
             start,
-            shape: Box::new([items as isize]),
-            strides: Box::new([item_bytes]),
-            item_bytes,
+            shape: Box::new(shape.map(|items| items as isize)),
+            item_bytes: strides[DIMENSIONS - 1],
+            strides: Box::new(strides),
             format,
             is_readonly,
             _keeper: keeper,

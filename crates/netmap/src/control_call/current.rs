@@ -2,19 +2,20 @@
 
 use core::mem::{offset_of, size_of};
 
-use ringroad_control::netmap::{Bound, ExternalMemory, Offsets};
+use ringroad_control::netmap::{Bound, ExternalMemory, NetmapReply, NetmapRequest, Offsets, PortSizes};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::external_memory;
 use super::option_list::OptionList;
-use super::requests::{self, RegisterOptions, name_field, pools_fields, requested_pools, text};
+use super::requests::{self, RegisterOptions, text};
 use crate::abi::{
     API_VERSION, AttachBody, CsbOption, DetachBody, EventPair, ExternalMemoryOption, ListBody,
     LoopModeOption, LoopStartBody, NEWEST_API_VERSION, NewInterfaceBody, OffsetsOption, PollingBody,
-    PoolsBody, PortHeaderBody, PortInfoBody, RegisterBody, RequestHeader, option_type, request_type,
+    PoolsBody, PortHeaderBody, PortInfoBody, RegisterBody, RequestHeader, name_field, option_type,
+    request_type,
 };
-use crate::descriptor::{CsbAddresses, LoopError, LoopEvents, LoopPlan, NetmapFile};
+use crate::descriptor::{LoopError, LoopPlan, NetmapFile};
 use crate::user_memory::{read, read_bytes, write_bytes};
 
 /// Size of the largest body, bytes.
@@ -61,7 +62,7 @@ pub(super) fn control(device: &dyn NetmapFile, argument: usize) -> Result<(), Er
     write_bytes(header.body as usize, body)?;
     match found_name {
         Some(name) => {
-            let field: [u8; 64] = name_field(&name);
+            let field: [u8; 64] = name_field(name.as_bytes());
             write_bytes(argument.wrapping_add(offset_of!(RequestHeader, name)), &field)
         }
         None => Ok(()),
@@ -89,19 +90,47 @@ fn perform(
     let name = text(&header.name);
     match header.request_type {
         request_type::REGISTER => with(body, |body| register(device, name, body, options)),
-        request_type::PORT_INFO_GET => with(body, |body| requests::port_info(device, name, body)),
-        request_type::VALE_ATTACH => with(body, |body| requests::attach(device, name, body)),
-        request_type::VALE_DETACH => with(body, |body| requests::detach(device, name, body)),
-        request_type::VALE_LIST => return with(body, |body| requests::list(device, name, body)).map(Some),
-        request_type::PORT_HDR_SET => with(body, |body| requests::set_header(device, name, body)),
-        request_type::PORT_HDR_GET => with(body, |body| requests::get_header(device, name, body)),
-        request_type::VALE_NEWIF => with(body, |body| requests::new_interface(device, name, body)),
-        request_type::VALE_DELIF => requests::delete_interface(device, name),
-        request_type::VALE_POLLING_ENABLE => {
-            with(body, |body: &mut PollingBody| requests::enable_polling(device, name, body))
+        request_type::PORT_INFO_GET => with(body, |body: &mut PortInfoBody| {
+            let request = NetmapRequest::PortInfo { name, sizes: body.sizes, mem_id: body.mem_id };
+            (body.memory_bytes, body.sizes, body.mem_id) = requests::port_info(device, request)?;
+            Ok(())
+        }),
+        request_type::VALE_ATTACH => with(body, |body: &mut AttachBody| {
+            let RegisterBody { mode, ring_id, mem_id, .. } = body.register;
+            let request = NetmapRequest::ValeAttach { name, mode, ring_id, mem_id };
+            body.port_index = requests::port_index(device, request)?;
+            Ok(())
+        }),
+        request_type::VALE_DETACH => with(body, |body: &mut DetachBody| {
+            body.port_index = requests::port_index(device, NetmapRequest::ValeDetach { name })?;
+            Ok(())
+        }),
+        request_type::VALE_LIST => {
+            return with(body, |body: &mut ListBody| {
+                let found = requests::list(device, name, (body.switch_index, body.port_index))?;
+                (body.switch_index, body.port_index) = (found.1, found.2);
+                Ok(Some(found.0))
+            });
         }
-        request_type::VALE_POLLING_DISABLE => requests::disable_polling(device, name),
-        request_type::POOLS_INFO_GET => with(body, |body| requests::pools(device, name, body)),
+        request_type::PORT_HDR_SET => with(body, |body: &mut PortHeaderBody| {
+            let request = NetmapRequest::PortHeaderSet { name, bytes: body.bytes };
+            body.bytes = requests::header_bytes(device, request)?;
+            Ok(())
+        }),
+        request_type::PORT_HDR_GET => with(body, |body: &mut PortHeaderBody| {
+            body.bytes = requests::header_bytes(device, NetmapRequest::PortHeaderGet { name })?;
+            Ok(())
+        }),
+        request_type::VALE_NEWIF => {
+            with(body, |body: &mut NewInterfaceBody| new_interface(device, name, body))
+        }
+        request_type::VALE_DELIF => requests::done(device, NetmapRequest::ValeDeleteInterface { name }),
+        request_type::VALE_POLLING_ENABLE => with(body, |body: &mut PollingBody| {
+            let PollingBody { mode, first_cpu, cpus, .. } = *body;
+            requests::done(device, NetmapRequest::PollingEnable { name, mode, first_cpu, cpus })
+        }),
+        request_type::VALE_POLLING_DISABLE => requests::done(device, NetmapRequest::PollingDisable { name }),
+        request_type::POOLS_INFO_GET => with(body, |body| pools(device, name, body)),
         request_type::SYNC_KLOOP_START => {
             with(body, |body: &mut LoopStartBody| start_loop(device, body, options))
         }
@@ -110,6 +139,26 @@ fn perform(
         _ => Err(Errno::INVAL),
     }
     .map(|()| None)
+}
+
+fn new_interface(device: &dyn NetmapFile, name: String, body: &mut NewInterfaceBody) -> Result<(), Errno> {
+    let NewInterfaceBody { tx_slots, rx_slots, tx_rings, rx_rings, mem_id, .. } = *body;
+    let sizes = PortSizes { tx_slots, rx_slots, tx_rings, rx_rings, ..PortSizes::default() };
+    let (_, sizes, mem_id) =
+        requests::port_info(device, NetmapRequest::ValeNewInterface { name, sizes, mem_id })?;
+    let PortSizes { tx_slots, rx_slots, tx_rings, rx_rings, .. } = sizes;
+    *body = NewInterfaceBody { tx_slots, rx_slots, tx_rings, rx_rings, mem_id, padding: body.padding };
+    Ok(())
+}
+
+fn pools(device: &dyn NetmapFile, name: String, body: &mut PoolsBody) -> Result<(), Errno> {
+    match device.ask(NetmapRequest::PoolsInfo { name, mem_id: body.mem_id })? {
+        NetmapReply::Pools(pools) => {
+            *body = pools.into();
+            Ok(())
+        }
+        _ => Err(Errno::IO),
+    }
 }
 
 /// Result of a check; `None`: only the binding shows it.
@@ -132,7 +181,7 @@ const BINDING_OPTIONS: [BindingOption; 3] = [
         option_type: option_type::CSB,
         errors: &[Errno::INVAL, Errno::FAULT],
         apply: |body, requested| {
-            requested.csb = csb_addresses(body);
+            requested.csb = CsbOption::read_from_bytes(body).ok();
             None
         },
         answer: |_, _| None,
@@ -148,7 +197,7 @@ const BINDING_OPTIONS: [BindingOption; 3] = [
         },
         answer: |requested, bound| {
             let ((_, address), pools) = requested.external_memory.zip(bound.external_memory)?;
-            let body = ExternalMemoryOption { address: address as u64, pools: pools_fields(&pools) };
+            let body = ExternalMemoryOption { address: address as u64, pools: pools.into() };
             Some(body.as_bytes().to_vec())
         },
     },
@@ -208,7 +257,7 @@ fn external_memory(option: &ExternalMemoryOption) -> Result<ExternalMemory, Errn
         return Err(Errno::INVAL);
     }
     let identity = external_memory::identity(option.address as usize)?;
-    Ok(ExternalMemory { identity, pools: requested_pools(&option.pools) })
+    Ok(ExternalMemory { identity, pools: option.pools.into() })
 }
 
 fn offsets(option: &OffsetsOption) -> Result<Offsets, Errno> {
@@ -221,13 +270,8 @@ fn offsets(option: &OffsetsOption) -> Result<Offsets, Errno> {
     if fits && initial <= max { Ok(Offsets { max, initial, bits }) } else { Err(Errno::INVAL) }
 }
 
-fn csb_addresses(body: &[u8]) -> Option<CsbAddresses> {
-    let option = CsbOption::read_from_bytes(body).ok()?;
-    Some(CsbAddresses { to_provider: option.to_provider as usize, to_program: option.to_program as usize })
-}
-
 fn enable_csb(device: &dyn NetmapFile, options: &mut OptionList) -> Result<(), Errno> {
-    let addresses = options.body(option_type::CSB).and_then(csb_addresses).ok_or(Errno::INVAL)?;
+    let addresses = options.structure(option_type::CSB).ok_or(Errno::INVAL)?;
     let enabled = device.enable_csb(addresses);
     options.conclude(option_type::CSB, enabled);
     enabled
@@ -241,7 +285,8 @@ fn start_loop(device: &dyn NetmapFile, body: &LoopStartBody, options: &mut Optio
     let events = match options.body(option_type::SYNC_KLOOP_EVENTFDS) {
         None => None,
         Some(bytes) if bytes.len() == (tx_rings + rx_rings) * size_of::<EventPair>() => {
-            Some(loop_events(bytes))
+            let pairs = bytes.chunks_exact(size_of::<EventPair>());
+            Some(pairs.filter_map(|pair| EventPair::read_from_bytes(pair).ok()).collect())
         }
         Some(_) => {
             options.conclude(option_type::SYNC_KLOOP_EVENTFDS, Err(Errno::INVAL));
@@ -264,12 +309,4 @@ fn start_loop(device: &dyn NetmapFile, body: &LoopStartBody, options: &mut Optio
         options.conclude(option_type::SYNC_KLOOP_MODE, outcome);
     }
     result
-}
-
-fn loop_events(bytes: &[u8]) -> Vec<LoopEvents> {
-    bytes
-        .chunks_exact(size_of::<EventPair>())
-        .filter_map(|pair| EventPair::read_from_bytes(pair).ok())
-        .map(|pair| LoopEvents { kick: pair.kick, interrupt: pair.interrupt })
-        .collect()
 }

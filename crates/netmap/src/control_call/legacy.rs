@@ -2,12 +2,12 @@
 //!
 //! On an error the program's structure stays as it was.
 
+use ringroad_control::netmap::{NetmapRequest, PortSizes};
 use rustix::io::Errno;
 
-use super::requests::{self, RegisterOptions, name_field, text};
+use super::requests::{self, RegisterOptions, text};
 use crate::abi::{
-    API_VERSION, AttachBody, DetachBody, LegacyRequest, ListBody, NewInterfaceBody, PollingBody,
-    PortHeaderBody, PortInfoBody, RegisterBody, legacy_command, legacy_ring, mode, register_flag,
+    API_VERSION, LegacyRequest, RegisterBody, legacy_command, legacy_ring, mode, name_field, register_flag,
 };
 use crate::descriptor::NetmapFile;
 use crate::user_memory::{read, write};
@@ -20,6 +20,20 @@ fn checked(argument: usize) -> Result<LegacyRequest, Errno> {
     if request.version < API_VERSION { Err(Errno::INVAL) } else { Ok(request) }
 }
 
+impl LegacyRequest {
+    fn sizes(&self) -> PortSizes {
+        let Self { tx_slots, rx_slots, tx_rings, rx_rings, .. } = *self;
+        PortSizes { tx_slots, rx_slots, tx_rings, rx_rings, ..PortSizes::default() }
+    }
+
+    fn set_sizes(&mut self, sizes: PortSizes) {
+        self.tx_slots = sizes.tx_slots;
+        self.rx_slots = sizes.rx_slots;
+        self.tx_rings = sizes.tx_rings;
+        self.rx_rings = sizes.rx_rings;
+    }
+}
+
 /// Carries out NIOCREGIF.
 pub(super) fn bind_or_command(device: &dyn NetmapFile, argument: usize) -> Result<(), Errno> {
     let mut request = checked(argument)?;
@@ -27,40 +41,33 @@ pub(super) fn bind_or_command(device: &dyn NetmapFile, argument: usize) -> Resul
     match request.command {
         legacy_command::NONE => bind(device, name, &mut request)?,
         legacy_command::ATTACH => {
-            let how = if request.argument_1 & 1 == 0 { mode::ALL_NIC } else { mode::NIC_AND_SOFTWARE };
-            let register = RegisterBody { mode: how, mem_id: request.argument_2, ..RegisterBody::default() };
-            requests::attach(device, name, &mut AttachBody { register, ..AttachBody::default() })?;
+            let mode = if request.argument_1 & 1 == 0 { mode::ALL_NIC } else { mode::NIC_AND_SOFTWARE };
+            let mem_id = request.argument_2;
+            requests::port_index(device, NetmapRequest::ValeAttach { name, mode, ring_id: 0, mem_id })?;
         }
-        legacy_command::DETACH => requests::detach(device, name, &mut DetachBody::default())?,
-        legacy_command::HEADER_SET | legacy_command::HEADER_GET => {
-            let mut body =
-                PortHeaderBody { bytes: u32::from(request.argument_1), ..PortHeaderBody::default() };
-            if request.command == legacy_command::HEADER_SET {
-                requests::set_header(device, name, &mut body)?;
-            } else {
-                requests::get_header(device, name, &mut body)?;
-            }
-            request.argument_1 = body.bytes as u16;
+        legacy_command::DETACH => {
+            requests::port_index(device, NetmapRequest::ValeDetach { name })?;
+        }
+        legacy_command::HEADER_SET => {
+            let asked = NetmapRequest::PortHeaderSet { name, bytes: request.argument_1.into() };
+            request.argument_1 = requests::header_bytes(device, asked)? as u16;
+        }
+        legacy_command::HEADER_GET => {
+            request.argument_1 =
+                requests::header_bytes(device, NetmapRequest::PortHeaderGet { name })? as u16;
         }
         legacy_command::NEW_INTERFACE => {
-            let mut body = NewInterfaceBody {
-                tx_slots: request.tx_slots,
-                rx_slots: request.rx_slots,
-                tx_rings: request.tx_rings,
-                rx_rings: request.rx_rings,
-                mem_id: request.argument_2,
-                padding: 0,
-            };
-            requests::new_interface(device, name, &mut body)?;
-            request.tx_slots = body.tx_slots;
-            request.rx_slots = body.rx_slots;
-            request.tx_rings = body.tx_rings;
-            request.rx_rings = body.rx_rings;
-            request.argument_2 = body.mem_id;
+            let (sizes, mem_id) = (request.sizes(), request.argument_2);
+            let asked = NetmapRequest::ValeNewInterface { name, sizes, mem_id };
+            let (_, sizes, mem_id) = requests::port_info(device, asked)?;
+            request.set_sizes(sizes);
+            request.argument_2 = mem_id;
         }
-        legacy_command::DELETE_INTERFACE => requests::delete_interface(device, name)?,
-        legacy_command::POLLING_ON => requests::enable_polling(device, name, &polling(&request))?,
-        legacy_command::POLLING_OFF => requests::disable_polling(device, name)?,
+        legacy_command::DELETE_INTERFACE => {
+            requests::done(device, NetmapRequest::ValeDeleteInterface { name })?;
+        }
+        legacy_command::POLLING_ON => requests::done(device, enable_polling(name, &request))?,
+        legacy_command::POLLING_OFF => requests::done(device, NetmapRequest::PollingDisable { name })?,
         _ => return Err(Errno::INVAL),
     }
     write(argument, &request)
@@ -71,30 +78,17 @@ pub(super) fn information(device: &dyn NetmapFile, argument: usize) -> Result<()
     let mut request = checked(argument)?;
     let name = text(&request.name);
     if request.command == legacy_command::LIST {
-        let mut body = ListBody {
-            switch_index: request.argument_1,
-            port_index: u32::from(request.argument_2),
-            padding: 0,
-        };
-        request.name = name_field(&requests::list(device, name, &mut body)?);
-        request.argument_1 = body.switch_index;
-        request.argument_2 = body.port_index as u16;
+        let at = (request.argument_1, u32::from(request.argument_2));
+        let (name, switch_index, port_index) = requests::list(device, name, at)?;
+        request.name = name_field(name.as_bytes());
+        request.argument_1 = switch_index;
+        request.argument_2 = port_index as u16;
     } else {
-        let mut body = PortInfoBody {
-            tx_slots: request.tx_slots,
-            rx_slots: request.rx_slots,
-            tx_rings: request.tx_rings,
-            rx_rings: request.rx_rings,
-            mem_id: request.argument_2,
-            ..PortInfoBody::default()
-        };
-        requests::port_info(device, name, &mut body)?;
-        request.memory_bytes = body.memory_bytes as u32;
-        request.tx_slots = body.tx_slots;
-        request.rx_slots = body.rx_slots;
-        request.tx_rings = body.tx_rings;
-        request.rx_rings = body.rx_rings;
-        request.argument_2 = body.mem_id;
+        let asked = NetmapRequest::PortInfo { name, sizes: request.sizes(), mem_id: request.argument_2 };
+        let (memory_bytes, sizes, mem_id) = requests::port_info(device, asked)?;
+        request.memory_bytes = memory_bytes as u32;
+        request.set_sizes(sizes);
+        request.argument_2 = mem_id;
     }
     write(argument, &request)
 }
@@ -126,10 +120,7 @@ fn bind(device: &dyn NetmapFile, mut name: String, request: &mut LegacyRequest) 
         other => (other, ring),
     };
     let mut body = RegisterBody {
-        tx_slots: request.tx_slots,
-        rx_slots: request.rx_slots,
-        tx_rings: request.tx_rings,
-        rx_rings: request.rx_rings,
+        sizes: request.sizes(),
         mem_id: request.argument_2,
         ring_id,
         mode,
@@ -140,26 +131,23 @@ fn bind(device: &dyn NetmapFile, mut name: String, request: &mut LegacyRequest) 
     requests::register(device, name, &mut body, &RegisterOptions::default())?;
     request.offset = body.offset as u32;
     request.memory_bytes = body.memory_bytes as u32;
-    request.tx_slots = body.tx_slots;
-    request.rx_slots = body.rx_slots;
-    request.tx_rings = body.tx_rings;
-    request.rx_rings = body.rx_rings;
+    request.set_sizes(body.sizes);
     request.argument_2 = body.mem_id;
     request.argument_3 = body.extra_buffers;
     Ok(())
 }
 
-/// Polling threads on one processor or one per ring; the execution refuses any other mode.
-fn polling(request: &LegacyRequest) -> PollingBody {
+/// Request for polling threads on one processor or one per ring; the execution refuses any other mode.
+fn enable_polling(name: String, request: &LegacyRequest) -> NetmapRequest {
     let mode = match request.flags & MODE_MASK {
         mode::ALL_NIC => 1,
         mode::ONE_NIC => 2,
         _ => 0,
     };
-    PollingBody {
+    NetmapRequest::PollingEnable {
+        name,
         mode,
         first_cpu: u32::from(request.ring_id & legacy_ring::NUMBER),
         cpus: u32::from(request.argument_1),
-        padding: 0,
     }
 }

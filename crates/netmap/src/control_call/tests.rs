@@ -12,15 +12,15 @@ use ringroad_ring::geometry::RegionGeometry;
 use rustix::io::Errno;
 
 use super::control;
-use crate::abi::{NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
-use crate::descriptor::{CsbAddresses, LoopError, LoopPlan, NetmapFile};
+use crate::abi::{CsbOption, NIOCCONFIG, NIOCCTRL, NIOCGINFO, NIOCREGIF, NIOCRXSYNC, NIOCTXSYNC};
+use crate::descriptor::{LoopError, LoopPlan, NetmapFile};
 
 /// Request to the double.
 #[derive(Debug, Clone, PartialEq)]
 enum Asked {
-    Register(Register, Option<usize>, Option<CsbAddresses>),
+    Register(Register, Option<usize>, Option<CsbOption>),
     Daemon(NetmapRequest),
-    EnableCsb(CsbAddresses),
+    EnableCsb(CsbOption),
     Loop(LoopPlan),
     StopLoop,
     TxSync,
@@ -115,7 +115,7 @@ impl NetmapFile for RecordingDescriptor {
         &self,
         request: Register,
         external_memory: Option<usize>,
-        csb: Option<CsbAddresses>,
+        csb: Option<CsbOption>,
     ) -> Result<Bound, Errno> {
         self.record(Asked::Register(request, external_memory, csb));
         self.registered.borrow().clone()
@@ -130,7 +130,7 @@ impl NetmapFile for RecordingDescriptor {
         self.rings.get()
     }
 
-    fn enable_csb(&self, csb: CsbAddresses) -> Result<(), Errno> {
+    fn enable_csb(&self, csb: CsbOption) -> Result<(), Errno> {
         self.record(Asked::EnableCsb(csb));
         self.enabled.get()
     }

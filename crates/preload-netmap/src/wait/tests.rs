@@ -71,7 +71,7 @@ impl Waitable for Watch {
         let found = self.ready(events);
         if found == 0 {
             self.0.armed.fetch_add(1, Ordering::SeqCst);
-            wakers.push(self.0.event.as_raw_fd());
+            wakers.descriptors.push(self.0.event.as_raw_fd());
             if let Some(slice) = self.0.slice {
                 wakers.check_every(slice);
             }
@@ -104,7 +104,7 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
 }
 
 const FOREVER: TimeLimit = TimeLimit::Never;
-const NO_MASK: *const sigset_t = std::ptr::null();
+const NO_MASK: *const sigset_t = ptr::null();
 
 #[test]
 fn ready_devices_are_reported_with_other_descriptors() {
@@ -261,7 +261,7 @@ fn pending_signal() -> sigset_t {
     // SAFETY: the set belongs to this function.
     unsafe { libc::sigaddset(&raw mut blocked, libc::SIGUSR1) };
     // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, std::ptr::null_mut()) };
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, ptr::null_mut()) };
     // SAFETY: the call always succeeds.
     let own = unsafe { libc::pthread_self() };
     // SAFETY: the thread runs.

@@ -6,11 +6,11 @@ use std::ptr::{null, null_mut};
 
 use libc::{c_char, c_int};
 
-use super::{closed, for_handles};
+use super::{answers, for_handles};
 use crate::abi::{PCAP_ERROR, Pcap, PcapIf};
 use crate::device;
 use crate::error::{PcapError, contained, write_text};
-use crate::handle::Handle;
+use crate::handle::{Handle, Settings};
 use crate::inject;
 use crate::registry::{self, MOST_HANDLES, Owner};
 use crate::system::{is_installed, system_call};
@@ -28,36 +28,46 @@ unsafe fn our_name(name: *const c_char) -> Option<String> {
     device::is_ours(name).then(|| name.to_owned())
 }
 
-/// Reports that there is no system libpcap to call.
+/// Returns the result of `system`, a function of the system's libpcap that makes handles; null if there is no libpcap.
 ///
 /// # Safety
 /// The conditions of [`write_text`] hold.
-unsafe fn say_missing(error: *mut c_char) {
+unsafe fn made_by_system(error: *mut c_char, system: impl FnOnce() -> *mut Pcap) -> *mut Pcap {
+    if is_installed() {
+        return system();
+    }
     let text = "the system's libpcap is not installed, and this is not a port of Ringroad's";
     // SAFETY: guaranteed by the caller.
     unsafe { write_text(error, text) };
+    null_mut()
+}
+
+/// Returns the handle that `make` makes, as a program has it; null after a failure.
+///
+/// # Safety
+/// The conditions of [`write_text`] hold.
+unsafe fn made(error: *mut c_char, make: impl FnOnce() -> Result<Handle, String>) -> *mut Pcap {
+    let full = || format!("{MOST_HANDLES} devices of Ringroad's are open already: close some");
+    contained(|| {
+        make().and_then(|handle| registry::add(handle).ok_or_else(full)).unwrap_or_else(|text| {
+            // SAFETY: guaranteed by the caller.
+            unsafe { write_text(error, &text) };
+            null_mut()
+        })
+    })
 }
 
 /// `pcap_create(3PCAP)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pcap_create(device: *const c_char, error: *mut c_char) -> *mut Pcap {
+    let system = || system_call!(pcap_create(device: *const c_char, error: *mut c_char) -> *mut Pcap);
     // SAFETY: the caller passes null or a string, by libpcap's rules.
-    let Some(name) = (unsafe { our_name(device) }) else {
-        if !is_installed() {
-            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
-            unsafe { say_missing(error) };
-            return null_mut();
-        }
-        return system_call!(pcap_create(device: *const c_char, error: *mut c_char) -> *mut Pcap);
-    };
-    contained(|| {
-        registry::add(Handle::new(name)).unwrap_or_else(|| {
-            let text = format!("{MOST_HANDLES} devices of Ringroad's are open already: close some");
-            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
-            unsafe { write_text(error, &text) };
-            null_mut()
-        })
-    })
+    match unsafe { our_name(device) } {
+        // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
+        Some(name) => unsafe { made(error, || Ok(Handle::new(name))) },
+        // SAFETY: as above.
+        None => unsafe { made_by_system(error, system) },
+    }
 }
 
 /// `pcap_open_live(3PCAP)`.
@@ -71,41 +81,34 @@ unsafe extern "C" fn pcap_open_live(
 ) -> *mut Pcap {
     // SAFETY: the caller passes null or a string, by libpcap's rules.
     let Some(name) = (unsafe { our_name(device) }) else {
-        if !is_installed() {
-            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
-            unsafe { say_missing(error) };
-            return null_mut();
-        }
-        return system_call!(pcap_open_live(
-            device: *const c_char, snaplen: c_int, promiscuous: c_int, timeout_ms: c_int, error: *mut c_char
-        ) -> *mut Pcap);
+        let system = || {
+            system_call!(pcap_open_live(
+                device: *const c_char, snaplen: c_int, promiscuous: c_int, timeout_ms: c_int, error: *mut c_char
+            ) -> *mut Pcap)
+        };
+        // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
+        return unsafe { made_by_system(error, system) };
     };
-    contained(|| {
+    let open = || {
         let handle = Handle::new(name);
-        let opened = handle
-            .set(|settings| {
-                settings.snaplen = snaplen;
-                settings.promiscuous = promiscuous != 0;
-                settings.timeout_ms = timeout_ms;
-            })
-            .and_then(|_| handle.activate())
-            .map_err(|failure| format!("{}: {}", handle.name(), failure.text));
-        let added = opened.and_then(|_| {
-            registry::add(handle)
-                .ok_or_else(|| format!("{MOST_HANDLES} devices of Ringroad's are open already: close some"))
-        });
-        added.unwrap_or_else(|text| {
-            // SAFETY: the caller's buffer has room for a text, by libpcap's rules.
-            unsafe { write_text(error, &text) };
-            null_mut()
-        })
-    })
+        let promiscuous = promiscuous != 0;
+        *handle.settings() = Settings { snaplen, promiscuous, timeout_ms, ..Settings::default() };
+        match handle.activate() {
+            Ok(_) => Ok(handle),
+            Err(failure) => Err(format!("{}: {}", handle.name, failure.text)),
+        }
+    };
+    // SAFETY: as above.
+    unsafe { made(error, open) }
 }
 
-for_handles! {
-    /// `pcap_activate(3PCAP)`.
-    fn pcap_activate(handle) -> c_int, closed closed().code, {
-        handle.answer(handle.activate())
+/// `pcap_geterr(3PCAP)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pcap_geterr(handle: *mut Pcap) -> *mut c_char {
+    match registry::owner(handle) {
+        Owner::System => system_call!(pcap_geterr(handle: *mut Pcap) -> *mut c_char),
+        Owner::Ours(handle) => handle.error_pointer(),
+        Owner::Closed => c"this device was closed".as_ptr().cast_mut(),
     }
 }
 
@@ -173,14 +176,26 @@ unsafe extern "C" fn pcap_lookupnet(
     })
 }
 
-for_handles! {
-    /// `pcap_geterr(3PCAP)`.
-    fn pcap_geterr(handle) -> *mut c_char, closed c"this device was closed".as_ptr().cast_mut(), {
-        handle.error_pointer()
-    }
+answers! {
+    /// `pcap_activate(3PCAP)`.
+    pcap_activate(handle): handle.activate();
 
+    /// `pcap_setnonblock(3PCAP)`.
+    pcap_setnonblock(handle, nonblocking: c_int, _error: *mut c_char): {
+        handle.set_nonblocking(nonblocking != 0);
+        Ok(0)
+    };
+
+    /// `pcap_getnonblock(3PCAP)`.
+    pcap_getnonblock(handle, _error: *mut c_char): Ok(c_int::from(handle.is_nonblocking()));
+
+    /// `pcap_fileno(3PCAP)`.
+    pcap_fileno(handle): descriptor(handle);
+}
+
+for_handles! {
     /// `pcap_perror(3PCAP)`.
-    fn pcap_perror(handle, prefix: *const c_char) -> (), closed (), {
+    fn pcap_perror(handle, prefix: *const c_char) -> () {
         let prefix = if prefix.is_null() { c"" } else {
             // SAFETY: the caller passes a string, by libpcap's rules.
             unsafe { CStr::from_ptr(prefix) }
@@ -188,36 +203,20 @@ for_handles! {
         eprintln!("{}: {}", prefix.to_string_lossy(), handle.error_text());
     }
 
-    /// `pcap_setnonblock(3PCAP)`.
-    fn pcap_setnonblock(handle, nonblocking: c_int, _error: *mut c_char) -> c_int, closed closed().code, {
-        handle.set_nonblocking(nonblocking != 0);
-        0
-    }
-
-    /// `pcap_getnonblock(3PCAP)`.
-    fn pcap_getnonblock(handle, _error: *mut c_char) -> c_int, closed closed().code, {
-        c_int::from(handle.is_nonblocking())
-    }
-
     /// `pcap_file(3PCAP)`: returns null, since no device is a file.
-    fn pcap_file(handle) -> *mut crate::abi::File, closed null_mut(), {
+    fn pcap_file(handle) -> *mut libc::FILE {
         let _ = handle;
         null_mut()
     }
 
-    /// `pcap_fileno(3PCAP)`.
-    fn pcap_fileno(handle) -> c_int, closed PCAP_ERROR, {
-        handle.answer(descriptor(handle))
-    }
-
     /// `pcap_get_selectable_fd(3PCAP)`.
-    fn pcap_get_selectable_fd(handle) -> c_int, closed PCAP_ERROR, {
+    fn pcap_get_selectable_fd(handle) -> c_int {
         // `PCAP_ERROR` is the only error number of this function.
         handle.answer(descriptor(handle)).max(PCAP_ERROR)
     }
 
     /// `pcap_get_required_select_timeout(3PCAP)`: returns null, since no timeout is required.
-    fn pcap_get_required_select_timeout(handle) -> *const libc::timeval, closed null(), {
+    fn pcap_get_required_select_timeout(handle) -> *const libc::timeval {
         let _ = handle;
         null()
     }

@@ -5,10 +5,9 @@ use std::time::Duration;
 use libc::c_int;
 
 use crate::abi::{
-    MOST_SNAPLEN, PCAP_ERROR_RFMON_NOTSUP, PCAP_ERROR_TSTAMP_PRECISION_NOTSUP, PCAP_TSTAMP_HOST,
-    PCAP_TSTAMP_PRECISION_MICRO, PCAP_TSTAMP_PRECISION_NANO, PCAP_WARNING_TSTAMP_TYPE_NOTSUP,
+    MOST_SNAPLEN, PCAP_ERROR_TSTAMP_PRECISION_NOTSUP, PCAP_TSTAMP_HOST, PCAP_TSTAMP_PRECISION_MICRO,
+    PCAP_TSTAMP_PRECISION_NANO, PCAP_WARNING_TSTAMP_TYPE_NOTSUP,
 };
-use crate::device::ActivationOptions;
 use crate::error::PcapError;
 
 /// Settings made by the functions `pcap_set_...`.
@@ -26,27 +25,11 @@ pub(crate) struct Settings {
     pub(crate) immediate: bool,
     /// Bytes of buffers for unread frames; not above 0 means the default.
     pub(crate) buffer_bytes: c_int,
-    precision: c_int,
+    /// Precision of time stamps, as libpcap's number.
+    pub(crate) precision: c_int,
 }
 
 impl Settings {
-    /// Rejects unsupported settings.
-    pub(crate) fn check(&self) -> Result<(), PcapError> {
-        if self.monitor {
-            return Err(PcapError::coded(PCAP_ERROR_RFMON_NOTSUP, "ports of Ringroad have no monitor mode"));
-        }
-        Ok(())
-    }
-
-    /// Settings that concern the opening of the port.
-    pub(crate) fn options(&self) -> ActivationOptions {
-        ActivationOptions {
-            promiscuous: self.promiscuous,
-            immediate: self.immediate,
-            buffer_bytes: u32::try_from(self.buffer_bytes).ok().filter(|bytes| *bytes > 0),
-        }
-    }
-
     /// Maximum number of a frame's bytes that the program gets, by libpcap's rules.
     pub(crate) fn snaplen(&self) -> c_int {
         if (1..=MOST_SNAPLEN).contains(&self.snaplen) { self.snaplen } else { MOST_SNAPLEN }
@@ -73,16 +56,6 @@ impl Settings {
         self.precision = precision;
         Ok(0)
     }
-
-    /// Precision, as libpcap's number.
-    pub(crate) fn precision(&self) -> c_int {
-        self.precision
-    }
-
-    /// Whether time stamps hold nanoseconds.
-    pub(crate) fn nanoseconds(&self) -> bool {
-        self.precision == PCAP_TSTAMP_PRECISION_NANO
-    }
 }
 
 /// Result of `pcap_set_tstamp_type`: this machine makes the stamps for every type.
@@ -93,6 +66,7 @@ pub(crate) fn stamp_type(kind: c_int) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::PCAP_ERROR_RFMON_NOTSUP;
 
     #[test]
     fn odd_values_have_libpcaps_meaning() {
@@ -100,9 +74,7 @@ mod tests {
         assert_eq!((settings.snaplen(), settings.timeout()), (MOST_SNAPLEN, None));
         settings.snaplen = MOST_SNAPLEN + 1;
         settings.timeout_ms = -1;
-        settings.buffer_bytes = -1;
         assert_eq!((settings.snaplen(), settings.timeout()), (MOST_SNAPLEN, None));
-        assert_eq!(settings.options().buffer_bytes, None);
         settings.snaplen = 96;
         settings.timeout_ms = 7;
         assert_eq!((settings.snaplen(), settings.timeout()), (96, Some(Duration::from_millis(7))));
@@ -115,12 +87,12 @@ mod tests {
     fn unsupported_settings_are_refused() {
         let mut settings = Settings::default();
         assert_eq!(settings.set_precision(2).unwrap_err().code, PCAP_ERROR_TSTAMP_PRECISION_NOTSUP);
-        assert!(!settings.nanoseconds());
+        assert_eq!(settings.precision, PCAP_TSTAMP_PRECISION_MICRO);
         settings.set_precision(PCAP_TSTAMP_PRECISION_NANO).unwrap();
-        assert!(settings.nanoseconds());
-        assert!(settings.check().is_ok());
+        assert_eq!(settings.precision, PCAP_TSTAMP_PRECISION_NANO);
         settings.monitor = true;
-        assert_eq!(settings.check().unwrap_err().code, PCAP_ERROR_RFMON_NOTSUP);
+        let refused = crate::handle::Active::open("vale0:a", &settings).unwrap_err();
+        assert_eq!(refused.code, PCAP_ERROR_RFMON_NOTSUP);
         assert_eq!((stamp_type(0), stamp_type(3)), (0, PCAP_WARNING_TSTAMP_TYPE_NOTSUP));
     }
 }

@@ -9,7 +9,6 @@ use crate::abi::{
     CsbOption, EventPair, ExternalMemoryOption, ListedOption, LoopModeOption, LoopStartBody, OffsetsOption,
     OptionHeader, PoolsBody, RegisterBody, option_type, request_type,
 };
-use crate::descriptor::LoopEvents;
 
 const UNSUPPORTED: u32 = libc::EOPNOTSUPP as u32;
 const INVALID: u32 = libc::EINVAL as u32;
@@ -152,7 +151,7 @@ fn csb_is_part_of_a_binding() {
     match device.asked().as_slice() {
         [Asked::Register(request, None, Some(csb))] => {
             assert!(request.needs_exclusive);
-            assert_eq!(*csb, CsbAddresses { to_provider: 64, to_program: 128 });
+            assert_eq!(*csb, CsbOption { to_provider: 64, to_program: 128 });
         }
         other => panic!("{other:?}"),
     }
@@ -181,7 +180,7 @@ fn csb_is_enabled_later() {
     asked.options = address(&mut option) as u64;
     assert_eq!(send_bare(&device, &mut asked), Ok(()));
     assert_eq!(option.header.status, 0);
-    let addresses = CsbAddresses { to_provider: 64, to_program: 128 };
+    let addresses = CsbOption { to_provider: 64, to_program: 128 };
     assert_eq!(device.asked(), [Asked::EnableCsb(addresses)]);
     for errno in [Errno::INVAL, Errno::FAULT, Errno::BUSY, Errno::NXIO] {
         device.enabled.set(Err(errno));
@@ -245,7 +244,7 @@ fn external_memory_is_identified_and_its_geometry_returned() {
     assert_eq!(register(&device, address(&mut option)), Ok(()));
     assert_eq!(option.header.status, 0);
     assert_eq!(option.body.address, memory as u64, "pointers come back unchanged");
-    assert_eq!(option.body.pools, super::super::requests::pools_fields(&POOLS));
+    assert_eq!(option.body.pools, POOLS.into());
     let expected = ExternalMemory {
         identity: [u64::from(std::process::id()), 0, memory as u64],
         pools: Pools { memory_bytes: 4096, ..Pools::default() },
@@ -297,7 +296,7 @@ fn start_loop(device: &RecordingDescriptor, bytes: u64) -> (Result<(), Errno>, u
 fn a_sync_loop_has_eventfds_and_a_mode() {
     let device = RecordingDescriptor::new();
     assert_eq!(start_loop(&device, 40), (Ok(()), 0, 0));
-    let events = vec![LoopEvents { kick: 5, interrupt: -1 }, LoopEvents { kick: 6, interrupt: 7 }];
+    let events = vec![EventPair { kick: 5, interrupt: -1 }, EventPair { kick: 6, interrupt: 7 }];
     assert_eq!(device.asked(), [Asked::Loop(LoopPlan { sleep_us: 3, events: Some(events), mode: 1 })]);
 }
 
