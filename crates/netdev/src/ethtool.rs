@@ -1,7 +1,7 @@
-//! A driver's reports through ethtool: speed, queues, rings, timestamps.
+//! A driver's reports through ethtool: speed, queues, rings.
 
 use crate::error::NetdevError;
-use crate::ethtool_message::{ask, bits, number_attribute};
+use crate::ethtool_message::{ask, number_attribute};
 use crate::generic_message::Attributes;
 use crate::link::{check_name, link_by_name};
 use crate::link_probe::{interface_ioctl, interface_request, interface_socket};
@@ -25,11 +25,6 @@ const CHANNELS_COMBINED_MAX: u16 = 5;
 const CHANNELS_RX: u16 = 6;
 const CHANNELS_TX: u16 = 7;
 const CHANNELS_COMBINED: u16 = 9;
-const TSINFO_GET: u8 = 25;
-const TSINFO_TIMESTAMPING: u16 = 2;
-const TSINFO_RX_FILTERS: u16 = 4;
-const TSINFO_PHC_INDEX: u16 = 5;
-
 /// `SPEED_UNKNOWN` of linux/ethtool.h.
 const SPEED_UNKNOWN: u32 = u32::MAX;
 
@@ -84,24 +79,6 @@ pub struct RingParams {
     pub rx_max: u32,
     /// Maximum number of slots of a transmit ring.
     pub tx_max: u32,
-}
-
-/// Kinds of timestamps that an interface can put on frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Timestamping {
-    /// The card stamps some received frames (`SOF_TIMESTAMPING_RX_HARDWARE`).
-    pub hardware_receive: bool,
-    /// The card can stamp every received frame (`HWTSTAMP_FILTER_ALL`), not only those of PTP.
-    pub hardware_receive_all: bool,
-    /// The card stamps sent frames (`SOF_TIMESTAMPING_TX_HARDWARE`).
-    pub hardware_transmit: bool,
-    /// The kernel stamps received frames.
-    pub software_receive: bool,
-    /// The driver stamps sent frames.
-    pub software_transmit: bool,
-    /// Number N of the card's clock, `/dev/ptpN`.
-    pub clock: Option<u32>,
 }
 
 /// Speed of `interface`. Values that the driver does not know are `None`.
@@ -167,24 +144,6 @@ pub fn rings(interface: &str) -> Result<RingParams, NetdevError> {
         tx: number(RINGS_TX),
         rx_max: number(RINGS_RX_MAX),
         tx_max: number(RINGS_TX_MAX),
-    })
-}
-
-/// Kinds of timestamps that `interface` supports.
-///
-/// # Errors
-/// [`NetdevError`], for example if there is no such interface.
-pub fn timestamping(interface: &str) -> Result<Timestamping, NetdevError> {
-    let answer = get(interface, TSINFO_GET, "timestamps")?;
-    let can = bits(&answer, TSINFO_TIMESTAMPING);
-    let has = |name: &str| can.iter().any(|bit| bit == name);
-    Ok(Timestamping {
-        hardware_receive: has("hardware-receive"),
-        hardware_receive_all: bits(&answer, TSINFO_RX_FILTERS).iter().any(|filter| filter == "all"),
-        hardware_transmit: has("hardware-transmit"),
-        software_receive: has("software-receive"),
-        software_transmit: has("software-transmit"),
-        clock: answer.number(TSINFO_PHC_INDEX),
     })
 }
 
@@ -271,12 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn a_veth_stamps_in_software_and_has_no_rings() {
+    fn loopback_has_no_rings() {
         in_new_namespace(|| {
-            create_veth(VethEnd::here("va"), VethEnd::here("vb")).unwrap();
-            let expected =
-                Timestamping { software_receive: true, software_transmit: true, ..Timestamping::default() };
-            assert_eq!(timestamping("va").unwrap(), expected);
             let none = rings("lo").unwrap_err().to_string();
             assert!(none.starts_with("lo has no rings"), "{none}");
         });
@@ -289,7 +244,6 @@ mod tests {
                 link_speed("vc").map(drop),
                 channels("vc").map(drop),
                 rings("vc").map(drop),
-                timestamping("vc").map(drop),
                 real_queue_count("vc").map(drop),
             ];
             for answer in refused {

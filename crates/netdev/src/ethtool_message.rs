@@ -2,7 +2,7 @@
 //! Documentation/networking/ethtool-netlink.rst; numbers from linux/ethtool_netlink.h. The family exists since Linux
 //! 5.6, parts of it since 5.8.
 
-use netlink_packet_core::{DefaultNla, NLA_F_NESTED, NlasIterator, parse_string, parse_u32};
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED, parse_u32};
 use rustix::io::Errno;
 
 use crate::error::NetdevError;
@@ -15,37 +15,6 @@ pub(crate) const FAMILY: &str = "ethtool";
 const HEADER: u16 = 1;
 const HEADER_DEVICE_INDEX: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
-
-const BITSET_NOMASK: u16 = 1;
-const BITSET_BITS: u16 = 3;
-const BITSET_BIT: u16 = 1;
-const BIT_NAME: u16 = 2;
-const BIT_VALUE: u16 = 3;
-
-/// Names of the bits that are set in the bitset `kind` of an answer.
-pub(crate) fn bits(answer: &Attributes, kind: u16) -> Vec<String> {
-    let bitset = answer.value(kind).unwrap_or_default();
-    // A bitset lists the bits that are set or, with a mask, the bits that it reports.
-    let all_set = find(bitset, BITSET_NOMASK).is_some();
-    NlasIterator::new(find(bitset, BITSET_BITS).unwrap_or_default())
-        .flatten()
-        .filter(|bit| bit.kind() == BITSET_BIT)
-        .filter(|bit| all_set || find(bit.value(), BIT_VALUE).is_some())
-        .filter_map(|bit| parse_string(find(bit.value(), BIT_NAME)?).ok())
-        .collect()
-}
-
-/// A bitset attribute that changes the bits of these names and no others.
-pub(crate) fn bit_changes<'a>(kind: u16, changes: impl Iterator<Item = (&'a str, bool)>) -> DefaultNla {
-    let bits: Vec<_> = changes
-        .map(|(name, on)| {
-            let mut parts = vec![text(BIT_NAME, name)];
-            parts.extend(on.then(|| DefaultNla::new(BIT_VALUE, Vec::new())));
-            nested(BITSET_BIT, &parts)
-        })
-        .collect();
-    nested(kind, &[nested(BITSET_BITS, &bits)])
-}
 
 fn text(kind: u16, text: &str) -> DefaultNla {
     DefaultNla::new(kind, [text.as_bytes(), &[0]].concat())
