@@ -24,19 +24,13 @@ fn nested(kind: u16, parts: &[DefaultNla]) -> DefaultNla {
     DefaultNla::new(kind | NLA_F_NESTED, bytes_of(parts))
 }
 
-/// Sends `command` (`ETHTOOL_MSG_*`) about `interface` and returns the answer. If the driver refuses, the error names
-/// `what` as the missing capability. `operation` follows "cannot" in errors.
-pub(crate) fn ask(
-    interface: &str,
-    command: u8,
-    content: &[DefaultNla],
-    what: &'static str,
-    operation: &dyn Fn() -> String,
-) -> Result<Attributes, NetdevError> {
+/// Sends `command` (`ETHTOOL_MSG_*`) to read `what` of `interface`, and returns the answer. If the driver refuses, the
+/// error names `what` as the missing capability.
+pub(crate) fn ask(interface: &str, command: u8, what: &'static str) -> Result<Attributes, NetdevError> {
     check_name(interface)?;
-    let mut parts = vec![nested(HEADER, &[text(HEADER_DEVICE_NAME, interface)])];
-    parts.extend_from_slice(content);
-    let answer = ask_family(FAMILY, command, &parts, operation).map_err(|error| match error {
+    let header = nested(HEADER, &[text(HEADER_DEVICE_NAME, interface)]);
+    let operation = || format!("read the {what} of {interface}");
+    let answer = ask_family(FAMILY, command, &[header], &operation).map_err(|error| match error {
         NetdevError::Refused { source: Errno::OPNOTSUPP, .. } => {
             NetdevError::Unsupported { interface: interface.to_owned(), what }
         }
@@ -48,9 +42,4 @@ pub(crate) fn ask(
 /// Number of the interface that a message is about.
 pub(crate) fn interface_of(message: &FamilyMessage) -> Option<u32> {
     parse_u32(find(message.attributes.value(HEADER)?, HEADER_DEVICE_INDEX)?).ok()
-}
-
-/// An attribute with a number as its value.
-pub(crate) fn number_attribute(kind: u16, number: u32) -> DefaultNla {
-    DefaultNla::new(kind, number.to_ne_bytes().to_vec())
 }
