@@ -164,8 +164,6 @@ pub struct FlowState {
     limits: TableLimits,
     budget: TableBudget,
     bank: CounterBank,
-    /// Counters of each table: lookups, and lookups that found an entry.
-    lookups: Vec<(CounterId, CounterId)>,
     turns: Vec<Arc<QuiescentState>>,
     timed: HashMap<CounterId, Timed>,
     /// Counters without an owner. The workers do not know this yet.
@@ -233,7 +231,6 @@ impl FlowState {
             limits,
             budget: TableBudget::new(limits.memory_bytes, shared),
             bank: CounterBank::new(workers),
-            lookups: Vec::new(),
             turns,
             timed: HashMap::new(),
             unpublished: Vec::new(),
@@ -241,8 +238,7 @@ impl FlowState {
             shared: SharedInstructions::default(),
             numbered: Vec::new(),
         };
-        state.lookups = (0..TABLES).map(|_| (state.counter(), state.counter())).collect();
-        let lookups = state.lookups.clone().into();
+        let lookups = (0..TABLES).map(|_| (state.counter(), state.counter())).collect();
         state.change(Change::Lookups(lookups));
         state.publish();
         (state, needs)

@@ -89,7 +89,7 @@ impl FlowState {
     }
 
     fn counters_of_tables(&self) -> Vec<CounterId> {
-        self.lookups.iter().flat_map(|&(lookups, matched)| [lookups, matched]).collect()
+        self.tables.lookups.iter().flat_map(|&(lookups, matched)| [lookups, matched]).collect()
     }
 
     /// Counts of everything in an image, in its order.

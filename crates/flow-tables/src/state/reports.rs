@@ -139,7 +139,7 @@ impl FlowState {
     /// Counters of the tables.
     #[must_use]
     pub fn table_stats(&self) -> Vec<TableStats> {
-        let tables = (0..).zip(&self.tables.tables).zip(&self.lookups);
+        let tables = (0..).zip(&self.tables.tables).zip(self.tables.lookups.iter());
         let stats = tables.map(|((table, entries), (lookups, matched))| TableStats {
             table,
             active: entries.len() as u32,
