@@ -16,7 +16,9 @@ use rustls::Connection;
 
 use crate::address::{ControllerAddress, Transport};
 use crate::agent::{Agent, AgentState, SessionId};
-use crate::connection_limit::{AdmissionResult, MAX_TOOLS, RefusalCause, RefusedTools, admit};
+use crate::connection_limit::{
+    AdmissionResult, MAX_TOOLS, RefusalCause, RefusedTools, admit, limit_in_words,
+};
 use crate::dialing::Dialed;
 use crate::link::Link;
 use crate::service::{AgentReport, Command, ControllerStatus, Controllers, Listeners};
@@ -293,8 +295,10 @@ impl AgentThread {
         });
         match admit(links, from) {
             AdmissionResult::Free => {}
-            AdmissionResult::Of(id, cause) => self.refuse(id, cause, format!("{cause}")),
-            AdmissionResult::None(cause) => return self.refusals.note(cause, Some(from), &cause.to_string()),
+            AdmissionResult::Of(id, cause) => self.refuse(id, cause, limit_in_words(cause).to_owned()),
+            AdmissionResult::None(cause) => {
+                return self.refusals.note(cause, Some(from), limit_in_words(cause));
+            }
         }
         self.admit(Stream::tcp(stream, tls), Some(from));
     }

@@ -55,7 +55,7 @@ const NO: bool = false;
 const YES: bool = true;
 
 macro_rules! fields {
-    ($( $field:ident = $number:literal, $name:literal, $bits:literal, $mask:ident, $notation:ident, $place:literal,
+    ($( $field:ident = $number:literal, $name:literal, $bits:literal, $mask:ident, $notation:ident, $position:literal,
         [$($needs:expr),*] $(, $in_words:literal)?; )*) => {
         /// Fields of OpenFlow 1.3, with their numbers in the basic class.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,9 +96,9 @@ macro_rules! fields {
                 match self { $( Self::$field => Notation::$notation, )* }
             }
 
-            /// Place of the field in a match that Open vSwitch prints.
-            pub(crate) const fn place(self) -> u8 {
-                match self { $( Self::$field => $place, )* }
+            /// Position of the field in a match that Open vSwitch prints.
+            pub(crate) const fn printed_position(self) -> u8 {
+                match self { $( Self::$field => $position, )* }
             }
         }
     };

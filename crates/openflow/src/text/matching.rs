@@ -241,7 +241,7 @@ impl fmt::Display for MatchText<'_> {
             _ => false,
         };
         let mut fields: Vec<_> = matching.fields().iter().filter(|one| !is_said(one.field)).collect();
-        fields.sort_by_key(|one| one.field.place());
+        fields.sort_by_key(|one| one.field.printed_position());
         for one in fields {
             match one.field {
                 OxmField::VlanPcp => {}
