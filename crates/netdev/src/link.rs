@@ -88,6 +88,8 @@ pub struct LinkPeer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LinkStatistics {
+    /// Packets received.
+    pub rx_packets: u64,
     /// Packets sent.
     pub tx_packets: u64,
     /// Packets dropped before transmission.
@@ -225,8 +227,8 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::Controller(index) => link.controller = Some(index).filter(|&index| index != 0),
                 LinkAttribute::Link(index) => peer_index = Some(index),
                 LinkAttribute::LinkNetNsId(_) => peer_elsewhere = true,
-                LinkAttribute::Stats64(Stats64 { tx_packets, tx_dropped, .. }) => {
-                    link.statistics = LinkStatistics { tx_packets, tx_dropped };
+                LinkAttribute::Stats64(Stats64 { rx_packets, tx_packets, tx_dropped, .. }) => {
+                    link.statistics = LinkStatistics { rx_packets, tx_packets, tx_dropped };
                 }
                 _ => {}
             }
