@@ -88,7 +88,7 @@ mod tests {
     fn a_band_lets_its_rate_pass() {
         let meter = meter(MeterFlags::PKTPS, vec![MeterBand::Drop { rate: 1000, burst: 0 }]);
         // Packets at twice the rate, for ten seconds.
-        let passed = (0..20_000u64).filter(|packet| meter.measure(64, packet * NS / 2000) == None).count();
+        let passed = (0..20_000u64).filter(|packet| meter.measure(64, packet * NS / 2000).is_none()).count();
         assert!((10_000..=10_101).contains(&passed), "{passed}");
     }
 
