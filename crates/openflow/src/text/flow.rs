@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::actions::instructions;
 use super::matching::{MatchReader, MatchText};
 use super::{Pairs, TextError, Word, value};
-use crate::message::{FlowCommand, FlowFlags, FlowMod, FlowStatsRequest};
+use crate::message::{FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsRequest};
 use crate::{Instructions, Match, PortNo, group_id, table_id};
 
 /// A flow, or the conditions that choose flows. Parts that the text does not state are `None`.
@@ -130,6 +130,41 @@ impl FromStr for FlowText {
     }
 }
 
+/// Writes the rest of a flow's line: timeouts, flags, priority, match and actions.
+fn write_entry(
+    f: &mut fmt::Formatter,
+    separator: &str,
+    flow: (u16, u16, FlowFlags),
+    priority: Option<u16>,
+    matching: &Match,
+    instructions: Option<&Instructions>,
+) -> fmt::Result {
+    let (idle, hard, flags) = flow;
+    if idle != 0 {
+        write!(f, "idle_timeout={idle},{separator}")?;
+    }
+    if hard != 0 {
+        write!(f, "hard_timeout={hard},{separator}")?;
+    }
+    for (name, flag) in FLAGS {
+        if flags.contains(flag) {
+            write!(f, "{name}{}", if separator.is_empty() { "," } else { separator })?;
+        }
+    }
+    let mut words = String::new();
+    if let Some(priority) = priority {
+        words.push_str(&format!("priority={priority},"));
+    }
+    words.push_str(&MatchText(matching).to_string());
+    f.write_str(words.trim_end_matches(','))?;
+    match instructions {
+        Some(instructions) => {
+            write!(f, "{}actions={}", if words.is_empty() { "" } else { " " }, instructions)
+        }
+        None => Ok(()),
+    }
+}
+
 impl fmt::Display for FlowText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.cookie {
@@ -146,22 +181,23 @@ impl fmt::Display for FlowText {
         if let Some(group) = self.out_group {
             write!(f, "out_group={group},")?;
         }
-        for (name, timeout_s) in [("idle", self.idle_timeout_s), ("hard", self.hard_timeout_s)] {
-            if timeout_s != 0 {
-                write!(f, "{name}_timeout={timeout_s},")?;
-            }
-        }
-        for (name, _) in FLAGS.iter().filter(|(_, flag)| self.flags.contains(*flag)) {
-            write!(f, "{name},")?;
-        }
-        let priority = self.priority.map(|priority| format!("priority={priority},")).unwrap_or_default();
-        let words = format!("{priority}{}", MatchText(&self.matching));
-        f.write_str(words.trim_end_matches(','))?;
-        match &self.instructions {
-            Some(instructions) => {
-                write!(f, "{}actions={instructions}", if words.is_empty() { "" } else { " " })
-            }
-            None => Ok(()),
-        }
+        let entry = (self.idle_timeout_s, self.hard_timeout_s, self.flags);
+        write_entry(f, "", entry, self.priority, &self.matching, self.instructions.as_ref())
+    }
+}
+
+/// Line of `ovs-ofctl dump-flows`, without the space before it.
+impl fmt::Display for FlowStats {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        // Milliseconds without zeros at the end, or without the point, as Open vSwitch prints them.
+        let duration = match format!("{}.{:03}", self.duration_s, self.duration_ns / 1_000_000) {
+            whole if whole.ends_with(".000") => self.duration_s.to_string(),
+            parts => parts,
+        };
+        write!(f, "cookie={:#x}, duration={duration}s, table={}, ", self.cookie, self.table)?;
+        write!(f, "n_packets={}, n_bytes={}, ", self.packets, self.bytes)?;
+        let priority = (self.priority != DEFAULT_PRIORITY).then_some(self.priority);
+        let entry = (self.idle_timeout_s, self.hard_timeout_s, self.flags);
+        write_entry(f, " ", entry, priority, &self.matching, Some(&self.instructions))
     }
 }
