@@ -184,7 +184,7 @@ fn an_interface_of_another_namespace_is_followed_too() {
         return;
     }
     let site = Testbed::new(1, 1500);
-    let elsewhere = ringroad_tests::network::NetworkNamespace::new();
+    let elsewhere = NetworkNamespace::new();
     cable(&elsewhere, "eth0", &site.stations[0], "second", 1500, 1);
     let port = format!("packet:eth0@netns={}", elsewhere.name());
     finished(&mut site.ringroad(&["attach", "vale0:e", "--driver", &port]));
