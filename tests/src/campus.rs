@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, set_up};
 use ringroad_netdev::link_monitor::wait_running;
-use ringroad_netdev::offload::{Offload, set_offload};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -164,9 +163,7 @@ impl Campus {
             for (one, other) in [("a3", "b3"), ("a4", "b4")] {
                 create_veth(VethEnd::here(one), VethEnd::here(other)).unwrap();
                 for end in [one, other] {
-                    for offload in [Offload::TxChecksum, Offload::Tso, Offload::TxVlan] {
-                        set_offload(end, offload, false).unwrap();
-                    }
+                    outside.send_complete_frames(end);
                     set_up(end, true).unwrap();
                 }
                 wait_running(one, PATIENCE.unwrap()).unwrap();

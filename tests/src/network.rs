@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ringroad_netdev::link::{link_by_name, links};
 use ringroad_netdev::link_change::{VethEnd, add_address, create_veth, delete_link, set_mtu, set_up};
 use ringroad_netdev::link_monitor::wait_running;
-use ringroad_netdev::offload::{Offload, set_offload};
 use ringroad_netdev::{LinkInfo, LinkMonitor, Namespace, in_namespace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -138,6 +137,12 @@ impl NetworkNamespace {
         }
     }
 
+    /// Makes an interface send complete frames: with checksums, cut to the MTU, with their VLAN tags.
+    pub fn send_complete_frames(&self, interface: &str) {
+        let off = ["tx", "tso", "txvlan", "tx-vlan-stag-hw-insert"].map(|offload| [offload, "off"]);
+        self.run(&[&["ethtool", "-K", interface], off.as_flattened()].concat());
+    }
+
     /// Adds `10.78.0.HOST/24` to an interface and waits until the interface carries frames.
     pub fn number(&self, interface: &str, host: u8) {
         self.inside(|| {
@@ -179,11 +184,7 @@ pub fn cable(
     queues: u32,
 ) {
     careless_cable(outside, outer, inside, inner, mtu, queues);
-    inside.inside(|| {
-        for offload in [Offload::TxChecksum, Offload::Tso, Offload::TxVlan] {
-            set_offload(inner, offload, false).unwrap();
-        }
-    });
+    inside.send_complete_frames(inner);
 }
 
 /// Joins two namespaces as the kernel makes a pair by default: `inner` leaves checksums, cutting and tags to its other

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringroad::Port;
 use ringroad::control::report::{CounterReport, PortReport};
-use ringroad_netdev::ethtool::set_channels;
 use ringroad_netdev::link_change::{set_mtu, set_up};
 use ringroad_netdev::link_monitor::wait_running;
 use ringroad_tests::command::{run, stderr};
@@ -15,7 +14,7 @@ use ringroad_tests::conservation::await_conserved;
 use ringroad_tests::daemon::{Daemon, PATIENCE};
 use ringroad_tests::flow_switch::{FlowSwitch, pass};
 use ringroad_tests::frames::{number_of, numbered, receive_from, send, station};
-use ringroad_tests::network::{address, cable, careless_cable, cut, finished, is_root};
+use ringroad_tests::network::{NetworkNamespace, address, cable, careless_cable, cut, finished, is_root};
 use ringroad_tests::service::Service;
 use ringroad_tests::testbed::{MECHANISMS, Testbed, host};
 use ringroad_tests::transfer::real_file;
@@ -183,7 +182,7 @@ fn an_interface_of_another_namespace_is_followed_too() {
         return;
     }
     let site = Testbed::new(1, 1500);
-    let elsewhere = ringroad_tests::network::NetworkNamespace::new();
+    let elsewhere = NetworkNamespace::new();
     cable(&elsewhere, "eth0", &site.stations[0], "second", 1500, 1);
     let port = format!("packet:eth0@netns={}", elsewhere.name());
     finished(&mut site.ringroad(&["attach", "vale0:e", "--driver", &port]));
@@ -260,17 +259,16 @@ fn a_port_follows_the_number_of_queues_of_its_interface() {
     for (driver, ..) in MECHANISMS {
         let site = Testbed::launched_by(&[], 2, 1500, 4);
         let channels = |count: u32| {
-            let outer = || site.outside.inside(|| set_channels("outer1", count, count).unwrap());
-            let inner = || site.stations[1].inside(|| set_channels("inner", count, count).unwrap());
-            // With a native XDP program an interface has no fewer queues than its other end.
-            match count {
-                2 => (inner(), outer()),
-                _ => {
-                    outer();
-                    inner();
-                    ((), ())
-                }
+            let queues = count.to_string();
+            let set = |namespace: &NetworkNamespace, end: &str| {
+                namespace.run(&["ethtool", "-L", end, "rx", &queues, "tx", &queues]);
             };
+            let mut ends = [(&site.stations[1], "inner"), (&site.outside, "outer1")];
+            // With a native XDP program an interface has no fewer queues than its other end.
+            if count > 2 {
+                ends.reverse();
+            }
+            ends.into_iter().for_each(|(namespace, end)| set(namespace, end));
         };
         channels(2);
         assert_eq!(site.attach_all(driver)[1].queues, 2, "{driver}");

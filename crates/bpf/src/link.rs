@@ -16,8 +16,6 @@ const FLAG_GENERIC: u32 = 1 << 1;
 const FLAG_NATIVE: u32 = 1 << 2;
 /// `BPF_F_BEFORE`: without a named program, before all attached programs.
 const FLAG_BEFORE: u32 = 1 << 3;
-/// Maximum number of programs at one hook (`BPF_MPROG_MAX`).
-const MAX_PROGRAMS: usize = 64;
 
 /// Mode in which an XDP program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,23 +95,6 @@ struct Detach {
 // SAFETY: an integer.
 unsafe impl Attribute for Detach {}
 
-#[repr(C)]
-struct Query {
-    interface: u32,
-    attach_type: u32,
-    query_flags: u32,
-    attach_flags: u32,
-    programs: u64,
-    count: u32,
-    padding: u32,
-    program_flags: u64,
-    links: u64,
-    link_flags: u64,
-    revision: u64,
-}
-// SAFETY: repr(C), integers without hidden padding; `tcx_programs` gives the address of an array of `count` elements.
-unsafe impl Attribute for Query {}
-
 /// A program attached to an interface. Dropping it detaches, even if a child process has the descriptor between fork
 /// and exec. Every end of the process detaches it too.
 #[derive(Debug)]
@@ -162,17 +143,6 @@ impl BpfLink {
             source => BpfError::new(STEP, source),
         })
     }
-
-    /// Index of the interface that the program is attached to; `None` if the interface is gone or the program was
-    /// detached by force.
-    ///
-    /// # Errors
-    /// [`BpfError::System`] if the kernel does not report it.
-    pub fn attached_to(&self) -> Result<Option<u32>, BpfError> {
-        let info = link_info(self.descriptor.as_fd())
-            .map_err(|source| BpfError::new("querying what a link is attached to", source))?;
-        Ok((info.interface != 0).then_some(info.interface))
-    }
 }
 
 impl Drop for BpfLink {
@@ -187,34 +157,6 @@ impl AsFd for BpfLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
-}
-
-/// Ids of the programs attached to `side` of interface `interface` through tcx, in the order in which they run.
-///
-/// # Errors
-/// [`BpfError::Unsupported`] before Linux 6.6, [`BpfError::NoInterface`].
-pub fn tcx_programs(interface: u32, side: TcxSide) -> Result<Vec<u32>, BpfError> {
-    const STEP: &str = "querying the tcx programs of an interface";
-    let mut ids = [0_u32; MAX_PROGRAMS];
-    let mut query = Query {
-        interface,
-        attach_type: side.attach_type(),
-        query_flags: 0,
-        attach_flags: 0,
-        programs: ids.as_mut_ptr() as u64,
-        count: MAX_PROGRAMS as u32,
-        padding: 0,
-        program_flags: 0,
-        links: 0,
-        link_flags: 0,
-        revision: 0,
-    };
-    bpf(Command::ProgramQuery, &mut query).map_err(|source| match source {
-        Errno::INVAL | Errno::NOSYS => BpfError::Unsupported { step: STEP, needs: "6.6", source },
-        Errno::NODEV => BpfError::NoInterface { step: STEP, interface },
-        source => BpfError::new(STEP, source),
-    })?;
-    Ok(ids.iter().copied().take(query.count as usize).collect())
 }
 
 /// Detaches the link through which XDP program `program` is on interface `interface`. Returns whether there was one.

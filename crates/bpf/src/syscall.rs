@@ -15,7 +15,6 @@ pub(crate) enum Command {
     MapDelete = 3,
     ProgramLoad = 5,
     InfoByDescriptor = 15,
-    ProgramQuery = 16,
     LinkCreate = 28,
     LinkDescriptorById = 30,
     LinkNextId = 31,

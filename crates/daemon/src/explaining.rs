@@ -10,11 +10,10 @@ use ringroad_control::report::{TracedReason, TracedSource};
 use ringroad_flow_tables::control_frame::{port_index, port_number};
 use ringroad_flow_tables::counters::CounterId;
 use ringroad_flow_tables::flow::FlowEntry;
-use ringroad_flow_tables::forwarding_plane::cause;
-use ringroad_flow_tables::meter::{MeterEntry, Metered};
+use ringroad_flow_tables::meter::MeterEntry;
 use ringroad_flow_tables::packet::Packet;
 use ringroad_flow_tables::pipeline::{
-    Dropped, OutputPort, OutputRefusal, PipelineScratch, PipelineSink, ToController,
+    OutputPort, OutputRefusal, PipelineScratch, PipelineSink, ToController,
 };
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::message::PacketInReason;
@@ -299,8 +298,8 @@ impl PipelineSink for Recorder<'_> {
         self.note(Explained::Controllers { reason: reason.to_owned(), max_len: why.max_len, output });
     }
 
-    fn dropped(&mut self, why: Dropped) {
-        self.note_dropped(cause(why));
+    fn dropped(&mut self, cause: DropCause) {
+        self.note_dropped(cause);
     }
 
     fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
@@ -319,14 +318,11 @@ impl PipelineSink for Recorder<'_> {
 
     fn count(&mut self, _: CounterId, _: usize) {}
 
-    fn measure(&mut self, meter: &MeterEntry, bytes: usize, now_ns: u64) -> Metered {
-        let metered = meter.predict(bytes, now_ns);
-        let exceeded_band = match metered {
-            Metered::Passes => None,
-            Metered::Exceeds(band) => Some(band as u32),
-        };
+    fn measure(&mut self, meter: &MeterEntry, bytes: usize, now_ns: u64) -> Option<usize> {
+        let exceeded = meter.predict(bytes, now_ns);
+        let exceeded_band = exceeded.map(|band| band as u32);
         self.note(Explained::Meter { meter: meter.config.meter, exceeded_band });
-        metered
+        exceeded
     }
 
     fn changed(&mut self, packet: &Packet, action: &Action) {

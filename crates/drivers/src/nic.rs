@@ -267,7 +267,7 @@ pub fn link_of(interface: &DeviceInterface) -> Option<(LinkInfo, Option<u64>)> {
 
 /// Speed of an interface of the present namespace, bit/s, if it has one.
 fn speed_here(interface: &str) -> Option<u64> {
-    link_speed(interface).ok().and_then(|speed| speed.bits_per_s)
+    link_speed(interface).ok().flatten()
 }
 
 /// Fault of a card that may pass no frames although its link seems to run, with the remedy. A driver that is not

@@ -8,7 +8,7 @@ use crate::key::{FlowKey, Words, word};
 use crate::lookup_cache::Step;
 use crate::packed_entry::Plain;
 use crate::step_budget::StepBudget;
-use crate::tables::{FragmentPolicy, Tables};
+use crate::tables::Tables;
 
 /// Outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +32,8 @@ pub(crate) struct OutcomePorts {
 impl Tables {
     /// Words of a packet's key that have to be read.
     pub(crate) fn words_to_read(&self) -> Words {
-        match self.fragments {
-            FragmentPolicy::Normal => self.words,
-            // The IP headers show which packets are fragments.
-            FragmentPolicy::Drop => self.words | 1 << word::TYPES,
-        }
+        // The IP headers show which packets are fragments.
+        if self.drops_fragments { self.words | 1 << word::TYPES } else { self.words }
     }
 
     /// Outcome of a packet with this key, and its first step. Further steps are added to `more`.

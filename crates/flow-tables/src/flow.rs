@@ -10,7 +10,7 @@ use crate::counters::CounterId;
 use crate::packed_match::PackedMatch;
 
 /// A flow entry. It never changes: a modified entry replaces it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FlowEntry {
     /// Priority: of several entries that match, the one of the highest priority applies.
     pub priority: u16,
@@ -32,6 +32,11 @@ pub struct FlowEntry {
 }
 
 impl FlowEntry {
+    /// Whether the entry has a timeout.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.idle_timeout_s != 0 || self.hard_timeout_s != 0
+    }
+
     /// Whether the entry is for all packets that no other entry of its table matches (OpenFlow 1.3.5, 5.4).
     #[must_use]
     pub fn is_table_miss(&self) -> bool {

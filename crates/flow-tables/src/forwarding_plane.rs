@@ -18,14 +18,12 @@ use crate::cache::{ExactMatchCache, Known};
 use crate::control_frame::{PACKET_OUT_BYTES, packet_out_ports, port_number};
 use crate::fast_path::{FastOutcome, OutcomePorts};
 use crate::key::PIPELINE_WORDS;
-pub use crate::one_frame::cause;
 use crate::one_frame::{DecisionScratch, LookupContext, OneFrame};
 use crate::outcomes::OutcomeRun;
 use crate::packet::Packet;
 use crate::pipeline::PipelineScratch;
 use crate::state::WorkerTables;
 use crate::step_budget::StepBudget;
-use crate::tables::FragmentPolicy;
 use crate::tally::Tally;
 
 /// Forwarding plane of a switch with flow tables.
@@ -150,7 +148,7 @@ impl ForwardingPlane for FlowPlane {
         }
         let counts = common != Some(FastOutcome::Drop(DropCause::PortDisabled));
         let is_cached = common.is_none() && cache.begin(&tables, end - first);
-        let drops_fragments = tables.fragments == FragmentPolicy::Drop;
+        let drops_fragments = tables.drops_fragments;
         let is_ahead = common.is_none() && !is_cached && !drops_fragments && batch_lookup.begin(&tables);
         let singles = if batch.is_single() { Some(batch.fragments()) } else { None };
         let of_frame = |frame: usize| match singles.and_then(|all| all.get(frame)) {

@@ -25,15 +25,6 @@ pub(crate) struct Band {
     bucket: TokenBucket,
 }
 
-/// A meter's verdict on a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metered {
-    /// No band is exceeded.
-    Passes,
-    /// The packet exceeds the rate of the band with this number.
-    Exceeds(usize),
-}
-
 impl MeterEntry {
     pub(crate) fn new(
         config: MeterConfig,
@@ -53,19 +44,20 @@ impl MeterEntry {
         Self { bands: bands.collect(), config, added_ns, counter }
     }
 
-    /// Measures a packet. If the rates of several bands are exceeded, the band with the highest rate applies.
+    /// Measures a packet. Returns the number of the band whose rate it exceeds; of several, the one with the highest
+    /// rate.
     #[must_use]
-    pub fn measure(&self, bytes: usize, now_ns: u64) -> Metered {
+    pub fn measure(&self, bytes: usize, now_ns: u64) -> Option<usize> {
         self.judge(bytes, |bucket, tokens| bucket.take(tokens, now_ns))
     }
 
     /// Predicts the result of [`MeterEntry::measure`], without measuring.
     #[must_use]
-    pub fn predict(&self, bytes: usize, now_ns: u64) -> Metered {
+    pub fn predict(&self, bytes: usize, now_ns: u64) -> Option<usize> {
         self.judge(bytes, |bucket, tokens| bucket.has(tokens, now_ns))
     }
 
-    fn judge(&self, bytes: usize, passes: impl Fn(&TokenBucket, u64) -> bool) -> Metered {
+    fn judge(&self, bytes: usize, passes: impl Fn(&TokenBucket, u64) -> bool) -> Option<usize> {
         let is_per_packet = self.config.flags.contains(MeterFlags::PKTPS);
         let tokens = if is_per_packet { 1 } else { bytes as u64 * 8 };
         let mut exceeded: Option<(u32, usize)> = None;
@@ -74,7 +66,7 @@ impl MeterEntry {
                 exceeded = Some((band.rate, number));
             }
         }
-        exceeded.map_or(Metered::Passes, |(_, number)| Metered::Exceeds(number))
+        exceeded.map(|(_, number)| number)
     }
 }
 
@@ -96,8 +88,7 @@ mod tests {
     fn a_band_lets_its_rate_pass() {
         let meter = meter(MeterFlags::PKTPS, vec![MeterBand::Drop { rate: 1000, burst: 0 }]);
         // Packets at twice the rate, for ten seconds.
-        let passed =
-            (0..20_000u64).filter(|packet| meter.measure(64, packet * NS / 2000) == Metered::Passes).count();
+        let passed = (0..20_000u64).filter(|packet| meter.measure(64, packet * NS / 2000).is_none()).count();
         assert!((10_000..=10_101).contains(&passed), "{passed}");
     }
 
@@ -106,9 +97,9 @@ mod tests {
         let meter =
             meter(MeterFlags::KBPS | MeterFlags::BURST, vec![MeterBand::Drop { rate: 1000, burst: 8 }]);
         // A burst of 8 kbit holds one thousand bytes.
-        assert_eq!(meter.measure(1000, 0), Metered::Passes);
-        assert_eq!(meter.measure(1, 0), Metered::Exceeds(0));
-        assert_eq!(meter.measure(500, NS / 250), Metered::Passes);
+        assert_eq!(meter.measure(1000, 0), None);
+        assert_eq!(meter.measure(1, 0), Some(0));
+        assert_eq!(meter.measure(500, NS / 250), None);
     }
 
     #[test]
@@ -118,9 +109,9 @@ mod tests {
             MeterBand::DscpRemark { rate: 10, burst: 1, levels: 1 },
         ];
         let meter = meter(MeterFlags::PKTPS | MeterFlags::BURST, bands);
-        assert_eq!(meter.measure(64, 0), Metered::Passes);
-        assert_eq!(meter.measure(64, 0), Metered::Exceeds(1));
-        assert_eq!(meter.measure(64, 0), Metered::Exceeds(0));
+        assert_eq!(meter.measure(64, 0), None);
+        assert_eq!(meter.measure(64, 0), Some(1));
+        assert_eq!(meter.measure(64, 0), Some(0));
     }
 
     #[test]
@@ -130,8 +121,8 @@ mod tests {
             MeterBand::DscpRemark { rate: 10, burst: 1, levels: 1 },
         ];
         let meter = meter(MeterFlags::PKTPS | MeterFlags::BURST, bands);
-        assert_eq!(meter.measure(64, 0), Metered::Exceeds(0));
-        assert_eq!(meter.measure(64, 0), Metered::Exceeds(1));
+        assert_eq!(meter.measure(64, 0), Some(0));
+        assert_eq!(meter.measure(64, 0), Some(1));
     }
 
     #[test]
@@ -139,15 +130,15 @@ mod tests {
         let flags = MeterFlags::PKTPS | MeterFlags::BURST;
         let meter = meter(flags, vec![MeterBand::Drop { rate: 20, burst: 2 }]);
         for _ in 0..2 {
-            assert_eq!([meter.predict(64, 0); 3], [Metered::Passes; 3]);
-            assert_eq!(meter.measure(64, 0), Metered::Passes);
+            assert_eq!([meter.predict(64, 0); 3], [None; 3]);
+            assert_eq!(meter.measure(64, 0), None);
         }
-        assert_eq!([meter.predict(64, 0), meter.measure(64, 0)], [Metered::Exceeds(0); 2]);
+        assert_eq!([meter.predict(64, 0), meter.measure(64, 0)], [Some(0); 2]);
     }
 
     #[test]
     fn nothing_passes_at_no_rate() {
         let meter = meter(MeterFlags::KBPS, vec![MeterBand::Drop { rate: 0, burst: 0 }]);
-        assert_eq!(meter.measure(64, NS), Metered::Exceeds(0));
+        assert_eq!(meter.measure(64, NS), Some(0));
     }
 }

@@ -12,7 +12,7 @@ use crate::counters::CounterId;
 use crate::fast_path::OutcomePorts;
 use crate::flow::FlowEntry;
 use crate::packet::Packet;
-use crate::pipeline::{Dropped, OutputPort, PipelineSink, ToController};
+use crate::pipeline::{OutputPort, PipelineSink, ToController};
 use crate::tables::Tables;
 use crate::tally::Tally;
 
@@ -29,7 +29,7 @@ pub(crate) struct LookupContext<'batch> {
 pub(crate) struct DecisionScratch {
     /// Copies of one frame.
     copies: Vec<FrameCopy>,
-    dropped: Option<Dropped>,
+    dropped: Option<DropCause>,
     /// First frame that NORMAL floods.
     pub normal_flood: Option<usize>,
     /// Last flood: the ports that were excluded, and the set of the others, or `None` if no port was left.
@@ -52,21 +52,6 @@ fn header_of(head: &[u8]) -> FrameHeader {
         head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&word| u64::from_ne_bytes(word))
     };
     FrameHeader::from_words(word(0), word(6), 0)
-}
-
-/// Returns the drop cause under which such a frame counts.
-#[must_use]
-pub fn cause(dropped: Dropped) -> DropCause {
-    match dropped {
-        Dropped::NoFlow => DropCause::NoFlow,
-        Dropped::ByFlow => DropCause::ByFlow,
-        Dropped::TooManySteps => DropCause::TooManySteps,
-        Dropped::ByMeter => DropCause::Metered,
-        Dropped::TtlInvalid => DropCause::TtlExpired,
-        Dropped::TooLong => DropCause::TooLong,
-        Dropped::Fragment => DropCause::Fragment,
-        Dropped::ByPort => DropCause::PortDisabled,
-    }
 }
 
 impl LookupContext<'_> {
@@ -145,7 +130,7 @@ impl<'frame> OneFrame<'frame> {
     /// Returns the frame's outcome; `None` if the frame leaves as copies, which are in the plan then.
     pub fn finish(self) -> Option<Outcome> {
         match *self.noted.copies.as_slice() {
-            [] => Some(Outcome::Drop(self.noted.dropped.map_or(DropCause::NoDestination, cause))),
+            [] => Some(Outcome::Drop(self.noted.dropped.unwrap_or(DropCause::NoDestination))),
             [FrameCopy { to, rewrite: None }] => Some(to.into()),
             ref copies => {
                 self.plan.copy(self.frame.into(), copies);
@@ -171,7 +156,7 @@ impl<'frame> OneFrame<'frame> {
     fn copy(&mut self, packet: &Packet, to: Destination) {
         match self.head(packet) {
             Some(rewrite) => self.noted.copies.push(FrameCopy { to, rewrite }),
-            None => self.noted.dropped = Some(Dropped::TooLong),
+            None => self.noted.dropped = Some(DropCause::TooLong),
         }
     }
 }
@@ -217,8 +202,8 @@ impl PipelineSink for OneFrame<'_> {
         }
     }
 
-    fn dropped(&mut self, why: Dropped) {
-        self.noted.dropped = Some(why);
+    fn dropped(&mut self, cause: DropCause) {
+        self.noted.dropped = Some(cause);
     }
 
     fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {

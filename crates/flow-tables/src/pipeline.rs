@@ -2,40 +2,20 @@
 
 use ringroad_openflow::action::{Action, Effect, PortNo};
 use ringroad_openflow::message::{MeterBand, PacketInReason, PortConfig};
+use ringroad_port::drop_cause::DropCause;
 
 use crate::counters::CounterId;
 use crate::flow::FlowEntry;
 use crate::lookup_cache::{LookupCache, keeps_lookups};
-use crate::meter::{MeterEntry, Metered};
+use crate::meter::MeterEntry;
 use crate::packet::{ActionError, Packet};
 use crate::step_budget::StepBudget;
-use crate::tables::{FragmentPolicy, Tables};
+use crate::tables::Tables;
 
 /// Maximum depth of groups within groups. Loops are refused when a group is made; this limit is for changes meanwhile.
 pub(crate) const MAX_GROUPS_DEEP: usize = 16;
 /// Table number of packets that are in no table, such as a packet-out.
 const NO_TABLE: u8 = 0xff;
-
-/// Reason why a packet went nowhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dropped {
-    /// No entry of a table matched.
-    NoFlow,
-    /// Entries matched, but send the packet nowhere.
-    ByFlow,
-    /// The packet would have exceeded the steps that one packet may take.
-    TooManySteps,
-    /// A meter's band dropped the packet.
-    ByMeter,
-    /// The packet's TTL expired.
-    TtlInvalid,
-    /// The packet's headers became too long.
-    TooLong,
-    /// The packet is a fragment, and the switch drops fragments.
-    Fragment,
-    /// The port's configuration forbids it to receive or to send.
-    ByPort,
-}
 
 /// Destination of a packet that leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,7 +50,7 @@ pub trait PipelineSink {
     /// Sends the packet to the controllers, as it is now.
     fn packet_in(&mut self, packet: &Packet, why: ToController);
     /// Drops the packet.
-    fn dropped(&mut self, why: Dropped);
+    fn dropped(&mut self, cause: DropCause);
     /// Notes that a table looked for an entry, and found this one.
     fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>);
     /// Counts the packet with this counter. `bytes` is its present size.
@@ -78,9 +58,9 @@ pub trait PipelineSink {
 
     // Events for explanations of the path, from here on. They cost other sinks nothing.
 
-    /// Measures the packet of `bytes` bytes by a meter.
+    /// Measures the packet of `bytes` bytes by a meter, as [`MeterEntry::measure`].
     #[inline]
-    fn measure(&mut self, meter: &MeterEntry, bytes: usize, now_ns: u64) -> Metered {
+    fn measure(&mut self, meter: &MeterEntry, bytes: usize, now_ns: u64) -> Option<usize> {
         meter.measure(bytes, now_ns)
     }
     /// Notes that an action on headers was done; the packet is as it is now.
@@ -213,7 +193,7 @@ impl Tables {
         sink: &mut S,
     ) {
         if !self.receives_by(packet.in_port) {
-            return sink.dropped(Dropped::ByPort);
+            return sink.dropped(DropCause::PortDisabled);
         }
         let PipelineScratch { set, lookup_cache } = scratch;
         lookup_cache.clear();
@@ -235,7 +215,7 @@ impl Tables {
         lookup_cache.rewind();
         let mut walk = Walk::new(self, now_ns, 0, sink, lookup_cache, steps_left);
         if walk.through_tables(packet, set).is_some() && !walk.is_settled {
-            walk.sink.dropped(Dropped::ByFlow);
+            walk.sink.dropped(DropCause::ByFlow);
         }
     }
 
@@ -252,7 +232,7 @@ impl Tables {
         let done = walk.take(|steps_left| steps_left.act(actions.len()));
         let done = done.and_then(|()| walk.apply(packet, actions.iter().copied(), 0));
         if done.is_some() && !walk.is_settled {
-            walk.sink.dropped(Dropped::ByFlow);
+            walk.sink.dropped(DropCause::ByFlow);
         }
     }
 }
@@ -295,14 +275,14 @@ impl<S: PipelineSink> Walk<'_, S> {
     #[cold]
     fn stop_exhausted(&mut self) {
         if !std::mem::replace(&mut self.is_settled, true) {
-            self.sink.dropped(Dropped::TooManySteps);
+            self.sink.dropped(DropCause::TooManySteps);
         }
     }
 
     /// Takes the packet through the tables. Returns `None` if the packet is stopped.
     fn through_tables(&mut self, packet: &mut Packet, set: &mut ActionSet) -> Option<()> {
-        if self.tables.fragments == FragmentPolicy::Drop && packet.is_fragment() {
-            self.sink.dropped(Dropped::Fragment);
+        if self.tables.drops_fragments && packet.is_fragment() {
+            self.sink.dropped(DropCause::Fragment);
             return None;
         }
         loop {
@@ -312,7 +292,7 @@ impl<S: PipelineSink> Walk<'_, S> {
             self.sink.looked_up(self.table, found.map(|flow| &**flow));
             self.take(|steps_left| steps_left.has_found().then_some(()))?;
             let Some(flow) = found else {
-                self.sink.dropped(Dropped::NoFlow);
+                self.sink.dropped(DropCause::NoFlow);
                 return None;
             };
             self.sink.count(flow.counter, packet.bytes());
@@ -350,7 +330,7 @@ impl<S: PipelineSink> Walk<'_, S> {
         let meter = self.tables.meters.get(&meter)?;
         self.take(|steps_left| steps_left.measure(meter.bands.len()))?;
         self.sink.count(meter.counter, packet.bytes());
-        let Metered::Exceeds(number) = self.sink.measure(meter, packet.bytes(), self.now_ns) else {
+        let Some(number) = self.sink.measure(meter, packet.bytes(), self.now_ns) else {
             return Some(());
         };
         if let Some(band) = meter.bands.get(number) {
@@ -358,7 +338,7 @@ impl<S: PipelineSink> Walk<'_, S> {
         }
         match meter.config.bands.get(number)? {
             MeterBand::Drop { .. } => {
-                self.sink.dropped(Dropped::ByMeter);
+                self.sink.dropped(DropCause::Metered);
                 None
             }
             MeterBand::DscpRemark { levels, .. } => {
@@ -412,12 +392,12 @@ impl<S: PipelineSink> Walk<'_, S> {
                 Some(())
             }
             Err(ActionError::TooLong) => {
-                self.sink.dropped(Dropped::TooLong);
+                self.sink.dropped(DropCause::TooLong);
                 None
             }
             Err(ActionError::TtlInvalid) => {
                 self.packet_in(packet, PacketInReason::InvalidTtl, u16::MAX);
-                self.sink.dropped(Dropped::TtlInvalid);
+                self.sink.dropped(DropCause::TtlExpired);
                 None
             }
         }
@@ -471,20 +451,10 @@ impl<S: PipelineSink> Walk<'_, S> {
             // TABLE is valid only for packets of a controller.
             PortNo::TABLE if self.table == NO_TABLE => {
                 self.is_settled = true;
-                let mut copy = packet.clone();
-                let mut lookup_cache = LookupCache::default();
-                let mut walk = Walk::new(
-                    self.tables,
-                    self.now_ns,
-                    0,
-                    &mut *self.sink,
-                    &mut lookup_cache,
-                    &mut *self.steps_left,
-                );
-                if walk.through_tables(&mut copy, &mut ActionSet::default()).is_some() && !walk.is_settled {
-                    walk.sink.dropped(Dropped::ByFlow);
-                }
-                return;
+                let PipelineScratch { mut set, mut lookup_cache } = PipelineScratch::default();
+                let (sink, steps_left) = (&mut *self.sink, &mut *self.steps_left);
+                let copy = &mut packet.clone();
+                return self.tables.follow(copy, &mut lookup_cache, self.now_ns, &mut set, sink, steps_left);
             }
             PortNo::IN_PORT => OutputPort::Port(packet.in_port),
             PortNo::ALL => OutputPort::All,

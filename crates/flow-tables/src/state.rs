@@ -13,7 +13,9 @@ use left_right::{ReadHandle, WriteHandle};
 use ringroad_openflow::action::{Action, Effect, PortNo};
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::instruction::Instructions;
-use ringroad_openflow::message::{FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason};
+use ringroad_openflow::message::{
+    FlowCommand, FlowFlags, FlowMod, FlowRemoved, FlowRemovedReason, FlowStatsRequest,
+};
 use ringroad_openflow::oxm::Match;
 use ringroad_openflow::{group_id, table_id};
 
@@ -25,7 +27,7 @@ use crate::memory_budget::{self, SharedBudget, TableBudget};
 use crate::packed_match::PackedMatch;
 use crate::step_budget::{MAX_ACTIONS, count_actions};
 use crate::subtable::compiled;
-use crate::tables::{Change, FragmentPolicy, TABLES, TablePort, Tables, shrink};
+use crate::tables::{Change, TABLES, TablePort, Tables, shrink};
 
 const NS: u64 = 1_000_000_000;
 /// Number of deleted entries at which the changes are published to the workers.
@@ -149,8 +151,7 @@ impl SharedInstructions {
 /// Charged bytes of an entry without instructions and shape.
 fn bytes_of_flow(flow: &FlowEntry) -> u64 {
     let (mask, _) = compiled(flow.matching.fields());
-    let is_timed = flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0;
-    memory_budget::of_flow(&flow.matching, mask.used_words().count(), is_timed)
+    memory_budget::of_flow(&flow.matching, mask.used_words().count(), flow.is_timed())
 }
 
 /// Tables, groups and meters of a switch; nothing else changes them.
@@ -163,8 +164,6 @@ pub struct FlowState {
     limits: TableLimits,
     budget: TableBudget,
     bank: CounterBank,
-    /// Counters of each table: lookups, and lookups that found an entry.
-    lookups: Vec<(CounterId, CounterId)>,
     turns: Vec<Arc<QuiescentState>>,
     timed: HashMap<CounterId, Timed>,
     /// Counters without an owner. The workers do not know this yet.
@@ -176,29 +175,19 @@ pub struct FlowState {
     numbered: Vec<Option<(u8, Arc<FlowEntry>)>>,
 }
 
-/// Selection of the entries that a request is about.
-struct Chosen<'request> {
-    table: u8,
-    matching: &'request Match,
-    cookie: u64,
-    cookie_mask: u64,
-    out_port: PortNo,
-    out_group: u32,
+/// Whether a request is about the entries of a table.
+fn is_about(request: &FlowStatsRequest, table: u8) -> bool {
+    request.table == table || request.table == table_id::ALL
 }
 
-impl Chosen<'_> {
-    fn is_of(&self, table: u8) -> bool {
-        self.table == table || self.table == table_id::ALL
-    }
-
-    fn has(&self, flow: &FlowEntry) -> bool {
-        flow.cookie & self.cookie_mask == self.cookie & self.cookie_mask
-            && covers(self.matching, &flow.matching)
-            && (self.out_port == PortNo::ANY
-                || actions(&flow.instructions)
-                    .any(|action| matches!(action, Action::Output { port, .. } if *port == self.out_port)))
-            && (self.out_group == group_id::ANY || uses_group(&flow.instructions, self.out_group))
-    }
+/// Whether an entry fulfils the conditions of a request, in a table that the request is about.
+fn is_chosen(request: &FlowStatsRequest, flow: &FlowEntry) -> bool {
+    flow.cookie & request.cookie_mask == request.cookie & request.cookie_mask
+        && covers(&request.matching, &flow.matching)
+        && (request.out_port == PortNo::ANY
+            || actions(&flow.instructions)
+                .any(|action| matches!(action, Action::Output { port, .. } if *port == request.out_port)))
+        && (request.out_group == group_id::ANY || uses_group(&flow.instructions, request.out_group))
 }
 
 fn actions(instructions: &Instructions) -> impl Iterator<Item = &Action> {
@@ -242,7 +231,6 @@ impl FlowState {
             limits,
             budget: TableBudget::new(limits.memory_bytes, shared),
             bank: CounterBank::new(workers),
-            lookups: Vec::new(),
             turns,
             timed: HashMap::new(),
             unpublished: Vec::new(),
@@ -250,8 +238,7 @@ impl FlowState {
             shared: SharedInstructions::default(),
             numbered: Vec::new(),
         };
-        state.lookups = (0..TABLES).map(|_| (state.counter(), state.counter())).collect();
-        let lookups = state.lookups.clone().into();
+        let lookups = (0..TABLES).map(|_| (state.counter(), state.counter())).collect();
         state.change(Change::Lookups(lookups));
         state.publish();
         (state, needs)
@@ -335,38 +322,26 @@ impl FlowState {
         }
     }
 
-    /// Sets the handling of fragments.
-    pub fn set_fragments(&mut self, fragments: FragmentPolicy) {
-        if self.tables.fragments != fragments {
-            self.change(Change::Fragments(fragments));
+    /// Sets whether fragments of IP packets are dropped.
+    pub fn set_drops_fragments(&mut self, drops: bool) {
+        if self.tables.drops_fragments != drops {
+            self.change(Change::DropsFragments(drops));
         }
     }
 
-    /// Handling of fragments.
+    /// Whether fragments of IP packets are dropped.
     #[must_use]
-    pub fn fragments(&self) -> FragmentPolicy {
-        self.tables.fragments
+    pub fn drops_fragments(&self) -> bool {
+        self.tables.drops_fragments
     }
 
     /// Removes all entries, groups and meters, without notifications.
     pub fn clear(&mut self) {
-        let all = Chosen {
-            table: table_id::ALL,
-            matching: &Match::default(),
-            cookie: 0,
-            cookie_mask: 0,
-            out_port: PortNo::ANY,
-            out_group: group_id::ANY,
-        };
-        for (table, flow) in self.chosen(&all) {
+        for (table, flow) in self.with(table_id::ALL, |_| true) {
             self.remove(table, &flow);
         }
-        for group in self.tables.groups.keys().copied().collect::<Vec<_>>() {
-            self.remove_group(group);
-        }
-        for meter in self.tables.meters.keys().copied().collect::<Vec<_>>() {
-            self.remove_meter(meter);
-        }
+        self.remove_groups(|_| true);
+        self.remove_meters(|_| true);
     }
 
     /// Changes flow entries. Returns the deleted entries whose removal must be reported.
@@ -396,17 +371,8 @@ impl FlowState {
                 for (table, flow) in meant {
                     // `insert` returns the charge for the replaced entry.
                     self.budget.take(bytes_of_flow(&flow));
-                    let changed = FlowEntry {
-                        priority: flow.priority,
-                        matching: flow.matching.clone(),
-                        cookie: flow.cookie,
-                        instructions: self.shared.get(&request.instructions),
-                        idle_timeout_s: flow.idle_timeout_s,
-                        hard_timeout_s: flow.hard_timeout_s,
-                        flags: flow.flags,
-                        added_ns: flow.added_ns,
-                        counter: flow.counter,
-                    };
+                    let instructions = self.shared.get(&request.instructions);
+                    let changed = FlowEntry { instructions, ..FlowEntry::clone(&flow) };
                     if request.flags.contains(FlowFlags::RESET_COUNTS) {
                         self.bank.reset(flow.counter);
                     }
@@ -423,9 +389,9 @@ impl FlowState {
 
     fn meant(&self, request: &FlowMod) -> Vec<(u8, Arc<FlowEntry>)> {
         let is_delete = matches!(request.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
-        let chosen = Chosen {
+        let chosen = FlowStatsRequest {
             table: request.table,
-            matching: &request.matching,
+            matching: request.matching.clone(),
             cookie: request.cookie,
             cookie_mask: request.cookie_mask,
             // These fields apply to deletions only.
@@ -437,28 +403,28 @@ impl FlowState {
                 let tables = self.numbered(request.table);
                 let one = tables.filter_map(|(number, table)| {
                     let flow = table.get(request.priority, &request.matching)?;
-                    chosen.has(flow).then(|| (number, Arc::clone(flow)))
+                    is_chosen(&chosen, flow).then(|| (number, Arc::clone(flow)))
                 });
                 one.collect()
             }
-            _ => self.chosen(&chosen),
+            _ => self.with(request.table, |flow| is_chosen(&chosen, flow)),
         }
     }
 
+    /// Tables that a request with this number is about.
     fn numbered(&self, table: u8) -> impl Iterator<Item = (u8, &Classifier)> {
         let tables = (0..).zip(&self.tables.tables);
         tables.filter(move |&(number, _)| table == table_id::ALL || number == table)
     }
 
-    fn chosen(&self, chosen: &Chosen) -> Vec<(u8, Arc<FlowEntry>)> {
-        let in_table = |(number, table): (u8, &Classifier)| {
-            table
-                .iter()
-                .filter(|flow| chosen.has(flow))
-                .map(|flow| (number, Arc::clone(flow)))
-                .collect::<Vec<_>>()
-        };
-        self.numbered(chosen.table).flat_map(in_table).collect()
+    fn flows_of(&self, table: u8) -> impl Iterator<Item = (u8, &Arc<FlowEntry>)> {
+        self.numbered(table).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
+    }
+
+    /// Entries of a table, or of all tables, that fulfil a condition.
+    fn with(&self, table: u8, condition: impl Fn(&FlowEntry) -> bool) -> Vec<(u8, Arc<FlowEntry>)> {
+        let flows = self.flows_of(table).filter(|(_, flow)| condition(flow));
+        flows.map(|(number, flow)| (number, Arc::clone(flow))).collect()
     }
 
     fn add(&mut self, request: &FlowMod, now_ns: u64) -> Result<(), ErrorCode> {
@@ -488,7 +454,21 @@ impl FlowState {
         if request.flags.contains(FlowFlags::RESET_COUNTS) {
             self.bank.reset(counter);
         }
-        let flow = FlowEntry {
+        let flow = self.entry(request, matching, now_ns, counter);
+        self.timed.remove(&counter);
+        self.insert(request.table, flow, now_ns);
+        Ok(())
+    }
+
+    /// Makes the entry that a request adds.
+    fn entry(
+        &mut self,
+        request: &FlowMod,
+        matching: PackedMatch,
+        added_ns: u64,
+        counter: CounterId,
+    ) -> FlowEntry {
+        FlowEntry {
             priority: request.priority,
             matching,
             cookie: request.cookie,
@@ -496,12 +476,9 @@ impl FlowState {
             idle_timeout_s: request.idle_timeout_s,
             hard_timeout_s: request.hard_timeout_s,
             flags: request.flags,
-            added_ns: now_ns,
+            added_ns,
             counter,
-        };
-        self.timed.remove(&counter);
-        self.insert(request.table, flow, now_ns);
-        Ok(())
+        }
     }
 
     /// Charged bytes of an entry: with its instructions only if no other entry has them, with its shape only if that is
@@ -527,7 +504,7 @@ impl FlowState {
 
     fn insert(&mut self, table: u8, flow: FlowEntry, now_ns: u64) {
         let flow = Arc::new(flow);
-        if flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0 {
+        if flow.is_timed() {
             let packets = self.bank.read(flow.counter).packets;
             let timed = self.timed.entry(flow.counter);
             let timed =
@@ -662,16 +639,6 @@ impl FlowState {
             }
         }
         Ok(())
-    }
-
-    fn all_flows(&self) -> impl Iterator<Item = (u8, &Arc<FlowEntry>)> {
-        self.numbered(table_id::ALL).flat_map(|(number, table)| table.iter().map(move |flow| (number, flow)))
-    }
-
-    /// Entries of all tables that fulfil a condition.
-    fn with(&self, condition: impl Fn(&FlowEntry) -> bool) -> Vec<(u8, Arc<FlowEntry>)> {
-        let flows = self.all_flows().filter(|(_, flow)| condition(flow));
-        flows.map(|(number, flow)| (number, Arc::clone(flow))).collect()
     }
 
     /// Removes the expired entries. Returns those whose removal must be reported.

@@ -80,16 +80,6 @@ impl TablePorts {
     }
 }
 
-/// Handling of fragments of IP packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum FragmentPolicy {
-    /// Fragments go through the tables; those after the first have no ports.
-    #[default]
-    Normal,
-    /// Fragments are dropped.
-    Drop,
-}
-
 /// Shrinks a map to about the room that it uses.
 pub(crate) fn shrink<K: Hash + Eq, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     if map.len() < map.capacity() / 4 {
@@ -108,7 +98,9 @@ pub struct Tables {
     pub(crate) live_groups: HashSet<u32, FixedState>,
     pub(crate) meters: HashMap<u32, Arc<MeterEntry>, FixedState>,
     pub(crate) ports: TablePorts,
-    pub(crate) fragments: FragmentPolicy,
+    /// Whether fragments of IP packets are dropped. Else they go through the tables; those after the first have no
+    /// ports.
+    pub(crate) drops_fragments: bool,
     pub(crate) counters: Counters,
     /// Counters of each table: lookups, and lookups that found an entry.
     pub(crate) lookups: Arc<[(CounterId, CounterId)]>,
@@ -129,7 +121,7 @@ impl Default for Tables {
             live_groups: HashSet::default(),
             meters: HashMap::default(),
             ports: TablePorts::default(),
-            fragments: FragmentPolicy::default(),
+            drops_fragments: false,
             counters: Counters::default(),
             lookups: Arc::default(),
             words: 0,
@@ -159,7 +151,7 @@ pub(crate) enum Change {
     Group(u32, Option<Arc<GroupEntry>>),
     Meter(u32, Option<Arc<MeterEntry>>),
     Port(PortNo, Option<TablePort>),
-    Fragments(FragmentPolicy),
+    DropsFragments(bool),
     Counters(Arc<Block>),
     /// At most this many blocks of counters are in use from now on.
     FewerCounters(usize),
@@ -238,7 +230,7 @@ impl Tables {
                 self.ports.set(port, state);
                 self.update_watched();
             }
-            Change::Fragments(fragments) => self.fragments = fragments,
+            Change::DropsFragments(drops) => self.drops_fragments = drops,
             Change::Counters(block) => self.counters.push(&block),
             Change::FewerCounters(blocks) => self.counters.truncate(blocks),
             Change::Lookups(lookups) => self.lookups = lookups,

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use ringroad_flow_tables::control_frame::port_number;
 use ringroad_flow_tables::forwarding_plane::FlowPlane;
 use ringroad_flow_tables::state::{FlowState, TableLimits};
-use ringroad_flow_tables::tables::{FragmentPolicy, TablePort};
+use ringroad_flow_tables::tables::TablePort;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::{FlowCommand, FlowMod, FlowStatsRequest, PortConfig};
@@ -73,7 +73,7 @@ impl Pair {
             entries: Vec::new(),
             lookups: [(0, 0); 256],
             ports,
-            fragments: FragmentPolicy::Normal,
+            drops_fragments: false,
             switch: learning(),
             controllers: CONTROLLERS,
         };
@@ -411,8 +411,8 @@ proptest! {
                 }
                 pair.change(command, table, priority, fields, instructions);
             }
-            pair.oracle.fragments = if drops_fragments { FragmentPolicy::Drop } else { FragmentPolicy::Normal };
-            pair.state.set_fragments(pair.oracle.fragments);
+            pair.oracle.drops_fragments = drops_fragments;
+            pair.state.set_drops_fragments(drops_fragments);
             pair.state.publish();
             // The second round comes from the cache, if anything is cached.
             pair.send(PortIndex(from), &frames, first_part);

@@ -80,7 +80,7 @@ fn bytes_each(flows: u32) -> usize {
     }
     // Two publications are needed until both copies have everything.
     state.publish();
-    state.set_fragments(ringroad_flow_tables::tables::FragmentPolicy::Drop);
+    state.set_drops_fragments(true);
     state.publish();
     (USED.load(Ordering::Relaxed) - before) / flows as usize
 }

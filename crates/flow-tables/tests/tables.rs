@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ringroad_flow_tables::counters::CounterId;
 use ringroad_flow_tables::flow::FlowEntry;
 use ringroad_flow_tables::packet::Packet;
-use ringroad_flow_tables::pipeline::{Dropped, OutputPort, PipelineScratch, PipelineSink, ToController};
+use ringroad_flow_tables::pipeline::{OutputPort, PipelineScratch, PipelineSink, ToController};
 use ringroad_flow_tables::state::{FlowState, TableLimits};
 use ringroad_flow_tables::tables::TablePort;
 use ringroad_openflow::action::{Action, PortNo};
@@ -18,6 +18,7 @@ use ringroad_openflow::message::{
 };
 use ringroad_openflow::oxm::{FieldMatch, Match, OxmField};
 use ringroad_openflow::{group_id, meter_id, table_id};
+use ringroad_port::drop_cause::DropCause;
 
 const NS: u64 = 1_000_000_000;
 
@@ -56,7 +57,7 @@ fn state() -> FlowState {
 struct Seen {
     outputs: Vec<(OutputPort, Vec<u8>)>,
     packet_ins: Vec<(PacketInReason, u8)>,
-    dropped: Vec<Dropped>,
+    dropped: Vec<DropCause>,
     tables: Vec<(u8, Option<u16>)>,
     counted: usize,
 }
@@ -68,7 +69,7 @@ impl PipelineSink for Seen {
     fn packet_in(&mut self, _: &Packet, why: ToController) {
         self.packet_ins.push((why.reason, why.table));
     }
-    fn dropped(&mut self, why: Dropped) {
+    fn dropped(&mut self, why: DropCause) {
         self.dropped.push(why);
     }
     fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
@@ -112,7 +113,7 @@ fn ports(seen: &Seen) -> Vec<u32> {
 
 #[test]
 fn without_a_flow_a_packet_is_dropped() {
-    assert_eq!(send(&state(), 1, &frame(1, 0x0800), 0).dropped, [Dropped::NoFlow]);
+    assert_eq!(send(&state(), 1, &frame(1, 0x0800), 0).dropped, [DropCause::NoFlow]);
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn an_action_set_is_done_last_and_in_its_own_order() {
     assert_eq!(seen.outputs[0].1[12..14], [0x81, 0x00], "the tag is pushed before");
     let clear = Instructions { clear: true, ..Instructions::default() };
     state.flow_mod(&FlowMod { command: FlowCommand::Modify, ..add(1, 0, vec![], clear) }, 0).unwrap();
-    assert_eq!(send(&state, 1, &frame(1, 0x0800), 0).dropped, [Dropped::ByFlow]);
+    assert_eq!(send(&state, 1, &frame(1, 0x0800), 0).dropped, [DropCause::ByFlow]);
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn the_controller_hears_why_a_packet_comes() {
     let expired = send(&state, 1, &ip(1, 1), 0);
     assert_eq!(
         (expired.packet_ins, expired.dropped),
-        (vec![(PacketInReason::InvalidTtl, 0)], vec![Dropped::TtlInvalid])
+        (vec![(PacketInReason::InvalidTtl, 0)], vec![DropCause::TtlExpired])
     );
     let config = PortConfig::NO_PACKET_IN;
     state.set_port(PortNo(1), Some(TablePort { config, is_live: true }));
@@ -183,7 +184,7 @@ fn ports_that_controllers_disable_neither_receive_nor_send() {
     state.set_port(PortNo(2), Some(TablePort { config: PortConfig::NO_FWD, is_live: true }));
     assert_eq!(ports(&send(&state, 1, &frame(1, 1), 0)), [3]);
     state.set_port(PortNo(1), Some(TablePort { config: PortConfig::NO_RECV, is_live: true }));
-    assert_eq!(send(&state, 1, &frame(1, 1), 0).dropped, [Dropped::ByPort]);
+    assert_eq!(send(&state, 1, &frame(1, 1), 0).dropped, [DropCause::PortDisabled]);
 }
 
 fn bucket(weight: u16, watch_port: PortNo, actions: Vec<Action>) -> Bucket {
@@ -219,7 +220,7 @@ fn groups_send_to_all_to_one_by_weight_and_to_the_first_that_lives() {
     state.set_port(PortNo(2), Some(TablePort { config: PortConfig::default(), is_live: false }));
     assert_eq!(ports(&send(&state, 1, &frame(1, 0x1003), 0)), [3]);
     state.set_port(PortNo(3), None);
-    assert_eq!(send(&state, 1, &frame(1, 0x1003), 0).dropped, [Dropped::ByFlow]);
+    assert_eq!(send(&state, 1, &frame(1, 0x1003), 0).dropped, [DropCause::ByFlow]);
 }
 
 #[test]
@@ -676,7 +677,7 @@ struct Counting<'state>(&'state FlowState);
 impl PipelineSink for Counting<'_> {
     fn output(&mut self, _: &Packet, _: OutputPort, _: Option<u32>) {}
     fn packet_in(&mut self, _: &Packet, _: ToController) {}
-    fn dropped(&mut self, _: Dropped) {}
+    fn dropped(&mut self, _: DropCause) {}
     fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
         self.0.tables().count_lookup(0, table, found.is_some());
     }

@@ -40,25 +40,6 @@ pub enum NetdevError {
         "this kernel has no ethtool over netlink: it needs Linux 5.6 or newer with CONFIG_ETHTOOL_NETLINK"
     )]
     NoEthtool,
-    /// The interface has no such feature.
-    #[error("{interface} has no feature {feature}; ethtool -k {interface} lists those it has")]
-    NoFeature {
-        interface: String,
-        /// The requested feature.
-        feature: String,
-    },
-    /// The driver accepted the request but kept its setting.
-    #[error(
-        "{interface} keeps {feature} {}: the driver does not let it be changed, or another setting requires it (ethtool -k {interface} shows both)",
-        if *.on { "on" } else { "off" }
-    )]
-    FeatureFixed {
-        interface: String,
-        /// The feature, as the kernel names it.
-        feature: String,
-        /// State of the feature, which is not the requested one.
-        on: bool,
-    },
     /// An interface did not become ready to carry frames in the given time.
     #[error(
         "{interface} carries no frames after {} s: {}", .waited.as_secs_f32(),

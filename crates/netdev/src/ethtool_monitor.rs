@@ -4,14 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_generic::GenlMessage;
-use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_GENERIC;
-use rustix::io::Errno;
 
 use crate::error::NetdevError;
 use crate::ethtool_message::{FAMILY, interface_of};
 use crate::generic_message::{Family, FamilyMessage};
-use crate::netlink::{Requests, messages, open_socket, receive, receive_buffer};
+use crate::netlink::{Notices, Requests, open_socket};
 
 // Names and numbers of linux/ethtool_netlink.h.
 const GROUP: &str = "monitor";
@@ -28,10 +26,8 @@ pub(crate) enum EthtoolEvent {
 }
 
 /// Receives changes of queues and rings in the network namespace of the thread that opened the monitor.
-pub(crate) struct EthtoolMonitor {
-    socket: Socket,
-    buffer: Vec<u8>,
-}
+#[derive(Debug)]
+pub(crate) struct EthtoolMonitor(Notices);
 
 impl EthtoolMonitor {
     /// Begins to listen.
@@ -42,10 +38,9 @@ impl EthtoolMonitor {
         let family = Family::query(&mut Requests::open(NETLINK_GENERIC)?, FAMILY)?;
         let group = family.and_then(|family| family.group(GROUP)).ok_or(NetdevError::NoEthtool)?;
         let socket = open_socket(NETLINK_GENERIC, 0)?;
-        let failed = |source| NetdevError::Socket { operation: "set up", source };
-        socket.add_membership(group).map_err(failed)?;
-        socket.set_non_blocking(true).map_err(failed)?;
-        Ok(Self { socket, buffer: receive_buffer() })
+        let added = socket.add_membership(group);
+        added.map_err(|source| NetdevError::Socket { operation: "set up", source })?;
+        Notices::by(socket).map(Self)
     }
 
     /// Passes each pending event to `each`, oldest first. Never blocks.
@@ -53,30 +48,15 @@ impl EthtoolMonitor {
     /// # Errors
     /// [`NetdevError::Socket`].
     pub(crate) fn events(&mut self, mut each: impl FnMut(EthtoolEvent)) -> Result<(), NetdevError> {
-        loop {
-            match receive(&self.socket, &mut self.buffer) {
-                Ok(length) => messages(self.buffer.get(..length).unwrap_or_default())
-                    .filter_map(event_of)
-                    .for_each(&mut each),
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::NOBUFS | Errno::MSGSIZE) => each(EthtoolEvent::Lost),
-                Err(errno) => {
-                    return Err(NetdevError::Socket { operation: "read from", source: errno.into() });
-                }
-            }
-        }
+        self.0.pending(|message| {
+            message.map_or(Some(EthtoolEvent::Lost), event_of).into_iter().for_each(&mut each)
+        })
     }
 }
 
 impl AsFd for EthtoolMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl std::fmt::Debug for EthtoolMonitor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EthtoolMonitor").field("socket", &self.socket).finish_non_exhaustive()
+        self.0.as_fd()
     }
 }
 

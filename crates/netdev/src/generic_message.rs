@@ -2,8 +2,8 @@
 //! Documentation/userspace-api/netlink/intro.rst.
 
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized, parse_u8,
-    parse_u32, parse_u64,
+    DecodeError, DefaultNla, Emitable, NLA_HEADER_SIZE, NlasIterator, ParseableParametrized, parse_u32,
+    parse_u64,
 };
 use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
@@ -65,11 +65,6 @@ impl Attributes {
     /// Value of a `u64` attribute, if the message has it.
     pub(crate) fn large_number(&self, kind: u16) -> Option<u64> {
         self.value(kind).and_then(|value| parse_u64(value).ok())
-    }
-
-    /// Value of a `u8` attribute, if the message has it.
-    pub(crate) fn byte(&self, kind: u16) -> Option<u8> {
-        self.value(kind).and_then(|value| parse_u8(value).ok())
     }
 
     /// Bytes of an attribute's value, if the message has it.

@@ -19,7 +19,6 @@ pub mod link_use;
 pub mod link_watch;
 pub mod namespace;
 mod netlink;
-pub mod offload;
 #[cfg(test)]
 mod test_namespace;
 pub mod xdp_features;

@@ -38,8 +38,6 @@ pub struct LinkInfo {
     /// Number of receive queues that the link was created with. A driver may use fewer:
     /// [`crate::ethtool::real_queue_count`].
     pub queues_rx: u32,
-    /// Number of transmit queues that the link was created with.
-    pub queues_tx: u32,
     /// Kind of virtual interface (`veth`, `tun`, `bridge`, ...); `None` for hardware and loopback.
     pub kind: Option<String>,
     /// Whether the link accepts frames to any address, because its administrator or a socket requested this.
@@ -94,20 +92,8 @@ pub struct LinkStatistics {
     pub rx_packets: u64,
     /// Packets sent.
     pub tx_packets: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets received and dropped by the kernel, e.g. for lack of memory.
-    pub rx_dropped: u64,
     /// Packets dropped before transmission.
     pub tx_dropped: u64,
-    /// Packets that the card dropped for lack of buffers.
-    pub rx_missed: u64,
-    /// Received packets with errors.
-    pub rx_errors: u64,
-    /// Packets that could not be sent.
-    pub tx_errors: u64,
 }
 
 /// The link called `name` in the calling thread's network namespace.
@@ -229,7 +215,6 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::Mtu(bytes) => link.mtu = bytes,
                 LinkAttribute::Carrier(carrier) => link.carrier = carrier != 0,
                 LinkAttribute::NumRxQueues(queues) => link.queues_rx = queues,
-                LinkAttribute::NumTxQueues(queues) => link.queues_tx = queues,
                 // `IFF_PROMISC` shows only the administrator's setting. This counter includes the requests of sockets.
                 LinkAttribute::Promiscuity(counter) => link.promiscuous |= counter > 0,
                 LinkAttribute::LinkInfo(parts) => {
@@ -242,7 +227,9 @@ impl From<LinkMessage> for LinkInfo {
                 LinkAttribute::Controller(index) => link.controller = Some(index).filter(|&index| index != 0),
                 LinkAttribute::Link(index) => peer_index = Some(index),
                 LinkAttribute::LinkNetNsId(_) => peer_elsewhere = true,
-                LinkAttribute::Stats64(stats) => link.statistics = stats.into(),
+                LinkAttribute::Stats64(Stats64 { rx_packets, tx_packets, tx_dropped, .. }) => {
+                    link.statistics = LinkStatistics { rx_packets, tx_packets, tx_dropped };
+                }
                 _ => {}
             }
         }
@@ -272,22 +259,6 @@ fn attached_xdp(parts: &[LinkXdp]) -> Option<LinkXdpState> {
     mode.map(|mode| LinkXdpState { prog_id, mode })
 }
 
-impl From<Stats64> for LinkStatistics {
-    fn from(stats: Stats64) -> Self {
-        Self {
-            rx_packets: stats.rx_packets,
-            tx_packets: stats.tx_packets,
-            rx_bytes: stats.rx_bytes,
-            tx_bytes: stats.tx_bytes,
-            rx_dropped: stats.rx_dropped,
-            tx_dropped: stats.tx_dropped,
-            rx_missed: stats.rx_missed_errors,
-            rx_errors: stats.rx_errors,
-            tx_errors: stats.tx_errors,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(unsafe_code)]
@@ -297,7 +268,7 @@ mod tests {
 
     use super::*;
     use crate::ethtool::real_queue_count;
-    use crate::link_change::{VethEnd, create_veth, set_mtu};
+    use crate::link_change::{VethEnd, create_veth, detach_xdp, set_mtu};
     use crate::link_monitor::{LinkEvent, LinkMonitor};
     use crate::test_namespace::{in_new_namespace, without_rights};
 
@@ -355,7 +326,7 @@ mod tests {
                 attach("va", program.as_raw_fd(), flags);
                 assert_eq!(link_by_name("va").unwrap().xdp, Some(LinkXdpState { prog_id, mode }));
                 assert_eq!(link_by_name("vb").unwrap().xdp, None);
-                attach("va", -1, flags);
+                detach_xdp(link_by_name("va").unwrap().index, mode).unwrap();
                 assert_eq!(link_by_name("va").unwrap().xdp, None);
             }
         });

@@ -2,6 +2,7 @@
 //! Source: Documentation/userspace-api/netlink/intro.rst.
 
 use std::fmt::Debug;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{
     ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
@@ -45,19 +46,57 @@ pub(crate) fn open_socket(protocol: isize, groups: u32) -> Result<Socket, Netdev
 }
 
 /// Receives one datagram into `buffer` and returns its length. `Err` with [`Errno::MSGSIZE`] if it was longer.
-pub(crate) fn receive(socket: &Socket, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+fn receive(socket: &Socket, buffer: &mut [u8]) -> rustix::io::Result<usize> {
     let (kept, length) =
         rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::TRUNC))?;
     if length > kept { Err(Errno::MSGSIZE) } else { Ok(kept) }
 }
 
-/// A buffer for one datagram of the kernel.
-pub(crate) fn receive_buffer() -> Vec<u8> {
-    vec![0; RECEIVE_BYTES]
+/// A socket that receives the kernel's notices to multicast groups.
+pub(crate) struct Notices {
+    pub(crate) socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Notices {
+    /// Begins to receive by this socket.
+    pub(crate) fn by(socket: Socket) -> Result<Self, NetdevError> {
+        let set = socket.set_non_blocking(true);
+        set.map_err(|source| NetdevError::Socket { operation: "set up", source })?;
+        Ok(Self { socket, buffer: vec![0; RECEIVE_BYTES] })
+    }
+
+    /// Passes each pending message to `each`, oldest first, and `None` where messages were lost. Never blocks.
+    pub(crate) fn pending(&mut self, mut each: impl FnMut(Option<&[u8]>)) -> Result<(), NetdevError> {
+        loop {
+            match receive(&self.socket, &mut self.buffer) {
+                Ok(length) => messages(self.buffer.get(..length).unwrap_or_default())
+                    .for_each(|message| each(Some(message))),
+                Err(Errno::AGAIN) => return Ok(()),
+                // NOBUFS: the socket's queue was full. MSGSIZE: the message was longer than expected.
+                Err(Errno::NOBUFS | Errno::MSGSIZE) => each(None),
+                Err(errno) => {
+                    return Err(NetdevError::Socket { operation: "read from", source: errno.into() });
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Notices {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Debug for Notices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Notices").field("socket", &self.socket).finish_non_exhaustive()
+    }
 }
 
 /// Messages of a datagram, each as its bytes. Ends at a truncated message.
-pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let length = NetlinkBuffer::new_checked(rest).ok()?.length() as usize;
@@ -69,7 +108,7 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 impl Requests {
     pub(crate) fn open(protocol: isize) -> Result<Self, NetdevError> {
-        Ok(Self { socket: open_socket(protocol, 0)?, sequence: 0, buffer: receive_buffer() })
+        Ok(Self { socket: open_socket(protocol, 0)?, sequence: 0, buffer: vec![0; RECEIVE_BYTES] })
     }
 
     /// Requests that dumps contain only entries that match the attributes of the request. Kernels before 4.20 ignore

@@ -14,9 +14,7 @@ use ringroad_flow_tables::tables;
 use ringroad_openflow::WHOLE_PACKET;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
-use ringroad_openflow::message::{
-    FlowMod, FlowRemoved, FragmentFlags, PacketIn, PacketInReason, PortConfig, SwitchMessage,
-};
+use ringroad_openflow::message::{FlowMod, FlowRemoved, PacketIn, PacketInReason, PortConfig, SwitchMessage};
 use ringroad_openflow::oxm::{FieldMatch, Match, OxmField};
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::LearningSwitch;
@@ -72,10 +70,7 @@ impl AgentState {
             let port = tables::TablePort { config: PortConfig(config), is_live };
             state.set_port(PortNo(number), Some(port));
         }
-        state.set_fragments(match self.drops_fragments {
-            true => tables::FragmentPolicy::Drop,
-            false => tables::FragmentPolicy::Normal,
-        });
+        state.set_drops_fragments(self.drops_fragments);
         state.publish();
     }
 }
@@ -90,7 +85,7 @@ pub type SessionId = u64;
 #[derive(Debug)]
 pub struct Agent {
     identity: SwitchIdentity,
-    state: FlowState,
+    pub(crate) state: FlowState,
     switch: Arc<LearningSwitch>,
     /// Worker number under which the agent itself counts.
     worker: usize,
@@ -98,9 +93,8 @@ pub struct Agent {
     sessions: BTreeMap<SessionId, OpenFlowSession>,
     next_session: SessionId,
     generation: Option<u64>,
-    fragments: FragmentFlags,
     miss_send_bytes: u16,
-    fail_mode: FailMode,
+    pub(crate) fail_mode: FailMode,
     is_standalone: bool,
     outgoing: Vec<Outgoing>,
     /// Bytes of the packets in `outgoing`.
@@ -141,7 +135,6 @@ impl Agent {
             sessions: BTreeMap::new(),
             next_session: 0,
             generation: None,
-            fragments: FragmentFlags::Normal,
             miss_send_bytes: 128,
             fail_mode,
             is_standalone: false,
@@ -153,7 +146,6 @@ impl Agent {
 
     /// Continues from the state of another agent, whose tables this one was made with.
     pub fn resume(&mut self, remains: &AgentState) {
-        self.fragments = if remains.drops_fragments { FragmentFlags::Drop } else { FragmentFlags::Normal };
         self.miss_send_bytes = remains.miss_send_bytes;
         self.is_standalone = remains.is_standalone;
         self.generation = remains.generation;
@@ -166,7 +158,7 @@ impl Agent {
         let ports = self.state.tables().ports().iter();
         AgentState {
             start_ns,
-            drops_fragments: self.state.fragments() == tables::FragmentPolicy::Drop,
+            drops_fragments: self.state.drops_fragments(),
             miss_send_bytes: self.miss_send_bytes,
             is_standalone: self.is_standalone,
             ports: ports.map(|(number, port)| (number.0, port.config.0, port.is_live)).collect(),
@@ -200,12 +192,6 @@ impl Agent {
         self.sessions.values().any(|session| session.peer == SessionPeer::Controller && session.is_greeted)
     }
 
-    /// Flow tables of the switch.
-    #[must_use]
-    pub fn state(&self) -> &FlowState {
-        &self.state
-    }
-
     /// Counts since the agent began.
     #[must_use]
     pub fn counted(&self) -> AgentCounters {
@@ -217,16 +203,6 @@ impl Agent {
     pub fn take_outgoing(&mut self) -> Vec<Outgoing> {
         self.outgoing_bytes = 0;
         std::mem::take(&mut self.outgoing)
-    }
-
-    /// Returns the bytes of tables that became free since the last call.
-    pub fn take_freed_bytes(&mut self) -> u64 {
-        self.state.take_freed_bytes()
-    }
-
-    /// Sets the behaviour without a controller.
-    pub fn set_fail_mode(&mut self, fail_mode: FailMode) {
-        self.fail_mode = fail_mode;
     }
 
     /// Becomes a learning switch, if the fail mode says so and no controller is connected.
@@ -287,14 +263,10 @@ impl Agent {
             WHOLE_PACKET => packet,
             len => packet.get(..usize::from(len)).unwrap_or(packet),
         };
-        let exact = |field: OxmField, value: u128| FieldMatch { field, value, mask: field.all_ones() };
-        let mut fields = vec![exact(OxmField::InPort, header.in_port.0.into())];
-        if header.metadata != 0 {
-            fields.push(exact(OxmField::Metadata, header.metadata.into()));
-        }
-        if header.tunnel_id != 0 {
-            fields.push(exact(OxmField::TunnelId, header.tunnel_id.into()));
-        }
+        let rest = [(OxmField::Metadata, header.metadata), (OxmField::TunnelId, header.tunnel_id)];
+        let fields = std::iter::once((OxmField::InPort, header.in_port.0.into()))
+            .chain(rest.into_iter().filter(|&(_, value)| value != 0))
+            .map(|(field, value)| FieldMatch::exact(field, value.into()));
         let message = PacketIn {
             buffer_id: None,
             total_bytes: u16::try_from(packet.len()).unwrap_or(u16::MAX),

@@ -16,9 +16,11 @@ use rustls::Connection;
 
 use crate::address::{ControllerAddress, Transport};
 use crate::agent::{Agent, AgentState, SessionId};
-use crate::connection_limit::{AdmissionResult, MAX_TOOLS, RefusalCause, RefusedTools, admit};
+use crate::connection_limit::{
+    AdmissionResult, MAX_TOOLS, RefusalCause, RefusedTools, admit, limit_in_words,
+};
 use crate::dialing::Dialed;
-use crate::link::{Expired, Link};
+use crate::link::Link;
 use crate::service::{AgentReport, Command, ControllerStatus, Controllers, Listeners};
 use crate::session::{SessionEnd, SessionPeer};
 use crate::stream::Stream;
@@ -139,20 +141,20 @@ impl AgentThread {
                 }
                 Ok(Command::RemovePort(number)) => self.agent.remove_port(number),
                 Ok(Command::Controllers(controllers, fail_mode)) => {
-                    self.agent.set_fail_mode(fail_mode);
+                    self.agent.fail_mode = fail_mode;
                     self.tls = controllers.tls;
                     self.change_controllers(controllers.addresses);
                 }
                 Ok(Command::Settle(reply)) => drop(reply.send(())),
                 Ok(Command::Freeze(reply)) => {
-                    let image = self.frozen.insert(self.agent.state().image());
+                    let image = self.frozen.insert(self.agent.state.image());
                     let records = std::mem::take(&mut image.bytes);
                     let start_ns = monotonic_ns().saturating_sub(self.now_ns());
                     let _ = reply.send((self.agent.remains(start_ns), records));
                 }
                 Ok(Command::Counts(reply)) => {
                     if let Some(image) = &self.frozen {
-                        let _ = reply.send(self.agent.state().counts(image));
+                        let _ = reply.send(self.agent.state.counts(image));
                     }
                 }
                 Ok(Command::Thaw) => self.frozen = None,
@@ -288,13 +290,15 @@ impl AgentThread {
     /// Accepts a tool that connected by TCP, if a limit allows it or another connection can end for it.
     fn admit_from(&mut self, stream: TcpStream, tls: Option<Connection>, from: SocketAddr) {
         let links = self.links.iter().filter_map(|(&id, link)| {
-            let is_greeted = self.agent.session(id).is_some_and(|session| session.is_greeted());
+            let is_greeted = self.agent.session(id).is_some_and(|session| session.is_greeted);
             link.from.map(|from| (id, from, is_greeted))
         });
         match admit(links, from) {
             AdmissionResult::Free => {}
-            AdmissionResult::Of(id, cause) => self.refuse(id, cause, format!("{cause}")),
-            AdmissionResult::None(cause) => return self.refusals.note(cause, Some(from), &cause.to_string()),
+            AdmissionResult::Of(id, cause) => self.refuse(id, cause, limit_in_words(cause).to_owned()),
+            AdmissionResult::None(cause) => {
+                return self.refusals.note(cause, Some(from), limit_in_words(cause));
+            }
         }
         self.admit(Stream::tcp(stream, tls), Some(from));
     }
@@ -348,7 +352,7 @@ impl AgentThread {
             waiting_bytes += bytes;
             most = most.max((bytes, Some(id)));
         }
-        let most_bytes = (self.agent.state().limits().memory_bytes / 4).max(LEAST_WAITING_BYTES);
+        let most_bytes = (self.agent.state.limits().memory_bytes / 4).max(LEAST_WAITING_BYTES);
         if waiting_bytes as u64 > most_bytes
             && let Some(id) = most.1
         {
@@ -375,7 +379,7 @@ impl AgentThread {
                 lost.push((id, error.to_string()));
                 continue;
             }
-            if let Some(ended) = session.ended() {
+            if let Some(ended) = &session.ended {
                 refused.push((id, RefusalCause::of(ended), ended.to_string()));
             }
         }
@@ -421,7 +425,7 @@ impl AgentThread {
         self.next_tick = now + TICK;
         let now_ns = self.now_ns();
         self.agent.tick(now_ns);
-        self.freed_bytes += self.agent.take_freed_bytes();
+        self.freed_bytes += self.agent.state.take_freed_bytes();
         if self.freed_bytes >= GIVE_BACK_BYTES {
             self.freed_bytes = 0;
             (self.owner.give_back)();
@@ -430,14 +434,13 @@ impl AgentThread {
         for (&id, link) in &mut self.links {
             let Some(session) = self.agent.session(id) else { continue };
             over.extend(link.keep_time(session, now).map(|what| (id, what)));
-            if session.is_greeted()
+            if session.is_greeted
                 && let Some(dialed) = link.controller.and_then(|index| self.dialed.get_mut(index))
             {
                 dialed.greeted();
             }
         }
-        for (id, what) in over {
-            let Expired { cause, problem } = what;
+        for (id, (cause, problem)) in over {
             self.refuse(id, cause, problem);
         }
     }
@@ -445,7 +448,7 @@ impl AgentThread {
     fn tell_report(&mut self) {
         let controllers = self.dialed.iter().map(|dialed| {
             let session = dialed.session().and_then(|id| self.agent.session(id));
-            let is_connected = session.is_some_and(|session| session.is_greeted());
+            let is_connected = session.is_some_and(|session| session.is_greeted);
             let problem = dialed.problem().filter(|_| !is_connected).map(str::to_owned);
             ControllerStatus { address: dialed.address.to_string(), is_connected, problem }
         });
@@ -454,9 +457,9 @@ impl AgentThread {
             controllers,
             tools: self.links.values().filter(|link| link.is_tool()).count(),
             refusals: self.refusals.clone(),
-            flows: self.agent.state().flows(),
-            memory_bytes: self.agent.state().memory_bytes(),
-            memory_limit_bytes: self.agent.state().limits().memory_bytes,
+            flows: self.agent.state.flows(),
+            memory_bytes: self.agent.state.memory_bytes(),
+            memory_limit_bytes: self.agent.state.limits().memory_bytes,
             counted: self.agent.counted(),
         };
         *self.owner.report.lock().unwrap_or_else(PoisonError::into_inner) = report;

@@ -32,17 +32,6 @@ pub enum RefusalCause {
 }
 
 impl RefusalCause {
-    /// All causes.
-    pub const ALL: [Self; 7] = [
-        Self::Tls,
-        Self::Greeting,
-        Self::Protocol,
-        Self::Silence,
-        Self::Unread,
-        Self::Address,
-        Self::TooMany,
-    ];
-
     /// Name of the cause, for reports.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -65,20 +54,6 @@ impl RefusalCause {
     }
 }
 
-impl std::fmt::Display for RefusalCause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Tls => "no TLS connection came about",
-            Self::Greeting => "it did not greet",
-            Self::Protocol => "it does not speak OpenFlow 1.3",
-            Self::Silence => "it sent nothing",
-            Self::Unread => "it did not read",
-            Self::Address => "there are too many connections from this address",
-            Self::TooMany => "there are too many connections",
-        })
-    }
-}
-
 /// Refused tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusedTools {
@@ -93,6 +68,14 @@ impl RefusedTools {
         *self.counts.entry(cause).or_default() += 1;
         let from = from.map_or_else(|| "this machine".to_owned(), |from| from.to_string());
         self.last = Some(format!("{from}: {problem}"));
+    }
+}
+
+/// Description of the limit that a new connection would exceed.
+pub(crate) fn limit_in_words(cause: RefusalCause) -> &'static str {
+    match cause {
+        RefusalCause::Address => "there are too many connections from this address",
+        _ => "there are too many connections",
     }
 }
 

@@ -32,13 +32,6 @@ pub(crate) struct Link {
     is_blocked: bool,
 }
 
-/// Reason why a connection has timed out.
-#[derive(Debug)]
-pub(crate) struct Expired {
-    pub(crate) cause: RefusalCause,
-    pub(crate) problem: String,
-}
-
 impl Link {
     pub(crate) fn new(stream: Stream, controller: Option<usize>, from: Option<SocketAddr>) -> Self {
         let now = Instant::now();
@@ -88,12 +81,15 @@ impl Link {
         Ok(())
     }
 
-    /// Returns a value if this connection has timed out. Sends a probe to a silent peer.
-    pub(crate) fn keep_time(&mut self, session: &mut OpenFlowSession, now: Instant) -> Option<Expired> {
-        let over = |cause, what: &str, within: Duration| {
-            Some(Expired { cause, problem: format!("it {what} {} s", within.as_secs()) })
-        };
-        if !session.is_greeted() {
+    /// Returns the cause, and its text, if this connection has timed out. Sends a probe to a silent peer.
+    pub(crate) fn keep_time(
+        &mut self,
+        session: &mut OpenFlowSession,
+        now: Instant,
+    ) -> Option<(RefusalCause, String)> {
+        let over =
+            |cause, what: &str, within: Duration| Some((cause, format!("it {what} {} s", within.as_secs())));
+        if !session.is_greeted {
             if now.saturating_duration_since(self.since) < CONNECT_WITHIN {
                 return None;
             }

@@ -128,6 +128,13 @@ impl OpenFlowService {
         }
     }
 
+    /// Waits for the answer to a command. `None` if there is none within this time.
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command, within: Duration) -> Option<T> {
+        let (reply, answer) = channel();
+        self.tell(command(reply));
+        answer.recv_timeout(within).ok()
+    }
+
     /// Adds a port, or updates it.
     pub fn set_port(&self, number: PortNo, port: OpenFlowPort) {
         self.tell(Command::SetPort(number, Box::new(port)));
@@ -140,9 +147,7 @@ impl OpenFlowService {
     /// Waits until the workers see all ports as set before. Returns false if this takes longer than `within`.
     #[must_use]
     pub fn settle(&self, within: Duration) -> bool {
-        let (reply, answer) = channel();
-        self.tell(Command::Settle(reply));
-        answer.recv_timeout(within).is_ok()
+        self.ask(Command::Settle, within).is_some()
     }
 
     /// Sets other controllers, another fail mode, or other certificates. Connections to controllers that stay
@@ -155,17 +160,13 @@ impl OpenFlowService {
     /// process can continue. Returns `None` if the thread does not answer.
     #[must_use]
     pub fn freeze(&self) -> Option<(AgentState, Vec<u8>)> {
-        let (reply, answer) = channel();
-        self.tell(Command::Freeze(reply));
-        answer.recv_timeout(ANSWER_WITHIN).ok()
+        self.ask(Command::Freeze, ANSWER_WITHIN)
     }
 
     /// Returns the counts of everything in the image, or `None` if the thread is not frozen or does not answer.
     #[must_use]
     pub fn counts(&self) -> Option<Vec<u8>> {
-        let (reply, answer) = channel();
-        self.tell(Command::Counts(reply));
-        answer.recv_timeout(ANSWER_WITHIN).ok()
+        self.ask(Command::Counts, ANSWER_WITHIN)
     }
 
     /// Lets a frozen thread continue.

@@ -66,6 +66,7 @@ pub struct OpenFlowSession {
     pub(crate) masks: AsyncMasks,
     /// Whether the peer gets unsolicited messages: a tool requests them.
     pub(crate) wants_news: bool,
+    /// Whether both sides have agreed on the version.
     pub(crate) is_greeted: bool,
     /// Parts received so far of a request of several messages.
     pub(crate) multipart: Option<(u32, Vec<message::TableFeatures>, usize)>,
@@ -81,6 +82,7 @@ pub struct OpenFlowSession {
     sent: usize,
     /// Number of notifications dropped because the peer did not read.
     pub(crate) dropped_news: u64,
+    /// Reason why the connection must end, if it must.
     pub(crate) ended: Option<SessionEnd>,
     next_xid: u32,
 }
@@ -89,14 +91,13 @@ impl OpenFlowSession {
     /// Begins a session, with a hello to send.
     #[must_use]
     pub fn new(peer: SessionPeer) -> Self {
-        let of_slave = |bits: u32, to_slave: u32| [bits, to_slave];
         let mut session = Self {
             peer,
             role: ControllerRole::Equal,
             masks: AsyncMasks {
-                packet_in: of_slave(PACKET_INS, 0),
-                port_status: of_slave(PORT_CHANGES, PORT_CHANGES),
-                flow_removed: of_slave(FLOW_ENDS, 0),
+                packet_in: [PACKET_INS, 0],
+                port_status: [PORT_CHANGES, PORT_CHANGES],
+                flow_removed: [FLOW_ENDS, 0],
             },
             wants_news: peer == SessionPeer::Controller,
             is_greeted: false,
@@ -196,10 +197,6 @@ impl OpenFlowSession {
         let _ = reply.encode(xid, &mut self.output);
     }
 
-    pub(crate) fn multipart(&mut self, xid: u32, reply: MultipartReply) {
-        self.reply(xid, &SwitchMessage::Multipart(MultipartReplyMessage { more: false, reply }));
-    }
-
     /// Sends an error about a request.
     pub(crate) fn refuse(&mut self, xid: u32, request: &[u8], code: ErrorCode) {
         self.reply(xid, &SwitchMessage::Error(ErrorMessage::about(request, code)));
@@ -248,17 +245,5 @@ impl OpenFlowSession {
             self.output.drain(..self.sent);
             self.sent = 0;
         }
-    }
-
-    /// Reason why the connection must end, if it must.
-    #[must_use]
-    pub fn ended(&self) -> Option<&SessionEnd> {
-        self.ended.as_ref()
-    }
-
-    /// Whether both sides have agreed on the version.
-    #[must_use]
-    pub fn is_greeted(&self) -> bool {
-        self.is_greeted
     }
 }

@@ -2,9 +2,10 @@
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::net::SendFlags;
 use rustls::Connection;
 
 use crate::tls::problem;
@@ -12,27 +13,19 @@ use crate::tls::problem;
 /// Maximum number of bytes read from one connection in one turn, so that the others need not wait.
 const READ_BYTES: usize = 64 * 1024;
 
+/// A TCP or UNIX socket.
 #[derive(Debug)]
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+struct Socket(OwnedFd);
 
 impl Read for Socket {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(bytes),
-            Self::Unix(stream) => stream.read(bytes),
-        }
+        Ok(rustix::io::read(&self.0, bytes)?)
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
+        Ok(rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -49,10 +42,7 @@ pub(crate) struct Stream {
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
-        }
+        self.socket.0.as_fd()
     }
 }
 
@@ -65,7 +55,7 @@ impl Stream {
         stream.set_nonblocking(true)?;
         // A small answer must not wait for a larger one.
         stream.set_nodelay(true)?;
-        Ok(Self { socket: Socket::Tcp(stream), tls: tls.map(Box::new) })
+        Ok(Self { socket: Socket(stream.into()), tls: tls.map(Box::new) })
     }
 
     /// Makes a stream over a UNIX socket.
@@ -74,7 +64,7 @@ impl Stream {
     /// The kernel's error.
     pub(crate) fn unix(stream: UnixStream) -> Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { socket: Socket::Unix(stream), tls: None })
+        Ok(Self { socket: Socket(stream.into()), tls: None })
     }
 
     /// Whether the TLS handshake is not finished yet.

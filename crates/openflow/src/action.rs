@@ -7,7 +7,7 @@ use ringroad_wire::ether_type;
 use crate::error::ErrorCode;
 use crate::oxm::{FieldValue, Match, OxmField};
 use crate::text::{FromPair, Pair, TextError};
-use crate::wire::{Reader, Wire, pad, sized, to_eight};
+use crate::wire::{Reader, Wire, kind_and_part, pad, to_eight};
 
 /// Number of a port. Numbers above [`PortNo::MAX`] are reserved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -301,10 +301,7 @@ fn name_in(text: &'static str) -> &'static str {
 
 impl Wire for Action {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let mut within = reader.within(ErrorCode::ACTION_BAD_LEN);
-        let kind: u16 = within.get()?;
-        let mut body = within.sized(2)?;
-        *reader = within.within(reader.bad_length());
+        let (kind, mut body) = reader.reporting(ErrorCode::ACTION_BAD_LEN, Reader::kind_and_part)?;
         if body.len() < 4 || body.len() % 8 != 4 {
             return Err(ErrorCode::ACTION_BAD_LEN);
         }
@@ -318,10 +315,8 @@ impl Wire for Action {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        sized(out, 2, |out| {
-            let start = out.len();
-            self.kind().write(out);
-            0u16.write(out);
+        let start = out.len();
+        kind_and_part(out, self.kind(), |out| {
             self.write_body(out);
             pad(out, to_eight(out.len() - start));
         });

@@ -197,13 +197,6 @@ impl fmt::Debug for ErrorCode {
 impl std::error::Error for ErrorCode {}
 
 /// Error: a message, or one entry of a list, exceeds the 65,535 bytes of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("longer than the 65535 bytes of an OpenFlow message; use fewer actions, buckets or data")]
 pub struct TooLong;
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("longer than the 65535 bytes of an OpenFlow message; use fewer actions, buckets or data")
-    }
-}
-
-impl std::error::Error for TooLong {}

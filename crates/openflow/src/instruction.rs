@@ -1,8 +1,10 @@
 //! Instructions of a flow entry.
 
+use std::ops::RangeInclusive;
+
 use crate::action::Action;
 use crate::error::ErrorCode;
-use crate::wire::{Reader, Wire, pad, sized};
+use crate::wire::{Reader, Wire, kind_and_part, pad};
 
 /// Instructions of a flow entry, in the order in which a switch does them. Each kind occurs at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,37 +30,29 @@ const APPLY_ACTIONS: u16 = 4;
 const CLEAR_ACTIONS: u16 = 5;
 const METER: u16 = 6;
 const EXPERIMENTER: u16 = 0xffff;
+/// Kinds whose length is followed by padding, and its bytes.
+const PADDED: RangeInclusive<u16> = WRITE_METADATA..=CLEAR_ACTIONS;
+const PADDING: usize = 4;
 
 impl Wire for Instructions {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
         let mut instructions = Self::default();
-        let mut list = reader.within(ErrorCode::INSTRUCTION_BAD_LEN);
+        let mut list = Reader::new(reader.rest(), ErrorCode::INSTRUCTION_BAD_LEN);
         let mut seen = 0u8;
         while !list.is_empty() {
-            let kind: u16 = list.get()?;
-            let mut body = list.sized(2)?;
+            let (kind, mut body) = list.kind_and_part()?;
+            if PADDED.contains(&kind) {
+                body.skip(PADDING)?;
+            }
             match kind {
                 GOTO_TABLE => {
                     instructions.goto = Some(body.get()?);
                     body.skip(3)?;
                 }
-                WRITE_METADATA => {
-                    body.skip(4)?;
-                    instructions.metadata = Some((body.get()?, body.get()?));
-                }
-                WRITE_ACTIONS | APPLY_ACTIONS => {
-                    body.skip(4)?;
-                    let actions = Some(body.get()?);
-                    if kind == APPLY_ACTIONS {
-                        instructions.apply = actions;
-                    } else {
-                        instructions.write = actions;
-                    }
-                }
-                CLEAR_ACTIONS => {
-                    body.skip(4)?;
-                    instructions.clear = true;
-                }
+                WRITE_METADATA => instructions.metadata = Some((body.get()?, body.get()?)),
+                WRITE_ACTIONS => instructions.write = Some(body.get()?),
+                APPLY_ACTIONS => instructions.apply = Some(body.get()?),
+                CLEAR_ACTIONS => instructions.clear = true,
                 METER => instructions.meter = Some(body.get()?),
                 EXPERIMENTER => return Err(ErrorCode::INSTRUCTION_BAD_EXPERIMENTER),
                 _ => return Err(ErrorCode::INSTRUCTION_UNKNOWN),
@@ -70,15 +64,13 @@ impl Wire for Instructions {
             }
             seen |= 1 << kind;
         }
-        reader.rest();
         Ok(instructions)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
         let mut instruction = |kind: u16, body: &dyn Fn(&mut Vec<u8>)| {
-            sized(out, 2, |out| {
-                kind.write(out);
-                0u16.write(out);
+            kind_and_part(out, kind, |out| {
+                pad(out, if PADDED.contains(&kind) { PADDING } else { 0 });
                 body(out);
             });
         };
@@ -86,26 +78,16 @@ impl Wire for Instructions {
             instruction(METER, &|out| meter.write(out));
         }
         if let Some(actions) = &self.apply {
-            instruction(APPLY_ACTIONS, &|out| {
-                pad(out, 4);
-                actions.write(out);
-            });
+            instruction(APPLY_ACTIONS, &|out| actions.write(out));
         }
         if self.clear {
-            instruction(CLEAR_ACTIONS, &|out| pad(out, 4));
+            instruction(CLEAR_ACTIONS, &|_| {});
         }
         if let Some(actions) = &self.write {
-            instruction(WRITE_ACTIONS, &|out| {
-                pad(out, 4);
-                actions.write(out);
-            });
+            instruction(WRITE_ACTIONS, &|out| actions.write(out));
         }
         if let Some((value, mask)) = self.metadata {
-            instruction(WRITE_METADATA, &|out| {
-                pad(out, 4);
-                value.write(out);
-                mask.write(out);
-            });
+            instruction(WRITE_METADATA, &|out| [value, mask].write(out));
         }
         if let Some(table) = self.goto {
             instruction(GOTO_TABLE, &|out| {

@@ -1,7 +1,7 @@
 //! OpenFlow 1.3 (1.3.5) as bytes and as text: the messages between a controller, or a tool, and a switch.
 //!
 //! A controller or a tool sends a [`ControllerMessage`], a switch a [`SwitchMessage`]. Both are read from whole
-//! messages and appended to bytes. [`text`] has flows, groups and meters in the syntax of Open vSwitch's `ovs-ofctl`.
+//! messages and appended to bytes. [`text`] has flows in the syntax of Open vSwitch's `ovs-ofctl`.
 //! There is no input or output here, no clock and no state: the owner of a connection splits it into messages
 //! ([`first_message`]), and joins the parts of a multipart request.
 //!

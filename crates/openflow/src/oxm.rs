@@ -5,7 +5,7 @@ use std::fmt;
 use ringroad_wire::{ether_type, ip_protocol};
 
 use crate::error::ErrorCode;
-use crate::wire::{Reader, Wire, pad, sized, to_eight};
+use crate::wire::{Reader, Wire, kind_and_part, pad, to_eight};
 
 /// Class of the fields that OpenFlow itself defines.
 const BASIC_CLASS: u16 = 0x8000;
@@ -43,16 +43,20 @@ pub(crate) const ETH_IP: Prerequisite =
 const ETH_ARP: Prerequisite = OneOf(OxmField::EthType, &[ether_type::ARP as u128]);
 pub(crate) const ETH_MPLS: Prerequisite =
     OneOf(OxmField::EthType, &[ether_type::MPLS as u128, ether_type::MPLS_MULTICAST as u128]);
+const ETH_PBB: Prerequisite = OneOf(OxmField::EthType, &[ether_type::PBB as u128]);
 const IS_TCP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::TCP as u128]);
 const IS_UDP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::UDP as u128]);
 const IS_SCTP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::SCTP as u128]);
 const IS_ICMP: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::ICMP as u128]);
 const IS_ICMPV6: Prerequisite = OneOf(OxmField::IpProto, &[ip_protocol::ICMPV6 as u128]);
+/// Neighbour solicitation or advertisement.
+const IS_NEIGHBOUR: Prerequisite = OneOf(OxmField::Icmpv6Type, &[135, 136]);
 const NO: bool = false;
 const YES: bool = true;
 
 macro_rules! fields {
-    ($( $field:ident = $number:literal, $name:literal, $bits:literal, $mask:ident, $notation:ident, [$($needs:expr),*]; )*) => {
+    ($( $field:ident = $number:literal, $name:literal, $bits:literal, $mask:ident, $notation:ident, $position:literal,
+        [$($needs:expr),*] $(, $in_words:literal)?; )*) => {
         /// Fields of OpenFlow 1.3, with their numbers in the basic class.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -83,54 +87,64 @@ macro_rules! fields {
                 match self { $( Self::$field => &[$( $needs ),*], )* }
             }
 
+            /// Prerequisites as text; empty if there are none.
+            pub(crate) const fn needs(self) -> &'static str {
+                match self { $( Self::$field => concat!($($in_words)?), )* }
+            }
+
             pub(crate) const fn notation(self) -> Notation {
                 match self { $( Self::$field => Notation::$notation, )* }
+            }
+
+            /// Position of the field in a match that Open vSwitch prints.
+            pub(crate) const fn printed_position(self) -> u8 {
+                match self { $( Self::$field => $position, )* }
             }
         }
     };
 }
 
 fields! {
-    InPort = 0, "in_port", 32, NO, Port, [];
-    InPhyPort = 1, "in_phy_port", 32, NO, Port, [Matched(OxmField::InPort)];
-    Metadata = 2, "metadata", 64, YES, Hexadecimal, [];
-    EthDst = 3, "eth_dst", 48, YES, Mac, [];
-    EthSrc = 4, "eth_src", 48, YES, Mac, [];
-    EthType = 5, "eth_type", 16, NO, Hexadecimal, [];
-    VlanVid = 6, "vlan_vid", 13, YES, Decimal, [];
-    VlanPcp = 7, "vlan_pcp", 3, NO, Decimal, [Tagged];
-    IpDscp = 8, "ip_dscp", 6, NO, Decimal, [ETH_IP];
-    IpEcn = 9, "ip_ecn", 2, NO, Decimal, [ETH_IP];
-    IpProto = 10, "ip_proto", 8, NO, Decimal, [ETH_IP];
-    Ipv4Src = 11, "ipv4_src", 32, YES, Ipv4, [ETH_IPV4];
-    Ipv4Dst = 12, "ipv4_dst", 32, YES, Ipv4, [ETH_IPV4];
-    TcpSrc = 13, "tcp_src", 16, YES, Decimal, [IS_TCP];
-    TcpDst = 14, "tcp_dst", 16, YES, Decimal, [IS_TCP];
-    UdpSrc = 15, "udp_src", 16, YES, Decimal, [IS_UDP];
-    UdpDst = 16, "udp_dst", 16, YES, Decimal, [IS_UDP];
-    SctpSrc = 17, "sctp_src", 16, YES, Decimal, [IS_SCTP];
-    SctpDst = 18, "sctp_dst", 16, YES, Decimal, [IS_SCTP];
-    Icmpv4Type = 19, "icmpv4_type", 8, NO, Decimal, [IS_ICMP, ETH_IPV4];
-    Icmpv4Code = 20, "icmpv4_code", 8, NO, Decimal, [IS_ICMP, ETH_IPV4];
-    ArpOp = 21, "arp_op", 16, NO, Decimal, [ETH_ARP];
-    ArpSpa = 22, "arp_spa", 32, YES, Ipv4, [ETH_ARP];
-    ArpTpa = 23, "arp_tpa", 32, YES, Ipv4, [ETH_ARP];
-    ArpSha = 24, "arp_sha", 48, YES, Mac, [ETH_ARP];
-    ArpTha = 25, "arp_tha", 48, YES, Mac, [ETH_ARP];
-    Ipv6Src = 26, "ipv6_src", 128, YES, Ipv6, [ETH_IPV6];
-    Ipv6Dst = 27, "ipv6_dst", 128, YES, Ipv6, [ETH_IPV6];
-    Ipv6Flabel = 28, "ipv6_flabel", 20, YES, Hexadecimal, [ETH_IPV6];
-    Icmpv6Type = 29, "icmpv6_type", 8, NO, Decimal, [IS_ICMPV6, ETH_IPV6];
-    Icmpv6Code = 30, "icmpv6_code", 8, NO, Decimal, [IS_ICMPV6, ETH_IPV6];
-    Ipv6NdTarget = 31, "ipv6_nd_target", 128, YES, Ipv6, [OneOf(OxmField::Icmpv6Type, &[135, 136])];
-    Ipv6NdSll = 32, "ipv6_nd_sll", 48, NO, Mac, [OneOf(OxmField::Icmpv6Type, &[135])];
-    Ipv6NdTll = 33, "ipv6_nd_tll", 48, NO, Mac, [OneOf(OxmField::Icmpv6Type, &[136])];
-    MplsLabel = 34, "mpls_label", 20, NO, Decimal, [ETH_MPLS];
-    MplsTc = 35, "mpls_tc", 3, NO, Decimal, [ETH_MPLS];
-    MplsBos = 36, "mpls_bos", 1, NO, Decimal, [ETH_MPLS];
-    PbbIsid = 37, "pbb_isid", 24, YES, Decimal, [OneOf(OxmField::EthType, &[ether_type::PBB as u128])];
-    TunnelId = 38, "tunnel_id", 64, YES, Hexadecimal, [];
-    Ipv6Exthdr = 39, "ipv6_exthdr", 9, YES, Hexadecimal, [ETH_IPV6];
+    InPort = 0, "in_port", 32, NO, Port, 2, [];
+    InPhyPort = 1, "in_phy_port", 32, NO, Port, 3, [Matched(OxmField::InPort)], "in_port";
+    Metadata = 2, "metadata", 64, YES, Hexadecimal, 1, [];
+    EthDst = 3, "eth_dst", 48, YES, Mac, 6, [];
+    EthSrc = 4, "eth_src", 48, YES, Mac, 5, [];
+    EthType = 5, "eth_type", 16, NO, Hexadecimal, 7, [];
+    VlanVid = 6, "vlan_vid", 13, YES, Decimal, 4, [];
+    VlanPcp = 7, "vlan_pcp", 3, NO, Decimal, 35, [Tagged], "a VLAN tag";
+    IpDscp = 8, "ip_dscp", 6, NO, Decimal, 19, [ETH_IP], "ip or ipv6";
+    IpEcn = 9, "ip_ecn", 2, NO, Decimal, 20, [ETH_IP], "ip or ipv6";
+    IpProto = 10, "ip_proto", 8, NO, Decimal, 15, [ETH_IP], "ip or ipv6";
+    Ipv4Src = 11, "ipv4_src", 32, YES, Ipv4, 10, [ETH_IPV4], "ip, tcp, arp or the like";
+    Ipv4Dst = 12, "ipv4_dst", 32, YES, Ipv4, 11, [ETH_IPV4], "ip, tcp, arp or the like";
+    TcpSrc = 13, "tcp_src", 16, YES, Decimal, 31, [IS_TCP], "tcp or tcp6";
+    TcpDst = 14, "tcp_dst", 16, YES, Decimal, 32, [IS_TCP], "tcp or tcp6";
+    UdpSrc = 15, "udp_src", 16, YES, Decimal, 36, [IS_UDP], "udp or udp6";
+    UdpDst = 16, "udp_dst", 16, YES, Decimal, 37, [IS_UDP], "udp or udp6";
+    SctpSrc = 17, "sctp_src", 16, YES, Decimal, 38, [IS_SCTP], "sctp or sctp6";
+    SctpDst = 18, "sctp_dst", 16, YES, Decimal, 39, [IS_SCTP], "sctp or sctp6";
+    Icmpv4Type = 19, "icmpv4_type", 8, NO, Decimal, 24, [IS_ICMP, ETH_IPV4], "icmp";
+    Icmpv4Code = 20, "icmpv4_code", 8, NO, Decimal, 25, [IS_ICMP, ETH_IPV4], "icmp";
+    ArpOp = 21, "arp_op", 16, NO, Decimal, 16, [ETH_ARP], "arp";
+    ArpSpa = 22, "arp_spa", 32, YES, Ipv4, 12, [ETH_ARP], "arp";
+    ArpTpa = 23, "arp_tpa", 32, YES, Ipv4, 13, [ETH_ARP], "arp";
+    ArpSha = 24, "arp_sha", 48, YES, Mac, 17, [ETH_ARP], "arp";
+    ArpTha = 25, "arp_tha", 48, YES, Mac, 18, [ETH_ARP], "arp";
+    Ipv6Src = 26, "ipv6_src", 128, YES, Ipv6, 8, [ETH_IPV6], "ipv6, tcp6 or the like";
+    Ipv6Dst = 27, "ipv6_dst", 128, YES, Ipv6, 9, [ETH_IPV6], "ipv6, tcp6 or the like";
+    Ipv6Flabel = 28, "ipv6_flabel", 20, YES, Hexadecimal, 14, [ETH_IPV6], "ipv6, tcp6 or the like";
+    Icmpv6Type = 29, "icmpv6_type", 8, NO, Decimal, 26, [IS_ICMPV6, ETH_IPV6], "icmp6";
+    Icmpv6Code = 30, "icmpv6_code", 8, NO, Decimal, 27, [IS_ICMPV6, ETH_IPV6], "icmp6";
+    Ipv6NdTarget = 31, "ipv6_nd_target", 128, YES, Ipv6, 28, [IS_NEIGHBOUR], "icmp6 and icmp_type=135 or 136";
+    Ipv6NdSll = 32, "ipv6_nd_sll", 48, NO, Mac, 29, [OneOf(OxmField::Icmpv6Type, &[135])], "icmp6 and icmp_type=135";
+    Ipv6NdTll = 33, "ipv6_nd_tll", 48, NO, Mac, 30, [OneOf(OxmField::Icmpv6Type, &[136])], "icmp6 and icmp_type=136";
+    MplsLabel = 34, "mpls_label", 20, NO, Decimal, 21, [ETH_MPLS], "mpls or mplsm";
+    MplsTc = 35, "mpls_tc", 3, NO, Decimal, 22, [ETH_MPLS], "mpls or mplsm";
+    MplsBos = 36, "mpls_bos", 1, NO, Decimal, 23, [ETH_MPLS], "mpls or mplsm";
+    PbbIsid = 37, "pbb_isid", 24, YES, Decimal, 33, [ETH_PBB], "dl_type=0x88e7";
+    TunnelId = 38, "tunnel_id", 64, YES, Hexadecimal, 0, [];
+    Ipv6Exthdr = 39, "ipv6_exthdr", 9, YES, Hexadecimal, 34, [ETH_IPV6], "ipv6, tcp6 or the like";
 }
 
 impl OxmField {
@@ -383,13 +397,14 @@ const OXM_MATCH: u16 = 1;
 
 impl Wire for Match {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let mut within = reader.within(ErrorCode::MATCH_BAD_LEN);
-        if within.get::<u16>()? != OXM_MATCH {
-            return Err(ErrorCode::MATCH_BAD_TYPE);
-        }
-        let mut listed = within.sized(2)?;
-        within.skip(to_eight(4 + listed.len()))?;
-        *reader = within.within(reader.bad_length());
+        let mut listed = reader.reporting(ErrorCode::MATCH_BAD_LEN, |within| {
+            if within.get::<u16>()? != OXM_MATCH {
+                return Err(ErrorCode::MATCH_BAD_TYPE);
+            }
+            let listed = within.sized(2)?;
+            within.skip(to_eight(4 + listed.len()))?;
+            Ok(listed)
+        })?;
         // The number of fields is bounded, so a long list that repeats fields ends early.
         let mut fields = Vec::new();
         while !listed.is_empty() {
@@ -403,11 +418,7 @@ impl Wire for Match {
 
     fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        sized(out, 2, |out| {
-            OXM_MATCH.write(out);
-            0u16.write(out);
-            self.fields.write(out);
-        });
+        kind_and_part(out, OXM_MATCH, |out| self.fields.write(out));
         pad(out, to_eight(out.len() - start));
     }
 }

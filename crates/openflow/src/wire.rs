@@ -15,13 +15,16 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, bad_length }
     }
 
-    /// Returns a reader of the same bytes that reports bad lengths with another error.
-    pub(crate) fn within(self, bad_length: ErrorCode) -> Self {
-        Self { bad_length, ..self }
-    }
-
-    pub(crate) fn bad_length(&self) -> ErrorCode {
-        self.bad_length
+    /// Reads by `read`, with another error for bad lengths.
+    pub(crate) fn reporting<T>(
+        &mut self,
+        bad_length: ErrorCode,
+        read: impl FnOnce(&mut Self) -> Result<T, ErrorCode>,
+    ) -> Result<T, ErrorCode> {
+        let mut within = Self { bad_length, ..*self };
+        let read = read(&mut within)?;
+        self.rest = within.rest;
+        Ok(read)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -61,6 +64,11 @@ impl<'a> Reader<'a> {
         self.part(length.checked_sub(before + 2).ok_or(self.bad_length)?)
     }
 
+    /// Reads the number of a kind, and returns a reader of the part of this kind, whose length follows the number.
+    pub(crate) fn kind_and_part(&mut self) -> Result<(u16, Self), ErrorCode> {
+        Ok((self.get()?, self.sized(2)?))
+    }
+
     /// Takes all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
@@ -80,6 +88,42 @@ impl<'a> Reader<'a> {
 pub(crate) trait Wire: Sized {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode>;
     fn write(&self, out: &mut Vec<u8>);
+
+    /// Writes the value, and calls `written` after each entry of a list, or after the whole of another value. `written`
+    /// gets the entry's offset in `out`.
+    fn write_entries(&self, out: &mut Vec<u8>, written: &mut dyn FnMut(&mut Vec<u8>, usize)) {
+        let start = out.len();
+        self.write(out);
+        written(out, start);
+    }
+
+    /// Reads a list, which goes on to the end of the part that contains it.
+    fn read_list(reader: &mut Reader) -> Result<Vec<Self>, ErrorCode> {
+        let mut items = Vec::new();
+        while !reader.is_empty() {
+            items.push(reader.get()?);
+        }
+        Ok(items)
+    }
+
+    fn write_list(items: &[Self], out: &mut Vec<u8>) {
+        items.iter().for_each(|item| item.write(out));
+    }
+}
+
+impl Wire for u8 {
+    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
+        reader.array().map(|[byte]| byte)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(*self);
+    }
+    fn read_list(reader: &mut Reader) -> Result<Vec<Self>, ErrorCode> {
+        Ok(reader.rest().to_vec())
+    }
+    fn write_list(bytes: &[Self], out: &mut Vec<u8>) {
+        out.extend(bytes);
+    }
 }
 
 macro_rules! integers {
@@ -94,7 +138,7 @@ macro_rules! integers {
         }
     )*};
 }
-integers!(u8 u16 u32 u64);
+integers!(u16 u32 u64);
 
 impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
@@ -118,17 +162,15 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// A list goes on to the end of the part that contains it.
 impl<T: Wire> Wire for Vec<T> {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let mut items = Self::new();
-        while !reader.is_empty() {
-            items.push(reader.get()?);
-        }
-        Ok(items)
+        T::read_list(reader)
     }
     fn write(&self, out: &mut Vec<u8>) {
-        self.iter().for_each(|item| item.write(out));
+        T::write_list(self, out);
+    }
+    fn write_entries(&self, out: &mut Vec<u8>, written: &mut dyn FnMut(&mut Vec<u8>, usize)) {
+        self.iter().for_each(|item| item.write_entries(out, written));
     }
 }
 
@@ -138,8 +180,22 @@ pub(crate) fn sized(out: &mut Vec<u8>, length_at: usize, body: impl FnOnce(&mut 
     let start = out.len();
     body(out);
     let length = (out.len() - start) as u16;
-    if let Some(field) = out.get_mut(start + length_at..start + length_at + 2) {
-        field.copy_from_slice(&length.to_be_bytes());
+    put(out, start + length_at, length);
+}
+
+/// Appends the number of a kind, the length of this part, and the output of `body`.
+pub(crate) fn kind_and_part(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
+    sized(out, 2, |out| {
+        kind.write(out);
+        pad(out, 2);
+        body(out);
+    });
+}
+
+/// Stores a number in bytes that are there already.
+pub(crate) fn put(out: &mut [u8], at: usize, number: u16) {
+    if let Some(field) = out.get_mut(at..at + 2) {
+        field.copy_from_slice(&number.to_be_bytes());
     }
 }
 
@@ -153,27 +209,66 @@ pub(crate) fn to_eight(bytes: usize) -> usize {
 }
 
 /// Defines a struct whose fields follow each other; `=> n` is followed by n bytes of padding.
+///
+/// An entry of a list of entries of different lengths has its own length, after the fields in `[]`. `else` names the
+/// error about a bad length, if it is not that of the message.
 macro_rules! wire_struct {
     ($(
         $(#[$attribute:meta])*
-        pub struct $name:ident { $( $(#[$field_attribute:meta])* pub $field:ident: $type:ty $(=> $pad:literal)? ),* $(,)? }
+        pub struct $name:ident {
+            $([
+                $( $(#[$first_attribute:meta])* pub $first:ident: $first_type:ty, )*
+                length $(else $error:ident)? $(=> $length_pad:literal)?
+            ])?
+            $( $(#[$field_attribute:meta])* pub $field:ident: $type:ty $(=> $pad:literal)? ),* $(,)?
+        }
     )*) => {$(
         $(#[$attribute])*
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $name { $( $(#[$field_attribute])* pub $field: $type, )* }
+        pub struct $name {
+            $($( $(#[$first_attribute])* pub $first: $first_type, )*)?
+            $( $(#[$field_attribute])* pub $field: $type, )*
+        }
 
         impl $crate::wire::Wire for $name {
             fn read(reader: &mut $crate::wire::Reader) -> Result<Self, $crate::ErrorCode> {
-                Ok(Self { $( $field: { let field = reader.get()?; $( reader.skip($pad)?; )? field }, )* })
+                $(
+                    $( let $first = reader.get()?; )*
+                    let before = 0 $( + size_of::<$first_type>() )*;
+                    let mut entry = $crate::wire::wire_struct!(@sized reader, before $(, $error)?);
+                    $( entry.skip($length_pad)?; )?
+                    let reader = &mut entry;
+                )?
+                Ok(Self {
+                    $($( $first, )*)?
+                    $( $field: { let field = reader.get()?; $( reader.skip($pad)?; )? field }, )*
+                })
             }
             fn write(&self, out: &mut Vec<u8>) {
+                $(
+                    let start = out.len();
+                    $( $crate::wire::Wire::write(&self.$first, out); )*
+                    $crate::wire::pad(out, 2 $( + $length_pad )?);
+                )?
                 $( $crate::wire::Wire::write(&self.$field, out); $( $crate::wire::pad(out, $pad); )? )*
+                $(
+                    let length_at = start $( + size_of::<$first_type>() )*;
+                    let length = (out.len() - start) as u16;
+                    $crate::wire::put(out, length_at, length);
+                )?
             }
         }
 
         #[cfg(test)]
-        $crate::tests::sample::sample_struct!($name { $( $field: $type, )* });
+        $crate::tests::sample::sample_struct!($name {
+            $($( $first: $first_type, )*)?
+            $( $field: $type, )*
+        });
     )*};
+    (@sized $reader:ident, $before:ident) => { $reader.sized($before)? };
+    (@sized $reader:ident, $before:ident, $error:ident) => {
+        $reader.reporting($crate::ErrorCode::$error, |within| within.sized($before))?
+    };
 }
 pub(crate) use wire_struct;
 
@@ -289,9 +384,12 @@ macro_rules! wire_kinds {
                 }
             }
 
-            fn write_body(&self, out: &mut Vec<u8>) {
+            /// Writes the body, and calls `written` as `Wire::write_entries` does.
+            fn write_body(&self, out: &mut Vec<u8>, written: &mut dyn FnMut(&mut Vec<u8>, usize)) {
                 match self {
-                    $( Self::$kind $(($body))? => { $( $crate::wire::Wire::write($body, out); )? } )*
+                    $( Self::$kind $(($body))? => {
+                        $( $crate::wire::Wire::write_entries($body, out, written); )?
+                    } )*
                 }
             }
         }

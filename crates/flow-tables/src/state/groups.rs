@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ringroad_openflow::action::Action;
 use ringroad_openflow::error::ErrorCode;
-use ringroad_openflow::group_id;
 use ringroad_openflow::message::{Bucket, FlowRemoved, FlowRemovedReason, GroupCommand, GroupKind, GroupMod};
 use ringroad_openflow::oxm::Match;
+use ringroad_openflow::{group_id, table_id};
 
 use super::{FlowState, actions, uses_group};
 use crate::flow::FlowEntry;
@@ -58,10 +58,8 @@ impl FlowState {
                 let users = |flow: &FlowEntry| {
                     actions(&flow.instructions).any(|action| matches!(action, Action::Group(_)))
                 };
-                let flows = self.with(users);
-                for group in self.tables.groups.keys().copied().collect::<Vec<_>>() {
-                    self.remove_group(group);
-                }
+                let flows = self.with(table_id::ALL, users);
+                self.remove_groups(|_| true);
                 Ok(self.remove_all(flows, FlowRemovedReason::GroupDelete, now_ns))
             }
             GroupCommand::Delete if request.group > group_id::MAX => Err(ErrorCode::GROUP_INVALID),
@@ -79,15 +77,17 @@ impl FlowState {
                 if old.is_none() {
                     return Ok(Vec::new());
                 }
-                let flows = self.with(|flow| uses_group(&flow.instructions, request.group));
-                self.remove_group(request.group);
+                let flows = self.with(table_id::ALL, |flow| uses_group(&flow.instructions, request.group));
+                self.remove_groups(|number| number == request.group);
                 Ok(self.remove_all(flows, FlowRemovedReason::GroupDelete, now_ns))
             }
         }
     }
 
-    pub(super) fn remove_group(&mut self, number: u32) {
-        if let Some(group) = self.tables.groups.get(&number).cloned() {
+    pub(super) fn remove_groups(&mut self, is_meant: impl Fn(u32) -> bool) {
+        let groups = self.tables.groups.iter().filter(|(number, _)| is_meant(**number));
+        let groups: Vec<_> = groups.map(|(&number, group)| (number, Arc::clone(group))).collect();
+        for (number, group) in groups {
             self.budget.give_back(memory_budget::of_group(&group.buckets));
             self.unpublished.push(group.counter);
             self.unpublished.extend(&group.bucket_counters);

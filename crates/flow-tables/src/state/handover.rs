@@ -9,10 +9,10 @@ use std::sync::Arc;
 use ringroad_openflow::message::{
     ControllerMessage, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterConfig, MeterMod, first_message,
 };
+use ringroad_openflow::table_id;
 
 use super::{FlowState, Timed};
 use crate::counters::{Count, CounterId};
-use crate::flow::FlowEntry;
 use crate::group::GroupEntry;
 use crate::memory_budget;
 use crate::meter::MeterEntry;
@@ -34,14 +34,9 @@ pub struct Image {
 }
 
 /// Error: an image cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the image of flow tables is not whole")]
 pub struct ImageError;
-
-impl std::fmt::Display for ImageError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the image of flow tables is not whole")
-    }
-}
 
 impl FlowState {
     /// Makes an image of all meters, groups and entries.
@@ -75,7 +70,7 @@ impl FlowState {
                 counters.extend(&group.bucket_counters);
             }
         }
-        for (table, flow) in self.all_flows() {
+        for (table, flow) in self.flows_of(table_id::ALL) {
             let (matching, instructions) = (flow.matching.to_match(), (*flow.instructions).clone());
             let request = FlowMod {
                 cookie: flow.cookie,
@@ -94,7 +89,7 @@ impl FlowState {
     }
 
     fn counters_of_tables(&self) -> Vec<CounterId> {
-        self.lookups.iter().flat_map(|&(lookups, matched)| [lookups, matched]).collect()
+        self.tables.lookups.iter().flat_map(|&(lookups, matched)| [lookups, matched]).collect()
     }
 
     /// Counts of everything in an image, in its order.
@@ -164,18 +159,8 @@ impl FlowState {
                 let matching = PackedMatch::from(&request.matching);
                 let bytes = self.bytes_of_new(&request, &matching, true);
                 self.budget.take(bytes);
-                let flow = Arc::new(FlowEntry {
-                    priority: request.priority,
-                    matching,
-                    cookie: request.cookie,
-                    instructions: self.shared.get(&request.instructions),
-                    idle_timeout_s: request.idle_timeout_s,
-                    hard_timeout_s: request.hard_timeout_s,
-                    flags: request.flags,
-                    added_ns,
-                    counter,
-                });
-                if flow.idle_timeout_s != 0 || flow.hard_timeout_s != 0 {
+                let flow = Arc::new(self.entry(&request, matching, added_ns, counter));
+                if flow.is_timed() {
                     let table = request.table;
                     self.timed.insert(counter, Timed { table, flow: Arc::clone(&flow), packets: 0, used_ns });
                 }

@@ -6,7 +6,7 @@ use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::{
     FlowRemoved, FlowRemovedReason, MeterCommand, MeterConfig, MeterFlags, MeterMod,
 };
-use ringroad_openflow::meter_id;
+use ringroad_openflow::{meter_id, table_id};
 
 use super::FlowState;
 use crate::memory_budget;
@@ -59,24 +59,22 @@ impl FlowState {
                 self.change(Change::Meter(request.meter, Some(Arc::new(meter))));
                 Ok(Vec::new())
             }
-            MeterCommand::Delete if request.meter == meter_id::ALL => {
-                let flows = self.with(|flow| flow.instructions.meter.is_some());
-                for meter in self.tables.meters.keys().copied().collect::<Vec<_>>() {
-                    self.remove_meter(meter);
-                }
-                Ok(self.remove_all(flows, FlowRemovedReason::Delete, now_ns))
+            MeterCommand::Delete if old.is_none() && request.meter != meter_id::ALL => {
+                Err(ErrorCode::METER_UNKNOWN)
             }
-            MeterCommand::Delete if old.is_none() => Err(ErrorCode::METER_UNKNOWN),
             MeterCommand::Delete => {
-                let flows = self.with(|flow| flow.instructions.meter == Some(request.meter));
-                self.remove_meter(request.meter);
+                let is_meant = |meter: u32| request.meter == meter_id::ALL || request.meter == meter;
+                let flows = self.with(table_id::ALL, |flow| flow.instructions.meter.is_some_and(is_meant));
+                self.remove_meters(is_meant);
                 Ok(self.remove_all(flows, FlowRemovedReason::Delete, now_ns))
             }
         }
     }
 
-    pub(super) fn remove_meter(&mut self, number: u32) {
-        if let Some(meter) = self.tables.meters.get(&number).cloned() {
+    pub(super) fn remove_meters(&mut self, is_meant: impl Fn(u32) -> bool) {
+        let meters = self.tables.meters.iter().filter(|(number, _)| is_meant(**number));
+        let meters: Vec<_> = meters.map(|(&number, meter)| (number, Arc::clone(meter))).collect();
+        for (number, meter) in meters {
             self.budget.give_back(memory_budget::of_meter(&meter.config.bands));
             self.unpublished.push(meter.counter);
             self.unpublished.extend(meter.bands.iter().map(|band| band.counter));

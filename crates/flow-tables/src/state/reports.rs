@@ -12,7 +12,7 @@ use ringroad_openflow::message::{
 };
 use ringroad_openflow::{group_id, meter_id, table_id};
 
-use super::{Chosen, FlowState, actions, duration};
+use super::{FlowState, actions, duration, is_about, is_chosen};
 use crate::flow::FlowEntry;
 use crate::group::GroupEntry;
 use crate::meter::MeterEntry;
@@ -51,11 +51,6 @@ fn check_table(request: &FlowStatsRequest) -> Result<(), ErrorCode> {
     }
 }
 
-fn chosen(request: &FlowStatsRequest) -> Chosen<'_> {
-    let &FlowStatsRequest { table, out_port, out_group, cookie, cookie_mask, ref matching } = request;
-    Chosen { table, matching, cookie, cookie_mask, out_port, out_group }
-}
-
 impl FlowState {
     /// Begins a list of entries and their counters, which [`FlowState::next_flows`] goes through.
     ///
@@ -73,10 +68,10 @@ impl FlowState {
         if list.piece.len() == 0 {
             self.fill_piece(list);
         }
-        let chosen = chosen(&list.request);
+        let request = &list.request;
         // An entry may be deleted since, and its number reused.
         let flows = list.piece.by_ref().filter_map(|number| self.numbered.get(number as usize)?.as_ref());
-        let mut flows = flows.filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow));
+        let mut flows = flows.filter(|(table, flow)| is_about(request, *table) && is_chosen(request, flow));
         let (mut stats, mut room) = (Vec::new(), MOST_ACTIONS);
         while stats.len() < most
             && room > 0
@@ -105,7 +100,7 @@ impl FlowState {
     }
 
     fn fill_piece(&self, list: &mut FlowList) {
-        let chosen = chosen(&list.request);
+        let request = &list.request;
         let mut piece: Vec<&(u8, Arc<FlowEntry>)> = Vec::new();
         let rest = self.numbered.get(list.next..).unwrap_or_default();
         for entry in rest.iter().take(MAX_SCANNED) {
@@ -113,7 +108,9 @@ impl FlowState {
                 break;
             }
             list.next += 1;
-            piece.extend(entry.iter().filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow)));
+            piece.extend(
+                entry.iter().filter(|(table, flow)| is_about(request, *table) && is_chosen(request, flow)),
+            );
         }
         piece.sort_by(|(table, flow), (other_table, other)| {
             let order = (table, other.priority).cmp(&(other_table, flow.priority));
@@ -128,10 +125,9 @@ impl FlowState {
     /// There is no such table.
     pub fn aggregate(&self, request: &FlowStatsRequest) -> Result<AggregateStats, ErrorCode> {
         check_table(request)?;
-        let chosen = chosen(request);
         let mut sum = AggregateStats { packets: 0, bytes: 0, flows: 0 };
         let flows = self.numbered.iter().flatten();
-        for (_, flow) in flows.filter(|(table, flow)| chosen.is_of(*table) && chosen.has(flow)) {
+        for (_, flow) in flows.filter(|(table, flow)| is_about(request, *table) && is_chosen(request, flow)) {
             let count = self.bank.read(flow.counter);
             sum.packets += count.packets;
             sum.bytes += count.bytes;
@@ -143,7 +139,7 @@ impl FlowState {
     /// Counters of the tables.
     #[must_use]
     pub fn table_stats(&self) -> Vec<TableStats> {
-        let tables = (0..).zip(&self.tables.tables).zip(&self.lookups);
+        let tables = (0..).zip(&self.tables.tables).zip(self.tables.lookups.iter());
         let stats = tables.map(|((table, entries), (lookups, matched))| TableStats {
             table,
             active: entries.len() as u32,
@@ -188,7 +184,7 @@ impl FlowState {
 
     /// Number of actions of entries and buckets that lead to each group. One pass over all of them serves all groups.
     fn references_of_groups(&self) -> HashMap<u32, u32> {
-        let of_flows = self.all_flows().flat_map(|(_, flow)| actions(&flow.instructions));
+        let of_flows = self.flows_of(table_id::ALL).flat_map(|(_, flow)| actions(&flow.instructions));
         let of_groups =
             self.tables.groups.values().flat_map(|group| &group.buckets).flat_map(|bucket| &bucket.actions);
         let mut references = HashMap::new();
@@ -234,7 +230,7 @@ impl FlowState {
     /// There is no such meter.
     pub fn meter_stats(&self, number: u32, now_ns: u64) -> Result<Vec<MeterStats>, ErrorCode> {
         let mut flows = HashMap::<u32, u32>::new();
-        for meter in self.all_flows().filter_map(|(_, flow)| flow.instructions.meter) {
+        for meter in self.flows_of(table_id::ALL).filter_map(|(_, flow)| flow.instructions.meter) {
             *flows.entry(meter).or_default() += 1;
         }
         let stats = self.meters(number)?.into_iter().map(|meter| {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use ringroad_flow_tables::control_frame::{PacketInHeader, port_index, port_number};
 use ringroad_flow_tables::packet::{ActionError, HEADER_BYTES, Packet};
-use ringroad_flow_tables::tables::FragmentPolicy;
 use ringroad_openflow::action::{Action, PortNo};
 use ringroad_openflow::instruction::Instructions;
 use ringroad_openflow::message::PacketInReason;
@@ -37,7 +36,7 @@ pub struct Oracle {
     /// Number of lookups of each table, and of those that found an entry.
     pub lookups: [(u64, u64); 256],
     pub ports: Vec<PortIndex>,
-    pub fragments: FragmentPolicy,
+    pub drops_fragments: bool,
     pub switch: Arc<LearningSwitch>,
     pub controllers: PortIndex,
 }
@@ -60,7 +59,7 @@ impl Oracle {
         }
         let mut packet = Packet::default();
         packet.load(port_number(from), &frame[..frame.len().min(HEADER_BYTES)], frame.len(), false);
-        if self.fragments == FragmentPolicy::Drop && packet.is_fragment() {
+        if self.drops_fragments && packet.is_fragment() {
             return Err(DropCause::Fragment);
         }
         let mut walk =

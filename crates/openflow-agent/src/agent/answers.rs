@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use ringroad_flow_tables::state::FlowState;
-use ringroad_flow_tables::tables::{self, TABLES};
+use ringroad_flow_tables::tables::TABLES;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::{
-    ControllerMessage, ControllerRole, FragmentFlags, QueueConfig, RoleMessage, SwitchCapabilities,
-    SwitchConfig, SwitchFeatures, SwitchMessage,
+    ControllerMessage, ControllerRole, FragmentFlags, MultipartReplyMessage, QueueConfig, RoleMessage,
+    SwitchCapabilities, SwitchConfig, SwitchFeatures, SwitchMessage,
 };
 use ringroad_openflow::table_id;
 
@@ -34,19 +34,13 @@ impl Agent {
         while begin.elapsed() < TURN_TIME
             && let Some(message) = self.sessions.get_mut(&id).and_then(OpenFlowSession::next_message)
         {
-            match ControllerMessage::decode(&message) {
-                Ok((xid, request)) => {
-                    if let Err(code) = self.answer(id, xid, &message, request, now_ns)
-                        && let Some(session) = self.sessions.get_mut(&id)
-                    {
-                        session.refuse(xid, &message, code);
-                    }
-                }
-                Err(code) => {
-                    let xid = ringroad_openflow::MessageHeader::peek(&message).map_or(0, |header| header.xid);
-                    if let Some(session) = self.sessions.get_mut(&id) {
-                        session.refuse(xid, &message, code);
-                    }
+            let xid = ringroad_openflow::MessageHeader::peek(&message).map_or(0, |header| header.xid);
+            let answer = ControllerMessage::decode(&message)
+                .and_then(|(_, request)| self.answer(id, xid, message.len(), request, now_ns));
+            if let Some(session) = self.sessions.get_mut(&id) {
+                match answer {
+                    Ok(reply) => reply.iter().for_each(|reply| session.reply(xid, reply)),
+                    Err(code) => session.refuse(xid, &message, code),
                 }
             }
         }
@@ -57,15 +51,16 @@ impl Agent {
         }
     }
 
+    /// Carries out a request of `bytes` bytes. Returns the reply, if the request gets one now.
     fn answer(
         &mut self,
         id: SessionId,
         xid: u32,
-        message: &[u8],
+        bytes: usize,
         request: ControllerMessage,
         now_ns: u64,
-    ) -> Result<(), ErrorCode> {
-        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+    ) -> Result<Option<SwitchMessage>, ErrorCode> {
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
         if let ControllerMessage::Hello(hello) = &request {
             if !hello.speaks_ours() {
                 session.refuse(xid, b"this switch speaks OpenFlow 1.3", ErrorCode::HELLO_INCOMPATIBLE);
@@ -77,7 +72,7 @@ impl Agent {
                     self.is_standalone = false;
                 }
             }
-            return Ok(());
+            return Ok(None);
         }
         let is_slave = session.role == ControllerRole::Slave;
         let changes = matches!(
@@ -93,94 +88,97 @@ impl Agent {
         if is_slave && changes {
             return Err(ErrorCode::REQUEST_IS_SLAVE);
         }
-        match request {
-            ControllerMessage::Hello(_) | ControllerMessage::Error(_) | ControllerMessage::EchoReply(_) => {}
-            ControllerMessage::EchoRequest(data) => session.reply(xid, &SwitchMessage::EchoReply(data)),
+        let reply = match request {
+            ControllerMessage::Hello(_) | ControllerMessage::Error(_) | ControllerMessage::EchoReply(_) => {
+                return Ok(None);
+            }
+            ControllerMessage::EchoRequest(data) => SwitchMessage::EchoReply(data),
             ControllerMessage::Experimenter(_) => return Err(ErrorCode::REQUEST_BAD_EXPERIMENTER),
             ControllerMessage::Features => {
                 let capabilities = SwitchCapabilities::FLOW_STATS
                     | SwitchCapabilities::TABLE_STATS
                     | SwitchCapabilities::PORT_STATS
                     | SwitchCapabilities::GROUP_STATS;
-                let datapath_id = self.identity.datapath_id;
-                let features = SwitchFeatures {
-                    datapath_id,
+                SwitchMessage::Features(SwitchFeatures {
+                    datapath_id: self.identity.datapath_id,
                     buffers: 0,
                     tables: TABLES as u8,
                     auxiliary_id: 0,
                     capabilities,
-                };
-                session.reply(xid, &SwitchMessage::Features(features));
+                })
             }
             ControllerMessage::GetConfig => {
-                let config =
-                    SwitchConfig { fragments: self.fragments, miss_send_bytes: self.miss_send_bytes };
-                session.reply(xid, &SwitchMessage::Config(config));
+                let fragments = match self.state.drops_fragments() {
+                    true => FragmentFlags::Drop,
+                    false => FragmentFlags::Normal,
+                };
+                SwitchMessage::Config(SwitchConfig { fragments, miss_send_bytes: self.miss_send_bytes })
             }
             ControllerMessage::SetConfig(config) => {
-                let fragments = match config.fragments {
-                    FragmentFlags::Normal => tables::FragmentPolicy::Normal,
-                    FragmentFlags::Drop => tables::FragmentPolicy::Drop,
-                    FragmentFlags::Reassemble => return Err(ErrorCode::CONFIG_BAD_FLAGS),
-                };
+                if config.fragments == FragmentFlags::Reassemble {
+                    return Err(ErrorCode::CONFIG_BAD_FLAGS);
+                }
                 // A tool subscribes to packet-in messages by this request.
                 session.wants_news |= config.miss_send_bytes > 0;
-                (self.fragments, self.miss_send_bytes) = (config.fragments, config.miss_send_bytes);
-                self.state.set_fragments(fragments);
+                self.miss_send_bytes = config.miss_send_bytes;
+                self.state.set_drops_fragments(config.fragments == FragmentFlags::Drop);
+                return Ok(None);
             }
-            ControllerMessage::PacketOut(packet) => self.packet_out(&packet, now_ns)?,
+            ControllerMessage::PacketOut(packet) => return self.packet_out(&packet, now_ns).map(|()| None),
             ControllerMessage::FlowMod(change) => {
                 let removed = self.state.flow_mod(&change, now_ns)?;
                 self.counted.flow_mods += 1;
                 self.tell_removed(removed);
+                return Ok(None);
             }
             ControllerMessage::GroupMod(change) => {
                 let removed = self.state.group_mod(&change, now_ns)?;
                 self.tell_removed(removed);
+                return Ok(None);
             }
             ControllerMessage::MeterMod(change) => {
                 let removed = self.state.meter_mod(&change, now_ns)?;
                 self.tell_removed(removed);
+                return Ok(None);
             }
-            ControllerMessage::PortMod(change) => self.port_mod(&change)?,
+            ControllerMessage::PortMod(change) => return self.port_mod(&change).map(|()| None),
             ControllerMessage::TableMod(change) => {
                 if usize::from(change.table) >= TABLES && change.table != table_id::ALL {
                     return Err(ErrorCode::TABLE_BAD_TABLE);
                 }
+                return Ok(None);
             }
             ControllerMessage::Multipart(part) => {
-                self.multipart(id, xid, message.len(), part, is_slave, now_ns)?
+                let reply = self.multipart(id, xid, bytes, part, is_slave, now_ns)?;
+                let whole = |reply| SwitchMessage::Multipart(MultipartReplyMessage { more: false, reply });
+                return Ok(reply.map(whole));
             }
             ControllerMessage::Barrier => {
                 // A barrier's answer promises that the workers see all earlier changes.
                 self.state.publish();
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.reply(xid, &SwitchMessage::Barrier);
-                }
+                SwitchMessage::Barrier
             }
             ControllerMessage::QueueConfig(asked) => {
-                if asked.port != PortNo::ANY && !self.ports.contains_key(&asked.port) {
-                    return Err(ErrorCode::QUEUE_BAD_PORT);
-                }
-                session.reply(
-                    xid,
-                    &SwitchMessage::QueueConfig(QueueConfig { port: asked.port, queues: Vec::new() }),
-                );
+                self.check_port(asked.port, ErrorCode::QUEUE_BAD_PORT)?;
+                SwitchMessage::QueueConfig(QueueConfig { port: asked.port, queues: Vec::new() })
             }
-            ControllerMessage::Role(wanted) => self.role(id, xid, wanted)?,
-            ControllerMessage::GetAsync => {
-                let masks = session.masks.clone();
-                session.reply(xid, &SwitchMessage::Async(masks));
-            }
+            ControllerMessage::Role(wanted) => SwitchMessage::Role(self.role(id, wanted)?),
+            ControllerMessage::GetAsync => SwitchMessage::Async(session.masks.clone()),
             ControllerMessage::SetAsync(masks) => {
                 session.masks = masks;
                 session.wants_news = true;
+                return Ok(None);
             }
-        }
-        Ok(())
+        };
+        Ok(Some(reply))
     }
 
-    fn role(&mut self, id: SessionId, xid: u32, wanted: RoleMessage) -> Result<(), ErrorCode> {
+    /// Checks the port that a request is about: one of the switch, or any.
+    pub(super) fn check_port(&self, port: PortNo, unknown: ErrorCode) -> Result<(), ErrorCode> {
+        if port == PortNo::ANY || self.ports.contains_key(&port) { Ok(()) } else { Err(unknown) }
+    }
+
+    fn role(&mut self, id: SessionId, wanted: RoleMessage) -> Result<RoleMessage, ErrorCode> {
         if matches!(wanted.role, ControllerRole::Master | ControllerRole::Slave) {
             // A lower generation number is from a former master (OpenFlow 1.3.5, 6.3.6).
             if self
@@ -192,21 +190,18 @@ impl Agent {
             self.generation = Some(wanted.generation);
         }
         if wanted.role == ControllerRole::Master {
-            let others = self
-                .sessions
-                .iter_mut()
-                .filter(|(other, session)| **other != id && session.role == ControllerRole::Master);
-            others.for_each(|(_, session)| session.role = ControllerRole::Slave);
+            let masters = self.sessions.values_mut().filter(|session| session.role == ControllerRole::Master);
+            masters.for_each(|session| session.role = ControllerRole::Slave);
         }
         let generation = self.generation.unwrap_or(u64::MAX);
+        let mut role = wanted.role;
         if let Some(session) = self.sessions.get_mut(&id) {
             if wanted.role != ControllerRole::NoChange {
                 session.role = wanted.role;
             }
-            let role = session.role;
-            session.reply(xid, &SwitchMessage::Role(RoleMessage { role, generation }));
+            role = session.role;
         }
-        Ok(())
+        Ok(RoleMessage { role, generation })
     }
 }
 

@@ -23,10 +23,9 @@ impl Agent {
         part: MultipartRequestMessage,
         is_slave: bool,
         now_ns: u64,
-    ) -> Result<(), ErrorCode> {
-        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
-        let MultipartRequestMessage { more, request } = part;
-        let mut request = request;
+    ) -> Result<Option<MultipartReply>, ErrorCode> {
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
+        let MultipartRequestMessage { more, mut request } = part;
         // No other request may have several parts.
         if let MultipartRequest::TableFeatures(features) = &mut request {
             let (_, mut before, before_bytes) =
@@ -37,7 +36,7 @@ impl Agent {
             before.append(features);
             if more {
                 session.multipart = Some((xid, before, before_bytes + bytes));
-                return Ok(());
+                return Ok(None);
             }
             *features = before;
         } else if more {
@@ -53,14 +52,12 @@ impl Agent {
             })),
             MultipartRequest::Flows(asked) => {
                 session.list = Some((xid, self.state.list_flows(asked)?));
-                return Ok(());
+                return Ok(None);
             }
             MultipartRequest::Aggregate(asked) => MultipartReply::Aggregate(self.state.aggregate(&asked)?),
             MultipartRequest::Tables => MultipartReply::Tables(self.state.table_stats()),
             MultipartRequest::Ports(asked) => {
-                if asked.port != PortNo::ANY && !self.ports.contains_key(&asked.port) {
-                    return Err(ErrorCode::REQUEST_BAD_PORT);
-                }
+                self.check_port(asked.port, ErrorCode::REQUEST_BAD_PORT)?;
                 let ports = self
                     .ports
                     .iter()
@@ -68,9 +65,7 @@ impl Agent {
                 MultipartReply::Ports(ports.map(|(&number, port)| port_stats(number, port, now_ns)).collect())
             }
             MultipartRequest::Queues(asked) => {
-                if asked.port != PortNo::ANY && !self.ports.contains_key(&asked.port) {
-                    return Err(ErrorCode::QUEUE_BAD_PORT);
-                }
+                self.check_port(asked.port, ErrorCode::QUEUE_BAD_PORT)?;
                 MultipartReply::Queues(Vec::new())
             }
             MultipartRequest::Groups(asked) => {
@@ -119,9 +114,6 @@ impl Agent {
             ),
             MultipartRequest::Experimenter(_) => return Err(ErrorCode::REQUEST_BAD_EXPERIMENTER),
         };
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.multipart(xid, reply);
-        }
-        Ok(())
+        Ok(Some(reply))
     }
 }

@@ -4,11 +4,12 @@ use ringroad_flow_tables::control_frame::{PacketInHeader, port_index};
 use ringroad_flow_tables::counters::{Count, CounterId};
 use ringroad_flow_tables::flow::FlowEntry;
 use ringroad_flow_tables::packet::Packet;
-use ringroad_flow_tables::pipeline::{Dropped, OutputPort, PipelineSink, ToController};
+use ringroad_flow_tables::pipeline::{OutputPort, PipelineSink, ToController};
 use ringroad_flow_tables::tables::Tables;
 use ringroad_openflow::action::PortNo;
 use ringroad_openflow::error::ErrorCode;
 use ringroad_openflow::message::PacketOut;
+use ringroad_port::drop_cause::DropCause;
 use ringroad_port::forwarding_plane::Outcome;
 use ringroad_port::port_index::PortMask;
 use ringroad_switch::{FrameHeader, LearningSwitch};
@@ -137,7 +138,7 @@ impl PipelineSink for PacketOutSink<'_> {
         }
     }
 
-    fn dropped(&mut self, _: Dropped) {}
+    fn dropped(&mut self, _: DropCause) {}
 
     fn looked_up(&mut self, table: u8, found: Option<&FlowEntry>) {
         self.tables.count_lookup(self.worker, table, found.is_some());

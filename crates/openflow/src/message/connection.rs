@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::VERSION;
 use crate::error::ErrorCode;
-use crate::wire::{Reader, Wire, pad, sized, to_eight, wire_enum, wire_flags, wire_struct};
+use crate::wire::{Reader, Wire, kind_and_part, pad, to_eight, wire_enum, wire_flags, wire_struct};
 
 /// First message of a connection. It states the versions that the sender supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +38,7 @@ impl Wire for Hello {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
         let mut hello = Self { version: VERSION, bitmap: None };
         while !reader.is_empty() {
-            let kind: u16 = reader.get()?;
-            let mut element = reader.sized(2)?;
+            let (kind, mut element) = reader.kind_and_part()?;
             // Padding of the last element may be missing.
             reader.skip(to_eight(4 + element.len()).min(reader.len()))?;
             if kind == VERSION_BITMAP {
@@ -52,24 +51,10 @@ impl Wire for Hello {
     fn write(&self, out: &mut Vec<u8>) {
         if let Some(bitmap) = &self.bitmap {
             let start = out.len();
-            sized(out, 2, |out| {
-                VERSION_BITMAP.write(out);
-                0u16.write(out);
-                bitmap.write(out);
-            });
+            kind_and_part(out, VERSION_BITMAP, |out| bitmap.write(out));
             pad(out, to_eight(out.len() - start));
         }
     }
-}
-
-/// Reason why a request was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorMessage {
-    /// The reason.
-    pub code: ErrorCode,
-    /// Beginning of the request; a text if no versions are in common; the experimenter's number and data for
-    /// [`ErrorCode::EXPERIMENTER`].
-    pub data: Vec<u8>,
 }
 
 impl ErrorMessage {
@@ -97,17 +82,16 @@ impl Wire for ErrorCode {
     }
 }
 
-impl Wire for ErrorMessage {
-    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        Ok(Self { code: reader.get()?, data: reader.get()? })
-    }
-    fn write(&self, out: &mut Vec<u8>) {
-        self.code.write(out);
-        self.data.write(out);
-    }
-}
-
 wire_struct! {
+    /// Reason why a request was not carried out.
+    pub struct ErrorMessage {
+        /// The reason.
+        pub code: ErrorCode,
+        /// Beginning of the request; a text if no versions are in common; the experimenter's number and data for
+        /// [`ErrorCode::EXPERIMENTER`].
+        pub data: Vec<u8>,
+    }
+
     /// A message, or a body of a multipart message, that an experimenter defines.
     pub struct Experimenter {
         pub experimenter: u32,

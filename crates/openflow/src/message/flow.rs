@@ -1,11 +1,10 @@
 //! Flow entries: their changes, counters and end.
 
 use crate::action::PortNo;
-use crate::error::ErrorCode;
 use crate::group_id;
 use crate::instruction::Instructions;
 use crate::oxm::Match;
-use crate::wire::{Reader, Wire, pad, sized, wire_enum, wire_flags, wire_struct};
+use crate::wire::{wire_enum, wire_flags, wire_struct};
 
 wire_enum! {
     /// Command of a [`FlowMod`].
@@ -133,35 +132,35 @@ wire_struct! {
         /// Match of the entry.
         pub matching: Match,
     }
-}
 
-/// A flow entry and its counters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlowStats {
-    /// Table of the entry.
-    pub table: u8,
-    /// Age of the entry, in whole seconds.
-    pub duration_s: u32,
-    /// Remainder of the age, in nanoseconds.
-    pub duration_ns: u32,
-    /// Priority of the entry.
-    pub priority: u16,
-    /// Idle timeout as requested, in seconds.
-    pub idle_timeout_s: u16,
-    /// Hard timeout as requested, in seconds.
-    pub hard_timeout_s: u16,
-    /// Flags as requested.
-    pub flags: FlowFlags,
-    /// Cookie of the entry.
-    pub cookie: u64,
-    /// Number of packets that matched.
-    pub packets: u64,
-    /// Number of bytes of these packets.
-    pub bytes: u64,
-    /// Match of the entry.
-    pub matching: Match,
-    /// Instructions for the packets.
-    pub instructions: Instructions,
+    /// A flow entry and its counters.
+    pub struct FlowStats {
+        [length]
+        /// Table of the entry.
+        pub table: u8 => 1,
+        /// Age of the entry, in whole seconds.
+        pub duration_s: u32,
+        /// Remainder of the age, in nanoseconds.
+        pub duration_ns: u32,
+        /// Priority of the entry.
+        pub priority: u16,
+        /// Idle timeout as requested, in seconds.
+        pub idle_timeout_s: u16,
+        /// Hard timeout as requested, in seconds.
+        pub hard_timeout_s: u16,
+        /// Flags as requested.
+        pub flags: FlowFlags => 4,
+        /// Cookie of the entry.
+        pub cookie: u64,
+        /// Number of packets that matched.
+        pub packets: u64,
+        /// Number of bytes of these packets.
+        pub bytes: u64,
+        /// Match of the entry.
+        pub matching: Match,
+        /// Instructions for the packets.
+        pub instructions: Instructions,
+    }
 }
 
 impl FlowMod {
@@ -183,66 +182,5 @@ impl FlowMod {
             matching,
             instructions,
         }
-    }
-}
-
-#[cfg(test)]
-crate::tests::sample::sample_struct!(FlowStats {
-    table: u8,
-    duration_s: u32,
-    duration_ns: u32,
-    priority: u16,
-    idle_timeout_s: u16,
-    hard_timeout_s: u16,
-    flags: FlowFlags,
-    cookie: u64,
-    packets: u64,
-    bytes: u64,
-    matching: Match,
-    instructions: Instructions,
-});
-
-impl Wire for FlowStats {
-    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let mut entry = reader.sized(0)?;
-        let table = entry.get()?;
-        entry.skip(1)?;
-        let (duration_s, duration_ns, priority) = (entry.get()?, entry.get()?, entry.get()?);
-        let (idle_timeout_s, hard_timeout_s, flags) = (entry.get()?, entry.get()?, entry.get()?);
-        entry.skip(4)?;
-        Ok(Self {
-            table,
-            duration_s,
-            duration_ns,
-            priority,
-            idle_timeout_s,
-            hard_timeout_s,
-            flags,
-            cookie: entry.get()?,
-            packets: entry.get()?,
-            bytes: entry.get()?,
-            matching: entry.get()?,
-            instructions: entry.get()?,
-        })
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        sized(out, 0, |out| {
-            0u16.write(out);
-            self.table.write(out);
-            pad(out, 1);
-            self.duration_s.write(out);
-            self.duration_ns.write(out);
-            self.priority.write(out);
-            self.idle_timeout_s.write(out);
-            self.hard_timeout_s.write(out);
-            self.flags.write(out);
-            pad(out, 4);
-            self.cookie.write(out);
-            self.packets.write(out);
-            self.bytes.write(out);
-            self.matching.write(out);
-            self.instructions.write(out);
-        });
     }
 }

@@ -1,7 +1,7 @@
 //! Meters: their changes, their bands and counters.
 
 use crate::error::ErrorCode;
-use crate::wire::{Reader, Wire, pad, sized, wire_enum, wire_flags, wire_struct};
+use crate::wire::{Reader, Wire, kind_and_part, pad, wire_enum, wire_flags, wire_struct};
 
 wire_enum! {
     /// Command of a [`MeterMod`].
@@ -43,10 +43,7 @@ const DSCP_REMARK: u16 = 2;
 
 impl Wire for MeterBand {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let mut within = reader.within(ErrorCode::METER_BAD_BAND);
-        let kind: u16 = within.get()?;
-        let mut band = within.sized(2)?;
-        *reader = within.within(reader.bad_length());
+        let (kind, mut band) = reader.reporting(ErrorCode::METER_BAD_BAND, Reader::kind_and_part)?;
         let (rate, burst) = (band.get()?, band.get()?);
         let read = match kind {
             DROP => {
@@ -68,9 +65,7 @@ impl Wire for MeterBand {
             Self::Drop { rate, burst } => (DROP, rate, burst, 0),
             Self::DscpRemark { rate, burst, levels } => (DSCP_REMARK, rate, burst, levels),
         };
-        sized(out, 2, |out| {
-            kind.write(out);
-            0u16.write(out);
+        kind_and_part(out, kind, |out| {
             rate.write(out);
             burst.write(out);
             levels.write(out);
@@ -117,77 +112,30 @@ wire_struct! {
         /// Maximum number of colours.
         pub max_colors: u8 => 2,
     }
-}
 
-/// Counters of a meter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeterStats {
-    pub meter: u32,
-    /// Number of flow entries that use the meter.
-    pub flows: u32,
-    /// Number of packets that reached the meter.
-    pub packets: u64,
-    /// Number of bytes of these packets.
-    pub bytes: u64,
-    /// Age of the meter, in whole seconds.
-    pub duration_s: u32,
-    /// Remainder of the age, in nanoseconds.
-    pub duration_ns: u32,
-    /// Counters of the bands.
-    pub bands: Vec<BandStats>,
-}
-
-impl Wire for MeterStats {
-    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let meter = reader.get()?;
-        let mut entry = reader.sized(4)?;
-        entry.skip(6)?;
-        Ok(Self {
-            meter,
-            flows: entry.get()?,
-            packets: entry.get()?,
-            bytes: entry.get()?,
-            duration_s: entry.get()?,
-            duration_ns: entry.get()?,
-            bands: entry.get()?,
-        })
+    /// Counters of a meter.
+    pub struct MeterStats {
+        [pub meter: u32, length => 6]
+        /// Number of flow entries that use the meter.
+        pub flows: u32,
+        /// Number of packets that reached the meter.
+        pub packets: u64,
+        /// Number of bytes of these packets.
+        pub bytes: u64,
+        /// Age of the meter, in whole seconds.
+        pub duration_s: u32,
+        /// Remainder of the age, in nanoseconds.
+        pub duration_ns: u32,
+        /// Counters of the bands.
+        pub bands: Vec<BandStats>,
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        sized(out, 4, |out| {
-            self.meter.write(out);
-            pad(out, 8);
-            self.flows.write(out);
-            self.packets.write(out);
-            self.bytes.write(out);
-            self.duration_s.write(out);
-            self.duration_ns.write(out);
-            self.bands.write(out);
-        });
-    }
-}
-
-/// A meter as it was requested.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeterConfig {
-    /// Flags, with the unit of the rates.
-    pub flags: MeterFlags,
-    pub meter: u32,
-    pub bands: Vec<MeterBand>,
-}
-
-impl Wire for MeterConfig {
-    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let mut entry = reader.sized(0)?;
-        Ok(Self { flags: entry.get()?, meter: entry.get()?, bands: entry.get()? })
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        sized(out, 0, |out| {
-            0u16.write(out);
-            self.flags.write(out);
-            self.meter.write(out);
-            self.bands.write(out);
-        });
+    /// A meter as it was requested.
+    pub struct MeterConfig {
+        [length]
+        /// Flags, with the unit of the rates.
+        pub flags: MeterFlags,
+        pub meter: u32,
+        pub bands: Vec<MeterBand>,
     }
 }

@@ -214,7 +214,7 @@ impl ControllerMessage {
     /// Appends the message to `out`.
     pub fn encode(&self, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let version = if let Self::Hello(hello) = self { hello.version } else { VERSION };
-        append(out, version, self.kind(), xid, |out| self.write_body(out))
+        append(out, version, self.kind(), xid, |out| self.write_body(out, &mut |_, _| {}))
     }
 }
 
@@ -241,6 +241,6 @@ impl SwitchMessage {
             Self::Hello(hello) => hello.version,
             _ => VERSION,
         };
-        append(out, version, self.kind(), xid, |out| self.write_body(out))
+        append(out, version, self.kind(), xid, |out| self.write_body(out, &mut |_, _| {}))
     }
 }

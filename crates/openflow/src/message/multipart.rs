@@ -10,7 +10,7 @@ use super::table::{TableFeatures, TableStats};
 use super::{HEADER_BYTES, MAX_BYTES, MessageHeader, VERSION};
 use crate::error::{ErrorCode, TooLong};
 use crate::text_field::Text;
-use crate::wire::{Reader, Wire, pad, wire_kinds, wire_struct};
+use crate::wire::{Reader, Wire, pad, put, wire_kinds, wire_struct};
 
 wire_struct! {
     /// Description of the switch in words.
@@ -118,7 +118,7 @@ impl Wire for MultipartRequestMessage {
         self.request.kind().write(out);
         (if self.more { MORE } else { 0 }).write(out);
         pad(out, 4);
-        self.request.write_body(out);
+        self.request.write_body(out, &mut |_, _| {});
     }
 }
 
@@ -140,7 +140,7 @@ impl Wire for MultipartReplyMessage {
 
     fn write(&self, out: &mut Vec<u8>) {
         self.head(self.more, out);
-        self.reply.write_body(out);
+        self.reply.write_body(out, &mut |_, _| {});
     }
 }
 
@@ -166,7 +166,7 @@ impl MultipartReplyMessage {
         let mut start = begin(out);
         let empty_bytes = out.len() - start;
         let mut fits = true;
-        self.reply.write_entries(out, &mut |out, entry| {
+        self.reply.write_body(out, &mut |out, entry| {
             if out.len() - start <= MAX_BYTES {
                 return;
             }
@@ -191,43 +191,7 @@ fn finish(out: &mut [u8], start: usize, flags: Option<u16>) {
     let length = (out.len() - start) as u16;
     let flags = flags.map(|flags| (MultipartReplyMessage::FLAGS_AT, flags));
     for (at, value) in [(2, length)].into_iter().chain(flags) {
-        if let Some(field) = out.get_mut(start + at..start + at + 2) {
-            field.copy_from_slice(&value.to_be_bytes());
-        }
-    }
-}
-
-impl MultipartReply {
-    /// Appends the body. Calls `appended` after each entry, with the entry's offset in `out`.
-    fn write_entries(&self, out: &mut Vec<u8>, appended: &mut dyn FnMut(&mut Vec<u8>, usize)) {
-        fn each<T: Wire>(entries: &[T], out: &mut Vec<u8>, appended: &mut dyn FnMut(&mut Vec<u8>, usize)) {
-            for entry in entries {
-                let start = out.len();
-                entry.write(out);
-                appended(out, start);
-            }
-        }
-        match self {
-            Self::Flows(entries) => each(entries, out, appended),
-            Self::Tables(entries) => each(entries, out, appended),
-            Self::Ports(entries) => each(entries, out, appended),
-            Self::Queues(entries) => each(entries, out, appended),
-            Self::Groups(entries) => each(entries, out, appended),
-            Self::GroupDescriptions(entries) => each(entries, out, appended),
-            Self::Meters(entries) => each(entries, out, appended),
-            Self::MeterConfigs(entries) => each(entries, out, appended),
-            Self::TableFeatures(entries) => each(entries, out, appended),
-            Self::PortDescriptions(entries) => each(entries, out, appended),
-            Self::Description(_)
-            | Self::Aggregate(_)
-            | Self::GroupFeatures(_)
-            | Self::MeterFeatures(_)
-            | Self::Experimenter(_) => {
-                let start = out.len();
-                self.write_body(out);
-                appended(out, start);
-            }
-        }
+        put(out, start + at, value);
     }
 }
 

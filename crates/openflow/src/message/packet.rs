@@ -3,7 +3,7 @@
 use crate::action::{Action, PortNo};
 use crate::error::ErrorCode;
 use crate::oxm::Match;
-use crate::wire::{Reader, Wire, pad, wire_enum};
+use crate::wire::{Reader, Wire, pad, wire_enum, wire_struct};
 
 /// A packet for the switch to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Wire for PacketOut {
         let actions: u16 = reader.get()?;
         reader.skip(6)?;
         let actions = reader.part(actions.into())?.get()?;
-        Ok(Self { buffer_id, in_port, actions, data: reader.rest().to_vec() })
+        Ok(Self { buffer_id, in_port, actions, data: reader.get()? })
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -39,43 +39,23 @@ impl Wire for PacketOut {
     }
 }
 
-/// A packet for the controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PacketIn {
-    /// Buffer in which the switch keeps the packet.
-    pub buffer_id: Option<u32>,
-    /// Length of the whole packet, of which `data` may be the beginning, bytes.
-    pub total_bytes: u16,
-    /// Reason why the packet is sent.
-    pub reason: PacketInReason,
-    /// Table of the flow entry that sent the packet.
-    pub table: u8,
-    /// Cookie of the flow entry that sent the packet, or all ones.
-    pub cookie: u64,
-    /// Input port and metadata, as a match.
-    pub matching: Match,
-    /// Bytes of the packet, or its beginning.
-    pub data: Vec<u8>,
-}
-
-impl Wire for PacketIn {
-    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let (buffer_id, total_bytes, reason) = (reader.get()?, reader.get()?, reader.get()?);
-        let (table, cookie, matching) = (reader.get()?, reader.get()?, reader.get()?);
-        reader.skip(2)?;
-        let data = reader.rest().to_vec();
-        Ok(Self { buffer_id, total_bytes, reason, table, cookie, matching, data })
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        self.buffer_id.write(out);
-        self.total_bytes.write(out);
-        self.reason.write(out);
-        self.table.write(out);
-        self.cookie.write(out);
-        self.matching.write(out);
-        pad(out, 2);
-        out.extend(&self.data);
+wire_struct! {
+    /// A packet for the controller.
+    pub struct PacketIn {
+        /// Buffer in which the switch keeps the packet.
+        pub buffer_id: Option<u32>,
+        /// Length of the whole packet, of which `data` may be the beginning, bytes.
+        pub total_bytes: u16,
+        /// Reason why the packet is sent.
+        pub reason: PacketInReason,
+        /// Table of the flow entry that sent the packet.
+        pub table: u8,
+        /// Cookie of the flow entry that sent the packet, or all ones.
+        pub cookie: u64,
+        /// Input port and metadata, as a match.
+        pub matching: Match => 2,
+        /// Bytes of the packet, or its beginning.
+        pub data: Vec<u8>,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::action::PortNo;
 use crate::error::ErrorCode;
-use crate::wire::{Reader, Wire, pad, sized, wire_struct};
+use crate::wire::{Reader, Wire, kind_and_part, pad, wire_struct};
 
 wire_struct! {
     /// Requests the queues of one port, or of all with [`PortNo::ANY`].
@@ -42,33 +42,17 @@ wire_struct! {
         /// Remainder of the age, in nanoseconds.
         pub duration_ns: u32,
     }
-}
 
-/// A queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueDesc {
-    pub queue: u32,
-    /// Port of the queue.
-    pub port: PortNo,
-    /// Settings of the queue.
-    pub properties: Vec<QueueProperty>,
-}
-
-impl Wire for QueueDesc {
-    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let (queue, port) = (reader.get()?, reader.get()?);
-        let mut entry = reader.sized(8)?;
-        entry.skip(6)?;
-        Ok(Self { queue, port, properties: entry.get()? })
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        sized(out, 8, |out| {
-            self.queue.write(out);
-            self.port.write(out);
-            pad(out, 8);
-            self.properties.write(out);
-        });
+    /// A queue.
+    pub struct QueueDesc {
+        [
+            pub queue: u32,
+            /// Port of the queue.
+            pub port: PortNo,
+            length => 6
+        ]
+        /// Settings of the queue.
+        pub properties: Vec<QueueProperty>,
     }
 }
 
@@ -89,8 +73,7 @@ const EXPERIMENTER: u16 = 0xffff;
 
 impl Wire for QueueProperty {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let kind: u16 = reader.get()?;
-        let mut body = reader.sized(2)?;
+        let (kind, mut body) = reader.kind_and_part()?;
         body.skip(4)?;
         let property = match kind {
             MIN_RATE => Self::MinRate(body.get()?),
@@ -107,21 +90,20 @@ impl Wire for QueueProperty {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        sized(out, 2, |out| {
-            let (kind, rate) = match self {
-                Self::MinRate(rate) => (MIN_RATE, rate),
-                Self::MaxRate(rate) => (MAX_RATE, rate),
-                Self::Experimenter { experimenter, data } => {
-                    EXPERIMENTER.write(out);
-                    pad(out, 6);
+        let (kind, rate) = match self {
+            Self::MinRate(rate) => (MIN_RATE, rate),
+            Self::MaxRate(rate) => (MAX_RATE, rate),
+            Self::Experimenter { experimenter, data } => {
+                return kind_and_part(out, EXPERIMENTER, |out| {
+                    pad(out, 4);
                     experimenter.write(out);
                     pad(out, 4);
                     data.write(out);
-                    return;
-                }
-            };
-            kind.write(out);
-            pad(out, 6);
+                });
+            }
+        };
+        kind_and_part(out, kind, |out| {
+            pad(out, 4);
             rate.write(out);
             pad(out, 6);
         });

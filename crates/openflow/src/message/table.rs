@@ -3,7 +3,7 @@
 use crate::error::ErrorCode;
 use crate::oxm::OxmId;
 use crate::text_field::Text;
-use crate::wire::{Reader, Wire, pad, sized, to_eight, wire_struct};
+use crate::wire::{Reader, Wire, kind_and_part, pad, to_eight, wire_struct};
 
 wire_struct! {
     /// A change of a table.
@@ -24,56 +24,23 @@ wire_struct! {
         /// Number of packets that an entry matched.
         pub matched: u64,
     }
-}
 
-/// Features of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableFeatures {
-    pub table: u8,
-    /// Name of the table.
-    pub name: Text<32>,
-    /// Metadata bits that the table can match.
-    pub metadata_match: u64,
-    /// Metadata bits that the table can write.
-    pub metadata_write: u64,
-    /// See [`TableMod`].
-    pub config: u32,
-    /// Maximum number of entries.
-    pub max_entries: u32,
-    /// Further features.
-    pub properties: Vec<TableProperty>,
-}
-
-impl Wire for TableFeatures {
-    fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let mut within = reader.within(ErrorCode::FEATURES_BAD_LEN);
-        let mut entry = within.sized(0)?;
-        *reader = within.within(reader.bad_length());
-        let table = entry.get()?;
-        entry.skip(5)?;
-        Ok(Self {
-            table,
-            name: entry.get()?,
-            metadata_match: entry.get()?,
-            metadata_write: entry.get()?,
-            config: entry.get()?,
-            max_entries: entry.get()?,
-            properties: entry.get()?,
-        })
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        sized(out, 0, |out| {
-            0u16.write(out);
-            self.table.write(out);
-            pad(out, 5);
-            self.name.write(out);
-            self.metadata_match.write(out);
-            self.metadata_write.write(out);
-            self.config.write(out);
-            self.max_entries.write(out);
-            self.properties.write(out);
-        });
+    /// Features of a table.
+    pub struct TableFeatures {
+        [length else FEATURES_BAD_LEN]
+        pub table: u8 => 5,
+        /// Name of the table.
+        pub name: Text<32>,
+        /// Metadata bits that the table can match.
+        pub metadata_match: u64,
+        /// Metadata bits that the table can write.
+        pub metadata_write: u64,
+        /// See [`TableMod`].
+        pub config: u32,
+        /// Maximum number of entries.
+        pub max_entries: u32,
+        /// Further features.
+        pub properties: Vec<TableProperty>,
     }
 }
 
@@ -141,8 +108,7 @@ fn read_ids(reader: &mut Reader) -> Result<Vec<u16>, ErrorCode> {
 
 impl Wire for TableProperty {
     fn read(reader: &mut Reader) -> Result<Self, ErrorCode> {
-        let kind: u16 = reader.get()?;
-        let mut body = reader.sized(2)?;
+        let (kind, mut body) = reader.kind_and_part()?;
         reader.skip(to_eight(4 + body.len()))?;
         let side = if kind.is_multiple_of(2) { PropertyEntries::Entries } else { PropertyEntries::Miss };
         match kind {
@@ -160,22 +126,18 @@ impl Wire for TableProperty {
 
     fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        sized(out, 2, |out| {
-            self.kind().write(out);
-            0u16.write(out);
-            match self {
-                Self::Instructions(_, ids) | Self::WriteActions(_, ids) | Self::ApplyActions(_, ids) => {
-                    for id in ids {
-                        id.write(out);
-                        ID_BYTES.write(out);
-                    }
+        kind_and_part(out, self.kind(), |out| match self {
+            Self::Instructions(_, ids) | Self::WriteActions(_, ids) | Self::ApplyActions(_, ids) => {
+                for id in ids {
+                    id.write(out);
+                    ID_BYTES.write(out);
                 }
-                Self::NextTables(_, tables) => tables.write(out),
-                Self::Match(fields)
-                | Self::Wildcards(fields)
-                | Self::WriteSetField(_, fields)
-                | Self::ApplySetField(_, fields) => fields.write(out),
             }
+            Self::NextTables(_, tables) => tables.write(out),
+            Self::Match(fields)
+            | Self::Wildcards(fields)
+            | Self::WriteSetField(_, fields)
+            | Self::ApplySetField(_, fields) => fields.write(out),
         });
         pad(out, to_eight(out.len() - start));
     }

@@ -8,12 +8,13 @@ use ringroad_test_needs::has_program;
 use super::sample::Sample;
 use super::tools::{ovs_parsed_flows, ovs_printed, reply, request, tshark_fields};
 use crate::message::{
-    ErrorMessage, FlowCommand, FlowFlags, FlowMod, FlowStats, GroupCommand, MeterCommand, MultipartReply,
-    MultipartReplyMessage,
+    Bucket, ErrorMessage, FlowCommand, FlowFlags, FlowMod, FlowStats, GroupCommand, GroupKind, GroupMod,
+    MeterBand, MeterCommand, MeterFlags, MeterMod, MultipartReply, MultipartReplyMessage,
 };
-use crate::text::{FlowText, GroupText, MeterText};
+use crate::text::FlowText;
 use crate::{
-    Action, ControllerMessage, ErrorCode, FieldMatch, Instructions, Match, OxmField, PortNo, SwitchMessage,
+    Action, ControllerMessage, ErrorCode, FieldMatch, FieldValue, Instructions, Match, OxmField, PortNo,
+    SwitchMessage, group_id, meter_id,
 };
 
 /// Rules as people write them.
@@ -82,7 +83,7 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
     flow.matching = Match::new(known).unwrap();
     (flow.command, flow.cookie_mask, flow.table, flow.buffer_id) =
         (FlowCommand::Add, 0, flow.table % 200, None);
-    (flow.out_port, flow.out_group) = (PortNo::ANY, crate::group_id::ANY);
+    (flow.out_port, flow.out_group) = (PortNo::ANY, group_id::ANY);
     let fits = |action: &Action| match action {
         // Open vSwitch has ports up to this number.
         Action::Output { port, .. } => (1..=65279).contains(&port.0),
@@ -106,7 +107,7 @@ fn for_open_vswitch(mut flow: FlowMod) -> FlowMod {
         *list = list.take().filter(|actions| !actions.is_empty());
     }
     instructions.goto = instructions.goto.filter(|goto| *goto > flow.table && *goto < 255);
-    instructions.meter = instructions.meter.filter(|meter| (1..=crate::meter_id::MAX).contains(meter));
+    instructions.meter = instructions.meter.filter(|meter| (1..=meter_id::MAX).contains(meter));
     if *instructions == Instructions::default() {
         instructions.clear = true;
     }
@@ -186,30 +187,67 @@ fn groups_and_meters_mean_to_open_vswitch_what_they_mean_to_us() {
     if !has_program("ovs-ofctl") {
         return;
     }
+    let to = |port: u32| Action::Output { port: PortNo(port), max_len: 0 };
+    let bucket = |weight: u16, watch_port: PortNo, watch_group: u32, actions: &[Action]| Bucket {
+        weight,
+        watch_port,
+        watch_group,
+        actions: actions.to_vec(),
+    };
+    let alone = |weight: u16, actions: &[Action]| bucket(weight, PortNo::ANY, group_id::ANY, actions);
+    let address = FieldValue { field: OxmField::EthDst, value: 1 };
     let groups = [
-        "group_id=1,type=select,bucket=weight:100,actions=output:1,bucket=weight:2,actions=output:2,output:3",
-        "group_id=4294967040,type=ff,bucket=watch_port:1,actions=output:1,bucket=watch_port:2,watch_group:3,actions=output:2",
-        "group_id=3,type=all,bucket=actions=pop_vlan,output:1,bucket=actions=drop",
-        "group_id=4,type=indirect,bucket=actions=set_field:00:00:00:00:00:01->eth_dst,group:5",
+        (
+            (1, GroupKind::Select, vec![alone(100, &[to(1)]), alone(2, &[to(2), to(3)])]),
+            "group_id=1,type=select,bucket=weight:100,actions=output:1,bucket=weight:2,actions=output:2,output:3",
+        ),
+        (
+            (
+                group_id::MAX,
+                GroupKind::FastFailover,
+                vec![bucket(0, PortNo(1), group_id::ANY, &[to(1)]), bucket(0, PortNo(2), 3, &[to(2)])],
+            ),
+            "group_id=4294967040,type=ff,bucket=watch_port:1,actions=output:1,bucket=watch_port:2,watch_group:3,actions=output:2",
+        ),
+        (
+            (3, GroupKind::All, vec![alone(0, &[Action::PopVlan, to(1)]), alone(0, &[])]),
+            "group_id=3,type=all,bucket=actions=pop_vlan,output:1,bucket=actions=drop",
+        ),
+        (
+            (4, GroupKind::Indirect, vec![alone(0, &[Action::SetField(address), Action::Group(5)])]),
+            "group_id=4,type=indirect,bucket=actions=set_field:00:00:00:00:00:01->eth_dst,group:5",
+        ),
     ];
-    for text in groups {
-        let group: GroupText = text.parse().unwrap();
-        assert_eq!(group.to_string(), text);
-        let printed = ovs_printed(&request(&ControllerMessage::GroupMod(group.group_mod(GroupCommand::Add))));
+    for ((group, kind, buckets), expected) in groups {
+        let request_of = GroupMod { command: GroupCommand::Add, kind, group, buckets };
+        let printed = ovs_printed(&request(&ControllerMessage::GroupMod(request_of)));
         let (_, theirs) = printed.trim_end().split_once("ADD ").unwrap_or_else(|| panic!("{printed}"));
-        assert_eq!(theirs.parse::<GroupText>().unwrap(), group, "{printed}");
+        assert_eq!(theirs, expected);
     }
+    let drop = |rate, burst| MeterBand::Drop { rate, burst };
     let meters = [
-        "meter=1,kbps,burst,band=type=drop,rate=100,burst_size=10",
-        "meter=7,pktps,stats,band=type=drop,rate=5,band=type=dscp_remark,rate=3,prec_level=1",
-        "meter=controller,kbps,band=type=drop,rate=1",
+        (
+            (1, MeterFlags::KBPS | MeterFlags::BURST, vec![drop(100, 10)]),
+            "meter=1 kbps burst bands= type=drop rate=100 burst_size=10",
+        ),
+        (
+            (
+                7,
+                MeterFlags::PKTPS | MeterFlags::STATS,
+                vec![drop(5, 0), MeterBand::DscpRemark { rate: 3, burst: 0, levels: 1 }],
+            ),
+            "meter=7 pktps stats bands= type=drop rate=5 type=dscp_remark rate=3 prec_level=1",
+        ),
+        (
+            (meter_id::CONTROLLER, MeterFlags::KBPS, vec![drop(1, 0)]),
+            "meter=controller kbps bands= type=drop rate=1",
+        ),
     ];
-    for text in meters {
-        let meter: MeterText = text.parse().unwrap();
-        assert_eq!(meter.to_string(), text);
-        let printed = ovs_printed(&request(&ControllerMessage::MeterMod(meter.meter_mod(MeterCommand::Add))));
+    for ((meter, flags, bands), expected) in meters {
+        let request_of = MeterMod { command: MeterCommand::Add, flags, meter, bands };
+        let printed = ovs_printed(&request(&ControllerMessage::MeterMod(request_of)));
         let (_, theirs) = printed.trim_end().split_once("ADD ").unwrap_or_else(|| panic!("{printed}"));
-        assert_eq!(theirs.parse::<MeterText>().unwrap(), meter, "{printed}");
+        assert_eq!(theirs.split_whitespace().collect::<Vec<_>>().join(" "), expected);
     }
 }
 

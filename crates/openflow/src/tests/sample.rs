@@ -6,11 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
 
-use crate::message::{
-    Bucket, BucketStats, ErrorMessage, GroupDesc, GroupKind, GroupStats, Hello, MeterBand, MeterConfig,
-    MeterFlags, MeterStats, PacketIn, PacketInReason, PacketOut, PropertyEntries, QueueDesc, QueueProperty,
-    TableFeatures, TableProperty,
-};
+use crate::message::{Hello, MeterBand, PacketOut, PropertyEntries, QueueProperty, TableProperty};
 use crate::oxm::{OxmId, Prerequisite, VLAN_PRESENT};
 use crate::{Action, ErrorCode, FieldMatch, FieldValue, Instructions, Match, OxmField, PortNo, Text};
 
@@ -271,45 +267,4 @@ impl Sample for TableProperty {
     }
 }
 
-sample_struct!(ErrorMessage { code: ErrorCode, data: Vec<u8>, });
 sample_struct!(PacketOut { buffer_id: Option<u32>, in_port: PortNo, actions: Vec<Action>, data: Vec<u8>, });
-sample_struct!(PacketIn {
-    buffer_id: Option<u32>,
-    total_bytes: u16,
-    reason: PacketInReason,
-    table: u8,
-    cookie: u64,
-    matching: Match,
-    data: Vec<u8>,
-});
-sample_struct!(Bucket { weight: u16, watch_port: PortNo, watch_group: u32, actions: Vec<Action>, });
-sample_struct!(GroupStats {
-    group: u32,
-    references: u32,
-    packets: u64,
-    bytes: u64,
-    duration_s: u32,
-    duration_ns: u32,
-    buckets: Vec<BucketStats>,
-});
-sample_struct!(GroupDesc { kind: GroupKind, group: u32, buckets: Vec<Bucket>, });
-sample_struct!(MeterStats {
-    meter: u32,
-    flows: u32,
-    packets: u64,
-    bytes: u64,
-    duration_s: u32,
-    duration_ns: u32,
-    bands: Vec<crate::message::BandStats>,
-});
-sample_struct!(MeterConfig { flags: MeterFlags, meter: u32, bands: Vec<MeterBand>, });
-sample_struct!(QueueDesc { queue: u32, port: PortNo, properties: Vec<QueueProperty>, });
-sample_struct!(TableFeatures {
-    table: u8,
-    name: Text<32>,
-    metadata_match: u64,
-    metadata_write: u64,
-    config: u32,
-    max_entries: u32,
-    properties: Vec<TableProperty>,
-});

@@ -10,7 +10,7 @@ use crate::message::{FlowCommand, FlowFlags, FlowMod, FlowStats, FlowStatsReques
 use crate::{Instructions, Match, PortNo, group_id, table_id};
 
 /// A flow, or the conditions that choose flows. Parts that the text does not state are `None`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlowText {
     /// Table, if stated.
     pub table: Option<u8>,
@@ -34,7 +34,7 @@ pub struct FlowText {
 }
 
 /// Priority of a flow whose text states none.
-pub const DEFAULT_PRIORITY: u16 = 0x8000;
+const DEFAULT_PRIORITY: u16 = 0x8000;
 
 const FLAGS: [(&str, FlowFlags); 5] = [
     ("send_flow_rem", FlowFlags::SEND_FLOW_REM),
@@ -86,18 +86,7 @@ impl FromStr for FlowText {
 
     /// Reads a flow in the form that users write, or a line of a dump, whose counters are ignored.
     fn from_str(text: &str) -> Result<Self, TextError> {
-        let mut flow = Self {
-            table: None,
-            priority: None,
-            cookie: None,
-            idle_timeout_s: 0,
-            hard_timeout_s: 0,
-            flags: FlowFlags::default(),
-            out_port: None,
-            out_group: None,
-            matching: Match::default(),
-            instructions: None,
-        };
+        let mut flow = Self::default();
         let mut matching = MatchReader::default();
         let mut pairs = Pairs::new(Word::new(text));
         let mut actions = None;

@@ -29,7 +29,7 @@ const PROTOCOLS: [(&str, u16, Option<u8>); 15] = [
 ];
 
 /// Further names of fields. If several fields have a name, the other fields of the match decide.
-const NAMES: [(&str, &[OxmField]); 26] = [
+const NAMES: [(&str, &[OxmField]); 19] = [
     ("dl_src", &[OxmField::EthSrc]),
     ("dl_dst", &[OxmField::EthDst]),
     ("dl_type", &[OxmField::EthType]),
@@ -44,18 +44,11 @@ const NAMES: [(&str, &[OxmField]); 26] = [
     ("icmp_code", &[OxmField::Icmpv4Code, OxmField::Icmpv6Code]),
     ("tp_src", &PORT_SOURCES),
     ("tp_dst", &PORT_DESTINATIONS),
-    ("tcp_src", &[OxmField::TcpSrc]),
-    ("tcp_dst", &[OxmField::TcpDst]),
-    ("udp_src", &[OxmField::UdpSrc]),
-    ("udp_dst", &[OxmField::UdpDst]),
-    ("sctp_src", &[OxmField::SctpSrc]),
-    ("sctp_dst", &[OxmField::SctpDst]),
     ("ipv6_label", &[OxmField::Ipv6Flabel]),
     ("nd_target", &[OxmField::Ipv6NdTarget]),
     ("nd_sll", &[OxmField::Ipv6NdSll]),
     ("nd_tll", &[OxmField::Ipv6NdTll]),
     ("tun_id", &[OxmField::TunnelId]),
-    ("arp_op", &[OxmField::ArpOp]),
 ];
 
 const PORT_SOURCES: [OxmField; 5] =
@@ -65,10 +58,10 @@ const PORT_DESTINATIONS: [OxmField; 5] =
 
 /// Finds a field by name, in a match with `known` fields. `None` if no field has this name.
 pub(super) fn field(name: Word, known: &Match) -> Option<OxmField> {
-    let (_, candidates) = match OxmField::ALL.iter().position(|field| field.name() == name.text) {
-        Some(at) => return OxmField::ALL.get(at).copied(),
-        None => NAMES.iter().find(|(other, _)| *other == name.text)?,
-    };
+    if let Some(field) = OxmField::ALL.into_iter().find(|field| field.name() == name.text) {
+        return Some(field);
+    }
+    let (_, candidates) = NAMES.iter().find(|(other, _)| *other == name.text)?;
     let fits = |field: &&OxmField| field.prerequisites().iter().all(|needed| known.has(*needed));
     candidates.iter().find(fits).or(candidates.first()).copied()
 }
@@ -205,7 +198,7 @@ impl<'a> Found<'a> {
         }
         let unmet = |field: OxmField| {
             let word = self.fields.iter().find(|(known, _)| known.field == field).map(|(_, word)| *word);
-            word.unwrap_or(Word::new(field.name())).wrong(needs(field))
+            word.unwrap_or(Word::new(field.name())).wrong(format!("this needs {} beside it", field.needs()))
         };
         let built = Match::sorted(fields).map_err(|error| Word::new("").wrong(error.to_string()))?;
         match built.unmet() {
@@ -214,78 +207,6 @@ impl<'a> Found<'a> {
         }
     }
 }
-
-fn needs(field: OxmField) -> String {
-    let words = match field {
-        OxmField::InPhyPort => "in_port",
-        OxmField::VlanPcp => "a VLAN tag",
-        OxmField::IpDscp | OxmField::IpEcn => "ip or ipv6",
-        OxmField::IpProto => "ip or ipv6",
-        OxmField::Ipv4Src | OxmField::Ipv4Dst => "ip, tcp, arp or the like",
-        OxmField::TcpSrc | OxmField::TcpDst => "tcp or tcp6",
-        OxmField::UdpSrc | OxmField::UdpDst => "udp or udp6",
-        OxmField::SctpSrc | OxmField::SctpDst => "sctp or sctp6",
-        OxmField::Icmpv4Type | OxmField::Icmpv4Code => "icmp",
-        OxmField::ArpOp | OxmField::ArpSpa | OxmField::ArpTpa | OxmField::ArpSha | OxmField::ArpTha => "arp",
-        OxmField::Ipv6Src | OxmField::Ipv6Dst | OxmField::Ipv6Flabel | OxmField::Ipv6Exthdr => {
-            "ipv6, tcp6 or the like"
-        }
-        OxmField::Icmpv6Type | OxmField::Icmpv6Code => "icmp6",
-        OxmField::Ipv6NdTarget => "icmp6 and icmp_type=135 or 136",
-        OxmField::Ipv6NdSll => "icmp6 and icmp_type=135",
-        OxmField::Ipv6NdTll => "icmp6 and icmp_type=136",
-        OxmField::MplsLabel | OxmField::MplsTc | OxmField::MplsBos => "mpls or mplsm",
-        OxmField::PbbIsid => "dl_type=0x88e7",
-        OxmField::InPort
-        | OxmField::Metadata
-        | OxmField::EthDst
-        | OxmField::EthSrc
-        | OxmField::EthType
-        | OxmField::VlanVid => "",
-        OxmField::TunnelId => "",
-    };
-    format!("this needs {words} beside it")
-}
-
-/// Fields in the order in which Open vSwitch prints them.
-const PRINTED: [OxmField; 36] = [
-    OxmField::TunnelId,
-    OxmField::Metadata,
-    OxmField::InPort,
-    OxmField::InPhyPort,
-    OxmField::VlanVid,
-    OxmField::EthSrc,
-    OxmField::EthDst,
-    OxmField::EthType,
-    OxmField::Ipv6Src,
-    OxmField::Ipv6Dst,
-    OxmField::Ipv4Src,
-    OxmField::Ipv4Dst,
-    OxmField::ArpSpa,
-    OxmField::ArpTpa,
-    OxmField::Ipv6Flabel,
-    OxmField::IpProto,
-    OxmField::ArpOp,
-    OxmField::ArpSha,
-    OxmField::ArpTha,
-    OxmField::IpDscp,
-    OxmField::IpEcn,
-    OxmField::MplsLabel,
-    OxmField::MplsTc,
-    OxmField::MplsBos,
-    OxmField::Icmpv4Type,
-    OxmField::Icmpv4Code,
-    OxmField::Icmpv6Type,
-    OxmField::Icmpv6Code,
-    OxmField::Ipv6NdTarget,
-    OxmField::Ipv6NdSll,
-    OxmField::Ipv6NdTll,
-    OxmField::TcpSrc,
-    OxmField::TcpDst,
-    OxmField::PbbIsid,
-    OxmField::Ipv6Exthdr,
-    OxmField::VlanPcp,
-];
 
 /// Name of a field in a match, as Open vSwitch prints it.
 fn printed_name(field: OxmField) -> &'static str {
@@ -319,13 +240,14 @@ impl fmt::Display for MatchText<'_> {
             OxmField::IpProto => shorthand.is_some_and(|(_, _, protocol)| protocol.is_some()),
             _ => false,
         };
-        let ports = [OxmField::UdpSrc, OxmField::UdpDst, OxmField::SctpSrc, OxmField::SctpDst];
-        for field in PRINTED.iter().chain(&ports).filter(|field| !is_said(**field)) {
-            match (field, matching.get(*field)) {
-                (_, None) | (OxmField::VlanPcp, _) => {}
-                (OxmField::VlanVid, Some(vid)) => vlan(vid, matching.exact(OxmField::VlanPcp), f)?,
-                (OxmField::IpDscp, Some(dscp)) => write!(f, "nw_tos={},", dscp.value << 2)?,
-                (_, Some(matched)) => write!(f, "{}={},", printed_name(*field), Matched(matched))?,
+        let mut fields: Vec<_> = matching.fields().iter().filter(|one| !is_said(one.field)).collect();
+        fields.sort_by_key(|one| one.field.printed_position());
+        for one in fields {
+            match one.field {
+                OxmField::VlanPcp => {}
+                OxmField::VlanVid => vlan(one, matching.exact(OxmField::VlanPcp), f)?,
+                OxmField::IpDscp => write!(f, "nw_tos={},", one.value << 2)?,
+                field => write!(f, "{}={},", printed_name(field), Matched(one))?,
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Flows, groups, meters and the headers of packets as text, in the syntax of Open vSwitch's `ovs-ofctl`.
+//! Flows and the headers of packets as text, in the syntax of Open vSwitch's `ovs-ofctl`.
 //!
 //! ```
 //! use ringroad_openflow::message::FlowCommand;
@@ -15,22 +15,17 @@
 
 mod actions;
 mod flow;
-mod group;
 mod headers;
 mod matching;
-mod meter;
 mod value;
-
-use std::fmt;
 
 pub(crate) use actions::FromPair;
 pub use flow::FlowText;
-pub use group::GroupText;
 pub use headers::Headers;
-pub use meter::MeterText;
 
 /// Error: an invalid word.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{word:?} at byte {at}: {reason}")]
 pub struct TextError {
     pub word: String,
     /// Offset of the word in the text, bytes.
@@ -38,14 +33,6 @@ pub struct TextError {
     /// Description of the mistake.
     pub reason: String,
 }
-
-impl fmt::Display for TextError {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{:?} at byte {}: {}", self.word, self.at, self.reason)
-    }
-}
-
-impl std::error::Error for TextError {}
 
 /// A piece of the text and its offset.
 #[derive(Clone, Copy, Debug)]

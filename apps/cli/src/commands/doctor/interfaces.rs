@@ -58,7 +58,7 @@ fn host_rings() -> Check {
 }
 
 fn interface(link: &LinkInfo) -> Check {
-    let speed = link_speed(&link.name).ok().and_then(|speed| speed.bits_per_s);
+    let speed = link_speed(&link.name).ok().flatten();
     let speed = speed.map(|speed| format!(", {:.0} Gbit/s", speed as f64 / 1e9)).unwrap_or_default();
     let queues = real_queue_count(&link.name).unwrap_or(1);
     let kind = link.kind.as_deref().map(|kind| format!("{kind}, ")).unwrap_or_default();
