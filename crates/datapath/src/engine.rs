@@ -22,7 +22,7 @@ use ringroad_port::trace::Trace;
 use rustix::event::epoll;
 
 use crate::copies::Copier;
-use crate::engine_queue::{EngineQueue, HeldBatch};
+use crate::engine_queue::{EngineQueue, SpareBatches};
 use crate::exchange::{Inbox, Outbox, is_consumed, positions};
 use crate::execution::Executor;
 use crate::forwarding::{Forwarding, SwitchId, SwitchView, Topology};
@@ -62,8 +62,7 @@ struct Scratch {
     plan: BatchPlan,
     executor: Executor,
     copier: Copier,
-    /// Memory of batches that are held no longer, for the next ones.
-    spare: Vec<Box<HeldBatch>>,
+    spare: SpareBatches,
 }
 
 impl Default for Scratch {
@@ -73,7 +72,7 @@ impl Default for Scratch {
             plan: BatchPlan::new(),
             executor: Executor::default(),
             copier: Copier::default(),
-            spare: Vec::new(),
+            spare: SpareBatches::new(),
         }
     }
 }

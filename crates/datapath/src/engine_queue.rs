@@ -30,6 +30,11 @@ pub(crate) struct HeldBatch {
     pub(crate) next: usize,
 }
 
+/// Memory of batches that are held no longer, for the next ones. A queue keeps the box, so that its own memory, which
+/// every poll reads, stays small.
+#[allow(clippy::vec_box)]
+pub(crate) type SpareBatches = Vec<Box<HeldBatch>>;
+
 /// A queue in the engine.
 pub struct EngineQueue {
     pub(crate) port: Box<dyn PortQueue>,

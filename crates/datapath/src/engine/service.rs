@@ -10,7 +10,7 @@ use ringroad_port::port_queue::{Lend, PortQueue};
 
 use super::{Engine, Scratch, Served};
 use crate::copies::LEAST_ROOM;
-use crate::engine_queue::{EngineQueue, HeldBatch, PendingRelease};
+use crate::engine_queue::{EngineQueue, PendingRelease, SpareBatches};
 use crate::exchange::{Outbox, is_consumed, positions};
 use crate::execution::{BYTES_PER_COST, DeliveryTargets, Executed, Job, Origin};
 use crate::forwarding::{Forwarding, SwitchId, SwitchView};
@@ -258,7 +258,7 @@ fn refuse_impossible(batch: &Batch, frames: Range<usize>, plan: &mut BatchPlan) 
 
 /// Keeps `batch` at its source, dispatched up to the frame `next`, and leaves an empty batch in its stead.
 #[cold]
-fn hold(source: &mut EngineQueue, next: usize, batch: &mut Batch, spare: &mut Vec<Box<HeldBatch>>) {
+fn hold(source: &mut EngineQueue, next: usize, batch: &mut Batch, spare: &mut SpareBatches) {
     let mut held = spare.pop().unwrap_or_default();
     std::mem::swap(batch, &mut held.batch);
     held.next = next;
@@ -267,7 +267,7 @@ fn hold(source: &mut EngineQueue, next: usize, batch: &mut Batch, spare: &mut Ve
 
 /// Moves the held batch of `source` into `batch`. Returns its first frame that is not dispatched.
 #[cold]
-fn take_up(source: &mut EngineQueue, batch: &mut Batch, spare: &mut Vec<Box<HeldBatch>>) -> usize {
+fn take_up(source: &mut EngineQueue, batch: &mut Batch, spare: &mut SpareBatches) -> usize {
     let Some(mut held) = source.held.take() else { return 0 };
     std::mem::swap(batch, &mut held.batch);
     let next = held.next;
