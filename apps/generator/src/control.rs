@@ -41,25 +41,6 @@ pub(crate) struct Command {
     pub(crate) stopped: bool,
 }
 
-/// Counts of one queue load (a load on one queue); written by its thread once per burst.
-#[derive(Debug, Default)]
-pub(crate) struct QueueLoadCounters {
-    pub(crate) frames: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-}
-
-impl QueueLoadCounters {
-    #[inline]
-    pub(crate) fn set(&self, frames: u64, bytes: u64) {
-        self.frames.store(frames, Ordering::Relaxed);
-        self.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> (u64, u64) {
-        (self.frames.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
-    }
-}
-
 impl Control {
     pub(crate) fn new(loads: usize) -> Self {
         Self {

@@ -66,7 +66,4 @@ pub enum SessionError {
     /// A meter could not be made.
     #[error(transparent)]
     Meter(#[from] MeterConfigError),
-    /// A histogram could not be made.
-    #[error("making a histogram: {0}")]
-    Histogram(#[from] hdrhistogram::CreationError),
 }

@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex};
 use ringroad::PortInfo;
 use ringroad_traffic::line_rate::{BitLayer, FCS_BYTES};
 use ringroad_traffic::meter::{ExpectedStreams, Meter};
-use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
+use ringroad_traffic::pacing::Departures;
 use ringroad_traffic::signature::{FormSet, SignatureForm};
 use ringroad_traffic::stream_mix::StreamMix;
 
-use crate::control::{Control, QueueLoadCounters};
+use crate::control::Control;
 use crate::error::SessionError;
 use crate::open_port::OpenPort;
 use crate::plan::{Load, MAX_WIRE_STREAMS, TestPlan, TestPlanError};
 use crate::queue_task::QueueTask;
-use crate::receiver::{ReceiveCounters, Receiver};
+use crate::receiver::Receiver;
 use crate::sender::{LoadTotals, QueueLoad, QueueLoadState, Sender};
+use crate::shared::{FrameCounter, Shared};
 
 /// A stream as one queue sends it. Signatures have its number, see [`WireNumbers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,97 +69,72 @@ impl WireNumbers {
     }
 }
 
-/// All parts of a session except its threads.
-#[derive(Debug)]
-pub(crate) struct Lineup {
-    pub(crate) tasks: Vec<QueueTask>,
-    pub(crate) info: Vec<PortInfo>,
-    /// Meters by port.
-    pub(crate) meters: Vec<Arc<Mutex<Meter>>>,
-    /// Counters by port, then queue.
-    pub(crate) received: Vec<Vec<Arc<ReceiveCounters>>>,
-    /// Counters by load, then queue.
-    pub(crate) sent: Vec<Vec<Arc<QueueLoadCounters>>>,
-    pub(crate) wire_streams: Vec<WireStream>,
-    pub(crate) wire_numbers: WireNumbers,
-    pub(crate) control: Arc<Control>,
-}
-
-impl Lineup {
-    /// Deals `plan` out to the queues of `ports`, which are in the plan's order. Streams are numbered from
-    /// `first_number`.
-    pub(crate) fn new(
-        plan: &TestPlan,
-        ports: Vec<OpenPort>,
-        burst: u32,
-        start_ns: u64,
-        first_number: u16,
-    ) -> Result<Self, SessionError> {
-        if ports.len() != plan.ports.len() {
-            return Err(SessionError::PortCount { planned: plan.ports.len(), given: ports.len() });
-        }
-        let control = Arc::new(Control::new(plan.loads.len()));
-        let (info, mut queues): (Vec<PortInfo>, Vec<Vec<_>>) =
-            ports.into_iter().map(|port| (port.info, port.queues)).unzip();
-        let streams_of = |load: &Load| {
-            plan.port_index(&load.from).map_or(0, |port| queues[port].len() * load.streams.len())
-        };
-        let numbers = WireNumbers::new(first_number, plan.loads.iter().map(streams_of).sum());
-        let mut wiring = Wiring { streams: Vec::new(), numbers, sent: Vec::new(), forms: FormSet::NONE };
-        // Queue loads by port, then queue.
-        let mut queue_loads: Vec<Vec<Vec<QueueLoad>>> =
-            queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
-        for (index, load) in plan.loads.iter().enumerate() {
-            let Some(port) = plan.port_index(&load.from) else { continue };
-            let most = queues[port].iter_mut().map(|queue| queue.tx().max_frame_bytes()).min().unwrap_or(0);
-            let dealt = wiring.deal(index, load, queues[port].len())?;
-            for (queue, queue_load) in dealt.into_iter().enumerate() {
-                let frame_bytes = queue_load.mix.longest_slot_bytes();
-                if frame_bytes > most {
-                    let port = info[port].name.clone();
-                    return Err(SessionError::FrameTooLong {
-                        load: load.name.clone(),
-                        frame_bytes,
-                        port,
-                        most,
-                    });
-                }
-                queue_loads[port][queue].push(queue_load);
-            }
-        }
-        let forms = if plan.loads.is_empty() { FormSet::ALL } else { wiring.forms };
-        let (mut tasks, mut meters, mut received) = (Vec::new(), Vec::new(), Vec::new());
-        for (port, (queues, queue_loads)) in queues.into_iter().zip(queue_loads).enumerate() {
-            let meter = Arc::new(Mutex::new(Meter::new(wiring.expected_at(plan, port, start_ns))?));
-            let mut counters = Vec::new();
-            for (queue, queue_loads) in queues.into_iter().zip(queue_loads) {
-                let counter = Arc::new(ReceiveCounters::default());
-                counters.push(Arc::clone(&counter));
-                let receiver = Receiver::new(Arc::clone(&meter), forms, counter);
-                let sender = Sender::new(queue_loads, Arc::clone(&control), burst);
-                tasks.push(QueueTask { port, queue, sender, receiver });
-            }
-            meters.push(meter);
-            received.push(counters);
-        }
-        Ok(Self {
-            tasks,
-            info,
-            meters,
-            received,
-            sent: wiring.sent,
-            wire_streams: wiring.streams,
-            wire_numbers: wiring.numbers,
-            control,
-        })
+/// Deals `plan` out to the queues of `ports`, which are in the plan's order. Streams are numbered from `first_number`.
+/// Returns a task for each queue, and what the session shares with the tasks.
+pub(crate) fn line_up(
+    plan: &TestPlan,
+    ports: Vec<OpenPort>,
+    control: &Arc<Control>,
+    burst: u32,
+    start_ns: u64,
+    first_number: u16,
+) -> Result<(Vec<QueueTask>, Shared), SessionError> {
+    if ports.len() != plan.ports.len() {
+        return Err(SessionError::PortCount { planned: plan.ports.len(), given: ports.len() });
     }
+    let (info, mut queues): (Vec<PortInfo>, Vec<Vec<_>>) =
+        ports.into_iter().map(|port| (port.info, port.queues)).unzip();
+    let streams_of =
+        |load: &Load| plan.port_index(&load.from).map_or(0, |port| queues[port].len() * load.streams.len());
+    let numbers = WireNumbers::new(first_number, plan.loads.iter().map(streams_of).sum());
+    let mut wiring = Wiring { streams: Vec::new(), numbers, sent: Vec::new(), forms: FormSet::NONE };
+    // Queue loads by port, then queue.
+    let mut queue_loads: Vec<Vec<Vec<QueueLoad>>> =
+        queues.iter().map(|queues| queues.iter().map(|_| Vec::new()).collect()).collect();
+    for (index, load) in plan.loads.iter().enumerate() {
+        let Some(port) = plan.port_index(&load.from) else { continue };
+        let most = queues[port].iter_mut().map(|queue| queue.tx().max_frame_bytes()).min().unwrap_or(0);
+        let dealt = wiring.deal(index, load, queues[port].len())?;
+        for (queue, queue_load) in dealt.into_iter().enumerate() {
+            let frame_bytes = queue_load.mix.longest_slot_bytes();
+            if frame_bytes > most {
+                let port = info[port].name.clone();
+                return Err(SessionError::FrameTooLong { load: load.name.clone(), frame_bytes, port, most });
+            }
+            queue_loads[port][queue].push(queue_load);
+        }
+    }
+    let forms = if plan.loads.is_empty() { FormSet::ALL } else { wiring.forms };
+    let (mut tasks, mut meters, mut received) = (Vec::new(), Vec::new(), Vec::new());
+    for (port, (queues, queue_loads)) in queues.into_iter().zip(queue_loads).enumerate() {
+        let meter = Arc::new(Mutex::new(Meter::new(wiring.expected_at(plan, port, start_ns))?));
+        let mut counters = Vec::new();
+        for (queue, queue_loads) in queues.into_iter().zip(queue_loads) {
+            let counter = Arc::new(FrameCounter::default());
+            counters.push(Arc::clone(&counter));
+            let receiver = Receiver::new(Arc::clone(&meter), forms, counter);
+            let sender = Sender::new(queue_loads, Arc::clone(control), burst);
+            tasks.push(QueueTask { port, queue, sender, receiver });
+        }
+        meters.push(meter);
+        received.push(counters);
+    }
+    let shared = Shared {
+        info,
+        meters,
+        wire_streams: wiring.streams,
+        wire_numbers: wiring.numbers,
+        received,
+        sent: wiring.sent,
+    };
+    Ok((tasks, shared))
 }
 
 /// Streams that are numbered so far.
 struct Wiring {
     streams: Vec<WireStream>,
     numbers: WireNumbers,
-    sent: Vec<Vec<Arc<QueueLoadCounters>>>,
+    sent: Vec<Vec<Arc<FrameCounter>>>,
     forms: FormSet,
 }
 
@@ -196,7 +172,7 @@ impl Wiring {
                 0,
             )
             .map_err(|source| SessionError::Rate { load: load.name.clone(), source })?;
-            let counter = Arc::new(QueueLoadCounters::default());
+            let counter = Arc::new(FrameCounter::default());
             counters.push(Arc::clone(&counter));
             queue_loads.push(QueueLoad {
                 load: index,
@@ -206,15 +182,8 @@ impl Wiring {
                 frame_limit: load.frames.map_or(u64::MAX, |frames| part(frames, queue, queues)),
                 duration_ns: load.duration_ns().unwrap_or(u64::MAX),
                 delay_ns: load.delay_ns(),
-                counters: counter,
-                totals: LoadTotals {
-                    frames: 0,
-                    bytes: 0,
-                    offered: OfferedLoad::default(),
-                    timing: DepartureError::new()?,
-                    first_ns: None,
-                    last_ns: 0,
-                },
+                counter,
+                totals: LoadTotals::default(),
                 state: QueueLoadState::Idle,
                 starts: 0,
             });

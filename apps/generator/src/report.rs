@@ -144,10 +144,7 @@ impl SessionReport {
                 // All queues of a port report the same number.
                 report.reconnections = task.reconnections;
                 report.blocked_ns += task.blocked_ns;
-                for queue_load in &task.queue_loads {
-                    report.sent.frames += queue_load.totals.frames;
-                    report.sent.bytes += queue_load.totals.bytes;
-                }
+                report.sent += task.queue_loads.iter().map(|queue_load| queue_load.totals.sent).sum();
             }
             report
         });
@@ -172,10 +169,7 @@ impl LoadReport {
         shared: &Shared,
         meters: &[ByWireStream<'_>],
     ) -> Self {
-        let sent = queue_loads
-            .iter()
-            .map(|queue_load| (queue_load.totals.frames, queue_load.totals.bytes))
-            .collect::<FrameCount>();
+        let sent: FrameCount = queue_loads.iter().map(|queue_load| queue_load.totals.sent).sum();
         let offered = queue_loads
             .iter()
             .map(|queue_load| queue_load.totals.offered)

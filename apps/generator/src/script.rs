@@ -44,7 +44,7 @@ pub use self::report::{DeviceReport, QueueReport, ScriptReport};
 
 use self::context::MASTER;
 use self::run::Run;
-use self::task::{MasterEnd, run_master};
+use self::task::run_master;
 
 /// The source of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,11 +170,10 @@ pub fn run_script(
     let watch = watch.map_err(ScriptError::Thread)?;
     let mut clock = run.clock.reader();
     let start_ns = clock.now_ns();
-    let master = run_master(&run);
-    let helped = matches!(master, Ok(MasterEnd::Helped));
-    if let Err(error) = master {
+    let has_run = run_master(&run).unwrap_or_else(|error| {
         run.fail(error);
-    }
+        true
+    });
     run.join_threads();
     let seconds = (clock.now_ns() - start_ns) as f64 / 1e9;
     run.end_watch();
@@ -183,7 +182,7 @@ pub fn run_script(
     if let Some(error) = run.take_error() {
         return Err(error);
     }
-    if helped {
+    if !has_run {
         return Ok(None);
     }
     let devices = std::mem::take(&mut *run.devices());

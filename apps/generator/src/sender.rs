@@ -12,7 +12,8 @@ use ringroad_traffic::pacing::{DepartureError, Departures, OfferedLoad};
 use ringroad_traffic::stream_mix::StreamMix;
 
 use crate::clock::ClockReader;
-use crate::control::{Control, QueueLoadCounters};
+use crate::control::Control;
+use crate::shared::{FrameCount, FrameCounter};
 
 /// Longest time after the end of a load in which it can send frames that were due before the end, ns.
 const LONGEST_CATCH_UP_NS: u64 = 1_000_000_000;
@@ -31,7 +32,7 @@ pub(crate) struct QueueLoad {
     pub(crate) frame_limit: u64,
     pub(crate) duration_ns: u64,
     pub(crate) delay_ns: u64,
-    pub(crate) counters: Arc<QueueLoadCounters>,
+    pub(crate) counter: Arc<FrameCounter>,
     pub(crate) totals: LoadTotals,
     pub(crate) state: QueueLoadState,
     pub(crate) starts: u64,
@@ -48,10 +49,9 @@ pub(crate) enum QueueLoadState {
 }
 
 /// Counts of a queue load, over all its starts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LoadTotals {
-    pub(crate) frames: u64,
-    pub(crate) bytes: u64,
+    pub(crate) sent: FrameCount,
     /// Offered load of the starts that are over.
     pub(crate) offered: OfferedLoad,
     pub(crate) timing: DepartureError,
@@ -270,7 +270,7 @@ impl Sender {
             let Some(queue_load) = queue_loads.get_mut(index) else { continue };
             queue_load.totals.first_ns.get_or_insert(left_ns);
             queue_load.totals.last_ns = left_ns;
-            queue_load.counters.set(queue_load.totals.frames, queue_load.totals.bytes);
+            queue_load.counter.set(queue_load.totals.sent);
             if queue_load.is_through() {
                 *next_end_ns = 0;
             }
@@ -462,8 +462,8 @@ fn fill_slots<const PACED: bool>(
             slot.bytes.write(mix.next_frame(timestamp_ns).0)
         }),
     };
-    totals.bytes += bytes;
-    totals.frames += u64::from(filled);
+    totals.sent.bytes += bytes;
+    totals.sent.frames += u64::from(filled);
     if !PACED && filled > 0 {
         departures.depart_at_once(filled);
         // One entry stands for all frames: it records that the queue load has sent.
@@ -580,9 +580,9 @@ fn send_long(
         tx.send(frame)?;
         log.push((index, queue_load.departures.next_due()));
         queue_load.departures.depart(len);
-        queue_load.totals.bytes += len as u64;
+        queue_load.totals.sent.bytes += len as u64;
         sent += 1;
     }
-    queue_load.totals.frames += u64::from(sent);
+    queue_load.totals.sent.frames += u64::from(sent);
     Ok(sent)
 }

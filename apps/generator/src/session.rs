@@ -13,7 +13,7 @@ use ringroad_traffic::pacing::AWAKE_NS;
 use crate::clock::{ClockReader, SessionClock};
 use crate::control::Control;
 use crate::error::SessionError;
-use crate::lineup::Lineup;
+use crate::lineup::line_up;
 use crate::open_port::{KeptPorts, OpenPort};
 use crate::plan::TestPlan;
 use crate::queue_task::{QueueTask, TaskTurn};
@@ -172,8 +172,8 @@ impl TestSession {
     ) -> Result<Self, SessionError> {
         let mut clock = options.clock.reader();
         let burst = options.burst.clamp(1, 4096);
-        let lineup = Lineup::new(&plan, ports, burst, clock.now_ns(), first_wire_stream)?;
-        let control = Arc::clone(&lineup.control);
+        let control = Arc::new(Control::new(plan.loads.len()));
+        let (tasks, shared) = line_up(&plan, ports, &control, burst, clock.now_ns(), first_wire_stream)?;
         let inquiry = Arc::new(TotalsRequest::default());
         let worker = |tasks| SessionThread {
             tasks,
@@ -185,7 +185,6 @@ impl TestSession {
             idle_since_ns: None,
             sharing: CoreSharing::default(),
         };
-        let (tasks, shared) = Shared::split(lineup);
         let (mut threads, mut own) = (Vec::new(), None);
         let parts: Vec<Vec<QueueTask>> = match options.threads {
             Threads::PerQueue => tasks.into_iter().map(|task| vec![task]).collect(),

@@ -1,15 +1,15 @@
 //! State shared by a session and its threads.
 
+use std::iter::Sum;
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ringroad::PortInfo;
 use ringroad_traffic::meter::Meter;
 use serde::Serialize;
 
-use crate::control::QueueLoadCounters;
-use crate::lineup::{Lineup, WireNumbers, WireStream};
-use crate::queue_task::QueueTask;
-use crate::receiver::ReceiveCounters;
+use crate::lineup::{WireNumbers, WireStream};
 
 /// Frames, and their bytes without FCS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -20,23 +20,48 @@ pub struct FrameCount {
     pub bytes: u64,
 }
 
-/// Parts of a lineup except its tasks.
+/// Counter of the frames of one queue, which any thread can read. It is written once per burst.
+#[derive(Debug, Default)]
+pub(crate) struct FrameCounter {
+    frames: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl FrameCounter {
+    /// Sets the counter, for a queue whose only thread sums up itself.
+    #[inline]
+    pub(crate) fn set(&self, count: FrameCount) {
+        self.frames.store(count.frames, Ordering::Relaxed);
+        self.bytes.store(count.bytes, Ordering::Relaxed);
+    }
+
+    /// Counts more frames, for a queue that several threads use.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn add(&self, count: FrameCount) {
+        self.frames.fetch_add(count.frames, Ordering::Relaxed);
+        self.bytes.fetch_add(count.bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> FrameCount {
+        FrameCount { frames: self.frames.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+}
+
+/// Parts of a session that its threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) info: Vec<PortInfo>,
+    /// Meters by port.
     pub(crate) meters: Vec<Arc<Mutex<Meter>>>,
     pub(crate) wire_streams: Vec<WireStream>,
     pub(crate) wire_numbers: WireNumbers,
-    received: Vec<Vec<Arc<ReceiveCounters>>>,
-    sent: Vec<Vec<Arc<QueueLoadCounters>>>,
+    /// Counters by port, then queue.
+    pub(crate) received: Vec<Vec<Arc<FrameCounter>>>,
+    /// Counters by load, then queue.
+    pub(crate) sent: Vec<Vec<Arc<FrameCounter>>>,
 }
 
 impl Shared {
-    pub(crate) fn split(lineup: Lineup) -> (Vec<QueueTask>, Self) {
-        let Lineup { tasks, info, meters, received, sent, wire_streams, wire_numbers, control: _ } = lineup;
-        (tasks, Self { info, meters, wire_streams, wire_numbers, received, sent })
-    }
-
     /// Number of queue loads of a load: one for each queue of its port.
     pub(crate) fn lanes_of(&self, load: usize) -> usize {
         self.sent[load].len()
@@ -48,18 +73,27 @@ impl Shared {
 
     /// Frames that a load has sent.
     pub(crate) fn sent(&self, load: usize) -> FrameCount {
-        self.sent.get(load).into_iter().flatten().map(|counters| counters.get()).collect()
+        self.sent.get(load).into_iter().flatten().map(|counter| counter.get()).sum()
     }
 
     /// Frames that a port has received.
     pub(crate) fn received(&self, port: usize) -> FrameCount {
-        self.received.get(port).into_iter().flatten().map(|counters| counters.get()).collect()
+        self.received.get(port).into_iter().flatten().map(|counter| counter.get()).sum()
     }
 }
 
-impl FromIterator<(u64, u64)> for FrameCount {
-    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(counts: I) -> Self {
-        let add = |sum: Self, (frames, bytes)| Self { frames: sum.frames + frames, bytes: sum.bytes + bytes };
-        counts.into_iter().fold(Self::default(), add)
+impl AddAssign for FrameCount {
+    fn add_assign(&mut self, other: Self) {
+        self.frames += other.frames;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Sum for FrameCount {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |mut sum, count| {
+            sum += count;
+            sum
+        })
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ringroad::{OpenOptions, Port};
+use ringroad::OpenOptions;
 use ringroad_traffic::meter::StreamSummary;
 use serde::Serialize;
 
@@ -118,23 +118,23 @@ impl TrialPlan {
         stopped: &dyn Fn() -> bool,
     ) -> Result<TrialReport, SessionError> {
         let (plan, learning) = self.with_learning()?;
-        let session = TestSession::open(plan, ports, options)?;
-        self.run_in(session, &learning, stopped)
-    }
-
-    /// Runs the trial over ports that are open already, in the plan's order.
-    ///
-    /// # Errors
-    /// Those of [`Self::run`].
-    pub fn run_over(
-        &self,
-        ports: Vec<Port>,
-        options: &SessionOptions,
-        stopped: &dyn Fn() -> bool,
-    ) -> Result<TrialReport, SessionError> {
-        let (plan, learning) = self.with_learning()?;
-        let session = TestSession::over(plan, ports, options)?;
-        self.run_in(session, &learning, stopped)
+        let mut session = TestSession::open(plan, ports, options)?;
+        let check_interval = Duration::from_millis(100);
+        let wait = |session: &TestSession| while !session.wait_sent(check_interval) && !stopped() {};
+        if !learning.is_empty() {
+            session.start_loads(&learning);
+            wait(&session);
+            pause(Duration::from_secs_f64(self.settle_s.max(0.0)), stopped);
+        }
+        let own: Vec<usize> = (0..self.plan.loads.len()).collect();
+        if !stopped() {
+            session.start_loads(&own);
+            wait(&session);
+        }
+        let was_stopped = stopped();
+        let (report, ended) = session.finish(Duration::from_secs_f64(self.drain_s.max(0.0)));
+        ended?;
+        Ok(self.evaluate(report, was_stopped))
     }
 
     /// The plan with learning loads appended, and the indexes of these loads.
@@ -151,30 +151,6 @@ impl TrialPlan {
         }
         let learning = (own..plan.loads.len()).collect();
         Ok((plan, learning))
-    }
-
-    fn run_in(
-        &self,
-        mut session: TestSession,
-        learning: &[usize],
-        stopped: &dyn Fn() -> bool,
-    ) -> Result<TrialReport, SessionError> {
-        let check_interval = Duration::from_millis(100);
-        let wait = |session: &TestSession| while !session.wait_sent(check_interval) && !stopped() {};
-        if !learning.is_empty() {
-            session.start_loads(learning);
-            wait(&session);
-            pause(Duration::from_secs_f64(self.settle_s.max(0.0)), stopped);
-        }
-        let own: Vec<usize> = (0..self.plan.loads.len()).collect();
-        if !stopped() {
-            session.start_loads(&own);
-            wait(&session);
-        }
-        let was_stopped = stopped();
-        let (report, ended) = session.finish(Duration::from_secs_f64(self.drain_s.max(0.0)));
-        ended?;
-        Ok(self.evaluate(report, was_stopped))
     }
 
     fn evaluate(&self, mut report: SessionReport, was_stopped: bool) -> TrialReport {

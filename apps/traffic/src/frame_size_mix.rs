@@ -1,12 +1,11 @@
 //! The sizes of a stream's frames, one after the other.
 
-mod genome;
 mod text;
 
 use std::fmt;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, Expected, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::text::FrameSizeMixError;
@@ -196,7 +195,7 @@ impl<'de> Visitor<'de> for MixVisitor {
         match text {
             "imix" => Ok(FrameSizeMix::Imix),
             size => size.parse().map(FrameSizeMix::Fixed).map_err(|_| {
-                E::custom(format_args!("\"{size}\" is not a size of frames: give {}", Expected(&self)))
+                E::custom(format_args!("\"{size}\" is not a size of frames: give {}", &self as &dyn Expected))
             }),
         }
     }
@@ -215,13 +214,5 @@ impl<'de> Visitor<'de> for MixVisitor {
             }
             _ => Err(A::Error::custom("give weighted, or range with or without step")),
         }
-    }
-}
-
-struct Expected<'a>(&'a MixVisitor);
-
-impl fmt::Display for Expected<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.expecting(f)
     }
 }

@@ -11,7 +11,7 @@ mod plan;
 use std::array;
 
 use self::plan::{LiveChecksum, MAX_LIVE_CHECKSUMS, SizePlan, Sums};
-use crate::line_rate::{BitLayer, FrameSize};
+use crate::line_rate::BitLayer;
 use crate::modifier::{BitField, Progress};
 use crate::rotation::Rotation;
 use crate::signature::{COMPACT_BYTES, FULL_BYTES, FormSet, SignatureForm, Signer};
@@ -28,8 +28,6 @@ pub struct FrameSource {
     /// Index in `plans` of the size of `frame`, which has the length and the constant words of that size.
     shown: usize,
     plans: Box<[SizePlan]>,
-    /// Sizes with FCS, in the order of `plans`.
-    sizes: Vec<FrameSize>,
     rotation: Rotation,
     writer: Writer,
 }
@@ -130,19 +128,6 @@ impl FrameSource {
         let plans = order.iter().filter_map(|index| self.plans.get(usize::from(*index)));
         let bytes: f64 = plans.map(|plan| plan.slot_bytes as f64 + f64::from(layer.bytes_over_slot())).sum();
         bytes * 8.0 / order.len() as f64
-    }
-
-    /// The sizes, with FCS, in the order of the definition.
-    #[must_use]
-    pub fn sizes(&self) -> &[FrameSize] {
-        &self.sizes
-    }
-
-    /// The sizes in the notation of RFC 6985, for example `aAaaAaAagaAa A=594`, with capital letters for sizes to which
-    /// the RFC gives no letter. Long rounds and random orders are described in words.
-    #[must_use]
-    pub fn size_genome(&self) -> String {
-        self.rotation.genome(&self.sizes)
     }
 
     /// The forms of signature that the frames carry.
@@ -319,7 +304,7 @@ impl<const BYTES: usize> WriteFrames for SignedFrames<'_, BYTES> {
     #[inline(always)]
     fn write_next(&mut self, timestamp_ns: u64, slot: &mut [u8], holds_frame: bool) -> Option<usize> {
         let frame = prepared(slot, self.pristine, holds_frame)?;
-        let signed = plan::sign_as::<BYTES>(&self.signer, self.next, timestamp_ns, frame);
+        let signed = self.signer.sign_as::<BYTES>(self.next, timestamp_ns, frame);
         if let Some(SignedChecksum { checksum, sum, counted, shift }) = &self.checksum {
             checksum.write(sum + (signed << shift & counted), frame);
         }
@@ -382,7 +367,7 @@ impl Writer {
             progress.advance();
         }
         if let Some(signer) = &plan.signer {
-            let sum = plan::sign(signer, self.sequence, timestamp_ns, frame);
+            let sum = signer.sign(self.sequence, timestamp_ns, frame);
             add(&mut sums, sum << plan.signature_sum_shift, &self.signature_counts_in);
         }
         for index in 0..LIVE {

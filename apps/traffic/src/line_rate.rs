@@ -116,64 +116,11 @@ impl BitLayer {
             Self::L2 => FCS_BYTES,
         }
     }
-
-    /// Bits that a frame of `size` counts.
-    #[must_use]
-    pub const fn bits_per_frame(self, size: FrameSize) -> u32 {
-        (size.0 - FCS_BYTES + self.bytes_over_slot()) * 8
-    }
-}
-
-/// Bit rate (bit/s) of `rate_fps` frames/s of `size`.
-#[must_use]
-pub fn bit_rate_bps(rate_fps: f64, size: FrameSize, layer: BitLayer) -> f64 {
-    rate_fps * f64::from(layer.bits_per_frame(size))
-}
-
-/// Frames/s of `size` that make `rate_bps` bit/s.
-#[must_use]
-pub fn frame_rate_fps(rate_bps: f64, size: FrameSize, layer: BitLayer) -> f64 {
-    rate_bps / f64::from(layer.bits_per_frame(size))
-}
-
-/// Greatest rate of frames of `size` on a link of nominally `link_bps` bit/s, frames/s.
-#[must_use]
-pub fn max_frame_rate_fps(link_bps: f64, size: FrameSize) -> f64 {
-    frame_rate_fps(link_bps, size, BitLayer::L1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn size(bytes: u32) -> FrameSize {
-        FrameSize::new(bytes).unwrap()
-    }
-
-    #[test]
-    fn ten_gigabit_carries_the_well_known_frame_rates() {
-        for (bytes, rate_fps) in [(64, 14_880_952.38), (512, 2_349_624.06), (1518, 812_743.82)] {
-            let rate = max_frame_rate_fps(10e9, size(bytes));
-            assert!((rate - rate_fps).abs() < 0.01, "{bytes} bytes: {rate}");
-        }
-    }
-
-    #[test]
-    fn a_64_byte_frame_counts_84_bytes_on_the_line_and_60_in_the_slot() {
-        assert_eq!(BitLayer::L1.bits_per_frame(size(64)), 84 * 8);
-        assert_eq!(BitLayer::L2.bits_per_frame(size(64)), 64 * 8);
-        assert_eq!(size(64).slot_bytes(), 60);
-    }
-
-    #[test]
-    fn frames_to_bits_and_back_is_the_same_rate() {
-        for layer in [BitLayer::L1, BitLayer::L2] {
-            let rate_bps = bit_rate_bps(1e6, size(1518), layer);
-            assert!((frame_rate_fps(rate_bps, size(1518), layer) - 1e6).abs() < 1e-6);
-        }
-        assert_eq!(bit_rate_bps(1e6, size(64), BitLayer::L1), 672e6);
-        assert_eq!(bit_rate_bps(1e6, size(64), BitLayer::L2), 512e6);
-    }
 
     #[test]
     fn sizes_outside_64_to_65539_and_other_text_are_refused() {

@@ -180,12 +180,6 @@ impl Meter {
         report
     }
 
-    /// Counts of the port's frames so far.
-    #[must_use]
-    pub fn port_counts(&self) -> PortCounts {
-        self.port
-    }
-
     /// Reception so far. The report is a copy, which takes some microseconds for each stream.
     #[must_use]
     pub fn report(&self) -> MeterReport {

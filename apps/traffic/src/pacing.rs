@@ -98,15 +98,6 @@ impl OfferedLoad {
         self.intended_frames.saturating_sub(self.sent_frames)
     }
 
-    /// Rate of sent frames, frames/s; 0 before any time has passed.
-    #[must_use]
-    pub fn sent_fps(&self) -> f64 {
-        if self.elapsed_ns == 0 {
-            return 0.0;
-        }
-        self.sent_frames as f64 * NS_PER_S / self.elapsed_ns as f64
-    }
-
     /// The sum of loads that several senders offered side by side.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
@@ -249,12 +240,6 @@ impl Departures {
     pub fn depart_at_once(&mut self, frames: u32) {
         debug_assert!(self.mean_fps.is_none(), "a load with a rate has a time for each frame");
         self.sent += u64::from(frames);
-    }
-
-    /// Number of frames that left.
-    #[must_use]
-    pub fn sent(&self) -> u64 {
-        self.sent
     }
 
     /// Offered and intended load at `now_ns`.

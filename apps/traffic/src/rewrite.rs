@@ -98,22 +98,20 @@ impl From<PrefixMap> for String {
 impl PrefixMap {
     /// The mapped `address`; `None` if it is outside the prefix.
     fn map(&self, address: IpAddr) -> Option<IpAddr> {
-        let host = |bits: u32| u128::MAX.checked_shr(128 - bits + u32::from(self.prefix_bits)).unwrap_or(0);
-        match (address, self.from, self.to) {
-            (IpAddr::V4(address), IpAddr::V4(from), IpAddr::V4(to)) => {
-                let host = host(32) as u32;
-                let (address, from, to) = (address.to_bits(), from.to_bits(), to.to_bits());
-                ((address ^ from) & !host == 0)
-                    .then(|| Ipv4Addr::from_bits(to & !host | address & host).into())
-            }
-            (IpAddr::V6(address), IpAddr::V6(from), IpAddr::V6(to)) => {
-                let host = host(128);
-                let (address, from, to) = (address.to_bits(), from.to_bits(), to.to_bits());
-                ((address ^ from) & !host == 0)
-                    .then(|| Ipv6Addr::from_bits(to & !host | address & host).into())
-            }
-            _ => None,
+        let bits = |address| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let host = u128::MAX.checked_shr(128 - most + u32::from(self.prefix_bits)).unwrap_or(0);
+        if address.is_ipv4() != self.from.is_ipv4() || (bits(address) ^ bits(self.from)) & !host != 0 {
+            return None;
         }
+        let mapped = bits(self.to) & !host | bits(address) & host;
+        Some(match address {
+            IpAddr::V4(_) => Ipv4Addr::from_bits(mapped as u32).into(),
+            IpAddr::V6(_) => Ipv6Addr::from_bits(mapped).into(),
+        })
     }
 }
 

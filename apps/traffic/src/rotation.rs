@@ -71,11 +71,6 @@ impl Rotation {
         &self.order
     }
 
-    /// Whether elements are drawn at random.
-    pub(crate) fn is_random(&self) -> bool {
-        self.draw.is_some()
-    }
-
     #[inline]
     pub(crate) fn current(&self) -> usize {
         self.order.get(self.position).copied().unwrap_or(0).into()

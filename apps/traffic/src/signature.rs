@@ -40,6 +40,7 @@
 mod checksum;
 mod form;
 
+use ringroad_wire::checksum::sum_halves;
 use thiserror::Error;
 
 pub use self::form::{FormSet, SignatureForm};
@@ -114,21 +115,16 @@ impl Signer {
         self.form
     }
 
-    /// Writes the signature of frame number `sequence`, which departs at `timestamp_ns`, to `out`.
-    ///
-    /// # Panics
-    /// Unless `out` is exactly `self.form().bytes()` long.
-    pub fn sign(&self, sequence: u64, timestamp_ns: u64, out: &mut [u8]) {
-        fn exact<const BYTES: usize>(out: &mut [u8]) -> &mut [u8; BYTES] {
-            let bytes = out.len();
-            let exact = out.try_into().ok();
-            exact.unwrap_or_else(|| panic!("{bytes} bytes for a signature of {BYTES}"))
-        }
+    /// Writes the signature of frame number `sequence`, which departs at `timestamp_ns`, over the last bytes of `frame`.
+    /// Returns the sum of its words, for the checksums that cover it: less than 2^36. A frame that is too short for the
+    /// signature stays unchanged.
+    #[inline(always)]
+    pub fn sign(&self, sequence: u64, timestamp_ns: u64, frame: &mut [u8]) -> u64 {
         match self.form {
-            SignatureForm::Full => self.sign_as::<FULL_BYTES>(sequence, timestamp_ns, exact(out)),
-            SignatureForm::Compact => self.sign_as::<COMPACT_BYTES>(sequence, timestamp_ns, exact(out)),
-            SignatureForm::Short => self.sign_as::<SHORT_BYTES>(sequence, timestamp_ns, exact(out)),
-            SignatureForm::Tiny => self.sign_as::<TINY_BYTES>(sequence, timestamp_ns, exact(out)),
+            SignatureForm::Full => self.sign_as::<FULL_BYTES>(sequence, timestamp_ns, frame),
+            SignatureForm::Compact => self.sign_as::<COMPACT_BYTES>(sequence, timestamp_ns, frame),
+            SignatureForm::Short => self.sign_as::<SHORT_BYTES>(sequence, timestamp_ns, frame),
+            SignatureForm::Tiny => self.sign_as::<TINY_BYTES>(sequence, timestamp_ns, frame),
         }
     }
 
@@ -140,8 +136,22 @@ impl Signer {
         &self,
         sequence: u64,
         timestamp_ns: u64,
-        out: &mut [u8; BYTES],
-    ) {
+        frame: &mut [u8],
+    ) -> u64 {
+        let Some(s) = frame.last_chunk_mut::<BYTES>() else { return 0 };
+        self.write::<BYTES>(sequence, timestamp_ns, s);
+        // The words are read in the same pieces in which they were written. Reads of other pieces would wait until the
+        // signature is in the cache.
+        match BYTES {
+            FULL_BYTES => dword(s, 0) + dword(s, 4) + qword(s, 8) + qword(s, 16) + dword(s, 24),
+            COMPACT_BYTES => word(s, 0) + dword(s, 2) + qword(s, 6) + dword(s, 14),
+            SHORT_BYTES => qword(s, 0) + word(s, 8),
+            _ => dword(s, 0) + word(s, 4),
+        }
+    }
+
+    #[inline(always)]
+    fn write<const BYTES: usize>(&self, sequence: u64, timestamp_ns: u64, out: &mut [u8; BYTES]) {
         match BYTES {
             FULL_BYTES => {
                 let head = u32::from(self.covered_bytes) << 16 | u32::from(self.stream);
@@ -391,6 +401,22 @@ impl Compact {
     fn corrupted(&self) -> SignatureReading {
         SignatureReading::Corrupted { stream: (self.head >> 16) as u16 }
     }
+}
+
+/// Two bytes of a signature as a word of checksums.
+#[inline]
+fn word<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
+    u16_at(signature, at).swap_bytes().into()
+}
+
+#[inline]
+fn dword<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
+    u32_at(signature, at).swap_bytes().into()
+}
+
+#[inline]
+fn qword<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
+    sum_halves(u64_at(signature, at).swap_bytes())
 }
 
 #[inline]

@@ -157,10 +157,18 @@ impl CaptureError {
 pub(crate) enum Fault {
     Io(io::Error),
     Truncated,
-    TooLong { length_bytes: u32, bound_bytes: u32 },
+    TooLong {
+        length_bytes: u32,
+        bound_bytes: u32,
+    },
     Malformed(String),
     Version(u16, u16),
-    LinkType { linktype: u32, interface: String },
+    LinkType {
+        linktype: u32,
+        interface: String,
+    },
+    /// An error of the whole source, which has no position.
+    OfSource(CaptureError),
 }
 
 impl From<io::Error> for Fault {
@@ -180,6 +188,7 @@ impl Fault {
             Self::Malformed(problem) => CaptureError::Malformed { at, problem },
             Self::Version(major, minor) => CaptureError::Version { at, major, minor },
             Self::LinkType { linktype, interface } => CaptureError::LinkType { at, interface, linktype },
+            Self::OfSource(error) => error,
         }
     }
 }

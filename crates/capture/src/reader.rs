@@ -101,8 +101,7 @@ impl CaptureReader {
         let mut window = Window::new(source);
         match open_decoder(&path, &mut window) {
             Ok(decoder) => Ok(Self { path, window, decoder, frames: 0, ended: false }),
-            Err(OpenFault::Other(error)) => Err(error),
-            Err(OpenFault::Header(fault)) => {
+            Err(fault) => {
                 let offset_bytes = window.record_offset_bytes();
                 Err(fault.at(CapturePosition { path, offset_bytes, frames_before: 0 }))
             }
@@ -124,24 +123,14 @@ impl CaptureReader {
             Decoder::Pcap(pcap) => pcap.next(&mut self.window),
             Decoder::PcapNg(pcapng) => pcapng.next(&mut self.window),
         };
-        match found {
-            Ok(Some(found)) => {
-                self.frames += 1;
-                Ok(Some(CapturedFrame {
-                    timestamp_ns: found.timestamp_ns,
-                    bytes: self.window.take(found.record_len, found.offset, found.len),
-                    original_len: found.original_len,
-                }))
-            }
-            Ok(None) => {
-                self.ended = true;
-                Ok(None)
-            }
-            Err(fault) => {
-                self.ended = true;
-                Err(fault.at(self.position()))
-            }
-        }
+        self.ended = !matches!(found, Ok(Some(_)));
+        let Some(found) = found.map_err(|fault| fault.at(self.position()))? else { return Ok(None) };
+        self.frames += 1;
+        Ok(Some(CapturedFrame {
+            timestamp_ns: found.timestamp_ns,
+            bytes: self.window.take(found.record_len, found.offset, found.len),
+            original_len: found.original_len,
+        }))
     }
 
     /// Returns to the first frame, for another round of a replay. Possible only for files.
@@ -152,18 +141,12 @@ impl CaptureReader {
     pub fn rewind(&mut self) -> Result<(), CaptureError> {
         self.ended = true;
         self.frames = 0;
-        if let Err(source) = self.window.rewind() {
-            return Err(CaptureError::NotRewindable { path: self.path.clone(), source });
-        }
-        match open_decoder(&self.path, &mut self.window) {
-            Ok(decoder) => {
-                self.decoder = decoder;
-                self.ended = false;
-                Ok(())
-            }
-            Err(OpenFault::Other(error)) => Err(error),
-            Err(OpenFault::Header(fault)) => Err(fault.at(self.position())),
-        }
+        let rewound = self.window.rewind();
+        rewound.map_err(|source| CaptureError::NotRewindable { path: self.path.clone(), source })?;
+        let decoder = open_decoder(&self.path, &mut self.window);
+        self.decoder = decoder.map_err(|fault| fault.at(self.position()))?;
+        self.ended = false;
+        Ok(())
     }
 
     pub fn format(&self) -> CaptureFormat {
@@ -200,32 +183,20 @@ impl fmt::Debug for CaptureReader {
     }
 }
 
-/// Reason why a source did not open: a fault in the header, or an error of the whole source.
-enum OpenFault {
-    Header(Fault),
-    Other(CaptureError),
-}
-
-impl<T: Into<Fault>> From<T> for OpenFault {
-    fn from(fault: T) -> Self {
-        Self::Header(fault.into())
-    }
-}
-
-fn open_decoder(path: &Path, window: &mut Window) -> Result<Decoder, OpenFault> {
+fn open_decoder(path: &Path, window: &mut Window) -> Result<Decoder, Fault> {
     let start = window.peek(4)?;
     let path = || path.to_owned();
     if start.is_empty() {
-        return Err(OpenFault::Other(CaptureError::Empty { path: path() }));
+        return Err(Fault::OfSource(CaptureError::Empty { path: path() }));
     }
     if let Some((_, kind, command)) = COMPRESSED.iter().find(|(magic, ..)| start.starts_with(magic)) {
-        return Err(OpenFault::Other(CaptureError::Compressed { path: path(), kind, command }));
+        return Err(Fault::OfSource(CaptureError::Compressed { path: path(), kind, command }));
     }
     match start.try_into() {
         Ok(magic) if Pcap::has_magic(magic) => Ok(Decoder::Pcap(Pcap::open(window)?)),
         Ok(magic) if magic == SECTION_HEADER.to_le_bytes() => Ok(Decoder::PcapNg(PcapNg::open(window)?)),
-        Err(_) if begins_a_capture(start) => Err(OpenFault::Header(Fault::Truncated)),
-        _ => Err(OpenFault::Other(CaptureError::NotACapture {
+        Err(_) if begins_a_capture(start) => Err(Fault::Truncated),
+        _ => Err(Fault::OfSource(CaptureError::NotACapture {
             path: path(),
             start: start.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "),
         })),

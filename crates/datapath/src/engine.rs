@@ -22,13 +22,13 @@ use ringroad_port::trace::Trace;
 use rustix::event::epoll;
 
 use crate::copies::Copier;
-use crate::engine_queue::EngineQueue;
+use crate::engine_queue::{EngineQueue, SpareBatches};
 use crate::exchange::{Inbox, Outbox, is_consumed, positions};
 use crate::execution::Executor;
 use crate::forwarding::{Forwarding, SwitchId, SwitchView, Topology};
 use crate::scheduler::{QueueScheduler, TURN_COST};
 
-use service::{finish_batch, settle};
+use service::{give_up_held, settle};
 use sleep::BY_EDGE;
 
 pub(crate) use sleep::BELL;
@@ -62,6 +62,7 @@ struct Scratch {
     plan: BatchPlan,
     executor: Executor,
     copier: Copier,
+    spare: SpareBatches,
 }
 
 impl Default for Scratch {
@@ -71,6 +72,7 @@ impl Default for Scratch {
             plan: BatchPlan::new(),
             executor: Executor::default(),
             copier: Copier::default(),
+            spare: SpareBatches::new(),
         }
     }
 }
@@ -148,8 +150,8 @@ impl Engine {
         // Frames that stayed in an inbox would go to the next queue at this index. Receiving them first frees the room
         // of other workers only afterwards, so this ends.
         self.receive_handoffs(u64::MAX);
-        self.forget_rest(queue_index);
         let mut queue = self.queues.get_mut(queue_index as usize)?.take()?;
+        give_up_held(&mut queue, &self.outboxes);
         self.scheduler.remove(queue_index);
         self.polled.retain(|&other| other != queue_index);
         while !queue.pending.is_empty() {
@@ -166,18 +168,6 @@ impl Engine {
         Some(*queue)
     }
 
-    /// Gives back the held batch of the queue at `queue_index`: frames that were not dispatched count as not received.
-    fn forget_rest(&mut self, queue_index: u32) {
-        let Some(rest) = self.scheduler.take_rest(queue_index) else { return };
-        if rest.0 != queue_index {
-            return self.scheduler.put_rest_back(rest);
-        }
-        self.scheduler.take_up(queue_index, &mut self.scratch.batch);
-        if let Some(Some(source)) = self.queues.get_mut(queue_index as usize) {
-            finish_batch(source, &self.scratch.batch, 0, &self.outboxes);
-        }
-    }
-
     /// Stops the queue at `queue_index` from taking frames that its program publishes from now on.
     pub fn close(&mut self, queue_index: u32) {
         if let Some(program) = self.queue_mut(queue_index).and_then(PortQueue::program) {
@@ -192,9 +182,8 @@ impl Engine {
         let mut cost = 0;
         for &queue_index in queue_indexes {
             loop {
-                let (next, from) = self.scheduler.take_rest(queue_index).unwrap_or((queue_index, 0));
-                let served = self.serve(next, from, TURN_COST);
-                self.scheduler.charge(next, served.cost);
+                let served = self.serve(queue_index, TURN_COST);
+                self.scheduler.charge(queue_index, served.cost);
                 cost += served.cost;
                 if cost >= TURN_COST {
                     return true;
@@ -204,11 +193,11 @@ impl Engine {
                 }
             }
         }
-        queue_indexes.iter().any(|&queue_index| self.has_pending(queue_index))
+        queue_indexes.iter().any(|&queue_index| self.has_borrowed(queue_index))
     }
 
-    fn has_pending(&self, queue_index: u32) -> bool {
-        matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if !queue.pending.is_empty())
+    fn has_borrowed(&self, queue_index: u32) -> bool {
+        matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if queue.has_borrowed())
     }
 
     /// Borrows the queue at `queue_index`, for inspection.
@@ -242,14 +231,12 @@ impl Engine {
         matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if queue.has_diagnosis)
     }
 
-    /// Changes the destination of the frames of the queue at `queue_index`.
+    /// Changes the destination of the frames of the queue at `queue_index`. Frames of its held batch that were not
+    /// dispatched count as not received.
     pub fn set_forwarding(&mut self, queue_index: u32, forwarding: Forwarding) {
-        let holds = matches!(forwarding, Forwarding::Hold);
         if let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) {
             queue.forwarding = forwarding;
-        }
-        if holds {
-            self.forget_rest(queue_index);
+            give_up_held(queue, &self.outboxes);
         }
         self.wake_queue(queue_index);
         self.note_polled(queue_index);
@@ -313,15 +300,8 @@ impl Engine {
         if !self.inboxes.is_empty() {
             frames += self.receive_handoffs(u64::MAX).frames;
         }
-        if self.scheduler.has_rest() {
-            for queue_index in 0..self.queues.len() as u32 {
-                if let Some((held, from)) = self.scheduler.take_rest(queue_index) {
-                    frames += self.serve(held, from, u64::MAX).frames;
-                }
-            }
-        }
         for queue_index in 0..self.queues.len() as u32 {
-            frames += self.serve(queue_index, 0, u64::MAX).frames;
+            frames += self.serve(queue_index, u64::MAX).frames;
         }
         frames
     }
@@ -338,14 +318,14 @@ impl Engine {
             return frames;
         }
         let before = positions(&self.outboxes);
-        while let Some((queue_index, from)) = self.scheduler.next(&mut turn) {
-            let served = self.serve(queue_index, from, TURN_COST);
+        while let Some(queue_index) = self.scheduler.next(&mut turn) {
+            let served = self.serve(queue_index, TURN_COST);
             frames += served.frames;
             self.spent += served.cost;
             if self.scheduler.note_poll(&mut turn, queue_index, served.frames != 0, served.cost) {
                 self.put_to_sleep(queue_index);
             }
-            if from != 0 && served.frames == 0 {
+            if served.frames == 0 && self.holds_batch(queue_index) {
                 // No room at another worker: the owner's next turn continues with this queue.
                 break;
             }

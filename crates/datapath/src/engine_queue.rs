@@ -21,6 +21,20 @@ pub(crate) struct PendingRelease {
     pub(crate) lent: u64,
 }
 
+/// A batch that is dispatched in part: the rest costs more than the owner could spend, or needs memory that other
+/// workers still use. Its frames stay borrowed.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBatch {
+    pub(crate) batch: Batch,
+    /// The first frame that is not dispatched.
+    pub(crate) next: usize,
+}
+
+/// Memory of batches that are held no longer, for the next ones. A queue keeps the box, so that its own memory, which
+/// every poll reads, stays small.
+#[allow(clippy::vec_box)]
+pub(crate) type SpareBatches = Vec<Box<HeldBatch>>;
+
 /// A queue in the engine.
 pub struct EngineQueue {
     pub(crate) port: Box<dyn PortQueue>,
@@ -35,6 +49,7 @@ pub struct EngineQueue {
     /// Frames whose receive cost uses up a turn.
     pub(crate) affordable: usize,
     pub(crate) pending: VecDeque<PendingRelease>,
+    pub(crate) held: Option<Box<HeldBatch>>,
     pub(crate) dirty: bool,
     /// Whether the queue has announced its sleep by itself.
     pub(crate) asleep: bool,
@@ -70,6 +85,7 @@ impl EngineQueue {
             holds_back,
             affordable: BATCH_FRAMES.min(TURN_COST as usize / usize::from(properties.take_cost)).max(1),
             pending: VecDeque::new(),
+            held: None,
             dirty: false,
             asleep: false,
         }
@@ -118,7 +134,13 @@ impl EngineQueue {
     /// Whether the queue has nothing to do: no frames, and no slots to release.
     #[inline]
     pub(crate) fn is_idle(&mut self) -> bool {
-        self.pending.is_empty() && self.port.is_empty()
+        !self.has_borrowed() && self.port.is_empty()
+    }
+
+    /// Whether frames of the queue are borrowed between two turns.
+    #[inline]
+    pub(crate) fn has_borrowed(&self) -> bool {
+        self.held.is_some() || !self.pending.is_empty()
     }
 
     /// Number of frames that may be taken from the queue within `budget`.
@@ -145,8 +167,8 @@ impl EngineQueue {
 
     pub(crate) fn has_work(&mut self) -> bool {
         match self.forwarding {
-            Forwarding::Hold => !self.pending.is_empty(),
-            _ => !self.pending.is_empty() || self.has_waiting(),
+            Forwarding::Hold => self.has_borrowed(),
+            _ => self.has_borrowed() || self.has_waiting(),
         }
     }
 

@@ -415,16 +415,13 @@ impl Deliveries {
         batch: &mut Batch,
         frames: &[u16],
     ) {
-        if let Some((worker, trace)) = &self.trace {
-            deliver_traced(&mut self.finisher, queue, (batch, frames), trace, (*worker, queue_index));
-        } else if batch.is_unfinished() && !queue.port.takes_unfinished() {
-            let finished = self.finisher.finish(batch, frames, |batch, frames| {
-                put(queue, batch, frames);
-            });
-            queue.counters.replicated(finished.replicated);
-            queue.counters.dropped(&finished.dropped);
-        } else {
-            put(queue, batch, frames);
+        match &self.trace {
+            Some((worker, trace)) => {
+                deliver_traced(&mut self.finisher, queue, (batch, frames), trace, (*worker, queue_index));
+            }
+            None => {
+                put_finished(&mut self.finisher, queue, batch, frames);
+            }
         }
     }
 
@@ -511,23 +508,33 @@ fn deliver_traced(
     at: (u16, u32),
 ) {
     for frame in frames {
-        let one = std::slice::from_ref(frame);
-        let (mut taken, mut dropped, mut is_held) = (0, DropTally::default(), false);
-        let mut count = |delivery: Delivery| {
-            taken += delivery.frames;
-            dropped.add_all(&delivery.dropped);
-            is_held |= delivery.taken_over != 0;
-        };
-        if batch.is_unfinished() && !queue.port.takes_unfinished() {
-            let finished = finisher.finish(batch, one, |batch, frames| count(put(queue, batch, frames)));
-            queue.counters.replicated(finished.replicated);
-            queue.counters.dropped(&finished.dropped);
-            dropped.add_all(&finished.dropped);
-        } else {
-            count(put(queue, batch, one));
-        }
-        trace.delivered((batch, usize::from(*frame)), at, (taken, dropped, is_held));
+        let delivery = put_finished(finisher, queue, batch, std::slice::from_ref(frame));
+        let outcome = (delivery.frames, delivery.dropped, delivery.taken_over != 0);
+        trace.delivered((batch, usize::from(*frame)), at, outcome);
     }
+}
+
+/// Puts frames into a queue like [`put`], finished if the queue takes only finished frames.
+fn put_finished(
+    finisher: &mut Finisher,
+    queue: &mut EngineQueue,
+    batch: &mut Batch,
+    frames: &[u16],
+) -> Delivery {
+    if !batch.is_unfinished() || queue.port.takes_unfinished() {
+        return put(queue, batch, frames);
+    }
+    let mut sum = Delivery::default();
+    let finished = finisher.finish(batch, frames, |batch, frames| {
+        let delivery = put(queue, batch, frames);
+        sum.frames += delivery.frames;
+        sum.dropped.add_all(&delivery.dropped);
+        sum.taken_over += delivery.taken_over;
+    });
+    queue.counters.replicated(finished.replicated);
+    queue.counters.dropped(&finished.dropped);
+    sum.dropped.add_all(&finished.dropped);
+    sum
 }
 
 #[inline]

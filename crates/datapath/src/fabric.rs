@@ -594,8 +594,8 @@ impl Fabric {
                 decide = Box::new(Mirroring::new(decide, learning, mirrors.to_vec(), worker));
             }
             if let Some((_, trace)) = self.trace.as_ref().filter(|(traced, _)| traced == name) {
-                let tracing = Tracing::new(decide, Arc::clone(&switch.learning), Arc::clone(trace));
-                decide = Box::new(tracing.with_policies(switch.policed.clone()));
+                let (learning, policies) = (Arc::clone(&switch.learning), switch.policed.clone());
+                decide = Box::new(Tracing::new(decide, learning, policies, Arc::clone(trace)));
             }
             let id = switch.id;
             runner.call(move |engine| engine.set_forwarding_plane(id, decide))?;

@@ -105,10 +105,7 @@ impl<Deliver: FnMut(&mut Batch, &[u16])> Work<'_, Deliver> {
         let Some(copy) = self.buffer.memory.get_mut(start..end) else {
             return self.finished.dropped.add(DropCause::BadOffload, 1);
         };
-        let mut copied = 0;
-        for fragment in self.source.frame(frame) {
-            copied += fragment.bytes().read(copy.get_mut(copied..).unwrap_or(&mut []));
-        }
+        self.source.read(frame, copy);
         if unfinished.is_long() {
             return match Cut::plan(copy, unfinished) {
                 Some(cut) => self.cut(frame, cut, start, end),

@@ -6,8 +6,6 @@
 //! more time, or take time from the user's other programs. A turn serves a program's awake queues, and a few of its
 //! sleeping ones. So a sleeping queue of a program with few queues never waits for the wake-ups of others.
 
-use ringroad_port::batch::Batch;
-
 use crate::exchange::MAX_WORKERS;
 
 /// Units that a user may spend in a turn. One unit is about the copy of a short frame, 50 to 100 ns.
@@ -34,8 +32,6 @@ pub(crate) struct QueueScheduler {
     next: usize,
     /// Owners of queues, by queue index.
     positions: Vec<Option<QueuePosition>>,
-    /// Number of programs with a held batch.
-    rests: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,11 +63,8 @@ struct Program {
     next_awake: usize,
     next_sleeper: usize,
     credit: i64,
-    /// Queue of the held batch, and its first frame that is not dispatched.
-    rest: Option<(u32, usize)>,
-    /// The held batch. Its memory is allocated once in the life of a program, and never if all batches of the program
-    /// fit into its turns.
-    held: Option<Box<Batch>>,
+    /// The queue that the program's next turn begins with.
+    first: Option<u32>,
 }
 
 impl User {
@@ -90,15 +83,13 @@ impl Program {
     fn sleepers(&self) -> usize {
         self.queues.len() - self.awake
     }
-}
 
-impl Program {
-    fn next(&mut self, turn: &mut SchedulerTurn) -> Option<(u32, usize)> {
+    fn next(&mut self, turn: &mut SchedulerTurn) -> Option<u32> {
         if self.credit <= 0 {
             return None;
         }
-        if let Some(rest) = self.rest.take() {
-            return Some(rest);
+        if let Some(first) = self.first.take() {
+            return Some(first);
         }
         if turn.awake > 0 && self.awake > 0 {
             turn.awake -= 1;
@@ -107,7 +98,7 @@ impl Program {
             }
             let queue_index = self.queues.get(self.next_awake).copied();
             self.next_awake += 1;
-            return queue_index.map(|queue_index| (queue_index, 0));
+            return queue_index;
         }
         if turn.sleepers > 0 && self.sleepers() > 0 {
             turn.sleepers -= 1;
@@ -116,7 +107,7 @@ impl Program {
             }
             let queue_index = self.queues.get(self.next_sleeper).copied();
             self.next_sleeper += 1;
-            return queue_index.map(|queue_index| (queue_index, 0));
+            return queue_index;
         }
         None
     }
@@ -160,8 +151,7 @@ impl QueueScheduler {
                 next_awake: 0,
                 next_sleeper: 0,
                 credit: 0,
-                rest: None,
-                held: None,
+                first: None,
             });
             programs.len() - 1
         });
@@ -178,13 +168,14 @@ impl QueueScheduler {
         self.set_awake(queue_index, true);
     }
 
-    /// Removes a queue. The caller has taken up its held frames before.
+    /// Removes a queue.
     pub(crate) fn remove(&mut self, queue_index: u32) {
         self.set_awake(queue_index, false);
         let Some(at) = self.positions.get_mut(queue_index as usize).and_then(Option::take) else { return };
         let Some(user) = self.users.get_mut(at.user) else { return };
         let Some(program) = user.programs.get_mut(at.program) else { return };
         program.queues.swap_remove(at.position);
+        program.first.take_if(|first| *first == queue_index);
         if program.queues.is_empty() {
             user.programs.swap_remove(at.program);
         }
@@ -243,17 +234,14 @@ impl QueueScheduler {
         Some(turn)
     }
 
-    /// The next queue to check in a turn, and the number of dispatched frames of its held batch; `None` if the turn is
-    /// over.
+    /// The next queue to check in a turn; `None` if the turn is over.
     #[inline]
-    pub(crate) fn next(&mut self, turn: &mut SchedulerTurn) -> Option<(u32, usize)> {
+    pub(crate) fn next(&mut self, turn: &mut SchedulerTurn) -> Option<u32> {
         let user = self.users.get_mut(turn.user)?;
         while user.credit > 0 {
             if let Some(program) = user.programs.get_mut(turn.program)
                 && let Some(next) = program.next(turn)
             {
-                // Dispatched frames belong to a held batch, which is held no longer.
-                self.rests -= usize::from(next.1 != 0);
                 return Some(next);
             }
             if turn.programs == 0 {
@@ -332,48 +320,12 @@ impl QueueScheduler {
         self.users.iter().flat_map(|user| &user.programs)
     }
 
-    /// Keeps `batch` of the queue at `queue_index`, whose frames from `from` on are not dispatched yet, and leaves an
-    /// empty batch in its stead.
+    /// Lets the next turn of the program of the queue at `queue_index` begin with this queue.
     #[cold]
-    pub(crate) fn hold(&mut self, queue_index: u32, from: usize, batch: &mut Batch) {
+    pub(crate) fn begin_with(&mut self, queue_index: u32) {
         if let Some(owner) = self.owner_of(queue_index) {
-            owner.rest = Some((queue_index, from));
-            std::mem::swap(batch, owner.held.get_or_insert_with(Box::default));
-            self.rests += 1;
+            owner.first = Some(queue_index);
         }
-    }
-
-    /// Moves the held frames of the queue at `queue_index` into `batch`.
-    #[cold]
-    pub(crate) fn take_up(&mut self, queue_index: u32, batch: &mut Batch) {
-        if let Some(held) = self.owner_of(queue_index).and_then(|owner| owner.held.as_mut()) {
-            std::mem::swap(batch, held);
-        }
-    }
-
-    /// Takes the record of a held batch from the owner of the queue at `queue_index`: the queue of the batch, and its
-    /// first frame that is not dispatched.
-    #[inline]
-    pub(crate) fn take_rest(&mut self, queue_index: u32) -> Option<(u32, usize)> {
-        if self.rests == 0 {
-            return None;
-        }
-        let rest = self.owner_of(queue_index)?.rest.take()?;
-        self.rests -= 1;
-        Some(rest)
-    }
-
-    /// Undoes [`Self::take_rest`].
-    pub(crate) fn put_rest_back(&mut self, rest: (u32, usize)) {
-        if let Some(owner) = self.owner_of(rest.0) {
-            owner.rest = Some(rest);
-            self.rests += 1;
-        }
-    }
-
-    /// Whether some batch is held.
-    pub(crate) fn has_rest(&self) -> bool {
-        self.rests != 0
     }
 
     /// Index of the `skip`th awake queue.
@@ -398,7 +350,7 @@ mod tests {
     fn polled_queues(scheduler: &mut QueueScheduler, cost: u64) -> Vec<u32> {
         let mut turn = scheduler.begin_turn().unwrap();
         let mut queues = Vec::new();
-        while let Some((queue_index, _)) = scheduler.next(&mut turn) {
+        while let Some(queue_index) = scheduler.next(&mut turn) {
             scheduler.note_poll(&mut turn, queue_index, false, cost);
             queues.push(queue_index);
         }
@@ -501,15 +453,16 @@ mod tests {
     }
 
     #[test]
-    fn a_held_batch_comes_first_and_once() {
+    fn a_program_begins_with_the_named_queue_once_and_never_with_one_that_left() {
         let mut scheduler = QueueScheduler::default();
         scheduler.insert(0, owner(1));
         scheduler.insert(1, owner(1));
-        scheduler.hold(1, 17, &mut Batch::new());
+        scheduler.begin_with(1);
         let mut turn = scheduler.begin_turn().unwrap();
-        assert_eq!(scheduler.next(&mut turn), Some((1, 17)));
-        assert_eq!(scheduler.next(&mut turn), Some((0, 0)));
-        assert_eq!(scheduler.next(&mut turn), Some((1, 0)));
-        assert_eq!(scheduler.next(&mut turn), None);
+        assert_eq!(std::array::from_fn(|_| scheduler.next(&mut turn)), [Some(1), Some(0), Some(1), None]);
+        scheduler.begin_with(1);
+        scheduler.remove(1);
+        let mut turn = scheduler.begin_turn().unwrap();
+        assert_eq!(std::array::from_fn(|_| scheduler.next(&mut turn)), [Some(0), None]);
     }
 }

@@ -88,16 +88,23 @@ pub enum WorkerError {
 
 type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
+/// State that a worker's thread shares with its owner.
+#[derive(Debug)]
+struct Shared {
+    /// Whether a command waits.
+    pending: AtomicBool,
+    stop: AtomicBool,
+    stay_awake: AtomicBool,
+    bell: Arc<Doorbell>,
+    stats: WorkerStats,
+}
+
 /// A running worker.
 #[derive(Debug)]
 pub struct Worker {
     config: WorkerConfig,
     commands: Sender<Command>,
-    pending: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
-    stay_awake: Arc<AtomicBool>,
-    bell: Arc<Doorbell>,
-    stats: Arc<WorkerStats>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<Box<WorkerThread>>>,
     /// State of the thread, once it has ended.
     ended: Option<Box<WorkerThread>>,
@@ -111,18 +118,17 @@ impl Worker {
     pub fn start(engine: Engine, bell: Arc<Doorbell>, config: WorkerConfig) -> Result<Self, WorkerError> {
         let failed = |source: std::io::Error| WorkerError::Start { index: config.index, source };
         let (commands, receiver) = channel();
-        let pending = Arc::new(AtomicBool::new(false));
-        let stop = Arc::new(AtomicBool::new(false));
-        let stay_awake = Arc::new(AtomicBool::new(config.busy));
-        let stats = Arc::new(WorkerStats::default());
+        let shared = Arc::new(Shared {
+            pending: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            stay_awake: AtomicBool::new(config.busy),
+            bell,
+            stats: WorkerStats::default(),
+        });
         let mut running = Box::new(WorkerThread {
             engine,
             commands: receiver,
-            pending: Arc::clone(&pending),
-            stop: Arc::clone(&stop),
-            stay_awake: Arc::clone(&stay_awake),
-            bell: Arc::clone(&bell),
-            stats: Arc::clone(&stats),
+            shared: Arc::clone(&shared),
             sleeper: Sleeper::default(),
             config: config.clone(),
             spent_at_check: 0,
@@ -134,17 +140,7 @@ impl Worker {
                 running
             })
             .map_err(failed)?;
-        Ok(Self {
-            config,
-            commands,
-            pending,
-            stop,
-            stay_awake,
-            bell,
-            stats,
-            thread: Some(thread),
-            ended: None,
-        })
+        Ok(Self { config, commands, shared, thread: Some(thread), ended: None })
     }
 
     /// Runs `command` on the worker's engine between two turns, and waits for its result.
@@ -162,21 +158,21 @@ impl Worker {
             let _ = answer.send(command(engine));
         });
         self.commands.send(wrapped).map_err(|_| gone())?;
-        self.pending.store(true, Ordering::Release);
-        self.bell.ring();
+        self.shared.pending.store(true, Ordering::Release);
+        self.shared.bell.ring();
         result.recv().map_err(|_| gone())
     }
 
     /// Keeps the worker awake, or lets it sleep again if its settings permit it.
     pub fn keep_awake(&self, awake: bool) {
-        self.stay_awake.store(awake || self.config.busy, Ordering::Relaxed);
-        self.bell.ring();
+        self.shared.stay_awake.store(awake || self.config.busy, Ordering::Relaxed);
+        self.shared.bell.ring();
     }
 
     /// Counters of the worker, which it updates while it runs.
     #[must_use]
     pub fn stats(&self) -> &WorkerStats {
-        &self.stats
+        &self.shared.stats
     }
 
     /// Settings of the worker.
@@ -193,10 +189,10 @@ impl Worker {
 
     /// Ends the thread. The engine stays with its queues, since other workers may still copy frames out of the queues.
     pub(crate) fn end(&mut self) {
-        self.stop.store(true, Ordering::Release);
+        self.shared.stop.store(true, Ordering::Release);
         // A held worker waits for a command.
         let _ = self.commands.send(Box::new(|_| ()));
-        self.bell.ring();
+        self.shared.bell.ring();
         if let Some(thread) = self.thread.take() {
             self.ended = thread.join().ok();
         }
@@ -213,11 +209,7 @@ impl Drop for Worker {
 struct WorkerThread {
     engine: Engine,
     commands: Receiver<Command>,
-    pending: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
-    stay_awake: Arc<AtomicBool>,
-    bell: Arc<Doorbell>,
-    stats: Arc<WorkerStats>,
+    shared: Arc<Shared>,
     sleeper: Sleeper,
     config: WorkerConfig,
     /// Cost of all turns when the wake set was last polled.
@@ -235,7 +227,7 @@ const TOLD_AT_ONCE: usize = 512;
 impl WorkerThread {
     fn run(&mut self) {
         let thread = rustix::thread::gettid();
-        self.stats.thread_id.store(thread.as_raw_nonzero().get() as u32, Ordering::Relaxed);
+        self.shared.stats.thread_id.store(thread.as_raw_nonzero().get() as u32, Ordering::Relaxed);
         if let Some(cpu) = self.config.cpu {
             let mut set = rustix::thread::CpuSet::new();
             set.set(cpu as usize);
@@ -247,22 +239,22 @@ impl WorkerThread {
         let spin_ns = u64::try_from(self.config.spin.as_nanos()).unwrap_or(u64::MAX);
         let mut empty_turns = 0u32;
         let mut idle_since_ns = 0;
-        while !self.stop.load(Ordering::Relaxed) {
-            if self.pending.load(Ordering::Relaxed) {
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.pending.load(Ordering::Relaxed) {
                 self.run_commands();
                 watch.leave_out();
                 empty_turns = 0;
             }
-            add(&self.stats.loops, 1);
+            add(&self.shared.stats.loops, 1);
             let frames = self.engine.turn();
-            watch.end_turn(frames != 0, &self.stats.busy_time);
+            watch.end_turn(frames != 0, &self.shared.stats.busy_time);
             if self.engine.spent() - self.spent_at_check >= TURN_COST {
                 self.collect_wakes();
                 sharing.between_turns(|| clock.now_ns());
                 watch.leave_out();
             }
             if frames != 0 {
-                self.stats.note_busy_turn(frames);
+                self.shared.stats.note_busy_turn(frames);
                 empty_turns = 0;
                 continue;
             }
@@ -273,7 +265,7 @@ impl WorkerThread {
             }
             sharing.while_idle(|| clock.now_ns());
             watch.leave_out();
-            if self.stay_awake.load(Ordering::Relaxed) {
+            if self.shared.stay_awake.load(Ordering::Relaxed) {
                 continue;
             }
             let now_ns = clock.now_ns();
@@ -289,32 +281,32 @@ impl WorkerThread {
     }
 
     fn run_commands(&mut self) {
-        self.pending.store(false, Ordering::Release);
+        self.shared.pending.store(false, Ordering::Release);
         // `pending` is cleared first: a command sent after this point sets the flag again.
         while let Ok(command) = self.commands.try_recv() {
             command(&mut self.engine);
         }
         // A held worker does not touch rings that another process may be about to take over.
-        while self.engine.is_held() && !self.stop.load(Ordering::Acquire) {
+        while self.engine.is_held() && !self.shared.stop.load(Ordering::Acquire) {
             let Ok(command) = self.commands.recv() else { break };
             command(&mut self.engine);
         }
     }
 
     fn sleep(&mut self) {
-        self.bell.announce_sleep(&mut self.sleeper);
+        self.shared.bell.announce_sleep(&mut self.sleeper);
         if self.engine.fall_asleep(TOLD_AT_ONCE)
-            && !self.pending.load(Ordering::Acquire)
-            && !self.stop.load(Ordering::Acquire)
+            && !self.shared.pending.load(Ordering::Acquire)
+            && !self.shared.stop.load(Ordering::Acquire)
         {
-            add(&self.stats.sleeps, 1);
-            self.stats.sleeping.store(true, Ordering::Relaxed);
+            add(&self.shared.stats.sleeps, 1);
+            self.shared.stats.sleeping.store(true, Ordering::Relaxed);
             // Failure of the wait (out of descriptors) turns sleeping into polling: slower, never wrong.
             let _ = self.wait();
-            self.stats.sleeping.store(false, Ordering::Relaxed);
+            self.shared.stats.sleeping.store(false, Ordering::Relaxed);
         }
         self.engine.awake();
-        self.bell.awake();
+        self.shared.bell.awake();
     }
 
     fn wait(&mut self) -> rustix::io::Result<()> {
@@ -340,7 +332,7 @@ impl WorkerThread {
             most.map(|most| rustix::event::Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() });
         let mut events: [epoll::Event; 32] =
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 32];
-        let set = self.engine.wake_set(self.bell.descriptor())?;
+        let set = self.engine.wake_set(self.shared.bell.descriptor())?;
         let ready = match epoll::wait(set, &mut events, most.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
             result => result?,
@@ -348,7 +340,7 @@ impl WorkerThread {
         for event in events.iter().take(ready) {
             let token = event.data.u64();
             if token != BELL && self.engine.woken(token) {
-                add(&self.stats.kicks_received, 1);
+                add(&self.shared.stats.kicks_received, 1);
             }
         }
         Ok(())

@@ -161,6 +161,29 @@ impl ForwardingPlane for Dear {
     }
 }
 
+/// Sends several copies of each frame to port 3, each with a header of its own.
+#[derive(Debug)]
+struct Copying(usize);
+
+impl ForwardingPlane for Copying {
+    fn decide(
+        &mut self,
+        _: PortIndex,
+        batch: &Batch,
+        first: usize,
+        _: u64,
+        plan: &mut BatchPlan,
+    ) -> Decision {
+        for frame in first..batch.frames() {
+            let copies: Vec<_> = (0..self.0)
+                .map(|_| FrameCopy { rewrite: plan.rewrite(1, &[number_of(batch, frame)]), ..copy_to(3) })
+                .collect();
+            plan.copy(frame, &copies);
+        }
+        Decision::all(batch)
+    }
+}
+
 /// A switch of four ports; the first port sends.
 struct Testbed {
     engines: Vec<Engine>,
@@ -185,7 +208,7 @@ impl Testbed {
             let (port, worker, index) = (PortIndex(number), number % workers, u32::from(number));
             let forwarding = Forwarding::Switch { switch: SWITCH, port, queue: 0 };
             let near = Box::new(Near { far: Arc::clone(far), memory: Vec::new() });
-            let owner = OwnerId { user: number.into(), program: 0 };
+            let owner = OwnerId { user: 0, program: 0 };
             engines[usize::from(worker)]
                 .insert(index, EngineQueue::new(near, forwarding, Arc::clone(counters), owner));
             topology.set(port, vec![QueueRef { worker: worker.into(), frame_cost: 1, index }]);
@@ -226,7 +249,7 @@ impl Testbed {
         let mut sum = CounterSnapshot::default();
         self.counters.iter().for_each(|counters| counters.add_to(&mut sum));
         assert_eq!(CounterSnapshot::unaccounted(std::slice::from_ref(&sum)), 0, "{sum:?}");
-        assert_eq!(self.fars[0].lock().unwrap().lent, 0, "all slots came back");
+        assert!(self.fars.iter().all(|far| far.lock().unwrap().lent == 0), "all slots came back");
         sum
     }
 }
@@ -301,6 +324,22 @@ fn decisions_are_charged_to_the_owner_and_stop_in_the_middle_of_a_batch() {
         assert!(turns >= FRAMES * decision_cost / (TURN_COST + decision_cost), "{turns} turns");
         bed.counters();
     }
+}
+
+#[test]
+fn several_queues_of_an_owner_can_each_have_frames_that_wait_for_memory() {
+    const FRAMES: u8 = 200;
+    const COPIES: usize = 20;
+    let mut bed = Testbed::new(1, |_, _, _: &mut BatchPlan| ());
+    bed.engines[0].set_forwarding_plane(SWITCH, Box::new(Copying(COPIES)));
+    for source in 0..2 {
+        let frames = (0..FRAMES).map(|number| frame(number, 60));
+        bed.fars[source].lock().unwrap().sends.push(plain(frames));
+    }
+    assert!((1..2 * u64::from(FRAMES)).contains(&(bed.engines[0].step() as u64)), "some frames wait");
+    bed.run();
+    assert_eq!(bed.got()[3].len(), 2 * usize::from(FRAMES) * COPIES);
+    assert_eq!(bed.counters().received_frames, 2 * u64::from(FRAMES));
 }
 
 #[test]

@@ -155,13 +155,14 @@ fn a_driver_on_a_switch_wakes_its_worker_and_accounts_for_every_frame() {
     let totals = fabric.switch_totals("vale0").unwrap().totals;
     assert_eq!((totals.received_frames, totals.delivered_frames), (200, 200));
     assert_eq!(CounterSnapshot::unaccounted(&[totals]), 0);
-    assert_eq!(fabric.port_fault("vale0", "a").unwrap(), None);
+    let fault = |port| fabric.port_faults(&[("vale0", port)]).unwrap().remove(0);
+    assert_eq!(fault("a"), None);
     drop(far_a);
     // Closing the other end wakes the worker, too.
-    while fabric.port_fault("vale0", "a").unwrap().is_none() {
+    while fault("a").is_none() {
         std::thread::yield_now();
     }
-    assert_eq!(fabric.port_fault("vale0", "b").unwrap(), None);
+    assert_eq!(fault("b"), None);
 }
 
 #[test]

@@ -86,11 +86,8 @@ impl FlowPlane {
 /// Sends the controllers' packets to their destination ports.
 fn send_out(batch: &Batch, first: usize, plan: &mut BatchPlan) {
     for frame in first..batch.frames() {
-        let (mut header, mut len) = ([0; PACKET_OUT_BYTES], 0);
-        for fragment in batch.frame(frame) {
-            len += fragment.bytes().read(header.get_mut(len..).unwrap_or_default());
-        }
-        let ports = match len {
+        let mut header = [0; PACKET_OUT_BYTES];
+        let ports = match batch.read(frame, &mut header) {
             PACKET_OUT_BYTES => packet_out_ports(&header),
             _ => PortMask::EMPTY,
         };

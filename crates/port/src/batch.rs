@@ -183,13 +183,6 @@ impl Batch {
         (self.metas.len() == self.frames()).then_some(&self.metas)
     }
 
-    /// Whether metadata was set for some frame, even if it is "unknown".
-    #[inline]
-    #[must_use]
-    pub fn has_meta(&self) -> bool {
-        !self.metas.is_empty()
-    }
-
     /// Whether the arrival time of some frame is known.
     #[inline]
     #[must_use]
@@ -439,6 +432,19 @@ impl Batch {
     #[must_use]
     pub fn frame_bytes(&self, frame: usize) -> usize {
         self.frame(frame).iter().map(Fragment::len).sum()
+    }
+
+    /// Copies the first bytes of frame `frame`, as many as `into` has room for. Returns their number.
+    #[inline]
+    pub fn read(&self, frame: usize, into: &mut [u8]) -> usize {
+        let mut read = 0;
+        for fragment in self.frame(frame) {
+            if read == into.len() {
+                break;
+            }
+            read += fragment.bytes().read(into.get_mut(read..).unwrap_or_default());
+        }
+        read
     }
 
     /// Sum of the lengths of these frames, bytes.

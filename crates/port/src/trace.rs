@@ -142,10 +142,7 @@ impl Trace {
             }
             left -= 1;
             let mut start = vec![0; TRACED_BYTES];
-            let mut read = 0;
-            for fragment in batch.frame(frame) {
-                read += fragment.bytes().read(start.get_mut(read..).unwrap_or(&mut []));
-            }
+            let read = batch.read(frame, &mut start);
             start.truncate(read);
             let traced = TracedFrame {
                 time_ns: now,

@@ -649,10 +649,4 @@ impl RxPutEnd {
     pub fn violation(&self) -> Option<RingViolation> {
         self.shadow.violation
     }
-
-    /// Number of frames that are published and not yet given back by the program, as far as known.
-    #[must_use]
-    pub fn in_program(&self) -> u32 {
-        distance(self.shadow.head, self.shadow.tail, self.shadow.view.slot_count())
-    }
 }

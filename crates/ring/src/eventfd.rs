@@ -34,7 +34,7 @@ pub fn create() -> rustix::io::Result<OwnedFd> {
 /// thread: it signals no eventfd from within the signal of an eventfd (`eventfd_signal_allowed`).
 pub fn ring(event: impl AsFd) {
     let descriptor = event.as_fd().as_raw_fd() as u32;
-    let mut context = CONTEXT.load(Ordering::Acquire);
+    let mut context = Context::current();
     loop {
         match context.submit(descriptor) {
             // The context is full of completed operations. It can be full again after they are reaped, because other
@@ -68,7 +68,7 @@ pub fn drain(event: impl AsFd) {
 /// The kernel refuses a context for asynchronous I/O: `EAGAIN` if all of `fs.aio-max-nr` is in use, `ENOSYS` if the
 /// kernel has no asynchronous I/O.
 pub fn prepare() -> rustix::io::Result<()> {
-    let context = CONTEXT.load(Ordering::Acquire);
+    let context = Context::current();
     if context.is_known() { Ok(()) } else { Context::replace(context).map(|_| ()) }
 }
 
@@ -80,15 +80,7 @@ const IOCB_FLAG_RESFD: u32 = 1;
 
 /// This process's context for asynchronous operations; 0 before there is one. After fork(2), a child finds its parent's
 /// context, which the kernel does not know in the child.
-static CONTEXT: ContextCell = ContextCell(AtomicU64::new(0));
-
-struct ContextCell(AtomicU64);
-
-impl ContextCell {
-    fn load(&self, order: Ordering) -> Context {
-        Context(self.0.load(order))
-    }
-}
+static CONTEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Number of a context, from the kernel (`aio_context_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,13 +102,17 @@ fn outcome(result: libc::c_long) -> rustix::io::Result<u64> {
 }
 
 impl Context {
+    fn current() -> Self {
+        Self(CONTEXT.load(Ordering::Acquire))
+    }
+
     /// Replaces the context `old` by a new one, unless another thread has already done so.
     #[cold]
     fn replace(old: Self) -> rustix::io::Result<Self> {
         let mut fresh = 0u64;
         // SAFETY: the kernel writes the number of the context into memory of our own.
         outcome(unsafe { libc::syscall(libc::SYS_io_setup, COMPLETIONS, &raw mut fresh) })?;
-        match CONTEXT.0.compare_exchange(old.0, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        match CONTEXT.compare_exchange(old.0, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Ok(Self(fresh)),
             Err(other) => {
                 // SAFETY: no other code has seen this context.

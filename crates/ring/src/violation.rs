@@ -33,10 +33,8 @@ impl RingViolation {
     /// The violation of a code in a control block; `None` for 0. Codes of a newer version read as [`Self::Head`].
     #[must_use]
     pub fn from_code(code: u32) -> Option<Self> {
-        if code == 0 {
-            return None;
-        }
         Some(match code {
+            0 => return None,
             2 => Self::BufferIndex,
             3 => Self::Length,
             4 => Self::Fragments,

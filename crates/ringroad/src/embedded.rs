@@ -9,7 +9,7 @@ use ringroad_datapath::worker::WorkerConfig;
 use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName};
 use ringroad_drivers::catalogue::{open_device, plan_device};
 use ringroad_drivers::device::DeviceRole;
-use ringroad_drivers::shm::{PortShape, QueueEvents, ShmRegion};
+use ringroad_drivers::shm::{PortShape, ShmRegion};
 use ringroad_port::clock::Clock;
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::impairment::{Impairment, ImpairmentPlan};
@@ -19,7 +19,6 @@ use ringroad_port_table::error::TableError;
 use ringroad_port_table::opening::{Opener, ProgramSide, Wrap, device_home};
 use ringroad_port_table::table::PortTable;
 use ringroad_ring::eventfd;
-use ringroad_ring::geometry::PortPlacement;
 use ringroad_ring::layout::Direction;
 use ringroad_ring::pipe_end::PipeSendEnd;
 use ringroad_ring::program_end::ProgramEnd;
@@ -351,39 +350,37 @@ struct DeviceEnd {
 pub(crate) fn take_up(
     side: ProgramSide,
     binding: &Arc<Binding>,
-    here: Option<EmbeddedEnd>,
-) -> Result<Vec<Queue>, OpenError> {
-    let ProgramSide { region, placement, peer, events } = side;
-    match peer {
-        Some(peer) => pipe_queues(&region, &placement, &peer, events, binding),
-        None => program_queues(&region, &placement, events, binding, here),
-    }
-}
-
-fn program_queues(
-    region: &Arc<Region>,
-    placement: &PortPlacement,
-    events: Vec<QueueEvents>,
-    binding: &Arc<Binding>,
     mut here: Option<EmbeddedEnd>,
 ) -> Result<Vec<Queue>, OpenError> {
-    let identity = region_identity(region)?;
+    let ProgramSide { region, placement, peer, events } = side;
+    if peer.is_some() {
+        eventfd::prepare().map_err(|errno| OpenError::System {
+            what: "setting up asynchronous I/O, which wakes a pipe's other end (see the sysctl fs.aio-max-nr)",
+            source: errno.into(),
+        })?;
+    }
+    let identity = region_identity(&region)?;
+    let failed = |errno: rustix::io::Errno| events_failed(errno.into());
+    let view = |ring| RingView::new(&region, ring, placement.slots);
     let mut queues = Vec::new();
     let rings = placement.tx_rings.iter().zip(&placement.rx_rings);
     for (number, ((&tx, &rx), events)) in rings.zip(events).enumerate() {
+        let peer_rx = peer.as_ref().and_then(|peer| peer.rx_rings.get(number)).copied();
         let other = |event: OwnedFd| match &here {
-            Some(EmbeddedEnd { stepped, device }) => {
+            Some(EmbeddedEnd { stepped, device }) if peer_rx.is_none() => {
                 let end = device.as_ref().and_then(|ends| ends.get(number));
                 RemoteEnd::Here { stepped: Arc::clone(stepped), device: end.map(|end| end.queue_index) }
             }
-            None => RemoteEnd::Elsewhere { event, is_program: false },
+            _ => RemoteEnd::Elsewhere { event, is_program: peer_rx.is_some() },
         };
-        let tx_end = ProgramEnd::take_up(RingView::new(region, tx, placement.slots)?, Direction::Tx);
-        let rx_end = ProgramEnd::take_up(RingView::new(region, rx, placement.slots)?, Direction::Rx);
+        let tx_end = match peer_rx {
+            Some(peer_rx) => TxEnd::Pipe(PipeSendEnd::take_up(view(tx)?, view(peer_rx)?)),
+            None => TxEnd::Program(ProgramEnd::take_up(view(tx)?, Direction::Tx)),
+        };
+        let rx_end = ProgramEnd::take_up(view(rx)?, Direction::Rx);
         let kick = events.kick.try_clone().map_err(events_failed)?;
-        let tx = TxRing::new(TxEnd::Program(tx_end), other(kick), Arc::clone(binding), identity);
+        let tx = TxRing::new(tx_end, other(kick), Arc::clone(binding), identity);
         let rx = RxRing::new(rx_end, other(events.kick), Arc::clone(binding), identity);
-        let failed = |errno: rustix::io::Errno| events_failed(errno.into());
         let device = match &mut here {
             Some(EmbeddedEnd { stepped, device: Some(ends) }) => {
                 let wake = ends.get_mut(number).and_then(|end| end.wake.take());
@@ -392,37 +389,6 @@ fn program_queues(
             _ => None,
         };
         queues.push(Queue::new(tx, rx, events.notify, device, binding).map_err(failed)?);
-    }
-    Ok(queues)
-}
-
-fn pipe_queues(
-    region: &Arc<Region>,
-    own: &PortPlacement,
-    peer: &PortPlacement,
-    events: Vec<QueueEvents>,
-    binding: &Arc<Binding>,
-) -> Result<Vec<Queue>, OpenError> {
-    eventfd::prepare().map_err(|errno| OpenError::System {
-        what: "setting up asynchronous I/O, which wakes a pipe's other end (see the sysctl fs.aio-max-nr)",
-        source: errno.into(),
-    })?;
-    let identity = region_identity(region)?;
-    let mut queues = Vec::new();
-    let rings = own.tx_rings.iter().zip(&own.rx_rings).zip(&peer.rx_rings);
-    for (((&tx, &rx), &peer_rx), events) in rings.zip(events) {
-        let send = PipeSendEnd::take_up(
-            RingView::new(region, tx, own.slots)?,
-            RingView::new(region, peer_rx, own.slots)?,
-        );
-        let receive = ProgramEnd::take_up(RingView::new(region, rx, own.slots)?, Direction::Rx);
-        let kick = events.kick.try_clone().map_err(events_failed)?;
-        let peer = |event| RemoteEnd::Elsewhere { event, is_program: true };
-        let tx = TxRing::new(TxEnd::Pipe(send), peer(kick), Arc::clone(binding), identity);
-        let rx = RxRing::new(receive, peer(events.kick), Arc::clone(binding), identity);
-        queues.push(
-            Queue::new(tx, rx, events.notify, None, binding).map_err(|errno| events_failed(errno.into()))?,
-        );
     }
     Ok(queues)
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::error::{OpenError, PortError};
 use crate::queue::{Interest, Queue};
 use crate::ring::{RxRing, TxRing};
-use crate::waiter::{Wait, Waitable, Waiter, wait_any};
+use crate::waiter::{self, Wait, Waiter, wait_any};
 
 /// Options for opening a port; options in its name (`@slots=256`) take precedence.
 #[derive(Debug, Clone, Default)]
@@ -197,14 +197,7 @@ impl Port {
     /// # Errors
     /// Errors of [`TxRing::sync`].
     pub fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
-        let mut ready = false;
-        for queue in &mut self.queues {
-            ready |= queue.arm(interest)?;
-        }
-        if ready {
-            self.disarm()?;
-        }
-        Ok(ready)
+        waiter::arm(&mut self.queues, interest)
     }
 
     /// Ends what [`Port::arm`] began, as [`Queue::disarm`] does for one queue.
@@ -212,7 +205,7 @@ impl Port {
     /// # Errors
     /// Errors of [`TxRing::sync`].
     pub fn disarm(&mut self) -> Result<(), PortError> {
-        self.queues.iter_mut().try_for_each(Queue::disarm)
+        waiter::disarm(&mut self.queues)
     }
 
     /// Waits until any queue is ready, as [`Queue::wait`] does for one.
@@ -225,34 +218,7 @@ impl Port {
 
     /// Makes this port one of several that a program waits on by [`wait_any`].
     pub fn awaiting(&mut self, interest: Interest) -> Wait<'_> {
-        Wait::new(self, interest)
-    }
-}
-
-impl Waitable for Port {
-    fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
-        Port::arm(self, interest)
-    }
-
-    fn disarm(&mut self) -> Result<(), PortError> {
-        Port::disarm(self)
-    }
-
-    fn is_ready(&self, interest: Interest) -> bool {
-        Port::is_ready(self, interest)
-    }
-
-    fn due_in(&self) -> Option<Duration> {
-        // All queues of a port are in one datapath, so the first one knows the time.
-        self.queues.first().and_then(|queue| queue.rx.due_in())
-    }
-
-    fn waiter(&self) -> &Waiter {
-        &self.waiter
-    }
-
-    fn is_renewable(&self) -> bool {
-        self.queues.iter().any(Queue::is_renewable)
+        Wait::new(&mut self.queues, Some(&self.waiter), interest)
     }
 }
 

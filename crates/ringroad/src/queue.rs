@@ -9,7 +9,7 @@ use crate::port::Reconnections;
 use crate::renewal::RenewalQueue;
 use crate::ring::{RxRing, TxRing, sync_both};
 use crate::stepped::DeviceSleep;
-use crate::waiter::{Binding, Wait, Waitable, Waiter, wait_any};
+use crate::waiter::{Binding, Wait, Waiter, wait_any};
 
 /// Condition that a program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Queue {
     notify: OwnedFd,
     /// Sleep state of a device in this program, if there is one.
     device: Option<DeviceSleep>,
-    waiter: Waiter,
+    pub(crate) waiter: Waiter,
     pub(crate) binding: Arc<Binding>,
     /// Queue's part in the renewal, if the port outlives the daemon.
     renewal: Option<RenewalQueue>,
@@ -224,33 +224,7 @@ impl Queue {
 
     /// Makes this queue one of several that a program waits on by [`wait_any`].
     pub fn awaiting(&mut self, interest: Interest) -> Wait<'_> {
-        Wait::new(self, interest)
-    }
-}
-
-impl Waitable for Queue {
-    fn arm(&mut self, interest: Interest) -> Result<bool, PortError> {
-        Queue::arm(self, interest)
-    }
-
-    fn disarm(&mut self) -> Result<(), PortError> {
-        Queue::disarm(self)
-    }
-
-    fn is_ready(&self, interest: Interest) -> bool {
-        Queue::is_ready(self, interest)
-    }
-
-    fn due_in(&self) -> Option<Duration> {
-        self.rx.due_in()
-    }
-
-    fn waiter(&self) -> &Waiter {
-        &self.waiter
-    }
-
-    fn is_renewable(&self) -> bool {
-        Queue::is_renewable(self)
+        Wait::new(std::slice::from_mut(self), None, interest)
     }
 }
 

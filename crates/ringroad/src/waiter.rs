@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::error::PortError;
-use crate::queue::Interest;
+use crate::queue::{Interest, Queue};
 
 /// Resources that a port's rings need, dropped with the last ring.
 #[derive(Debug)]
@@ -119,32 +119,61 @@ impl AsFd for Waiter {
     }
 }
 
-/// Object that a program can wait on: a queue, or all queues of a port.
-pub(crate) trait Waitable {
-    fn arm(&mut self, interest: Interest) -> Result<bool, PortError>;
-    fn disarm(&mut self) -> Result<(), PortError>;
-    fn is_ready(&self, interest: Interest) -> bool;
-    fn waiter(&self) -> &Waiter;
-    /// Whether the object survives the daemon's end: its next check then does what is needed.
-    fn is_renewable(&self) -> bool;
-    /// Time until the datapath behind the object, if syncs step it, has work that sends no wake-up.
-    fn due_in(&self) -> Option<Duration>;
-}
-
 /// A port or a queue, and the condition that a program waits for there: see [`wait_any`].
 pub struct Wait<'a> {
-    at: &'a mut dyn Waitable,
+    queues: &'a mut [Queue],
+    /// Waiter of the port; `None` for a wait on a queue alone, which has one.
+    port: Option<&'a Waiter>,
     interest: Interest,
 }
 
 impl<'a> Wait<'a> {
-    pub(crate) fn new(at: &'a mut dyn Waitable, interest: Interest) -> Self {
-        Self { at, interest }
+    pub(crate) fn new(queues: &'a mut [Queue], port: Option<&'a Waiter>, interest: Interest) -> Self {
+        Self { queues, port, interest }
     }
 
     fn is_ready(&self) -> bool {
-        self.at.is_ready(self.interest)
+        self.queues.iter().any(|queue| queue.is_ready(self.interest))
     }
+
+    /// Time until the datapath behind the queues, if syncs step it, has work that sends no wake-up. All queues of a
+    /// port are in one datapath, so the first one knows the time.
+    fn due_in(&self) -> Option<Duration> {
+        self.queues.first().and_then(|queue| queue.rx.due_in())
+    }
+
+    /// Sleeps until an event, at most for `limit`. Queues that survive the daemon's end do what is needed at their next
+    /// check.
+    fn sleep(&self, limit: Option<Duration>) -> Result<Woken, PortError> {
+        match self.waiter().wait(limit) {
+            Ok(Woken::DaemonGone) if self.queues.iter().any(Queue::is_renewable) => Ok(Woken::Event),
+            woken => woken,
+        }
+    }
+
+    fn waiter(&self) -> &Waiter {
+        self.port.unwrap_or_else(|| &self.queues[0].waiter)
+    }
+}
+
+/// Prepares a wait on all queues of a port, or on a queue alone, as [`Queue::arm`] does.
+pub(crate) fn arm(queues: &mut [Queue], interest: Interest) -> Result<bool, PortError> {
+    if let [queue] = queues {
+        return queue.arm(interest);
+    }
+    let mut ready = false;
+    for queue in &mut *queues {
+        ready |= queue.arm(interest)?;
+    }
+    if ready {
+        disarm(queues)?;
+    }
+    Ok(ready)
+}
+
+/// Ends what [`arm`] began.
+pub(crate) fn disarm(queues: &mut [Queue]) -> Result<(), PortError> {
+    queues.iter_mut().try_for_each(Queue::disarm)
 }
 
 impl std::fmt::Debug for Wait<'_> {
@@ -188,7 +217,7 @@ pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<boo
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         // A manual clock may stand still until it is set, so the sleep is bounded.
-        let due = waits.iter().filter_map(|wait| wait.at.due_in()).min();
+        let due = waits.iter().filter_map(Wait::due_in).min();
         let due = due.map(|due| due.min(UNANNOUNCED_POLL)).filter(|&due| left.is_none_or(|left| due < left));
         let woken = sleep(waits, due.or(left));
         disarm_all(waits)?;
@@ -208,7 +237,7 @@ pub fn wait_any(waits: &mut [Wait<'_>], timeout: Option<Duration>) -> Result<boo
 fn arm_all(waits: &mut [Wait<'_>]) -> Result<bool, PortError> {
     for next in 0..waits.len() {
         let Some((wait, armed)) = waits.get_mut(..=next).and_then(<[_]>::split_last_mut) else { break };
-        let ready = wait.at.arm(wait.interest);
+        let ready = arm(wait.queues, wait.interest);
         if !matches!(ready, Ok(false)) {
             disarm_all(armed)?;
             return ready;
@@ -219,27 +248,23 @@ fn arm_all(waits: &mut [Wait<'_>]) -> Result<bool, PortError> {
 
 /// Withdraws the announcements of all objects, even if one fails.
 fn disarm_all(waits: &mut [Wait<'_>]) -> Result<(), PortError> {
-    waits.iter_mut().map(|wait| wait.at.disarm()).fold(Ok(()), Result::and)
+    waits.iter_mut().map(|wait| disarm(wait.queues)).fold(Ok(()), Result::and)
 }
 
 /// Sleeps until an event at any object.
 fn sleep(waits: &[Wait<'_>], limit: Option<Duration>) -> Result<Woken, PortError> {
-    let wake = |wait: &Wait<'_>, limit| match wait.at.waiter().wait(limit) {
-        Ok(Woken::DaemonGone) if wait.at.is_renewable() => Ok(Woken::Event),
-        woken => woken,
-    };
     if let [wait] = waits {
-        return wake(wait, limit);
+        return wait.sleep(limit);
     }
     let mut set: Vec<PollFd<'_>> =
-        waits.iter().map(|wait| PollFd::new(wait.at.waiter(), PollFlags::IN)).collect();
+        waits.iter().map(|wait| PollFd::new(wait.waiter(), PollFlags::IN)).collect();
     match poll(&mut set, limit.map(timespec).as_ref()) {
         Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
         Ok(0) => return Ok(Woken::Timeout),
         polled => polled?,
     };
     for (wait, event) in waits.iter().zip(&set) {
-        if !event.revents().is_empty() && wake(wait, Some(Duration::ZERO))? == Woken::DaemonGone {
+        if !event.revents().is_empty() && wait.sleep(Some(Duration::ZERO))? == Woken::DaemonGone {
             return Ok(Woken::DaemonGone);
         }
     }

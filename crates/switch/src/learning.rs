@@ -98,6 +98,21 @@ impl LearningSwitch {
         outcome
     }
 
+    /// Ports to which a frame from the port `from` goes, as `plan` decides with `outcome`.
+    pub(crate) fn members(&self, outcome: Outcome, from: PortIndex, plan: &BatchPlan) -> PortMask {
+        match outcome {
+            Outcome::Port(port) => [port].into_iter().collect(),
+            Outcome::Flood => self.ports.iter().filter(|&port| port != from).collect(),
+            Outcome::Ports(set) => plan.ports(set),
+            Outcome::Copies(copies) => {
+                let of_copies =
+                    plan.copies_of(copies).iter().map(|copy| self.members(copy.to.into(), from, plan));
+                of_copies.fold(PortMask::EMPTY, PortMask::or)
+            }
+            Outcome::Drop(_) => PortMask::EMPTY,
+        }
+    }
+
     /// Ports by which flooded frames from the port `from` do not leave: that port itself, and blocked ports.
     #[must_use]
     pub fn closed_to_floods(&self, from: PortIndex) -> PortMask {

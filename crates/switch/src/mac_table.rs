@@ -38,7 +38,6 @@
 //! 1, which is at most 201. An entry would seem young again from an age of 240 on, so 39 sweeps in a row may be missed.
 //! Ages from 240 up count as 0: their reader has read the clock a moment before their writer.
 
-use std::error::Error;
 use std::fmt;
 use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,34 +97,23 @@ impl MacTableConfig {
 }
 
 /// Reason why a table cannot be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MacTableError {
     /// The number of entries is not a power of two or is out of range.
+    #[error(
+        "a MAC table cannot have {0} entries: choose a power of two from {min} to {max}",
+        min = MacTableConfig::MIN_ENTRIES,
+        max = MacTableConfig::MAX_ENTRIES
+    )]
     Entries(usize),
     /// The ageing is out of range.
+    #[error(
+        "a MAC table cannot age in {0} ticks: choose 1 to {max} and make ticks longer or shorter",
+        max = MacTableConfig::MAX_AGEING_TICKS
+    )]
     AgeingTicks(u8),
 }
-
-impl fmt::Display for MacTableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Entries(entries) => write!(
-                f,
-                "a MAC table cannot have {entries} entries: choose a power of two from {} to {}",
-                MacTableConfig::MIN_ENTRIES,
-                MacTableConfig::MAX_ENTRIES
-            ),
-            Self::AgeingTicks(ticks) => write!(
-                f,
-                "a MAC table cannot age in {ticks} ticks: choose 1 to {} and make ticks longer or shorter",
-                MacTableConfig::MAX_AGEING_TICKS
-            ),
-        }
-    }
-}
-
-impl Error for MacTableError {}
 
 /// One entry as [`MacTable::entries`] reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

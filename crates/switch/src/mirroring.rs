@@ -100,10 +100,8 @@ fn is_same_form(
         (Some(one), Some(other)) => one == other,
         // A header rewrite may equal the first bytes of the frame.
         (Some(rewrite), None) | (None, Some(rewrite)) => {
-            let (mut start, mut len) = ([0; MAX_REWRITE_BYTES], 0);
-            for fragment in batch.frame(frame) {
-                len += fragment.bytes().read(start.get_mut(len..rewrite.replaces).unwrap_or_default());
-            }
+            let mut start = [0; MAX_REWRITE_BYTES];
+            let len = batch.read(frame, start.get_mut(..rewrite.replaces).unwrap_or_default());
             rewrite.replaces == rewrite.bytes.len() && start.get(..len) == Some(rewrite.bytes)
         }
         (None, None) => true,
@@ -128,17 +126,7 @@ impl Mirroring {
 
     /// Ports to which a frame from the port `from` goes.
     fn members(&self, outcome: Outcome, from: PortIndex, plan: &BatchPlan) -> PortMask {
-        let members = match outcome {
-            Outcome::Port(port) => [port].into_iter().collect(),
-            Outcome::Flood => {
-                let mut others = self.switch.ports.mask();
-                others.remove(from);
-                others
-            }
-            Outcome::Ports(set) => plan.ports(set),
-            Outcome::Copies(_) | Outcome::Drop(_) => PortMask::EMPTY,
-        };
-        members.but(self.outlets)
+        self.switch.members(outcome, from, plan).but(self.outlets)
     }
 
     /// Ports that monitor frame `number` of the port `from`, which goes to `members`.
@@ -244,10 +232,7 @@ impl Mirroring {
         let mut rewrite = [0; RECORD_HEADER_BYTES + RECORDED_BYTES];
         let (header, start) = rewrite.split_at_mut(RECORD_HEADER_BYTES);
         header.copy_from_slice(&record.to_bytes());
-        let mut len = 0;
-        for fragment in batch.frame(frame) {
-            len += fragment.bytes().read(start.get_mut(len..).unwrap_or_default());
-        }
+        let len = batch.read(frame, start);
         plan.rewrite(frame_bytes, rewrite.get(..RECORD_HEADER_BYTES + len)?)
     }
 }

@@ -42,10 +42,7 @@ impl PortSet {
     /// The ports in ascending order, as of this call. Each group of 64 indexes is read in one moment, the four groups
     /// one after another.
     pub fn iter(&self) -> impl Iterator<Item = PortIndex> + use<> {
-        let words = [0, 1, 2, 3].map(|group: u8| (group, self.word(group).load(Ordering::Relaxed)));
-        words.into_iter().flat_map(|(group, word)| {
-            (0..64u8).filter(move |bit| word >> bit & 1 != 0).map(move |bit| PortIndex(group * 64 + bit))
-        })
+        self.mask().iter()
     }
 
     /// Current ports, as a mask.
@@ -58,7 +55,7 @@ impl PortSet {
     /// Number of ports in the set.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+        self.mask().len()
     }
 
     /// Whether no port is in the set.
@@ -69,13 +66,7 @@ impl PortSet {
 
     #[inline]
     fn word_and_bit(&self, port: PortIndex) -> (&AtomicU64, u64) {
-        (self.word(port.0 >> 6), 1 << (port.0 & 63))
-    }
-
-    /// The word of a group of 64 indexes; the mask makes the index provably in range.
-    #[inline]
-    fn word(&self, group: u8) -> &AtomicU64 {
-        &self.0[usize::from(group & 3)]
+        (&self.0[usize::from(port.0 >> 6)], 1 << (port.0 & 63))
     }
 }
 

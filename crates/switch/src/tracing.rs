@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ringroad_port::batch::Batch;
-use ringroad_port::forwarding_plane::{BatchPlan, Decision, Destination, ForwardingPlane, Outcome};
-use ringroad_port::port_index::{PortIndex, PortMask};
+use ringroad_port::forwarding_plane::{BatchPlan, Decision, ForwardingPlane, Outcome};
+use ringroad_port::port_index::PortIndex;
 use ringroad_port::trace::{Reason, SourceSeen, Trace};
 
 use crate::classify::FrameHeader;
@@ -26,16 +26,15 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Records the decisions of `inner` for `switch` in `trace`.
+    /// Records the decisions of `inner` for `switch`, whose ports have the settings `policies`, in `trace`.
     #[must_use]
-    pub fn new(inner: Box<dyn ForwardingPlane>, switch: Arc<LearningSwitch>, trace: Arc<Trace>) -> Self {
-        Self { inner, switch, trace, policies: None, before: Vec::new() }
-    }
-
-    /// Adds the settings of the switch's ports.
-    #[must_use]
-    pub fn with_policies(self, policies: Option<Arc<PortPolicies>>) -> Self {
-        Self { policies, ..self }
+    pub fn new(
+        inner: Box<dyn ForwardingPlane>,
+        switch: Arc<LearningSwitch>,
+        policies: Option<Arc<PortPolicies>>,
+        trace: Arc<Trace>,
+    ) -> Self {
+        Self { inner, switch, trace, policies, before: Vec::new() }
     }
 }
 
@@ -82,22 +81,10 @@ impl ForwardingPlane for Tracing {
                     None => Reason::Unknown,
                 };
             }
-            let others = || switch.ports.iter().filter(|&port| port != from);
-            let to = |destination| -> PortMask {
-                match destination {
-                    Destination::Port(port) => [port].into_iter().collect(),
-                    Destination::Others => others().collect(),
-                    Destination::Ports(set) => plan.ports(set),
-                }
-            };
-            match plan.outcome(frame) {
-                Outcome::Port(port) => traced.to = to(Destination::Port(port)),
-                Outcome::Flood => traced.to = to(Destination::Others),
-                Outcome::Ports(set) => traced.to = to(Destination::Ports(set)),
-                Outcome::Copies(copies) => {
-                    traced.to = plan.copies_of(copies).iter().flat_map(|copy| to(copy.to).iter()).collect();
-                }
-                Outcome::Drop(cause) => traced.dropped = Some(cause),
+            let outcome = plan.outcome(frame);
+            traced.to = switch.members(outcome, from, plan);
+            if let Outcome::Drop(cause) = outcome {
+                traced.dropped = Some(cause);
             }
             traced
         });

@@ -44,16 +44,9 @@ impl TagRewrite {
 impl TaggedHeader {
     /// Reads the header of a frame once; `None` if the frame is too short.
     pub(crate) fn read(batch: &Batch, frame: usize) -> Option<Self> {
-        let fragments = batch.frame(frame);
         let mut head = [0; TAGGED_BYTES];
-        let mut len = 0;
-        for fragment in fragments {
-            if len == head.len() {
-                break;
-            }
-            len += fragment.bytes().read(head.get_mut(len..).unwrap_or_default());
-        }
-        Self::parse(head.get(..len)?, fragments.first()?.flags())
+        let len = batch.read(frame, &mut head);
+        Self::parse(head.get(..len)?, batch.first_fragment(frame)?.flags())
     }
 
     /// Reads a header from bytes that do not change.

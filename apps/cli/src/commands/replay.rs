@@ -202,8 +202,6 @@ ringroad replay capture.pcap vale0:a --loop 10 --rate 1Gbit --map-ip 10.0.0.0/8=
         pin(self.limits.cpu.first().copied())?;
         let mut reader = CaptureReader::open(&self.file)?;
         let mut port = self.sizes.open(&self.port, global, &self.limits)?;
-        let timing = DepartureError::new()
-            .map_err(|error| Failure::new(format!("making a histogram: {error}"), ""))?;
         let run = Run::start(&self.limits)?;
         output.ready(&[port.info()])?;
         let mut progress = Progress::new(output, &self.limits, "sent");
@@ -218,7 +216,7 @@ ringroad replay capture.pcap vale0:a --loop 10 --rate 1Gbit --map-ip 10.0.0.0/8=
             },
             rewritten: Vec::new(),
             schedule: Schedule::new(self.rate, self.speed)?,
-            timing,
+            timing: DepartureError::default(),
             held: Vec::with_capacity(BURST_FRAMES),
             unpaced_held: 0,
             frames: 0,

@@ -75,9 +75,8 @@ impl Layout {
     ) -> Result<bool, SignerError> {
         let room = frame.len().saturating_sub(self.payload);
         let Some(form) = SignatureForm::longest_within(room) else { return Ok(false) };
-        let (before, signature) = frame.split_at_mut(frame.len() - form.bytes());
-        let signer = Signer::new(form, stream, before.get(self.payload..).unwrap_or_default())?;
-        signer.sign(sequence, timestamp_ns, signature);
+        let covered = frame.get(self.payload..frame.len() - form.bytes()).unwrap_or_default();
+        Signer::new(form, stream, covered)?.sign(sequence, timestamp_ns, frame);
         Ok(true)
     }
 }

@@ -23,6 +23,7 @@ use super::report::{DeviceReport, QueueReport};
 use super::run::Run;
 use super::sender::Sender;
 use super::{load, receiver};
+use crate::shared::{FrameCount, FrameCounter};
 
 /// Interval between checks of a draining port: the port wakes its program when a slot is returned, not when the last
 /// is.
@@ -47,28 +48,10 @@ pub(super) struct DeviceQueue {
     readable: OwnedFd,
     sender: Mutex<Sender>,
     pub(super) meter: Mutex<Option<QueueMeter>>,
-    pub(super) sent: Traffic,
-    pub(super) received: Traffic,
+    pub(super) sent: FrameCounter,
+    pub(super) received: FrameCounter,
     /// Received frames that fit no buffer of the script's array.
     pub(super) too_long: AtomicU64,
-}
-
-/// Frames and bytes without FCS, counted once per batch.
-#[derive(Debug, Default)]
-pub(super) struct Traffic {
-    frames: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Traffic {
-    pub(super) fn add(&self, frames: u64, bytes: u64) {
-        self.frames.fetch_add(frames, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn get(&self) -> (u64, u64) {
-        (self.frames.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
-    }
 }
 
 impl DeviceQueue {
@@ -107,10 +90,10 @@ impl ScriptDevice {
                 label: format!("{name}#{number}"),
                 ring: Mutex::new(queue),
                 readable,
-                sender: Mutex::new(Sender::new(run.clock.reader()).map_err(mlua::Error::external)?),
+                sender: Mutex::new(Sender::new(run.clock.reader())),
                 meter: Mutex::default(),
-                sent: Traffic::default(),
-                received: Traffic::default(),
+                sent: FrameCounter::default(),
+                received: FrameCounter::default(),
                 too_long: AtomicU64::new(0),
             }));
         }
@@ -184,8 +167,7 @@ impl ScriptDevice {
     /// Counts of the device. `sent` has the number of frames that this run sent of each stream.
     pub(super) fn report(&self, sent: &HashMap<u16, u64>) -> DeviceReport {
         let queues = self.queues.iter().enumerate().map(|(number, queue)| {
-            let ((sent_frames, sent_bytes), (received_frames, received_bytes)) =
-                (queue.sent.get(), queue.received.get());
+            let (sent_here, received) = (queue.sent.get(), queue.received.get());
             let unsent_frames = u64::from(queue.ring().tx().pending());
             let sender = queue.sender();
             let meter = queue.meter().as_ref().map(|metered| {
@@ -198,11 +180,11 @@ impl ScriptDevice {
             });
             QueueReport {
                 queue: number,
-                sent_frames,
-                sent_bytes,
+                sent_frames: sent_here.frames,
+                sent_bytes: sent_here.bytes,
                 unsent_frames,
-                received_frames,
-                received_bytes,
+                received_frames: received.frames,
+                received_bytes: received.bytes,
                 too_long_frames: queue.too_long.load(Ordering::Relaxed),
                 offered: sender.offered(),
                 departure: sender.departure_error(),
@@ -213,12 +195,8 @@ impl ScriptDevice {
     }
 
     /// Frames and bytes with FCS over all queues.
-    fn total(&self, of: impl Fn(&DeviceQueue) -> &Traffic) -> (u64, u64) {
-        let (frames, bytes) = self
-            .queues
-            .iter()
-            .map(|queue| of(queue).get())
-            .fold((0, 0), |sum, add| (sum.0 + add.0, sum.1 + add.1));
+    fn total(&self, of: impl Fn(&DeviceQueue) -> &FrameCounter) -> (u64, u64) {
+        let FrameCount { frames, bytes } = self.queues.iter().map(|queue| of(queue).get()).sum();
         (frames, bytes + frames * u64::from(FCS_BYTES))
     }
 
@@ -279,16 +257,11 @@ impl UserData for DeviceRef {
         methods.add_method("getTxStats", |_, this, ()| Ok(this.0.total(|queue| &queue.sent)));
         methods.add_method("getRxStats", |_, this, ()| Ok(this.0.total(|queue| &queue.received)));
         methods.add_method("getMacString", |_, this, ()| Ok(this.0.mac.to_string()));
-        methods.add_method("getMac", |_, this, ()| Ok(number_of(this.0.mac)));
+        methods.add_method("getMac", |_, this, ()| Ok(this.0.mac.number() as f64));
         methods.add_method("getName", |_, this, ()| Ok(this.0.name.clone()));
         methods.add_method("getDriverName", |_, this, ()| Ok(this.0.info.driver.clone()));
         methods.add_meta_method(MetaMethod::ToString, |_, this, ()| Ok(format!("[Device: {}]", this.0.name)));
     }
-}
-
-/// The address as a number of 48 bits.
-fn number_of(mac: Mac) -> f64 {
-    mac.number() as f64
 }
 
 /// A ring of the pair.

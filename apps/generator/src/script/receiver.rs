@@ -12,6 +12,7 @@ use super::context::Context;
 use super::device::DeviceQueue;
 use super::memory::FrameBlock;
 use super::run::LONGEST_WAIT;
+use crate::shared::FrameCount;
 
 /// Number of checks without a frame before a sleep.
 const SPINS: u32 = 64;
@@ -69,7 +70,7 @@ pub(super) fn receive(
             metered.meter.record(&metered.digests);
         }
         if taken.frames > 0 {
-            queue.received.add(taken.frames as u64, taken.bytes);
+            queue.received.add(FrameCount { frames: taken.frames as u64, bytes: taken.bytes });
             return Ok(taken.frames);
         }
         // The wait after the end is short, but not 0, for loops like `while mg.running(500)`.

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use hdrhistogram::errors::CreationError;
 use ringroad::{Interest, PortError, TxRing};
 use ringroad_traffic::pacing::{
     DEFAULT_CATCH_UP_FRAMES, DepartureError, DepartureErrorReport, Departures, OfferedLoad,
@@ -18,6 +17,7 @@ use super::load::Load;
 use super::memory::FrameBlock;
 use super::run::{LONGEST_WAIT, Run};
 use crate::clock::ClockReader;
+use crate::shared::FrameCount;
 
 /// Time before a frame is due for which the thread stays awake, ns: more than a sleep is usually late by.
 const AWAKE_NS: u64 = 100_000;
@@ -41,15 +41,15 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(clock: ClockReader) -> Result<Self, CreationError> {
-        Ok(Self {
+    pub(super) fn new(clock: ClockReader) -> Self {
+        Self {
             clock,
             load: None,
             departures: None,
             past: OfferedLoad::default(),
-            error: DepartureError::new()?,
+            error: DepartureError::default(),
             sequences: Vec::new(),
-        })
+        }
     }
 
     /// Sets the load from the next batch on, with a schedule that starts there.
@@ -115,7 +115,7 @@ impl Sender {
         let mut batch = TxBurst { block: &mut block, count, offload, stream, next: 0, bytes: 0 };
         let sent = self.send_batch(queue, &mut batch, run);
         let (frames, bytes) = (batch.next as u64, batch.bytes);
-        queue.sent.add(frames, bytes);
+        queue.sent.add(FrameCount { frames, bytes });
         sent.map_err(|error| error.named(queue))?;
         Ok(frames as u32)
     }

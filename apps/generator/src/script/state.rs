@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
+use mlua::{FromLuaMulti, IntoLuaMulti, Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
 
 use super::ScriptSource;
 use super::context::{Context, context};
@@ -91,95 +91,78 @@ fn native(lua: &Lua, run: &Arc<Run>) -> mlua::Result<Table> {
     native.set("arguments", run.arguments.as_slice())?;
     native.set("script_name", run.script.name.as_str())?;
     native.set("stats_format", run.options.stats_format.word())?;
-    let function = |name: &str, function: mlua::Function| native.set(name, function);
-    function("now_ns", lua.create_function(|lua, ()| Ok(context(lua)?.now_ns() as f64))?)?;
-    function(
-        "stop",
-        lua.create_function(|lua, ()| {
-            context(lua)?.run.end();
-            Ok(())
-        })?,
-    )?;
-    function(
-        "running_within",
-        lua.create_function(|lua, extra_ms: f64| {
-            let context = context(lua)?;
-            Ok(context.run.is_within((extra_ms * 1e6) as u64, context.now_ns()))
-        })?,
-    )?;
-    function(
-        "set_runtime",
-        lua.create_function(|lua, seconds: f64| {
-            if !(seconds > 0.0 && seconds.is_finite()) {
-                return Err(mlua::Error::runtime(format!("setRuntime: {seconds}: give seconds above 0")));
-            }
-            let context = context(lua)?;
-            context.run.set_time_limit(context.now_ns().saturating_add((seconds * 1e9) as u64));
-            Ok(())
-        })?,
-    )?;
-    function(
-        "sleep",
-        lua.create_function(|lua, ns: f64| {
-            sleep(&*context(lua)?, ns);
-            Ok(())
-        })?,
-    )?;
-    function(
-        "start_task",
-        lua.create_function(|lua, (cpu, name, values): (Option<usize>, Value, MultiValue)| {
-            start_task(lua, cpu, &name, values)
-        })?,
-    )?;
-    function(
-        "wait_for_tasks",
-        lua.create_function(|lua, ()| {
-            let context = context(lua)?;
-            if !context.is_master() {
-                return Err(mlua::Error::runtime(
-                    "waitForTasks: only master can wait for the tasks: it would wait for itself",
-                ));
-            }
-            context.run.wait_for_tasks();
-            Ok(())
-        })?,
-    )?;
-    function(
-        "open_device",
-        lua.create_function(|lua, (name, tx, rx): (String, u16, u16)| {
-            ScriptDevice::open(&context(lua)?.run, &name, tx, rx).map(DeviceRef)
-        })?,
-    )?;
-    function("ready", lua.create_function(|lua, ()| context(lua)?.run.announce())?)?;
-    function(
-        "buffers",
-        lua.create_function(|lua, (count, capacity): (usize, usize)| {
-            let array = Rc::clone(&context(lua)?.arena).array(count, capacity)?;
-            let (address, stride) = {
-                let block = array.block.borrow();
-                (block.address(), block.stride())
-            };
-            Ok((array, address, stride))
-        })?,
-    )?;
-    function("histogram", lua.create_function(|_, ()| HistogramRef::new())?)?;
-    function(
-        "write_line",
-        lua.create_function(|lua, text: LuaString| context(lua)?.run.write_line(&text.as_bytes()))?,
-    )?;
-    function(
-        "write",
-        lua.create_function(|lua, text: LuaString| context(lua)?.run.write(&text.as_bytes()))?,
-    )?;
-    function(
-        "log",
-        lua.create_function(|lua, (level, text): (String, LuaString)| {
-            let context = context(lua)?;
-            (context.run.options.log)(&level, &context.task, &text.to_string_lossy());
-            Ok(())
-        })?,
-    )?;
+    let functions = Functions { lua, native: &native };
+    functions.add("now_ns", |lua, ()| Ok(context(lua)?.now_ns() as f64))?;
+    functions.add("stop", |lua, ()| {
+        context(lua)?.run.end();
+        Ok(())
+    })?;
+    functions.add("running_within", |lua, extra_ms: f64| {
+        let context = context(lua)?;
+        Ok(context.run.is_within((extra_ms * 1e6) as u64, context.now_ns()))
+    })?;
+    functions.add("set_runtime", |lua, seconds: f64| {
+        if !(seconds > 0.0 && seconds.is_finite()) {
+            return Err(mlua::Error::runtime(format!("setRuntime: {seconds}: give seconds above 0")));
+        }
+        let context = context(lua)?;
+        context.run.set_time_limit(context.now_ns().saturating_add((seconds * 1e9) as u64));
+        Ok(())
+    })?;
+    functions.add("sleep", |lua, ns: f64| {
+        sleep(&*context(lua)?, ns);
+        Ok(())
+    })?;
+    functions.add("start_task", |lua, (cpu, name, values): (Option<usize>, Value, MultiValue)| {
+        start_task(lua, cpu, &name, values)
+    })?;
+    functions.add("wait_for_tasks", |lua, ()| {
+        let context = context(lua)?;
+        if !context.is_master() {
+            return Err(mlua::Error::runtime(
+                "waitForTasks: only master can wait for the tasks: it would wait for itself",
+            ));
+        }
+        context.run.wait_for_tasks();
+        Ok(())
+    })?;
+    functions.add("open_device", |lua, (name, tx, rx): (String, u16, u16)| {
+        ScriptDevice::open(&context(lua)?.run, &name, tx, rx).map(DeviceRef)
+    })?;
+    functions.add("ready", |lua, ()| context(lua)?.run.announce())?;
+    functions.add("buffers", |lua, (count, capacity): (usize, usize)| {
+        let array = Rc::clone(&context(lua)?.arena).array(count, capacity)?;
+        let (address, stride) = {
+            let block = array.block.borrow();
+            (block.address(), block.stride())
+        };
+        Ok((array, address, stride))
+    })?;
+    functions.add("histogram", |_, ()| HistogramRef::new())?;
+    functions.add("write_line", |lua, text: LuaString| context(lua)?.run.write_line(&text.as_bytes()))?;
+    functions.add("write", |lua, text: LuaString| context(lua)?.run.write(&text.as_bytes()))?;
+    functions.add("log", |lua, (level, text): (String, LuaString)| {
+        let context = context(lua)?;
+        (context.run.options.log)(&level, &context.task, &text.to_string_lossy());
+        Ok(())
+    })?;
     Ok(native)
+}
+
+/// The table of functions that the prelude calls, while it is filled.
+struct Functions<'lua> {
+    lua: &'lua Lua,
+    native: &'lua Table,
+}
+
+impl Functions<'_> {
+    fn add<A: FromLuaMulti, R: IntoLuaMulti>(
+        &self,
+        name: &str,
+        function: impl Fn(&Lua, A) -> mlua::Result<R> + 'static,
+    ) -> mlua::Result<()> {
+        self.native.set(name, self.lua.create_function(function)?)
+    }
 }
 
 /// Sleeps in short pieces, so that the end of the run is noticed soon.

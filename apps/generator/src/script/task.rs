@@ -103,16 +103,9 @@ fn run_task(
     work().map_err(|error| ScriptError::of_lua(task, &error))
 }
 
-/// Result of master.
-pub(super) enum MasterEnd {
-    /// Master returned.
-    Done,
-    /// The user requested help, which was printed.
-    Helped,
-}
-
-/// Reads the arguments by the script's `configure`, and runs its `master`.
-pub(super) fn run_master(run: &Arc<Run>) -> Result<MasterEnd, ScriptError> {
+/// Reads the arguments by the script's `configure`, and runs its `master`. Returns `false` if the user requested help,
+/// which was printed instead.
+pub(super) fn run_master(run: &Arc<Run>) -> Result<bool, ScriptError> {
     let of_lua = |error: mlua::Error| ScriptError::of_lua(MASTER, &error);
     let lua = make_state(run, MASTER, 0).map_err(of_lua)?;
     let globals = lua.globals();
@@ -133,7 +126,7 @@ pub(super) fn run_master(run: &Arc<Run>) -> Result<MasterEnd, ScriptError> {
         }
         (kind, Value::String(text)) if kind == "help" => {
             run.write_line(&text.as_bytes()).map_err(of_lua)?;
-            return Ok(MasterEnd::Helped);
+            return Ok(false);
         }
         (kind, args) if kind == "args" => MultiValue::from_iter([args]),
         _ => run
@@ -144,7 +137,7 @@ pub(super) fn run_master(run: &Arc<Run>) -> Result<MasterEnd, ScriptError> {
             .map_err(of_lua)?,
     };
     master.call::<()>(arguments).map_err(of_lua)?;
-    Ok(MasterEnd::Done)
+    Ok(true)
 }
 
 /// Calls `configure`, if the script has it. Returns the outcome and the value.

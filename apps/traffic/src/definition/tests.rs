@@ -375,17 +375,6 @@ fn sizes_keep_the_given_order() {
 }
 
 #[test]
-fn sizes_are_printed_as_in_rfc_6985() {
-    let genome = |fields: &str| stream(fields).compile(1).unwrap().size_genome();
-    assert_eq!(genome(""), "a");
-    assert_eq!(genome("size = [64, 128, 256, 512, 1024, 1280, 1518, 2112, 9600]"), "abcdefghi");
-    assert_eq!(genome("size = [1500, 64, 700]"), "BaA A=700 B=1500");
-    assert_eq!(genome("size = {range = [64, 1518]}"), "1455 sizes from 64 to 1518 in fixed order of 1455");
-    let random = "size = {weighted = [[64, 7], [1518, 1]], random_seed = 1}";
-    assert_eq!(genome(random), "2 sizes from 64 to 1518 in random order of 8");
-}
-
-#[test]
 fn signatures_take_the_longest_form_behind_modified_fields() {
     use crate::signature::SignatureForm::{Compact, Full, Short, Tiny};
     for (fields, forms) in [

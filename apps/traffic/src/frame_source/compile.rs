@@ -77,7 +77,7 @@ impl FrameSource {
             first.write_words(&mut frame);
         }
         let (next, writer) = (rotation.current(), blueprint.writer()?);
-        Ok(Self { pristine, frame, next, shown: 0, plans, sizes, rotation, writer })
+        Ok(Self { pristine, frame, next, shown: 0, plans, rotation, writer })
     }
 }
 
@@ -181,10 +181,10 @@ fn coverages(layout: &Layout, varied: &[Varied], signed: bool) -> Result<Vec<Cov
     for (index, span) in layout.spans.iter().enumerate().rev() {
         let Some(at) = span.computed_checksum() else { continue };
         let end = (span.kind == HeaderKind::Ipv4).then(|| span.end());
-        let ip = layout.ip_before(index).filter(|_| span.kind.has_pseudo_header());
+        let ip = layout.ip_before(index).filter(|_| span.kind.spec().has_pseudo_header);
         let pseudo_header = ip.map(|ip| {
             let addresses = if ip.kind == HeaderKind::Ipv4 { 12..20 } else { 8..40 };
-            let protocol = span.kind.ip_protocol().unwrap_or(0);
+            let protocol = span.kind.spec().ip_protocol.unwrap_or(0);
             (ip.start + addresses.start..ip.start + addresses.end, protocol)
         });
         let mut coverage = Coverage {

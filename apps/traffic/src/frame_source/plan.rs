@@ -1,7 +1,7 @@
 //! Data of frames that are known before the frames are made.
 
-use crate::signature::{COMPACT_BYTES, FULL_BYTES, SHORT_BYTES, SignatureForm, Signer, TINY_BYTES};
-use ringroad_wire::checksum::{fold, sum_halves};
+use crate::signature::Signer;
+use ringroad_wire::checksum::fold;
 
 /// Greatest number of varying checksums in one frame.
 pub(super) const MAX_LIVE_CHECKSUMS: usize = 8;
@@ -92,53 +92,4 @@ pub(super) fn put_word(frame: &mut [u8], at: u16, word: u16) {
     if let Some(bytes) = frame.get_mut(at..at + 2) {
         bytes.copy_from_slice(&word.to_be_bytes());
     }
-}
-
-/// Signs `frame`, whose last bytes are the signature, and returns the signature's contribution to sums: less than 2^36.
-#[inline(always)]
-pub(super) fn sign(signer: &Signer, sequence: u64, timestamp_ns: u64, frame: &mut [u8]) -> u64 {
-    match signer.form() {
-        SignatureForm::Full => sign_as::<FULL_BYTES>(signer, sequence, timestamp_ns, frame),
-        SignatureForm::Compact => sign_as::<COMPACT_BYTES>(signer, sequence, timestamp_ns, frame),
-        SignatureForm::Short => sign_as::<SHORT_BYTES>(signer, sequence, timestamp_ns, frame),
-        SignatureForm::Tiny => sign_as::<TINY_BYTES>(signer, sequence, timestamp_ns, frame),
-    }
-}
-
-/// Signs `frame` as [`sign`] does, for a signer whose form has `BYTES` bytes.
-#[inline(always)]
-pub(super) fn sign_as<const BYTES: usize>(
-    signer: &Signer,
-    sequence: u64,
-    timestamp_ns: u64,
-    frame: &mut [u8],
-) -> u64 {
-    let Some(s) = frame.last_chunk_mut::<BYTES>() else { return 0 };
-    signer.sign_as::<BYTES>(sequence, timestamp_ns, s);
-    // The words are read in the same pieces in which they were written. Reads of other pieces would wait until the
-    // signature is in the cache.
-    match BYTES {
-        FULL_BYTES => dword(s, 0) + dword(s, 4) + qword(s, 8) + qword(s, 16) + dword(s, 24),
-        COMPACT_BYTES => word(s, 0) + dword(s, 2) + qword(s, 6) + dword(s, 14),
-        SHORT_BYTES => qword(s, 0) + word(s, 8),
-        _ => dword(s, 0) + word(s, 4),
-    }
-}
-
-#[inline]
-fn word<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
-    u16::from_le_bytes([signature[at], signature[at + 1]]).into()
-}
-
-#[inline]
-fn dword<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
-    let [a, b, c, d] = [signature[at], signature[at + 1], signature[at + 2], signature[at + 3]];
-    u32::from_le_bytes([a, b, c, d]).into()
-}
-
-#[inline]
-fn qword<const BYTES: usize>(signature: &[u8; BYTES], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&signature[at..at + 8]);
-    sum_halves(u64::from_le_bytes(bytes))
 }

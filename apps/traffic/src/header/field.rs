@@ -132,88 +132,68 @@ const ARP: &[FieldSpec] = &[
 
 const VXLAN: &[FieldSpec] = &[fixed("flags", 0, 8), number("vni", 32, 24)];
 
-impl HeaderKind {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Ethernet => "ethernet",
-            Self::Vlan => "vlan",
-            Self::Mpls => "mpls",
-            Self::Ipv4 => "ipv4",
-            Self::Ipv6 => "ipv6",
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-            Self::Icmp => "icmp",
-            Self::Icmpv6 => "icmpv6",
-            Self::Arp => "arp",
-            Self::Vxlan => "vxlan",
-            Self::Raw => "raw",
-        }
-    }
-
+/// Properties of a kind of header.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeaderSpec {
+    pub(crate) name: &'static str,
     /// Length without options, bytes; 0 for raw headers, which can have any length.
-    pub(crate) const fn bytes(self) -> usize {
+    pub(crate) bytes: usize,
+    pub(crate) fields: &'static [FieldSpec],
+    /// Offset of the length field in the header, and of the first byte that the length counts.
+    pub(crate) length: Option<(usize, usize)>,
+    /// Protocol number of a header that IP carries (IANA, "Assigned Internet Protocol Numbers").
+    pub(crate) ip_protocol: Option<u8>,
+    /// Whether the checksum covers the addresses of the preceding IP header.
+    pub(crate) has_pseudo_header: bool,
+}
+
+const fn header(name: &'static str, bytes: usize, fields: &'static [FieldSpec]) -> HeaderSpec {
+    HeaderSpec { name, bytes, fields, length: None, ip_protocol: None, has_pseudo_header: false }
+}
+
+/// A header that IP carries.
+const fn in_ip(protocol: u8, carried: HeaderSpec) -> HeaderSpec {
+    HeaderSpec { ip_protocol: Some(protocol), ..carried }
+}
+
+/// A transport header, with a checksum that covers the addresses of the IP header.
+const fn transport(protocol: u8, carried: HeaderSpec) -> HeaderSpec {
+    HeaderSpec { has_pseudo_header: true, ..in_ip(protocol, carried) }
+}
+
+const fn with_length(offset: usize, from: usize, of: HeaderSpec) -> HeaderSpec {
+    HeaderSpec { length: Some((offset, from)), ..of }
+}
+
+impl HeaderKind {
+    pub(crate) const fn spec(self) -> HeaderSpec {
         match self {
-            Self::Ethernet => 14,
-            Self::Vlan | Self::Mpls => 4,
-            Self::Ipv4 | Self::Tcp => 20,
-            Self::Ipv6 => 40,
-            Self::Udp | Self::Icmp | Self::Icmpv6 | Self::Vxlan => 8,
-            Self::Arp => 28,
-            Self::Raw => 0,
+            Self::Ethernet => header("ethernet", 14, ETHERNET),
+            Self::Vlan => header("vlan", 4, VLAN),
+            Self::Mpls => header("mpls", 4, MPLS),
+            Self::Ipv4 => in_ip(4, with_length(2, 0, header("ipv4", 20, IPV4))),
+            Self::Ipv6 => in_ip(41, with_length(4, 40, header("ipv6", 40, IPV6))),
+            Self::Udp => transport(ip_protocol::UDP, with_length(4, 0, header("udp", 8, UDP))),
+            Self::Tcp => transport(ip_protocol::TCP, header("tcp", 20, TCP)),
+            Self::Icmp => in_ip(ip_protocol::ICMP, header("icmp", 8, ICMP)),
+            Self::Icmpv6 => transport(ip_protocol::ICMPV6, header("icmpv6", 8, ICMP)),
+            Self::Arp => header("arp", 28, ARP),
+            Self::Vxlan => header("vxlan", 8, VXLAN),
+            Self::Raw => header("raw", 0, &[]),
         }
     }
 
-    pub(crate) const fn fields(self) -> &'static [FieldSpec] {
-        match self {
-            Self::Ethernet => ETHERNET,
-            Self::Vlan => VLAN,
-            Self::Mpls => MPLS,
-            Self::Ipv4 => IPV4,
-            Self::Ipv6 => IPV6,
-            Self::Udp => UDP,
-            Self::Tcp => TCP,
-            Self::Icmp | Self::Icmpv6 => ICMP,
-            Self::Arp => ARP,
-            Self::Vxlan => VXLAN,
-            Self::Raw => &[],
-        }
+    pub(crate) const fn name(self) -> &'static str {
+        self.spec().name
     }
 
     pub(crate) fn field(self, name: &str) -> Option<&'static FieldSpec> {
-        self.fields().iter().find(|field| field.name == name)
+        self.spec().fields.iter().find(|field| field.name == name)
     }
 
     /// Offset of the checksum in the header, bytes.
     pub(crate) fn checksum_offset(self) -> Option<usize> {
         self.field("checksum").map(|field| field.bit / 8)
-    }
-
-    /// Offset of the length field in the header, and of the first byte that the length counts.
-    pub(crate) const fn length(self) -> Option<(usize, usize)> {
-        match self {
-            Self::Ipv4 => Some((2, 0)),
-            Self::Ipv6 => Some((4, 40)),
-            Self::Udp => Some((4, 0)),
-            _ => None,
-        }
-    }
-
-    /// Protocol number of a header that IP carries (IANA, "Assigned Internet Protocol Numbers").
-    pub(crate) const fn ip_protocol(self) -> Option<u8> {
-        match self {
-            Self::Icmp => Some(ip_protocol::ICMP),
-            Self::Ipv4 => Some(4),
-            Self::Tcp => Some(ip_protocol::TCP),
-            Self::Udp => Some(ip_protocol::UDP),
-            Self::Ipv6 => Some(41),
-            Self::Icmpv6 => Some(ip_protocol::ICMPV6),
-            _ => None,
-        }
-    }
-
-    /// Whether the checksum covers the addresses of the preceding IP header.
-    pub(crate) const fn has_pseudo_header(self) -> bool {
-        matches!(self, Self::Udp | Self::Tcp | Self::Icmpv6)
     }
 }
 
@@ -257,8 +237,8 @@ mod tests {
     #[test]
     fn fields_are_within_their_headers_without_overlap() {
         for kind in KINDS {
-            let mut taken = vec![false; kind.bytes() * 8];
-            for field in kind.fields() {
+            let mut taken = vec![false; kind.spec().bytes * 8];
+            for field in kind.spec().fields {
                 for taken in &mut taken[field.bit..field.bit + field.bits] {
                     assert!(!std::mem::replace(taken, true), "{}.{}", kind.name(), field.name);
                 }

@@ -40,7 +40,7 @@ impl Span {
 
     /// Offset of the header's length field and of the first counted byte, if the length must be computed.
     pub(crate) fn computed_length(&self) -> Option<(usize, usize)> {
-        let (offset, from) = self.kind.length().filter(|_| self.computes_length)?;
+        let (offset, from) = self.kind.spec().length.filter(|_| self.computes_length)?;
         Some((self.start + offset, self.start + from))
     }
 
@@ -99,7 +99,7 @@ impl Layout {
         }
         match header {
             Header::Raw(raw) => self.bytes.extend_from_slice(&raw.0),
-            _ => self.bytes.resize(start + kind.bytes(), 0),
+            _ => self.bytes.resize(start + kind.spec().bytes, 0),
         }
         for (name, value) in header.values() {
             self.set(start, kind, name, value, path)?;
@@ -111,7 +111,7 @@ impl Layout {
             computes_checksum: header.checksum() == Checksum::Right,
             computes_length: true,
         });
-        if kind.has_pseudo_header() && header.checksum() == Checksum::Right {
+        if kind.spec().has_pseudo_header && header.checksum() == Checksum::Right {
             self.check_ip_before(path)?;
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Layout {
                 };
                 let followed = match next {
                     None | Some(Header::Raw(_)) => Some(EXPERIMENTAL_PROTOCOL),
-                    Some(next) => next.kind().ip_protocol(),
+                    Some(next) => next.kind().spec().ip_protocol,
                 };
                 if kind == HeaderKind::Ipv4 && matches!(next, Some(Header::Icmpv6(_))) && set.is_none() {
                     return misplaced("use icmp, or ipv6 before it, or set protocol");

@@ -55,7 +55,7 @@ pub struct DistributionSummary {
 
 impl Distribution {
     #[inline]
-    pub(super) fn record(&mut self, value: u64) {
+    pub(crate) fn record(&mut self, value: u64) {
         if value > HIGHEST {
             self.saturated += 1;
         }

@@ -39,13 +39,13 @@ pub struct PortCounts {
 /// Reception of a stream, or of several merged into one.
 #[derive(Debug, Clone)]
 pub struct StreamReport {
-    wire_streams: Vec<u16>,
-    sent: Option<u64>,
-    counts: SequenceCounts,
-    bytes: u64,
-    corrupted: u64,
-    reordering: ReorderingTotals,
-    delay: DelayTotals,
+    pub(super) wire_streams: Vec<u16>,
+    pub(super) sent: Option<u64>,
+    pub(super) counts: SequenceCounts,
+    pub(super) bytes: u64,
+    pub(super) corrupted: u64,
+    pub(super) reordering: ReorderingTotals,
+    pub(super) delay: DelayTotals,
 }
 
 /// Reception at a port, in figures.
@@ -119,17 +119,6 @@ impl MeterReport {
 }
 
 impl StreamReport {
-    pub(super) fn new(
-        wire_stream: u16,
-        counts: SequenceCounts,
-        bytes: u64,
-        corrupted: u64,
-        reordering: ReorderingTotals,
-        delay: DelayTotals,
-    ) -> Self {
-        Self { wire_streams: vec![wire_stream], sent: None, counts, bytes, corrupted, reordering, delay }
-    }
-
     /// Numbers on the wire of the streams merged into this report.
     #[must_use]
     pub fn wire_streams(&self) -> &[u16] {

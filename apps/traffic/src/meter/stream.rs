@@ -76,13 +76,14 @@ impl StreamMeter {
     }
 
     pub(super) fn report(&self) -> StreamReport {
-        StreamReport::new(
-            self.wire_stream,
-            self.sequence.counts(),
-            self.bytes,
-            self.corrupted,
-            self.reordering.totals(),
-            self.delay.totals(),
-        )
+        StreamReport {
+            wire_streams: vec![self.wire_stream],
+            sent: None,
+            counts: self.sequence.counts(),
+            bytes: self.bytes,
+            corrupted: self.corrupted,
+            reordering: self.reordering.totals(),
+            delay: self.delay.totals(),
+        }
     }
 }

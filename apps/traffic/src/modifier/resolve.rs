@@ -231,8 +231,14 @@ impl FrameMap<'_> {
     fn field(&self, span: &Span, name: &str, given: &str) -> Result<Field, Problem> {
         let spec = span.kind.field(name);
         let (Some(spec), Some(field)) = (spec, Field::named(span, name)) else {
-            let names: Vec<&str> =
-                span.kind.fields().iter().filter(|field| field.modifiable).map(|field| field.name).collect();
+            let names: Vec<&str> = span
+                .kind
+                .spec()
+                .fields
+                .iter()
+                .filter(|field| field.modifiable)
+                .map(|field| field.name)
+                .collect();
             let known = if names.is_empty() {
                 format!("bytes like {}[0..2]", span.kind.name())
             } else {

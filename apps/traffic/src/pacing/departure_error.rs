@@ -5,23 +5,20 @@
 //! between the time from one departure to the next and the time between the two due times. A sender that hands frames
 //! over in bursts has a large inter-departure error even if frames are not late on average.
 
-use hdrhistogram::Histogram;
-use hdrhistogram::errors::CreationError;
 use serde::Serialize;
 
-/// Greatest recorded time, ns. Longer times count as this time.
-const LONGEST_NS: u64 = 1_000_000_000_000;
+use crate::meter::Distribution;
 
 /// Timing error of one sender.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct DepartureError {
-    lateness: Histogram<u64>,
-    inter_departure: Histogram<u64>,
+    lateness: Distribution,
+    inter_departure: Distribution,
     /// Due time and departure of the previous frame, ns after the origin.
     last: Option<(f64, f64)>,
 }
 
-/// Figures of a distribution of times, ns, to three significant digits.
+/// Figures of a distribution of times, ns; percentiles to three significant digits.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct TimeDistribution {
     /// Mean, ns.
@@ -46,22 +43,13 @@ pub struct DepartureErrorReport {
 }
 
 impl DepartureError {
-    /// Makes a record without frames.
-    ///
-    /// # Errors
-    /// The histogram checks its bounds; the bounds in use are valid, so this cannot fail.
-    pub fn new() -> Result<Self, CreationError> {
-        let histogram = || Histogram::new_with_bounds(1, LONGEST_NS, 3);
-        Ok(Self { lateness: histogram()?, inter_departure: histogram()?, last: None })
-    }
-
     /// Records a frame due at `due_ns` that left at `left_ns`, both ns after the same moment.
     #[inline]
     pub fn record(&mut self, due_ns: f64, left_ns: f64) {
-        self.lateness.saturating_record((left_ns - due_ns).max(0.0) as u64);
+        self.lateness.record((left_ns - due_ns).max(0.0) as u64);
         if let Some((last_due_ns, last_left_ns)) = self.last {
             let error_ns = (left_ns - last_left_ns) - (due_ns - last_due_ns);
-            self.inter_departure.saturating_record(error_ns.abs() as u64);
+            self.inter_departure.record(error_ns.abs() as u64);
         }
         self.last = Some((due_ns, left_ns));
     }
@@ -73,16 +61,15 @@ impl DepartureError {
 
     /// Adds the records of another sender.
     pub fn merge(&mut self, other: &Self) {
-        // Adding cannot fail, because the bounds are the same.
-        let _ = self.lateness.add(&other.lateness);
-        let _ = self.inter_departure.add(&other.inter_departure);
+        self.lateness.merge(&other.lateness);
+        self.inter_departure.merge(&other.inter_departure);
     }
 
     /// The figures so far.
     #[must_use]
     pub fn report(&self) -> DepartureErrorReport {
         DepartureErrorReport {
-            frames: self.lateness.len(),
+            frames: self.lateness.count(),
             lateness: TimeDistribution::of(&self.lateness),
             inter_departure: TimeDistribution::of(&self.inter_departure),
         }
@@ -90,15 +77,13 @@ impl DepartureError {
 }
 
 impl TimeDistribution {
-    /// The figures of a histogram in ns.
-    #[must_use]
-    pub fn of(histogram: &Histogram<u64>) -> Self {
-        Self {
-            mean_ns: histogram.mean(),
-            p50_ns: histogram.value_at_quantile(0.5),
-            p99_ns: histogram.value_at_quantile(0.99),
-            max_ns: histogram.max(),
-        }
+    fn of(times: &Distribution) -> Self {
+        times.summary().map_or_else(Self::default, |times| Self {
+            mean_ns: times.mean,
+            p50_ns: times.p50,
+            p99_ns: times.p99,
+            max_ns: times.max,
+        })
     }
 }
 
@@ -108,7 +93,7 @@ mod tests {
 
     #[test]
     fn lateness_counts_from_due_times_and_errors_between_departures() {
-        let mut error = DepartureError::new().unwrap();
+        let mut error = DepartureError::default();
         for (due, left) in [(0.0, 10.0), (100.0, 110.0), (200.0, 260.0), (300.0, 300.0)] {
             error.record(due, left);
         }
@@ -117,12 +102,12 @@ mod tests {
         assert_eq!((report.lateness.max_ns, report.lateness.mean_ns), (60, 20.0));
         // The differences are 100 − 100, 150 − 100 and 40 − 100.
         assert_eq!(report.inter_departure.max_ns, 60);
-        assert!((report.inter_departure.mean_ns - 110.0 / 3.0).abs() < 0.01);
+        assert!((report.inter_departure.mean_ns - 110.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_pause_is_not_a_pacing_error() {
-        let mut error = DepartureError::new().unwrap();
+        let mut error = DepartureError::default();
         error.record(0.0, 0.0);
         error.pause();
         error.record(10.0, 1_000_010.0);

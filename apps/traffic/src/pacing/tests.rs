@@ -58,7 +58,6 @@ fn a_late_sender_catches_up_to_the_limit_and_skips_the_rest() {
         OfferedLoad { elapsed_ns: 1_000_000, intended_frames: 1001, sent_frames: 101, skipped_frames: 900 };
     assert_eq!(load, expected);
     assert_eq!(load.shortfall_frames(), 900);
-    assert!((load.sent_fps() - 101_000.0).abs() < 1e-6);
     // The schedule continues as usual from that time on.
     assert_eq!(send(&mut departures, now_ns + 999, 1000), 0);
     assert_eq!(send(&mut departures, now_ns + 1000, 1000), 1);
@@ -161,7 +160,7 @@ fn a_load_can_be_restarted() {
         let first = due_times(&mut departures, 7, SHORT);
         departures.restart(START_NS + 1_000_000);
         assert_eq!(due_times(&mut departures, 7, SHORT), first);
-        assert_eq!(departures.sent(), 7);
+        assert_eq!(departures.offered_load(0).sent_frames, 7);
     }
 }
 

@@ -20,57 +20,44 @@ impl SignatureForm {
     /// All forms, from the longest.
     pub const ALL: [Self; 4] = [Self::Full, Self::Compact, Self::Short, Self::Tiny];
 
+    /// Length of the form, bytes; the highest stream number; lengths of sequence number and timestamp, bits.
+    const fn layout(self) -> (usize, u16, u32, u32) {
+        match self {
+            Self::Full => (28, u16::MAX, 64, 64),
+            Self::Compact => (18, u16::MAX, 40, 40),
+            Self::Short => (10, u8::MAX as u16, 24, 32),
+            Self::Tiny => (6, u8::MAX as u16, 24, 0),
+        }
+    }
+
     /// Length of the form, bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
-        match self {
-            Self::Full => 28,
-            Self::Compact => 18,
-            Self::Short => 10,
-            Self::Tiny => 6,
-        }
+        self.layout().0
     }
 
     /// The longest form that fits into `room_bytes` bytes of payload after the headers. None below 6.
     #[must_use]
-    pub const fn longest_within(room_bytes: usize) -> Option<Self> {
-        match room_bytes {
-            28.. => Some(Self::Full),
-            18.. => Some(Self::Compact),
-            10.. => Some(Self::Short),
-            6.. => Some(Self::Tiny),
-            _ => None,
-        }
+    pub fn longest_within(room_bytes: usize) -> Option<Self> {
+        Self::ALL.into_iter().find(|form| form.bytes() <= room_bytes)
     }
 
     /// The highest stream number of the form.
     #[must_use]
     pub const fn max_stream(self) -> u16 {
-        match self {
-            Self::Full | Self::Compact => u16::MAX,
-            Self::Short | Self::Tiny => u8::MAX as u16,
-        }
+        self.layout().1
     }
 
     /// Length of the sequence number, bits.
     #[must_use]
     pub const fn sequence_bits(self) -> u32 {
-        match self {
-            Self::Full => 64,
-            Self::Compact => 40,
-            Self::Short | Self::Tiny => 24,
-        }
+        self.layout().2
     }
 
     /// Length of the timestamp, bits; 0 without a timestamp.
     #[must_use]
     pub const fn timestamp_bits(self) -> u32 {
-        match self {
-            Self::Full => 64,
-            Self::Compact => 40,
-            Self::Short => 32,
-            Self::Tiny => 0,
-        }
+        self.layout().3
     }
 
     /// Whether latency can be measured with this form.

@@ -15,8 +15,8 @@ impl Engine {
         self.receive_handoffs(u64::MAX);
         let mut queue_indexes = 0..self.queues.len() as u32;
         for queue_index in queue_indexes.clone() {
-            if let Some((held, from)) = self.scheduler.take_rest(queue_index) {
-                self.serve(held, from, u64::MAX);
+            if self.holds_batch(queue_index) {
+                self.serve(queue_index, u64::MAX);
             }
             match self.queues.get(queue_index as usize) {
                 Some(Some(queue)) if !queue.pending.is_empty() => {
@@ -34,10 +34,9 @@ impl Engine {
             }
         }
         is_quiet
-            && !self.scheduler.has_rest()
             && !self.inboxes.iter().any(Inbox::has_waiting)
             && is_consumed(&positions(&self.outboxes), &self.outboxes)
-            && queue_indexes.all(|queue_index| !self.has_pending(queue_index))
+            && queue_indexes.all(|queue_index| !self.has_borrowed(queue_index))
     }
 
     /// State that the queue at `queue_index` leaves to the process that serves its port next

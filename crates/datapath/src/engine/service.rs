@@ -10,7 +10,7 @@ use ringroad_port::port_queue::{Lend, PortQueue};
 
 use super::{Engine, Scratch, Served};
 use crate::copies::LEAST_ROOM;
-use crate::engine_queue::{EngineQueue, PendingRelease};
+use crate::engine_queue::{EngineQueue, PendingRelease, SpareBatches};
 use crate::exchange::{Outbox, is_consumed, positions};
 use crate::execution::{BYTES_PER_COST, DeliveryTargets, Executed, Job, Origin};
 use crate::forwarding::{Forwarding, SwitchId, SwitchView};
@@ -19,26 +19,26 @@ use crate::forwarding::{Forwarding, SwitchId, SwitchView};
 pub(super) const KICK_COST: u64 = 8;
 
 impl Engine {
-    /// Serves the queue at `queue_index` until `budget` is spent. `from` is the number of frames of a held batch that
-    /// are already dispatched, 0 without a held batch.
+    /// Serves the queue at `queue_index` until `budget` is spent: the rest of its held batch, if it has one, else new
+    /// frames.
     #[inline(always)]
-    pub(super) fn serve(&mut self, queue_index: u32, from: usize, budget: u64) -> Served {
+    pub(super) fn serve(&mut self, queue_index: u32, budget: u64) -> Served {
         let Some(Some(queue)) = self.queues.get_mut(queue_index as usize) else { return Served::EMPTY_POLL };
-        if from == 0 && queue.is_idle() {
+        if queue.is_idle() {
             return Served::EMPTY_POLL;
         }
         let forwarding = queue.forwarding;
         if (!queue.pending.is_empty() || !self.outboxes.is_empty())
             && !self.may_serve(queue_index, forwarding)
         {
-            return self.serve_later(queue_index, from);
+            return self.serve_later(queue_index);
         }
         match forwarding {
-            Forwarding::Wire(destination) => self.serve_wire(queue_index, from, budget, destination),
+            Forwarding::Wire(destination) => self.serve_wire(queue_index, budget, destination),
             Forwarding::Switch { switch, port, queue } => {
-                self.serve_switch(queue_index, from, budget, (switch, port, queue))
+                self.serve_switch(queue_index, budget, (switch, port, queue))
             }
-            Forwarding::Hold => self.serve_later(queue_index, from),
+            Forwarding::Hold => Served::EMPTY_POLL,
         }
     }
 
@@ -54,51 +54,46 @@ impl Engine {
         free.is_none_or(|free| free >= LEAST_ROOM) && self.scratch.copier.has_room(&self.outboxes)
     }
 
-    /// Keeps a held batch of the queue at `queue_index`.
+    /// Leaves a held batch of the queue at `queue_index` to the next turn of its owner.
     #[inline(never)]
-    pub(super) fn serve_later(&mut self, queue_index: u32, from: usize) -> Served {
-        if from != 0 {
-            self.scheduler.put_rest_back((queue_index, from));
+    pub(super) fn serve_later(&mut self, queue_index: u32) -> Served {
+        if self.holds_batch(queue_index) {
+            self.scheduler.begin_with(queue_index);
         }
         Served::EMPTY_POLL
+    }
+
+    /// Whether the queue at `queue_index` has a held batch.
+    #[inline]
+    pub(super) fn holds_batch(&self, queue_index: u32) -> bool {
+        matches!(self.queues.get(queue_index as usize), Some(Some(queue)) if queue.held.is_some())
     }
 
     /// Forwards frames of the queue at `queue_index` to the queue at `destination`, which holds them back while it is
     /// full.
     #[inline(never)]
-    pub(super) fn serve_wire(
-        &mut self,
-        queue_index: u32,
-        from: usize,
-        budget: u64,
-        destination: u32,
-    ) -> Served {
+    pub(super) fn serve_wire(&mut self, queue_index: u32, budget: u64, destination: u32) -> Served {
         let Scratch { batch, executor, .. } = &mut self.scratch;
         let Some((source, mut taker)) = pair(&mut self.queues, queue_index, destination) else {
             return Served::EMPTY_POLL;
         };
-        if from != 0 {
-            self.scheduler.take_up(queue_index, batch);
-        } else {
-            let mut most = source.most(budget);
-            if let Some(taker) = taker.as_mut().filter(|taker| taker.holds_back)
-                && let Some(behind) = taker.port.backpressure()
-            {
-                most = most.min(behind.room(source.port.longest_frame_bytes()));
-                if most == 0 {
-                    return Served::EMPTY_POLL;
-                }
+        let mut most = source.most(budget);
+        if let Some(taker) = taker.as_mut().filter(|taker| taker.holds_back)
+            && let Some(behind) = taker.port.backpressure()
+        {
+            most = most.min(behind.room(source.port.longest_frame_bytes()));
+            if most == 0 {
+                return Served::EMPTY_POLL;
             }
-            batch.reset(most);
-            batch.set_taker(taker.as_ref().and_then(|taker| taker.properties.region));
-            source.receive(batch);
         }
-        let frames = batch.frames();
-        if frames == from {
+        batch.reset(most);
+        batch.set_taker(taker.as_ref().and_then(|taker| taker.properties.region));
+        source.receive(batch);
+        let (frames, bytes) = (batch.frames(), batch.bytes());
+        if frames == 0 {
             return Served::EMPTY_POLL;
         }
-        let list = Batch::numbers(from..frames);
-        let bytes = if from == 0 { batch.bytes() } else { batch.bytes_of(from..frames) };
+        let list = Batch::numbers(0..frames);
         let (mut lent, mut kicks) = (0, 0);
         let mut frame_cost = u64::from(source.properties.take_cost);
         match taker {
@@ -131,14 +126,14 @@ impl Engine {
     pub(super) fn serve_switch(
         &mut self,
         queue_index: u32,
-        from: usize,
         budget: u64,
         (switch, port, queue): (SwitchId, PortIndex, u16),
     ) -> Served {
-        let Scratch { batch, plan, executor, copier, .. } = &mut self.scratch;
+        let Scratch { batch, plan, executor, copier, spare } = &mut self.scratch;
         let Some(Some(source)) = self.queues.get_mut(queue_index as usize) else { return Served::EMPTY_POLL };
-        if from != 0 {
-            self.scheduler.take_up(queue_index, batch);
+        let mut from = 0;
+        if source.held.is_some() {
+            from = take_up(source, batch, spare);
         } else {
             batch.reset(source.most(budget));
             source.receive(batch);
@@ -183,7 +178,8 @@ impl Engine {
         source.counters.replicated(executed.replicated);
         source.counters.dropped(&dropped);
         if executed.end < frames {
-            self.scheduler.hold(queue_index, executed.end, batch);
+            hold(source, executed.end, batch, spare);
+            self.scheduler.begin_with(queue_index);
         } else {
             finish_batch(source, batch, 0, &self.outboxes);
         }
@@ -260,9 +256,35 @@ fn refuse_impossible(batch: &Batch, frames: Range<usize>, plan: &mut BatchPlan) 
     }
 }
 
+/// Keeps `batch` at its source, dispatched up to the frame `next`, and leaves an empty batch in its stead.
+#[cold]
+fn hold(source: &mut EngineQueue, next: usize, batch: &mut Batch, spare: &mut SpareBatches) {
+    let mut held = spare.pop().unwrap_or_default();
+    std::mem::swap(batch, &mut held.batch);
+    held.next = next;
+    source.held = Some(held);
+}
+
+/// Moves the held batch of `source` into `batch`. Returns its first frame that is not dispatched.
+#[cold]
+fn take_up(source: &mut EngineQueue, batch: &mut Batch, spare: &mut SpareBatches) -> usize {
+    let Some(mut held) = source.held.take() else { return 0 };
+    std::mem::swap(batch, &mut held.batch);
+    let next = held.next;
+    spare.push(held);
+    next
+}
+
+/// Gives back the held batch of `source`: frames that were not dispatched count as not received.
+pub(super) fn give_up_held(source: &mut EngineQueue, outboxes: &[Option<Outbox>]) {
+    if let Some(held) = source.held.take() {
+        finish_batch(source, &held.batch, 0, outboxes);
+    }
+}
+
 /// Gives the batch back to its source: first buffers that the destination keeps, then the slots.
 #[inline]
-pub(super) fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[Option<Outbox>]) {
+fn finish_batch(source: &mut EngineQueue, batch: &Batch, lent: u64, outboxes: &[Option<Outbox>]) {
     if batch.gives()
         && let Some(lender) = source.port.lender()
     {

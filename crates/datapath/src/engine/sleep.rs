@@ -59,7 +59,7 @@ impl Engine {
     /// `false` if the engine must not sleep, since there is work, or more queues must be notified. The caller calls
     /// [`Self::awake`] in either case.
     pub fn fall_asleep(&mut self, most: usize) -> bool {
-        if self.scheduler.has_rest() || self.inboxes.iter().any(Inbox::has_waiting) {
+        if self.inboxes.iter().any(Inbox::has_waiting) {
             return false;
         }
         let (mut skip, mut told) = (0, 0);

@@ -6,7 +6,6 @@ use ringroad_port::counters::CounterSnapshot;
 
 use super::{Fabric, FabricError};
 use crate::engine::Engine;
-use crate::forwarding::QueueRef;
 
 /// Totals of a switch, ports that left included.
 #[derive(Debug, Clone, Default)]
@@ -38,21 +37,6 @@ impl Fabric {
             counters.add_to(&mut sum);
             sum
         })
-    }
-
-    /// Reason why a port has stopped, or `None`.
-    ///
-    /// # Errors
-    /// A worker that is gone.
-    pub fn port_fault(&self, switch: &str, port: &str) -> Result<Option<String>, FabricError> {
-        match self.switches.get(switch).and_then(|switch| switch.ports.get(port)) {
-            Some(port) => self.fault_of(&port.queues),
-            None => Ok(None),
-        }
-    }
-
-    pub(super) fn fault_of(&self, queues: &[QueueRef]) -> Result<Option<String>, FabricError> {
-        Ok(self.at_each(queues, fault_at)?.into_iter().flatten().next())
     }
 
     /// Reason why each of `ports`, given by switch and name, has stopped, or `None`. Each worker is queried once.
@@ -123,6 +107,6 @@ impl Fabric {
 }
 
 /// Reason why the queue at `queue_index` has stopped, or `None`.
-fn fault_at(engine: &mut Engine, queue_index: u32) -> Option<String> {
+pub(super) fn fault_at(engine: &mut Engine, queue_index: u32) -> Option<String> {
     engine.queue_mut(queue_index)?.diagnosis()?.fault()
 }

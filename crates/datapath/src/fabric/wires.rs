@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 
+use super::counters::fault_at;
 use super::{Fabric, FabricError, QueueParts, Share};
 use crate::engine::Engine;
 use crate::engine_queue::EngineQueue;
@@ -83,7 +84,7 @@ impl Fabric {
     /// # Errors
     /// A worker that is gone.
     pub fn wire_fault(&self, wire: WireId) -> Result<Option<String>, FabricError> {
-        self.fault_of(&self.second_queues(wire))
+        Ok(self.at_each(&self.second_queues(wire), fault_at)?.into_iter().flatten().next())
     }
 
     /// References to the queues of the second port of a wire, in their order.

@@ -116,13 +116,7 @@ impl CardQueue {
             let mut start = [0; KEY_BYTES];
             let known = needed_bytes.min(batch.frame_bytes(frame));
             let start = start.get_mut(..known).unwrap_or_default();
-            let mut filled = 0;
-            for fragment in batch.frame(frame) {
-                filled += fragment.bytes().read(start.get_mut(filled..).unwrap_or_default());
-                if filled == known {
-                    break;
-                }
-            }
+            batch.read(frame, start);
             match settings.channel_of(start, batch.frame_bytes(frame), turn) {
                 Ok(channel) => {
                     channels |= 1 << channel;

@@ -212,7 +212,7 @@ fn frames_are_lent_where_they_lie_and_come_in_merged_buffers() {
     site.send(1, &[0; 12], b"and its second one");
     let batch = site.receive();
     assert_eq!(frames_of(&batch), [&b"the first frame of the guest"[..], b"and its second one"]);
-    assert!(!batch.has_meta());
+    assert!(!batch.is_unfinished());
     site.queue.flush();
     assert_eq!(site.used(TRANSMIT), 0);
     site.queue.release(batch.slots());
@@ -261,7 +261,7 @@ fn unfinished_frames_go_only_to_guests_that_accept_them() {
     // The header of a guest that did not acknowledge the feature is ignored.
     let mut site = Testbed::with_guest(MODERN | super::features::TAKES_UNFINISHED);
     site.send(0, &unfinished, &[1; 60]);
-    assert!(!site.receive().has_meta());
+    assert!(!site.receive().is_unfinished());
     assert!(site.queue.takes_unfinished());
 }
 

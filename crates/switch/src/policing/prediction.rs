@@ -1,7 +1,7 @@
 //! Prediction of the switch's decision on a frame. Nothing is learned, and no limit is used up.
 
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::forwarding_plane::{BatchPlan, Destination, Outcome};
+use ringroad_port::forwarding_plane::{BatchPlan, Outcome};
 use ringroad_port::port_index::{PortIndex, PortMask};
 
 use super::{Policing, Read};
@@ -61,25 +61,20 @@ impl Policing {
     }
 
     fn departures(&self, from: PortIndex, plan: &BatchPlan) -> Result<Vec<PredictedOutput>, DropCause> {
-        let to = |destination| match destination {
-            Destination::Port(port) => [port].into_iter().collect(),
-            Destination::Others => self.switch.ports.iter().filter(|&port| port != from).collect(),
-            Destination::Ports(set) => plan.ports(set),
-        };
-        let as_it_came = |to| Ok(vec![PredictedOutput { ports: to, replaces: 0, header: Vec::new() }]);
+        let to = |outcome| self.switch.members(outcome, from, plan);
         match plan.outcome(0) {
-            Outcome::Port(port) => as_it_came(to(Destination::Port(port))),
-            Outcome::Flood => as_it_came(to(Destination::Others)),
-            Outcome::Ports(set) => as_it_came(to(Destination::Ports(set))),
             Outcome::Drop(cause) => Err(cause),
             Outcome::Copies(copies) => {
                 let departures = plan.copies_of(copies).iter().map(|copy| {
                     let rewrite = copy.rewrite.and_then(|rewrite| plan.rewrite_of(rewrite));
                     let (replaces, header) =
                         rewrite.map_or((0, Vec::new()), |rewrite| (rewrite.replaces, rewrite.bytes.to_vec()));
-                    PredictedOutput { ports: to(copy.to), replaces, header }
+                    PredictedOutput { ports: to(copy.to.into()), replaces, header }
                 });
                 Ok(departures.collect())
+            }
+            as_it_came => {
+                Ok(vec![PredictedOutput { ports: to(as_it_came), replaces: 0, header: Vec::new() }])
             }
         }
     }

@@ -179,7 +179,7 @@ fn fields(packet: &[Header]) -> Vec<(String, usize, usize)> {
     for (index, header) in packet.iter().enumerate() {
         let kind = header.kind();
         let occurrence = packet[..index].iter().filter(|other| other.kind() == kind).count();
-        for field in kind.fields().iter().filter(|field| field.modifiable) {
+        for field in kind.spec().fields.iter().filter(|field| field.modifiable) {
             // Fields that name the next header, are computed, or change how etherparse parses the rest.
             let fixed = ["ether_type", "bottom", "checksum", "type", "code", "operation", "urgent"];
             let port = kind == HeaderKind::Udp && field.name == "destination";
@@ -190,7 +190,7 @@ fn fields(packet: &[Header]) -> Vec<(String, usize, usize)> {
         }
         start += match header {
             Header::Raw(raw) => raw.0.len(),
-            _ => kind.bytes(),
+            _ => kind.spec().bytes,
         };
     }
     // Fields at odd positions and of odd lengths.

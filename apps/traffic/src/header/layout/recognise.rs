@@ -48,7 +48,7 @@ impl Layout {
                 HeaderKind::Icmpv6,
             ]
             .into_iter()
-            .find(|kind| kind.ip_protocol() == Some(protocol)),
+            .find(|kind| kind.spec().ip_protocol == Some(protocol)),
         }
     }
 }
@@ -64,9 +64,9 @@ fn whole(kind: HeaderKind, bytes: &[u8]) -> Option<usize> {
         HeaderKind::Tcp => words(96),
         // IPv6 options have 8 bytes, and 8 more for each that the second byte counts.
         HeaderKind::Raw => 8 + 8 * usize::from(*bytes.get(1)?),
-        _ => kind.bytes(),
+        _ => kind.spec().bytes,
     };
-    (length >= kind.bytes() && bytes.len() >= length).then_some(length)
+    (length >= kind.spec().bytes && bytes.len() >= length).then_some(length)
 }
 
 /// Kind of the header at the start of `behind`, according to the preceding `header`.
