@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 
@@ -13,7 +12,7 @@ from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.method.frame_loss import FrameLossMethod
-from ringroad_lab.method.interface import METHODS, MethodSettings
+from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
 from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
@@ -32,7 +31,6 @@ from ringroad_lab.run.events import Event, MeasurementBegan, MeasurementDone, Se
 from ringroad_lab.run.interface import Samples, Setup, Stations
 from ringroad_lab.run.schedule_runner import ScheduleRunner
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
-from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
 from ringroad_lab.trial import Disturbance, DisturbanceLimits, FlowSet, TrialRequest, TrialResult
@@ -154,7 +152,7 @@ class Lab:
         self.open_setups = 0
         self.no_stations = ""
         self.no_end = ""
-        self.runner = ScheduleRunner(schedule((scenario,)), partial(make_method, methods=METHODS), self, self._take, lambda: self._stopped)
+        self.runner = ScheduleRunner(schedule((scenario,)), self, self._take, lambda: self._stopped)
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[tuple[Stations, Samples]]:

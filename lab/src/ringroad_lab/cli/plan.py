@@ -13,7 +13,6 @@ from ringroad_lab.host.local import LocalHost
 from ringroad_lab.package_names import how_to_install, package_name
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario
 
 if TYPE_CHECKING:
@@ -31,12 +30,11 @@ def register(app: typer.Typer) -> None:
         from ringroad_lab.scenario.plan import plan as make_plan
         from ringroad_lab.scenario.requirements import required_programs
 
-        registries = Registries()
-        resolved = resolve_arguments(scenario, layer, set_, registries)
-        planned = make_plan(resolved.scenarios, registries)
+        resolved = resolve_arguments(scenario, layer, set_)
+        planned = make_plan(resolved.scenarios)
         host = LocalHost()
         try:
-            programs = required_programs(resolved.scenarios, registries, host)
+            programs = required_programs(resolved.scenarios, host)
         finally:
             host.close()
         if as_json:

@@ -22,7 +22,6 @@ from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
 from ringroad_lab.request.message import Message
 from ringroad_lab.request.model import ANY_BED, Order, RequestState, Wanted
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.text_types import Name
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def request(
     from ringroad_lab.store.result_store import ResultStore
 
     # Checked now, so that a wrong name is not reported hours later.
-    resolve_arguments(scenario, layer, set_, Registries())
+    resolve_arguments(scenario, layer, set_)
     try:
         order = Order(layers=tuple(layer or ()), settings=tuple(set_ or ()), labels=read_labels(label), baseline=baseline)
         now = time.time()

@@ -14,7 +14,6 @@ from ringroad_lab.cli.scenario_options import AsJson, resolve_arguments
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.engine.job_environment import FLEET_VARIABLE
 from ringroad_lab.request.message import MAX_PAYLOAD_BYTES, Message
-from ringroad_lab.scenario.registries import Registries
 
 if TYPE_CHECKING:
     from ringroad_lab.fleet.rules import MessageRule
@@ -74,7 +73,7 @@ def _check_scenario(rule: MessageRule) -> None:
 
     fixed = [line for line in toml_text(rule.settings).splitlines() if "{" not in line]
     try:
-        resolve_arguments(rule.scenario, rule.layers, fixed, Registries())
+        resolve_arguments(rule.scenario, rule.layers, fixed)
     except ScenarioError as error:
         raise ScenarioError(f"rule '{rule.name}': {error}") from error
 

@@ -10,7 +10,6 @@ import typer
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.document import path_text
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, ResolvedTopology
 from ringroad_lab.scenario.schema import ScenarioTable
 from ringroad_lab.scenario.toml_text import toml_text
@@ -28,7 +27,7 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Show a scenario with all its layers merged, as TOML that can be used as a file."""
-        resolved = resolve_arguments(scenario, layer, set_, Registries())
+        resolved = resolve_arguments(scenario, layer, set_)
         for warning in resolved.warnings:
             typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
         print(_json(resolved) if as_json else _text(resolved, origin), end="\n" if as_json else "")

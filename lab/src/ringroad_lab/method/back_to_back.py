@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import fmean, stdev
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -30,11 +30,6 @@ class BackToBackSettings(TrialSettings):
     """Number of times that a burst with loss is repeated before it counts."""
     throughput: ThroughputSettings = ThroughputSettings()
     """Search for the throughput, at which the device drains its buffer, if it is not known."""
-
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 9004."""
-        return cls(repeats=RFC9004_REPEATS, resolution=0.0, throughput=ThroughputSettings.strict())
 
 
 class BackToBackMethod(TrialMethod):

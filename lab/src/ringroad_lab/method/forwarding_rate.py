@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from ringroad_lab.method.directions import direction_metrics
 from ringroad_lab.method.frame_loss import LoadStepSettings
 from ringroad_lab.method.judgement import outside_reason
@@ -16,11 +14,6 @@ RFC2889_TRIAL_S = 30.0
 
 class ForwardingRateSettings(LoadStepSettings):
     """Settings of the forwarding-rate method. RFC 2889 section 5.1.2 uses trials of 30 s, and allows others."""
-
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2889."""
-        return cls(trial_s=RFC2889_TRIAL_S)
 
 
 class ForwardingRateMethod(TrialMethod):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -35,11 +35,6 @@ class FrameLossSettings(LoadStepSettings):
 
     clean_trials: Annotated[int, Field(ge=1, le=10)] = 2
     """Number of consecutive loads without loss that end the curve. RFC 2544: two."""
-
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2544."""
-        return cls(trial_s=RFC2544_TRIAL_S)
 
 
 class FrameLossMethod(TrialMethod):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,11 +21,6 @@ class MethodSettings(BaseModel):
     """Settings of a method. Each method has its own settings, with the source of their defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def strict(cls) -> Self:
-        """Return settings that follow the RFC exactly, as far as the method can; the defaults are for quick results."""
-        return cls()
 
 
 class DisturbedRepeats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -32,11 +32,6 @@ class RecoverySettings(TrialSettings):
     """Maximum number of trials; after them the device counts as not recovered."""
     throughput: ThroughputSettings = ThroughputSettings()
     """Search for the throughput if it is not known."""
-
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2544."""
-        return cls(overload_s=RFC2544_TRIAL_S, throughput=ThroughputSettings.strict())
 
 
 class RecoveryMethod(TrialMethod):

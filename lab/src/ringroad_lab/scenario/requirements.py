@@ -10,13 +10,14 @@ from pathlib import PurePosixPath
 
 from ringroad_lab.build.choice import BuildChoice
 from ringroad_lab.build.opened import BuildHost, Programs, open_build, presumed_build
-from ringroad_lab.dut.interface import Placement
+from ringroad_lab.dut.interface import DUTS, Placement
 from ringroad_lab.errors import HostError, LabError, MissingProgramError
+from ringroad_lab.generator.interface import GENERATORS
+from ringroad_lab.guest.interface import GUESTS
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.message_size.sweep import require_programs
 from ringroad_lab.method.message_size import MessageSizeMethod, MessageSizeSettings
 from ringroad_lab.scenario.model import Scenario
-from ringroad_lab.scenario.registries import Registries
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class LookingHost(Host):
         """Leave the host open."""
 
 
-def required_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> tuple[RequiredProgram, ...]:
+def required_programs(scenarios: Sequence[Scenario], host: Host) -> tuple[RequiredProgram, ...]:
     """Return the programs that devices and guests of checked scenarios need on this machine, each once, missing programs first.
 
     Programs on other machines are checked in the run, when these are reached. Existing builds are inspected; builds that must be unpacked
@@ -100,13 +101,13 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
         return Placement(host=BuildHost(looking, build), cpus=frozenset({0}), build=build)
 
     for scenario in scenarios:
-        guest_type = registries.guests[scenario.guest] if scenario.topology.guests and scenario.guest is not None else None
+        guest_type = GUESTS[scenario.guest] if scenario.topology.guests and scenario.guest is not None else None
         for choice in scenario.duts:
             generator = scenario.generator_of(choice)
-            driver = registries.generators[generator.driver]
+            driver = GENERATORS[generator.driver]
             _look(driver(driver.settings_type.model_validate_json(json.dumps(generator.settings)), looking, frozenset()).prepare, looking)
             if choice.host == "local":
-                dut_type = registries.duts[choice.driver]
+                dut_type = DUTS[choice.driver]
                 placement = placed(choice.build, dut_type.build_programs, f"dut.{choice.label}.build")
                 dut = dut_type(dut_type.settings_type.model_validate(choice.settings), placement)
                 _look(dut.prepare, looking)
