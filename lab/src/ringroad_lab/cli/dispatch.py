@@ -16,7 +16,7 @@ import typer
 
 from ringroad_lab.cli.notify import NotifyFile, load_targets
 from ringroad_lab.cli.rules import FleetFile
-from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.cli.store_options import StoreOption, open_store
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.engine.job_environment import FLEET_VARIABLE
 from ringroad_lab.report.plain_text import printable
@@ -24,11 +24,6 @@ from ringroad_lab.report.plain_text import printable
 if TYPE_CHECKING:
     from ringroad_lab.fleet.engine.interface import Engine
     from ringroad_lab.fleet.inventory import BedSettings
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(dispatch)
 
 
 def dispatch(
@@ -66,7 +61,6 @@ def dispatch(
     from ringroad_lab.fleet.settings import default_file, load_fleet
     from ringroad_lab.fleet.sources.interface import Intake
     from ringroad_lab.scenario.near_miss import suggest
-    from ringroad_lab.store.result_store import ResultStore
 
     if engine not in ENGINES:
         raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
@@ -88,7 +82,7 @@ def dispatch(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         intake = Intake(Requests(results), settings.rules, _log)
         watchers = [watcher for name, source in settings.sources.items() if (watcher := source.watcher(name, intake))]
         Dispatcher(

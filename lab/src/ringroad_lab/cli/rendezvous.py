@@ -32,14 +32,6 @@ SecretFile = Annotated[
 Tries = Annotated[float, typer.Option("--deadline", metavar="S", help="How long to try to reach the server, s.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    commands = typer.Typer(help="The machines of a job meet at numbered barriers.", no_args_is_help=True)
-    for verb in (serve, arrive, abort, status, client):
-        commands.command()(verb)
-    app.add_typer(commands, name="rendezvous")
-
-
 def serve(
     roles: Annotated[list[str], typer.Argument(metavar="ROLE...", help="All members: generator, dut, ...", show_default=False)],
     state: Annotated[Path, typer.Option(metavar="FILE", help="File for the state: one file for each job.", show_default=False)],
@@ -157,3 +149,8 @@ def _listen(address: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise LabError(f"cannot listen on {address or 'all addresses'} port {port}: {why}; --listen and --port name another") from error
+
+
+VERBS = typer.Typer(help="The machines of a job meet at numbered barriers.", no_args_is_help=True)
+for _verb in (serve, arrive, abort, status, client):
+    VERBS.command()(_verb)

@@ -32,14 +32,6 @@ FleetFile = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    commands = typer.Typer(help="Rules that turn messages about builds into requests.", no_args_is_help=True)
-    commands.callback()(lambda: None)
-    commands.command("check")(check)
-    app.add_typer(commands, name="rules")
-
-
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The fleet.toml to check.", show_default=False)],
     message: Annotated[Path | None, typer.Option(metavar="FILE", help="Show the requests that this message (JSON) would make.")] = None,
@@ -103,3 +95,8 @@ def _row(wanted: Wanted) -> dict[str, str]:
         "priority": str(wanted.priority),
         "package and tag": " ".join(filter(None, (wanted.package, wanted.tag))),
     }
+
+
+VERBS = typer.Typer(help="Rules that turn messages about builds into requests.", no_args_is_help=True)
+VERBS.callback()(lambda: None)
+VERBS.command("check")(check)

@@ -15,22 +15,18 @@ from ringroad_lab.scenario.schema import ScenarioTable
 from ringroad_lab.scenario.toml_text import toml_text
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-
-    @app.command()
-    def show(
-        scenario: ScenarioName,
-        layer: LayerNames = None,
-        set_: Assignments = None,
-        origin: Annotated[bool, typer.Option("--origin", help="Show which layer each setting is from.")] = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Show a scenario with all its layers merged, as TOML that can be used as a file."""
-        resolved = resolve_arguments(scenario, layer, set_)
-        for warning in resolved.warnings:
-            typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
-        print(_json(resolved) if as_json else _text(resolved, origin), end="\n" if as_json else "")
+def show(
+    scenario: ScenarioName,
+    layer: LayerNames = None,
+    set_: Assignments = None,
+    origin: Annotated[bool, typer.Option("--origin", help="Show which layer each setting is from.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a scenario with all its layers merged, as TOML that can be used as a file."""
+    resolved = resolve_arguments(scenario, layer, set_)
+    for warning in resolved.warnings:
+        typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
+    print(_json(resolved) if as_json else _text(resolved, origin), end="\n" if as_json else "")
 
 
 def _json(resolved: ResolvedScenario) -> str:
