@@ -12,8 +12,9 @@ from typing import Any
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
+from ringroad_lab.record import Curve, MeasurementStatus, RunRecord
 from ringroad_lab.report.figures import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
@@ -112,9 +113,7 @@ def latency_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
     lines = latency_lines(record)
     scale = latency_scale(lines)
     loads = list(dict.fromkeys(line.load for line in lines))
-    groups: dict[tuple[str, str], list[LatencyLine]] = {}
-    for line in lines:
-        groups.setdefault((line.topology, line.frame), []).append(line)
+    groups = grouped(lines, lambda line: (line.topology, line.frame))
     charts = []
     for (topology, frame), members in groups.items():
         percentiles = sorted({percentile for line in members for percentile in line.percentiles_ns})
@@ -193,13 +192,11 @@ def is_latency(curve: Curve) -> bool:
 
 def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
     """Draw the curves of all measurements: one chart for each topology, method, name and frame size."""
-    groups: dict[tuple[str, str, str, str], list[tuple[Measurement, Curve]]] = {}
-    for measurement in record.measurements:
-        for curve in measurement.outcome.curves:
-            # Latency percentiles have their own charts.
-            if curve.points and has_figure(measurement) and not is_latency(curve):
-                key = (measurement.topology, measurement.method, curve.name, measurement.frame.name)
-                groups.setdefault(key, []).append((measurement, curve))
+    # Latency percentiles have their own charts.
+    drawn = [
+        (m, curve) for m in record.measurements for curve in m.outcome.curves if curve.points and has_figure(m) and not is_latency(curve)
+    ]
+    groups = grouped(drawn, lambda each: (each[0].topology, each[0].method, each[1].name, each[0].frame.name))
     charts = []
     duts = dut_labels(record)
     kinds = list(dict.fromkeys(key[:3] for key in groups))
@@ -241,10 +238,7 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
 
 def series_charts(record: RunRecord) -> list[Chart]:
     """Draw the series over time: one chart for each name, one line for each process or machine."""
-    groups: dict[tuple[str, str], list[Series]] = {}
-    for series in record.series:
-        if series.points:
-            groups.setdefault((series.name, series.unit), []).append(series)
+    groups = grouped((series for series in record.series if series.points), lambda series: (series.name, series.unit))
     charts = []
     for (name, unit), members in groups.items():
         scale = scale_for([value for series in members for _, value in series.points], unit)

@@ -12,6 +12,7 @@ from itertools import combinations
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, percent_change, quantity
@@ -118,10 +119,8 @@ def frames_text(name: str) -> str:
 
 def headline_grids(record: RunRecord) -> list[Grid]:
     """Return the headline metrics, a grid for each method and topology."""
-    groups: dict[tuple[str, str], list[Measurement]] = {}
-    for measurement in record.measurements:
-        if not measurement.is_noise_floor:
-            groups.setdefault((measurement.topology, measurement.method), []).append(measurement)
+    measured = [m for m in record.measurements if not m.is_noise_floor]
+    groups = grouped(measured, lambda m: (m.topology, m.method))
     return [_grid(record, topology, method, measurements) for (topology, method), measurements in groups.items()]
 
 
@@ -191,10 +190,9 @@ def status_counts(record: RunRecord) -> dict[MeasurementStatus, int]:
 
 def status_groups(record: RunRecord) -> list[StatusGroup]:
     """Return measurements with a status other than OK, the most severe first, grouped by device and method."""
-    groups: dict[tuple[MeasurementStatus, str, str, str], list[Measurement]] = {}
-    for m in sorted(record.measurements, key=lambda m: -_SEVERITY.index(m.outcome.status)):
-        if m.outcome.status is not MeasurementStatus.OK:
-            groups.setdefault((m.outcome.status, m.dut, m.method, m.topology), []).append(m)
+    found = [m for m in record.measurements if m.outcome.status is not MeasurementStatus.OK]
+    found.sort(key=lambda m: -_SEVERITY.index(m.outcome.status))
+    groups = grouped(found, lambda m: (m.outcome.status, m.dut, m.method, m.topology))
     return [
         StatusGroup(
             *key,

@@ -27,7 +27,7 @@ class Reporter(ABC):
     """Whether it shows comparisons."""
 
     @abstractmethod
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+    def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
         """Render a run; `comparison` is None unless `compares` is set."""
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ReportError
-from ringroad_lab.report.html import render_html
+from ringroad_lab.report.html import HtmlReporter
 from ringroad_lab.report.interface import REPORTERS
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.web.http_guard import REPORT_SECURITY_POLICY
@@ -43,7 +43,7 @@ def report_pages(site: Site) -> APIRouter:
                 comparison = compare_runs(store.get_run(check_run(store, query.baseline)), record)
             except ReportError as error:
                 raise HTTPException(400, str(error)) from error
-        response = Response(render_html(record, comparison), media_type="text/html")
+        response = Response(HtmlReporter().render(record, comparison), media_type="text/html")
         response.headers["Content-Security-Policy"] = REPORT_SECURITY_POLICY
         return response
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError, field_validator
 
 from ringroad_lab.fleet.engine.interface import EngineError, JobState
+from ringroad_lab.grouping import grouped
 
 # Variables of this process that the programs, and so the jobs, inherit. Not SBATCH_*, which would add options.
 _ENVIRONMENT = ("HOME", "LANG", "LOGNAME", "PATH", "USER")
@@ -207,10 +208,8 @@ class SlurmQueue:
 
     def _query(self) -> Mapping[str, Sequence[QueuedJob]]:
         # squeue --json ignores options that select jobs up to 22.05.
-        found: dict[str, list[QueuedJob]] = {}
-        for job in sorted(read_jobs(self._programs.call("squeue", "--states=all", "--json")), key=lambda job: job.submit_time):
-            found.setdefault(job.name, []).append(job)
-        return found
+        jobs = read_jobs(self._programs.call("squeue", "--states=all", "--json"))
+        return grouped(sorted(jobs, key=lambda job: job.submit_time), lambda job: job.name)
 
 
 def usable_nodes(programs: SlurmPrograms, nodes: Collection[str]) -> set[str]:
