@@ -85,7 +85,6 @@ class Listener(Sender):
 class ListenerSettings(Notifier):
     """Notified of every end."""
 
-    kind = "listener"
     title = "Listens"
     on: tuple[Occasion, ...] = (Occasion.ALWAYS,)
 

@@ -258,7 +258,6 @@ def test_a_status_counts_although_the_answer_breaks_off(store: ResultStore, serv
 class Broken(Notifier):
     """A kind of notifier that always fails."""
 
-    kind = "broken"
     title = "Broken"
 
     def make_sender(self) -> Sender:

@@ -10,6 +10,7 @@ from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.dut.linux_bridge import LinuxBridge
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest import testpmd
+from ringroad_lab.message_size import sweep
 from ringroad_lab.scenario import checks
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library, settings_folder
@@ -203,7 +204,7 @@ def test_stations_and_a_device_without_a_common_cable_are_rejected(
 
     text = f'methods = ["message-size"]\nduts = ["linux-bridge"]\n[method.message-size]\nstations = "{stations}"\n'
     (folder / "scenarios/mine.toml").write_text(text)
-    monkeypatch.setattr(checks, "DUTS", {"linux-bridge": NicSwitch})
+    monkeypatch.setattr(sweep, "DUTS", {"linux-bridge": NicSwitch})
     with pytest.raises(ScenarioError, match=f"duts: message-size: {stations} are joined by {cables}, and linux-bridge has no ports"):
         resolve(Library(folder, "here"), "mine")
 

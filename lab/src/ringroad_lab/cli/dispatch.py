@@ -22,7 +22,6 @@ from ringroad_lab.fleet.engine.job_environment import FLEET_VARIABLE
 from ringroad_lab.report.plain_text import printable
 
 if TYPE_CHECKING:
-    from ringroad_lab.fleet.engine.interface import Engine
     from ringroad_lab.fleet.inventory import BedSettings
 
 
@@ -65,7 +64,7 @@ def dispatch(
     if engine not in ENGINES:
         raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
     settings = load_fleet(fleet)
-    beds = _beds(settings.beds, ENGINES[engine], bed_class)
+    beds = _beds(settings.beds, engine, ENGINES[engine].is_of_machine, bed_class)
     if fleet:
         # The runs that it starts read this file too.
         os.environ[FLEET_VARIABLE] = str(fleet.absolute())
@@ -96,7 +95,7 @@ def dispatch(
         ).run(stopping, once=once)
 
 
-def _beds(beds: Mapping[str, BedSettings], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, BedSettings]:
+def _beds(beds: Mapping[str, BedSettings], engine: str, is_of_machine: bool, classes: Sequence[str] | None) -> dict[str, BedSettings]:
     """Return the beds of a fleet on which an engine can run jobs.
 
     Raises:
@@ -106,12 +105,12 @@ def _beds(beds: Mapping[str, BedSettings], engine: type[Engine], classes: Sequen
     found = {
         name: bed
         for name, bed in beds.items()
-        if (bed.is_of_machine(machine) or not engine.is_of_machine) and (not classes or bed.bed_class in classes)
+        if (bed.is_of_machine(machine) or not is_of_machine) and (not classes or bed.bed_class in classes)
     }
     if beds and not found:
-        where = f" has machine {machine} as its generator and" if engine.is_of_machine else ""
+        where = f" has machine {machine} as its generator and" if is_of_machine else ""
         raise ScenarioError(
-            f"no bed of the fleet{where} can be used by the engine '{engine.name}': see [bed.NAME] in fleet.toml, and --bed-class"
+            f"no bed of the fleet{where} can be used by the engine '{engine}': see [bed.NAME] in fleet.toml, and --bed-class"
         )
     return found
 

@@ -67,8 +67,6 @@ class Dut(ABC):
     their versions, and stopped. The counters of such a device are unknown, and its ports are ready when frames pass.
     """
 
-    driver: ClassVar[str]
-    """Name in scenarios: `ovs-dpdk`."""
     title: ClassVar[str]
     """Title for people: `Open vSwitch with DPDK`."""
     settings_type: ClassVar[type[DutSettings]] = DutSettings
@@ -232,7 +230,6 @@ class Dut(ABC):
 DUTS: Kinds[Dut] = Kinds(
     "ringroad_lab.duts",
     Dut,
-    "driver",
     {
         "linux-bridge": "dut.linux_bridge:LinuxBridge",
         "ovs": "dut.open_vswitch:Ovs",

@@ -44,7 +44,6 @@ class LinuxBridgeSettings(DutSettings):
 class LinuxBridge(Dut):
     """A bridge for each pair of joined ports. It forwards in the sender's context and has no process and no processor of its own."""
 
-    driver: ClassVar[str] = "linux-bridge"
     title: ClassVar[str] = "Linux bridge"
     settings_type: ClassVar[type[DutSettings]] = LinuxBridgeSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})

@@ -72,6 +72,8 @@ class OpenVSwitch(Dut):
 
     serves_sockets: ClassVar[bool] = False
     start_s: ClassVar[float] = 5.0
+    refusals: ClassVar[Mapping[CableKind, str]]
+    """Why it has no ports for these cables."""
     settings: OpenVSwitchSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -350,6 +352,11 @@ class OpenVSwitch(Dut):
 
     # Its tools
 
+    def _check_kind(self, cable: Cable) -> None:
+        if cable.kind not in self.carries:
+            reason = self.refusals.get(cable.kind, "there is no driver for it")
+            raise DutError(f"{self.title} does not carry {cable.kind} ({cable.name}): {reason}")
+
     def _vsctl(self, *arguments: str, timeout_s: float = 15.0) -> Completed:
         argv = ["ovs-vsctl", f"--db=unix:{self._folder / 'db.sock'}", f"--timeout={max(1, round(timeout_s))}", *arguments]
         return self._host.run(argv, timeout_s=timeout_s + 5, env=self._env)
@@ -393,7 +400,6 @@ class OpenVSwitch(Dut):
 class Ovs(OpenVSwitch):
     """The build without DPDK."""
 
-    driver: ClassVar[str] = "ovs"
     title: ClassVar[str] = "Open vSwitch (userspace datapath, without DPDK)"
     settings_type: ClassVar[type[DutSettings]] = OvsSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
@@ -404,6 +410,10 @@ class Ovs(OpenVSwitch):
     }
     # The kernel's own counters of its interfaces.
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_drops"}
+    refusals: ClassVar[Mapping[CableKind, str]] = {
+        CableKind.VHOST_USER: "vhost-user needs DPDK: use driver ovs-dpdk",
+        CableKind.MEMIF: "memif needs DPDK: use driver ovs-dpdk with vhost-user",
+    }
     settings: OvsSettings
 
     @property
@@ -414,7 +424,7 @@ class Ovs(OpenVSwitch):
         return {"pmd-cpu-mask": self._pmd_mask, **self.settings.other_config}
 
     def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
-        _refuse(self, port.cable)
+        self._check_kind(port.cable)
         if port.cable.kind is CableKind.TAP or self.settings.veth_mode == "system":
             return port.cable.dut_end, {}
         return port.cable.dut_end, {
@@ -427,7 +437,6 @@ class Ovs(OpenVSwitch):
 class OvsDpdk(OpenVSwitch):
     """The build with DPDK."""
 
-    driver: ClassVar[str] = "ovs-dpdk"
     title: ClassVar[str] = "Open vSwitch with DPDK"
     settings_type: ClassVar[type[DutSettings]] = OvsDpdkSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.VFIO})
@@ -438,6 +447,11 @@ class OvsDpdk(OpenVSwitch):
     build_programs: ClassVar[Programs] = {DPDK_DAEMON: (DPDK_DAEMON[1:], "ovs-vswitchd"), **dict.fromkeys(TOOLS, ())}
     received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_drops")
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VHOST_USER: "ovs_tx_failure_drops"}
+    refusals: ClassVar[Mapping[CableKind, str]] = {
+        CableKind.MEMIF: "DPDK 22.11's memif under Open vSwitch 3.1 receives but transmits nothing; use vhost-user",
+        CableKind.NIC: "DPDK drives cards itself; use vfio",
+        CableKind.TAP: "QEMU's cards connect to it by vhost-user",
+    }
     settings: OvsDpdkSettings
 
     @property
@@ -470,7 +484,7 @@ class OvsDpdk(OpenVSwitch):
 
     def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
         cable = port.cable
-        _refuse(self, cable)
+        self._check_kind(cable)
         if cable.kind is CableKind.VHOST_USER:
             # The peer determines the number of queues.
             if cable.is_dut_server:
@@ -489,21 +503,6 @@ class OvsDpdk(OpenVSwitch):
 
 
 # Reasons for combinations that a user may expect to work.
-_REFUSALS: Mapping[tuple[str, CableKind], str] = {
-    ("ovs-dpdk", CableKind.MEMIF): "DPDK 22.11's memif under Open vSwitch 3.1 receives but transmits nothing; use vhost-user",
-    ("ovs-dpdk", CableKind.NIC): "DPDK drives cards itself; use vfio",
-    ("ovs-dpdk", CableKind.TAP): "QEMU's cards connect to it by vhost-user",
-    ("ovs", CableKind.VHOST_USER): "vhost-user needs DPDK: use driver ovs-dpdk",
-    ("ovs", CableKind.MEMIF): "memif needs DPDK: use driver ovs-dpdk with vhost-user",
-}
-
-
-def _refuse(dut: OpenVSwitch, cable: Cable) -> None:
-    if cable.kind not in dut.carries:
-        reason = _REFUSALS.get((dut.driver, cable.kind), "there is no driver for it")
-        raise DutError(f"{dut.title} does not carry {cable.kind} ({cable.name}): {reason}")
-
-
 def _under(port: DutPort) -> str:
     """Return the name of the bridge of a port that carries tunneled frames."""
     return f"bu-{port.cable.name}"

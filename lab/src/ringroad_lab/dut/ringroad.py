@@ -48,7 +48,6 @@ class RingroadSettings(OpenFlowSettings):
 class RingroadSwitch(Dut):
     """A learning switch for each pair of joined ports, or a switch with OpenFlow rules."""
 
-    driver: ClassVar[str] = "ringroad"
     title: ClassVar[str] = "Ringroad switch"
     settings_type: ClassVar[type[DutSettings]] = RingroadSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})

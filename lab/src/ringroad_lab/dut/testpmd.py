@@ -61,7 +61,6 @@ class TestpmdSettings(DutSettings):
 class Testpmd(Dut):
     """One polling process; its processor time does not depend on its load."""
 
-    driver: ClassVar[str] = "testpmd"
     title: ClassVar[str] = "DPDK testpmd"
     settings_type: ClassVar[type[DutSettings]] = TestpmdSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.VFIO})

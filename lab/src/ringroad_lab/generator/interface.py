@@ -58,8 +58,6 @@ class GeneratorSettings(BaseModel):
 class GeneratorDriver(ABC):
     """Controls a generator and its two ports. Created, prepared, started, plugged in and stopped, in that order."""
 
-    driver: ClassVar[str]
-    """Name in scenarios."""
     title: ClassVar[str]
     """Title for users."""
     settings_type: ClassVar[type[GeneratorSettings]] = GeneratorSettings
@@ -142,7 +140,6 @@ class GeneratorDriver(ABC):
 GENERATORS: Kinds[GeneratorDriver] = Kinds(
     "ringroad_lab.generators",
     GeneratorDriver,
-    "driver",
     {
         "ringroad": "generator.ringroad:RingroadGenerator",
         "otg": "generator.otg_server:OtgServer",

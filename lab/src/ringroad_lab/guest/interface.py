@@ -78,8 +78,6 @@ class Peer(ABC):
 class Guest(Peer):
     """Forwards every frame between its two cables."""
 
-    kind: ClassVar[str]
-    """Name in scenarios: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
     single_queue: ClassVar[frozenset[CableKind]] = frozenset()
     """Kinds of cables over which the guest has exactly one queue pair."""
     is_stand_in: ClassVar[bool]
@@ -99,7 +97,6 @@ class Guest(Peer):
 GUESTS: Kinds[Guest] = Kinds(
     "ringroad_lab.guests",
     Guest,
-    "kind",
     {
         "testpmd": "guest.testpmd:TestpmdGuest",
         "testpmd-macswap": "guest.testpmd:TestpmdMacswapGuest",

@@ -20,7 +20,6 @@ BRIDGE = "br0"
 class NamespaceBridgeGuest(Guest):
     """Bridges its two cables. The kernel forwards each frame on the processor that delivers the frame."""
 
-    kind: ClassVar[str] = "linux-bridge"
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     is_stand_in: ClassVar[bool] = True
 

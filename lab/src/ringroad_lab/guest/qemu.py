@@ -31,8 +31,6 @@ class QemuGuest(VirtualMachine, Guest):
 class QemuBridgeGuest(QemuGuest):
     """The guest's kernel bridges the two cards."""
 
-    kind: ClassVar[str] = "qemu-linux-bridge"
-
     def _modules(self) -> Sequence[str]:
         return (*VIRTIO_MODULES, *BRIDGE_MODULES)
 
@@ -57,7 +55,6 @@ while true; do sleep 3600; done
 class QemuTestpmdGuest(QemuGuest):
     """DPDK's testpmd in the guest polls the two cards and forwards each frame unchanged (`io`)."""
 
-    kind: ClassVar[str] = "qemu-testpmd"
     memory_mib: ClassVar[int] = 768
     kernel_arguments: ClassVar[str] = "hugepages=96"
     ready_text: ClassVar[str] = "io packet forwarding - ports=2"

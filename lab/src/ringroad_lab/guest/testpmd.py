@@ -22,7 +22,6 @@ START_LIMIT_S = 30.0
 class TestpmdGuest(Guest):
     """Forwards each frame unchanged to the other card (`io`)."""
 
-    kind: ClassVar[str] = "testpmd"
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH})
     single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     is_stand_in: ClassVar[bool] = True
@@ -116,7 +115,6 @@ class TestpmdGuest(Guest):
 class TestpmdMacswapGuest(TestpmdGuest):
     """Forwards each frame to the other card with its addresses swapped (`macswap`)."""
 
-    kind: ClassVar[str] = "testpmd-macswap"
     forward_mode: ClassVar[Literal["io", "macswap"]] = "macswap"
 
 

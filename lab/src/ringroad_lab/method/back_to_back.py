@@ -35,7 +35,6 @@ class BackToBackSettings(TrialSettings):
 class BackToBackMethod(TrialMethod):
     """RFC 9004 back-to-back frames."""
 
-    name = "back-to-back"
     title = "Back-to-back frames (RFC 9004)"
     settings_type = BackToBackSettings
     settings: BackToBackSettings

@@ -79,8 +79,6 @@ class MethodContext:
 class Method(ABC):
     """A measurement method. Keeps no state between measurements, and acts only through its context."""
 
-    name: ClassVar[str]
-    """Name in scenarios: `throughput`, `frame-loss`, ..."""
     title: ClassVar[str]
     """Title for users, with the RFC's section."""
     settings_type: ClassVar[type[MethodSettings]] = MethodSettings
@@ -112,7 +110,6 @@ class Method(ABC):
 METHODS: Kinds[Method] = Kinds(
     "ringroad_lab.methods",
     Method,
-    "name",
     {
         "throughput": "method.throughput:ThroughputMethod",
         "frame-loss": "method.frame_loss:FrameLossMethod",

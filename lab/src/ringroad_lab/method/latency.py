@@ -38,7 +38,6 @@ class LatencySettings(TrialSettings):
 class LatencyMethod(TrialMethod):
     """RFC 2544 latency, with percentiles if the generator reports them."""
 
-    name = "latency"
     title = "Latency (RFC 2544 section 26.2)"
     settings_type = LatencySettings
     settings: LatencySettings

@@ -50,7 +50,6 @@ class MessageSizeSettings(MethodSettings):
 class MessageSizeMethod(Method):
     """Sweeps message sizes. The caller connects the stations; the generator is not used."""
 
-    name: ClassVar[str] = "message-size"
     title: ClassVar[str] = "Throughput and latency by message size (NetPIPE, sockperf)"
     settings_type: ClassVar[type[MethodSettings]] = MessageSizeSettings
     is_between_stations: ClassVar[bool] = True

@@ -104,7 +104,6 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
 class MlrSearchMethod(TrialMethod):
     """RFC 9971 MLRsearch."""
 
-    name = "mlrsearch"
     title = "MLRsearch: conditional throughput (RFC 9971)"
     settings_type = MlrSearchSettings
     settings: MlrSearchSettings

@@ -37,7 +37,6 @@ class RecoverySettings(TrialSettings):
 class RecoveryMethod(TrialMethod):
     """RFC 2544 system recovery, measured by consecutive trials."""
 
-    name = "recovery"
     title = "System recovery (RFC 2544 section 26.5)"
     settings_type = RecoverySettings
     settings: RecoverySettings

@@ -142,7 +142,6 @@ def _bound_reason(series: TrialSeries, bracket: Bracket) -> str:
 class ThroughputMethod(TrialMethod):
     """RFC 2544 throughput."""
 
-    name = "throughput"
     title = "Throughput (RFC 2544 section 26.1)"
     settings_type = ThroughputSettings
     settings: ThroughputSettings

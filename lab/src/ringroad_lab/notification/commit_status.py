@@ -135,7 +135,7 @@ class _StatusSender(Sender):
 
     @property
     def address(self) -> str:
-        return f"{self._settings.kind} {server_of(self._settings.api_url)}"
+        return f"{self._settings.forge.lower()} {server_of(self._settings.api_url)}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         settings = self._settings

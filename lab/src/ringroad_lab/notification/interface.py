@@ -49,8 +49,6 @@ class Sender(ABC):
 class Notifier(Frozen):
     """Settings of a recipient, common to all kinds."""
 
-    kind: ClassVar[str]
-    """Name of the kind in `notifications.toml`, such as `webhook`."""
     title: ClassVar[str]
     """Description for users."""
 
@@ -90,7 +88,6 @@ class Notifier(Frozen):
 NOTIFIERS: Kinds[Notifier] = Kinds(
     "ringroad_lab.notifiers",
     Notifier,
-    "kind",
     {
         "webhook": "notification.webhook:Webhook",
         "mail": "notification.mail:Mail",

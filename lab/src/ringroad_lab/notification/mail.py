@@ -23,7 +23,6 @@ _Address = Annotated[str, Field(pattern=r"^[^\s<>,;\"]+@[^\s<>,;\"]+$")]
 class Mail(Notifier):
     """Sends mail through a mail server."""
 
-    kind = "mail"
     title = "Sends mail"
 
     server: Annotated[str, Field(min_length=1)]

@@ -24,7 +24,6 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 class ReportFile(Notifier):
     """Writes a file to a folder for each request, and for each run without a request."""
 
-    kind = "report"
     title = "Writes a report to a folder: JUnit XML, or another form"
 
     on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.ALWAYS,)

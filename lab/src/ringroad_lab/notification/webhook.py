@@ -24,7 +24,6 @@ SECRET_VARIABLE = "RINGROAD_LAB_WEBHOOK_SECRET"
 class Webhook(Notifier):
     """Sends JSON to an HTTP server by POST."""
 
-    kind = "webhook"
     title = "Sends signed JSON to an HTTP server"
 
     url: SecretStr | None = None

@@ -13,8 +13,6 @@ from ringroad_lab.record import RunRecord
 class Reporter(ABC):
     """Renders a run, and its comparison with another run if supported."""
 
-    form: ClassVar[str]
-    """Name on the command line: `html`."""
     title: ClassVar[str]
     """Title for people."""
     suffix: ClassVar[str] = ".txt"
@@ -34,7 +32,6 @@ class Reporter(ABC):
 REPORTERS: Kinds[Reporter] = Kinds(
     "ringroad_lab.reporters",
     Reporter,
-    "form",
     {
         "html": "report.html:HtmlReporter",
         "markdown": "report.markdown:MarkdownReporter",

@@ -141,9 +141,9 @@ def _check_stations(scenario: Scenario, method: MethodChoice, problems: list[Pro
         # Reported with the settings of all methods.
         return
     for dut in scenario.duts:
-        if driver_type := DUTS.get(dut.driver):
+        if dut.driver in DUTS:
             try:
-                station_cable(driver_type, settings)
+                station_cable(dut.driver, settings)
             except ScenarioError as error:
                 problems.append(Problem(("duts",), f"{method.name}: {error}"))
         if dut.host != LOCAL_HOST:

@@ -89,11 +89,6 @@ def make_method(choice: MethodChoice) -> Method:
     return kind(kind.settings_type.model_validate(choice.settings))
 
 
-def make_methods(scenario: Scenario) -> tuple[Method, ...]:
-    """Make the methods of a checked scenario."""
-    return tuple(make_method(choice) for choice in scenario.methods)
-
-
 def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bool) -> float:
     """Return the expected time of a measurement, s: without the search for the throughput if it was found just before."""
     search = getattr(method.settings, "throughput", None)
@@ -113,7 +108,7 @@ def plan(scenarios: Sequence[Scenario]) -> Plan:
         transports |= {(kind, frame.name) for kind in kinds if not CABLES[kind].joins_cards for frame in scenario.frames}
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
-        methods = {method.name: method for method in make_methods(turn.scenario)}
+        methods = {choice.name: make_method(choice) for choice in turn.scenario.methods}
         measurements = tuple(_planned(turn.measurements, methods))
         cables = tuple(dict.fromkeys(_cable(turn, each, methods) for each in turn.measurements))
         start_s = DUTS[turn.dut.driver].start_s
@@ -126,7 +121,7 @@ def plan(scenarios: Sequence[Scenario]) -> Plan:
 def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method]) -> CableKind:
     settings = methods[each.method.name].settings
     if isinstance(settings, MessageSizeSettings):
-        return station_cable(DUTS[turn.dut.driver], settings)
+        return station_cable(turn.dut.driver, settings)
     return turn.scenario.physical_by_dut.get(turn.dut.label, turn.scenario.physical)
 
 
@@ -139,7 +134,7 @@ def _planned(scheduled: Sequence[ScheduledMeasurement], methods: Mapping[str, Me
         bare_s, longer_s, expected_s = (
             measuring_s(method, overhead_s, knows_throughput=knows_throughput) for overhead_s in (0.0, 1.0, TRIAL_OVERHEAD_S)
         )
-        yield PlannedMeasurement(method.name, each.frame, max(1, round(longer_s - bare_s)), expected_s)
+        yield PlannedMeasurement(each.method.name, each.frame, max(1, round(longer_s - bare_s)), expected_s)
         if isinstance(method, ThroughputMethod) and method.is_lossless:
             with_throughput.add(each.frame.name)
 
@@ -160,5 +155,5 @@ def expected_s(scenarios: Sequence[Scenario], measured: set[int]) -> Mapping[int
 
 def deviations(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
     """Return the deviations of the methods from the RFCs, each once."""
-    methods = [method for scenario in scenarios for method in make_methods(scenario)]
+    methods = [make_method(choice) for scenario in scenarios for choice in scenario.methods]
     return tuple(dict.fromkeys(sentence for method in methods for sentence in method.deviations()))

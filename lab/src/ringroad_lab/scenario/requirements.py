@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
+from typing import Any
 
 from ringroad_lab.build.choice import BuildChoice
 from ringroad_lab.build.opened import BuildHost, Programs, open_build, presumed_build
@@ -16,6 +17,7 @@ from ringroad_lab.generator.interface import GENERATORS
 from ringroad_lab.guest.interface import GUESTS
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.message_size.sweep import require_programs
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.method.message_size import MessageSizeMethod, MessageSizeSettings
 from ringroad_lab.scenario.model import Scenario
 
@@ -59,15 +61,7 @@ class LookingHost(Host):
         """Read a file of the host."""
         return self._host.read_text(path)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str = "",
-        check: bool = True,
-    ) -> Completed:
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:  # noqa: ANN401 - as of any host
         """Fail: this host runs nothing."""
         raise HostError(f"{self.name}: {argv[0]} is not run during the search for programs")
 
@@ -115,7 +109,7 @@ def required_programs(scenarios: Sequence[Scenario], host: Host) -> tuple[Requir
                     placement = placed(choice.guest_build, guest_type.build_programs, f"dut.{choice.label}.guest_build")
                     _look(guest_type("guest", placement).prepare, looking)
         for method in scenario.methods:
-            if method.name == MessageSizeMethod.name:
+            if issubclass(METHODS[method.name], MessageSizeMethod):
                 settings = MessageSizeSettings.model_validate(method.settings)
                 _look(partial(require_programs, settings, placed(None, {}, "")), looking)
     programs = {(found.program, found.host): found for found in looking.found}

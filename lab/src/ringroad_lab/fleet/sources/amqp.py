@@ -30,7 +30,6 @@ _CHECK_EVERY_S = 30.0
 class AmqpSource(Source, BrokerSettings):
     """A queue and its bindings."""
 
-    kind = "amqp"
     title = "An AMQP 0-9-1 broker, with messages in the format of fedora-messaging"
 
     queue: Word = ""

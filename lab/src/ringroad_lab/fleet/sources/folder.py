@@ -29,7 +29,6 @@ _MAX_FIELD_CHARACTERS = 200
 class FolderSource(Source):
     """A folder into which packages are put."""
 
-    kind = "folder"
     title = "A folder of Debian and RPM packages"
 
     folder: Path

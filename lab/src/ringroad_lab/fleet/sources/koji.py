@@ -29,7 +29,6 @@ SETTLED_AFTER_S = 600.0
 class KojiSource(Source):
     """A hub that is polled regularly."""
 
-    kind = "koji"
     title = "A Koji hub, polled for tagged builds"
 
     hub: Word

@@ -28,7 +28,6 @@ _FIRST_LOOK = "first look"
 class RepositorySource(Source):
     """A repository that is polled regularly."""
 
-    kind = "repository"
     title = "A repository of Debian or RPM packages"
 
     index: Word
