@@ -38,6 +38,4 @@ if __name__ == "__main__":
         # Tests wait for what it says.
         say = partial(print, flush=True)
         leases = Leases(results, "slurm" if slurm else "local")
-        Dispatcher(results, engine, leases, settings, say=say, recipients=recipients).run(
-            stopping, once=True
-        )
+        Dispatcher(results, engine, leases, settings, say=say, recipients=recipients).run(stopping, once=True)

@@ -21,6 +21,7 @@ import psutil
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.tied import tied
+from ringroad_lab.whole_file import write_whole
 
 GO = "go\n"
 SECRETS = ("job.key", "job.environment")
@@ -87,16 +88,6 @@ class JobInstructions:
             OSError: the file cannot be read.
         """
         return cls(**json.loads(file.read_text()))
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a file atomically and durably: it survives a loss of power."""
-    unfinished = file.with_name(f".{file.name}.unfinished")
-    with unfinished.open("w") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    unfinished.replace(file)
 
 
 def keep_process(files: JobFiles, pid: int) -> None:
