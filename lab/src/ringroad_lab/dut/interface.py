@@ -138,14 +138,14 @@ class Dut(ABC):
         """
         raise DutError(f"{self.title} has no flow table for the entries of a flow set")
 
-    def launch(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
-        """Start a program on the device's processors. From then on it is checked, and stopped with the device.
+    def launch(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, is_bound: bool = True) -> Process:
+        """Start a program, bound to the device's processors unless it binds itself; it is checked, and stopped with the device.
 
         Raises:
             DutError: the program could not be started.
         """
         try:
-            process = self.host.start(name, argv, env=env, cpus=self.placement.cpus)
+            process = self.host.start(name, argv, env=env, cpus=self.placement.cpus if is_bound else None)
         except HostError as error:
             raise DutError(f"{self.title} did not start: {error}") from error
         self._launched.append(process)

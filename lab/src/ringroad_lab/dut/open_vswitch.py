@@ -81,7 +81,6 @@ class OpenVSwitch(Dut):
         super().__init__(settings, placement)
         if not placement.cpus:
             raise DutError(f"{self.title}: no processor is reserved for it")
-        self._host = placement.host
         self._folder: PurePosixPath = placement.host.folder / "open-vswitch"
         self._ports: tuple[DutPort, ...] = ()
         self._rules: tuple[Rule, ...] = ()
@@ -119,17 +118,17 @@ class OpenVSwitch(Dut):
     def prepare(self) -> None:
         """Check for the daemons and their tools."""
         for program in TOOLS:
-            self._host.require(program, "openvswitch-switch" if program == "ovs-vsctl" else "openvswitch-common")
-        self._host.require(*self._daemon)
+            self.host.require(program, "openvswitch-switch" if program == "ovs-vsctl" else "openvswitch-common")
+        self.host.require(*self._daemon)
 
     def start(self) -> None:
         """Start the database and the switch."""
         if self._database is not None:
             raise DutError(f"{self.title} was started already")
         try:
-            self._host.run(["mkdir", "-p", str(self._folder)])
+            self.host.run(["mkdir", "-p", str(self._folder)])
             database = str(self._folder / "conf.db")
-            self._host.run(["ovsdb-tool", "create", database, self._host.locate(SCHEMA)])
+            self.host.run(["ovsdb-tool", "create", database, self.host.locate(SCHEMA)])
             self._had_datapath_tap = self._has_interface(DATAPATH_TAP)
             # The database needs no processors of its own: it sleeps while traffic runs.
             self._database = self._start_daemon(
@@ -148,7 +147,7 @@ class OpenVSwitch(Dut):
             raise self._failure("did not start", error) from error
 
     def _start_daemon(self, name: str, argv: Sequence[str]) -> Process:
-        return self._host.start(name, [*argv, "-vsyslog:off", "-vconsole:info"], env=self._env, cpus=self.placement.cpus)
+        return self.host.start(name, [*argv, "-vsyslog:off", "-vconsole:info"], env=self._env, cpus=self.placement.cpus)
 
     @property
     def _env(self) -> dict[str, str]:
@@ -217,8 +216,8 @@ class OpenVSwitch(Dut):
 
     def _set_tunnel_addresses(self, port: DutPort) -> None:
         under = _under(port)
-        self._host.run(["ip", "address", "add", f"{tunnel.DEVICE_ADDRESS}/{tunnel.NETWORK_BITS}", "dev", under])
-        self._host.run(["ip", "link", "set", "dev", under, "up"])
+        self.host.run(["ip", "address", "add", f"{tunnel.DEVICE_ADDRESS}/{tunnel.NETWORK_BITS}", "dev", under])
+        self.host.run(["ip", "link", "set", "dev", under, "up"])
         self._appctl("vswitchd.ctl", "tnl/neigh/set", under, tunnel.GENERATOR_ADDRESS, tunnel.GENERATOR_STATION)
 
     def _lay_out(self, rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
@@ -266,9 +265,7 @@ class OpenVSwitch(Dut):
         """Check that database and switch are running."""
         if not self.processes():
             raise DutError(f"{self.title} was not started")
-        for process in self.processes():
-            if why := process.death():
-                raise DutError(f"{process.name} of {self.title} {why}")
+        super().check()
 
     def stop(self) -> None:
         """Stop both daemons, and remove bridges, taps and files."""
@@ -282,9 +279,9 @@ class OpenVSwitch(Dut):
         # A killed daemon could not clean up.
         for name in (*self._bridges, *(() if self._had_datapath_tap else (DATAPATH_TAP,))):
             if self._has_interface(name):
-                self._host.run(["ip", "link", "delete", name], check=False)
+                self.host.run(["ip", "link", "delete", name], check=False)
         if self._database is not None:
-            self._host.run(["rm", "-rf", str(self._folder)], check=False)
+            self.host.run(["rm", "-rf", str(self._folder)], check=False)
         self._bridges, self._had_datapath_tap = (), True
 
     # What it reports
@@ -329,7 +326,7 @@ class OpenVSwitch(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the version of Open vSwitch, and of DPDK if built in."""
-        versions = counters.parse_version(self._host.run([self._daemon[0], "--version"]).stdout)
+        versions = counters.parse_version(self.host.run([self._daemon[0], "--version"]).stdout)
         return versions | flows_file_version(self.title, self.settings)
 
     def environment(self) -> dict[str, str]:
@@ -359,19 +356,19 @@ class OpenVSwitch(Dut):
 
     def _vsctl(self, *arguments: str, timeout_s: float = 15.0) -> Completed:
         argv = ["ovs-vsctl", f"--db=unix:{self._folder / 'db.sock'}", f"--timeout={max(1, round(timeout_s))}", *arguments]
-        return self._host.run(argv, timeout_s=timeout_s + 5, env=self._env)
+        return self.host.run(argv, timeout_s=timeout_s + 5, env=self._env)
 
     def _ofctl(
         self, command: str, bridge: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "", timeout_s: float = 15.0
     ) -> Completed:
         socket = f"unix:{self._folder / f'{bridge}.mgmt'}"
         argv = ["ovs-ofctl", f"--timeout={round(timeout_s)}", "-O", version, command, socket, *arguments]
-        return self._host.run(argv, stdin=stdin, timeout_s=timeout_s + 15, env=self._env)
+        return self.host.run(argv, stdin=stdin, timeout_s=timeout_s + 15, env=self._env)
 
     def _appctl(self, control: str, *arguments: str, check: bool = True) -> Completed:
         # An absolute path: ovs-appctl looks up relative ones in OVS_RUNDIR.
         argv = ["ovs-appctl", "--timeout=15", "-t", str(self._folder / control), *arguments]
-        return self._host.run(argv, env=self._env, check=check)
+        return self.host.run(argv, env=self._env, check=check)
 
     def _interface_rows(self) -> dict[str, dict[str, Any]]:
         columns = "name,type,ofport,error,link_state,status"
@@ -383,7 +380,7 @@ class OpenVSwitch(Dut):
             raise DutError(f"{self.title} does not report its interfaces: {error}") from error
 
     def _has_interface(self, name: str) -> bool:
-        return self._host.run(["ip", "link", "show", "dev", name], check=False).status == 0
+        return self.host.run(["ip", "link", "show", "dev", name], check=False).status == 0
 
     def _log_end(self) -> str:
         """Return its latest warnings and errors; the rest of the log is long."""
@@ -459,7 +456,7 @@ class OvsDpdk(OpenVSwitch):
         return DPDK_DAEMON, "openvswitch-switch-dpdk"
 
     def _start_settings(self) -> dict[str, str]:
-        prefix = f"--file-prefix=ovs-{self._host.folder.name[-8:]}"
+        prefix = f"--file-prefix=ovs-{self.host.folder.name[-8:]}"
         # DPDK must probe only the cards of the ports: no card has this address.
         pci = "--allow=0000:00:00.0" if self.placement.has_dpdk_cards else "--no-pci"
         if self.placement.huge_pages:
