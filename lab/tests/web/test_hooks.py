@@ -72,7 +72,7 @@ def test_a_signed_message_becomes_a_request_once(builder: WebVisitor, requests: 
     # The request is stored before the answer is sent.
     (request,) = requests.find()
     assert (request.source, request.build, request.owner, request.delivery, request.event) == (kind, "ovs-3.5", "ann", "d-1", "release")
-    assert requests.payload(request.id) == json.dumps(RELEASED).encode()
+    assert requests.get(request.id).payload == json.dumps(RELEASED).encode()
     again = send(builder, RELEASED, kind, headers)
     assert (again.status_code, again.json()["requests"]) == (200, [{"id": request.id, "state": "new", "is_new": False}])
     assert send(builder, RELEASED, kind).status_code == 200
@@ -115,7 +115,7 @@ def test_invalid_messages_are_stored_with_their_bytes_up_to_a_rate(builder: WebV
     half = send(builder, {"action": "released"})
     assert (half.status_code, half.json()["outcome"]) == (202, "dead")
     assert "needs the field" in half.json()["problem"]
-    assert [requests.payload(each.id) for each in requests.find()][-1] == b"\0\xffpoison"
+    assert [requests.get(each.id).payload for each in requests.find()][-1] == b"\0\xffpoison"
     assert {each.state for each in requests.find()} == {RequestState.DEAD}
     for number in range(MAX_DEAD_AN_HOUR - 2):
         assert send(builder, b"poison %d" % number).status_code == 400

@@ -143,7 +143,7 @@ def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = 
         old = kept.get(request_id)
         if old.source == COMMAND_LINE_SOURCE:
             raise StoreError(f"request {request_id} is not from a message: `ringroad-lab retry` queues it again, `request` makes another")
-        wanted = apply_rules(rules, Message(old.source, kept.payload(request_id), old.built_at, old.event, old.delivery))
+        wanted = apply_rules(rules, Message(old.source, old.payload, old.built_at, old.event, old.delivery))
         if not wanted:
             raise StoreError(f"no rule matches the message of request {request_id}: `ringroad-lab rules check` tests the rules")
         added = kept.replay(request_id, wanted, ACTOR)

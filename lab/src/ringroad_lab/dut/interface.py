@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
@@ -16,15 +16,13 @@ from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.kinds import Kinds
 from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
-from ringroad_lab.trial import FlowSet
+from ringroad_lab.trial import FlowSet, Frozen
 
 PortNumber = Annotated[int, Field(ge=1, le=6)]
 
 
-class DutSettings(BaseModel):
+class DutSettings(Frozen):
     """Settings of a device; each driver has its own type."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
-
 from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import Outcome
-from ringroad_lab.trial import DisturbanceLimits, FlowSet, TrialResult
+from ringroad_lab.trial import DisturbanceLimits, FlowSet, Frozen, TrialResult
 
 
-class MethodSettings(BaseModel):
+class MethodSettings(Frozen):
     """Settings of a method. Each method has its own settings, with the source of their defaults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class DisturbedRepeats:

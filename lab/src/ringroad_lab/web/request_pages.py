@@ -60,7 +60,7 @@ def request_pages(site: Site) -> APIRouter:
     def show_request(request: Request, request_id: RequestId) -> Response:
         visitor = site.reader(request)
         found = existing(request_id)
-        payload = requests.payload(request_id)
+        payload = found.payload
         with site.store.reading() as database:
             has_run = found.run_id is not None and database.get(Run, found.run_id) is not None
             waits = ""
@@ -129,10 +129,10 @@ def request_pages(site: Site) -> APIRouter:
     def payload(request: Request, request_id: RequestId) -> Response:
         """Return the message that made a request, as received."""
         site.api_reader(request)
-        existing(request_id)
+        found = existing(request_id)
         # Untrusted content: browsers must not display it.
         headers = {"Content-Disposition": f'attachment; filename="request-{request_id}"'}
-        return Response(requests.payload(request_id), media_type="application/octet-stream", headers=headers)
+        return Response(found.payload, media_type="application/octet-stream", headers=headers)
 
     return router
 

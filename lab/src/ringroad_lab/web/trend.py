@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import median
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from sqlalchemy import select
 
 from ringroad_lab.record import Better, MeasurementStatus
@@ -24,10 +24,8 @@ def _default_if_empty(value: Any) -> Any:  # noqa: ANN401
     return 100 * MIN_CHANGE if value == "" else value
 
 
-class TrendQuery(BaseModel):
+class TrendQuery(Frozen):
     """The metric of a trend, from the query of a URL."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scenario: Text = None
     topology: Text = None
@@ -35,7 +33,7 @@ class TrendQuery(BaseModel):
     method: Text = None
     frame: Text = None
     metric: Text = None
-    min_change_percent: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False), BeforeValidator(_default_if_empty)] = 100 * MIN_CHANGE
+    min_change_percent: Annotated[float, Field(ge=0, le=1000), BeforeValidator(_default_if_empty)] = 100 * MIN_CHANGE
     """Smallest step that is a change point."""
 
 
