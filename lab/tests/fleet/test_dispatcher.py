@@ -73,9 +73,7 @@ class Listener(Sender):
         self.notices: list[Notice] = []
         self.deliveries: list[str] = []
 
-    @property
-    def address(self) -> str:
-        return "listener"
+    address = "listener"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         self.notices.append(notice)

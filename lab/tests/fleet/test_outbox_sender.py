@@ -270,9 +270,7 @@ class Broken(Notifier):
 class BrokenSender(Sender):
     """Its sender."""
 
-    @property
-    def address(self) -> str:
-        return "broken"
+    address = "broken"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         raise ZeroDivisionError("deliver")

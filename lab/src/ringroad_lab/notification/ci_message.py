@@ -90,12 +90,9 @@ class _CiMessageSender(Sender):
     def __init__(self, settings: CiMessage) -> None:
         self._settings = settings
         self._broker = Broker.of(settings, _KIND)
+        self.address = f"{_KIND} {self._broker.name}"
         if settings.hub:
             KojiHub(settings.hub, settings.hub_ca_file).close()
-
-    @property
-    def address(self) -> str:
-        return f"{_KIND} {self._broker.name}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         try:

@@ -28,10 +28,8 @@ class TemporaryError(UnsentError):
 class Sender(ABC):
     """Delivers notices to one recipient. Several threads call it; it keeps no state between two notices."""
 
-    @property
-    @abstractmethod
-    def address(self) -> str:
-        """The recipient, for users: without secrets, and the same at each start."""
+    address: str
+    """The recipient, for users: without secrets, and the same at each start."""
 
     @abstractmethod
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:

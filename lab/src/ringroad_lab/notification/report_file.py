@@ -51,10 +51,7 @@ class ReportFile(Notifier):
 class _ReportFileSender(Sender):
     def __init__(self, settings: ReportFile) -> None:
         self._settings = settings
-
-    @property
-    def address(self) -> str:
-        return f"{self._settings.form} in {self._settings.folder}"
+        self.address = f"{settings.form} in {settings.folder}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         reporter = REPORTERS[self._settings.form]()

@@ -14,7 +14,7 @@ from ringroad_lab.scenario.layers import Layer, LayerKind, Merged, merge
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, MethodChoice, Scenario, SiteHost
 from ringroad_lab.scenario.problem import Problem, raise_problems, validate
-from ringroad_lab.scenario.schema import ScenarioTable
+from ringroad_lab.scenario.schema import DutTable, ScenarioTable
 from ringroad_lab.topology import Topology
 
 
@@ -115,17 +115,16 @@ def _build(name: str, merged: Merged, topology: Topology, online_cpus: frozenset
     physical = {label: _physical(table, merged, label) for label in table.duts}
     duts = []
     for label in table.duts:
-        described = table.dut.get(label)
-        driver = (described.driver if described else None) or label
+        described = table.dut.get(label, DutTable())
         duts.append(
             DutChoice(
                 label=label,
-                driver=driver,
-                host=described.host if described else "local",
-                settings=described.settings if described else {},
-                build=described.build if described else None,
-                guest_build=described.guest_build if described else None,
-                generator=_generator(described.generator) if described and described.generator else None,
+                driver=described.driver or label,
+                host=described.host,
+                settings=described.settings,
+                build=described.build,
+                guest_build=described.guest_build,
+                generator=_generator(described.generator) if described.generator else None,
             )
         )
     # The other settings are the same in a scenario.
