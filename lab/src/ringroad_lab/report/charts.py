@@ -208,26 +208,22 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
         places = [x for _, curve in members for x, _ in curve.points]
         x_scale = scale_for(places, first.x_unit)
         y_scale = scale_for([y for _, curve in members for _, y in curve.points], first.y_unit)
-        data = []
-        named: set[str] = set()
-        repeated = {measurement.dut for measurement, _ in members if sum(other.dut == measurement.dut for other, _ in members) > 1}
-        for measurement, curve in members:
-            points = sorted(curve.points)
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines" if measurement.dut in repeated else "lines+markers",
-                    "name": _name(measurement.dut),
-                    "legendgroup": _plain(measurement.dut),
-                    "showlegend": measurement.dut not in named,
-                    "x": [x / x_scale.divisor for x, _ in points],
-                    "y": [y / y_scale.divisor for _, y in points],
-                    **_line_style(styles.get(measurement.dut, 0), 0),
-                    # Repetitions overlap and form one band.
-                    "opacity": 0.6 if measurement.dut in repeated else 1,
-                }
-            )
-            named.add(measurement.dut)
+        data = [
+            {
+                "type": "scatter",
+                "mode": "lines" if len(repetitions) > 1 else "lines+markers",
+                "name": _name(dut),
+                "legendgroup": _plain(dut),
+                "showlegend": index == 0,
+                "x": [x / x_scale.divisor for x, _ in sorted(curve.points)],
+                "y": [y / y_scale.divisor for _, y in sorted(curve.points)],
+                **_line_style(styles.get(dut, 0), 0),
+                # Repetitions overlap and form one band.
+                "opacity": 0.6 if len(repetitions) > 1 else 1,
+            }
+            for dut, repetitions in grouped(members, lambda member: member[0].dut).items()
+            for index, (_, curve) in enumerate(repetitions)
+        ]
         layout = _layout(f"{first.x_name}, {x_scale.unit}", f"{first.y_name}, {y_scale.unit}")
         if min(places) > 0 and max(places) >= _LOGARITHMIC_FROM * min(places):
             layout["xaxis"] |= {"type": "log"}

@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from ringroad_lab.comparison import RunComparison
@@ -138,19 +138,16 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
     headline = next((m.outcome.headline for m in measurements if m.outcome.headline), "")
     measured = {m.dut for m in measurements}
     frames = {m.frame.name: m.frame for m in measurements}
-    cells = {}
-    for measurement in measurements:
-        key = (measurement.dut, measurement.frame.name)
-        if key in cells:
-            continue
-        same = [m for m in measurements if (m.dut, m.frame.name) == key]
-        cells[key] = Cell(
-            dut=measurement.dut,
-            frame=measurement.frame,
+    cells = {
+        key: Cell(
+            dut=same[0].dut,
+            frame=same[0].frame,
             values=tuple(m.outcome.metrics[headline].value for m in same if has_figure(m) and headline in m.outcome.metrics),
             repetitions=len(same),
             status=worst_status([m for m in same if has_figure(m)] or same),
         )
+        for key, same in grouped(measurements, lambda m: (m.dut, m.frame.name)).items()
+    }
     units = [m.outcome.metrics[headline].unit for m in measurements if headline in m.outcome.metrics]
     return Grid(
         topology=topology,
@@ -166,10 +163,9 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
 def in_bits(grid: Grid) -> Grid:
     """Convert a grid from frames per second to bits per second, including the FCS, without preamble and gap."""
     cells = {
-        key: Cell(cell.dut, cell.frame, tuple(value * 8 * cell.frame.mean_bytes for value in cell.values), cell.repetitions, cell.status)
-        for key, cell in grid.cells.items()
+        key: replace(cell, values=tuple(value * 8 * cell.frame.mean_bytes for value in cell.values)) for key, cell in grid.cells.items()
     }
-    return Grid(grid.topology, grid.method, grid.metric, "bit/s", grid.duts, grid.frames, cells)
+    return replace(grid, unit="bit/s", cells=cells)
 
 
 def has_figure(measurement: Measurement) -> bool:
