@@ -68,7 +68,7 @@ def _check_duts(scenario: Scenario, table: ScenarioTable, problems: list[Problem
             continue
         validate(driver_type.settings_type, dut.settings, ("dut", dut.label, "settings"), problems)
         _check_builds(scenario, dut, problems)
-        kind = scenario.physical_by_dut.get(dut.label, scenario.physical)
+        kind = scenario.physical_of(dut)
         path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
         reached = _check_generator(scenario, dut, problems)
         if kind not in driver_type.carries:
@@ -193,7 +193,7 @@ def _check_queues(scenario: Scenario, problems: list[Problem]) -> None:
     for dut in scenario.duts:
         if (driver_type := DUTS.get(dut.driver)) is None:
             continue
-        kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical)}
+        kinds = {scenario.physical_of(dut)}
         single = {f"{dut.driver} over {kind}" for kind in kinds & driver_type.single_queue}
         if guest_type is not None:
             kind = guest_cable(scenario.guest_cables, driver_type.carries & guest_type.carries)
@@ -204,7 +204,7 @@ def _check_queues(scenario: Scenario, problems: list[Problem]) -> None:
 
 def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
     hosts = {host.name: host for host in scenario.hosts}
-    kinds = {dut.label: scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
+    kinds = {dut.label: scenario.physical_of(dut) for dut in scenario.duts}
     for dut in scenario.duts:
         path: KeyPath = ("dut", dut.label, "host")
         host = hosts.get(dut.host)

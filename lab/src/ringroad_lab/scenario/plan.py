@@ -104,7 +104,7 @@ def plan(scenarios: Sequence[Scenario]) -> Plan:
     for scenario in scenarios:
         if all(METHODS[method.name].is_between_stations for method in scenario.methods):
             continue
-        kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
+        kinds = {scenario.physical_of(dut) for dut in scenario.duts}
         transports |= {(kind, frame.name) for kind in kinds if not CABLES[kind].joins_cards for frame in scenario.frames}
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
@@ -122,7 +122,7 @@ def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method
     settings = methods[each.method.name].settings
     if isinstance(settings, MessageSizeSettings):
         return station_cable(turn.dut.driver, settings)
-    return turn.scenario.physical_by_dut.get(turn.dut.label, turn.scenario.physical)
+    return turn.scenario.physical_of(turn.dut)
 
 
 def _planned(scheduled: Sequence[ScheduledMeasurement], methods: Mapping[str, Method]) -> Iterator[PlannedMeasurement]:

@@ -82,7 +82,7 @@ class TestSetup:
         self._guest_type = find_guest(scenario.guest) if scenario.guest and scenario.topology.guests else None
         if scenario.topology.guests and self._guest_type is None:
             raise ScenarioError(f"topology {scenario.topology} needs a kind of guest: {', '.join(sorted(GUESTS))}")
-        self.cable_kind = scenario.physical_by_dut.get(choice.label, scenario.physical)
+        self.cable_kind = scenario.physical_of(choice)
         if self.cable_kind not in self._dut_type.carries:
             supported = _kinds(self._dut_type.carries)
             raise ScenarioError(f"{choice.label}: {choice.driver} has no port for {self.cable_kind}; it supports {supported}")

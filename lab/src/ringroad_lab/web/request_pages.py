@@ -83,23 +83,22 @@ def request_pages(site: Site) -> APIRouter:
             may_retry=found.may_be_retried,
         )
 
-    @router.post("/requests/{request_id}/cancel", include_in_schema=False)
-    def cancel(request: Request, request_id: RequestId) -> Response:
-        visitor = site.writer(request)
-        existing(request_id)
-        return _changed(request_id, lambda: requests.cancel(request_id, f"{USER_PREFIX}{visitor.user}"))
+    def changing(act: Callable[[int, str], object]) -> Callable[[Request, RequestId], Response]:
+        def change(request: Request, request_id: RequestId) -> Response:
+            visitor = site.writer(request)
+            existing(request_id)
+            try:
+                act(request_id, f"{USER_PREFIX}{visitor.user}")
+            except StoreFailedError:
+                raise
+            except StoreError as error:
+                raise HTTPException(409, str(error)) from error
+            return RedirectResponse(f"/requests/{request_id}", 303)
 
-    @router.post("/requests/{request_id}/retry", include_in_schema=False)
-    def retry(request: Request, request_id: RequestId) -> Response:
-        visitor = site.writer(request)
-        existing(request_id)
-        return _changed(request_id, lambda: requests.retry(request_id, f"{USER_PREFIX}{visitor.user}"))
+        return change
 
-    @router.post("/requests/{request_id}/renotify", include_in_schema=False)
-    def renotify(request: Request, request_id: RequestId) -> Response:
-        visitor = site.writer(request)
-        existing(request_id)
-        return _changed(request_id, lambda: outbox.send_again(request_id, f"{USER_PREFIX}{visitor.user}"))
+    for name, act in (("cancel", requests.cancel), ("retry", requests.retry), ("renotify", outbox.send_again)):
+        router.post(f"/requests/{{request_id}}/{name}", include_in_schema=False)(changing(act))
 
     @router.get("/api/requests")
     def list_requests(request: Request, query: Annotated[RequestQuery, Query()]) -> dict[str, Any]:
@@ -135,13 +134,3 @@ def request_pages(site: Site) -> APIRouter:
         return Response(found.payload, media_type="application/octet-stream", headers=headers)
 
     return router
-
-
-def _changed(request_id: int, change: Callable[[], object]) -> Response:
-    try:
-        change()
-    except StoreFailedError:
-        raise
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from error
-    return RedirectResponse(f"/requests/{request_id}", 303)
