@@ -11,7 +11,7 @@ import ringroad_lab
 
 LEVELS = (
     # Values, texts and small tools.
-    ("deadline", "frame_size", "http_answer", "package_names", "safe_xml", "text_types", "tied", "tunnel", "whole_file"),
+    ("deadline", "frame_size", "grouping", "http_answer", "package_names", "safe_xml", "text_types", "tied", "tunnel", "whole_file"),
     ("errors", "trial"),
     # A machine, the record of a run, the registry of a kind.
     ("disturbances", "flow_set", "host", "kinds", "koji_hub", "loss", "record", "sandbox", "secret"),

@@ -30,7 +30,7 @@ def samples(starts: int, trials: int) -> Iterator[dict[str, object]]:
     scenario = Scenario(
         name="bed-noise",
         duts=(DutChoice(label="bridge", driver="linux-bridge"),),
-        methods=(MethodChoice(name=ThroughputMethod.name),),
+        methods=(MethodChoice(name="throughput"),),
         frames=(frame,),
         huge_pages=False,
     )

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from ringroad_lab.disturbances import DisturbanceTally, tally_disturbances
 from ringroad_lab.errors import ReportError
+from ringroad_lab.grouping import grouped
 from ringroad_lab.record import Better, DutRecord, Measurement, MeasurementStatus, Metric, NoiseFloor, RunRecord
 from ringroad_lab.statistics.bootstrap import symmetric
 from ringroad_lab.statistics.sequential import look_confidence
@@ -230,13 +231,10 @@ def _compare(
 
 
 def _by_subject(measurements: Iterable[Measurement], labels: Mapping[str, str]) -> dict[tuple[str, str, str, str], list[Measurement]]:
-    found: dict[tuple[str, str, str, str], list[Measurement]] = {}
     # Measurements for the noise floor are used only there.
     counted = [measurement for measurement in measurements if not measurement.is_noise_floor]
-    for measurement in sorted(counted, key=lambda m: (m.repetition, m.number)):
-        subject = (measurement.topology, labels.get(measurement.dut, measurement.dut), measurement.method, measurement.frame.name)
-        found.setdefault(subject, []).append(measurement)
-    return found
+    counted.sort(key=lambda m: (m.repetition, m.number))
+    return grouped(counted, lambda m: (m.topology, labels.get(m.dut, m.dut), m.method, m.frame.name))
 
 
 def _only_in(side: Iterable[tuple[str, str, str, str]], other: Iterable[tuple[str, str, str, str]]) -> list[str]:

@@ -28,8 +28,6 @@ class Kinds(Mapping[str, type[T]], Generic[T]):
     """Group of the entry points: `ringroad_lab.duts`."""
     base: type
     """Required base class of a plug-in's class."""
-    name_attribute: str
-    """Attribute of the class with its name; for a plug-in it is set to the name of the entry point."""
     own: Mapping[str, str] = field(hash=False)
     """The laboratory's own classes, as `MODULE:CLASS` below `ringroad_lab`."""
 
@@ -63,7 +61,6 @@ class Kinds(Mapping[str, type[T]], Generic[T]):
             raise PluginError(f"{where} is not a subclass of {self.base.__module__}.{self.base.__name__}: the laboratory cannot use it")
         if missing := sorted(getattr(loaded, "__abstractmethods__", ())):
             raise PluginError(f"{where} does not define {', '.join(missing)}")
-        setattr(loaded, self.name_attribute, name)
         return cast("type[T]", loaded)
 
     def __iter__(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ import requests
 from ringroad_lab import __version__
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, read_answer
-from ringroad_lab.safe_xml import check_xml
+from ringroad_lab.safe_xml import parse_xml
 
 MAX_ANSWER_BYTES = 16 << 20
 _HEADERS = {"Content-Type": "text/xml", "User-Agent": f"ringroad-lab/{__version__}", **IDENTITY}
@@ -104,7 +104,7 @@ class KojiHub:
     def _call(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401
         try:
             body = self._post(xmlrpc.client.dumps(arguments, method, allow_none=True).encode())
-            check_xml(body)
+            parse_xml(body)
             (answer,), _ = xmlrpc.client.loads(body)
         except xmlrpc.client.Fault as error:
             raise HubError(f"{self.name} refuses {method}: {str(error.faultString)[:300]}") from error

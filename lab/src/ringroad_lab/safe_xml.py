@@ -37,15 +37,6 @@ class _Builder(ElementTree.TreeBuilder):
         raise ValueError("it declares a document type, which is not allowed")
 
 
-def check_xml(text: bytes) -> None:
-    """Check that a document can be parsed safely.
-
-    Raises:
-        ValueError: the XML is invalid, or declares a document type.
-    """
-    parse_xml(text)
-
-
 def parse_xml(text: bytes) -> ElementTree.Element:
     """Parse a document.
 

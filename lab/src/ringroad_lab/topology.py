@@ -34,11 +34,6 @@ class Wiring:
     """Numbers of the two ports of each guest, in the order of the path."""
     rules: tuple[Rule, ...]
 
-    @property
-    def joined_ports(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of ports between which frames pass; learning devices have a bridge for each pair."""
-        return tuple((rule.in_port, rule.out_port) for rule in self.rules if rule.in_port < rule.out_port)
-
 
 def wire(topology: Topology) -> Wiring:
     """Return the wiring of a topology: ports 1 and 2 are physical, guests have 3 and 4, 5 and 6."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringroad_lab.build.choice import BuildChoice, GitBuild
+from ringroad_lab.build.choice import BuildChoice, GitBuild, StagedBuild
 from ringroad_lab.build.commit import Made, make_build
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import BuildError, HostError
@@ -163,7 +163,8 @@ def test_a_device_runs_the_build_and_the_run_records_the_commit(
     head = git(repository, "rev-parse", "HEAD")
     stage = Staging(host)
     choice = BuildChoice.model_validate({"git": {"repository": str(repository), "commit": "main", "recipe": RECIPE}})
-    made = stage._build(choice, "dut.new.build")
+    made = stage._stage(choice, "dut.new.build", StagedBuild)
+    assert isinstance(made, StagedBuild)
     assert str(made) == f"commit {head} of {repository}"
     assert made.prefix is not None
     assert Path(made.prefix, "sbin/ovs-vswitchd").exists()

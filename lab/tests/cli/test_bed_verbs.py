@@ -10,7 +10,6 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from ringroad_lab.cli import beds, dispatch, run_verbs
 from ringroad_lab.cli.main import make_app
 from ringroad_lab.cli.man import roff
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
@@ -36,10 +35,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lab(*arguments: str) -> Result:
-    app = typer.Typer()
-    for verb in (beds, dispatch, run_verbs):
-        verb.register(app)
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner().invoke(make_app(), list(arguments))
     if isinstance(result.exception, LabError):
         raise result.exception
     return result

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from ringroad_lab.cli import dispatch, request, serve
+from ringroad_lab.cli.main import make_app
 from ringroad_lab.errors import LabError, ScenarioError, StoreError
 from ringroad_lab.fleet.outbox import Outbox
 from ringroad_lab.fleet.requests import Requests
@@ -25,10 +24,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def lab(*arguments: str) -> Result:
-    app = typer.Typer()
-    for verb in (request, serve, dispatch):
-        verb.register(app)
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner().invoke(make_app(), list(arguments))
     if isinstance(result.exception, LabError):
         raise result.exception
     return result

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from fabricated_runs import EPOCH, fabricated_run
-from ringroad_lab.cli import compare, judge, report, store, token
+from ringroad_lab.cli.main import make_app
 from ringroad_lab.cli.report import reporter_of
 from ringroad_lab.cli.status import INCONCLUSIVE, REGRESSION, of_verdicts
 from ringroad_lab.errors import LabError, ReportError, StoreError
@@ -56,10 +55,7 @@ def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def lab(*arguments: str, status: int = 0) -> Result:
     """Run the program with these arguments."""
-    app = typer.Typer()
-    for verb in (report, compare, store, judge, token):
-        verb.register(app)
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(make_app(), arguments)
     if isinstance(result.exception, LabError):
         raise result.exception
     assert result.exit_code == status, result.output

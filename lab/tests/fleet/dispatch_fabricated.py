@@ -37,4 +37,5 @@ if __name__ == "__main__":
         recipients = targets(read_notifications(notifications)) if notifications.exists() else []
         # Tests wait for what it says.
         say = partial(print, flush=True)
-        Dispatcher(results, engine, Leases(results, engine.name), settings, say=say, recipients=recipients).run(stopping, once=True)
+        leases = Leases(results, "slurm" if slurm else "local")
+        Dispatcher(results, engine, leases, settings, say=say, recipients=recipients).run(stopping, once=True)

@@ -81,7 +81,6 @@ class Cluster:
 class SimulatedEngine(Engine):
     """Submits to a cluster."""
 
-    name = "local"
     title = "simulated"
     is_of_machine = True
 

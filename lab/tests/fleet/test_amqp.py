@@ -139,7 +139,7 @@ def test_a_message_makes_one_request_however_often_it_is_delivered(rabbitmq: Rab
     (request,) = bench.requests.find()
     assert (request.build, request.source, request.event, request.delivery) == ("openvswitch-3.5.0-1.fc43", "koji", TOPIC, "8b9d")
     assert request.duplicates == 2
-    assert bench.requests.payload(request.id) == tagged("1.fc43")
+    assert bench.requests.get(request.id).payload == tagged("1.fc43")
     assert bench.said == ["source 'bus': message 8b9d: requested, request 1"]
     # All messages are acknowledged: none is delivered again.
     bench.stop()
@@ -153,12 +153,12 @@ def test_an_unusable_message_is_kept_and_acknowledged(rabbitmq: RabbitMq, bench:
     bench.await_messages(6)
     bench.stop()
     assert rabbitmq.waiting(queue) == 0
-    found = {bench.requests.payload(each.id)[:20]: each for each in bench.requests.find()}
+    found = {bench.requests.get(each.id).payload[:20]: each for each in bench.requests.find()}
     assert [each.state for each in found.values()].count(RequestState.DEAD) == 4
     assert "not JSON" in found[b"\xff\x00 no JSON"].last_error
     assert "needs the field" in found[b'{"name": "openvswitc'].last_error
     cut = next(each for each in found.values() if "bytes, more than" in each.last_error)
-    assert (len(bench.requests.payload(cut.id)), cut.duplicates) == (1 << 16, 1)
+    assert (len(bench.requests.get(cut.id).payload), cut.duplicates) == (1 << 16, 1)
 
 
 def test_a_message_that_cannot_be_processed_does_not_block_others(

@@ -73,9 +73,7 @@ class Listener(Sender):
         self.notices: list[Notice] = []
         self.deliveries: list[str] = []
 
-    @property
-    def address(self) -> str:
-        return "listener"
+    address = "listener"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         self.notices.append(notice)
@@ -85,7 +83,6 @@ class Listener(Sender):
 class ListenerSettings(Notifier):
     """Notified of every end."""
 
-    kind = "listener"
     title = "Listens"
     on: tuple[Occasion, ...] = (Occasion.ALWAYS,)
 

@@ -88,7 +88,7 @@ def test_a_package_in_a_folder_gets_one_verdict_although_everything_is_killed(tm
             changes = [(change.old, change.new, change.why) for change in requests.changes(request.id)]
             assert request.state is RequestState.DONE, changes
             assert (request.build, request.verdict, request.attempts) == ("my-switch-3.5.0-1", "measured", 2)
-            assert json.loads(requests.payload(request.id))["arch"] == "all"
+            assert json.loads(requests.get(request.id).payload)["arch"] == "all"
             (summary,) = store.summaries()
             assert (summary.run_id, summary.state) == (request.run_id, RunState.FINISHED)
             assert summary.labels["build"] == "my-switch-3.5.0-1"

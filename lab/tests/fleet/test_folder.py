@@ -103,7 +103,7 @@ def test_a_package_that_cannot_be_described_is_kept_as_dead(packages: Path, requ
     (dead,) = requests.find()
     assert (dead.state, dead.is_poison) == (RequestState.DEAD, True)
     assert name in dead.last_error
-    assert json.loads(requests.payload(dead.id)) == {"path": str(packages / name)}
+    assert json.loads(requests.get(dead.id).payload) == {"path": str(packages / name)}
 
 
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")

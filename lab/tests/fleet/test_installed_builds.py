@@ -24,7 +24,7 @@ from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.requests import Requests
 from ringroad_lab.fleet.settings import read_fleet
 from ringroad_lab.record import RunRecord, RunState
-from ringroad_lab.report.junit import run_as_junit
+from ringroad_lab.report.junit import JunitReporter
 from ringroad_lab.request.message import Message
 from ringroad_lab.request.model import NOT_INSTALLED, RequestState
 from ringroad_lab.request.table import Request
@@ -201,7 +201,7 @@ def test_a_build_that_cannot_be_installed_gets_a_verdict_that_is_reported(fleet:
     assert (request.verdict, request.attempts, record.state) == (NOT_INSTALLED, 1, RunState.NOT_INSTALLED)
     assert "no rule to make switch" in request.last_error
     assert [log.text for log in record.logs] == ["compiling\nno rule to make switch\n"]
-    case = ElementTree.fromstring(run_as_junit(record, None).encode()).find("testsuite/testcase")
+    case = ElementTree.fromstring(JunitReporter().render(record, None).encode()).find("testsuite/testcase")
     assert case is not None
     assert case.get("name") == "installing the build"
     error = case.find("error")

@@ -84,7 +84,7 @@ def test_builds_tagged_since_the_first_poll_are_taken_once(hub: KojiHubDouble, r
     assert (request.build, request.source, request.owner, request.duplicates) == ("openvswitch-3.5.0-1.fc43", "koji", "jdoe", 0)
     assert request.event == "org.fedoraproject.prod.buildsys.tag"
     # The hub's plug-in sends messages with the same fields to the bus.
-    assert json.loads(requests.payload(request.id)) == {
+    assert json.loads(requests.get(request.id).payload) == {
         **{"build_id": 2_800_000 + event, "name": "openvswitch", "version": "3.5.0", "release": "1.fc43", "tag": TAG, "tag_id": 42},
         **{"user": TAGGER, "owner": "jdoe", "instance": "primary"},
     }

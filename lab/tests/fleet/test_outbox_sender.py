@@ -275,7 +275,6 @@ def test_a_status_counts_although_the_answer_breaks_off(store: ResultStore, serv
 class Broken(Notifier):
     """A kind of notifier that always fails."""
 
-    kind = "broken"
     title = "Broken"
 
     def make_sender(self) -> Sender:
@@ -288,9 +287,7 @@ class Broken(Notifier):
 class BrokenSender(Sender):
     """Its sender."""
 
-    @property
-    def address(self) -> str:
-        return "broken"
+    address = "broken"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         raise ZeroDivisionError("deliver")

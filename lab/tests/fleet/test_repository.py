@@ -108,7 +108,7 @@ def test_a_new_package_in_a_debian_repository_is_taken_once_with_its_url_and_che
     watcher(f"{url}/dists/stable/main/binary-amd64/Packages.xz", requests).work()
     (request,) = requests.find()
     assert (request.build, request.duplicates) == ("openvswitch-dpdk-1:3.5.0-2", 0)
-    assert json.loads(requests.payload(request.id)) == {
+    assert json.loads(requests.get(request.id).payload) == {
         **{"kind": "deb", "name": "openvswitch-dpdk", "version": "3.5.0", "release": "2", "arch": "all", "full_version": "1:3.5.0-2"},
         **{"file": new.name, "path": f"{url}/pool/{new.name}", "bytes": new.stat().st_size},
         "sha256": hashlib.sha256(new.read_bytes()).hexdigest(),
@@ -135,7 +135,7 @@ def test_a_new_package_in_an_rpm_repository_is_taken_and_source_packages_are_not
     )
     repository_watcher.work()
     (request,) = requests.find()
-    fields = json.loads(requests.payload(request.id))
+    fields = json.loads(requests.get(request.id).payload)
     assert (request.build, fields["path"]) == ("openvswitch3.5-1:3.5.0-1.el9", f"{url}/Packages/openvswitch3.5.rpm")
     assert (fields["kind"], fields["release"], fields["bytes"], fields["sha256"]) == ("rpm", "1.el9", 7, "1" * 64)
 
@@ -145,7 +145,7 @@ def test_packages_present_at_the_first_poll_are_taken_if_configured(served: tupl
     (folder / "Packages").write_text(f"Package: openvswitch\nVersion: 3\nArchitecture: all\nFilename: ./o.deb\nSHA256: {'0' * 64}")
     watcher(f"{url}/Packages", requests, takes_present=True).work()
     (request,) = requests.find()
-    assert json.loads(requests.payload(request.id))["path"] == f"{url}/o.deb"
+    assert json.loads(requests.get(request.id).payload)["path"] == f"{url}/o.deb"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ringroad_lab.cli import rules as rules_verb
+from ringroad_lab.cli.main import make_app
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.rules import Condition, MessageRule, apply_rules, conditions
 from ringroad_lab.fleet.settings import read_fleet
@@ -160,9 +159,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def check(*arguments: str) -> str:
-    app = typer.Typer()
-    rules_verb.register(app)
-    result = CliRunner().invoke(app, ["rules", "check", *arguments])
+    result = CliRunner().invoke(make_app(), ["rules", "check", *arguments])
     if result.exception:
         raise result.exception
     return result.stdout

@@ -24,7 +24,7 @@ def sweep(request: dict[str, Any]) -> dict[str, Any]:
         dut = dut_type(dut_type.settings_type(), Placement(host, frozenset({max(usable)}), huge_pages=False))
         settings = MessageSizeSettings.model_validate(request["settings"])
         placement = Placement(host, frozenset({min(usable)}))
-        kind = station_cable(dut_type, settings)
+        kind = station_cable(request["driver"], settings)
         with joined_stations(dut, kind, settings, (placement, placement)) as stations:
             if request["kill"]:
                 stations[1].processes()[0].stop(0.0)

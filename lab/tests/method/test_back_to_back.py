@@ -13,6 +13,7 @@ from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult
 from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
+from strict_settings import strict_method, strict_settings
 
 
 @given(buffer_frames=st.integers(1, 100_000), capacity_ratio=st.floats(0.1, 0.9))
@@ -122,7 +123,7 @@ def test_recovery_time_restarts_at_each_loss() -> None:
 
 
 def test_recovery_reports_its_differences_from_the_rfc() -> None:
-    strict = len(RecoveryMethod(RecoverySettings.strict()).deviations())
+    strict = len(strict_method("recovery").deviations())
     for chosen in ({"overload_ratio": 1.5}, {"recovery_ratio": 0.9}, {"overload_s": 1.0}):
-        settings = RecoverySettings.strict().model_copy(update=chosen)
+        settings = strict_settings("recovery", RecoverySettings).model_copy(update=chosen)
         assert len(RecoveryMethod(settings).deviations()) == strict + 1

@@ -15,6 +15,7 @@ from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult
 from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
+from strict_settings import strict_method
 
 
 @given(step=st.floats(0.01, 0.5))
@@ -98,9 +99,9 @@ def test_forwarding_all_at_the_generators_ceiling_is_a_lower_bound() -> None:
 
 
 def test_deviations() -> None:
-    assert FrameLossMethod(FrameLossSettings.strict()).deviations() == (NO_WAITS,)
+    assert strict_method("frame-loss").deviations() == (NO_WAITS,)
     assert len(FrameLossMethod(FrameLossSettings(step_ratio=0.2, clean_trials=1)).deviations()) == 4
-    assert ForwardingRateMethod(ForwardingRateSettings.strict()).deviations() == (NO_WAITS,)
+    assert strict_method("forwarding-rate").deviations() == (NO_WAITS,)
     assert len(ForwardingRateMethod(ForwardingRateSettings()).deviations()) == 2
 
 

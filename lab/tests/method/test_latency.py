@@ -10,6 +10,7 @@ from ringroad_lab.record import Better, MeasurementStatus
 from ringroad_lab.trial import DirectionCounts, LatencySummary, Load, TrialRequest, TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
+from strict_settings import strict_method
 
 DUT = SimulatedDut(capacity_fps=300_000, latency_ns=5_000)
 
@@ -101,6 +102,6 @@ def test_a_load_beyond_the_generator_is_reported() -> None:
 
 
 def test_strict_settings_leave_two_deviations() -> None:
-    assert len(LatencyMethod(LatencySettings.strict()).deviations()) == 2
+    assert len(strict_method("latency").deviations()) == 2
     assert len(LatencyMethod(LatencySettings()).deviations()) > 4
     assert len(LatencyMethod(LatencySettings(load_ratios=(0.5,))).deviations()) == len(LatencyMethod(LatencySettings()).deviations()) + 1

@@ -12,6 +12,7 @@ from ringroad_lab.record import MeasurementStatus
 from ringroad_lab.trial import TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
+from strict_settings import strict_method
 
 
 @settings(max_examples=30)
@@ -72,7 +73,7 @@ def test_dead_device_and_weak_generator_are_invalid(dut: SimulatedDut, ceiling_f
 
 def test_one_goal_of_long_trials() -> None:
     bench = Bench(SimulatedGenerator(SimulatedDut(capacity_fps=300_000)))
-    method = MlrSearchMethod(MlrSearchSettings.strict())
+    method = strict_method("mlrsearch")
     outcome = method.measure(bench.context)
     assert outcome.metrics["ndr_lower_bound_fps"].value == pytest.approx(300_000, rel=0.006)
     assert max(trial.request.duration_s for trial in bench.trials) == 60.0

@@ -15,6 +15,7 @@ from ringroad_lab.record import MeasurementStatus, Outcome
 from ringroad_lab.trial import TrialResult, TrialVerdict
 from simulated_bench import MAX_FPS, Bench, Scripted
 from simulated_generator import SimulatedDut, SimulatedGenerator
+from strict_settings import strict_method
 
 
 def measure(bench: Bench, **settings: float) -> Outcome:
@@ -215,16 +216,15 @@ def test_expected_time_is_near_the_real_one() -> None:
 
 
 def test_strict_settings_follow_the_rfc_and_quick_settings_report_deviations() -> None:
-    assert ThroughputMethod(ThroughputSettings.strict()).deviations() == (NO_WAITS,)
+    assert strict_method("throughput").deviations() == (NO_WAITS,)
     deviations = " ".join(ThroughputMethod(ThroughputSettings(acceptable_loss_ratio=0.001)).deviations())
     for what in ("60 s", "0.001", "TST 009"):
         assert what in deviations
 
 
-def test_every_method_has_its_own_name_and_makes_strict_settings() -> None:
+def test_every_method_makes_strict_settings() -> None:
     for name, method in METHODS.items():
-        made = method(method.settings_type.strict())
-        assert made.name == name
+        made = strict_method(name)
         assert made.expected_s(1.0) > 0
         assert method(method.settings_type()).expected_s(1.0) <= made.expected_s(1.0)
         # Settings in the form used by scenarios.

@@ -18,7 +18,7 @@ from fabricated_runs import HOSTILE, fabricated_run, fabricated_throughput
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.record import DutRecord, LogExcerpt, MeasurementStatus, RunRecord
-from ringroad_lab.report.html import render_html
+from ringroad_lab.report.html import HtmlReporter
 from ringroad_lab.report.topology_picture import topology_picture
 
 WAIT_S = 60
@@ -82,7 +82,7 @@ def rich_run() -> RunRecord:
 def test_a_report_opens_from_disk_and_draws_its_charts(browser: webdriver.Chrome, tmp_path: Path) -> None:
     record = rich_run()
     baseline = fabricated_run(seed=5, repetitions=6, frames=["64", "512", "1518", "imix"], labels={"version": "3.0"})
-    open_report(browser, render_html(record, compare_runs(baseline, record)), tmp_path)
+    open_report(browser, HtmlReporter().render(record, compare_runs(baseline, record)), tmp_path)
     figures = browser.find_elements(By.CSS_SELECTOR, "figure.chart")
     drawn = browser.find_elements(By.CSS_SELECTOR, "figure.chart .main-svg :is(.barlayer, .scatterlayer) path")
     assert len(figures) == int(browser.find_element(By.TAG_NAME, "html").get_attribute("data-drawn") or 0) >= 8
@@ -106,7 +106,7 @@ def luminance(browser: webdriver.Chrome, expression: str) -> float:
 
 def test_the_theme_follows_the_system_and_the_button(browser: webdriver.Chrome, tmp_path: Path) -> None:
     page, chart = "getComputedStyle(document.body).backgroundColor", "getComputedStyle(document.querySelector('.xtick text')).fill"
-    open_report(browser, render_html(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
+    open_report(browser, HtmlReporter().render(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
     wait = WebDriverWait(browser, WAIT_S)
     wait.until(lambda _: luminance(browser, chart) > 0.7 and luminance(browser, page) < 0.2)
@@ -120,7 +120,7 @@ def test_the_theme_follows_the_system_and_the_button(browser: webdriver.Chrome, 
 
 
 def test_printing_opens_all_sections_but_trials_and_logs_in_the_light_theme(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    open_report(browser, render_html(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
+    open_report(browser, HtmlReporter().render(fabricated_run(repetitions=1, frames=["64"])), tmp_path)
     browser.execute_script(
         """addEventListener("beforeprint", () => { window.atPrint = {
             closed: [...new Set([...document.querySelectorAll("details:not([open])")].map((d) => d.closest("section").id))],
@@ -143,7 +143,7 @@ def test_a_very_long_word_hides_nothing_and_logs_are_whole(browser: webdriver.Ch
     record = fabricated_run(name=word, capacities_fps={}, labels={word: word}, logs=[LogExcerpt(source=word, text=word)])
     dut = DutRecord(label=word, driver=word, settings={word: word})
     record = record.model_copy(update={"measurements": (measurement,), "duts": (dut,)})
-    open_report(browser, render_html(record, compare_runs(record, record)), tmp_path)
+    open_report(browser, HtmlReporter().render(record, compare_runs(record, record)), tmp_path)
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     assert browser.execute_script("return document.getElementById('overview').scrollHeight") < 5000
     assert len(str(browser.find_element(By.CSS_SELECTOR, "#logs pre").get_attribute("textContent"))) == len(word)
@@ -170,7 +170,7 @@ def test_hostile_names_and_logs_stay_text(browser: webdriver.Chrome, tmp_path: P
             "deviations": (attack,),
         }
     )
-    open_report(browser, render_html(record, compare_runs(record, record)), tmp_path)
+    open_report(browser, HtmlReporter().render(record, compare_runs(record, record)), tmp_path)
     assert browser.execute_script("return window.attacked") is None
     assert browser.find_elements(By.CSS_SELECTOR, "main img, main a[href^='javascript'], svg a") == []
     assert browser.find_element(By.TAG_NAME, "h1").text == attack
@@ -203,7 +203,7 @@ class _Balance(HTMLParser):
 )
 def test_every_element_is_closed(record: RunRecord) -> None:
     parser = _Balance()
-    parser.feed(render_html(record))
+    parser.feed(HtmlReporter().render(record))
     assert (parser.open, parser.wrong) == ([], [])
 
 

@@ -12,7 +12,7 @@ from fabricated_runs import EPOCH, HOSTILE, fabricated_run, fabricated_throughpu
 from ringroad_lab.comparison import compare_labels, compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import LogExcerpt, MeasurementStatus, RunRecord, RunState
-from ringroad_lab.report.junit import comparison_as_junit, run_as_junit
+from ringroad_lab.report.junit import JunitReporter, comparison_as_junit
 
 # From junit-10.xsd of Jenkins' xunit plugin: allowed attributes, required attributes, and allowed child elements.
 SCHEMA = {
@@ -66,7 +66,7 @@ CASE = "NIGHTLY.P2P.ovs: throughput, 64, throughput_fps"
 
 
 def test_a_regression_is_a_failure_with_its_figures() -> None:
-    suite = read(run_as_junit(SLOWER, compare_runs(OLD, SLOWER)))
+    suite = read(JunitReporter().render(SLOWER, compare_runs(OLD, SLOWER)))
 
     assert results(suite) == {CASE: ["Failure"]}
     (case,) = suite
@@ -81,7 +81,7 @@ def test_a_regression_is_a_failure_with_its_figures() -> None:
 
 
 def test_an_improvement_passes() -> None:
-    assert results(read(run_as_junit(OLD, compare_runs(SLOWER, OLD)))) == {CASE: []}
+    assert results(read(JunitReporter().render(OLD, compare_runs(SLOWER, OLD)))) == {CASE: []}
 
 
 @pytest.mark.parametrize(("fails", "result"), [(False, "Skipped"), (True, "Failure")])
@@ -89,7 +89,7 @@ def test_an_inconclusive_comparison_is_skipped_unless_it_must_fail(fails: bool, 
     short = run(1_000_003, repetitions=2)
     comparison = compare_runs(OLD, short)
 
-    assert results(read(run_as_junit(short, comparison, fails_on_inconclusive=fails))) == {CASE: [result]}
+    assert results(read(JunitReporter().render(short, comparison, fails_on_inconclusive=fails))) == {CASE: [result]}
     (case,) = read(comparison_as_junit(comparison, fails_on_inconclusive=fails))
     assert [type(each).__name__ for each in case.result] == [result]
 
@@ -99,7 +99,7 @@ def test_an_invalid_measurement_is_an_error_with_its_reason() -> None:
     broken = fabricated_throughput(0, "ovs", frame, 1.0, status=MeasurementStatus.INVALID, reasons=("the device <died>",))
     record = OLD.model_copy(update={"measurements": (broken,)})
 
-    for text in (run_as_junit(record, None), run_as_junit(record, compare_runs(OLD, record))):
+    for text in (JunitReporter().render(record, None), JunitReporter().render(record, compare_runs(OLD, record))):
         (case,) = read(text)
         (error,) = case.result
         assert isinstance(error, junitparser.Error)
@@ -110,14 +110,14 @@ def test_a_failed_run_has_a_case_that_reports_the_failure() -> None:
     failed = OLD.model_copy(update={"state": RunState.FAILED, "failure": "out of memory"})
     stopped = OLD.model_copy(update={"state": RunState.STOPPED})
 
-    assert results(read(run_as_junit(failed, None))) == {"NIGHTLY: the run": ["Error"], CASE: []}
-    assert results(read(run_as_junit(stopped, None)))["NIGHTLY: the run"] == ["Skipped"]
+    assert results(read(JunitReporter().render(failed, None))) == {"NIGHTLY: the run": ["Error"], CASE: []}
+    assert results(read(JunitReporter().render(stopped, None)))["NIGHTLY: the run"] == ["Skipped"]
 
 
 def test_a_build_that_was_not_installed_has_its_own_case_with_its_log() -> None:
     log = LogExcerpt(source="installing the build", text="compiling")
     update = {"state": RunState.NOT_INSTALLED, "failure": "no rule to make switch", "measurements": (), "logs": (log,)}
-    suite = read(run_as_junit(run(1e6).model_copy(update=update), None))
+    suite = read(JunitReporter().render(run(1e6).model_copy(update=update), None))
     assert results(suite) == {"NIGHTLY: installing the build": ["Error"]}
     (case,) = suite
     (error,) = case.result
@@ -138,7 +138,7 @@ def test_untrusted_texts_cannot_break_the_file() -> None:
     name = f"{HOSTILE}\x00\x1b[31m]]>\ud800.x"
     record = run(1_000_001, name=name, labels={"<a>": "\x01"}).model_copy(update={"started_at": 253_402_300_799.0})
 
-    (case,) = read(run_as_junit(record, None))
+    (case,) = read(JunitReporter().render(record, None))
 
     assert case.classname.count(".") == 2
     assert HOSTILE in case.classname

@@ -7,10 +7,10 @@ import io
 
 from fabricated_runs import HOSTILE, fabricated_run
 from ringroad_lab.record import GeneratorCeiling, Measurement, RunRecord
-from ringroad_lab.report.csv import render_csv
-from ringroad_lab.report.html import render_html
+from ringroad_lab.report.csv import CsvReporter
+from ringroad_lab.report.html import HtmlReporter
 from ringroad_lab.report.loss_rows import loss_rows, loss_sentences
-from ringroad_lab.report.markdown import render_markdown
+from ringroad_lab.report.markdown import MarkdownReporter
 from ringroad_lab.trial import LOSS_PLACES, LossByPlace
 
 NOWHERE = LossByPlace(refused=0, before_device=0, in_device=0, in_guests=0, behind_device=0, at_receiver=0, unexplained=0)
@@ -61,22 +61,22 @@ def test_a_sentence_states_where_frames_were_lost_and_whose_loss_they_are() -> N
 def test_a_run_without_recorded_places_reports_none() -> None:
     record = fabricated_run(frames=["64"], repetitions=1)
     assert loss_rows(record) == []
-    assert 'id="loss"' not in render_html(record)
-    assert "Where frames were lost" not in render_markdown(record)
-    (row, *_) = csv.DictReader(io.StringIO(render_csv(record)))
+    assert 'id="loss"' not in HtmlReporter().render(record)
+    assert "Where frames were lost" not in MarkdownReporter().render(record)
+    (row, *_) = csv.DictReader(io.StringIO(CsvReporter().render(record)))
     assert (row["lost_frames"], row["lost_in_device"], row["lost_of_device"]) == ("", "", "")
 
 
 def test_every_form_reports_the_places_and_an_unknown_place_is_not_0() -> None:
     unknown = NOWHERE.model_copy(update={"in_device": None, "behind_device": None, "refused": 40, "unexplained": 60})
     record = run_with_losses({"bridge": unknown})
-    page, text = render_html(record), render_markdown(record)
+    page, text = HtmlReporter().render(record), MarkdownReporter().render(record)
     assert 'id="loss"' in page
     assert "<small>60 not explained by any counter and 40 refused by the generator&#39;s full ring</small>" in page
     assert "counted as dropped: device: 1.rx_dropped 100" in page
     assert "| P2P | throughput | bridge | 64 | 100 | 40 | 0 | unknown | 0 | unknown | 0 | 60 | 60 |" in text
     assert "bridge: of 100 frames lost in all trials, 40.0 % refused" in text
-    (row, *_) = csv.DictReader(io.StringIO(render_csv(record)))
+    (row, *_) = csv.DictReader(io.StringIO(CsvReporter().render(record)))
     assert [row[f"lost_{name}"] for name in ("frames", "refused", "in_device", "unexplained", "of_device")] == [
         "100",
         "40",
@@ -93,7 +93,7 @@ def test_the_report_shows_both_ceilings_with_the_cause_and_hostile_names_as_text
     again = GeneratorCeiling(transport="veth", frame=frame, ceiling_fps=9e4, cause=f"{HOSTILE}: it offered less")
     dut = record.duts[0].model_copy(update={"work_of_sender": f"{HOSTILE} all"})
     record = record.model_copy(update={"ceilings": (*record.ceilings, again), "duts": (dut,)})
-    page, text = render_html(record), render_markdown(record)
+    page, text = HtmlReporter().render(record), MarkdownReporter().render(record)
     assert HOSTILE not in page
     assert HOSTILE not in text
     assert page.count(": it offered less") == 1

@@ -8,8 +8,8 @@ from fabricated_runs import disturbed, fabricated_run
 from ringroad_lab.comparison import compare_labels, compare_runs
 from ringroad_lab.record import MeasurementStatus, RunRecord
 from ringroad_lab.report.figures import overview, warnings
-from ringroad_lab.report.html import render_html
-from ringroad_lab.report.markdown import comparison_blocks, render_markdown
+from ringroad_lab.report.html import HtmlReporter
+from ringroad_lab.report.markdown import MarkdownReporter, comparison_blocks
 
 
 def two(fast_fps: float = 2e6, *, repetitions: int = 8, spread: float = 0.005) -> RunRecord:
@@ -82,7 +82,7 @@ def test_a_comparison_first_reports_the_disturbances_of_both_sides() -> None:
         "at worst they took 40% of processor 1 (cc1plus 40%).",
         "The candidate fast: others disturbed none of 16 trials.",
     )
-    page = render_html(disturbed(record, "slow"), comparison)
+    page = HtmlReporter().render(disturbed(record, "slow"), comparison)
     assert page.index('class="disturbances"') < page.index('class="compared"')
     assert "40% of processor 1" in page
 
@@ -91,5 +91,5 @@ def test_names_of_other_programs_are_not_markup() -> None:
     record = disturbed(two(), "slow")
     text = record.model_dump_json().replace("cc1plus", "<b>x</b>|`")
     hostile = RunRecord.model_validate_json(text)
-    assert "<b>x" not in render_html(hostile, compare_runs(record, hostile))
-    assert "<b>x" not in render_markdown(hostile)
+    assert "<b>x" not in HtmlReporter().render(hostile, compare_runs(record, hostile))
+    assert "<b>x" not in MarkdownReporter().render(hostile)

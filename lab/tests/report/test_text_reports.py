@@ -13,9 +13,9 @@ from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Curve, MeasurementStatus, RunState, Series
 from ringroad_lab.report.charts import grid_chart, style_index
-from ringroad_lab.report.csv import COLUMNS, render_csv
+from ringroad_lab.report.csv import COLUMNS, CsvReporter
 from ringroad_lab.report.figures import headline_grids, in_bits, overview, warnings
-from ringroad_lab.report.markdown import render_markdown
+from ringroad_lab.report.markdown import MarkdownReporter
 from ringroad_lab.report.quantity import duration, moment, percent_change, quantity, scale_for
 from ringroad_lab.report.view import ReportView, make_view
 
@@ -96,7 +96,7 @@ def test_an_unfinished_or_empty_run_gives_warnings() -> None:
         "The run has no measurement.",
     ]
     assert overview(empty, None) == ["Nothing was measured in 0.0 s."]
-    assert render_markdown(empty)
+    assert MarkdownReporter().render(empty)
 
 
 def test_an_invalid_measurement_has_no_figure_anywhere() -> None:
@@ -111,7 +111,7 @@ def test_an_invalid_measurement_has_no_figure_anywhere() -> None:
     assert grid.cells["ovs", "64"].median is None
     chart = grid_chart(in_bits(grid), style_index(record), None)
     assert chart.figure["data"][0]["text"] == ["\u00d7"]
-    text = render_markdown(record)
+    text = MarkdownReporter().render(record)
     assert "generator died" in text
     assert "| 64 | invalid |" in text
     assert not make_view(record).curve_charts
@@ -150,7 +150,7 @@ def test_a_killed_run_shows_devices_without_a_record() -> None:
     view = make_view(record, compare_runs(record, record))
     assert "of linux-bridge, ovs, ovs-dpdk and ringroad in P2P" in view.sentences[0]
     assert view.grids[0].grid.duts == ("linux-bridge", "ovs", "ovs-dpdk", "ringroad")
-    assert "| 64 | 0.4" in render_markdown(record)
+    assert "| 64 | 0.4" in MarkdownReporter().render(record)
 
 
 def test_the_latencies_of_topologies_are_not_mixed() -> None:
@@ -211,7 +211,7 @@ def test_hours_and_threads_over_time_stay_readable() -> None:
 
 def test_csv_has_every_metric_in_full_precision() -> None:
     record = fabricated_run()
-    rows = list(csv.DictReader(io.StringIO(render_csv(record))))
+    rows = list(csv.DictReader(io.StringIO(CsvReporter().render(record))))
     assert tuple(rows[0]) == COLUMNS
     metrics = [(int(row["number"]), row["metric"], float(row["value"])) for row in rows]
     assert metrics == [(m.number, name, metric.value) for m in record.measurements for name, metric in m.outcome.metrics.items()]
@@ -220,7 +220,7 @@ def test_csv_has_every_metric_in_full_precision() -> None:
 def test_csv_lists_measurements_without_a_figure_and_escapes_formulas() -> None:
     broken = fabricated_throughput(0, "=cmd|'/c calc'!A1", parse_frame_mix("64"), 1.0, status=MeasurementStatus.INVALID)
     record = fabricated_run(capacities_fps={}, name='@"x",\n').model_copy(update={"measurements": (broken,)})
-    (row,) = csv.DictReader(io.StringIO(render_csv(record)))
+    (row,) = csv.DictReader(io.StringIO(CsvReporter().render(record)))
     assert (row["status"], row["metric"], row["value"]) == ("invalid", "", "")
     assert row["dut"] == "'=cmd|'/c calc'!A1"
     assert row["name"] == '\'@"x",\n'
@@ -229,7 +229,7 @@ def test_csv_lists_measurements_without_a_figure_and_escapes_formulas() -> None:
 def test_markdown_escapes_hostile_names() -> None:
     record = fabricated_run(name=f"{HOSTILE}\n# heading | cell", capacities_fps={"a|b`c`<img>": 1e6})
     # The rest is a block of code.
-    text, _, command = render_markdown(record).partition("## Repeat\n\n    ")
+    text, _, command = MarkdownReporter().render(record).partition("## Repeat\n\n    ")
     assert "<script" not in text.replace("\\<script", "")
     assert "\n# heading" not in text
     assert "<img>" not in text.replace("\\<img\\>", "")
@@ -238,7 +238,7 @@ def test_markdown_escapes_hostile_names() -> None:
 
 def test_markdown_shows_the_comparison() -> None:
     before, after = (fabricated_run(seed=seed, capacities_fps={"ovs": rate}, repetitions=12) for seed, rate in ((1, 1e6), (2, 0.8e6)))
-    text = render_markdown(after, compare_runs(before, after))
+    text = MarkdownReporter().render(after, compare_runs(before, after))
     assert "## Comparison" in text
     assert "| regression |" in text
     assert "The largest regression is throughput of ovs in P2P at " in text

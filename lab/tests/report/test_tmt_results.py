@@ -11,7 +11,7 @@ from fabricated_runs import EPOCH, HOSTILE, fabricated_run, fabricated_throughpu
 from ringroad_lab.comparison import RunComparison, compare_runs
 from ringroad_lab.frame_size import parse_frame_mix
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
-from ringroad_lab.report.tmt_results import run_as_tmt_results
+from ringroad_lab.report.tmt_results import TmtReporter
 
 
 def run(capacity_fps: float, **more: Any) -> RunRecord:  # noqa: ANN401
@@ -22,7 +22,7 @@ def run(capacity_fps: float, **more: Any) -> RunRecord:  # noqa: ANN401
 def results(record: RunRecord, comparison: RunComparison | None = None) -> dict[str, str]:
     """Return the outcome of each result, and of each subresult by both names."""
     found = {}
-    for result in json.loads(run_as_tmt_results(record, comparison)):
+    for result in json.loads(TmtReporter().render(record, comparison)):
         found[result["name"]] = result["result"]
         found |= {result["name"] + part["name"]: part["result"] for part in result.get("subresult", ())}
     return found
@@ -46,7 +46,7 @@ def test_an_invalid_measurement_is_an_error_of_its_subresult_and_of_the_device()
     fine = [m for m in OLD.measurements if m.frame.name == "512"]
     record = OLD.model_copy(update={"measurements": (broken, *fine)})
     assert results(record) == {SUBJECTS[0]: "error", SUBJECTS[1]: "error", SUBJECTS[2]: "pass"}
-    (result,) = json.loads(run_as_tmt_results(record, None))
+    (result,) = json.loads(TmtReporter().render(record, None))
     assert result["subresult"][0]["note"] == ["the device died"]
     assert result["duration"] == "00:01:38"
     assert result["ids"] == {"ringroad-lab-run": record.run_id}
@@ -54,12 +54,12 @@ def test_an_invalid_measurement_is_an_error_of_its_subresult_and_of_the_device()
 
 def test_an_unfinished_run_reports_its_failure() -> None:
     failed = OLD.model_copy(update={"state": RunState.FAILED, "failure": "out of memory", "measurements": ()})
-    assert json.loads(run_as_tmt_results(failed, None)) == [{"name": "/", "result": "error", "note": ["out of memory"]}]
+    assert json.loads(TmtReporter().render(failed, None)) == [{"name": "/", "result": "error", "note": ["out of memory"]}]
 
 
 def test_untrusted_texts_cannot_break_the_file() -> None:
     record = fabricated_run(capacities_fps={f"{HOSTILE}\x00\x85 /x": 1e6}, latency=False)
-    text = run_as_tmt_results(record, None)
+    text = TmtReporter().render(record, None)
     assert all(character.isprintable() or character == "\n" for character in text)
     for name in results(record):
         assert not set(name) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-/")

@@ -16,7 +16,6 @@ from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.run.carry_out import EndedRun, carry_out
 from ringroad_lab.run.recorded_scenario import described
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.store.result_store import ResultStore
 
 
@@ -49,7 +48,7 @@ def attempt(results: ResultStore, measured: Scenario, baseline: str | None = Non
         duts=(),
         facts={},
     )
-    return carry_out(results, record, (measured,), Registries(), Console(quiet=True), baseline=baseline)
+    return carry_out(results, record, (measured,), Console(quiet=True), baseline=baseline)
 
 
 def test_a_wrong_baseline_is_an_error_before_anything_is_measured(results: ResultStore) -> None:

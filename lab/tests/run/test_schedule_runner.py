@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import pytest
 
@@ -12,10 +11,8 @@ from ringroad_lab.cost import CostMeter
 from ringroad_lab.errors import DutError, HostError, RunStoppedError
 from ringroad_lab.frame_size import FrameMix, parse_frame_mix
 from ringroad_lab.generator.interface import Generator
-from ringroad_lab.method.frame_loss import FrameLossMethod
-from ringroad_lab.method.interface import METHODS, MethodSettings
+from ringroad_lab.method.interface import MethodSettings
 from ringroad_lab.method.message_size import MESSAGES, MessageSizeSettings
-from ringroad_lab.method.throughput import ThroughputMethod
 from ringroad_lab.record import (
     Better,
     DutRecord,
@@ -32,7 +29,6 @@ from ringroad_lab.run.events import Event, MeasurementBegan, MeasurementDone, Se
 from ringroad_lab.run.interface import Samples, Setup, Stations
 from ringroad_lab.run.schedule_runner import ScheduleRunner
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario, StepChoice
-from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.topology import Topology
 from ringroad_lab.trial import Disturbance, DisturbanceLimits, FlowSet, TrialRequest, TrialResult
@@ -132,7 +128,7 @@ class SimulatedStations:
         return Outcome(status=MeasurementStatus.OK, headline="netpipe_throughput_bps", metrics={"netpipe_throughput_bps": metric})
 
 
-def scenario(*, repetitions: int = 2, methods: tuple[str, ...] = (ThroughputMethod.name,), pairs: int = 0) -> Scenario:
+def scenario(*, repetitions: int = 2, methods: tuple[str, ...] = ("throughput",), pairs: int = 0) -> Scenario:
     return Scenario(
         name="simulated",
         duts=tuple(DutChoice(label=label, driver="simulated") for label in CAPACITY_FPS),
@@ -154,7 +150,7 @@ class Lab:
         self.open_setups = 0
         self.no_stations = ""
         self.no_end = ""
-        self.runner = ScheduleRunner(schedule((scenario,)), partial(make_method, methods=METHODS), self, self._take, lambda: self._stopped)
+        self.runner = ScheduleRunner(schedule((scenario,)), self, self._take, lambda: self._stopped)
 
     @contextmanager
     def make_stations(self, scenario: Scenario, choice: DutChoice, settings: MethodSettings) -> Iterator[tuple[Stations, Samples]]:
@@ -251,8 +247,8 @@ def test_finished_measurements_are_not_repeated() -> None:
 
 @pytest.mark.parametrize("acceptable_loss_ratio", [0.0, 0.01])
 def test_methods_get_an_earlier_throughput_without_loss(acceptable_loss_ratio: float) -> None:
-    base = scenario(repetitions=1, methods=(ThroughputMethod.name, "latency"))
-    throughput = MethodChoice(name=ThroughputMethod.name, settings={"acceptable_loss_ratio": acceptable_loss_ratio})
+    base = scenario(repetitions=1, methods=("throughput", "latency"))
+    throughput = MethodChoice(name="throughput", settings={"acceptable_loss_ratio": acceptable_loss_ratio})
     lab = Lab(base.model_copy(update={"methods": (throughput, *base.methods[1:])}))
     lab.runner.run()
     purposes = {trial.request.purpose for m in lab.measurements() if m.method == "latency" for trial in m.trials}
@@ -262,7 +258,7 @@ def test_methods_get_an_earlier_throughput_without_loss(acceptable_loss_ratio: f
 
 
 def test_message_sizes_are_measured_once_between_stations_and_the_rest_continues() -> None:
-    lab = Lab(scenario(repetitions=1, methods=(ThroughputMethod.name, "message-size", FrameLossMethod.name)))
+    lab = Lab(scenario(repetitions=1, methods=("throughput", "message-size", "frame-loss")))
     lab.runner.run()
     assert lab.open_setups == 0
     assert [m.number for m in lab.measurements()] == list(range(10))
@@ -275,11 +271,11 @@ def test_message_sizes_are_measured_once_between_stations_and_the_rest_continues
     assert "slow: others took time" in [event.text for event in lab.events if isinstance(event, Warned)]
     assert sweeps["slow"].outcome.status is MeasurementStatus.INVALID
     assert sweeps["slow"].outcome.reasons == ("slow ended: out of memory",)
-    assert not [m for m in lab.measurements() if m.method == FrameLossMethod.name and m.outcome.status is MeasurementStatus.INVALID]
+    assert not [m for m in lab.measurements() if m.method == "frame-loss" and m.outcome.status is MeasurementStatus.INVALID]
 
 
 def test_stations_that_cannot_be_built_are_invalid_and_the_rest_is_measured() -> None:
-    lab = Lab(scenario(repetitions=1, methods=("message-size", ThroughputMethod.name)))
+    lab = Lab(scenario(repetitions=1, methods=("message-size", "throughput")))
     lab.no_stations = "slow is on another machine"
     lab.runner.run()
     assert [m.number for m in lab.measurements()] == list(range(6))

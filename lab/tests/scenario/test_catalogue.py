@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.overview import summaries
 from ringroad_lab.scenario.plan import plan
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import resolve
 
-REGISTRIES = Registries()
 LIBRARY = Library(Path("/nonexistent"), "here")
 # The table of chapter 5.3.1 of the thesis: topologies, queues, device, guest.
 THESIS = {
@@ -29,15 +28,15 @@ THESIS = {
 @pytest.mark.parametrize("name", LIBRARY.scenario_files())
 @pytest.mark.parametrize("profile", [None, *LIBRARY.profiles()])
 def test_every_scenario_can_be_planned_with_every_profile(name: str, profile: str | None) -> None:
-    found = resolve(LIBRARY, REGISTRIES, name, [LIBRARY.user_layer(profile)] if profile else [])
+    found = resolve(LIBRARY, name, [LIBRARY.user_layer(profile)] if profile else [])
     assert found.title
-    assert plan(found.scenarios, REGISTRIES).expected_s > 0
+    assert plan(found.scenarios).expected_s > 0
 
 
 @pytest.mark.parametrize("name", THESIS)
 def test_the_thesis_names_keep_their_meaning(name: str) -> None:
     topologies, queues, driver, guest = THESIS[name]
-    scenarios = resolve(LIBRARY, REGISTRIES, name).scenarios
+    scenarios = resolve(LIBRARY, name).scenarios
     assert [scenario.topology for scenario in scenarios] == topologies
     assert {scenario.queues for scenario in scenarios} == {queues}
     assert {dut.driver for scenario in scenarios for dut in scenario.duts} == {driver}
@@ -46,22 +45,15 @@ def test_the_thesis_names_keep_their_meaning(name: str) -> None:
 
 
 def test_the_demonstration_has_four_switches() -> None:
-    found = resolve(LIBRARY, REGISTRIES, "compare-switches")
+    found = resolve(LIBRARY, "compare-switches")
     assert {dut.driver for dut in found.scenarios[0].duts} == {"linux-bridge", "ovs", "ovs-dpdk", "ringroad"}
     assert [frame.name for frame in found.scenarios[0].frames] == ["64", "512", "1518"]
-
-
-def test_the_strict_profile_has_the_strict_settings_of_the_methods() -> None:
-    layer = LIBRARY.user_layer("rfc2544")
-    for name, method in REGISTRIES.methods.items():
-        settings = layer.document.tree["method"].get(name, {})
-        assert method.settings_type.model_validate(settings) == method.settings_type.strict(), name
 
 
 def test_the_quick_profile_is_faster() -> None:
     layer = LIBRARY.user_layer("quick")
     for name, settings in layer.document.tree["method"].items():
-        method = REGISTRIES.methods[name]
+        method = METHODS[name]
         quick = method(method.settings_type.model_validate(settings)).expected_s(0.5)
         assert quick < method(method.settings_type()).expected_s(0.5) / 2, name
 

@@ -8,24 +8,22 @@ from pathlib import Path
 import pytest
 
 from ringroad_lab.host.local import LocalHost
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.method.throughput import ThroughputSettings
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, plan
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.resolve import resolve
 
-REGISTRIES = Registries()
-
 
 def scenarios(name: str, *assignments: str) -> tuple[Scenario, ...]:
-    return resolve(Library(Path("/nonexistent"), "here"), REGISTRIES, name, command_line_layers(assignments)).scenarios
+    return resolve(Library(Path("/nonexistent"), "here"), name, command_line_layers(assignments)).scenarios
 
 
 def test_devices_take_turns_and_the_noise_floor_comes_last() -> None:
-    planned = plan(scenarios("compare-switches", "duts=[ovs, ringroad]", "repetitions=3", "noise_floor_pairs=1"), REGISTRIES)
+    planned = plan(scenarios("compare-switches", "duts=[ovs, ringroad]", "repetitions=3", "noise_floor_pairs=1"))
     assert [(start.dut.label, start.repetition, start.is_noise_floor) for start in planned.starts] == [
         ("ovs", 0, False),
         ("ringroad", 0, False),
@@ -39,7 +37,7 @@ def test_devices_take_turns_and_the_noise_floor_comes_last() -> None:
 
 
 def test_each_start_measures_all_methods_and_frames() -> None:
-    planned = plan(scenarios("compare-switches", "methods=[throughput, latency]", "frames=[64, imix]", "duts=[ovs]"), REGISTRIES)
+    planned = plan(scenarios("compare-switches", "methods=[throughput, latency]", "frames=[64, imix]", "duts=[ovs]"))
     assert [(each.method, each.frame.name) for each in planned.starts[0].measurements] == [
         ("throughput", "64"),
         ("throughput", "imix"),
@@ -50,15 +48,15 @@ def test_each_start_measures_all_methods_and_frames() -> None:
 
 
 def test_topologies_follow_each_other() -> None:
-    planned = plan(scenarios("OVS_DPDK1q_GUEST_DPDK1q", "repetitions=1"), REGISTRIES)
+    planned = plan(scenarios("OVS_DPDK1q_GUEST_DPDK1q", "repetitions=1"))
     assert [start.scenario.topology for start in planned.starts] == ["P2P", "PVP"]
     assert planned.starts[1].expected_s > planned.starts[0].expected_s
 
 
 def test_times_and_trials_come_from_the_methods() -> None:
     one = scenarios("compare-switches", "duts=[ovs]", "methods=[frame-loss]", "frames=[64]")
-    method = REGISTRIES.methods["frame-loss"]
-    planned = plan(one, REGISTRIES).starts[0].measurements[0]
+    method = METHODS["frame-loss"]
+    planned = plan(one).starts[0].measurements[0]
     assert planned.expected_s == pytest.approx(method(method.settings_type()).expected_s(TRIAL_OVERHEAD_S))
     # A warm-up and loads from 100 % to 10 %.
     assert planned.trials == 11
@@ -67,7 +65,7 @@ def test_times_and_trials_come_from_the_methods() -> None:
 def test_a_search_is_planned_once_in_each_start() -> None:
     assignments = ("duts=[ovs]", "frames=[64]", "repetitions=1")
     alone, after = (
-        plan(scenarios("compare-switches", *assignments, methods), REGISTRIES).starts[0].measurements[-1]
+        plan(scenarios("compare-switches", *assignments, methods)).starts[0].measurements[-1]
         for methods in ("methods=[latency]", "methods=[throughput, latency]")
     )
     search_s = ThroughputSettings().expected_s(TRIAL_OVERHEAD_S)
@@ -76,31 +74,31 @@ def test_a_search_is_planned_once_in_each_start() -> None:
 
 
 def test_only_methods_that_need_the_self_test_plan_it() -> None:
-    assert plan(scenarios("compare-switches"), REGISTRIES).self_test_s > 0
-    assert plan(scenarios("MESSAGE_SIZES"), REGISTRIES).self_test_s == 0
+    assert plan(scenarios("compare-switches")).self_test_s > 0
+    assert plan(scenarios("MESSAGE_SIZES")).self_test_s == 0
     cards = 'host.local.nics=[{generator_interface = "a", dut_interface = "b"}, {generator_interface = "c", dut_interface = "d"}]'
-    assert plan(scenarios("OVS_VANILLA", "physical=nic", "private=false", cards), REGISTRIES).self_test_s == 0
+    assert plan(scenarios("OVS_VANILLA", "physical=nic", "private=false", cards)).self_test_s == 0
 
 
 def test_the_plan_names_the_cables_of_stations() -> None:
-    planned = plan(scenarios("MESSAGE_SIZES_GUESTS"), REGISTRIES)
+    planned = plan(scenarios("MESSAGE_SIZES_GUESTS"))
     assert {start.dut.label: start.cables for start in planned.starts} == {
         "linux-bridge": ("tap",),
         "ovs-dpdk": ("vhost-user",),
         "testpmd": ("vhost-user",),
         "ringroad": ("vhost-user",),
     }
-    both = plan(scenarios("MESSAGE_SIZES", "methods=[throughput, message-size]", "physical=memif", "duts=[ringroad]"), REGISTRIES)
+    both = plan(scenarios("MESSAGE_SIZES", "methods=[throughput, message-size]", "physical=memif", "duts=[ringroad]"))
     assert both.starts[0].cables == ("memif", "veth")
 
 
 def test_the_estimate_is_near_the_measured_time() -> None:
     # Six to eight minutes on two processors that other programs use now and then.
-    assert 330 < plan(scenarios("compare-switches"), REGISTRIES).expected_s < 480
+    assert 330 < plan(scenarios("compare-switches")).expected_s < 480
 
 
 def test_deviations_from_the_rfcs_are_reported() -> None:
-    assert any("60 s" in sentence for sentence in plan(scenarios("compare-switches"), REGISTRIES).deviations)
+    assert any("60 s" in sentence for sentence in plan(scenarios("compare-switches")).deviations)
 
 
 @pytest.fixture
@@ -111,17 +109,17 @@ def host(tmp_path: Path) -> Iterator[LocalHost]:
 
 
 def test_all_programs_are_looked_up_and_none_is_started(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {path.program: path for path in required_programs(scenarios("compare-switches"), REGISTRIES, host)}
+    found = {path.program: path for path in required_programs(scenarios("compare-switches"), host)}
     assert found["ip"].path is not None
     assert {"ovs-vsctl", "ovsdb-server", "ip"} <= found.keys()
     assert found["ovs-vsctl"].package == "openvswitch-switch"
     # All missing programs are reported, not only the first.
     monkeypatch.setattr(LocalHost, "find_program", lambda _self, _program: None)
-    missing = required_programs(scenarios("compare-switches"), REGISTRIES, host)
+    missing = required_programs(scenarios("compare-switches"), host)
     assert all(program.path is None for program in missing)
     assert {"ovs-vsctl", "ovsdb-server", "ovs-ofctl", "ip"} <= {program.program for program in missing}
 
 
 def test_programs_of_guests_are_looked_up(host: LocalHost) -> None:
-    programs = {each.program for each in required_programs(scenarios("RINGROAD_VHOST1q_GUEST_DPDK1q"), REGISTRIES, host)}
+    programs = {each.program for each in required_programs(scenarios("RINGROAD_VHOST1q_GUEST_DPDK1q"), host)}
     assert "dpdk-testpmd" in programs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ from ringroad_lab.cable.interface import CableKind
 from ringroad_lab.dut.linux_bridge import LinuxBridge
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.guest import testpmd
+from ringroad_lab.message_size import sweep
+from ringroad_lab.scenario import checks
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library, settings_folder
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
 from ringroad_lab.topology import Topology
-
-REGISTRIES = Registries()
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def resolved(folder: Path, text: str, *assignments: str, cpus: frozenset[int] | None = None) -> ResolvedScenario:
     (folder / "scenarios/mine.toml").write_text(text)
-    return resolve(Library(folder, "here"), REGISTRIES, "mine", command_line_layers(assignments), online_cpus=cpus)
+    return resolve(Library(folder, "here"), "mine", command_line_layers(assignments), online_cpus=cpus)
 
 
 def problems(folder: Path, text: str, *assignments: str, cpus: frozenset[int] | None = None) -> str:
@@ -48,7 +46,7 @@ def test_all_layers_apply_in_their_order(folder: Path) -> None:
     (folder / "scenarios/mine.toml").write_text(text)
     library = Library(folder, "here")
     user = [library.user_layer(str(folder / "user.toml")), *command_line_layers(["labels.set=set"])]
-    scenario = resolve(library, REGISTRIES, "mine", user).scenarios[0]
+    scenario = resolve(library, "mine", user).scenarios[0]
     assert scenario.labels == {key: key for key in keys}
     assert scenario.repetitions == 3
 
@@ -83,13 +81,13 @@ def test_the_layer_of_a_topology_sets_a_guest(folder: Path) -> None:
 
 def test_a_file_is_a_scenario_named_after_it(tmp_path: Path) -> None:
     (tmp_path / "new-one.toml").write_text('duts = ["ovs"]\n')
-    found = resolve(Library(tmp_path / "none", "here"), REGISTRIES, str(tmp_path / "new-one.toml"))
+    found = resolve(Library(tmp_path / "none", "here"), str(tmp_path / "new-one.toml"))
     assert found.name == "new-one"
 
 
 def test_a_scenario_of_the_user_overrides_one_of_the_package(folder: Path) -> None:
     (folder / "scenarios/OVS_VANILLA.toml").write_text('duts = ["linux-bridge"]\n')
-    assert resolve(Library(folder, "here"), REGISTRIES, "OVS_VANILLA").scenarios[0].duts[0].driver == "linux-bridge"
+    assert resolve(Library(folder, "here"), "OVS_VANILLA").scenarios[0].duts[0].driver == "linux-bridge"
 
 
 def test_devices_that_a_later_layer_leaves_out_can_stay_described(folder: Path) -> None:
@@ -187,25 +185,28 @@ def test_a_device_can_run_packages_next_to_another_build_of_itself(folder: Path)
     assert ovs.build is None
 
 
-def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path) -> None:
+def test_a_missing_cable_between_device_and_guest_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class TapGuest(testpmd.TestpmdGuest):
         carries = frozenset({CableKind.TAP})
 
     (folder / "scenarios/mine.toml").write_text('duts = ["ovs-dpdk"]\ntopologies = ["PVP"]\nguest = "tap-guest"\n')
-    registries = replace(REGISTRIES, guests={"tap-guest": TapGuest})
+    monkeypatch.setattr(checks, "GUESTS", {"tap-guest": TapGuest})
     with pytest.raises(ScenarioError, match=r"guest: no cable joins ovs-dpdk \(veth, vfio, vhost-user\) and tap-guest \(tap\)"):
-        resolve(Library(folder, "here"), registries, "mine")
+        resolve(Library(folder, "here"), "mine")
 
 
 @pytest.mark.parametrize(("stations", "cables"), [("namespaces", "veth"), ("guests", "tap or vhost-user")])
-def test_stations_and_a_device_without_a_common_cable_are_rejected(folder: Path, stations: str, cables: str) -> None:
+def test_stations_and_a_device_without_a_common_cable_are_rejected(
+    folder: Path, stations: str, cables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class NicSwitch(LinuxBridge):
         carries = frozenset({CableKind.NIC})
 
     text = f'methods = ["message-size"]\nduts = ["linux-bridge"]\n[method.message-size]\nstations = "{stations}"\n'
     (folder / "scenarios/mine.toml").write_text(text)
+    monkeypatch.setattr(sweep, "DUTS", {"linux-bridge": NicSwitch})
     with pytest.raises(ScenarioError, match=f"duts: message-size: {stations} are joined by {cables}, and linux-bridge has no ports"):
-        resolve(Library(folder, "here"), replace(REGISTRIES, duts={"linux-bridge": NicSwitch}), "mine")
+        resolve(Library(folder, "here"), "mine")
 
 
 def test_a_device_on_another_machine_over_network_cards(folder: Path) -> None:
@@ -258,7 +259,7 @@ def test_warnings_refer_to_the_processors_that_the_lab_assigns(folder: Path) -> 
 def test_an_unreadable_folder_of_settings_is_reported(tmp_path: Path) -> None:
     library = Library(tmp_path / ("a" * 300), "here")
     with pytest.raises(ScenarioError, match="File name too long; RINGROAD_LAB_CONFIG names another"):
-        resolve(library, REGISTRIES, "OVS_VANILLA")
+        resolve(library, "OVS_VANILLA")
 
 
 def test_unknown_names_give_suggestions(folder: Path) -> None:

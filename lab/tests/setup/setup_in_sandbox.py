@@ -30,7 +30,7 @@ class CutBridge(LinuxBridge):
         super().configure(ports, rules)
         for port in ports:
             command = ["bridge", "-n", self._netns, "link", "set", "dev", port.cable.dut_end, "learning", "off", "flood", "off"]
-            self._host.run([*command, "mcast_flood", "off"])
+            self.host.run([*command, "mcast_flood", "off"])
 
 
 def disturb(setup: TestSetup, commands: Sequence[str]) -> None:

@@ -12,12 +12,13 @@ from fabricated_runs import EPOCH, fabricated_run
 from ringroad_lab.errors import StoreError
 from ringroad_lab.record import RunRecord, RunState
 from ringroad_lab.store import queries
-from ringroad_lab.store.queries import MetricFilter, RunFilter
+from ringroad_lab.store.queries import RunFilter, TrendSubject
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.reviews import Review, ReviewChangedError, RunNotEndedError, change_review, read_review
 
 OLD = fabricated_run(run_id="aaaa0000-old", started_at=EPOCH, labels={"version": "1.0"}, versions={"ovs": "2.17"})
 NEW = fabricated_run(run_id="aaaa1111-new", started_at=EPOCH + 1e6, labels={"version": "2.0%"}, supersedes="aaaa0000-old", seed=2)
+SUBJECT = TrendSubject(scenario=OLD.name, topology="P2P", dut="ovs", method="throughput", frame="64", metric="throughput_fps")
 OTHER = fabricated_run(
     run_id="bbbb0000-other", name="other", started_at=EPOCH + 2e6, capacities_fps={"testpmd": 1e6}, state=RunState.FAILED, latency=False
 )
@@ -65,7 +66,7 @@ def test_a_summary_names_its_successor(filled: ResultStore) -> None:
 
 
 def test_metrics_are_found_but_not_those_of_superseded_runs(filled: ResultStore) -> None:
-    points = filled.metric_points(MetricFilter(dut="ovs", method="throughput", frame="64", metric="throughput_fps"))
+    points = filled.metric_points(SUBJECT)
     assert [(point.run_id, point.repetition) for point in points] == [(NEW.run_id, 0), (NEW.run_id, 1), (NEW.run_id, 2)]
     expected = [
         m.outcome.metrics["throughput_fps"].value
@@ -149,7 +150,7 @@ def test_a_run_that_has_not_ended_has_neither_verdict_nor_metrics(store: ResultS
     store.add_measurement(OLD.run_id, OLD.measurements[0])
     with pytest.raises(RunNotEndedError, match="not ended"):
         judge(store, OLD.run_id, queries.TesterVerdict.PASS)
-    assert store.metric_points(MetricFilter()) == []
+    assert store.metric_points(SUBJECT.model_copy(update={"dut": OLD.measurements[0].dut})) == []
 
 
 def test_one_of_two_simultaneous_verdicts_is_rejected(filled: ResultStore) -> None:

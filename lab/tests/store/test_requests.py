@@ -65,7 +65,7 @@ def test_a_duplicate_is_counted_and_not_created_again(requests: Requests) -> Non
     assert (outcome, [each.is_new for each in added]) == (MessageOutcome.DUPLICATE, [False])
     (request,) = requests.find()
     assert (request.duplicates, request.order, request.event, request.state) == (2, order, "build", RequestState.NEW)
-    assert requests.payload(request.id) == first.payload
+    assert requests.get(request.id).payload == first.payload
     others = [wanted(bed_class="nic"), wanted(scenario="OVS_VANILLA"), wanted("ovs-3.6")]
     assert all(each.is_new for each in requests.add(message(), others)[1])
     assert requests.add(message(source="git"), [wanted()])[1][0].is_new
@@ -100,7 +100,7 @@ def test_invalid_messages_are_kept_with_the_reason_up_to_a_rate(requests: Reques
     assert added
     dead = requests.get(added.id)
     assert (dead.state, dead.is_poison, dead.last_error) == (RequestState.DEAD, True, "invalid JSON")
-    assert requests.payload(dead.id) == b"\0poison"
+    assert requests.get(dead.id).payload == b"\0poison"
     assert requests.add_dead(message(b"\0poison"), "invalid JSON", 2)[0] is MessageOutcome.DUPLICATE
     assert requests.add_dead(message(b"2"), "why", 2)[0] is MessageOutcome.DEAD
     assert requests.add_dead(message(b"3"), "why", 2) == (MessageOutcome.DEAD_NOT_KEPT, None)

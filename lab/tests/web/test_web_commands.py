@@ -10,10 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from ringroad_lab.cli import serve, token
+from ringroad_lab.cli.main import make_app
 from ringroad_lab.errors import LabError
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.web.tokens import digest, token_name
@@ -21,10 +20,7 @@ from ringroad_lab.web.tokens import digest, token_name
 
 def run(*arguments: str) -> str:
     """Run a command; return its output."""
-    app = typer.Typer()
-    for verb in (serve, token):
-        verb.register(app)
-    result = CliRunner().invoke(app, list(arguments))
+    result = CliRunner().invoke(make_app(), list(arguments))
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.stdout

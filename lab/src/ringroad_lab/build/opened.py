@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild
 from ringroad_lab.errors import BuildError, HostError
@@ -219,17 +220,9 @@ class BuildHost(Host):
         self.name = host.name
         self.folder = host.folder
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str = "",
-        check: bool = True,
-    ) -> Completed:
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:  # noqa: ANN401 - as of any host
         """Run a command to its end."""
-        return self._host.run(self._launched(argv), timeout_s=timeout_s, env=env, stdin=stdin, check=check)
+        return self._host.run(self._launched(argv), **options)
 
     def start(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cpus: frozenset[int] | None = None) -> Process:
         """Start a process."""

@@ -114,8 +114,6 @@ class Laying:
 class CableType(ABC):
     """Lays and removes cables of one kind, and names the port of Ringroad's generator at their far end."""
 
-    kind: ClassVar[str]
-    """Name in scenarios."""
     title: ClassVar[str]
     """Title for people."""
     shares_memory: ClassVar[bool] = False
@@ -156,7 +154,6 @@ class CableType(ABC):
 CABLES: Kinds[CableType] = Kinds(
     "ringroad_lab.cables",
     CableType,
-    "kind",
     {
         "veth": "cable.interfaces:VethCable",
         "vhost-user": "cable.sockets:VhostUserCable",

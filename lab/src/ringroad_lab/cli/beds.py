@@ -13,7 +13,7 @@ from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.request import ACTOR
 from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.scenario_options import AsJson
-from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.cli.store_options import StoreOption, open_store
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.report.quantity import duration
 
@@ -23,24 +23,14 @@ if TYPE_CHECKING:
 BedArgument = Annotated[str, typer.Argument(metavar="NAME", help="NAME of [bed.NAME] in fleet.toml.", show_default=False)]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    commands = typer.Typer()
-    commands.callback(invoke_without_command=True)(beds)
-    commands.command()(release)
-    commands.command()(quarantine)
-    app.add_typer(commands, name="beds")
-
-
 def beds(context: typer.Context, fleet: FleetFile = None, store: StoreOption = None, as_json: AsJson = False) -> None:
     """List the beds: the run on each bed, its use in the last week, and how long requests waited for it."""
     if context.invoked_subcommand is not None:
         return
     from ringroad_lab.fleet.bed_overview import overview
     from ringroad_lab.fleet.settings import load_fleet
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         found = overview(results, load_fleet(fleet).beds, time.time())
     if as_json:
         typer.echo(json.dumps(found.as_json(), indent=2))
@@ -59,9 +49,8 @@ def release(
 ) -> None:
     """Take a bed out of quarantine."""
     from ringroad_lab.fleet.bed_leases import BedLeases
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         BedLeases(results).release(name, forget_calibrations=forget_calibrations)
     typer.echo(f"bed {name}: released")
 
@@ -76,14 +65,13 @@ def quarantine(
     from ringroad_lab.fleet.bed_leases import BedLeases
     from ringroad_lab.fleet.settings import load_fleet
     from ringroad_lab.scenario.near_miss import suggest
-    from ringroad_lab.store.result_store import ResultStore
 
     known = load_fleet(fleet).beds
     if name not in known:
         raise ScenarioError(f"there is no bed '{name}' in fleet.toml{suggest(name, known)}")
     if not reason.strip():
         raise ScenarioError("--reason is empty: give the reason, for the people who maintain the bed")
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         BedLeases(results).quarantine(name, reason.strip(), ACTOR)
     typer.echo(f"bed {name}: in quarantine; `ringroad-lab beds release {name}` releases it")
 
@@ -107,3 +95,9 @@ def _row(line: BedLine) -> dict[str, str]:
 
 def _time(seconds: float | None) -> str:
     return "" if seconds is None else duration(seconds, decimals=0)
+
+
+VERBS = typer.Typer()
+VERBS.callback(invoke_without_command=True)(beds)
+VERBS.command()(release)
+VERBS.command()(quarantine)

@@ -22,65 +22,59 @@ class Format(StrEnum):
     HTML = "html"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def compare(
+    baseline: Annotated[str, typer.Argument(help=f"{RUN_HELP} With --within: label of a device.", show_default=False)],
+    candidate: Annotated[
+        str, typer.Argument(help="The candidate: the run or device that is compared with the baseline.", show_default=False)
+    ],
+    within: Annotated[str | None, typer.Option(metavar="RUN", help="Compare two devices that this run measured in turns.")] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATIO",
+            min=0.001,
+            max=0.999,
+            help='A comparison that could have missed a difference of this size does not report "no difference".',
+            show_default="the scenario's difference_limit, 0.03",
+        ),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="Format of the comparison.")] = Format.MARKDOWN,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
+    ] = None,
+    fail_on_regression: Annotated[bool, typer.Option(help=f"Exit with status {status.REGRESSION} if there is a regression.")] = False,
+    fail_on_inconclusive: status.FailOnInconclusive = False,
+    junit: status.JunitFile = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two runs, or two devices within one run; each change has its interval, and the smallest change that could be detected.
 
-    @app.command()
-    def compare(
-        baseline: Annotated[str, typer.Argument(help=f"{RUN_HELP} With --within: label of a device.", show_default=False)],
-        candidate: Annotated[
-            str, typer.Argument(help="The candidate: the run or device that is compared with the baseline.", show_default=False)
-        ],
-        within: Annotated[str | None, typer.Option(metavar="RUN", help="Compare two devices that this run measured in turns.")] = None,
-        limit: Annotated[
-            float | None,
-            typer.Option(
-                metavar="RATIO",
-                min=0.001,
-                max=0.999,
-                help='A comparison that could have missed a difference of this size does not report "no difference".',
-                show_default="the scenario's difference_limit, 0.03",
-            ),
-        ] = None,
-        form: Annotated[Format, typer.Option("--format", "-f", help="Format of the comparison.")] = Format.MARKDOWN,
-        output: Annotated[
-            Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
-        ] = None,
-        fail_on_regression: Annotated[bool, typer.Option(help=f"Exit with status {status.REGRESSION} if there is a regression.")] = False,
-        fail_on_inconclusive: status.FailOnInconclusive = False,
-        junit: status.JunitFile = None,
-        store: StoreOption = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Compare two runs, or two devices within one run; each change has its interval, and the smallest change that could be detected.
+    The store keeps the verdicts of stored runs: `runs` shows them.
+    """
+    from ringroad_lab.comparison import compare_labels, compare_runs
+    from ringroad_lab.report.html import HtmlReporter
+    from ringroad_lab.report.junit import comparison_as_junit
+    from ringroad_lab.report.markdown import comparison_blocks
 
-        The store keeps the verdicts of stored runs: `runs` shows them.
-        """
-        from ringroad_lab.comparison import compare_labels, compare_runs
-        from ringroad_lab.report.html import render_html
-        from ringroad_lab.report.junit import comparison_as_junit
-        from ringroad_lab.report.markdown import comparison_blocks
-
-        if within is None:
-            record = load_run(store, candidate)
-            before = load_run(store, baseline)
-            comparison = compare_runs(before, record, limit)
-        else:
-            record = before = load_run(store, within)
-            comparison = compare_labels(record, baseline, candidate, limit)
-        is_stored = not any(is_file(name) for name in ([within] if within else [baseline, candidate]))
-        if is_stored and (within or before.run_id != record.run_id):
-            keep_comparison(store, before, record, comparison)
-        if junit:
-            write_file(comparison_as_junit(comparison, fails_on_inconclusive=fail_on_inconclusive), junit)
-        form = Format.JSON if as_json else form
-        if form is Format.HTML:
-            write_report(render_html(record, comparison), output or Path(report_name(record)))
-        elif form is Format.JSON:
-            write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
-        else:
-            write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
-        exit_status = status.of_verdicts(
-            comparison.counts, fails_on_regression=fail_on_regression, fails_on_inconclusive=fail_on_inconclusive
-        )
-        raise typer.Exit(exit_status)
+    if within is None:
+        record = load_run(store, candidate)
+        before = load_run(store, baseline)
+        comparison = compare_runs(before, record, limit)
+    else:
+        record = before = load_run(store, within)
+        comparison = compare_labels(record, baseline, candidate, limit)
+    is_stored = not any(is_file(name) for name in ([within] if within else [baseline, candidate]))
+    if is_stored and (within or before.run_id != record.run_id):
+        keep_comparison(store, before, record, comparison)
+    if junit:
+        write_file(comparison_as_junit(comparison, fails_on_inconclusive=fail_on_inconclusive), junit)
+    form = Format.JSON if as_json else form
+    if form is Format.HTML:
+        write_report(HtmlReporter().render(record, comparison), output or Path(report_name(record)))
+    elif form is Format.JSON:
+        write_report(comparison.model_dump_json(indent=1) + "\n", output or STANDARD_OUTPUT)
+    else:
+        write_report("\n\n".join(comparison_blocks(comparison)) + "\n", output or STANDARD_OUTPUT)
+    exit_status = status.of_verdicts(comparison.counts, fails_on_regression=fail_on_regression, fails_on_inconclusive=fail_on_inconclusive)
+    raise typer.Exit(exit_status)

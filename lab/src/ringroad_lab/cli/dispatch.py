@@ -16,19 +16,13 @@ import typer
 
 from ringroad_lab.cli.notify import NotifyFile, load_targets
 from ringroad_lab.cli.rules import FleetFile
-from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.cli.store_options import StoreOption, open_store
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.engine.job_environment import FLEET_VARIABLE
 from ringroad_lab.report.plain_text import printable
 
 if TYPE_CHECKING:
-    from ringroad_lab.fleet.engine.interface import Engine
     from ringroad_lab.fleet.inventory import BedSettings
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(dispatch)
 
 
 def dispatch(
@@ -66,12 +60,11 @@ def dispatch(
     from ringroad_lab.fleet.settings import default_file, load_fleet
     from ringroad_lab.fleet.sources.interface import Intake
     from ringroad_lab.scenario.near_miss import suggest
-    from ringroad_lab.store.result_store import ResultStore
 
     if engine not in ENGINES:
         raise ScenarioError(f"there is no engine '{engine}'{suggest(engine, ENGINES)}")
     settings = load_fleet(fleet)
-    beds = _beds(settings.beds, ENGINES[engine], bed_class)
+    beds = _beds(settings.beds, engine, ENGINES[engine].is_of_machine, bed_class)
     if fleet:
         # The runs that it starts read this file too.
         os.environ[FLEET_VARIABLE] = str(fleet.absolute())
@@ -88,7 +81,7 @@ def dispatch(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         intake = Intake(Requests(results), settings.rules, _log)
         watchers = [watcher for name, source in settings.sources.items() if (watcher := source.watcher(name, intake))]
         Dispatcher(
@@ -102,7 +95,7 @@ def dispatch(
         ).run(stopping, once=once)
 
 
-def _beds(beds: Mapping[str, BedSettings], engine: type[Engine], classes: Sequence[str] | None) -> dict[str, BedSettings]:
+def _beds(beds: Mapping[str, BedSettings], engine: str, is_of_machine: bool, classes: Sequence[str] | None) -> dict[str, BedSettings]:
     """Return the beds of a fleet on which an engine can run jobs.
 
     Raises:
@@ -112,12 +105,12 @@ def _beds(beds: Mapping[str, BedSettings], engine: type[Engine], classes: Sequen
     found = {
         name: bed
         for name, bed in beds.items()
-        if (bed.is_of_machine(machine) or not engine.is_of_machine) and (not classes or bed.bed_class in classes)
+        if (bed.is_of_machine(machine) or not is_of_machine) and (not classes or bed.bed_class in classes)
     }
     if beds and not found:
-        where = f" has machine {machine} as its generator and" if engine.is_of_machine else ""
+        where = f" has machine {machine} as its generator and" if is_of_machine else ""
         raise ScenarioError(
-            f"no bed of the fleet{where} can be used by the engine '{engine.name}': see [bed.NAME] in fleet.toml, and --bed-class"
+            f"no bed of the fleet{where} can be used by the engine '{engine}': see [bed.NAME] in fleet.toml, and --bed-class"
         )
     return found
 

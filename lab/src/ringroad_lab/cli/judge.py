@@ -8,13 +8,8 @@ from typing import Annotated
 import typer
 
 from ringroad_lab.cli.scenario_options import AsJson
-from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption
+from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption, open_store
 from ringroad_lab.store.queries import TesterVerdict
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(judge)
 
 
 def judge(
@@ -28,11 +23,10 @@ def judge(
     """Give a run a tester's verdict; the newest run with `pass` is last-stable."""
     from pydantic import ValidationError
 
-    from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.audit import COMMAND_LINE
     from ringroad_lab.web.reviews import Review, change_review, read_review, review_problems
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         run_id = results.resolve(run)
         before = read_review(results, run_id)
         try:

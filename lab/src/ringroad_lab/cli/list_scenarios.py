@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, TypeVar
 
@@ -39,29 +39,30 @@ class ListedKind(StrEnum):
     NOTIFIERS = "notifiers"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-
-    @app.command("list")
-    def list_(
-        kind: Annotated[ListedKind, typer.Argument(help="What to list.")] = ListedKind.SCENARIOS,
-        as_json: AsJson = False,
-    ) -> None:
-        """List the scenarios, or the parts that they are made of."""
-        rows = _rows(kind)
-        if as_json:
-            print(json.dumps(rows, indent=2))
-        else:
-            print_table(rows)
+def list_(
+    kind: Annotated[ListedKind, typer.Argument(help="What to list.")] = ListedKind.SCENARIOS,
+    as_json: AsJson = False,
+) -> None:
+    """List the scenarios, or the parts that they are made of."""
+    rows = _rows(kind)
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    else:
+        print_table(rows)
 
 
-def print_table(rows: list[dict[str, str]]) -> None:
-    """Print rows as a table; the first column is never cut."""
+def print_table(rows: Sequence[Mapping[str, str]]) -> None:
+    """Print rows with equal keys, which are the titles."""
+    print_rows(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
+
+
+def print_rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; its first column is never wrapped."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate(rows[0] if rows else ()):
-        table.add_column(name, no_wrap=number == 0)
+    for number, title in enumerate(titles):
+        table.add_column(title, no_wrap=number == 0)
     for row in rows:
-        table.add_row(*map(printable, row.values()))
+        table.add_row(*map(printable, row))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         # Programs read whole lines: do not wrap them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
@@ -32,26 +32,36 @@ from ringroad_lab.errors import LabError
 from ringroad_lab.report.plain_text import printable, printable_lines
 
 PROGRAM = "ringroad-lab"
-# The order is that of the help.
-VERBS: tuple[ModuleType, ...] = (
-    list_scenarios,
-    show,
-    plan,
-    run_verbs,
-    report,
-    compare,
-    store,
-    judge,
-    notify,
-    request,
-    rules,
-    beds,
-    dispatch,
-    rendezvous,
-    serve,
-    token,
-    man,
-)
+VERBS: Mapping[str, typer.Typer | Callable[..., None]] = {
+    "list": list_scenarios.list_,
+    "show": show.show,
+    "plan": plan.plan,
+    "run": run_verbs.run,
+    "resume": run_verbs.resume,
+    "report": report.report,
+    "compare": compare.compare,
+    "runs": store.runs,
+    "export": store.export_runs,
+    "import": store.import_runs,
+    "baseline": store.BASELINE,
+    "judge": judge.judge,
+    "notify": notify.notify,
+    "request": request.request,
+    "requests": request.requests,
+    "cancel": request.cancel,
+    "retry": request.retry,
+    "replay": request.replay,
+    "renotify": request.renotify,
+    "forget": request.forget,
+    "rules": rules.VERBS,
+    "beds": beds.VERBS,
+    "dispatch": dispatch.dispatch,
+    "rendezvous": rendezvous.VERBS,
+    "serve": serve.serve,
+    "token": token.VERBS,
+    "man": man.man,
+}
+"""In the order of the help."""
 
 
 def make_app() -> typer.Typer:
@@ -71,8 +81,11 @@ def make_app() -> typer.Typer:
     ) -> None:
         """Measure virtual switches by RFC 2544 and related methods, compare them, and report the results."""
 
-    for verb in VERBS:
-        verb.register(app)
+    for name, verb in VERBS.items():
+        if isinstance(verb, typer.Typer):
+            app.add_typer(verb, name=name)
+        else:
+            app.command(name)(verb)
     return app
 
 

@@ -19,15 +19,11 @@ _FILES = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-
-    @app.command()
-    def man() -> None:
-        """Print the manual page, for `man -l -`."""
-        group = typer.main.get_command(app)
-        assert isinstance(group, TyperGroup)
-        print(roff(group), end="")
+def man(context: typer.Context) -> None:
+    """Print the manual page, for `man -l -`."""
+    group = context.find_root().command
+    assert isinstance(group, TyperGroup)
+    print(roff(group), end="")
 
 
 def roff(group: TyperGroup) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption
+from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption, open_store
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.library import settings_folder
@@ -38,11 +38,6 @@ WebhookUrl = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command()(notify)
-
-
 def notify(
     run: Annotated[str, typer.Argument(help=STORED_RUN_HELP)] = "latest",
     file: NotifyFile = None,
@@ -52,12 +47,11 @@ def notify(
     """Notify all recipients in the settings of the end of a stored run, whatever its result: to test the settings, or to notify again."""
     from ringroad_lab.notification.delivery import notify
     from ringroad_lab.notification.message import Notice
-    from ringroad_lab.store.result_store import ResultStore
 
     recipients = load_targets(file, webhook)
     if not recipients:
         raise ScenarioError(f"there are no recipients: write {_default_file()}, or name another file with --notify")
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         run_id = results.resolve(run)
         notice = Notice(results.get_run(run_id), next(iter(results.comparisons(run_id)), None))
     if problems := notify(recipients, notice):

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import typer
-
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.host.local import LocalHost
 from ringroad_lab.package_names import how_to_install, package_name
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import duration
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario
 
 if TYPE_CHECKING:
@@ -21,28 +18,23 @@ if TYPE_CHECKING:
     from ringroad_lab.scenario.requirements import RequiredProgram
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def plan(scenario: ScenarioName, layer: LayerNames = None, set_: Assignments = None, as_json: AsJson = False) -> None:
+    """Show what a run would measure, in which order, how long it takes, and which programs are missing."""
+    # Imported here: methods import slow libraries, and other verbs must not wait for them.
+    from ringroad_lab.scenario.plan import plan as make_plan
+    from ringroad_lab.scenario.requirements import required_programs
 
-    @app.command()
-    def plan(scenario: ScenarioName, layer: LayerNames = None, set_: Assignments = None, as_json: AsJson = False) -> None:
-        """Show what a run would measure, in which order, how long it takes, and which programs are missing."""
-        # Imported here: methods import slow libraries, and other verbs must not wait for them.
-        from ringroad_lab.scenario.plan import plan as make_plan
-        from ringroad_lab.scenario.requirements import required_programs
-
-        registries = Registries()
-        resolved = resolve_arguments(scenario, layer, set_, registries)
-        planned = make_plan(resolved.scenarios, registries)
-        host = LocalHost()
-        try:
-            programs = required_programs(resolved.scenarios, registries, host)
-        finally:
-            host.close()
-        if as_json:
-            print(json.dumps(_document(resolved, planned, programs), indent=2))
-        else:
-            _print(resolved, planned, programs)
+    resolved = resolve_arguments(scenario, layer, set_)
+    planned = make_plan(resolved.scenarios)
+    host = LocalHost()
+    try:
+        programs = required_programs(resolved.scenarios, host)
+    finally:
+        host.close()
+    if as_json:
+        print(json.dumps(_document(resolved, planned, programs), indent=2))
+    else:
+        _print(resolved, planned, programs)
 
 
 def _document(resolved: ResolvedScenario, planned: Plan, programs: tuple[RequiredProgram, ...]) -> dict[str, object]:

@@ -7,16 +7,15 @@ import contextlib
 import inspect
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.rendezvous import member
 
-T = TypeVar("T")
 Servers = Annotated[
     list[str] | None,
     typer.Option(
@@ -30,14 +29,6 @@ SecretFile = Annotated[
     ),
 ]
 Tries = Annotated[float, typer.Option("--deadline", metavar="S", help="How long to try to reach the server, s.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    commands = typer.Typer(help="The machines of a job meet at numbered barriers.", no_args_is_help=True)
-    for verb in (serve, arrive, abort, status, client):
-        commands.command()(verb)
-    app.add_typer(commands, name="rendezvous")
 
 
 def serve(
@@ -62,7 +53,8 @@ def serve(
     from ringroad_lab.rendezvous.server import serve as serve_until_cancelled
     from ringroad_lab.rendezvous.state_file import StateFile
 
-    secret = _exiting_on_error(lambda: member.read_secret(str(secret_file) if secret_file else None))
+    with _usage_errors():
+        secret = _secret(secret_file)
     try:
         meeting = Meeting.of(roles)
     except ValidationError as error:
@@ -102,9 +94,8 @@ def arrive(
     secret_file: SecretFile = None,
 ) -> None:
     """Arrive at a barrier, and wait for the other members; exit status 0: all arrived, 1: a member aborted, 3: the deadline passed."""
-    deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
     boot_id = member.boot_id() if boot is None else boot
-    _end_with(server, secret_file, lambda this: this.arrive(barrier, role, deadline_s, boot_id))
+    _end_with(server, secret_file, deadline, lambda this: this.arrive(barrier, role, deadline, boot_id))
 
 
 def abort(
@@ -115,8 +106,7 @@ def abort(
     secret_file: SecretFile = None,
 ) -> None:
     """Abort the rendezvous for all members: waiting members see it at once, the others when they reach a barrier."""
-    deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
-    _end_with(server, secret_file, lambda this: this.abort(reason, role, deadline_s))
+    _end_with(server, secret_file, deadline, lambda this: this.abort(reason, role, deadline))
 
 
 def status(
@@ -126,8 +116,7 @@ def status(
     secret_file: SecretFile = None,
 ) -> None:
     """Print the progress of all members; exit status 1 if the rendezvous was aborted."""
-    deadline_s = _exiting_on_error(lambda: member.check_deadline(deadline))
-    _end_with(server, secret_file, lambda this: this.status(deadline_s, as_json))
+    _end_with(server, secret_file, deadline, lambda this: this.status(deadline, as_json))
 
 
 def client() -> None:
@@ -135,16 +124,21 @@ def client() -> None:
     typer.echo(inspect.getsource(member), nl=False)
 
 
-def _end_with(server: list[str] | None, secret_file: Path | None, act: Callable[[member.Member], int]) -> None:
-    this = _exiting_on_error(
-        lambda: member.Member(member.read_servers(server), member.read_secret(str(secret_file) if secret_file else None))
-    )
-    raise typer.Exit(_exiting_on_error(lambda: act(this)))
+def _end_with(server: list[str] | None, secret_file: Path | None, deadline_s: float, act: Callable[[member.Member], int]) -> None:
+    with _usage_errors():
+        member.check_deadline(deadline_s)
+        status = act(member.Member(member.read_servers(server), _secret(secret_file)))
+    raise typer.Exit(status)
 
 
-def _exiting_on_error(act: Callable[[], T]) -> T:
+def _secret(file: Path | None) -> bytes:
+    return member.read_secret(str(file) if file else None)
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
     try:
-        return act()
+        yield
     except member.UsageError as error:
         raise ScenarioError(str(error)) from error
 
@@ -157,3 +151,8 @@ def _listen(address: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise LabError(f"cannot listen on {address or 'all addresses'} port {port}: {why}; --listen and --port name another") from error
+
+
+VERBS = typer.Typer(help="The machines of a job meet at numbered barriers.", no_args_is_help=True)
+for _verb in (serve, arrive, abort, status, client):
+    VERBS.command()(_verb)

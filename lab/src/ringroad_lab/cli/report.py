@@ -20,43 +20,39 @@ from ringroad_lab.whole_file import write_whole
 STANDARD_OUTPUT = Path("-")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
+def report(
+    run: Annotated[str, typer.Argument(help=RUN_HELP)] = "latest",
+    baseline: Annotated[str | None, typer.Option("--baseline", "-b", metavar="RUN", help="Compare with this run.")] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORM",
+            help="Format of the report: `ringroad-lab list reports` shows all.",
+            autocompletion=lambda: list(REPORTERS),
+        ),
+    ] = "html",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
+    ] = None,
+    store: StoreOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record), CSV (a row for each metric), JUnit XML."""
+    from ringroad_lab.comparison import compare_runs
 
-    @app.command()
-    def report(
-        run: Annotated[str, typer.Argument(help=RUN_HELP)] = "latest",
-        baseline: Annotated[str | None, typer.Option("--baseline", "-b", metavar="RUN", help="Compare with this run.")] = None,
-        form: Annotated[
-            str,
-            typer.Option(
-                "--format",
-                "-f",
-                metavar="FORM",
-                help="Format of the report: `ringroad-lab list reports` shows all.",
-                autocompletion=lambda: list(REPORTERS),
-            ),
-        ] = "html",
-        output: Annotated[
-            Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; - is standard output.", show_default="by name")
-        ] = None,
-        store: StoreOption = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Write the report of a run: HTML that opens from disk, Markdown, JSON (the record), CSV (a row for each metric), JUnit XML."""
-        from ringroad_lab.comparison import compare_runs
-
-        form = "json" if as_json else form
-        if form not in REPORTERS:
-            raise ScenarioError(f"unknown report format '{form}'{suggest(form, REPORTERS)}")
-        reporter = REPORTERS[form]()
-        if baseline is not None and not reporter.compares:
-            raise ReportError(f"{form} shows a single run: leave out --baseline, or see `ringroad-lab compare`")
-        record = load_run(store, run)
-        comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
-        if output is None:
-            output = Path(report_name(record, reporter.suffix)) if reporter.is_for_files else STANDARD_OUTPUT
-        write_report(reporter.render(record, comparison), output)
+    form = "json" if as_json else form
+    if form not in REPORTERS:
+        raise ScenarioError(f"unknown report format '{form}'{suggest(form, REPORTERS)}")
+    reporter = REPORTERS[form]()
+    if baseline is not None and not reporter.compares:
+        raise ReportError(f"{form} shows a single run: leave out --baseline, or see `ringroad-lab compare`")
+    record = load_run(store, run)
+    comparison = compare_runs(load_run(store, baseline), record) if baseline is not None else None
+    if output is None:
+        output = Path(report_name(record, reporter.suffix)) if reporter.is_for_files else STANDARD_OUTPUT
+    write_report(reporter.render(record, comparison), output)
 
 
 def reporter_of(file: Path) -> Reporter:

@@ -16,13 +16,12 @@ from pydantic import BaseModel, ValidationError
 from ringroad_lab.cli.list_scenarios import print_table
 from ringroad_lab.cli.rules import FleetFile
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, complete_scenario, read_labels, resolve_arguments
-from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.cli.store_options import StoreOption, open_store
 from ringroad_lab.errors import ScenarioError, StoreError, value_problems
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.report.quantity import moment
 from ringroad_lab.request.message import Message
 from ringroad_lab.request.model import ANY_BED, Order, RequestState, Wanted
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.text_types import Name
 
 if TYPE_CHECKING:
@@ -36,17 +35,6 @@ RequestId = Annotated[int, typer.Argument(metavar="ID", help="Number of a reques
 
 class _Source(BaseModel):
     source: Name
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command()(request)
-    app.command()(requests)
-    app.command()(cancel)
-    app.command()(retry)
-    app.command()(replay)
-    app.command()(renotify)
-    app.command()(forget)
 
 
 def request(
@@ -69,10 +57,9 @@ def request(
 ) -> None:
     """Request the measurement of a build by a scenario; `dispatch` carries it out. A repeated request is counted as a duplicate."""
     from ringroad_lab.fleet.requests import Requests
-    from ringroad_lab.store.result_store import ResultStore
 
     # Checked now, so that a wrong name is not reported hours later.
-    resolve_arguments(scenario, layer, set_, Registries())
+    resolve_arguments(scenario, layer, set_)
     try:
         order = Order(layers=tuple(layer or ()), settings=tuple(set_ or ()), labels=read_labels(label), baseline=baseline)
         now = time.time()
@@ -82,7 +69,7 @@ def request(
             bed_class=bed_class,
             order=order,
             priority=priority,
-            owner=_user() if owner is None else owner,
+            owner=user_name() if owner is None else owner,
             package=package,
             tag=tag,
             built_at=now,
@@ -91,7 +78,7 @@ def request(
     except ValidationError as error:
         raise ScenarioError("; ".join(value_problems(error))) from error
     message = Message(source, wanted.model_dump_json().encode(), now)
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         _, (added,) = Requests(results).add(message, [wanted])
     if as_json:
         typer.echo(json.dumps({"id": added.id, "state": added.state, "is_new": added.is_new}, indent=2))
@@ -111,13 +98,12 @@ def requests(
 ) -> None:
     """List requests, newest first, with their states; or show one request with its history and its notifications."""
     from ringroad_lab.fleet.requests import RequestFilter, Requests
-    from ringroad_lab.store.result_store import ResultStore
 
     if request_id is not None:
         _show(request_id, store, as_json=as_json)
         return
     which = RequestFilter(state=state, build=build)
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         found, count = Requests(results).find(which, limit=limit), Requests(results).count(which)
     if as_json:
         typer.echo(json.dumps([each.as_json() for each in found], indent=2))
@@ -130,9 +116,8 @@ def requests(
 def cancel(request_id: RequestId, store: StoreOption = None) -> None:
     """Cancel a request; if it is running, its run is stopped."""
     from ringroad_lab.fleet.requests import Requests
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         Requests(results).cancel(request_id, ACTOR)
     typer.echo(f"request {request_id}: {RequestState.CANCELLED}")
 
@@ -140,9 +125,8 @@ def cancel(request_id: RequestId, store: StoreOption = None) -> None:
 def retry(request_id: RequestId, store: StoreOption = None) -> None:
     """Queue a request again that is dead, cancelled, superseded or not installed; a new run measures it."""
     from ringroad_lab.fleet.requests import Requests
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         Requests(results).retry(request_id, ACTOR)
     typer.echo(f"request {request_id}: {RequestState.NEW}")
 
@@ -152,15 +136,14 @@ def replay(request_id: RequestId, fleet: FleetFile = None, store: StoreOption = 
     from ringroad_lab.fleet.requests import Requests
     from ringroad_lab.fleet.rules import apply_rules
     from ringroad_lab.fleet.settings import load_fleet
-    from ringroad_lab.store.result_store import ResultStore
 
     rules = load_fleet(fleet).rules
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         kept = Requests(results)
         old = kept.get(request_id)
         if old.source == COMMAND_LINE_SOURCE:
             raise StoreError(f"request {request_id} is not from a message: `ringroad-lab retry` queues it again, `request` makes another")
-        wanted = apply_rules(rules, Message(old.source, kept.payload(request_id), old.built_at, old.event, old.delivery))
+        wanted = apply_rules(rules, Message(old.source, old.payload, old.built_at, old.event, old.delivery))
         if not wanted:
             raise StoreError(f"no rule matches the message of request {request_id}: `ringroad-lab rules check` tests the rules")
         added = kept.replay(request_id, wanted, ACTOR)
@@ -180,9 +163,8 @@ def renotify(
 ) -> None:
     """Retry undelivered notifications of a request at once; `dispatch` sends them."""
     from ringroad_lab.fleet.outbox import Outbox
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         count = Outbox(results).send_again(request_id, ACTOR, to_all=to_all)
     typer.echo(f"request {request_id}: {count} notifications to send" + (", and those to new recipients in the settings" if to_all else ""))
 
@@ -199,9 +181,8 @@ def forget(
     A message that arrives again later makes another request. A request with undelivered notifications stays until they are delivered.
     """
     from ringroad_lab.fleet.retention import forget
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         gone = forget(results, time.time() - days * 86_400)
     text = f"{gone.requests} requests and {gone.occupancies} entries of bed histories removed"
     typer.echo(json.dumps(asdict(gone), indent=2) if as_json else text)
@@ -210,9 +191,8 @@ def forget(
 def _show(request_id: int, store: str | None, *, as_json: bool) -> None:
     from ringroad_lab.fleet.outbox import Outbox
     from ringroad_lab.fleet.requests import Requests
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         found, changes = Requests(results).get(request_id), Requests(results).changes(request_id)
         notifications = Outbox(results).of_request(request_id)
     if as_json:
@@ -267,7 +247,8 @@ def _last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2][:200]
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Return the name of the user who runs the program, or its number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

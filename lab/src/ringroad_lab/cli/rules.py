@@ -14,7 +14,6 @@ from ringroad_lab.cli.scenario_options import AsJson, resolve_arguments
 from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.engine.job_environment import FLEET_VARIABLE
 from ringroad_lab.request.message import MAX_PAYLOAD_BYTES, Message
-from ringroad_lab.scenario.registries import Registries
 
 if TYPE_CHECKING:
     from ringroad_lab.fleet.rules import MessageRule
@@ -31,14 +30,6 @@ FleetFile = Annotated[
         show_default="fleet.toml in the settings folder, if it exists",
     ),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    commands = typer.Typer(help="Rules that turn messages about builds into requests.", no_args_is_help=True)
-    commands.callback()(lambda: None)
-    commands.command("check")(check)
-    app.add_typer(commands, name="rules")
 
 
 def check(
@@ -74,7 +65,7 @@ def _check_scenario(rule: MessageRule) -> None:
 
     fixed = [line for line in toml_text(rule.settings).splitlines() if "{" not in line]
     try:
-        resolve_arguments(rule.scenario, rule.layers, fixed, Registries())
+        resolve_arguments(rule.scenario, rule.layers, fixed)
     except ScenarioError as error:
         raise ScenarioError(f"rule '{rule.name}': {error}") from error
 
@@ -104,3 +95,8 @@ def _row(wanted: Wanted) -> dict[str, str]:
         "priority": str(wanted.priority),
         "package and tag": " ".join(filter(None, (wanted.package, wanted.tag))),
     }
+
+
+VERBS = typer.Typer(help="Rules that turn messages about builds into requests.", no_args_is_help=True)
+VERBS.callback()(lambda: None)
+VERBS.command("check")(check)

@@ -26,7 +26,6 @@ from ringroad_lab.run.recorded_scenario import described, scenarios_of
 from ringroad_lab.run.until_decided import read_until_decided
 from ringroad_lab.sandbox.machine_lock import machine_lock
 from ringroad_lab.scenario.plan import deviations
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.store import models
 from ringroad_lab.store.result_store import ResultStore
 
@@ -49,8 +48,7 @@ def begin_run(
     """
     if run_id and _is_started(run_id, store):
         resume_run(run_id, store, baseline, end, bed.name if bed else None, bed.fleet if bed else None)
-    registries = Registries()
-    resolved = resolve_arguments(scenario, layer, set_, registries, bed.settings if bed else None)
+    resolved = resolve_arguments(scenario, layer, set_, bed.settings if bed else None)
     until_decided = read_until_decided(*decision, resolved.scenarios)
     if until_decided and baseline:
         raise ScenarioError("--until-decided compares two devices of this run: leave out --baseline")
@@ -70,7 +68,7 @@ def begin_run(
         labels={name: value for each in resolved.scenarios for name, value in each.labels.items()} | read_labels(label),
         facts=facts_of_run(resolved.scenarios) | (bed.facts if bed else {}),
         link_bps=resolved.scenarios[0].link_bps,
-        deviations=deviations(resolved.scenarios, registries),
+        deviations=deviations(resolved.scenarios),
     )
     console = Console(stderr=True, quiet=end.is_quiet)
     with machine_lock(record.run_id), bed.occupied(store, record.run_id, resolved.scenarios) if bed else nullcontext() as guard:
@@ -80,7 +78,6 @@ def begin_run(
                 results,
                 record,
                 resolved.scenarios,
-                registries,
                 console,
                 baseline=baseline,
                 until_decided=until_decided,
@@ -108,7 +105,7 @@ def resume_run(
                 machine = record.facts.get("machine", {}).get("name", "another machine")
                 raise StoreError(f"run {record.run_id} was started on {machine}, and all its results must be from there: resume it there")
             end.check()
-            ended = carry_out(results, record, scenarios, Registries(), console, baseline=baseline, guard=guard, is_resumed=True)
+            ended = carry_out(results, record, scenarios, console, baseline=baseline, guard=guard, is_resumed=True)
             sys.exit(report_end(ended, end, console, store))
 
 

@@ -19,7 +19,7 @@ from ringroad_lab.errors import ReportError
 from ringroad_lab.notification.delivery import Target, notify
 from ringroad_lab.record import MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.figures import same_builds, took
-from ringroad_lab.report.junit import run_as_junit
+from ringroad_lab.report.junit import JunitReporter
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.run.carry_out import EndedRun
 
@@ -50,7 +50,7 @@ def report_end(ended: EndedRun, options: EndOptions, console: Console, store: st
         reporter = reporter_of(options.report)
         write_file(reporter.render(record, comparison if reporter.compares else None), options.report)
     if options.junit:
-        write_file(run_as_junit(record, comparison, fails_on_inconclusive=options.fails_on_inconclusive), options.junit)
+        write_file(JunitReporter().render(record, comparison, fails_on_inconclusive=options.fails_on_inconclusive), options.junit)
     if options.as_json:
         print(json.dumps(summary(record, comparison), indent=2))
     else:

@@ -38,77 +38,71 @@ BedName = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
+def run(
+    scenario: ScenarioName,
+    layer: LayerNames = None,
+    set_: Assignments = None,
+    store: StoreOption = None,
+    baseline: BaselineName = None,
+    report: ReportFile = None,
+    junit: JunitFile = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="Label of the run: version=3.2, build=17, ...; can be repeated."),
+    ] = None,
+    until_decided: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL,LABEL",
+            help="Compare these two devices, the baseline first, and measure pairs until the comparison is decided.",
+        ),
+    ] = None,
+    most_pairs: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --until-decided: maximum number of repetitions.", show_default="8 times the scenario's repetitions"),
+    ] = None,
+    bed: BedName = None,
+    fleet: FleetFile = None,
+    notify: NotifyFile = None,
+    webhook: WebhookUrl = None,
+    fail_on_inconclusive: FailOnInconclusive = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a scenario, keep the result, and compare it.
 
-    @app.command()
-    def run(
-        scenario: ScenarioName,
-        layer: LayerNames = None,
-        set_: Assignments = None,
-        store: StoreOption = None,
-        baseline: BaselineName = None,
-        report: ReportFile = None,
-        junit: JunitFile = None,
-        label: Annotated[
-            list[str] | None,
-            typer.Option("--label", metavar="NAME=VALUE", help="Label of the run: version=3.2, build=17, ...; can be repeated."),
-        ] = None,
-        until_decided: Annotated[
-            str | None,
-            typer.Option(
-                metavar="LABEL,LABEL",
-                help="Compare these two devices, the baseline first, and measure pairs until the comparison is decided.",
-            ),
-        ] = None,
-        most_pairs: Annotated[
-            int | None,
-            typer.Option(
-                min=1, help="With --until-decided: maximum number of repetitions.", show_default="8 times the scenario's repetitions"
-            ),
-        ] = None,
-        bed: BedName = None,
-        fleet: FleetFile = None,
-        notify: NotifyFile = None,
-        webhook: WebhookUrl = None,
-        fail_on_inconclusive: FailOnInconclusive = False,
-        quiet: Quiet = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Measure a scenario, keep the result, and compare it.
+    Ctrl-C stops after the current trial and keeps the finished measurements; `resume` continues.
+    The status is 5 if the comparison shows a regression, else 4 if a measurement is invalid; 8 if the bed is not available.
+    """
+    from ringroad_lab.cli.run import begin_run
+    from ringroad_lab.cli.run_end import EndOptions
+    from ringroad_lab.run.chosen_bed import find_bed
 
-        Ctrl-C stops after the current trial and keeps the finished measurements; `resume` continues.
-        The status is 5 if the comparison shows a regression, else 4 if a measurement is invalid; 8 if the bed is not available.
-        """
-        from ringroad_lab.cli.run import begin_run
-        from ringroad_lab.cli.run_end import EndOptions
-        from ringroad_lab.run.chosen_bed import find_bed
+    job = job_of_this_process()
+    recipients = () if job else tuple(load_targets(notify, webhook))
+    end = EndOptions(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
+    decision = (until_decided, most_pairs)
+    begin_run(scenario, layer, set_, label, store, baseline, decision, end, job, find_bed(bed, fleet))
 
-        job = job_of_this_process()
-        recipients = () if job else tuple(load_targets(notify, webhook))
-        end = EndOptions(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
-        decision = (until_decided, most_pairs)
-        begin_run(scenario, layer, set_, label, store, baseline, decision, end, job, find_bed(bed, fleet))
 
-    @app.command()
-    def resume(
-        run_: Annotated[str, typer.Argument(metavar="RUN", help="A run that was stopped, failed or killed, or `latest`.")],
-        store: StoreOption = None,
-        baseline: BaselineName = None,
-        report: ReportFile = None,
-        junit: JunitFile = None,
-        bed: BedName = None,
-        fleet: FleetFile = None,
-        notify: NotifyFile = None,
-        webhook: WebhookUrl = None,
-        fail_on_inconclusive: FailOnInconclusive = False,
-        quiet: Quiet = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Make the missing measurements of a stopped run, on its bed if it was started on a bed."""
-        from ringroad_lab.cli.run import resume_run
-        from ringroad_lab.cli.run_end import EndOptions
+def resume(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run that was stopped, failed or killed, or `latest`.")],
+    store: StoreOption = None,
+    baseline: BaselineName = None,
+    report: ReportFile = None,
+    junit: JunitFile = None,
+    bed: BedName = None,
+    fleet: FleetFile = None,
+    notify: NotifyFile = None,
+    webhook: WebhookUrl = None,
+    fail_on_inconclusive: FailOnInconclusive = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the missing measurements of a stopped run, on its bed if it was started on a bed."""
+    from ringroad_lab.cli.run import resume_run
+    from ringroad_lab.cli.run_end import EndOptions
 
-        recipients = () if job_of_this_process() else tuple(load_targets(notify, webhook))
-        end = EndOptions(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
-        resume_run(run_, store, baseline, end, bed, fleet)
+    recipients = () if job_of_this_process() else tuple(load_targets(notify, webhook))
+    end = EndOptions(quiet, as_json, fail_on_inconclusive, report, junit, recipients)
+    resume_run(run_, store, baseline, end, bed, fleet)

@@ -12,7 +12,6 @@ from ringroad_lab.errors import ScenarioError
 from ringroad_lab.fleet.inventory import BedSettings
 from ringroad_lab.scenario.layers import command_line_layers
 from ringroad_lab.scenario.library import Library
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, resolve
 
 
@@ -56,7 +55,7 @@ def read_labels(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def resolve_arguments(
-    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, registries: Registries, bed: BedSettings | None = None
+    name: str, layers: Sequence[str] | None, assignments: Sequence[str] | None, bed: BedSettings | None = None
 ) -> ResolvedScenario:
     """Resolve the scenario of the command line for this machine; its layers go above the layers of the run's bed.
 
@@ -66,4 +65,4 @@ def resolve_arguments(
     library = Library.of_this_machine()
     above = [*(library.user_layer(layer) for layer in bed.layers), *command_line_layers(bed.settings)] if bed else []
     above += [*(library.user_layer(layer) for layer in layers or ()), *command_line_layers(assignments or ())]
-    return resolve(library, registries, name, above, online_cpus=frozenset(os.sched_getaffinity(0)))
+    return resolve(library, name, above, online_cpus=frozenset(os.sched_getaffinity(0)))

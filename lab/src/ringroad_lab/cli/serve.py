@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
-import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ringroad_lab.cli.request import user_name
 from ringroad_lab.cli.rules import FleetFile
-from ringroad_lab.cli.store_options import StoreOption
+from ringroad_lab.cli.store_options import StoreOption, open_store
 from ringroad_lab.errors import LabError
 
 if TYPE_CHECKING:
     from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.settings import WebSettings
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("serve")(serve)
 
 
 def serve(
@@ -46,7 +40,6 @@ def serve(
     import uvicorn
 
     from ringroad_lab.fleet.settings import load_fleet
-    from ringroad_lab.store.result_store import ResultStore
     from ringroad_lab.web.application import make_application
     from ringroad_lab.web.settings import LOOPBACK_HOSTS, WebSettings
     from ringroad_lab.web.tokens import new_token, token_names
@@ -63,7 +56,7 @@ def serve(
     settings = WebSettings(
         public_read=public_read,
         host_names=host_names if is_loopback or host_name else (),
-        owner=_owner(),
+        owner=user_name(),
         owner_token=new_token(),
         proxy_token_name=login_proxy,
         proxy_header=login_header,
@@ -73,7 +66,7 @@ def serve(
         beds=fleet_settings.beds,
     )
     listener = _listen(listen, port)
-    with listener, ResultStore(store) as results:
+    with listener, open_store(store) as results:
         if login_proxy and login_proxy not in token_names(results):
             raise LabError(f"there is no token {login_proxy!r}: `ringroad-lab token add {login_proxy}` creates it for the proxy")
         _report(listener, results, settings, is_loopback=is_loopback)
@@ -114,13 +107,6 @@ def _listen(address: str, port: int) -> socket.socket:
         why = getattr(error, "strerror", None) or error
         raise LabError(f"cannot listen on {address} port {port}: {why}; --listen and --port name another") from error
     return listener
-
-
-def _owner() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _report(listener: socket.socket, results: ResultStore, settings: WebSettings, *, is_loopback: bool) -> None:

@@ -10,28 +10,23 @@ import typer
 from ringroad_lab.cli.scenario_options import AsJson, Assignments, LayerNames, ScenarioName, resolve_arguments
 from ringroad_lab.report.plain_text import printable
 from ringroad_lab.scenario.document import path_text
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.resolve import ResolvedScenario, ResolvedTopology
 from ringroad_lab.scenario.schema import ScenarioTable
 from ringroad_lab.scenario.toml_text import toml_text
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-
-    @app.command()
-    def show(
-        scenario: ScenarioName,
-        layer: LayerNames = None,
-        set_: Assignments = None,
-        origin: Annotated[bool, typer.Option("--origin", help="Show which layer each setting is from.")] = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Show a scenario with all its layers merged, as TOML that can be used as a file."""
-        resolved = resolve_arguments(scenario, layer, set_, Registries())
-        for warning in resolved.warnings:
-            typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
-        print(_json(resolved) if as_json else _text(resolved, origin), end="\n" if as_json else "")
+def show(
+    scenario: ScenarioName,
+    layer: LayerNames = None,
+    set_: Assignments = None,
+    origin: Annotated[bool, typer.Option("--origin", help="Show which layer each setting is from.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a scenario with all its layers merged, as TOML that can be used as a file."""
+    resolved = resolve_arguments(scenario, layer, set_)
+    for warning in resolved.warnings:
+        typer.echo(f"ringroad-lab: warning: {printable(warning)}", err=True)
+    print(_json(resolved) if as_json else _text(resolved, origin), end="\n" if as_json else "")
 
 
 def _json(resolved: ResolvedScenario) -> str:

@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from ringroad_lab.cli.list_scenarios import print_rows
 from ringroad_lab.cli.report import STANDARD_OUTPUT, write_report
 from ringroad_lab.cli.scenario_options import AsJson
-from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption
-from ringroad_lab.report.plain_text import printable
+from ringroad_lab.cli.store_options import STORED_RUN_HELP, StoreOption, open_store
 from ringroad_lab.report.quantity import moment
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.exchange import read_record_file, write_records
 from ringroad_lab.store.queries import RunFilter, RunSummary
-
-if TYPE_CHECKING:
-    from ringroad_lab.store.result_store import ResultStore
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command()(runs)
-    app.command("export")(export_runs)
-    app.command("import")(import_runs)
-    baselines = typer.Typer(help="Name runs that others are compared with.", no_args_is_help=True)
-    baselines.command("set")(set_baseline)
-    baselines.command("list")(list_baselines)
-    app.add_typer(baselines, name="baseline")
 
 
 def runs(
@@ -45,7 +29,7 @@ def runs(
 ) -> None:
     """List the runs in the result store, newest first, with the findings of their last comparison."""
     which = RunFilter(name=name, dut=dut, version=version, finding=finding)
-    with _open(store) as results:
+    with open_store(store) as results:
         found = results.summaries(which, limit=limit)
         count = results.count(which)
         named: dict[str, list[str]] = {}
@@ -54,12 +38,8 @@ def runs(
     if as_json:
         typer.echo(json.dumps([summary.as_json() | {"baselines": named.get(summary.run_id, [])} for summary in found], indent=2))
     else:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("run", "started", "name", "devices", "state", "measurements", "findings", "verdict", "baseline"):
-            table.add_column(title, no_wrap=title == "run")
-        for summary in found:
-            table.add_row(*map(printable, _row(summary, named.get(summary.run_id, []))))
-        _print(table)
+        titles = ("run", "started", "name", "devices", "state", "measurements", "findings", "verdict", "baseline")
+        print_rows(titles, [_row(summary, named.get(summary.run_id, [])) for summary in found])
     if count > len(found):
         typer.echo(f"and {count - len(found)} more: --limit", err=True)
 
@@ -70,7 +50,7 @@ def export_runs(
     store: StoreOption = None,
 ) -> None:
     """Write the records of runs as JSON, which `import` reads."""
-    with _open(store) as results:
+    with open_store(store) as results:
         records = [results.get_run(results.resolve(name)) for name in run]
     write_report(write_records(records), output)
 
@@ -80,7 +60,7 @@ def import_runs(
 ) -> None:
     """Add runs to the result store, all or none; runs that exist already are not changed."""
     records = [record for path in file for record in read_record_file(path)]
-    with _open(store) as results:
+    with open_store(store) as results:
         added = results.add_runs(records)
     typer.echo(f"{added} added, {len(records) - added} already exist")
 
@@ -91,7 +71,7 @@ def set_baseline(
     store: StoreOption = None,
 ) -> None:
     """Give a name to a run; another run with this name loses it."""
-    with _open(store) as results:
+    with open_store(store) as results:
         run_id = results.resolve(run)
         results.set_baseline(name, run_id)
     typer.echo(f"{name} is {run_id}")
@@ -99,21 +79,12 @@ def set_baseline(
 
 def list_baselines(store: StoreOption = None, as_json: AsJson = False) -> None:
     """List the baselines."""
-    with _open(store) as results:
+    with open_store(store) as results:
         entries = results.baselines()
     if as_json:
         typer.echo(json.dumps([entry.values("id") for entry in entries], indent=2))
-        return
-    table = Table("name", "run", "set", box=None, pad_edge=False, header_style="bold")
-    for entry in entries:
-        table.add_row(entry.name, entry.run_id, moment(entry.set_at))
-    _print(table)
-
-
-def _open(store: str | None) -> ResultStore:
-    from ringroad_lab.store.result_store import ResultStore
-
-    return ResultStore(store)
+    else:
+        print_rows(("name", "run", "set"), [(entry.name, entry.run_id, moment(entry.set_at)) for entry in entries])
 
 
 def _row(summary: RunSummary, baselines: list[str]) -> tuple[str, ...]:
@@ -138,9 +109,6 @@ def _found(summary: RunSummary) -> str:
     return f"{side}compared with {last.baseline}: {last.what_came}{f'; and {more} more' if more else ''}"
 
 
-def _print(table: Table) -> None:
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        # Programs read whole lines: do not wrap them.
-        console.width = 10_000
-    console.print(table)
+BASELINE = typer.Typer(help="Name runs that others are compared with.", no_args_is_help=True)
+BASELINE.command("set")(set_baseline)
+BASELINE.command("list")(list_baselines)

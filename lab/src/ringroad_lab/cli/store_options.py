@@ -13,6 +13,7 @@ from ringroad_lab.store.exchange import read_record_file
 
 if TYPE_CHECKING:
     from ringroad_lab.comparison import RunComparison
+    from ringroad_lab.store.result_store import ResultStore
 
 StoreOption = Annotated[
     str | None,
@@ -28,6 +29,13 @@ STORED_RUN_HELP = "Id of a run or the beginning of an id, a baseline, latest or 
 RUN_HELP = "Id of a run or the beginning of an id, a baseline, latest, last-stable, or a file FILE.json."
 
 
+def open_store(store: str | None) -> ResultStore:
+    """Open the result store. Verbs that need none start without the modules of databases."""
+    from ringroad_lab.store.result_store import ResultStore
+
+    return ResultStore(store)
+
+
 def is_file(name: str) -> bool:
     """Return whether the name of a run is a file name."""
     return name.endswith(".json")
@@ -35,9 +43,7 @@ def is_file(name: str) -> bool:
 
 def keep_comparison(store: str | None, baseline: RunRecord, candidate: RunRecord, comparison: RunComparison) -> None:
     """Store the comparison of two stored runs, or of two devices of one run."""
-    from ringroad_lab.store.result_store import ResultStore
-
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         results.keep_comparison(baseline.run_id, candidate.run_id, comparison)
 
 
@@ -53,7 +59,6 @@ def load_run(store: str | None, name: str) -> RunRecord:
             raise StoreError(f"{name} has {len(records)} runs: import it, and name one of them")
         return records[0]
     # Imported here, as in all verbs of results: databases, statistics and charts take a second to import; other verbs must not wait.
-    from ringroad_lab.store.result_store import ResultStore
 
-    with ResultStore(store) as results:
+    with open_store(store) as results:
         return results.get_run(results.resolve(name))

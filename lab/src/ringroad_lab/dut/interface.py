@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ringroad_lab.build.opened import Build, Programs
 from ringroad_lab.cable.interface import Cable, CableKind
@@ -16,15 +16,13 @@ from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.kinds import Kinds
 from ringroad_lab.loss import EndCounts
 from ringroad_lab.record import LogExcerpt
-from ringroad_lab.trial import FlowSet
+from ringroad_lab.trial import FlowSet, Frozen
 
 PortNumber = Annotated[int, Field(ge=1, le=6)]
 
 
-class DutSettings(BaseModel):
+class DutSettings(Frozen):
     """Settings of a device; each driver has its own type."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,6 @@ class Dut(ABC):
     their versions, and stopped. The counters of such a device are unknown, and its ports are ready when frames pass.
     """
 
-    driver: ClassVar[str]
-    """Name in scenarios: `ovs-dpdk`."""
     title: ClassVar[str]
     """Title for people: `Open vSwitch with DPDK`."""
     settings_type: ClassVar[type[DutSettings]] = DutSettings
@@ -140,14 +136,14 @@ class Dut(ABC):
         """
         raise DutError(f"{self.title} has no flow table for the entries of a flow set")
 
-    def launch(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
-        """Start a program on the device's processors. From then on it is checked, and stopped with the device.
+    def launch(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, is_bound: bool = True) -> Process:
+        """Start a program, bound to the device's processors unless it binds itself; it is checked, and stopped with the device.
 
         Raises:
             DutError: the program could not be started.
         """
         try:
-            process = self.host.start(name, argv, env=env, cpus=self.placement.cpus)
+            process = self.host.start(name, argv, env=env, cpus=self.placement.cpus if is_bound else None)
         except HostError as error:
             raise DutError(f"{self.title} did not start: {error}") from error
         self._launched.append(process)
@@ -232,7 +228,6 @@ class Dut(ABC):
 DUTS: Kinds[Dut] = Kinds(
     "ringroad_lab.duts",
     Dut,
-    "driver",
     {
         "linux-bridge": "dut.linux_bridge:LinuxBridge",
         "ovs": "dut.open_vswitch:Ovs",

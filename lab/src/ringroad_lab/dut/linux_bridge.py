@@ -44,7 +44,6 @@ class LinuxBridgeSettings(DutSettings):
 class LinuxBridge(Dut):
     """A bridge for each pair of joined ports. It forwards in the sender's context and has no process and no processor of its own."""
 
-    driver: ClassVar[str] = "linux-bridge"
     title: ClassVar[str] = "Linux bridge"
     settings_type: ClassVar[type[DutSettings]] = LinuxBridgeSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
@@ -57,7 +56,6 @@ class LinuxBridge(Dut):
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
         """Store validated settings."""
         super().__init__(settings, placement)
-        self._host = placement.host
         # The folder's name is unique on the host, and so are names with its end.
         self._netns = f"bridge-{placement.host.folder.name[-8:]}"
         self._ports: tuple[DutPort, ...] = ()
@@ -65,13 +63,13 @@ class LinuxBridge(Dut):
 
     def prepare(self) -> None:
         """Check for `ip`."""
-        self._host.require("ip", "iproute2")
+        self.host.require("ip", "iproute2")
 
     def start(self) -> None:
         """Create the namespace."""
         try:
-            self._host.run(["ip", "netns", "add", self._netns])
-            self._host.run(["ip", "netns", "exec", self._netns, "sh", "-c", NAMESPACE_SETTINGS])
+            self.host.run(["ip", "netns", "add", self._netns])
+            self.host.run(["ip", "netns", "exec", self._netns, "sh", "-c", NAMESPACE_SETTINGS])
         except HostError as error:
             raise DutError(f"{self.title} did not start: {error}") from error
 
@@ -90,7 +88,7 @@ class LinuxBridge(Dut):
                 self._bridges = (*self._bridges, bridge)
                 for port in (by_number[end] for end in pair):
                     interface = port.cable.dut_end
-                    self._host.run(["ip", "link", "set", "dev", interface, "netns", self._netns])
+                    self.host.run(["ip", "link", "set", "dev", interface, "netns", self._netns])
                     self._ip("link", "set", "dev", interface, "master", bridge)
                     self._ip("link", "set", "dev", interface, "up")
                 self._set_vlans(bridge, [by_number[end] for end in pair])
@@ -111,7 +109,7 @@ class LinuxBridge(Dut):
             own = self.settings.access_vlans.get(port.number)
             for vlan in {own} if own else vlans:
                 untagged = ["pvid", "untagged"] if own else []
-                self._host.run(["bridge", "-n", self._netns, "vlan", "add", "dev", port.cable.dut_end, "vid", str(vlan), *untagged])
+                self.host.run(["bridge", "-n", self._netns, "vlan", "add", "dev", port.cable.dut_end, "vid", str(vlan), *untagged])
 
     def environment(self) -> dict[str, str]:
         """Return the name of its network namespace, for `ip -n` and `bridge -n`."""
@@ -155,7 +153,7 @@ class LinuxBridge(Dut):
 
     def _dropped_by_qdiscs(self) -> dict[str, int]:
         """Frames that queueing disciplines and filters dropped, by interface (tc(8)); empty if `tc` is not available."""
-        completed = self._host.run(["tc", "-n", self._netns, "-s", "-j", "qdisc", "show"], check=False)
+        completed = self.host.run(["tc", "-n", self._netns, "-s", "-j", "qdisc", "show"], check=False)
         try:
             qdiscs = json.loads(completed.stdout or "[]")
         except ValueError:
@@ -167,7 +165,7 @@ class LinuxBridge(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the version of the kernel."""
-        return {"Linux": self._host.read_text(PurePosixPath("/proc/sys/kernel/osrelease")).strip()}
+        return {"Linux": self.host.read_text(PurePosixPath("/proc/sys/kernel/osrelease")).strip()}
 
     def port_modes(self) -> dict[str, str]:
         """Return the kind of interface of each port."""
@@ -184,13 +182,13 @@ class LinuxBridge(Dut):
         # $$ is a process in the host's own namespace.
         give_back = 'netns=$1; shift; for interface; do ip -n "$netns" link set "$interface" netns $$; done; ip netns delete "$netns"'
         interfaces = [port.cable.dut_end for port in self._ports if CABLES[port.cable.kind].joins_cards]
-        self._host.run(["sh", "-c", give_back, "sh", self._netns, *interfaces], check=False)
+        self.host.run(["sh", "-c", give_back, "sh", self._netns, *interfaces], check=False)
 
     def _ip(self, *arguments: str) -> Completed:
-        return self._host.run(["ip", "-n", self._netns, *arguments])
+        return self.host.run(["ip", "-n", self._netns, *arguments])
 
     def _links(self) -> dict[str, dict[str, Any]]:
         try:
-            return show_links(self._host, self._netns)
+            return show_links(self.host, self._netns)
         except HostError as error:
             raise DutError(f"{self.title}: cannot query its namespace {self._netns}: {error}") from error

@@ -72,6 +72,8 @@ class OpenVSwitch(Dut):
 
     serves_sockets: ClassVar[bool] = False
     start_s: ClassVar[float] = 5.0
+    refusals: ClassVar[Mapping[CableKind, str]]
+    """Why it has no ports for these cables."""
     settings: OpenVSwitchSettings
 
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
@@ -79,7 +81,6 @@ class OpenVSwitch(Dut):
         super().__init__(settings, placement)
         if not placement.cpus:
             raise DutError(f"{self.title}: no processor is reserved for it")
-        self._host = placement.host
         self._folder: PurePosixPath = placement.host.folder / "open-vswitch"
         self._ports: tuple[DutPort, ...] = ()
         self._rules: tuple[Rule, ...] = ()
@@ -117,17 +118,17 @@ class OpenVSwitch(Dut):
     def prepare(self) -> None:
         """Check for the daemons and their tools."""
         for program in TOOLS:
-            self._host.require(program, "openvswitch-switch" if program == "ovs-vsctl" else "openvswitch-common")
-        self._host.require(*self._daemon)
+            self.host.require(program, "openvswitch-switch" if program == "ovs-vsctl" else "openvswitch-common")
+        self.host.require(*self._daemon)
 
     def start(self) -> None:
         """Start the database and the switch."""
         if self._database is not None:
             raise DutError(f"{self.title} was started already")
         try:
-            self._host.run(["mkdir", "-p", str(self._folder)])
+            self.host.run(["mkdir", "-p", str(self._folder)])
             database = str(self._folder / "conf.db")
-            self._host.run(["ovsdb-tool", "create", database, self._host.locate(SCHEMA)])
+            self.host.run(["ovsdb-tool", "create", database, self.host.locate(SCHEMA)])
             self._had_datapath_tap = self._has_interface(DATAPATH_TAP)
             # The database needs no processors of its own: it sleeps while traffic runs.
             self._database = self._start_daemon(
@@ -146,7 +147,7 @@ class OpenVSwitch(Dut):
             raise self._failure("did not start", error) from error
 
     def _start_daemon(self, name: str, argv: Sequence[str]) -> Process:
-        return self._host.start(name, [*argv, "-vsyslog:off", "-vconsole:info"], env=self._env, cpus=self.placement.cpus)
+        return self.host.start(name, [*argv, "-vsyslog:off", "-vconsole:info"], env=self._env, cpus=self.placement.cpus)
 
     @property
     def _env(self) -> dict[str, str]:
@@ -215,8 +216,8 @@ class OpenVSwitch(Dut):
 
     def _set_tunnel_addresses(self, port: DutPort) -> None:
         under = _under(port)
-        self._host.run(["ip", "address", "add", f"{tunnel.DEVICE_ADDRESS}/{tunnel.NETWORK_BITS}", "dev", under])
-        self._host.run(["ip", "link", "set", "dev", under, "up"])
+        self.host.run(["ip", "address", "add", f"{tunnel.DEVICE_ADDRESS}/{tunnel.NETWORK_BITS}", "dev", under])
+        self.host.run(["ip", "link", "set", "dev", under, "up"])
         self._appctl("vswitchd.ctl", "tnl/neigh/set", under, tunnel.GENERATOR_ADDRESS, tunnel.GENERATOR_STATION)
 
     def _lay_out(self, rules: Sequence[Rule]) -> dict[str, list[DutPort]]:
@@ -264,9 +265,7 @@ class OpenVSwitch(Dut):
         """Check that database and switch are running."""
         if not self.processes():
             raise DutError(f"{self.title} was not started")
-        for process in self.processes():
-            if why := process.death():
-                raise DutError(f"{process.name} of {self.title} {why}")
+        super().check()
 
     def stop(self) -> None:
         """Stop both daemons, and remove bridges, taps and files."""
@@ -280,9 +279,9 @@ class OpenVSwitch(Dut):
         # A killed daemon could not clean up.
         for name in (*self._bridges, *(() if self._had_datapath_tap else (DATAPATH_TAP,))):
             if self._has_interface(name):
-                self._host.run(["ip", "link", "delete", name], check=False)
+                self.host.run(["ip", "link", "delete", name], check=False)
         if self._database is not None:
-            self._host.run(["rm", "-rf", str(self._folder)], check=False)
+            self.host.run(["rm", "-rf", str(self._folder)], check=False)
         self._bridges, self._had_datapath_tap = (), True
 
     # What it reports
@@ -327,7 +326,7 @@ class OpenVSwitch(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the version of Open vSwitch, and of DPDK if built in."""
-        versions = counters.parse_version(self._host.run([self._daemon[0], "--version"]).stdout)
+        versions = counters.parse_version(self.host.run([self._daemon[0], "--version"]).stdout)
         return versions | flows_file_version(self.title, self.settings)
 
     def environment(self) -> dict[str, str]:
@@ -350,21 +349,26 @@ class OpenVSwitch(Dut):
 
     # Its tools
 
+    def _check_kind(self, cable: Cable) -> None:
+        if cable.kind not in self.carries:
+            reason = self.refusals.get(cable.kind, "there is no driver for it")
+            raise DutError(f"{self.title} does not carry {cable.kind} ({cable.name}): {reason}")
+
     def _vsctl(self, *arguments: str, timeout_s: float = 15.0) -> Completed:
         argv = ["ovs-vsctl", f"--db=unix:{self._folder / 'db.sock'}", f"--timeout={max(1, round(timeout_s))}", *arguments]
-        return self._host.run(argv, timeout_s=timeout_s + 5, env=self._env)
+        return self.host.run(argv, timeout_s=timeout_s + 5, env=self._env)
 
     def _ofctl(
         self, command: str, bridge: str, *arguments: str, version: str = "OpenFlow13", stdin: str = "", timeout_s: float = 15.0
     ) -> Completed:
         socket = f"unix:{self._folder / f'{bridge}.mgmt'}"
         argv = ["ovs-ofctl", f"--timeout={round(timeout_s)}", "-O", version, command, socket, *arguments]
-        return self._host.run(argv, stdin=stdin, timeout_s=timeout_s + 15, env=self._env)
+        return self.host.run(argv, stdin=stdin, timeout_s=timeout_s + 15, env=self._env)
 
     def _appctl(self, control: str, *arguments: str, check: bool = True) -> Completed:
         # An absolute path: ovs-appctl looks up relative ones in OVS_RUNDIR.
         argv = ["ovs-appctl", "--timeout=15", "-t", str(self._folder / control), *arguments]
-        return self._host.run(argv, env=self._env, check=check)
+        return self.host.run(argv, env=self._env, check=check)
 
     def _interface_rows(self) -> dict[str, dict[str, Any]]:
         columns = "name,type,ofport,error,link_state,status"
@@ -376,7 +380,7 @@ class OpenVSwitch(Dut):
             raise DutError(f"{self.title} does not report its interfaces: {error}") from error
 
     def _has_interface(self, name: str) -> bool:
-        return self._host.run(["ip", "link", "show", "dev", name], check=False).status == 0
+        return self.host.run(["ip", "link", "show", "dev", name], check=False).status == 0
 
     def _log_end(self) -> str:
         """Return its latest warnings and errors; the rest of the log is long."""
@@ -393,7 +397,6 @@ class OpenVSwitch(Dut):
 class Ovs(OpenVSwitch):
     """The build without DPDK."""
 
-    driver: ClassVar[str] = "ovs"
     title: ClassVar[str] = "Open vSwitch (userspace datapath, without DPDK)"
     settings_type: ClassVar[type[DutSettings]] = OvsSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.TAP, CableKind.NIC})
@@ -404,6 +407,10 @@ class Ovs(OpenVSwitch):
     }
     # The kernel's own counters of its interfaces.
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VETH: "tx_drops"}
+    refusals: ClassVar[Mapping[CableKind, str]] = {
+        CableKind.VHOST_USER: "vhost-user needs DPDK: use driver ovs-dpdk",
+        CableKind.MEMIF: "memif needs DPDK: use driver ovs-dpdk with vhost-user",
+    }
     settings: OvsSettings
 
     @property
@@ -414,7 +421,7 @@ class Ovs(OpenVSwitch):
         return {"pmd-cpu-mask": self._pmd_mask, **self.settings.other_config}
 
     def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
-        _refuse(self, port.cable)
+        self._check_kind(port.cable)
         if port.cable.kind is CableKind.TAP or self.settings.veth_mode == "system":
             return port.cable.dut_end, {}
         return port.cable.dut_end, {
@@ -427,7 +434,6 @@ class Ovs(OpenVSwitch):
 class OvsDpdk(OpenVSwitch):
     """The build with DPDK."""
 
-    driver: ClassVar[str] = "ovs-dpdk"
     title: ClassVar[str] = "Open vSwitch with DPDK"
     settings_type: ClassVar[type[DutSettings]] = OvsDpdkSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH, CableKind.VFIO})
@@ -438,6 +444,11 @@ class OvsDpdk(OpenVSwitch):
     build_programs: ClassVar[Programs] = {DPDK_DAEMON: (DPDK_DAEMON[1:], "ovs-vswitchd"), **dict.fromkeys(TOOLS, ())}
     received_counters: ClassVar[tuple[str, ...]] = ("rx_frames", "rx_drops")
     no_room_counters: ClassVar[Mapping[CableKind, str]] = {CableKind.VHOST_USER: "ovs_tx_failure_drops"}
+    refusals: ClassVar[Mapping[CableKind, str]] = {
+        CableKind.MEMIF: "DPDK 22.11's memif under Open vSwitch 3.1 receives but transmits nothing; use vhost-user",
+        CableKind.NIC: "DPDK drives cards itself; use vfio",
+        CableKind.TAP: "QEMU's cards connect to it by vhost-user",
+    }
     settings: OvsDpdkSettings
 
     @property
@@ -445,7 +456,7 @@ class OvsDpdk(OpenVSwitch):
         return DPDK_DAEMON, "openvswitch-switch-dpdk"
 
     def _start_settings(self) -> dict[str, str]:
-        prefix = f"--file-prefix=ovs-{self._host.folder.name[-8:]}"
+        prefix = f"--file-prefix=ovs-{self.host.folder.name[-8:]}"
         # DPDK must probe only the cards of the ports: no card has this address.
         pci = "--allow=0000:00:00.0" if self.placement.has_dpdk_cards else "--no-pci"
         if self.placement.huge_pages:
@@ -470,7 +481,7 @@ class OvsDpdk(OpenVSwitch):
 
     def _interface(self, port: DutPort) -> tuple[str, dict[str, str]]:
         cable = port.cable
-        _refuse(self, cable)
+        self._check_kind(cable)
         if cable.kind is CableKind.VHOST_USER:
             # The peer determines the number of queues.
             if cable.is_dut_server:
@@ -489,21 +500,6 @@ class OvsDpdk(OpenVSwitch):
 
 
 # Reasons for combinations that a user may expect to work.
-_REFUSALS: Mapping[tuple[str, CableKind], str] = {
-    ("ovs-dpdk", CableKind.MEMIF): "DPDK 22.11's memif under Open vSwitch 3.1 receives but transmits nothing; use vhost-user",
-    ("ovs-dpdk", CableKind.NIC): "DPDK drives cards itself; use vfio",
-    ("ovs-dpdk", CableKind.TAP): "QEMU's cards connect to it by vhost-user",
-    ("ovs", CableKind.VHOST_USER): "vhost-user needs DPDK: use driver ovs-dpdk",
-    ("ovs", CableKind.MEMIF): "memif needs DPDK: use driver ovs-dpdk with vhost-user",
-}
-
-
-def _refuse(dut: OpenVSwitch, cable: Cable) -> None:
-    if cable.kind not in dut.carries:
-        reason = _REFUSALS.get((dut.driver, cable.kind), "there is no driver for it")
-        raise DutError(f"{dut.title} does not carry {cable.kind} ({cable.name}): {reason}")
-
-
 def _under(port: DutPort) -> str:
     """Return the name of the bridge of a port that carries tunneled frames."""
     return f"bu-{port.cable.name}"

@@ -48,7 +48,6 @@ class RingroadSettings(OpenFlowSettings):
 class RingroadSwitch(Dut):
     """A learning switch for each pair of joined ports, or a switch with OpenFlow rules."""
 
-    driver: ClassVar[str] = "ringroad"
     title: ClassVar[str] = "Ringroad switch"
     settings_type: ClassVar[type[DutSettings]] = RingroadSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH, CableKind.VHOST_USER, CableKind.MEMIF, CableKind.NIC})
@@ -59,7 +58,6 @@ class RingroadSwitch(Dut):
     def __init__(self, settings: DutSettings, placement: Placement) -> None:
         """Store validated settings."""
         super().__init__(settings, placement)
-        self._host = placement.host
         self._socket = placement.host.folder / "ringroadd.sock"
         self._daemon: Process | None = None
         self._ports: dict[str, DutPort] = {}
@@ -68,20 +66,20 @@ class RingroadSwitch(Dut):
 
     def prepare(self) -> None:
         """Check for the daemon and its client."""
-        self._client = require_ringroad(self._host, "ringroad")
-        self._program = require_ringroad(self._host, "ringroadd")
+        self._client = require_ringroad(self.host, "ringroad")
+        self._program = require_ringroad(self.host, "ringroadd")
 
     def start(self) -> None:
         """Start the daemon."""
         cpus = sorted(self.placement.cpus)
-        config = self._host.folder / "ringroadd.toml"
+        config = self.host.folder / "ringroadd.toml"
         lines = ["[workers]", f"spin_us = {self.settings.spin_us}", f"busy = {json.dumps(self.settings.busy)}"]
         if cpus:
             lines += [f"count = {min(len(cpus), 16)}", f"cpus = {cpus[:16]}"]
         try:
-            self._host.write_text(config, "\n".join([*lines, ""]))
+            self.host.write_text(config, "\n".join([*lines, ""]))
             argv = [self._program, "--socket", str(self._socket), "--config", str(config)]
-            self._daemon = self._host.start("ringroadd", argv, cpus=self.placement.cpus)
+            self._daemon = self.launch("ringroadd", argv)
         except HostError as error:
             raise DutError(f"{self.title} did not start: {error}") from error
         if why := self._daemon.why_silent("is ready", START_TIMEOUT_S):
@@ -183,17 +181,13 @@ class RingroadSwitch(Dut):
                 collected[f"{port.number}.dropped_{cause}"] = int(frames)
         return collected
 
-    def processes(self) -> Sequence[Process]:
-        """Return the daemon."""
-        return [self._daemon] if self._daemon else []
-
     def busy_s(self) -> float | None:
         """Return the total time of the workers' turns that moved frames."""
         return sum(float(worker["busy_ns"]) for worker in self._status().get("workers", [])) / 1e9
 
     def versions(self) -> dict[str, str]:
         """Return the daemon's version."""
-        versions = {"Ringroad": self._host.run([self._program, "--version"]).stdout.strip().rpartition(" ")[2]}
+        versions = {"Ringroad": self.host.run([self._program, "--version"]).stdout.strip().rpartition(" ")[2]}
         return versions | flows_file_version(self.title, self.settings)
 
     def port_modes(self) -> dict[str, str]:
@@ -209,18 +203,13 @@ class RingroadSwitch(Dut):
         """Return the socket of the daemon for `ringroad`, and the name of its first switch."""
         return {"RINGROAD_SOCKET": str(self._socket), "RINGROAD_SWITCH": RULES_SWITCH}
 
-    def stop(self) -> None:
-        """Stop the daemon, and its ports with it."""
-        if self._daemon is not None:
-            self._daemon.stop()
-
     def _check_daemon(self) -> None:
         # The client would start another daemon if this one has ended.
         if why := self._daemon.death() if self._daemon else "was not started":
             raise DutError(f"{self.title}: its daemon {why}")
 
     def _call_client(self, *arguments: str, stdin: str = "", timeout_s: float = 30.0) -> Completed:
-        return self._host.run([self._client, "--socket", str(self._socket), "--json", *arguments], stdin=stdin, timeout_s=timeout_s)
+        return self.host.run([self._client, "--socket", str(self._socket), "--json", *arguments], stdin=stdin, timeout_s=timeout_s)
 
     def _status(self) -> dict[str, Any]:
         self._check_daemon()

@@ -61,7 +61,6 @@ class TestpmdSettings(DutSettings):
 class Testpmd(Dut):
     """One polling process; its processor time does not depend on its load."""
 
-    driver: ClassVar[str] = "testpmd"
     title: ClassVar[str] = "DPDK testpmd"
     settings_type: ClassVar[type[DutSettings]] = TestpmdSettings
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.MEMIF, CableKind.VETH, CableKind.VFIO})
@@ -76,7 +75,6 @@ class Testpmd(Dut):
         super().__init__(settings, placement)
         if not placement.cpus:
             raise DutError(f"{self.title}: no processor is reserved for it")
-        self._host = placement.host
         self._prefix = f"testpmd-{placement.host.folder.name[-8:]}"
         # Folder of DPDK's sockets (EAL, eal_create_runtime_dir).
         self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
@@ -91,9 +89,9 @@ class Testpmd(Dut):
 
     def prepare(self) -> None:
         """Check for testpmd and for the client of its counters."""
-        self._program = self._host.require("dpdk-testpmd", "dpdk-dev")
-        self._host.require("stdbuf", "coreutils")
-        self._telemetry = self._host.require("dpdk-telemetry.py", "dpdk")
+        self._program = self.host.require("dpdk-testpmd", "dpdk-dev")
+        self.host.require("stdbuf", "coreutils")
+        self._telemetry = self.host.require("dpdk-telemetry.py", "dpdk")
 
     def start(self) -> None:
         """Do nothing: testpmd takes its ports as start arguments."""
@@ -110,12 +108,9 @@ class Testpmd(Dut):
         cards = sorted((port for port in paired if port.cable.kind is CableKind.VFIO), key=lambda port: port.cable.dut_end)
         self._ports = (*cards, *(port for port in paired if port.cable.kind is not CableKind.VFIO))
         self._port_list = [self._ports.index(port) for port in paired]
-        try:
-            # --lcores binds the forwarding threads, which never sleep. The threads that set up ports must not wait behind them: DPDK
-            # runs those on other processors, and they are idle while frames pass.
-            self._process = self._host.start("testpmd", self._command(), env=self._env)
-        except HostError as error:
-            raise DutError(f"{self.title} did not start: {error}") from error
+        # --lcores binds the forwarding threads, which never sleep. The threads that set up ports must not wait behind them: DPDK
+        # runs those on other processors, and they are idle while frames pass.
+        self._process = self.launch("testpmd", self._command(), env=self._env, is_bound=False)
         # testpmd prints this when it polls its ports, whether or not the other ends are connected.
         if why := self._process.why_silent("packet forwarding - ports=", START_TIMEOUT_S):
             raise DutError(f"{self.title} did not start: it {why}")
@@ -198,10 +193,6 @@ class Testpmd(Dut):
                 collected[f"{self._ports[index].number}.tx_dropped"] = frames
         return collected
 
-    def processes(self) -> Sequence[Process]:
-        """Return testpmd."""
-        return [self._process] if self._process else []
-
     def busy_s(self) -> float | None:
         """Return the total time of bursts with frames (testpmd's user guide, "show fwd")."""
         return busy_time_s(self._forward_stats())
@@ -213,7 +204,7 @@ class Testpmd(Dut):
         # testpmd echoes each line after answering the lines before.
         last = f"asked-{self._queries}."
         try:
-            self._host.run(["sh", "-c", f"printf 'show fwd stats all\\n{last}\\n' > '{self._commands}'"])
+            self.host.run(["sh", "-c", f"printf 'show fwd stats all\\n{last}\\n' > '{self._commands}'"])
         except HostError as error:
             raise DutError(f"{self.title} does not accept commands: {error}") from error
         if self._process is None or (why := self._process.why_silent(last, ANSWER_TIMEOUT_S)):
@@ -222,7 +213,7 @@ class Testpmd(Dut):
 
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
-        completed = self._host.run([self._program, "-v"], env=self._env, check=False)
+        completed = self.host.run([self._program, "-v"], env=self._env, check=False)
         match = re.search(r"RTE Version: 'DPDK ([^']+)'", completed.stdout + completed.stderr)
         return {"DPDK": match[1]} if match else {}
 
@@ -240,13 +231,13 @@ class Testpmd(Dut):
         if self._process is not None:
             self._process.stop()
             # Sockets that DPDK leaves behind.
-            self._host.run(["rm", "-rf", str(self._host.folder / "dpdk" / self._prefix)])
+            self.host.run(["rm", "-rf", str(self.host.folder / "dpdk" / self._prefix)])
 
     def _query(self, requests: Sequence[str]) -> list[dict[str, Any]]:
         """Query DPDK's telemetry, which answers each request with a line."""
         self.check()
         try:
-            completed = self._host.run([self._telemetry, "-f", self._prefix], env=self._env, stdin="\n".join([*requests, ""]))
+            completed = self.host.run([self._telemetry, "-f", self._prefix], env=self._env, stdin="\n".join([*requests, ""]))
             answers = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]
             return [dict(answers[-len(requests) + index][request.split(",")[0]]) for index, request in enumerate(requests)]
         except (HostError, ValueError, LookupError, TypeError) as error:

@@ -9,6 +9,12 @@ from ringroad_lab.host.interface import Host
 from ringroad_lab.host.sysfs import UNKNOWN, fact
 
 NET = "/sys/class/net"
+_STACK = (
+    "/proc/sys/net/bridge/bridge-nf-call-iptables",
+    "/proc/sys/net/core/bpf_jit_enable",
+    "/proc/sys/net/core/busy_poll",
+    "/proc/sys/net/core/netdev_max_backlog",
+)
 PATTERNS = (
     f"{NET}/*/device/uevent",
     f"{NET}/*/device/numa_node",
@@ -17,10 +23,7 @@ PATTERNS = (
     f"{NET}/*/operstate",
     "/proc/irq/default_smp_affinity",
     "/proc/irq/[0-9]*/smp_affinity_list",
-    "/proc/sys/net/bridge/bridge-nf-call-iptables",
-    "/proc/sys/net/core/bpf_jit_enable",
-    "/proc/sys/net/core/busy_poll",
-    "/proc/sys/net/core/netdev_max_backlog",
+    *_STACK,
 )
 
 
@@ -50,13 +53,7 @@ def card_facts(files: Mapping[str, str], host: Host) -> dict[str, str]:
 
 def network_facts(files: Mapping[str, str]) -> dict[str, str]:
     """Return settings of the kernel's network stack, in the namespace of the host's commands."""
-    core = "/proc/sys/net/core"
-    return {
-        "bridge-nf-call-iptables": fact(files, "/proc/sys/net/bridge/bridge-nf-call-iptables"),
-        "bpf_jit_enable": fact(files, f"{core}/bpf_jit_enable"),
-        "busy_poll": fact(files, f"{core}/busy_poll"),
-        "netdev_max_backlog": fact(files, f"{core}/netdev_max_backlog"),
-    }
+    return {path.rpartition("/")[2]: fact(files, path) for path in _STACK}
 
 
 def interrupt_facts(files: Mapping[str, str]) -> dict[str, str]:

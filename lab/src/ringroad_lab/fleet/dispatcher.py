@@ -211,7 +211,7 @@ class Dispatcher:
             run = session.get(models.Run, str(request.run_id))
             if run is None:
                 return None
-            return RunState(run.state) if run.is_ended else RunState.STOPPED
+            return run.state if run.is_ended else RunState.STOPPED
 
     def _conclude(self, request: Request) -> None:
         record = self._store.get_run(str(request.run_id))

@@ -36,6 +36,15 @@ def receive(requests: Requests, rules: Sequence[MessageRule], message: Message) 
     try:
         wanted = apply_rules(rules, message)
     except MessageError as error:
-        outcome, added = requests.add_dead(message, str(error))
-        return Received(outcome, [added] if added else [], str(error), not isinstance(error, NotJsonError))
+        return keep_dead(requests, message, str(error), is_json=not isinstance(error, NotJsonError))
     return Received(*requests.add(message, wanted))
+
+
+def keep_dead(requests: Requests, message: Message, reason: str, *, is_json: bool = True) -> Received:
+    """Keep an unusable message as a dead request.
+
+    Raises:
+        StoreError: it is not stored; the source can deliver the message again.
+    """
+    outcome, added = requests.add_dead(message, reason)
+    return Received(outcome, [added] if added else [], reason, is_json)

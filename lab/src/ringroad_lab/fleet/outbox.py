@@ -106,7 +106,7 @@ class Outbox:
             request,
             notification.outcome,
             notification.reason,
-            requests.payload(request.id),
+            request.payload,
             happened_at=notification.happened_at,
             load_comparison=partial(_compare, store, comparison.baseline_run_id if comparison else "", notification.run_id or ""),
         )

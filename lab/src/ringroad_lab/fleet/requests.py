@@ -74,19 +74,12 @@ class Requests:
 
     def __init__(self, store: ResultStore, clock: Callable[[], float] = time.time) -> None:
         """Take the store and a clock (seconds since 1970)."""
-        self._store = store
+        self.store = store
         self._clock = clock
-
-    @property
-    def store(self) -> ResultStore:
-        """The store of the requests."""
-        return self._store
-
-    # Making
 
     def add(self, message: Message, wanted: Sequence[Wanted]) -> tuple[MessageOutcome, list[Added]]:
         """Add the measurements that a message requests in one transaction; count existing requests as duplicates."""
-        with self._store.writing() as session:
+        with self.store.writing() as session:
             lock_for_adding(session)
             now = self._clock()
             if before := of_delivery(session, message):
@@ -103,7 +96,7 @@ class Requests:
     def add_dead(self, message: Message, reason: str, most_an_hour: int = MAX_DEAD_AN_HOUR) -> tuple[MessageOutcome, Added | None]:
         """Keep an unusable message with the reason; if there are too many, keep nothing and return None."""
         key = {"source": message.source, "build": f"sha256:{hashlib.sha256(message.payload).hexdigest()}", "scenario": "", "bed_class": ""}
-        with self._store.writing() as session:
+        with self.store.writing() as session:
             lock_for_adding(session)
             now = self._clock()
             row = session.scalar(select(Request).filter_by(**key).with_for_update())
@@ -166,51 +159,42 @@ class Requests:
         Raises:
             StoreError: the request does not exist.
         """
-        with self._store.reading() as session:
+        with self.store.reading() as session:
             return existing(session, request_id)
-
-    def payload(self, request_id: int) -> bytes:
-        """Return the message that led to a request, as received.
-
-        Raises:
-            StoreError: the request does not exist.
-        """
-        with self._store.reading() as session:
-            return existing(session, request_id).payload
 
     def changes(self, request_id: int) -> list[RequestChange]:
         """Return the state changes of a request, in order."""
         table = RequestChange
-        with self._store.reading() as session:
+        with self.store.reading() as session:
             return list(session.scalars(select(table).filter_by(request_id=request_id).order_by(table.id)))
 
     def find(self, which: RequestFilter | None = None, *, limit: int = 100, offset: int = 0) -> list[Request]:
         """Return requests, the newest first."""
         table = Request
         query = select(table).where(*_conditions(which or RequestFilter())).options(defer(table.payload))
-        with self._store.reading() as session:
+        with self.store.reading() as session:
             return list(session.scalars(query.order_by(table.id.desc()).limit(limit).offset(offset)))
 
     def count(self, which: RequestFilter | None = None) -> int:
         """Return how many requests there are."""
-        with self._store.reading() as session:
+        with self.store.reading() as session:
             query = select(func.count()).select_from(Request).where(*_conditions(which or RequestFilter()))
             return session.scalar(query) or 0
 
     def of_run(self, run_id: str) -> Request | None:
         """Return the request that a run was made for; None if there is none."""
-        with self._store.reading() as session:
+        with self.store.reading() as session:
             return session.scalar(select(Request).filter_by(run_id=run_id).options(defer(Request.payload)))
 
     def is_delivered(self, message: Message) -> bool:
         """Return whether an earlier message of the source with the same identifier led to requests."""
-        with self._store.reading() as session:
+        with self.store.reading() as session:
             return bool(of_delivery(session, message))
 
     def source_counts(self) -> list[tables.SourceCount]:
         """Return how many messages had which outcome, by source."""
         table = tables.SourceCount
-        with self._store.reading() as session:
+        with self.store.reading() as session:
             return list(session.scalars(select(table).order_by(table.source, table.outcome)))
 
     # Changes by users
@@ -221,7 +205,7 @@ class Requests:
         Raises:
             StoreError: the request does not exist, or has ended.
         """
-        with self._store.writing() as session:
+        with self.store.writing() as session:
             row = locked(session, request_id)
             if row.state not in (RequestState.NEW, *UNDER_WAY):
                 raise StoreError(f"request {request_id} is {row.state}: there is nothing to cancel")
@@ -233,7 +217,7 @@ class Requests:
         Raises:
             StoreError: the request does not exist, was not given up, or is an unusable message.
         """
-        with self._store.writing() as session:
+        with self.store.writing() as session:
             row = locked(session, request_id)
             if row.is_poison:
                 raise StoreError(f"request {request_id} is an unusable message: `ringroad-lab replay` applies the rules to it again")
@@ -250,7 +234,7 @@ class Requests:
         Raises:
             StoreError: the request does not exist, or a job of it is still being stopped.
         """
-        with self._store.writing() as session:
+        with self.store.writing() as session:
             lock_for_adding(session)
             now, row = self._clock(), locked(session, request_id)
             message = Message(row.source, row.payload, row.created_at, row.event, row.delivery)

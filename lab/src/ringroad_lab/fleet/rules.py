@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from ringroad_lab.errors import value_problems
 from ringroad_lab.request.message import Message, MessageError, field, read_payload
@@ -28,6 +28,9 @@ def _check_template(text: str) -> str:
     if "{" in rest or "}" in rest:
         raise ValueError(f"'{text}': write a field of the message in braces, as {{repository.name}}; braces have no other meaning")
     return text
+
+
+_Template = Annotated[Word, AfterValidator(_check_template)]
 
 
 def _templates(value: Any) -> list[str]:  # noqa: ANN401
@@ -55,25 +58,20 @@ class MessageRule(Frozen):
     """A glob of the names of sources."""
     match: Annotated[dict[str, Any], Field(max_length=50)] = {}
     """Required value by dotted path of a field: a value, one of a list, or `{glob = "..."}`. All must match."""
-    build: Annotated[Word, Field(min_length=1)]
+    build: Annotated[_Template, Field(min_length=1)]
     scenario: Annotated[Word, Field(min_length=1)]
     layers: Annotated[tuple[Word, ...], Field(max_length=20)] = ()
     settings: dict[str, Any] = {}
     labels: Annotated[dict[str, Word], Field(max_length=50)] = {}
-    baseline: Word = ""
+    baseline: _Template = ""
     bed_class: Name = ANY_BED
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    owner: Word = ""
-    package: Word = ""
+    owner: _Template = ""
+    package: _Template = ""
     """Package whose newest build of the tag supersedes older ones; empty: none is superseded."""
-    tag: Word = ""
+    tag: _Template = ""
     built_at: Word = ""
     """Path of the field with the time of the build; if not given, the arrival of the message counts."""
-
-    @field_validator("build", "owner", "package", "tag", "baseline")
-    @classmethod
-    def _check_text(cls, text: str) -> str:
-        return _check_template(text)
 
     @field_validator("settings", "labels")
     @classmethod

@@ -6,14 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict
-
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.facts.witness import Witness
 from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import GeneratorCeiling, LogExcerpt
-from ringroad_lab.trial import Load, TrialRequest, TrialResult
+from ringroad_lab.trial import Frozen, Load, TrialRequest, TrialResult
 
 
 class Generator(ABC):
@@ -44,10 +42,8 @@ class WrappedGenerator(Generator):
         return self._generator.version()
 
 
-class GeneratorSettings(BaseModel):
+class GeneratorSettings(Frozen):
     """Settings of a generator; each driver has its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @property
     def is_elsewhere(self) -> bool:
@@ -58,8 +54,6 @@ class GeneratorSettings(BaseModel):
 class GeneratorDriver(ABC):
     """Controls a generator and its two ports. Created, prepared, started, plugged in and stopped, in that order."""
 
-    driver: ClassVar[str]
-    """Name in scenarios."""
     title: ClassVar[str]
     """Title for users."""
     settings_type: ClassVar[type[GeneratorSettings]] = GeneratorSettings
@@ -142,7 +136,6 @@ class GeneratorDriver(ABC):
 GENERATORS: Kinds[GeneratorDriver] = Kinds(
     "ringroad_lab.generators",
     GeneratorDriver,
-    "driver",
     {
         "ringroad": "generator.ringroad:RingroadGenerator",
         "otg": "generator.otg_server:OtgServer",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from ringroad_lab.cable.interface import CABLES, Cable, CableKind
@@ -37,13 +36,18 @@ class OtgDriver(GeneratorDriver):
             raise GeneratorError(f"{self.title} was not started")
         return self._client
 
-    @abstractmethod
     def location(self, number: int, cable: Cable) -> str:
         """Return the server's name for the location of port 1 or 2, at the far end of a cable.
 
         Raises:
             ScenarioError: the server has no location for such a cable.
         """
+        return CABLES[cable.kind]().generator_location(cable)
+
+    @classmethod
+    def reaches(cls, kind: CableKind, settings: GeneratorSettings) -> bool:
+        """Return whether the generator has ports for the kind of cable."""
+        return CABLES[kind].reaches_generator
 
     @property
     def has_own_locations(self) -> bool:

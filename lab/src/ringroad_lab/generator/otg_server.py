@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from ringroad_lab.cable.interface import CABLES, Cable, CableKind
+from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.errors import GeneratorError
 from ringroad_lab.generator.interface import GeneratorSettings
@@ -72,7 +72,7 @@ class OtgServer(OtgDriver):
     @classmethod
     def reaches(cls, kind: CableKind, settings: GeneratorSettings) -> bool:
         """Return whether it has ports for such cables; ports named by the user always fit."""
-        return CABLES[kind].reaches_generator or (isinstance(settings, OtgServerSettings) and settings.ports is not None)
+        return super().reaches(kind, settings) or (isinstance(settings, OtgServerSettings) and settings.ports is not None)
 
     def prepare(self) -> None:
         """Find the program that starts the server, if there is a command, and read the token."""
@@ -127,7 +127,7 @@ class OtgServer(OtgDriver):
     def location(self, number: int, cable: Cable) -> str:
         """Return the location from the settings, or else Ringroad's location."""
         if self.settings.ports is None:
-            return CABLES[cable.kind]().generator_location(cable)
+            return super().location(number, cable)
         return self.settings.ports[number - 1].replace("{far_end}", cable.far_end)
 
     def version(self) -> str:

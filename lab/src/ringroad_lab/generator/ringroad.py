@@ -8,9 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ringroad_lab.cable.interface import CABLES, Cable, CableKind
 from ringroad_lab.errors import GeneratorError
-from ringroad_lab.generator.interface import GeneratorSettings
 from ringroad_lab.generator.otg_client import OtgClient
 from ringroad_lab.generator.otg_driver import OtgDriver
 from ringroad_lab.ringroad_program import require_ringroad
@@ -31,11 +29,6 @@ class RingroadGenerator(OtgDriver):
 
     title: ClassVar[str] = "Ringroad's generator, started by the lab"
     can_run_twice: ClassVar[bool] = True
-
-    @classmethod
-    def reaches(cls, kind: CableKind, settings: GeneratorSettings) -> bool:
-        """Return whether it has ports for such cables."""
-        return CABLES[kind].reaches_generator
 
     def prepare(self) -> None:
         """Check that `ringroad` is installed."""
@@ -65,10 +58,6 @@ class RingroadGenerator(OtgDriver):
             self.stop()
             raise GeneratorError(f"ringroad otg does not serve: {line}")
         self._client = OtgClient(ready.url, token=ready.token)
-
-    def location(self, number: int, cable: Cable) -> str:
-        """Return Ringroad's location of the port."""
-        return CABLES[cable.kind]().generator_location(cable)
 
     def version(self) -> str:
         """Return name and version."""

@@ -9,7 +9,8 @@ from typing import ClassVar
 from ringroad_lab.build.opened import Programs
 from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
-from ringroad_lab.host.interface import Process
+from ringroad_lab.errors import GuestError
+from ringroad_lab.host.interface import Host, Process
 from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import LogExcerpt
 
@@ -30,6 +31,8 @@ class Peer(ABC):
     """Duration of its start, s, for the plan."""
     build_programs: ClassVar[Programs] = {}
     """Programs of the machine that a build can replace."""
+    program: ClassVar[str] = ""
+    """Its program, in messages."""
     boots_kernel: ClassVar[bool] = False
     """Whether the machine boots a kernel, which a build can replace."""
 
@@ -37,6 +40,12 @@ class Peer(ABC):
         """Set its name, which must be unique in the run."""
         self.name = name
         self.placement = placement
+        self._process: Process | None = None
+
+    @property
+    def host(self) -> Host:
+        """The machine on which it runs."""
+        return self.placement.host
 
     @abstractmethod
     def prepare(self) -> None:
@@ -46,17 +55,18 @@ class Peer(ABC):
             MissingProgramError: names the Debian package.
         """
 
-    @abstractmethod
     def check(self) -> None:
         """Check that the machine is running.
 
         Raises:
             GuestError: with the end of its log.
         """
+        if why := self._process.death() if self._process else "was not started":
+            raise GuestError(f"guest {self.name} ({self.program}) {why}")
 
-    @abstractmethod
     def processes(self) -> Sequence[Process]:
         """Return the processes to sample for processor time and memory."""
+        return [self._process] if self._process else []
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
@@ -66,9 +76,9 @@ class Peer(ABC):
         """Return further files that identify the machine, such as the image of its kernel."""
         return ()
 
-    @abstractmethod
     def logs(self) -> Sequence[LogExcerpt]:
         """Return the output of its programs."""
+        return [LogExcerpt(source=f"guest {self.name}", text=process.output()) for process in self.processes()]
 
     @abstractmethod
     def stop(self) -> None:
@@ -78,8 +88,6 @@ class Peer(ABC):
 class Guest(Peer):
     """Forwards every frame between its two cables."""
 
-    kind: ClassVar[str]
-    """Name in scenarios: `testpmd`, `linux-bridge`, `qemu-testpmd`, `qemu-linux-bridge`."""
     single_queue: ClassVar[frozenset[CableKind]] = frozenset()
     """Kinds of cables over which the guest has exactly one queue pair."""
     is_stand_in: ClassVar[bool]
@@ -99,7 +107,6 @@ class Guest(Peer):
 GUESTS: Kinds[Guest] = Kinds(
     "ringroad_lab.guests",
     Guest,
-    "kind",
     {
         "testpmd": "guest.testpmd:TestpmdGuest",
         "testpmd-macswap": "guest.testpmd:TestpmdMacswapGuest",

@@ -31,8 +31,6 @@ class QemuGuest(VirtualMachine, Guest):
 class QemuBridgeGuest(QemuGuest):
     """The guest's kernel bridges the two cards."""
 
-    kind: ClassVar[str] = "qemu-linux-bridge"
-
     def _modules(self) -> Sequence[str]:
         return (*VIRTIO_MODULES, *BRIDGE_MODULES)
 
@@ -57,7 +55,6 @@ while true; do sleep 3600; done
 class QemuTestpmdGuest(QemuGuest):
     """DPDK's testpmd in the guest polls the two cards and forwards each frame unchanged (`io`)."""
 
-    kind: ClassVar[str] = "qemu-testpmd"
     memory_mib: ClassVar[int] = 768
     kernel_arguments: ClassVar[str] = "hugepages=96"
     ready_text: ClassVar[str] = "io packet forwarding - ports=2"
@@ -65,7 +62,7 @@ class QemuTestpmdGuest(QemuGuest):
     def prepare(self) -> None:
         """Check for testpmd too."""
         super().prepare()
-        self._host.require("dpdk-testpmd", "dpdk-dev")
+        self.host.require("dpdk-testpmd", "dpdk-dev")
         self._files()
 
     def _modules(self) -> Sequence[str]:
@@ -73,12 +70,12 @@ class QemuTestpmdGuest(QemuGuest):
         return ("uio", "uio_pci_generic")
 
     def _files(self) -> Sequence[str]:
-        program = self._host.require("dpdk-testpmd", "dpdk-dev")
-        found = self._host.run(["sh", "-c", "ls -d /usr/lib/*/dpdk/pmds-*/*"], check=False).stdout.split()
+        program = self.host.require("dpdk-testpmd", "dpdk-dev")
+        found = self.host.run(["sh", "-c", "ls -d /usr/lib/*/dpdk/pmds-*/*"], check=False).stdout.split()
         # The names under which the drivers load each other, so that no driver is loaded twice.
         drivers = [path for path in found if re.fullmatch(rf"({'|'.join(DPDK_DRIVERS)})\.so\.\d+", PurePosixPath(path).name)]
         if len(drivers) != len(DPDK_DRIVERS):
-            raise MissingProgramError(", ".join(DPDK_DRIVERS), "dpdk", self._host.name)
+            raise MissingProgramError(", ".join(DPDK_DRIVERS), "dpdk", self.host.name)
         return (program, *drivers)
 
     def _script(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from ringroad_lab.build.opened import Programs
@@ -11,8 +10,6 @@ from ringroad_lab.cable.interface import Cable, CableKind
 from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.interface import Guest
-from ringroad_lab.host.interface import Process
-from ringroad_lab.record import LogExcerpt
 
 MEMORY_MIB = 256
 RING_DESCRIPTORS = 1024
@@ -22,12 +19,12 @@ START_LIMIT_S = 30.0
 class TestpmdGuest(Guest):
     """Forwards each frame unchanged to the other card (`io`)."""
 
-    kind: ClassVar[str] = "testpmd"
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.VETH})
     single_queue: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VETH})
     is_stand_in: ClassVar[bool] = True
     huge_pages_mib: ClassVar[int] = MEMORY_MIB
     build_programs: ClassVar[Programs] = {"dpdk-testpmd": ()}
+    program: ClassVar[str] = "testpmd"
     forward_mode: ClassVar[Literal["io", "macswap"]] = "io"
 
     def __init__(self, name: str, placement: Placement) -> None:
@@ -35,21 +32,19 @@ class TestpmdGuest(Guest):
         super().__init__(name, placement)
         if not placement.cpus:
             raise GuestError(f"guest {name}: no processor is reserved for it")
-        self._host = placement.host
         self._prefix = f"{name}-{placement.host.folder.name[-8:]}"
         # Folder of DPDK's sockets.
         self._env = {"RUNTIME_DIRECTORY": str(placement.host.folder)}
-        self._process: Process | None = None
 
     def prepare(self) -> None:
         """Check for testpmd."""
-        self._program = self._host.require("dpdk-testpmd", "dpdk-dev")
-        self._host.require("stdbuf", "coreutils")
+        self._program = self.host.require("dpdk-testpmd", "dpdk-dev")
+        self.host.require("stdbuf", "coreutils")
 
     def start(self, cables: tuple[Cable, Cable]) -> None:
         """Start testpmd, and wait until it forwards."""
         try:
-            self._process = self._host.start(self.name, self._command(cables), env=self._env, cpus=self.placement.cpus)
+            self._process = self.host.start(self.name, self._command(cables), env=self._env, cpus=self.placement.cpus)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
         if why := self._process.why_silent(f"{self.forward_mode} packet forwarding - ports=2", START_LIMIT_S):
@@ -87,36 +82,22 @@ class TestpmdGuest(Guest):
             "--stats-period=60",
         ]
 
-    def check(self) -> None:
-        """Check that testpmd is running."""
-        if why := self._process.death() if self._process else "was not started":
-            raise GuestError(f"guest {self.name} (testpmd) {why}")
-
-    def processes(self) -> Sequence[Process]:
-        """Return testpmd."""
-        return [self._process] if self._process else []
-
     def versions(self) -> dict[str, str]:
         """Return the version of DPDK."""
-        completed = self._host.run([self._program, "-v"], env=self._env, check=False)
+        completed = self.host.run([self._program, "-v"], env=self._env, check=False)
         match = re.search(r"RTE Version: 'DPDK ([^']+)'", completed.stdout + completed.stderr)
         return {"DPDK (guest)": match[1]} if match else {}
-
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return its output."""
-        return [LogExcerpt(source=f"guest {self.name}", text=process.output()) for process in self.processes()]
 
     def stop(self) -> None:
         """Stop testpmd."""
         if self._process is not None:
             self._process.stop()
-            self._host.run(["rm", "-rf", str(self._host.folder / "dpdk" / self._prefix)], check=False)
+            self.host.run(["rm", "-rf", str(self.host.folder / "dpdk" / self._prefix)], check=False)
 
 
 class TestpmdMacswapGuest(TestpmdGuest):
     """Forwards each frame to the other card with its addresses swapped (`macswap`)."""
 
-    kind: ClassVar[str] = "testpmd-macswap"
     forward_mode: ClassVar[Literal["io", "macswap"]] = "macswap"
 
 

@@ -16,8 +16,6 @@ from ringroad_lab.dut.interface import Placement
 from ringroad_lab.errors import GuestError, HostError
 from ringroad_lab.guest.initramfs import READY, build_initramfs
 from ringroad_lab.guest.interface import Peer
-from ringroad_lab.host.interface import Process
-from ringroad_lab.record import LogExcerpt
 from ringroad_lab.ringroad_program import require_ringroad
 
 QEMU = "qemu-system-x86_64"
@@ -38,6 +36,7 @@ class VirtualMachine(Peer):
 
     carries: ClassVar[frozenset[CableKind]] = frozenset({CableKind.VHOST_USER, CableKind.TAP})
     build_programs: ClassVar[Programs] = {QEMU: ()}
+    program: ClassVar[str] = "QEMU"
     boots_kernel: ClassVar[bool] = True
     # Time of booting with an emulated processor.
     start_s: ClassVar[float] = 20.0
@@ -51,9 +50,7 @@ class VirtualMachine(Peer):
         super().__init__(name, placement)
         if placement.queues > 1:
             raise GuestError(f"guest {name}: a QEMU guest has one queue pair per card; use guest testpmd for {placement.queues}")
-        self._host = placement.host
         self._folder: PurePosixPath = placement.host.folder / f"guest-{name}"
-        self._process: Process | None = None
 
     @abstractmethod
     def _modules(self) -> Sequence[str]:
@@ -69,18 +66,18 @@ class VirtualMachine(Peer):
 
     def prepare(self) -> None:
         """Check for QEMU, for the contents of the initramfs, and for the kernel."""
-        self._host.require(QEMU, "qemu-system-x86")
-        self._host.require("busybox", "busybox")
-        self._host.require("ldd", "libc-bin")
+        self.host.require(QEMU, "qemu-system-x86")
+        self.host.require("busybox", "busybox")
+        self.host.require("ldd", "libc-bin")
         self._kernel()
 
     def _kernel(self) -> tuple[str, PurePosixPath]:
         """Return the kernel image and the folder of its modules: those of the build, else those that `ringroad vm` would use."""
-        ringroad = require_ringroad(self._host, "ringroad")
+        ringroad = require_ringroad(self.host, "ringroad")
         build = self.placement.build
         chosen = ["--kernel", str(build.kernel)] if build and build.kernel else []
         try:
-            found = json.loads(self._host.run([ringroad, "vm", "kernel", "--json", *chosen], timeout_s=120).stdout)
+            found = json.loads(self.host.run([ringroad, "vm", "kernel", "--json", *chosen], timeout_s=120).stdout)
             return str(found["image"]), PurePosixPath(found["modules"])
         except (HostError, ValueError, KeyError, TypeError) as error:
             raise GuestError(f"guest {self.name}: no kernel found; `ringroad vm kernel --fetch DIR` downloads one: {error}") from error
@@ -88,14 +85,14 @@ class VirtualMachine(Peer):
     @property
     def _is_emulated(self) -> bool:
         """Whether QEMU emulates the processor. The presence of /dev/kvm does not guarantee that Debian's kernel runs on it."""
-        flags = self._host.read_text(PurePosixPath("/proc/cpuinfo"))
-        has_kvm = self._host.run(["test", "-w", "/dev/kvm"], check=False).status == 0
+        flags = self.host.read_text(PurePosixPath("/proc/cpuinfo"))
+        has_kvm = self.host.run(["test", "-w", "/dev/kvm"], check=False).status == 0
         return not (has_kvm and re.search(r"^flags\s*:.*\b(vmx|svm)\b", flags, re.MULTILINE))
 
     @property
     def _has_vhost(self) -> bool:
         """Whether the kernel, rather than QEMU, moves the frames of a tap."""
-        return self._host.run(["test", "-w", "/dev/vhost-net"], check=False).status == 0
+        return self.host.run(["test", "-w", "/dev/vhost-net"], check=False).status == 0
 
     def _serial_ports(self) -> Sequence[str]:
         """QEMU's options for further serial ports besides the console."""
@@ -108,10 +105,10 @@ class VirtualMachine(Peer):
             GuestError: with the end of its log.
         """
         try:
-            self._host.run(["mkdir", "-p", str(self._folder)])
+            self.host.run(["mkdir", "-p", str(self._folder)])
             image, modules = self._kernel()
-            archive = build_initramfs(self._host, self._folder, modules, self._modules(), self._script(), self._files())
-            self._process = self._host.start(self.name, self._command(image, archive, cables), cpus=self.placement.cpus)
+            archive = build_initramfs(self.host, self._folder, modules, self._modules(), self._script(), self._files())
+            self._process = self.host.start(self.name, self._command(image, archive, cables), cpus=self.placement.cpus)
         except HostError as error:
             raise GuestError(f"guest {self.name}: {error}") from error
         if why := self._process.why_silent(self.ready_text, BOOT_LIMIT_S):
@@ -145,18 +142,9 @@ class VirtualMachine(Peer):
             *("-append", f"console=ttyS0 quiet panic=-1 no_timer_check {self.kernel_arguments}".strip()),
         ]
 
-    def check(self) -> None:
-        """Check that QEMU is running."""
-        if why := self._process.death() if self._process else "was not started":
-            raise GuestError(f"guest {self.name} (QEMU) {why}")
-
-    def processes(self) -> Sequence[Process]:
-        """Return QEMU."""
-        return [self._process] if self._process else []
-
     def versions(self) -> dict[str, str]:
         """Return the version of QEMU with its accelerator, and the version of the guest's kernel."""
-        output = self._host.run([QEMU, "--version"]).stdout
+        output = self.host.run([QEMU, "--version"]).stdout
         match = re.search(r"version (\S+)", output)
         processor = "emulated processor (TCG): its speed is meaningless" if self._is_emulated else "KVM"
         return {"QEMU": f"{match[1] if match else 'unknown'}, {processor}", "Linux (guest)": self._kernel()[1].name}
@@ -165,15 +153,11 @@ class VirtualMachine(Peer):
         """Return the kernel image."""
         return [self._kernel()[0]]
 
-    def logs(self) -> Sequence[LogExcerpt]:
-        """Return the output of QEMU and of the guest's console."""
-        return [LogExcerpt(source=f"guest {self.name}", text=process.output()) for process in self.processes()]
-
     def stop(self) -> None:
         """Stop the machine, and remove its initramfs."""
         if self._process is not None:
             self._process.stop()
-        self._host.run(["rm", "-rf", str(self._folder)], check=False)
+        self.host.run(["rm", "-rf", str(self._folder)], check=False)
 
 
 def _network_back_end(number: int, cable: Cable, *, has_vhost: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import ClassVar
 
 from ringroad_lab.cable.interface import Cable
 from ringroad_lab.dut.interface import Placement
@@ -47,6 +48,9 @@ class GuestProgram:
 class GuestStation(VirtualMachine, Station):
     """A virtual machine with one network card without offloads, and the programs in its memory."""
 
+    title: ClassVar[str] = "QEMU guest"
+    folder = FOLDER
+
     def __init__(self, name: str, placement: Placement) -> None:
         """Take a name that is unique in the run."""
         super().__init__(name, placement)
@@ -54,16 +58,6 @@ class GuestStation(VirtualMachine, Station):
         self._channel: CommandChannel | None = None
         self._network = ""
         self._programs: Sequence[str] = ()
-
-    @property
-    def folder(self) -> PurePosixPath:
-        """Folder in the guest."""
-        return FOLDER
-
-    @property
-    def title(self) -> str:
-        """Kind of station, for users."""
-        return "QEMU guest"
 
     def _modules(self) -> Sequence[str]:
         return VIRTIO_MODULES

@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ringroad_lab.cable.interface import Cable
 from ringroad_lab.cable.interfaces import OFFLOADS_OFF
@@ -43,20 +43,15 @@ class StationProgram(Protocol):
 class Station(Peer):
     """One of the two stations that exchange messages."""
 
+    title: ClassVar[str]
+    """Kind of station, for users."""
+    folder: PurePosixPath
+    """Folder in which its programs can write."""
+
     def __init__(self, name: str, placement: Placement) -> None:
         """Take a name that is unique in the run."""
         super().__init__(name, placement)
         self.address = ""
-
-    @property
-    @abstractmethod
-    def folder(self) -> PurePosixPath:
-        """Folder in which its programs can write."""
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """Kind of station, for users."""
 
     @abstractmethod
     def start(self, cable: Cable, address: str, programs: Sequence[str]) -> None:

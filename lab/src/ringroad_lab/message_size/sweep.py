@@ -9,7 +9,7 @@ from functools import partial
 from ringroad_lab.cable.interface import CableKind, Laying
 from ringroad_lab.cable.lay import lay_cable, remove_cable
 from ringroad_lab.cost import PROCESSORS_RESOLUTION, Cost, ProcessCosts
-from ringroad_lab.dut.interface import Dut, DutPort, Placement
+from ringroad_lab.dut.interface import DUTS, Dut, DutPort, Placement
 from ringroad_lab.errors import LabError, ScenarioError
 from ringroad_lab.guest.interface import guest_cable
 from ringroad_lab.message_size.guest_station import GuestStation
@@ -51,17 +51,17 @@ def require_programs(settings: MessageSizeSettings, placement: Placement) -> lis
     return [placement.host.require(*found) for found in dict.fromkeys((ETHTOOL, *(PROGRAMS[tool] for tool in settings.tools)))]
 
 
-def station_cable(dut: type[Dut], settings: MessageSizeSettings) -> CableKind:
+def station_cable(driver: str, settings: MessageSizeSettings) -> CableKind:
     """Return the kind of cable between a device and stations.
 
     Raises:
         ScenarioError: no kind of cable fits.
     """
     carried = STATIONS[settings.stations].carries
-    kind = guest_cable(None, dut.carries & carried)
+    kind = guest_cable(None, DUTS[driver].carries & carried)
     if kind is None:
         names = " or ".join(sorted(carried))
-        raise ScenarioError(f"{settings.stations} are joined by {names}, and {dut.driver} has no ports for these")
+        raise ScenarioError(f"{settings.stations} are joined by {names}, and {driver} has no ports for these")
     return kind
 
 
@@ -190,21 +190,18 @@ def _metric_name(tool: Tool) -> str:
 
 
 def _curves(tool: Tool, points: Sequence[Point]) -> list[Curve]:
+    shown: tuple[tuple[str, str, str, Callable[[Point], float]], ...] = (
+        ("throughput", "throughput", "bit/s", lambda point: point.throughput_bps),
+        ("latency", "one-way latency", "ns", lambda point: point.latency_ns),
+    )
     return [
         Curve(
-            name=f"{tool} throughput",
+            name=f"{tool} {what}",
             x_name="message size",
             x_unit="bytes",
-            y_name="throughput",
-            y_unit="bit/s",
-            points=tuple((point.size_bytes, point.throughput_bps) for point in points),
-        ),
-        Curve(
-            name=f"{tool} latency",
-            x_name="message size",
-            x_unit="bytes",
-            y_name="one-way latency",
-            y_unit="ns",
-            points=tuple((point.size_bytes, point.latency_ns) for point in points),
-        ),
+            y_name=y_name,
+            y_unit=y_unit,
+            points=tuple((point.size_bytes, of(point)) for point in points),
+        )
+        for what, y_name, y_unit, of in shown
     ]

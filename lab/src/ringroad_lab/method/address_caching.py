@@ -29,7 +29,6 @@ class AddressCachingSettings(TrialSettings):
 class AddressCachingMethod(TrialMethod):
     """RFC 2889 address caching capacity."""
 
-    name = "address-caching"
     title = "Address caching capacity (RFC 2889 section 5.7)"
     settings_type = AddressCachingSettings
     settings: AddressCachingSettings

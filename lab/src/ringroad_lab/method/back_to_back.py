@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import fmean, stdev
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -31,16 +31,10 @@ class BackToBackSettings(TrialSettings):
     throughput: ThroughputSettings = ThroughputSettings()
     """Search for the throughput, at which the device drains its buffer, if it is not known."""
 
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 9004."""
-        return cls(repeats=RFC9004_REPEATS, resolution=0.0, throughput=ThroughputSettings.strict())
-
 
 class BackToBackMethod(TrialMethod):
     """RFC 9004 back-to-back frames."""
 
-    name = "back-to-back"
     title = "Back-to-back frames (RFC 9004)"
     settings_type = BackToBackSettings
     settings: BackToBackSettings

@@ -79,7 +79,6 @@ class _Found:
 class FlowCountsMethod(TrialMethod):
     """Throughput and cost by number of flow entries."""
 
-    name: ClassVar[str] = "flow-counts"
     title: ClassVar[str] = "Throughput and cost over the number of flow entries"
     settings_type: ClassVar[type[FlowCountsSettings]] = FlowCountsSettings
     settings: FlowCountsSettings

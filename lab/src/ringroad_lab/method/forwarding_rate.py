@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from ringroad_lab.method.directions import direction_metrics
-from ringroad_lab.method.frame_loss import LoadStepSettings
+from ringroad_lab.method.frame_loss import LoadStepSettings, load_curve
 from ringroad_lab.method.judgement import outside_reason
 from ringroad_lab.method.trial_series import NO_WAITS, NoFigureError, TrialMethod, TrialSeries
-from ringroad_lab.record import Better, Curve, MeasurementStatus, Metric, Outcome
+from ringroad_lab.record import Better, MeasurementStatus, Metric, Outcome
 from ringroad_lab.trial import TrialResult
 
 RFC2889_TRIAL_S = 30.0
@@ -17,16 +15,10 @@ RFC2889_TRIAL_S = 30.0
 class ForwardingRateSettings(LoadStepSettings):
     """Settings of the forwarding-rate method. RFC 2889 section 5.1.2 uses trials of 30 s, and allows others."""
 
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2889."""
-        return cls(trial_s=RFC2889_TRIAL_S)
-
 
 class ForwardingRateMethod(TrialMethod):
     """RFC 2889 forwarding rate at maximum offered load (FRMOL) and maximum forwarding rate (MFR)."""
 
-    name = "forwarding-rate"
     title = "Forwarding rate (RFC 2889 sections 5.1 and 5.6)"
     settings_type = ForwardingRateSettings
     settings: ForwardingRateSettings
@@ -81,14 +73,5 @@ class ForwardingRateMethod(TrialMethod):
             reasons=tuple(reasons),
             headline="frmol_fps" if "frmol_fps" in metrics else "mfr_fps",
             metrics=metrics | series.counters(),
-            curves=(
-                Curve(
-                    name="forwarding rate",
-                    x_name="offered load",
-                    x_unit="frames/s",
-                    y_name="forwarding rate",
-                    y_unit="frames/s",
-                    points=tuple(sorted(points)),
-                ),
-            ),
+            curves=(load_curve("forwarding rate", "forwarding rate", "frames/s", points),),
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Self
+from collections.abc import Iterable
+from typing import Annotated
 
 from pydantic import Field
 
@@ -30,22 +31,21 @@ class LoadStepSettings(WarmUpSettings):
         return self.expected_warm_up_s(trial_overhead_s) + len(self.load_ratios()) * (self.trial_s + trial_overhead_s)
 
 
+def load_curve(name: str, y_name: str, y_unit: str, points: Iterable[tuple[float, float]]) -> Curve:
+    """Return a curve over the offered load."""
+    return Curve(name=name, x_name="offered load", x_unit="frames/s", y_name=y_name, y_unit=y_unit, points=tuple(sorted(points)))
+
+
 class FrameLossSettings(LoadStepSettings):
     """Settings of the frame-loss method. RFC 2544: trials of at least 60 s (section 24), steps of 10 % or less."""
 
     clean_trials: Annotated[int, Field(ge=1, le=10)] = 2
     """Number of consecutive loads without loss that end the curve. RFC 2544: two."""
 
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2544."""
-        return cls(trial_s=RFC2544_TRIAL_S)
-
 
 class FrameLossMethod(TrialMethod):
     """RFC 2544 frame loss rate."""
 
-    name = "frame-loss"
     title = "Frame loss rate (RFC 2544 section 26.3)"
     settings_type = FrameLossSettings
     settings: FrameLossSettings
@@ -94,14 +94,5 @@ class FrameLossMethod(TrialMethod):
             reasons=tuple(f"the generator could not carry {what}" for what in not_carried),
             headline="frame_loss_ratio" if is_whole else "",
             metrics=({"frame_loss_ratio": loss} if is_whole else {}) | series.counters(),
-            curves=(
-                Curve(
-                    name="frame loss",
-                    x_name="offered load",
-                    x_unit="frames/s",
-                    y_name="frame loss ratio",
-                    y_unit="ratio",
-                    points=tuple(sorted(points)),
-                ),
-            ),
+            curves=(load_curve("frame loss", "frame loss ratio", "ratio", points),),
         )

@@ -5,27 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any, ClassVar
 
 from ringroad_lab.cost import CostMeter
 from ringroad_lab.frame_size import FrameMix
 from ringroad_lab.generator.interface import Generator
 from ringroad_lab.kinds import Kinds
 from ringroad_lab.record import Outcome
-from ringroad_lab.trial import DisturbanceLimits, FlowSet, TrialResult
+from ringroad_lab.trial import DisturbanceLimits, FlowSet, Frozen, TrialResult
 
 
-class MethodSettings(BaseModel):
+class MethodSettings(Frozen):
     """Settings of a method. Each method has its own settings, with the source of their defaults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def strict(cls) -> Self:
-        """Return settings that follow the RFC exactly, as far as the method can; the defaults are for quick results."""
-        return cls()
 
 
 class DisturbedRepeats:
@@ -84,8 +75,6 @@ class MethodContext:
 class Method(ABC):
     """A measurement method. Keeps no state between measurements, and acts only through its context."""
 
-    name: ClassVar[str]
-    """Name in scenarios: `throughput`, `frame-loss`, ..."""
     title: ClassVar[str]
     """Title for users, with the RFC's section."""
     settings_type: ClassVar[type[MethodSettings]] = MethodSettings
@@ -117,7 +106,6 @@ class Method(ABC):
 METHODS: Kinds[Method] = Kinds(
     "ringroad_lab.methods",
     Method,
-    "name",
     {
         "throughput": "method.throughput:ThroughputMethod",
         "frame-loss": "method.frame_loss:FrameLossMethod",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean, median
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -34,16 +34,10 @@ class LatencySettings(TrialSettings):
     throughput: ThroughputSettings = ThroughputSettings()
     """Search for the throughput if it is not known."""
 
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2544."""
-        return cls(load_ratios=(1.0,), repeats=RFC2544_REPEATS, trial_s=RFC2544_TRIAL_S, throughput=ThroughputSettings.strict())
-
 
 class LatencyMethod(TrialMethod):
     """RFC 2544 latency, with percentiles if the generator reports them."""
 
-    name = "latency"
     title = "Latency (RFC 2544 section 26.2)"
     settings_type = LatencySettings
     settings: LatencySettings

@@ -36,7 +36,6 @@ class LearningRateSettings(TrialSettings):
 class LearningRateMethod(TrialMethod):
     """RFC 2889 address learning rate."""
 
-    name = "learning-rate"
     title = "Address learning rate (RFC 2889 section 5.8)"
     settings_type = LearningRateSettings
     settings: LearningRateSettings

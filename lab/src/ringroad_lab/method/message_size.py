@@ -50,14 +50,14 @@ class MessageSizeSettings(MethodSettings):
 class MessageSizeMethod(Method):
     """Sweeps message sizes. The caller connects the stations; the generator is not used."""
 
-    name: ClassVar[str] = "message-size"
     title: ClassVar[str] = "Throughput and latency by message size (NetPIPE, sockperf)"
     settings_type: ClassVar[type[MethodSettings]] = MessageSizeSettings
     is_between_stations: ClassVar[bool] = True
+    settings: MessageSizeSettings
 
     def expected_s(self, trial_overhead_s: float) -> float:
         """Return the expected time of a sweep, s, with one overhead for each tool."""
-        settings = self._own_settings
+        settings = self.settings
         powers = math.log2(settings.max_bytes)
         netpipe_s = powers * _NETPIPE_SIZES_EACH * (3 if settings.perturbation_bytes else 1) * _NETPIPE_POINT_S
         sockperf_sizes = 2 * min(powers, _SOCKPERF_MAX_POWERS) - 6
@@ -68,7 +68,7 @@ class MessageSizeMethod(Method):
     def deviations(self) -> tuple[str, ...]:
         """Return the conditions of the measurement."""
         return (
-            f"{CONDITIONS[self._own_settings.stations]}; offloads (checksums, segmentation, GRO) are off on the stations.",
+            f"{CONDITIONS[self.settings.stations]}; offloads (checksums, segmentation, GRO) are off on the stations.",
             "Message sizes: one message is in flight at a time, so the latency limits the throughput (NetPIPE's definition).",
         )
 
@@ -82,8 +82,3 @@ class MessageSizeMethod(Method):
         if context.between_stations is None:
             raise ScenarioError("message sizes are measured between stations, but there are no stations")
         return context.between_stations()
-
-    @property
-    def _own_settings(self) -> MessageSizeSettings:
-        assert isinstance(self.settings, MessageSizeSettings)
-        return self.settings

@@ -65,12 +65,6 @@ class MlrSearchSettings(WarmUpSettings):
             raise ValueError("two goals have the same name; metrics are named after the goals")
         return goals
 
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the goal that RFC 9971 calls compliant with RFC 2544: every bound is one trial of 60 s, and no trial may be bad."""
-        goal = LossGoal(name="ndr", loss_ratio=0.0, exceed_ratio=0.0, final_trial_s=60.0, duration_sum_s=60.0)
-        return cls(goals=(goal,), max_search_s=7200.0)
-
 
 @dataclass(frozen=True)
 class _NotCarriedError(Exception):
@@ -110,7 +104,6 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
 class MlrSearchMethod(TrialMethod):
     """RFC 9971 MLRsearch."""
 
-    name = "mlrsearch"
     title = "MLRsearch: conditional throughput (RFC 9971)"
     settings_type = MlrSearchSettings
     settings: MlrSearchSettings

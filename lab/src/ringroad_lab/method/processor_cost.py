@@ -67,7 +67,6 @@ class MeteredGenerator(WrappedGenerator):
 class ProcessorCostMethod(TrialMethod):
     """Processor time and cycles for each frame, and processor time without load."""
 
-    name: ClassVar[str] = "processor-cost"
     title: ClassVar[str] = "Processor time for a frame, and without load"
     settings_type: ClassVar[type[ProcessorCostSettings]] = ProcessorCostSettings
     settings: ProcessorCostSettings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -33,16 +33,10 @@ class RecoverySettings(TrialSettings):
     throughput: ThroughputSettings = ThroughputSettings()
     """Search for the throughput if it is not known."""
 
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2544."""
-        return cls(overload_s=RFC2544_TRIAL_S, throughput=ThroughputSettings.strict())
-
 
 class RecoveryMethod(TrialMethod):
     """RFC 2544 system recovery, measured by consecutive trials."""
 
-    name = "recovery"
     title = "System recovery (RFC 2544 section 26.5)"
     settings_type = RecoverySettings
     settings: RecoverySettings

@@ -27,7 +27,6 @@ class SoakSettings(TrialSettings):
 class SoakMethod(TrialMethod):
     """A soak: consecutive trials at one load."""
 
-    name = "soak"
     title = "Soak (long run, ETSI GS NFV-TST 009)"
     settings_type = SoakSettings
     settings: SoakSettings

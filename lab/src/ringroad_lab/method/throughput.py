@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -35,11 +35,6 @@ class ThroughputSettings(WarmUpSettings):
     """Maximum distance between the greatest rate that passes and the least that fails, as part of the latter."""
     loss_repeats: Annotated[int, Field(ge=0, le=20)] = 1
     """Times that a trial with loss is repeated before it counts (ETSI GS NFV-TST 009). RFC 2544: 0; then one bad trial decides."""
-
-    @classmethod
-    def strict(cls) -> Self:
-        """Return the settings of RFC 2544."""
-        return cls(search_s=10.0, validation_s=RFC2544_TRIAL_S, resolution=0.005, loss_repeats=0)
 
     def expected_s(self, trial_overhead_s: float) -> float:
         """Return the expected time of a search, s."""
@@ -147,7 +142,6 @@ def _bound_reason(series: TrialSeries, bracket: Bracket) -> str:
 class ThroughputMethod(TrialMethod):
     """RFC 2544 throughput."""
 
-    name = "throughput"
     title = "Throughput (RFC 2544 section 26.1)"
     settings_type = ThroughputSettings
     settings: ThroughputSettings

@@ -45,7 +45,6 @@ class TupleSpaceExplosionSettings(TrialSettings):
 class TupleSpaceExplosionMethod(TrialMethod):
     """Measures a bystander's frames while an attacker makes a cache of masks grow."""
 
-    name: ClassVar[str] = "tuple-space-explosion"
     title: ClassVar[str] = "Tuple space explosion: an attack's cost for a bystander (CoNEXT 2019)"
     settings_type: ClassVar[type[TupleSpaceExplosionSettings]] = TupleSpaceExplosionSettings
     settings: TupleSpaceExplosionSettings

@@ -26,6 +26,7 @@ from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.text_types import Word
 from ringroad_lab.trial import Frozen
 
+_KIND = "ci-message"
 VERSION = "0.2.1"
 """Version of the message fields."""
 _SEVERITY_INFO = 20
@@ -47,7 +48,6 @@ class Contact(Frozen):
 class CiMessage(Notifier, BrokerSettings):
     """Sends messages about requests for Koji builds to a message bus; ignores other requests."""
 
-    kind = "ci-message"
     title = "Sends CI messages about Koji builds to an AMQP broker"
 
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)] = tuple(Stage)
@@ -89,13 +89,10 @@ class CiMessage(Notifier, BrokerSettings):
 class _CiMessageSender(Sender):
     def __init__(self, settings: CiMessage) -> None:
         self._settings = settings
-        self._broker = Broker.of(settings, settings.kind)
+        self._broker = Broker.of(settings, _KIND)
+        self.address = f"{_KIND} {self._broker.name}"
         if settings.hub:
             KojiHub(settings.hub, settings.hub_ca_file).close()
-
-    @property
-    def address(self) -> str:
-        return f"{self._settings.kind} {self._broker.name}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         try:

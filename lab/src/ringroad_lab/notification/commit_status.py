@@ -132,10 +132,7 @@ class _StatusSender(Sender):
     def __init__(self, settings: CommitStatus, token: str) -> None:
         self._settings = settings
         self._token = token
-
-    @property
-    def address(self) -> str:
-        return f"{self._settings.kind} {server_of(self._settings.api_url)}"
+        self.address = f"{settings.forge.lower()} {server_of(settings.api_url)}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         settings = self._settings

@@ -23,7 +23,6 @@ _STATES = {
 class GithubStatus(CommitStatus):
     """https://docs.github.com/en/rest/commits/statuses."""
 
-    kind = "github"
     title = "Sets the status of a commit at GitHub"
     forge = "GitHub"
 

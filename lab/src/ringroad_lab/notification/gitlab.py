@@ -27,7 +27,6 @@ _NO_TRANSITION = re.compile(rb"Cannot transition status via :\w+ from :(\w+)")
 class GitlabStatus(CommitStatus):
     """https://docs.gitlab.com/api/commits/#set-commit-pipeline-status."""
 
-    kind = "gitlab"
     title = "Sets the status of a commit at GitLab"
     forge = "GitLab"
 

@@ -28,10 +28,8 @@ class TemporaryError(UnsentError):
 class Sender(ABC):
     """Delivers notices to one recipient. Several threads call it; it keeps no state between two notices."""
 
-    @property
-    @abstractmethod
-    def address(self) -> str:
-        """The recipient, for users: without secrets, and the same at each start."""
+    address: str
+    """The recipient, for users: without secrets, and the same at each start."""
 
     @abstractmethod
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
@@ -49,8 +47,6 @@ class Sender(ABC):
 class Notifier(Frozen):
     """Settings of a recipient, common to all kinds."""
 
-    kind: ClassVar[str]
-    """Name of the kind in `notifications.toml`, such as `webhook`."""
     title: ClassVar[str]
     """Description for users."""
 
@@ -90,7 +86,6 @@ class Notifier(Frozen):
 NOTIFIERS: Kinds[Notifier] = Kinds(
     "ringroad_lab.notifiers",
     Notifier,
-    "kind",
     {
         "webhook": "notification.webhook:Webhook",
         "mail": "notification.mail:Mail",

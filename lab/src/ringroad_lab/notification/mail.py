@@ -23,7 +23,6 @@ _Address = Annotated[str, Field(pattern=r"^[^\s<>,;\"]+@[^\s<>,;\"]+$")]
 class Mail(Notifier):
     """Sends mail through a mail server."""
 
-    kind = "mail"
     title = "Sends mail"
 
     server: Annotated[str, Field(min_length=1)]
@@ -58,15 +57,12 @@ class Mail(Notifier):
 class _MailSender(Sender):
     def __init__(self, mail: Mail) -> None:
         self._mail = mail
+        self.address = f"mail {mail.server}:{mail.port}"
         self._password = secret("the mail server's password", mail.password_file, mail.password_env)
         try:
             self._tls = ssl.create_default_context(cafile=mail.ca_file)
         except OSError as error:
             raise ScenarioError(f"{mail.ca_file}: cannot read certificates: {error}") from error
-
-    @property
-    def address(self) -> str:
-        return f"mail {self._mail.server}:{self._mail.port}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         mail = self._mail

@@ -24,7 +24,6 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 class ReportFile(Notifier):
     """Writes a file to a folder for each request, and for each run without a request."""
 
-    kind = "report"
     title = "Writes a report to a folder: JUnit XML, or another form"
 
     on: Annotated[tuple[Occasion, ...], Field(min_length=1)] = (Occasion.ALWAYS,)
@@ -52,10 +51,7 @@ class ReportFile(Notifier):
 class _ReportFileSender(Sender):
     def __init__(self, settings: ReportFile) -> None:
         self._settings = settings
-
-    @property
-    def address(self) -> str:
-        return f"{self._settings.form} in {self._settings.folder}"
+        self.address = f"{settings.form} in {settings.folder}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         reporter = REPORTERS[self._settings.form]()

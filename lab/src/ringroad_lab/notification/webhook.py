@@ -24,7 +24,6 @@ SECRET_VARIABLE = "RINGROAD_LAB_WEBHOOK_SECRET"
 class Webhook(Notifier):
     """Sends JSON to an HTTP server by POST."""
 
-    kind = "webhook"
     title = "Sends signed JSON to an HTTP server"
 
     url: SecretStr | None = None
@@ -59,11 +58,8 @@ class _WebhookSender(Sender):
         shown = webhook.url.get_secret_value() if webhook.url else None
         self._url = shown if shown is not None else secret("the webhook's URL", webhook.url_file, webhook.url_env) or ""
         check_url("the webhook's URL", self._url)
+        self.address = f"webhook {server_of(self._url)}"
         self._secret = secret("the webhook's secret", webhook.secret_file, webhook.secret_env)
-
-    @property
-    def address(self) -> str:
-        return f"webhook {server_of(self._url)}"
 
     def deliver(self, notice: Notice, delivery: str, within_s: float) -> None:
         body = json.dumps(notice.as_json() | {"url": self._webhook.link(notice)}).encode()

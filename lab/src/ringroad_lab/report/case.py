@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ringroad_lab.comparison import ComparisonRow, RowKey, RunComparison
+from ringroad_lab.grouping import grouped
 from ringroad_lab.record import Measurement, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.report.quantity import percent_change, quantity
 from ringroad_lab.statistics.verdict import Verdict
@@ -33,14 +34,10 @@ class Case:
 
 def run_cases(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool = False) -> list[Case]:
     """Return the cases of a run, with the verdicts of its comparison if there is one."""
-    rows: dict[tuple[str, str, str, str], list[ComparisonRow]] = {}
-    for row in comparison.rows if comparison else ():
-        if row.is_headline:
-            rows.setdefault((row.key.topology, row.key.dut, row.key.method, row.key.frame), []).append(row)
-    groups: dict[tuple[str, str, str, str], list[Measurement]] = {}
-    for m in record.measurements:
-        if not m.is_noise_floor:
-            groups.setdefault((m.topology, m.dut, m.method, m.frame.name), []).append(m)
+    headlines = [row for row in comparison.rows if row.is_headline] if comparison else []
+    rows = grouped(headlines, lambda row: (row.key.topology, row.key.dut, row.key.method, row.key.frame))
+    measured = [m for m in record.measurements if not m.is_noise_floor]
+    groups = grouped(measured, lambda m: (m.topology, m.dut, m.method, m.frame.name))
     cases = [] if record.state is RunState.FINISHED else [_end_of_run(record)]
     for subject, measurements in groups.items():
         if compared := rows.get(subject):

@@ -12,8 +12,9 @@ from typing import Any
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
-from ringroad_lab.record import Curve, Measurement, MeasurementStatus, RunRecord, Series
+from ringroad_lab.record import Curve, MeasurementStatus, RunRecord
 from ringroad_lab.report.figures import FRAME_RATE, Cell, Grid, dut_labels, frame_order, frames_text, has_figure, metric_title
 from ringroad_lab.report.quantity import Scale, percent_change, quantity, scale_for
 
@@ -112,9 +113,7 @@ def latency_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
     lines = latency_lines(record)
     scale = latency_scale(lines)
     loads = list(dict.fromkeys(line.load for line in lines))
-    groups: dict[tuple[str, str], list[LatencyLine]] = {}
-    for line in lines:
-        groups.setdefault((line.topology, line.frame), []).append(line)
+    groups = grouped(lines, lambda line: (line.topology, line.frame))
     charts = []
     for (topology, frame), members in groups.items():
         percentiles = sorted({percentile for line in members for percentile in line.percentiles_ns})
@@ -193,13 +192,11 @@ def is_latency(curve: Curve) -> bool:
 
 def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
     """Draw the curves of all measurements: one chart for each topology, method, name and frame size."""
-    groups: dict[tuple[str, str, str, str], list[tuple[Measurement, Curve]]] = {}
-    for measurement in record.measurements:
-        for curve in measurement.outcome.curves:
-            # Latency percentiles have their own charts.
-            if curve.points and has_figure(measurement) and not is_latency(curve):
-                key = (measurement.topology, measurement.method, curve.name, measurement.frame.name)
-                groups.setdefault(key, []).append((measurement, curve))
+    # Latency percentiles have their own charts.
+    drawn = [
+        (m, curve) for m in record.measurements for curve in m.outcome.curves if curve.points and has_figure(m) and not is_latency(curve)
+    ]
+    groups = grouped(drawn, lambda each: (each[0].topology, each[0].method, each[1].name, each[0].frame.name))
     charts = []
     duts = dut_labels(record)
     kinds = list(dict.fromkeys(key[:3] for key in groups))
@@ -211,26 +208,22 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
         places = [x for _, curve in members for x, _ in curve.points]
         x_scale = scale_for(places, first.x_unit)
         y_scale = scale_for([y for _, curve in members for _, y in curve.points], first.y_unit)
-        data = []
-        named: set[str] = set()
-        repeated = {measurement.dut for measurement, _ in members if sum(other.dut == measurement.dut for other, _ in members) > 1}
-        for measurement, curve in members:
-            points = sorted(curve.points)
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines" if measurement.dut in repeated else "lines+markers",
-                    "name": _name(measurement.dut),
-                    "legendgroup": _plain(measurement.dut),
-                    "showlegend": measurement.dut not in named,
-                    "x": [x / x_scale.divisor for x, _ in points],
-                    "y": [y / y_scale.divisor for _, y in points],
-                    **_line_style(styles.get(measurement.dut, 0), 0),
-                    # Repetitions overlap and form one band.
-                    "opacity": 0.6 if measurement.dut in repeated else 1,
-                }
-            )
-            named.add(measurement.dut)
+        data = [
+            {
+                "type": "scatter",
+                "mode": "lines" if len(repetitions) > 1 else "lines+markers",
+                "name": _name(dut),
+                "legendgroup": _plain(dut),
+                "showlegend": index == 0,
+                "x": [x / x_scale.divisor for x, _ in sorted(curve.points)],
+                "y": [y / y_scale.divisor for _, y in sorted(curve.points)],
+                **_line_style(styles.get(dut, 0), 0),
+                # Repetitions overlap and form one band.
+                "opacity": 0.6 if len(repetitions) > 1 else 1,
+            }
+            for dut, repetitions in grouped(members, lambda member: member[0].dut).items()
+            for index, (_, curve) in enumerate(repetitions)
+        ]
         layout = _layout(f"{first.x_name}, {x_scale.unit}", f"{first.y_name}, {y_scale.unit}")
         if min(places) > 0 and max(places) >= _LOGARITHMIC_FROM * min(places):
             layout["xaxis"] |= {"type": "log"}
@@ -241,10 +234,7 @@ def curve_charts(record: RunRecord, styles: Mapping[str, int]) -> list[Chart]:
 
 def series_charts(record: RunRecord) -> list[Chart]:
     """Draw the series over time: one chart for each name, one line for each process or machine."""
-    groups: dict[tuple[str, str], list[Series]] = {}
-    for series in record.series:
-        if series.points:
-            groups.setdefault((series.name, series.unit), []).append(series)
+    groups = grouped((series for series in record.series if series.points), lambda series: (series.name, series.unit))
     charts = []
     for (name, unit), members in groups.items():
         scale = scale_for([value for series in members for _, value in series.points], unit)

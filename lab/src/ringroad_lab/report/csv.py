@@ -41,41 +41,36 @@ COLUMNS = (
 _FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def render_csv(record: RunRecord) -> str:
-    """Render all metrics; times are seconds since 1970, values in full precision."""
-    drivers = {dut.label: dut.driver for dut in record.duts}
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for m in record.measurements:
-        beginning = [
-            *map(_text, (record.run_id, record.name)),
-            repr(record.started_at),
-            m.number,
-            *map(_text, (m.dut, drivers.get(m.dut, ""), m.topology, m.method, m.frame.name)),
-            m.repetition,
-            repr(m.started_at),
-            str(m.outcome.status),
-        ]
-        losses = _losses(m)
-        if not m.outcome.metrics:
-            writer.writerow([*beginning, "", "", "", "", "", *losses])
-        for name, metric in m.outcome.metrics.items():
-            is_headline = "yes" if name == m.outcome.headline else "no"
-            writer.writerow([*beginning, _text(name), repr(metric.value), _text(metric.unit), str(metric.better), is_headline, *losses])
-    return file.getvalue()
-
-
 class CsvReporter(Reporter):
-    """See [`render_csv`]."""
+    """Renders a run."""
 
     title: ClassVar[str] = "a row for each metric"
     suffix: ClassVar[str] = ".csv"
     media_type: ClassVar[str] = "text/csv"
 
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
-        """Render a run."""
-        return render_csv(record)
+    def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
+        """Render all metrics; times are seconds since 1970, values in full precision."""
+        drivers = {dut.label: dut.driver for dut in record.duts}
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for m in record.measurements:
+            beginning = [
+                *map(_text, (record.run_id, record.name)),
+                repr(record.started_at),
+                m.number,
+                *map(_text, (m.dut, drivers.get(m.dut, ""), m.topology, m.method, m.frame.name)),
+                m.repetition,
+                repr(m.started_at),
+                str(m.outcome.status),
+            ]
+            losses = _losses(m)
+            if not m.outcome.metrics:
+                writer.writerow([*beginning, "", "", "", "", "", *losses])
+            for name, metric in m.outcome.metrics.items():
+                is_headline = "yes" if name == m.outcome.headline else "no"
+                writer.writerow([*beginning, _text(name), repr(metric.value), _text(metric.unit), str(metric.better), is_headline, *losses])
+        return file.getvalue()
 
 
 def _losses(measurement: Measurement) -> list[str]:

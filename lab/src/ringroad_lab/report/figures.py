@@ -6,12 +6,13 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import Measurement, MeasurementStatus, Metric, RunRecord, RunState
 from ringroad_lab.report.quantity import duration, percent_change, quantity
@@ -118,10 +119,8 @@ def frames_text(name: str) -> str:
 
 def headline_grids(record: RunRecord) -> list[Grid]:
     """Return the headline metrics, a grid for each method and topology."""
-    groups: dict[tuple[str, str], list[Measurement]] = {}
-    for measurement in record.measurements:
-        if not measurement.is_noise_floor:
-            groups.setdefault((measurement.topology, measurement.method), []).append(measurement)
+    measured = [m for m in record.measurements if not m.is_noise_floor]
+    groups = grouped(measured, lambda m: (m.topology, m.method))
     return [_grid(record, topology, method, measurements) for (topology, method), measurements in groups.items()]
 
 
@@ -139,19 +138,16 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
     headline = next((m.outcome.headline for m in measurements if m.outcome.headline), "")
     measured = {m.dut for m in measurements}
     frames = {m.frame.name: m.frame for m in measurements}
-    cells = {}
-    for measurement in measurements:
-        key = (measurement.dut, measurement.frame.name)
-        if key in cells:
-            continue
-        same = [m for m in measurements if (m.dut, m.frame.name) == key]
-        cells[key] = Cell(
-            dut=measurement.dut,
-            frame=measurement.frame,
+    cells = {
+        key: Cell(
+            dut=same[0].dut,
+            frame=same[0].frame,
             values=tuple(m.outcome.metrics[headline].value for m in same if has_figure(m) and headline in m.outcome.metrics),
             repetitions=len(same),
             status=worst_status([m for m in same if has_figure(m)] or same),
         )
+        for key, same in grouped(measurements, lambda m: (m.dut, m.frame.name)).items()
+    }
     units = [m.outcome.metrics[headline].unit for m in measurements if headline in m.outcome.metrics]
     return Grid(
         topology=topology,
@@ -167,10 +163,9 @@ def _grid(record: RunRecord, topology: str, method: str, measurements: Sequence[
 def in_bits(grid: Grid) -> Grid:
     """Convert a grid from frames per second to bits per second, including the FCS, without preamble and gap."""
     cells = {
-        key: Cell(cell.dut, cell.frame, tuple(value * 8 * cell.frame.mean_bytes for value in cell.values), cell.repetitions, cell.status)
-        for key, cell in grid.cells.items()
+        key: replace(cell, values=tuple(value * 8 * cell.frame.mean_bytes for value in cell.values)) for key, cell in grid.cells.items()
     }
-    return Grid(grid.topology, grid.method, grid.metric, "bit/s", grid.duts, grid.frames, cells)
+    return replace(grid, unit="bit/s", cells=cells)
 
 
 def has_figure(measurement: Measurement) -> bool:
@@ -191,10 +186,9 @@ def status_counts(record: RunRecord) -> dict[MeasurementStatus, int]:
 
 def status_groups(record: RunRecord) -> list[StatusGroup]:
     """Return measurements with a status other than OK, the most severe first, grouped by device and method."""
-    groups: dict[tuple[MeasurementStatus, str, str, str], list[Measurement]] = {}
-    for m in sorted(record.measurements, key=lambda m: -_SEVERITY.index(m.outcome.status)):
-        if m.outcome.status is not MeasurementStatus.OK:
-            groups.setdefault((m.outcome.status, m.dut, m.method, m.topology), []).append(m)
+    found = [m for m in record.measurements if m.outcome.status is not MeasurementStatus.OK]
+    found.sort(key=lambda m: -_SEVERITY.index(m.outcome.status))
+    groups = grouped(found, lambda m: (m.outcome.status, m.dut, m.method, m.topology))
     return [
         StatusGroup(
             *key,

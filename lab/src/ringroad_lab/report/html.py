@@ -22,15 +22,8 @@ from ringroad_lab.report.view import dut_facts, make_view
 _LONGEST_TEXT = 1000
 
 
-def render_html(record: RunRecord, comparison: RunComparison | None = None) -> str:
-    """Render a self-contained report."""
-    template = _environment().get_template("report.html.j2")
-    style, script = _own_file("report.css"), _own_file("report.js")
-    return template.render(view=make_view(record, comparison), style=style, script=script, plotly=_plotly())
-
-
 class HtmlReporter(Reporter):
-    """See [`render_html`]."""
+    """Renders a run."""
 
     title: ClassVar[str] = "a file for the browser, with charts"
     suffix: ClassVar[str] = ".html"
@@ -38,9 +31,11 @@ class HtmlReporter(Reporter):
     is_for_files: ClassVar[bool] = True
     compares: ClassVar[bool] = True
 
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
-        """Render a run."""
-        return render_html(record, comparison)
+    def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
+        """Render a self-contained report."""
+        template = _environment().get_template("report.html.j2")
+        style, script = _own_file("report.css"), _own_file("report.js")
+        return template.render(view=make_view(record, comparison), style=style, script=script, plotly=_plotly())
 
 
 @cache

@@ -13,8 +13,6 @@ from ringroad_lab.record import RunRecord
 class Reporter(ABC):
     """Renders a run, and its comparison with another run if supported."""
 
-    form: ClassVar[str]
-    """Name on the command line: `html`."""
     title: ClassVar[str]
     """Title for people."""
     suffix: ClassVar[str] = ".txt"
@@ -27,14 +25,13 @@ class Reporter(ABC):
     """Whether it shows comparisons."""
 
     @abstractmethod
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+    def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
         """Render a run; `comparison` is None unless `compares` is set."""
 
 
 REPORTERS: Kinds[Reporter] = Kinds(
     "ringroad_lab.reporters",
     Reporter,
-    "form",
     {
         "html": "report.html:HtmlReporter",
         "markdown": "report.markdown:MarkdownReporter",

@@ -17,6 +17,6 @@ class JsonReporter(Reporter):
     suffix: ClassVar[str] = ".json"
     media_type: ClassVar[str] = "application/json"
 
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
+    def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
         """Render the record."""
         return write_records((record,))

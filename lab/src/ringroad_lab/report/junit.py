@@ -7,7 +7,6 @@ Jenkins' `junit-10.xsd`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import ClassVar
 from xml.etree import ElementTree
 
@@ -16,6 +15,7 @@ from ringroad_lab.record import RunRecord
 from ringroad_lab.report.case import Case, Kind, comparison_cases, run_cases
 from ringroad_lab.report.interface import Reporter
 from ringroad_lab.report.plain_text import printable, printable_lines
+from ringroad_lab.report.quantity import utc_text
 
 
 @dataclass
@@ -27,25 +27,20 @@ class _Suite:
 
 
 class JunitReporter(Reporter):
-    """See [`run_as_junit`]."""
+    """Renders a run."""
 
     title: ClassVar[str] = "JUnit XML: a test case for each headline metric"
     suffix: ClassVar[str] = ".xml"
     media_type: ClassVar[str] = "application/xml"
     compares: ClassVar[bool] = True
 
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
-        """Render a run."""
-        return run_as_junit(record, comparison)
-
-
-def run_as_junit(record: RunRecord, comparison: RunComparison | None, *, fails_on_inconclusive: bool = False) -> str:
-    """Return a run, with the verdicts of its comparison if there is one."""
-    cases = run_cases(record, comparison, fails_on_inconclusive=fails_on_inconclusive)
-    properties = {"run": record.run_id, "state": record.state, "ringroad-lab": record.lab_version, **record.labels}
-    if comparison:
-        properties |= {"baseline": comparison.baseline, "verdict": comparison.verdict}
-    return _xml(_Suite(record.name, cases, properties, record.started_at))
+    def render(self, record: RunRecord, comparison: RunComparison | None = None, *, fails_on_inconclusive: bool = False) -> str:
+        """Return a run, with the verdicts of its comparison if there is one."""
+        cases = run_cases(record, comparison, fails_on_inconclusive=fails_on_inconclusive)
+        properties = {"run": record.run_id, "state": record.state, "ringroad-lab": record.lab_version, **record.labels}
+        if comparison:
+            properties |= {"baseline": comparison.baseline, "verdict": comparison.verdict}
+        return _xml(_Suite(record.name, cases, properties, record.started_at))
 
 
 def comparison_as_junit(comparison: RunComparison, *, fails_on_inconclusive: bool = False) -> str:
@@ -69,7 +64,7 @@ def _xml(suite: _Suite) -> str:
     time = {"time": f"{sum(case.elapsed_s for case in suite.cases):.3f}"}
     root = ElementTree.Element("testsuites", {"name": "ringroad-lab", **totals, **time})
     element = ElementTree.SubElement(root, "testsuite", {"name": printable(suite.name), **totals, "skipped": counted("skipped"), **time})
-    if suite.started_at is not None and (timestamp := _timestamp(suite.started_at)):
+    if suite.started_at is not None and (timestamp := utc_text(suite.started_at, "%Y-%m-%dT%H:%M:%S")):
         element.set("timestamp", timestamp)
     properties = ElementTree.SubElement(element, "properties")
     for name, value in suite.properties.items():
@@ -86,10 +81,3 @@ def _xml(suite: _Suite) -> str:
             ElementTree.SubElement(node, "system-out").text = printable_lines(case.figures)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False).join(('<?xml version="1.0" encoding="UTF-8"?>\n', "\n"))
-
-
-def _timestamp(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return ""

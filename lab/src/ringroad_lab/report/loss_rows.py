@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.grouping import grouped
 from ringroad_lab.loss import loss_parts
 from ringroad_lab.record import Measurement, RunRecord
 from ringroad_lab.report.quantity import count
@@ -56,19 +57,15 @@ def measurement_loss(measurements: Iterable[Measurement]) -> LossByPlace | None:
 
 def loss_rows(record: RunRecord) -> list[LossRow]:
     """Return a row for each device, method and frame mix with loss."""
-    groups: dict[tuple[str, str, str, FrameMix], list[Measurement]] = {}
-    for m in record.measurements:
-        groups.setdefault((m.topology, m.method, m.dut, m.frame), []).append(m)
+    groups = grouped(record.measurements, lambda m: (m.topology, m.method, m.dut, m.frame))
     found = ((key, measurement_loss(same)) for key, same in groups.items())
     return [LossRow(*key, loss) for key, loss in found if loss is not None and loss.frames]
 
 
 def loss_sentences(rows: Sequence[LossRow]) -> list[str]:
     """Return a sentence for each device that states where its frames were lost, over all frame mixes."""
-    by_dut: dict[str, list[LossByPlace]] = {}
-    for row in rows:
-        by_dut.setdefault(row.dut, []).append(row.loss)
-    return [f"{dut}: {_sentence(loss)}" for dut, losses in by_dut.items() if (loss := sum_losses(losses)) is not None]
+    by_dut = grouped(rows, lambda row: row.dut).items()
+    return [f"{dut}: {_sentence(loss)}" for dut, same in by_dut if (loss := sum_losses([row.loss for row in same])) is not None]
 
 
 def _sentence(loss: LossByPlace) -> str:

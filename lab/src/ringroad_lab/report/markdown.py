@@ -22,81 +22,76 @@ _NOTHING = "\u2013"
 _SPECIAL = re.compile(r"([\\`*{}\[\]<>|#~&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 
 
-def render_markdown(record: RunRecord, comparison: RunComparison | None = None) -> str:
-    """Render a report without charts, trials and logs."""
-    view = make_view(record, comparison)
-    blocks = [
-        f"# {_plain(record.name)}",
-        f"{moment(record.started_at)}, ringroad-lab {_plain(record.lab_version)}, run {_plain(record.run_id)}",
-        *map(_plain, view.sentences),
-        *(f"**Warning.** {_plain(warning)}" for warning in view.warnings),
-    ]
-    if comparison:
-        blocks += ["## Comparison", *comparison_blocks(comparison)]
-    blocks.append("## Results")
-    blocks += [block for part in view.grids for block in _grid_blocks(part)]
-    if view.latency_lines:
-        percentiles, scale = view.latency_percentiles, view.latency_scale
-        rows = [
-            [
-                line.topology,
-                line.dut,
-                line.frame,
-                line.load_text,
-                *(_figure(scale, line.percentiles_ns.get(p)) for p in percentiles),
-            ]
-            for line in view.latency_lines
-        ]
-        head = ["Topology", "Device", "Frames", f"Load; figures in {scale.unit}", *(f"{p:g} %" for p in percentiles)]
-        blocks += ["### Latency percentiles", _table(head, rows, numbers_from=4)]
-    if view.loss_rows:
-        rows = [[row.topology, row.method, row.dut, row.frame.name, *row.cells] for row in view.loss_rows]
-        head = ["Topology", "Method", "Device", "Frames", "Lost", *PLACE_HEADS.values(), "Of the device"]
-        blocks += ["## Where frames were lost", _table(head, rows, numbers_from=4)]
-    if view.status_groups:
-        rows = [
-            [f"{group.count} {group.status}", group.dut, f"{group.method}, {group.topology}", ", ".join(group.frames), group.why]
-            for group in view.status_groups
-        ]
-        blocks += ["## Measurements with a status other than ok", _table(["Status", "Device", "Method", "Frames", "Why"], rows)]
-    blocks.append("## Set-up")
-    blocks += [_table([f"Device {dut.label}", ""], dut_facts(dut)) for dut in record.duts]
-    facts = [(group, name, value) for group, entries in record.facts.items() for name, value in entries.items()]
-    blocks.append(_table(["Group", "Fact", ""], facts) if facts else "No facts of the machine were recorded.")
-    traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
-    blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
-    if steps := [(m, step) for m in record.measurements for step in m.steps]:
-        rows = [
-            [
-                f"{m.number}. {m.dut}, {m.method}, {m.frame.name}",
-                s.when,
-                s.on,
-                s.name or s.run,
-                s.failure or "as expected",
-            ]
-            for m, s in steps
-        ]
-        blocks += ["## Test steps", _table(["Measurement", "When", "On", "Step", "Outcome"], rows)]
-    blocks += ["## Deviations from the RFCs", _list(record.deviations) or "No deviation was recorded."]
-    ceilings = [[c.transport, c.frame.name, c.cause, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
-    blocks.append("## Generator ceiling")
-    head = ["Transport", "Frames", "Measured again because", "Ceiling per direction"]
-    blocks.append(_table(head, ceilings, numbers_from=3) if ceilings else "The generator was not tested.")
-    blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
-    return "\n\n".join(blocks) + "\n"
-
-
 class MarkdownReporter(Reporter):
-    """See [`render_markdown`]."""
+    """Renders a run."""
 
     title: ClassVar[str] = "for merge requests and terminals"
     suffix: ClassVar[str] = ".md"
     media_type: ClassVar[str] = "text/markdown"
     compares: ClassVar[bool] = True
 
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
-        """Render a run."""
-        return render_markdown(record, comparison)
+    def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
+        """Render a report without charts, trials and logs."""
+        view = make_view(record, comparison)
+        blocks = [
+            f"# {_plain(record.name)}",
+            f"{moment(record.started_at)}, ringroad-lab {_plain(record.lab_version)}, run {_plain(record.run_id)}",
+            *map(_plain, view.sentences),
+            *(f"**Warning.** {_plain(warning)}" for warning in view.warnings),
+        ]
+        if comparison:
+            blocks += ["## Comparison", *comparison_blocks(comparison)]
+        blocks.append("## Results")
+        blocks += [block for part in view.grids for block in _grid_blocks(part)]
+        if view.latency_lines:
+            percentiles, scale = view.latency_percentiles, view.latency_scale
+            rows = [
+                [
+                    line.topology,
+                    line.dut,
+                    line.frame,
+                    line.load_text,
+                    *(_figure(scale, line.percentiles_ns.get(p)) for p in percentiles),
+                ]
+                for line in view.latency_lines
+            ]
+            head = ["Topology", "Device", "Frames", f"Load; figures in {scale.unit}", *(f"{p:g} %" for p in percentiles)]
+            blocks += ["### Latency percentiles", _table(head, rows, numbers_from=4)]
+        if view.loss_rows:
+            rows = [[row.topology, row.method, row.dut, row.frame.name, *row.cells] for row in view.loss_rows]
+            head = ["Topology", "Method", "Device", "Frames", "Lost", *PLACE_HEADS.values(), "Of the device"]
+            blocks += ["## Where frames were lost", _table(head, rows, numbers_from=4)]
+        if view.status_groups:
+            rows = [
+                [f"{group.count} {group.status}", group.dut, f"{group.method}, {group.topology}", ", ".join(group.frames), group.why]
+                for group in view.status_groups
+            ]
+            blocks += ["## Measurements with a status other than ok", _table(["Status", "Device", "Method", "Frames", "Why"], rows)]
+        blocks.append("## Set-up")
+        blocks += [_table([f"Device {dut.label}", ""], dut_facts(dut)) for dut in record.duts]
+        facts = [(group, name, value) for group, entries in record.facts.items() for name, value in entries.items()]
+        blocks.append(_table(["Group", "Fact", ""], facts) if facts else "No facts of the machine were recorded.")
+        traffic = [[t.frame.name, t.frame.genome, t.directions, t.flows] for t in view.traffic]
+        blocks.append(_table(["Frames", "Genome (size:weight)", "Directions", "Flows per direction"], traffic))
+        if steps := [(m, step) for m in record.measurements for step in m.steps]:
+            rows = [
+                [
+                    f"{m.number}. {m.dut}, {m.method}, {m.frame.name}",
+                    s.when,
+                    s.on,
+                    s.name or s.run,
+                    s.failure or "as expected",
+                ]
+                for m, s in steps
+            ]
+            blocks += ["## Test steps", _table(["Measurement", "When", "On", "Step", "Outcome"], rows)]
+        blocks += ["## Deviations from the RFCs", _list(record.deviations) or "No deviation was recorded."]
+        ceilings = [[c.transport, c.frame.name, c.cause, quantity(c.ceiling_fps, "frames/s")] for c in record.ceilings]
+        blocks.append("## Generator ceiling")
+        head = ["Transport", "Frames", "Measured again because", "Ceiling per direction"]
+        blocks.append(_table(head, ceilings, numbers_from=3) if ceilings else "The generator was not tested.")
+        blocks += ["## Repeat", "\n".join(f"    {printable(line)}" for line in view.command.splitlines())]
+        return "\n\n".join(blocks) + "\n"
 
 
 def comparison_blocks(comparison: RunComparison) -> list[str]:

@@ -102,7 +102,12 @@ def duration(seconds: float, *, decimals: int = 1) -> str:
 
 def moment(seconds: float) -> str:
     """Return a time, given in seconds since 1970: `2026-11-22 09:15:42 UTC`."""
+    return utc_text(seconds, "%Y-%m-%d %H:%M:%S UTC", f"{seconds:g} s since 1970")
+
+
+def utc_text(seconds: float, form: str, otherwise: str = "") -> str:
+    """Return a time in UTC, as `strftime` has it, or another text for times that no calendar has."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return datetime.fromtimestamp(seconds, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
-        return f"{seconds:g} s since 1970"
+        return otherwise

@@ -7,6 +7,7 @@ from statistics import median
 from ringroad_lab.comparison import compare_labels
 from ringroad_lab.disturbances import tally_disturbances
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.grouping import grouped
 from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
 from ringroad_lab.report.quantity import percent_change, quantity
 from ringroad_lab.statistics.verdict import MetricComparison, Verdict
@@ -21,11 +22,9 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
     kept = [
         _with_one_metric(m, metric) for m in record.measurements if _matches(m, topology, method, frame) and metric in m.outcome.metrics
     ]
-    values: dict[str, list[float]] = {}
-    for each in kept:
-        values.setdefault(each.dut, []).append(each.outcome.metrics[metric].value)
+    by_dut = grouped(kept, lambda m: m.dut)
     unit = kept[0].outcome.metrics[metric].unit
-    medians = {dut: median(found) for dut, found in values.items()}
+    medians = {dut: median(m.outcome.metrics[metric].value for m in same) for dut, same in by_dut.items()}
     bounds = {m.dut for m in kept if m.outcome.status is MeasurementStatus.LOWER_BOUND}
     figures = {dut: f"{'at least ' if dut in bounds else ''}{quantity(value, unit)}" for dut, value in medians.items()}
     best, *others = sorted(medians, key=lambda dut: -medians[dut])
@@ -42,10 +41,8 @@ def rank(record: RunRecord, topology: str, method: str, frame: FrameMix, metric:
     devices = tuple(DutRecord(label=dut, driver=dut) for dut in medians)
     only = record.model_copy(update={"measurements": tuple(kept), "duts": devices})
     found = {dut: _comparison(only, dut, best, metric) for dut in others}
-    undecided: dict[str, list[str]] = {}
-    for dut, comparison in found.items():
-        if comparison.verdict not in (Verdict.IMPROVEMENT, Verdict.REGRESSION):
-            undecided.setdefault(comparison.reason or comparison.verdict, []).append(dut)
+    open_duts = [dut for dut, comparison in found.items() if comparison.verdict not in (Verdict.IMPROVEMENT, Verdict.REGRESSION)]
+    undecided = grouped(open_duts, lambda dut: found[dut].reason or found[dut].verdict)
     if undecided:
         reasons = "; ".join(f"{best} compared with {' and '.join(duts)}: {reason}" for reason, duts in undecided.items())
         return f"the order of the devices is not decided ({whole}); {reasons}"

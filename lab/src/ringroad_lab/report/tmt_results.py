@@ -23,37 +23,32 @@ _SEVERITY = list(_RESULTS.values())
 
 
 class TmtReporter(Reporter):
-    """See [`run_as_tmt_results`]."""
+    """Renders a run."""
 
     title: ClassVar[str] = "results.yaml of tmt: a result for each device, a subresult for each method and frame size"
     suffix: ClassVar[str] = ".yaml"
     media_type: ClassVar[str] = "application/yaml"
     compares: ClassVar[bool] = True
 
-    def render(self, record: RunRecord, comparison: RunComparison | None) -> str:
-        """Render a run."""
-        return run_as_tmt_results(record, comparison)
-
-
-def run_as_tmt_results(record: RunRecord, comparison: RunComparison | None) -> str:
-    """Return a run, with the verdicts of its comparison if there is one."""
-    devices: dict[str, dict[str, list[Case]]] = {}
-    results: list[dict[str, Any]] = []
-    for case in run_cases(record, comparison):
-        if (subject := case.subject) is None:
-            results.append({"name": "/", "result": _RESULTS[case.kind], "note": [printable(case.message)]})
-        else:
-            of_device = devices.setdefault(_name(subject.topology, subject.dut), {})
-            of_device.setdefault(_name(subject.method, subject.frame), []).append(case)
-    for name, subjects in devices.items():
-        parts = [_result(part, cases) for part, cases in subjects.items()]
-        elapsed_s = sum(_elapsed_s(cases) for cases in subjects.values())
-        note = [f"compared with {printable(comparison.baseline)}"] if comparison else []
-        result = {"name": name, "result": _worst([part["result"] for part in parts]), "note": note, "duration": _duration(elapsed_s)}
-        results.append({**result, "ids": {"ringroad-lab-run": record.run_id}, "subresult": parts})
-    if not results:
-        results.append({"name": "/", "result": "error", "note": ["nothing was measured"]})
-    return json.dumps(results, indent=2, ensure_ascii=False) + "\n"
+    def render(self, record: RunRecord, comparison: RunComparison | None = None) -> str:
+        """Return a run, with the verdicts of its comparison if there is one."""
+        devices: dict[str, dict[str, list[Case]]] = {}
+        results: list[dict[str, Any]] = []
+        for case in run_cases(record, comparison):
+            if (subject := case.subject) is None:
+                results.append({"name": "/", "result": _RESULTS[case.kind], "note": [printable(case.message)]})
+            else:
+                of_device = devices.setdefault(_name(subject.topology, subject.dut), {})
+                of_device.setdefault(_name(subject.method, subject.frame), []).append(case)
+        for name, subjects in devices.items():
+            parts = [_result(part, cases) for part, cases in subjects.items()]
+            elapsed_s = sum(_elapsed_s(cases) for cases in subjects.values())
+            note = [f"compared with {printable(comparison.baseline)}"] if comparison else []
+            result = {"name": name, "result": _worst([part["result"] for part in parts]), "note": note, "duration": _duration(elapsed_s)}
+            results.append({**result, "ids": {"ringroad-lab-run": record.run_id}, "subresult": parts})
+        if not results:
+            results.append({"name": "/", "result": "error", "note": ["nothing was measured"]})
+        return json.dumps(results, indent=2, ensure_ascii=False) + "\n"
 
 
 def _result(name: str, cases: list[Case]) -> dict[str, Any]:

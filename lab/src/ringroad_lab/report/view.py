@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.grouping import grouped
 from ringroad_lab.method.message_size import MESSAGES
 from ringroad_lab.record import DutRecord, Measurement, MeasurementStatus, RunRecord
 from ringroad_lab.report.charts import (
@@ -149,11 +150,8 @@ def _pictures(record: RunRecord) -> list[str]:
 
 
 def _traffic(measurements: Sequence[Measurement]) -> list[Traffic]:
-    found: dict[str, list[Measurement]] = {}
-    for measurement in measurements:
-        found.setdefault(measurement.frame.name, []).append(measurement)
     kinds = []
-    for same in found.values():
+    for same in grouped(measurements, lambda m: m.frame.name).values():
         loads = [trial.request.load for m in same for trial in m.trials]
         both_ways = {load.bidirectional for load in loads}
         kinds.append(

@@ -32,7 +32,6 @@ from ringroad_lab.run.until_decided import UntilDecided
 from ringroad_lab.sandbox.huge_pages import huge_pages
 from ringroad_lab.scenario.model import Scenario
 from ringroad_lab.scenario.plan import expected_s
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.requirements import required_programs
 from ringroad_lab.scenario.schedule import schedule
 from ringroad_lab.setup.drivers import huge_pages_mib
@@ -66,7 +65,6 @@ def carry_out(
     results: ResultStore,
     record: RunRecord,
     scenarios: Sequence[Scenario],
-    registries: Registries,
     console: Console,
     *,
     baseline: str | None = None,
@@ -93,7 +91,7 @@ def carry_out(
         staging = Staging(host, lambda step: console.print(step, highlight=False, markup=False, soft_wrap=True))
         try:
             staged = staging.scenarios(scenarios)
-            _require_programs(staged, registries, host)
+            _require_programs(staged, host)
         except BuildError as error:
             whole = _keep_uninstalled(results, record, staging.facts, error, is_resumed=is_resumed)
             return EndedRun(whole, None, Notice(whole), error.exit_status)
@@ -107,7 +105,7 @@ def carry_out(
             console.print(f"warning: {printable(sentence)}", style="yellow", highlight=False, markup=False)
         record = processors.note(record)
         while True:
-            left_s = expected_s(scenarios, registries, {m.number for m in record.measurements})
+            left_s = expected_s(scenarios, {m.number for m in record.measurements})
             console.print(
                 f"{record.name}: {len(left_s)} measurements, about {duration(sum(left_s.values()), decimals=0)}; run {record.run_id[:8]}",
                 highlight=False,
@@ -198,13 +196,13 @@ def _check_baseline(before: RunRecord, record: RunRecord, scenarios: Sequence[Sc
         print(f"ringroad-lab: warning: {printable(text)}", file=sys.stderr)
 
 
-def _require_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> None:
+def _require_programs(scenarios: Sequence[Scenario], host: Host) -> None:
     """Check that every program is installed, and that every build can run.
 
     Raises:
         MissingProgramError: for the first missing program.
         BuildError: for the first build that cannot run.
     """
-    for program in required_programs(scenarios, registries, host):
+    for program in required_programs(scenarios, host):
         if program.path is None:
             raise MissingProgramError(program.program, program.package, program.host)

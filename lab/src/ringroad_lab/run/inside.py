@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from functools import partial
 
 from pydantic import ValidationError
 
 from ringroad_lab.errors import LabError, RunStoppedError
-from ringroad_lab.method.interface import METHODS
 from ringroad_lab.run.events import GO_LINE, STOP_LINE, Assignment, Ended, Event, StopRequested, TrialAsked
 from ringroad_lab.run.schedule_runner import ScheduleRunner
 from ringroad_lab.run.setups import RealSetups
-from ringroad_lab.scenario.plan import make_method
 from ringroad_lab.scenario.schedule import schedule
 
 
@@ -37,9 +34,8 @@ def _run(assignment: Assignment, emit: _EventWriter, stopped: threading.Event, a
         emit(TrialAsked())
         answers.acquire()
 
-    make = partial(make_method, methods=METHODS)
     try:
-        ScheduleRunner(schedule(assignment.scenarios), make, RealSetups(emit), emit, stopped.is_set, ask if assignment.asks else None).run(
+        ScheduleRunner(schedule(assignment.scenarios), RealSetups(emit), emit, stopped.is_set, ask if assignment.asks else None).run(
             frozenset(assignment.measured)
         )
     except RunStoppedError as stop:

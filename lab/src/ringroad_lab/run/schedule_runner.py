@@ -44,8 +44,8 @@ from ringroad_lab.run.events import (
     Warned,
 )
 from ringroad_lab.run.interface import Samples, Setup, SetupFactory
-from ringroad_lab.scenario.model import MethodChoice, Scenario
-from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, measuring_s
+from ringroad_lab.scenario.model import Scenario
+from ringroad_lab.scenario.plan import TRIAL_OVERHEAD_S, make_method, measuring_s
 from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement
 from ringroad_lab.trial import Load, TrialRequest, TrialResult
 
@@ -82,7 +82,6 @@ class ScheduleRunner:
     def __init__(
         self,
         rounds: Sequence[Round],
-        make_method: Callable[[MethodChoice], Method],
         setups: SetupFactory,
         emit: Callable[[Event], None],
         is_stopped: Callable[[], bool],
@@ -93,7 +92,6 @@ class ScheduleRunner:
         If given, `ask` is called before each trial, and returns when the trial is allowed to start.
         """
         self._rounds = rounds
-        self._make_method = make_method
         self._setups = setups
         self._emit = emit
         self._is_stopped = is_stopped
@@ -149,7 +147,7 @@ class ScheduleRunner:
 
     def _run_between_stations(self, planned: Round, measurement: ScheduledMeasurement) -> None:
         """Make one measurement that needs no setup."""
-        method = self._make_method(measurement.method)
+        method = make_method(measurement.method)
         begun_at = time.time()
         with self._setups.make_stations(planned.scenario, planned.dut, method.settings) as (stations, samples):
             self._emit(SetupReady(dut=stations.record(), repetition=planned.repetition))
@@ -204,7 +202,7 @@ class ScheduleRunner:
         The throughput is kept by frame size for the methods that follow.
         """
         self._stop_if_requested()
-        method = self._make_method(measurement.method)
+        method = make_method(measurement.method)
         trials: list[TrialResult] = []
 
         def on_trial(trial: TrialResult) -> None:

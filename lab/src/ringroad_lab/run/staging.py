@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ringroad_lab.build.choice import BuildChoice, GuestBuildChoice, StagedBuild, StagedGuestBuild
+from ringroad_lab.build.choice import BuildChoice, StagedBuild, StagedGuestBuild
 from ringroad_lab.build.commit import make_build
 from ringroad_lab.build.packages import unpack_packages
 from ringroad_lab.errors import BuildError, HostError
@@ -53,20 +53,16 @@ class Staging:
 
     def _dut(self, dut: DutChoice) -> DutChoice:
         name = f"dut.{dut.label}"
-        guest_build = self._guest_build(dut.guest_build, f"{name}.guest_build") if dut.guest_build else None
-        return dut.model_copy(update={"build": self._build(dut.build, f"{name}.build") if dut.build else None, "guest_build": guest_build})
+        guest_build = self._stage(dut.guest_build, f"{name}.guest_build", StagedGuestBuild)
+        build = self._stage(dut.build, f"{name}.build", StagedBuild)
+        return dut.model_copy(update={"build": build, "guest_build": guest_build})
 
-    def _build(self, choice: BuildChoice, name: str) -> BuildChoice:
-        if not choice.is_packed:
+    def _stage(self, choice: BuildChoice | None, name: str, staged_type: type[StagedBuild]) -> BuildChoice | None:
+        """Unpack a build, if it is packed."""
+        if choice is None or not choice.is_packed:
             return choice
         staged = self._unpacked(choice, name)
-        return StagedBuild(prefix=staged.prefix, origin=staged.origin)
-
-    def _guest_build(self, choice: GuestBuildChoice, name: str) -> GuestBuildChoice:
-        if not choice.is_packed:
-            return choice
-        staged = self._unpacked(choice, name)
-        return StagedGuestBuild(prefix=staged.prefix, origin=staged.origin)
+        return staged_type(prefix=staged.prefix, origin=staged.origin)
 
     def _unpacked(self, choice: BuildChoice, name: str) -> _Staged:
         """Return the folder and its content."""

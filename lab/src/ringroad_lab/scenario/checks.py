@@ -9,8 +9,11 @@ from pydantic import ValidationError
 
 from ringroad_lab.build.choice import GuestBuildChoice
 from ringroad_lab.cable.interface import CABLES, CableKind
+from ringroad_lab.dut.interface import DUTS
 from ringroad_lab.errors import ScenarioError
-from ringroad_lab.guest.interface import guest_cable
+from ringroad_lab.generator.interface import GENERATORS
+from ringroad_lab.guest.interface import GUESTS, guest_cable
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.scenario.cpu_layout import lay_out_cpus
 from ringroad_lab.scenario.document import KeyPath
@@ -19,31 +22,28 @@ from ringroad_lab.scenario.library import LOCAL_HOST
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
 from ringroad_lab.scenario.near_miss import suggest
 from ringroad_lab.scenario.problem import Problem, validate
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schema import ScenarioTable
 
 PHYSICAL_PORTS = 2
 
 
-def check(
-    scenario: Scenario, table: ScenarioTable, merged: Merged, registries: Registries, online_cpus: frozenset[int] | None
-) -> tuple[list[Problem], list[str]]:
+def check(scenario: Scenario, table: ScenarioTable, merged: Merged, online_cpus: frozenset[int] | None) -> tuple[list[Problem], list[str]]:
     """Return the problems of a scenario, and warnings."""
     problems: list[Problem] = []
-    _check_described(table, merged, registries, problems)
-    _check_duts(scenario, table, registries, problems)
-    _check_methods(scenario, table, registries, problems)
-    _check_guest(scenario, registries, problems)
-    _check_queues(scenario, registries, problems)
+    _check_described(table, merged, problems)
+    _check_duts(scenario, table, problems)
+    _check_methods(scenario, table, problems)
+    _check_guest(scenario, problems)
+    _check_queues(scenario, problems)
     _check_places(scenario, problems)
-    _check_steps(scenario, registries, problems)
+    _check_steps(scenario, problems)
     problems += _repeated(("topologies",), table.topologies)
     problems += _repeated(("frames",), [frame.name for frame in scenario.frames])
     warnings = [*_idle_guest(table, merged), *_check_cpus(scenario, online_cpus, problems)]
     return problems, warnings
 
 
-def _check_described(table: ScenarioTable, merged: Merged, registries: Registries, problems: list[Problem]) -> None:
+def _check_described(table: ScenarioTable, merged: Merged, problems: list[Problem]) -> None:
     """Report tables of devices that are not measured: probably a typing error.
 
     A table is allowed if a later layer chose other devices, or if it describes a driver for many scenarios.
@@ -53,40 +53,38 @@ def _check_described(table: ScenarioTable, merged: Merged, registries: Registrie
         origin = merged.origin(("dut", label))
         if label in table.duts or origin is None or chosen is None or origin.rank < chosen.rank:
             continue
-        if label not in registries.duts or origin.kind is LayerKind.COMMAND_LINE:
+        if label not in DUTS or origin.kind is LayerKind.COMMAND_LINE:
             problems.append(Problem(("dut", label), f"describes a device that `duts` does not name{suggest(label, table.duts)}"))
 
 
-def _check_duts(scenario: Scenario, table: ScenarioTable, registries: Registries, problems: list[Problem]) -> None:
+def _check_duts(scenario: Scenario, table: ScenarioTable, problems: list[Problem]) -> None:
     problems += _repeated(("duts",), table.duts)
     for dut in scenario.duts:
         is_described = dut.label in table.dut
-        driver_type = registries.duts.get(dut.driver)
+        driver_type = DUTS.get(dut.driver)
         if driver_type is None:
             path = ("dut", dut.label, "driver") if is_described and table.dut[dut.label].driver else ("duts",)
-            problems.append(Problem(path, f"there is no driver '{dut.driver}'{suggest(dut.driver, registries.duts)}"))
+            problems.append(Problem(path, f"there is no driver '{dut.driver}'{suggest(dut.driver, DUTS)}"))
             continue
         validate(driver_type.settings_type, dut.settings, ("dut", dut.label, "settings"), problems)
-        _check_builds(scenario, dut, registries, problems)
-        kind = scenario.physical_by_dut.get(dut.label, scenario.physical)
+        _check_builds(scenario, dut, problems)
+        kind = scenario.physical_of(dut)
         path = ("dut", dut.label, "physical") if is_described and table.dut[dut.label].physical is kind else ("physical",)
-        reached = _check_generator(scenario, dut, registries, problems)
+        reached = _check_generator(scenario, dut, problems)
         if kind not in driver_type.carries:
             problems.append(Problem(path, f"{dut.driver} has no ports for {kind}, only for {_names(driver_type.carries & reached)}"))
         if kind not in reached:
             problems.append(Problem(path, f"the generator has no ports for {kind}, only for {_names(reached)}"))
 
 
-def _check_generator(scenario: Scenario, dut: DutChoice, registries: Registries, problems: list[Problem]) -> frozenset[CableKind]:
+def _check_generator(scenario: Scenario, dut: DutChoice, problems: list[Problem]) -> frozenset[CableKind]:
     """Check the generator of a device, and return the cables that it has ports for."""
     choice = scenario.generator_of(dut)
     path: KeyPath = ("dut", dut.label, "generator") if dut.generator else ("generator",)
     every = frozenset(CableKind(name) for name in CABLES)
-    driver_type = registries.generators.get(choice.driver)
+    driver_type = GENERATORS.get(choice.driver)
     if driver_type is None:
-        problems.append(
-            Problem((*path, "driver"), f"there is no generator '{choice.driver}'{suggest(choice.driver, registries.generators)}")
-        )
+        problems.append(Problem((*path, "driver"), f"there is no generator '{choice.driver}'{suggest(choice.driver, GENERATORS)}"))
         return every
     settings = validate(driver_type.settings_type, choice.settings, path, problems, extra_keys=("driver",))
     if settings is None:
@@ -97,10 +95,10 @@ def _check_generator(scenario: Scenario, dut: DutChoice, registries: Registries,
     return frozenset(kind for kind in every if driver_type.reaches(kind, settings))
 
 
-def _check_builds(scenario: Scenario, dut: DutChoice, registries: Registries, problems: list[Problem]) -> None:
-    guest = registries.guests.get(scenario.guest or "")
+def _check_builds(scenario: Scenario, dut: DutChoice, problems: list[Problem]) -> None:
+    guest = GUESTS.get(scenario.guest or "")
     for key, choice, programs in (
-        ("build", dut.build, registries.duts[dut.driver].build_programs),
+        ("build", dut.build, DUTS[dut.driver].build_programs),
         ("guest_build", dut.guest_build, guest.build_programs if guest else None),
     ):
         path = ("dut", dut.label, key)
@@ -117,21 +115,21 @@ def _check_builds(scenario: Scenario, dut: DutChoice, registries: Registries, pr
             )
 
 
-def _check_methods(scenario: Scenario, table: ScenarioTable, registries: Registries, problems: list[Problem]) -> None:
+def _check_methods(scenario: Scenario, table: ScenarioTable, problems: list[Problem]) -> None:
     problems += _repeated(("methods",), table.methods)
     for method in scenario.methods:
-        if method.name not in registries.methods:
-            problems.append(Problem(("methods",), f"there is no method '{method.name}'{suggest(method.name, registries.methods)}"))
-        elif registries.methods[method.name].is_between_stations:
-            _check_stations(scenario, method, registries, problems)
+        if method.name not in METHODS:
+            problems.append(Problem(("methods",), f"there is no method '{method.name}'{suggest(method.name, METHODS)}"))
+        elif METHODS[method.name].is_between_stations:
+            _check_stations(scenario, method, problems)
     for name, settings in table.method.items():
-        if name in registries.methods:
-            validate(registries.methods[name].settings_type, settings, ("method", name), problems)
+        if name in METHODS:
+            validate(METHODS[name].settings_type, settings, ("method", name), problems)
         elif name not in table.methods:
-            problems.append(Problem(("method", name), f"there is no such method{suggest(name, registries.methods)}"))
+            problems.append(Problem(("method", name), f"there is no such method{suggest(name, METHODS)}"))
 
 
-def _check_stations(scenario: Scenario, method: MethodChoice, registries: Registries, problems: list[Problem]) -> None:
+def _check_stations(scenario: Scenario, method: MethodChoice, problems: list[Problem]) -> None:
     # Imported here because it imports all modules of devices and guests.
     from ringroad_lab.message_size.sweep import station_cable
 
@@ -143,27 +141,27 @@ def _check_stations(scenario: Scenario, method: MethodChoice, registries: Regist
         # Reported with the settings of all methods.
         return
     for dut in scenario.duts:
-        if driver_type := registries.duts.get(dut.driver):
+        if dut.driver in DUTS:
             try:
-                station_cable(driver_type, settings)
+                station_cable(dut.driver, settings)
             except ScenarioError as error:
                 problems.append(Problem(("duts",), f"{method.name}: {error}"))
         if dut.host != LOCAL_HOST:
             problems.append(Problem(("dut", dut.label, "host"), f"{method.name} measures on this machine only"))
 
 
-def _check_guest(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
+def _check_guest(scenario: Scenario, problems: list[Problem]) -> None:
     if not scenario.topology.guests:
         return
     if scenario.guest is None:
-        problems.append(Problem(("guest",), f"{scenario.topology} needs a guest{suggest('', registries.guests)}"))
+        problems.append(Problem(("guest",), f"{scenario.topology} needs a guest{suggest('', GUESTS)}"))
         return
-    guest_type = registries.guests.get(scenario.guest)
+    guest_type = GUESTS.get(scenario.guest)
     if guest_type is None:
-        problems.append(Problem(("guest",), f"there is no guest '{scenario.guest}'{suggest(scenario.guest, registries.guests)}"))
+        problems.append(Problem(("guest",), f"there is no guest '{scenario.guest}'{suggest(scenario.guest, GUESTS)}"))
         return
     for dut in scenario.duts:
-        if (driver_type := registries.duts.get(dut.driver)) is None:
+        if (driver_type := DUTS.get(dut.driver)) is None:
             continue
         both = driver_type.carries & guest_type.carries
         if not both:
@@ -188,14 +186,14 @@ def _idle_guest(table: ScenarioTable, merged: Merged) -> list[str]:
     return [f'guest {table.guest} is not used: {_names(table.topologies)} has no guest; topologies = ["PVP"] has one ({origin})']
 
 
-def _check_queues(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
+def _check_queues(scenario: Scenario, problems: list[Problem]) -> None:
     if scenario.queues == 1:
         return
-    guest_type = registries.guests.get(scenario.guest or "")
+    guest_type = GUESTS.get(scenario.guest or "")
     for dut in scenario.duts:
-        if (driver_type := registries.duts.get(dut.driver)) is None:
+        if (driver_type := DUTS.get(dut.driver)) is None:
             continue
-        kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical)}
+        kinds = {scenario.physical_of(dut)}
         single = {f"{dut.driver} over {kind}" for kind in kinds & driver_type.single_queue}
         if guest_type is not None:
             kind = guest_cable(scenario.guest_cables, driver_type.carries & guest_type.carries)
@@ -206,7 +204,7 @@ def _check_queues(scenario: Scenario, registries: Registries, problems: list[Pro
 
 def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
     hosts = {host.name: host for host in scenario.hosts}
-    kinds = {dut.label: scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
+    kinds = {dut.label: scenario.physical_of(dut) for dut in scenario.duts}
     for dut in scenario.duts:
         path: KeyPath = ("dut", dut.label, "host")
         host = hosts.get(dut.host)
@@ -229,12 +227,12 @@ def _check_places(scenario: Scenario, problems: list[Problem]) -> None:
         problems.append(Problem(("private",), "has to be false with network cards: they are not in the run's namespaces"))
 
 
-def _check_steps(scenario: Scenario, registries: Registries, problems: list[Problem]) -> None:
+def _check_steps(scenario: Scenario, problems: list[Problem]) -> None:
     places = ["dut", "generator", *(host.name for host in scenario.hosts)]
     for number, step in enumerate(scenario.steps):
         if step.on not in places:
             problems.append(Problem(("steps", str(number), "on"), f"there is no host '{step.on}'{suggest(step.on, places)}"))
-    between = [choice.name for choice in scenario.methods if (m := registries.methods.get(choice.name)) and m.is_between_stations]
+    between = [choice.name for choice in scenario.methods if (m := METHODS.get(choice.name)) and m.is_between_stations]
     if scenario.steps and between:
         problems.append(Problem(("steps",), f"{', '.join(between)} has no test steps: it measures between stations, without a test setup"))
 

@@ -139,3 +139,7 @@ class Scenario(Frozen):
     def generator_of(self, dut: DutChoice) -> GeneratorChoice:
         """Return the generator that offers the load to a device."""
         return dut.generator or self.generator
+
+    def physical_of(self, dut: DutChoice) -> CableKind:
+        """Return the kind of the generator's cables to a device."""
+        return self.physical_by_dut.get(dut.label, self.physical)

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ringroad_lab.cable.interface import CABLES, CableKind
+from ringroad_lab.dut.interface import DUTS
 from ringroad_lab.frame_size import FrameMix
+from ringroad_lab.guest.interface import GUESTS
 from ringroad_lab.message_size.sweep import station_cable
-from ringroad_lab.method.interface import Method
+from ringroad_lab.method.interface import METHODS, Method
 from ringroad_lab.method.message_size import MessageSizeSettings
 from ringroad_lab.method.throughput import ThroughputMethod, ThroughputSettings
 from ringroad_lab.scenario.model import DutChoice, MethodChoice, Scenario
-from ringroad_lab.scenario.registries import Registries
 from ringroad_lab.scenario.schedule import Round, ScheduledMeasurement, schedule
 
 # Time of a trial in addition to its duration: configuration, learning frames, settling of counters. 0.2 to 0.4 s on two busy processors.
@@ -82,15 +83,10 @@ class Plan:
         return sum(measurement.trials for start in self.starts for measurement in start.measurements)
 
 
-def make_method(choice: MethodChoice, methods: Mapping[str, type[Method]]) -> Method:
+def make_method(choice: MethodChoice) -> Method:
     """Make a method of a checked scenario, from the available methods."""
-    kind = methods[choice.name]
+    kind = METHODS[choice.name]
     return kind(kind.settings_type.model_validate(choice.settings))
-
-
-def make_methods(scenario: Scenario, registries: Registries) -> tuple[Method, ...]:
-    """Make the methods of a checked scenario."""
-    return tuple(make_method(choice, registries.methods) for choice in scenario.methods)
 
 
 def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bool) -> float:
@@ -102,31 +98,31 @@ def measuring_s(method: Method, trial_overhead_s: float, *, knows_throughput: bo
     return expected_s
 
 
-def plan(scenarios: Sequence[Scenario], registries: Registries) -> Plan:
+def plan(scenarios: Sequence[Scenario]) -> Plan:
     """Plan checked scenarios, one after the other."""
     transports: set[tuple[str, str]] = set()
     for scenario in scenarios:
-        if all(registries.methods[method.name].is_between_stations for method in scenario.methods):
+        if all(METHODS[method.name].is_between_stations for method in scenario.methods):
             continue
-        kinds = {scenario.physical_by_dut.get(dut.label, scenario.physical) for dut in scenario.duts}
+        kinds = {scenario.physical_of(dut) for dut in scenario.duts}
         transports |= {(kind, frame.name) for kind in kinds if not CABLES[kind].joins_cards for frame in scenario.frames}
     starts: list[PlannedStart] = []
     for turn in schedule(scenarios):
-        methods = {method.name: method for method in make_methods(turn.scenario, registries)}
+        methods = {choice.name: make_method(choice) for choice in turn.scenario.methods}
         measurements = tuple(_planned(turn.measurements, methods))
-        cables = tuple(dict.fromkeys(_cable(turn, each, methods, registries) for each in turn.measurements))
-        start_s = registries.duts[turn.dut.driver].start_s
+        cables = tuple(dict.fromkeys(_cable(turn, each, methods) for each in turn.measurements))
+        start_s = DUTS[turn.dut.driver].start_s
         if turn.scenario.guest:
-            start_s += turn.scenario.topology.guests * registries.guests[turn.scenario.guest].start_s
+            start_s += turn.scenario.topology.guests * GUESTS[turn.scenario.guest].start_s
         starts.append(PlannedStart(turn.scenario, turn.dut, turn.repetition, turn.is_noise_floor, measurements, cables, start_s))
-    return Plan(tuple(starts), SELF_TEST_S * len(transports), deviations(scenarios, registries))
+    return Plan(tuple(starts), SELF_TEST_S * len(transports), deviations(scenarios))
 
 
-def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method], registries: Registries) -> CableKind:
+def _cable(turn: Round, each: ScheduledMeasurement, methods: Mapping[str, Method]) -> CableKind:
     settings = methods[each.method.name].settings
     if isinstance(settings, MessageSizeSettings):
-        return station_cable(registries.duts[turn.dut.driver], settings)
-    return turn.scenario.physical_by_dut.get(turn.dut.label, turn.scenario.physical)
+        return station_cable(turn.dut.driver, settings)
+    return turn.scenario.physical_of(turn.dut)
 
 
 def _planned(scheduled: Sequence[ScheduledMeasurement], methods: Mapping[str, Method]) -> Iterator[PlannedMeasurement]:
@@ -138,15 +134,15 @@ def _planned(scheduled: Sequence[ScheduledMeasurement], methods: Mapping[str, Me
         bare_s, longer_s, expected_s = (
             measuring_s(method, overhead_s, knows_throughput=knows_throughput) for overhead_s in (0.0, 1.0, TRIAL_OVERHEAD_S)
         )
-        yield PlannedMeasurement(method.name, each.frame, max(1, round(longer_s - bare_s)), expected_s)
+        yield PlannedMeasurement(each.method.name, each.frame, max(1, round(longer_s - bare_s)), expected_s)
         if isinstance(method, ThroughputMethod) and method.is_lossless:
             with_throughput.add(each.frame.name)
 
 
-def expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: set[int]) -> Mapping[int, float]:
+def expected_s(scenarios: Sequence[Scenario], measured: set[int]) -> Mapping[int, float]:
     """Return the expected duration of each missing measurement, s, by its number."""
     expected: dict[int, float] = {}
-    planned = plan(scenarios, registries)
+    planned = plan(scenarios)
     for start, turn in zip(planned.starts, schedule(scenarios), strict=True):
         # The time of a device's start is divided among its measurements, the time of the generator's self-test among all measurements.
         overhead_s = (start.expected_s - sum(each.expected_s for each in start.measurements)) / len(start.measurements)
@@ -157,7 +153,7 @@ def expected_s(scenarios: Sequence[Scenario], registries: Registries, measured: 
     return expected
 
 
-def deviations(scenarios: Sequence[Scenario], registries: Registries) -> tuple[str, ...]:
+def deviations(scenarios: Sequence[Scenario]) -> tuple[str, ...]:
     """Return the deviations of the methods from the RFCs, each once."""
-    methods = [method for scenario in scenarios for method in make_methods(scenario, registries)]
+    methods = [make_method(choice) for scenario in scenarios for choice in scenario.methods]
     return tuple(dict.fromkeys(sentence for method in methods for sentence in method.deviations()))

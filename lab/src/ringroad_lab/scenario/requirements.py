@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
+from typing import Any
 
 from ringroad_lab.build.choice import BuildChoice
 from ringroad_lab.build.opened import BuildHost, Programs, open_build, presumed_build
-from ringroad_lab.dut.interface import Placement
+from ringroad_lab.dut.interface import DUTS, Placement
 from ringroad_lab.errors import HostError, LabError, MissingProgramError
+from ringroad_lab.generator.interface import GENERATORS
+from ringroad_lab.guest.interface import GUESTS
 from ringroad_lab.host.interface import Completed, Host, Process
 from ringroad_lab.message_size.sweep import require_programs
+from ringroad_lab.method.interface import METHODS
 from ringroad_lab.method.message_size import MessageSizeMethod, MessageSizeSettings
 from ringroad_lab.scenario.model import Scenario
-from ringroad_lab.scenario.registries import Registries
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,7 @@ class LookingHost(Host):
         """Read a file of the host."""
         return self._host.read_text(path)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float = 30.0,
-        env: Mapping[str, str] | None = None,
-        stdin: str = "",
-        check: bool = True,
-    ) -> Completed:
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:  # noqa: ANN401 - as of any host
         """Fail: this host runs nothing."""
         raise HostError(f"{self.name}: {argv[0]} is not run during the search for programs")
 
@@ -82,7 +77,7 @@ class LookingHost(Host):
         """Leave the host open."""
 
 
-def required_programs(scenarios: Sequence[Scenario], registries: Registries, host: Host) -> tuple[RequiredProgram, ...]:
+def required_programs(scenarios: Sequence[Scenario], host: Host) -> tuple[RequiredProgram, ...]:
     """Return the programs that devices and guests of checked scenarios need on this machine, each once, missing programs first.
 
     Programs on other machines are checked in the run, when these are reached. Existing builds are inspected; builds that must be unpacked
@@ -100,13 +95,13 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
         return Placement(host=BuildHost(looking, build), cpus=frozenset({0}), build=build)
 
     for scenario in scenarios:
-        guest_type = registries.guests[scenario.guest] if scenario.topology.guests and scenario.guest is not None else None
+        guest_type = GUESTS[scenario.guest] if scenario.topology.guests and scenario.guest is not None else None
         for choice in scenario.duts:
             generator = scenario.generator_of(choice)
-            driver = registries.generators[generator.driver]
+            driver = GENERATORS[generator.driver]
             _look(driver(driver.settings_type.model_validate_json(json.dumps(generator.settings)), looking, frozenset()).prepare, looking)
             if choice.host == "local":
-                dut_type = registries.duts[choice.driver]
+                dut_type = DUTS[choice.driver]
                 placement = placed(choice.build, dut_type.build_programs, f"dut.{choice.label}.build")
                 dut = dut_type(dut_type.settings_type.model_validate(choice.settings), placement)
                 _look(dut.prepare, looking)
@@ -114,7 +109,7 @@ def required_programs(scenarios: Sequence[Scenario], registries: Registries, hos
                     placement = placed(choice.guest_build, guest_type.build_programs, f"dut.{choice.label}.guest_build")
                     _look(guest_type("guest", placement).prepare, looking)
         for method in scenario.methods:
-            if method.name == MessageSizeMethod.name:
+            if issubclass(METHODS[method.name], MessageSizeMethod):
                 settings = MessageSizeSettings.model_validate(method.settings)
                 _look(partial(require_programs, settings, placed(None, {}, "")), looking)
     programs = {(found.program, found.host): found for found in looking.found}

@@ -14,8 +14,7 @@ from ringroad_lab.scenario.layers import Layer, LayerKind, Merged, merge
 from ringroad_lab.scenario.library import Library
 from ringroad_lab.scenario.model import DutChoice, GeneratorChoice, MethodChoice, Scenario, SiteHost
 from ringroad_lab.scenario.problem import Problem, raise_problems, validate
-from ringroad_lab.scenario.registries import Registries
-from ringroad_lab.scenario.schema import ScenarioTable
+from ringroad_lab.scenario.schema import DutTable, ScenarioTable
 from ringroad_lab.topology import Topology
 
 
@@ -46,7 +45,6 @@ class ResolvedScenario:
 
 def resolve(
     library: Library,
-    registries: Registries,
     name: str,
     user_layers: Sequence[Layer] = (),
     *,
@@ -72,7 +70,7 @@ def resolve(
     warnings: list[str] = []
     for topology in chosen.topologies:
         merged = _merge_for(library, above, chosen, topology)
-        scenario, found = _build(_own_name(own, name), merged, topology, registries, online_cpus)
+        scenario, found = _build(_own_name(own, name), merged, topology, online_cpus)
         resolved.append(ResolvedTopology(scenario, merged))
         warnings += found
     return ResolvedScenario(resolved[0].scenario.name, chosen.title, tuple(resolved), tuple(dict.fromkeys(warnings)))
@@ -110,26 +108,23 @@ def _merge_for(library: Library, above: Sequence[Layer], chosen: ScenarioTable, 
     return merge([*layers, *above])
 
 
-def _build(
-    name: str, merged: Merged, topology: Topology, registries: Registries, online_cpus: frozenset[int] | None
-) -> tuple[Scenario, list[str]]:
+def _build(name: str, merged: Merged, topology: Topology, online_cpus: frozenset[int] | None) -> tuple[Scenario, list[str]]:
     table = check_table(name, merged)
     # A topology without guests ignores the guest: other topologies of the scenario use it.
     guest = table.guest if topology.guests else None
     physical = {label: _physical(table, merged, label) for label in table.duts}
     duts = []
     for label in table.duts:
-        described = table.dut.get(label)
-        driver = (described.driver if described else None) or label
+        described = table.dut.get(label, DutTable())
         duts.append(
             DutChoice(
                 label=label,
-                driver=driver,
-                host=described.host if described else "local",
-                settings=described.settings if described else {},
-                build=described.build if described else None,
-                guest_build=described.guest_build if described else None,
-                generator=_generator(described.generator) if described and described.generator else None,
+                driver=described.driver or label,
+                host=described.host,
+                settings=described.settings,
+                build=described.build,
+                guest_build=described.guest_build,
+                generator=_generator(described.generator) if described.generator else None,
             )
         )
     # The other settings are the same in a scenario.
@@ -147,7 +142,7 @@ def _build(
         "hosts": tuple(SiteHost(name=host, address=entry.address or host, **_rest(entry)) for host, entry in table.host.items()),
     }
     scenario = Scenario.model_validate(unchanged | made)
-    problems, warnings = check(scenario, table, merged, registries, online_cpus)
+    problems, warnings = check(scenario, table, merged, online_cpus)
     raise_problems(name, problems, merged)
     return scenario, warnings
 

@@ -82,7 +82,7 @@ class TestSetup:
         self._guest_type = find_guest(scenario.guest) if scenario.guest and scenario.topology.guests else None
         if scenario.topology.guests and self._guest_type is None:
             raise ScenarioError(f"topology {scenario.topology} needs a kind of guest: {', '.join(sorted(GUESTS))}")
-        self.cable_kind = scenario.physical_by_dut.get(choice.label, scenario.physical)
+        self.cable_kind = scenario.physical_of(choice)
         if self.cable_kind not in self._dut_type.carries:
             supported = _kinds(self._dut_type.carries)
             raise ScenarioError(f"{choice.label}: {choice.driver} has no port for {self.cable_kind}; it supports {supported}")
@@ -146,35 +146,31 @@ class TestSetup:
         # Registered before the start: a device whose start fails half-way is stopped too.
         stack.callback(self._dut.stop)
         self._dut.start()
-        physical = [self._lay(stack, dut_host, host, number, self.cable_kind) for number in self._wiring.physical_ports]
-        guest_cables = [
-            tuple(self._lay(stack, dut_host, host, number, self._guest_cable_kind) for number in pair) for pair in self._wiring.guest_ports
-        ]
-        numbers = (*self._wiring.physical_ports, *(number for pair in self._wiring.guest_ports for number in pair))
-        cables = (*physical, *(cable for pair in guest_cables for cable in pair))
-        self._ports = [DutPort(number, cable) for number, cable in zip(numbers, cables, strict=True)]
+        first, last = self._wiring.physical_ports
+        between = [number for pair in self._wiring.guest_ports for number in pair]
+        cables = {number: self._lay(stack, dut_host, host, number, self.cable_kind) for number in (first, last)}
+        cables |= {number: self._lay(stack, dut_host, host, number, self._guest_cable_kind) for number in between}
+        self._ports = [DutPort(number, cable) for number, cable in cables.items()]
         self._dut.configure(self._ports, self._wiring.rules)
 
         self._driver.witness = Witness(
             self._processors(cpus, dut_host is host), scenario.disturbance.limit, self._pids_here, View.outside()
         )
-        first, last = self._wiring.physical_ports
-        route = [first, *(number for pair in self._wiring.guest_ports for number in pair), last]
         ways = paths(
             PORT_NAMES,
-            route,
+            [first, *between, last],
             has_interfaces=not CABLES[self.cable_kind].shares_memory,
             is_forwarded_by_sender=forwards_in_sender(self.cable_kind, self._dut_type) and not self._guests,
         )
-        plugged_in = self._driver.plug_in((physical[0], physical[1]))
+        plugged_in = self._driver.plug_in((cables[first], cables[last]))
         is_generator_here = not self._driver.settings.is_elsewhere
         hops = HopReader(self._dut, self._ports, host, is_dut_here=dut_host is host, is_generator_here=is_generator_here)
         booked = BookedGenerator(CheckedGenerator(plugged_in), ways, hops.read)
         self.generator: Generator = WatchedGenerator(booked, self.check, self.ceiling, self._measure_ceiling_again)
-        for guest, pair in zip(self._guests, guest_cables, strict=True):
+        for guest, (near, far) in zip(self._guests, self._wiring.guest_ports, strict=True):
             self._on_step(f"starting {guest.name}")
             stack.callback(guest.stop)
-            guest.start((self._dut.plugged_in(pair[0]), self._dut.plugged_in(pair[1])))
+            guest.start((self._dut.plugged_in(cables[near]), self._dut.plugged_in(cables[far])))
         self._dut.await_ready(READY_TIMEOUT_S)
         self._on_step("checking that frames pass")
         self._probe()

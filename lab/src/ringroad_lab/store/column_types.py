@@ -43,7 +43,7 @@ class ValueText(TypeDecorator[V]):
 
 def enum_text(kind: type[E], length: int) -> ValueText[E]:
     """Return the type of a column with values of an enumeration."""
-    return ValueText(lambda value: value.value, kind, length)
+    return ValueText(str, kind, length)
 
 
 def model_text(kind: type[M]) -> ValueText[M]:

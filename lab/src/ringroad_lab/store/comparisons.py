@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, or_, select
 from sqlalchemy.orm import Session, selectinload
 
-from ringroad_lab.statistics.verdict import Verdict, by_severity
+from ringroad_lab.statistics.verdict import by_severity
 from ringroad_lab.store import models
 from ringroad_lab.store.queries import Finding, StoredComparison
 from ringroad_lab.store.rows import existing_run, indexed
@@ -65,8 +65,7 @@ def read_comparisons(session: Session, run_ids: Sequence[str]) -> Mapping[str, t
     found: dict[str, tuple[StoredComparison, ...]] = {}
     for row, name in session.execute(query):
         findings = tuple(
-            Finding(each.topology, each.dut, each.method, each.frame, each.metric, Verdict(each.verdict), each.ratio)
-            for each in row.findings
+            Finding(each.topology, each.dut, each.method, each.frame, each.metric, each.verdict, each.ratio) for each in row.findings
         )
         stored = StoredComparison(
             run_id=row.run_id,
@@ -74,7 +73,7 @@ def read_comparisons(session: Session, run_ids: Sequence[str]) -> Mapping[str, t
             baseline_name=name,
             dut=row.dut or None,
             baseline_dut=row.baseline_dut or None,
-            verdict=Verdict(row.verdict),
+            verdict=row.verdict,
             counts=by_severity(each.verdict for each in findings),
             findings=findings,
             compared_at=row.compared_at,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy import ColumnElement, ScalarSelect, exists, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from ringroad_lab.store import models
-from ringroad_lab.store.queries import MetricFilter, RunFilter
+from ringroad_lab.store.queries import RunFilter, TesterVerdict, TrendSubject
 from ringroad_lab.store.rows import indexed
 
 
@@ -42,29 +45,27 @@ def run_conditions(which: RunFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def metric_conditions(which: MetricFilter) -> list[ColumnElement[bool]]:
+def metric_conditions(subject: TrendSubject) -> list[ColumnElement[bool]]:
     """Return the conditions on a run joined with its measurements and metrics."""
     run, measurement, metric = models.Run, models.StoredMeasurement, models.StoredMetric
-    conditions = _equal(
-        {
-            run.name: which.name,
-            measurement.dut: which.dut,
-            measurement.topology: which.topology,
-            measurement.method: which.method,
-            measurement.frame: which.frame,
-            metric.name: which.metric,
-        }
-    )
-    return [*conditions, run.is_ended.is_(True), _has_no_successor()]
+    wanted = {
+        run.name: subject.scenario,
+        measurement.dut: subject.dut,
+        measurement.topology: subject.topology,
+        measurement.method: subject.method,
+        measurement.frame: subject.frame,
+        metric.name: subject.metric,
+    }
+    return [*_equal(wanted), run.is_ended.is_(True), _has_no_successor()]
 
 
-def last_verdict() -> ScalarSelect[str]:
+def last_verdict() -> ScalarSelect[TesterVerdict]:
     """Return the latest tester verdict of a run."""
     query = select(models.StoredVerdict.verdict).where(models.StoredVerdict.run_id == models.Run.run_id)
     return query.order_by(models.StoredVerdict.id.desc()).limit(1).correlate(models.Run).scalar_subquery()
 
 
-def _equal(wanted: dict[InstrumentedAttribute[str], str | None]) -> list[ColumnElement[bool]]:
+def _equal(wanted: Mapping[InstrumentedAttribute[Any], str | None]) -> list[ColumnElement[bool]]:
     return [column == indexed(value) for column, value in wanted.items() if value is not None]
 
 

@@ -11,6 +11,11 @@ from typing import Any
 from sqlalchemy import Boolean, Double, ForeignKey, Index, Integer, MetaData, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
+from ringroad_lab.record import Better, MeasurementStatus, RunState
+from ringroad_lab.statistics.verdict import Verdict
+from ringroad_lab.store.column_types import enum_text
+from ringroad_lab.store.queries import TesterVerdict
+
 
 class Base(DeclarativeBase):
     """Base class of all tables of the store, including the tables of the web page."""
@@ -37,7 +42,7 @@ class Run(Base):
 
     run_id: Mapped[str] = mapped_column(String(64), primary_key=True)
     name: Mapped[str] = mapped_column(Text, index=True)
-    state: Mapped[str] = mapped_column(String(16))
+    state: Mapped[RunState] = mapped_column(enum_text(RunState, 16))
     """A `RunState`; while the run is not ended, the state that it has if nothing more is written."""
     is_ended: Mapped[bool] = mapped_column(Boolean)
     """False while the run is active; stays False if it was killed."""
@@ -116,7 +121,7 @@ class StoredMeasurement(Base):
     repetition: Mapped[int] = mapped_column(Integer)
     started_at: Mapped[float] = mapped_column(Double)
     elapsed_s: Mapped[float] = mapped_column(Double)
-    status: Mapped[str] = mapped_column(String(16))
+    status: Mapped[MeasurementStatus] = mapped_column(enum_text(MeasurementStatus, 16))
     headline: Mapped[str] = mapped_column(Text)
     raw: Mapped[str] = mapped_column(Text)
 
@@ -132,7 +137,7 @@ class StoredMetric(Base):
     name: Mapped[str] = mapped_column(Text, primary_key=True, index=True)
     value: Mapped[float] = mapped_column(Double)
     unit: Mapped[str] = mapped_column(Text)
-    better: Mapped[str] = mapped_column(String(16))
+    better: Mapped[Better] = mapped_column(enum_text(Better, 16))
 
 
 class Comparison(Base):
@@ -148,7 +153,7 @@ class Comparison(Base):
     dut: Mapped[str] = mapped_column(Text)
     """Label of the candidate if both sides are devices of one run, else empty."""
     baseline_dut: Mapped[str] = mapped_column(Text)
-    verdict: Mapped[str] = mapped_column(String(16))
+    verdict: Mapped[Verdict] = mapped_column(enum_text(Verdict, 16))
     """The overall `Verdict`."""
     compared_at: Mapped[float] = mapped_column(Double)
 
@@ -167,7 +172,7 @@ class StoredFinding(Base):
     method: Mapped[str] = mapped_column(Text)
     frame: Mapped[str] = mapped_column(Text)
     metric: Mapped[str] = mapped_column(Text)
-    verdict: Mapped[str] = mapped_column(String(16))
+    verdict: Mapped[Verdict] = mapped_column(enum_text(Verdict, 16))
     ratio: Mapped[float | None] = mapped_column(Double)
 
 
@@ -189,7 +194,7 @@ class StoredVerdict(Base):
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("run.run_id"), index=True)
-    verdict: Mapped[str] = mapped_column(String(16))
+    verdict: Mapped[TesterVerdict] = mapped_column(enum_text(TesterVerdict, 16))
     """A `TesterVerdict`."""
     tester: Mapped[str] = mapped_column(Text)
     judged_at: Mapped[float] = mapped_column(Double)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ringroad_lab.record import Better, MeasurementStatus, RunState
 from ringroad_lab.statistics.verdict import Verdict
+from ringroad_lab.trial import Frozen
 
 
 class TesterVerdict(StrEnum):
@@ -109,37 +110,19 @@ class RunSummary:
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary for programs (JSON)."""
-        return {
-            "run_id": self.run_id,
-            "name": self.name,
-            "state": self.state.value,
-            "is_ended": self.is_ended,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "lab_version": self.lab_version,
-            "duts": [{"label": label, "driver": driver} for label, driver in self.duts],
-            "versions": list(self.versions),
-            "labels": dict(self.labels),
-            "statuses": {status.value: count for status, count in self.statuses.items()},
-            "verdict": self.verdict.value if self.verdict else None,
-            "supersedes": self.supersedes,
-            "superseded_by": list(self.superseded_by),
-            "comparisons": [asdict(comparison) for comparison in self.comparisons],
-        }
+        return asdict(self) | {"duts": [{"label": label, "driver": driver} for label, driver in self.duts]}
 
 
-@dataclass(frozen=True)
-class MetricFilter:
-    """Selects metrics that match all given fields."""
+class TrendSubject(Frozen):
+    """The metric of a trend."""
 
-    name: str | None = None
-    """Name of the run."""
-    dut: str | None = None
+    scenario: str
+    topology: str
+    dut: str
     """Label of the device."""
-    topology: str | None = None
-    method: str | None = None
-    frame: str | None = None
-    metric: str | None = None
+    method: str
+    frame: str
+    metric: str
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session, defer, selectinload
+from sqlalchemy.orm import InstrumentedAttribute, Session, selectinload
 
 from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.facts.machine import is_same_machine
-from ringroad_lab.record import Better, Measurement, MeasurementStatus, RunRecord, RunState
+from ringroad_lab.record import Measurement, MeasurementStatus, RunRecord, RunState
 from ringroad_lab.store import models
 from ringroad_lab.store.comparisons import forget_comparisons, read_comparisons, write_comparison
 from ringroad_lab.store.conditions import last_verdict, metric_conditions, run_conditions
@@ -23,12 +23,12 @@ from ringroad_lab.store.database import DATABASE_ERRORS, for_writing, open_datab
 from ringroad_lab.store.location import parse_location
 from ringroad_lab.store.queries import (
     Choices,
-    MetricFilter,
     MetricPoint,
     RunFilter,
     RunSummary,
     StoredComparison,
     TesterVerdict,
+    TrendSubject,
 )
 from ringroad_lab.store.rows import (
     RunConflictError,
@@ -252,30 +252,18 @@ class ResultStore:
         with self.reading() as session:
             return session.scalar(select(func.count()).select_from(models.Run).where(*run_conditions(which or RunFilter()))) or 0
 
-    def metric_points(self, which: MetricFilter) -> list[MetricPoint]:
+    def metric_points(self, subject: TrendSubject) -> list[MetricPoint]:
         """Return metrics, sorted by start of the run and number of the measurement."""
         run, measurement, metric = models.Run, models.StoredMeasurement, models.StoredMetric
         query = (
-            select(run, measurement, metric)
+            select(run.run_id, run.started_at, measurement.repetition, measurement.status, metric.value, metric.unit, metric.better)
             .join(measurement, measurement.run_id == run.run_id)
             .join(metric, metric.measurement_id == measurement.id)
-            .where(*metric_conditions(which))
-            .options(defer(measurement.raw))
+            .where(*metric_conditions(subject))
             .order_by(run.started_at, run.run_id, measurement.number, metric.name)
         )
         with self.reading() as session:
-            return [
-                MetricPoint(
-                    run_id=r.run_id,
-                    run_started_at=r.started_at,
-                    repetition=m.repetition,
-                    status=MeasurementStatus(m.status),
-                    value=v.value,
-                    unit=v.unit,
-                    better=Better(v.better),
-                )
-                for r, m, v in session.execute(query)
-            ]
+            return [MetricPoint(*row) for row in session.execute(query)]
 
     def choices(self) -> Choices:
         """Return the values to filter by."""
@@ -362,7 +350,7 @@ def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]
     counts = select(measurement.run_id, measurement.status, func.count()).where(measurement.run_id.in_(ids))
     statuses: dict[str, dict[MeasurementStatus, int]] = {}
     for run_id, status, count in session.execute(counts.group_by(measurement.run_id, measurement.status)):
-        statuses.setdefault(run_id, {})[MeasurementStatus(status)] = count
+        statuses.setdefault(run_id, {})[status] = count
     successors: dict[str, list[str]] = {}
     later = select(models.Run.supersedes, models.Run.run_id).where(models.Run.supersedes.in_(ids)).order_by(models.Run.started_at)
     for superseded, run_id in session.execute(later):
@@ -374,7 +362,7 @@ def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]
         RunSummary(
             run_id=run.run_id,
             name=run.name,
-            state=RunState(run.state),
+            state=run.state,
             is_ended=run.is_ended,
             started_at=run.started_at,
             ended_at=run.ended_at,
@@ -383,7 +371,7 @@ def _summarize(session: Session, runs: Sequence[models.Run]) -> list[RunSummary]
             versions=tuple(sorted({f"{version.program} {version.version}" for dut in run.duts for version in dut.versions})),
             labels={label.name: label.value for label in run.labels},
             statuses=statuses.get(run.run_id, {}),
-            verdict=TesterVerdict(verdict) if (verdict := verdicts[run.run_id]) else None,
+            verdict=verdicts[run.run_id],
             supersedes=run.supersedes,
             superseded_by=tuple(successors.get(run.run_id, ())),
             comparisons=comparisons.get(run.run_id, ()),

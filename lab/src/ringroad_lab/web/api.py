@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from ringroad_lab.comparison import RunComparison
 from ringroad_lab.errors import ReportError, value_problems
 from ringroad_lab.record import RunRecord
+from ringroad_lab.store.queries import TrendSubject
 from ringroad_lab.store.rows import RunConflictError, RunRefusedError, indexed
 from ringroad_lab.web.audit import Action, append
 from ringroad_lab.web.comparing import ComparisonQuery, UnknownRunError, read_comparison
@@ -20,7 +21,7 @@ from ringroad_lab.web.result_pages import check_run
 from ringroad_lab.web.reviews import read_review
 from ringroad_lab.web.run_query import RunQuery
 from ringroad_lab.web.site import LoginNeededError, Site
-from ringroad_lab.web.trend import SUBJECT_FIELDS, Trend, TrendQuery, TrendSubject, read_trend
+from ringroad_lab.web.trend import SUBJECT_FIELDS, Trend, TrendQuery, read_trend
 
 _SHOWN_PROBLEMS = 20
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from ringroad_lab.comparison import RunComparison, compare_labels, compare_runs
 from ringroad_lab.errors import StoreError, StoreFailedError
 from ringroad_lab.store.result_store import ResultStore
+from ringroad_lab.trial import Frozen
 from ringroad_lab.web.run_query import Text
 
 
@@ -14,10 +13,8 @@ class UnknownRunError(Exception):
     """The query does not name runs that can be compared."""
 
 
-class ComparisonQuery(BaseModel):
+class ComparisonQuery(Frozen):
     """Two runs; or two devices of one run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     baseline: Text = None
     """Id of a run, the beginning of an id, name of a baseline, `latest` or `last-stable`."""

@@ -6,23 +6,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict
 
 from ringroad_lab.comparison import compare_runs
 from ringroad_lab.errors import ReportError
-from ringroad_lab.report.html import render_html
+from ringroad_lab.report.html import HtmlReporter
 from ringroad_lab.report.interface import REPORTERS
 from ringroad_lab.scenario.near_miss import suggest
+from ringroad_lab.trial import Frozen
 from ringroad_lab.web.http_guard import REPORT_SECURITY_POLICY
 from ringroad_lab.web.result_pages import check_run
 from ringroad_lab.web.run_query import Text
 from ringroad_lab.web.site import Site
 
 
-class ReportQuery(BaseModel):
+class ReportQuery(Frozen):
     """Options of a report."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     baseline: Text = None
     """Id of a run to compare with."""
@@ -43,7 +41,7 @@ def report_pages(site: Site) -> APIRouter:
                 comparison = compare_runs(store.get_run(check_run(store, query.baseline)), record)
             except ReportError as error:
                 raise HTTPException(400, str(error)) from error
-        response = Response(render_html(record, comparison), media_type="text/html")
+        response = Response(HtmlReporter().render(record, comparison), media_type="text/html")
         response.headers["Content-Security-Policy"] = REPORT_SECURITY_POLICY
         return response
 

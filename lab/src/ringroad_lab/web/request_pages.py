@@ -60,7 +60,7 @@ def request_pages(site: Site) -> APIRouter:
     def show_request(request: Request, request_id: RequestId) -> Response:
         visitor = site.reader(request)
         found = existing(request_id)
-        payload = requests.payload(request_id)
+        payload = found.payload
         with site.store.reading() as database:
             has_run = found.run_id is not None and database.get(Run, found.run_id) is not None
             waits = ""
@@ -83,23 +83,22 @@ def request_pages(site: Site) -> APIRouter:
             may_retry=found.may_be_retried,
         )
 
-    @router.post("/requests/{request_id}/cancel", include_in_schema=False)
-    def cancel(request: Request, request_id: RequestId) -> Response:
-        visitor = site.writer(request)
-        existing(request_id)
-        return _changed(request_id, lambda: requests.cancel(request_id, f"{USER_PREFIX}{visitor.user}"))
+    def changing(act: Callable[[int, str], object]) -> Callable[[Request, RequestId], Response]:
+        def change(request: Request, request_id: RequestId) -> Response:
+            visitor = site.writer(request)
+            existing(request_id)
+            try:
+                act(request_id, f"{USER_PREFIX}{visitor.user}")
+            except StoreFailedError:
+                raise
+            except StoreError as error:
+                raise HTTPException(409, str(error)) from error
+            return RedirectResponse(f"/requests/{request_id}", 303)
 
-    @router.post("/requests/{request_id}/retry", include_in_schema=False)
-    def retry(request: Request, request_id: RequestId) -> Response:
-        visitor = site.writer(request)
-        existing(request_id)
-        return _changed(request_id, lambda: requests.retry(request_id, f"{USER_PREFIX}{visitor.user}"))
+        return change
 
-    @router.post("/requests/{request_id}/renotify", include_in_schema=False)
-    def renotify(request: Request, request_id: RequestId) -> Response:
-        visitor = site.writer(request)
-        existing(request_id)
-        return _changed(request_id, lambda: outbox.send_again(request_id, f"{USER_PREFIX}{visitor.user}"))
+    for name, act in (("cancel", requests.cancel), ("retry", requests.retry), ("renotify", outbox.send_again)):
+        router.post(f"/requests/{{request_id}}/{name}", include_in_schema=False)(changing(act))
 
     @router.get("/api/requests")
     def list_requests(request: Request, query: Annotated[RequestQuery, Query()]) -> dict[str, Any]:
@@ -129,19 +128,9 @@ def request_pages(site: Site) -> APIRouter:
     def payload(request: Request, request_id: RequestId) -> Response:
         """Return the message that made a request, as received."""
         site.api_reader(request)
-        existing(request_id)
+        found = existing(request_id)
         # Untrusted content: browsers must not display it.
         headers = {"Content-Disposition": f'attachment; filename="request-{request_id}"'}
-        return Response(requests.payload(request_id), media_type="application/octet-stream", headers=headers)
+        return Response(found.payload, media_type="application/octet-stream", headers=headers)
 
     return router
-
-
-def _changed(request_id: int, change: Callable[[], object]) -> Response:
-    try:
-        change()
-    except StoreFailedError:
-        raise
-    except StoreError as error:
-        raise HTTPException(409, str(error)) from error
-    return RedirectResponse(f"/requests/{request_id}", 303)

@@ -13,7 +13,7 @@ from ringroad_lab.report.figures import headline_grids, overview, status_groups,
 from ringroad_lab.report.interface import REPORTERS
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.models import Run
-from ringroad_lab.store.queries import TesterVerdict
+from ringroad_lab.store.queries import TesterVerdict, TrendSubject
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.store.rows import RUN_ID
 from ringroad_lab.web.audit import entries
@@ -21,7 +21,7 @@ from ringroad_lab.web.http_guard import CHART_SECURITY_POLICY
 from ringroad_lab.web.reviews import read_review
 from ringroad_lab.web.run_query import RunQuery
 from ringroad_lab.web.site import Site
-from ringroad_lab.web.trend import SUBJECT_FIELDS, TrendQuery, TrendSubject, choose, read_trend
+from ringroad_lab.web.trend import SUBJECT_FIELDS, TrendQuery, choose, read_trend
 from ringroad_lab.web.trend_chart import trend_chart
 
 _CHANGES_OF_A_RUN = 20

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from ringroad_lab.trial import Frozen
 from ringroad_lab.web.audit import USER_PREFIX, entries
 from ringroad_lab.web.result_pages import check_run
 from ringroad_lab.web.reviews import Review, ReviewChangedError, RunNotEndedError, change_review, review_problems
@@ -17,10 +18,8 @@ from ringroad_lab.web.site import Site
 _PAGE_ENTRIES = 100
 
 
-class ReviewForm(BaseModel):
+class ReviewForm(Frozen):
     """The form of a review."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     last_change: Annotated[int, Field(ge=0, le=2**31)]
     """The last audit log entry of the run when the form was shown."""

@@ -135,7 +135,7 @@ def _read(database: Session, run_id: str) -> StoredReview:
     changed_at, tester = max(changes, default=(None, ""))
     # Stored reviews were checked before they were stored.
     review = Review.model_construct(
-        verdict=TesterVerdict(judgement.verdict) if judgement else None,
+        verdict=judgement.verdict if judgement else None,
         comment=note.comment if note else "",
         bug_link=note.bug_link if note else "",
     )

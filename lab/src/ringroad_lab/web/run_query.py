@@ -6,11 +6,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from ringroad_lab.record import RunState
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.queries import RunFilter, TesterVerdict
+from ringroad_lab.trial import Frozen
 
 MAX_TEXT_CHARACTERS = 200
 MAX_PAGE = 100_000
@@ -26,10 +27,17 @@ Text = Annotated[str | None, Field(max_length=MAX_TEXT_CHARACTERS, pattern=r"^[^
 Day = Annotated[date | None, Field(ge=date(1970, 1, 1), le=date(9000, 1, 1)), BeforeValidator(none_if_empty)]
 
 
-class RunQuery(BaseModel):
-    """Filters and page of a list of runs. Unknown parameters are rejected: a misspelt filter must not show all runs."""
+class UrlQuery(Frozen):
+    """The query of the URL of a list that has pages."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    def url(self, page: int) -> str:
+        """Return the query of another page of the same list."""
+        values = self.model_dump(mode="json", exclude_defaults=True, exclude={"page"})
+        return "?" + urlencode({**values, "page": page})
+
+
+class RunQuery(UrlQuery):
+    """Filters and page of a list of runs. Unknown parameters are rejected: a misspelt filter must not show all runs."""
 
     scenario: Text = None
     dut: Text = None
@@ -70,11 +78,6 @@ class RunQuery(BaseModel):
     def offset(self) -> int:
         """Number of runs before the page."""
         return (self.page - 1) * self.page_runs
-
-    def url(self, page: int) -> str:
-        """Return the query of another page with the same filters."""
-        values = self.model_dump(mode="json", exclude_defaults=True, exclude={"page"})
-        return "?" + urlencode({**values, "page": page})
 
 
 def _midnight(day: date) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from shlex import join
 from statistics import median
@@ -10,7 +9,7 @@ from statistics import median
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ringroad_lab.report.figures import metric_title, sentence_case
-from ringroad_lab.report.quantity import duration, percent_change, quantity
+from ringroad_lab.report.quantity import duration, percent_change, quantity, utc_text
 from ringroad_lab.web.reviews import is_web_link
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -18,10 +17,7 @@ STATIC_FOLDER = Path(__file__).parent / "static"
 
 def format_time(seconds: float | None) -> str:
     """Write a time, seconds since 1970, in UTC."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds is not None else ""
-    except (OverflowError, ValueError, OSError):
-        return "invalid time"
+    return "" if seconds is None else utc_text(seconds, "%Y-%m-%d %H:%M", "invalid time")
 
 
 def iso_time(seconds: float) -> str:

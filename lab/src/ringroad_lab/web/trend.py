@@ -7,14 +7,14 @@ from itertools import groupby
 from statistics import median
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from sqlalchemy import select
 
 from ringroad_lab.record import Better, MeasurementStatus
 from ringroad_lab.statistics.change_points import MIN_CHANGE, ChangePoint, VisibleSteps, change_points, visible_steps
 from ringroad_lab.statistics.verdict import Verdict
 from ringroad_lab.store.models import Run, StoredMeasurement, StoredMetric
-from ringroad_lab.store.queries import MetricFilter, MetricPoint
+from ringroad_lab.store.queries import MetricPoint, TrendSubject
 from ringroad_lab.store.result_store import ResultStore
 from ringroad_lab.trial import Frozen
 from ringroad_lab.web.run_query import Text
@@ -24,10 +24,8 @@ def _default_if_empty(value: Any) -> Any:  # noqa: ANN401
     return 100 * MIN_CHANGE if value == "" else value
 
 
-class TrendQuery(BaseModel):
+class TrendQuery(Frozen):
     """The metric of a trend, from the query of a URL."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scenario: Text = None
     topology: Text = None
@@ -35,24 +33,12 @@ class TrendQuery(BaseModel):
     method: Text = None
     frame: Text = None
     metric: Text = None
-    min_change_percent: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False), BeforeValidator(_default_if_empty)] = 100 * MIN_CHANGE
+    min_change_percent: Annotated[float, Field(ge=0, le=1000), BeforeValidator(_default_if_empty)] = 100 * MIN_CHANGE
     """Smallest step that is a change point."""
 
 
-class TrendSubject(Frozen):
-    """The metric of a trend."""
-
-    scenario: str
-    topology: str
-    dut: str
-    """Label of the device."""
-    method: str
-    frame: str
-    metric: str
-
-
-# Choices from the outermost to the innermost.
-SUBJECT_FIELDS = ("scenario", "topology", "dut", "method", "frame", "metric")
+SUBJECT_FIELDS = tuple(TrendSubject.model_fields)
+"""Choices from the outermost to the innermost."""
 
 
 class TrendPoint(Frozen):
@@ -103,16 +89,7 @@ class TrendChoice(Frozen):
 
 def read_trend(store: ResultStore, subject: TrendSubject, min_change: float) -> Trend | None:
     """Return a trend; None if the store has no such metric."""
-    points = store.metric_points(
-        MetricFilter(
-            name=subject.scenario,
-            topology=subject.topology,
-            dut=subject.dut,
-            method=subject.method,
-            frame=subject.frame,
-            metric=subject.metric,
-        )
-    )
+    points = store.metric_points(subject)
     if not points:
         return None
     # A metric whose unit changed starts a new series.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-from ringroad_lab.report.quantity import quantity
+from ringroad_lab.report.quantity import quantity, utc_text
 from ringroad_lab.web.templating import format_change, format_time
 from ringroad_lab.web.trend import Trend, TrendPoint
 
@@ -50,7 +49,4 @@ def _means(trend: Trend) -> list[float]:
 
 
 def _at(point: TrendPoint) -> str:
-    try:
-        return datetime.fromtimestamp(point.started_at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return ""
+    return utc_text(point.started_at, "%Y-%m-%dT%H:%M:%S")

@@ -77,7 +77,6 @@ class EngineSettings:
 class Engine(ABC):
     """Runs jobs. Dispatchers start and stop; a dispatcher can query a job of another one by key or name."""
 
-    name: ClassVar[str]
     title: ClassVar[str]
     settings_type: ClassVar[type[Frozen]] = NoSettings
     """Type of its table `[engine.NAME]` in `fleet.toml`; without the table, the engine gets the defaults."""
@@ -141,7 +140,6 @@ class Engine(ABC):
 ENGINES: Kinds[Engine] = Kinds(
     "ringroad_lab.engines",
     Engine,
-    "name",
     {
         "local": "fleet.engine.local:LocalEngine",
         "slurm": "fleet.engine.slurm:SlurmEngine",

@@ -28,7 +28,6 @@ _KILL_S = 90.0
 class LocalEngine(Engine):
     """Runs jobs on this machine."""
 
-    name = "local"
     title = "This machine: one run at a time"
     is_of_machine = True
 

@@ -78,7 +78,6 @@ class _Files:
 class SlurmEngine(Engine):
     """Submits jobs to Slurm with Slurm's command line programs."""
 
-    name = "slurm"
     title = "Slurm: one run at a time on each bed"
     settings_type = SlurmSettings
 

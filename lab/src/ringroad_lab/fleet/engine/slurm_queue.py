@@ -6,11 +6,12 @@ import os
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ValidationError, field_validator
 
 from ringroad_lab.fleet.engine.interface import EngineError, JobState
+from ringroad_lab.grouping import grouped
 
 # Variables of this process that the programs, and so the jobs, inherit. Not SBATCH_*, which would add options.
 _ENVIRONMENT = ("HOME", "LANG", "LOGNAME", "PATH", "USER")
@@ -75,31 +76,34 @@ class SlurmPrograms:
         return done.stdout.decode(errors="replace")
 
 
+def _number(value: Any) -> int:  # noqa: ANN401
+    """Return the number of a value: a plain number, or an object that states whether its number is set."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) and not value.get("infinite", False) else 0
+    return value if isinstance(value, int) else 0
+
+
+# Values that squeue gives in several forms.
+_Number = Annotated[int, BeforeValidator(_number)]
+_Text = Annotated[str, BeforeValidator(lambda value: value or "")]
+_Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value.split(",") if isinstance(value, str) else value)]
+
+
 class QueuedJob(BaseModel):
     """A job from `squeue --json`; the format of some values depends on the version of Slurm."""
 
     job_id: int
     name: str
-    comment: str = ""
-    job_state: tuple[str, ...]
+    comment: _Text = ""
+    job_state: _Words
     """A list since 23.11; before that a string, in which a flag such as COMPLETING replaces the state."""
     exit_code: int | None = None
     """Exit status of the batch script; negative: the signal."""
-    restart_cnt: int = 0
-    submit_time: int = 0
-    required_nodes: str = ""
-    state_reason: str = ""
+    restart_cnt: _Number = 0
+    submit_time: _Number = 0
+    required_nodes: _Text = ""
+    state_reason: _Text = ""
     """Reason why the job waits, or why it ended."""
-
-    @field_validator("job_state", mode="before")
-    @classmethod
-    def _states(cls, value: Any) -> Any:  # noqa: ANN401
-        return value.split(",") if isinstance(value, str) else value
-
-    @field_validator("restart_cnt", "submit_time", mode="before")
-    @classmethod
-    def _plain(cls, value: Any) -> Any:  # noqa: ANN401
-        return _number(value)
 
     @field_validator("exit_code", mode="before")
     @classmethod
@@ -112,11 +116,6 @@ class QueuedJob(BaseModel):
         status = _number(value) if value is not None else -1
         return os.waitstatus_to_exitcode(status) if 0 <= status < 1 << 16 and status & 0x7F != 0x7F else None
 
-    @field_validator("comment", "required_nodes", "state_reason", mode="before")
-    @classmethod
-    def _text(cls, value: Any) -> Any:  # noqa: ANN401
-        return value or ""
-
     @property
     def state(self) -> JobState:
         """State of the job. An unknown state counts as running, so that the job is not submitted again."""
@@ -126,13 +125,6 @@ class QueuedJob(BaseModel):
         if states & _WAITING:
             return JobState.QUEUED
         return JobState.ENDED if states & _OVER else JobState.RUNNING
-
-
-def _number(value: Any) -> int:  # noqa: ANN401
-    """Return the number of a value: a plain number, or an object that states whether its number is set."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) and not value.get("infinite", False) else 0
-    return value if isinstance(value, int) else 0
 
 
 class _Failure(BaseModel):
@@ -207,10 +199,8 @@ class SlurmQueue:
 
     def _query(self) -> Mapping[str, Sequence[QueuedJob]]:
         # squeue --json ignores options that select jobs up to 22.05.
-        found: dict[str, list[QueuedJob]] = {}
-        for job in sorted(read_jobs(self._programs.call("squeue", "--states=all", "--json")), key=lambda job: job.submit_time):
-            found.setdefault(job.name, []).append(job)
-        return found
+        jobs = read_jobs(self._programs.call("squeue", "--states=all", "--json"))
+        return grouped(sorted(jobs, key=lambda job: job.submit_time), lambda job: job.name)
 
 
 def usable_nodes(programs: SlurmPrograms, nodes: Collection[str]) -> set[str]:

@@ -31,7 +31,6 @@ _SIGNALS_S = ((0.0, signal.SIGTERM), (120.0, signal.SIGTERM), (180.0, signal.SIG
 class TmtEngine(Engine):
     """Runs jobs with tmt."""
 
-    name = "tmt"
     title = "tmt: on the machines of a bed, over SSH"
     settings_type = TmtSettings
     is_of_machine = True

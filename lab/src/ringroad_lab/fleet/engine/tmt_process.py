@@ -21,6 +21,7 @@ import psutil
 
 from ringroad_lab.deadline import wait_until
 from ringroad_lab.tied import tied
+from ringroad_lab.whole_file import write_whole
 
 GO = "go\n"
 SECRETS = ("job.key", "job.environment")
@@ -32,36 +33,22 @@ _FINISH_LIMIT_S = 600.0
 _LEFTOVERS_LIMIT_S = 10.0
 
 
-@dataclass(frozen=True)
 class JobFiles:
     """Paths of a job's files."""
 
-    folder: Path
-
-    @property
-    def tree(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        """Take the job's folder."""
+        self.folder = folder
+        self.tree = folder / "tree"
         """Input of tmt."""
-        return self.folder / "tree"
-
-    @property
-    def run(self) -> Path:
+        self.run = folder / "run"
         """The folder of tmt's run, its id."""
-        return self.folder / "run"
-
-    @property
-    def orders(self) -> Path:
+        self.orders = folder / "orders.json"
         """The process's `JobInstructions`."""
-        return self.folder / "orders.json"
-
-    @property
-    def process(self) -> Path:
+        self.process = folder / "process.json"
         """Identity of the process."""
-        return self.folder / "process.json"
-
-    @property
-    def output(self) -> Path:
+        self.output = folder / "tmt.log"
         """Output of tmt."""
-        return self.folder / "tmt.log"
 
 
 @dataclass(frozen=True)
@@ -87,16 +74,6 @@ class JobInstructions:
             OSError: the file cannot be read.
         """
         return cls(**json.loads(file.read_text()))
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a file atomically and durably: it survives a loss of power."""
-    unfinished = file.with_name(f".{file.name}.unfinished")
-    with unfinished.open("w") as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    unfinished.replace(file)
 
 
 def keep_process(files: JobFiles, pid: int) -> None:

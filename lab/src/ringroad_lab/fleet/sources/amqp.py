@@ -14,8 +14,7 @@ from pydantic import Field, model_validator
 
 from ringroad_lab.amqp_broker import Broker, BrokerError, BrokerSettings
 from ringroad_lab.errors import StoreError
-from ringroad_lab.fleet.intake import Received, receive
-from ringroad_lab.fleet.requests import MessageOutcome
+from ringroad_lab.fleet.intake import keep_dead, receive
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 from ringroad_lab.request.message import MAX_PAYLOAD_BYTES, Message
@@ -30,7 +29,6 @@ _CHECK_EVERY_S = 30.0
 class AmqpSource(Source, BrokerSettings):
     """A queue and its bindings."""
 
-    kind = "amqp"
     title = "An AMQP 0-9-1 broker, with messages in the format of fedora-messaging"
 
     queue: Word = ""
@@ -61,7 +59,7 @@ class AmqpSource(Source, BrokerSettings):
         return AmqpWatcher(name, self, intake)
 
 
-class AmqpWatcher(OwnThreadWatcher):
+class AmqpWatcher(OwnThreadWatcher[AmqpSource]):
     """Takes messages as they arrive, and acknowledges each when its result is stored."""
 
     def __init__(self, name: str, source: AmqpSource, intake: Intake, patience: Patience | None = None) -> None:
@@ -70,9 +68,7 @@ class AmqpWatcher(OwnThreadWatcher):
         Raises:
             ScenarioError: the URL or a certificate is missing or invalid.
         """
-        super().__init__(name, patience)
-        self._source = source
-        self._intake = intake
+        super().__init__(name, source, intake, patience)
         self._broker = Broker.of(source, f"source '{name}'")
         self._runner: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
 
@@ -98,10 +94,10 @@ class AmqpWatcher(OwnThreadWatcher):
         async with self._broker.connected(answer_s) as connection:
             async with asyncio.timeout(answer_s):
                 channel = await connection.channel(publisher_confirms=False)
-                await channel.set_qos(prefetch_count=self._source.prefetch)
+                await channel.set_qos(prefetch_count=self.source.prefetch)
                 queue = await self._declare(channel)
-                for topic in self._source.topics:
-                    await queue.bind(self._source.exchange, topic)
+                for topic in self.source.topics:
+                    await queue.bind(self.source.exchange, topic)
                 in_turn = asyncio.Lock()
 
                 async def take(message: AbstractIncomingMessage) -> None:
@@ -128,8 +124,8 @@ class AmqpWatcher(OwnThreadWatcher):
         return None
 
     async def _declare(self, channel: AbstractChannel) -> AbstractQueue:
-        name = self._source.queue or None
-        match self._source.queue_type:
+        name = self.source.queue or None
+        match self.source.queue_type:
             case "quorum":
                 return await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"})
             case "classic":
@@ -149,28 +145,23 @@ class AmqpWatcher(OwnThreadWatcher):
         Raises:
             StoreError: the result is not stored.
         """
-        body, now = message.body, self._intake.clock()
-        name = self._source.kept_as or self.name
+        body, now = message.body, self.intake.clock()
+        name = self.source.kept_as or self.name
         kept = Message(name, body, _sent_at(message, now), message.routing_key or "", message.message_id or "")
         if len(body) > MAX_PAYLOAD_BYTES:
             cut = Message(name, body[:_KEPT_BYTES], now, kept.event, kept.delivery)
-            received = self._dead(
-                cut, f"the message has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: the first {_KEPT_BYTES} are kept"
-            )
+            reason = f"the message has {len(body)} bytes, more than {MAX_PAYLOAD_BYTES}: the first {_KEPT_BYTES} are kept"
+            received = keep_dead(self.intake.requests, cut, reason, is_json=False)
         else:
             try:
-                received = receive(self._intake.requests, self._intake.rules, kept)
+                received = receive(self.intake.requests, self.intake.rules, kept)
             except StoreError:
                 raise
             except Exception as error:
                 # The message would fail again at the next delivery.
-                received = self._dead(kept, f"the laboratory failed to process the message: {type(error).__name__}: {error}")
-        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
-            self._intake.say(f"source '{self.name}': message {kept.delivery}: {received.text}")
-
-    def _dead(self, message: Message, reason: str) -> Received:
-        outcome, added = self._intake.requests.add_dead(message, reason)
-        return Received(outcome, [added] if added else [], reason, is_json=False)
+                reason = f"the laboratory failed to process the message: {type(error).__name__}: {error}"
+                received = keep_dead(self.intake.requests, kept, reason, is_json=False)
+        self.report(received, f"message {kept.delivery}")
 
 
 def _end(ended: asyncio.Future[None], error: BaseException | None = None) -> None:

@@ -15,7 +15,7 @@ from typing import Self
 from pydantic import model_validator
 
 from ringroad_lab.errors import LabError, StoreError
-from ringroad_lab.fleet.intake import Received, receive
+from ringroad_lab.fleet.intake import keep_dead, receive
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.request.message import Message
 
@@ -29,7 +29,6 @@ _MAX_FIELD_CHARACTERS = 200
 class FolderSource(Source):
     """A folder into which packages are put."""
 
-    kind = "folder"
     title = "A folder of Debian and RPM packages"
 
     folder: Path
@@ -103,8 +102,7 @@ class FolderWatcher(Watcher):
         except StoreError:
             raise
         except LabError as error:
-            outcome, added = self._intake.requests.add_dead(message(json.dumps({"path": path}).encode()), str(error))
-            received = Received(outcome, [added] if added else [], str(error))
+            received = keep_dead(self._intake.requests, message(json.dumps({"path": path}).encode()), str(error))
         self._intake.say(f"{path}: {received.text}")
 
 

@@ -82,7 +82,6 @@ class HttpSource(Source):
 class GithubSource(HttpSource):
     """https://docs.github.com/en/webhooks/webhook-events-and-payloads."""
 
-    kind = "github"
     title = "Webhooks of GitHub"
     dialect = Dialect("X-Hub-Signature-256", "X-GitHub-Event", ("X-GitHub-Delivery",), prefix="sha256=")
 
@@ -90,7 +89,6 @@ class GithubSource(HttpSource):
 class GitlabSource(HttpSource):
     """https://docs.gitlab.com/user/project/integrations/webhooks/."""
 
-    kind = "gitlab"
     title = "Webhooks of GitLab"
     dialect = Dialect("X-Gitlab-Token", "X-Gitlab-Event", ("Idempotency-Key", "X-Gitlab-Event-UUID"), is_token=True)
 
@@ -98,7 +96,6 @@ class GitlabSource(HttpSource):
 class GiteaSource(HttpSource):
     """https://docs.gitea.com/usage/webhooks."""
 
-    kind = "gitea"
     title = "Webhooks of Gitea or Forgejo"
     dialect = Dialect("X-Gitea-Signature", "X-Gitea-Event", ("X-Gitea-Delivery",))
 
@@ -106,7 +103,6 @@ class GiteaSource(HttpSource):
 class GenericSource(HttpSource):
     """Signed like the laboratory's own webhooks."""
 
-    kind = "generic"
     title = "Webhooks of any sender that has the secret"
     dialect = Dialect(
         "X-Ringroad-Lab-Signature-256", "X-Ringroad-Lab-Event", ("X-Ringroad-Lab-Delivery", "Idempotency-Key"), prefix="sha256="

@@ -58,7 +58,6 @@ class Hook(ABC):
 class Source(Frozen):
     """Settings of a source; makes the watcher or hook with these settings."""
 
-    kind: ClassVar[str]
     title: ClassVar[str]
 
     def watcher(self, name: str, intake: Intake) -> Watcher | None:
@@ -82,7 +81,6 @@ class Source(Frozen):
 SOURCES: Kinds[Source] = Kinds(
     "ringroad_lab.sources",
     Source,
-    "kind",
     {
         "github": "fleet.sources.http:GithubSource",
         "gitlab": "fleet.sources.http:GitlabSource",

@@ -12,9 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ringroad_lab.errors import LabError, StoreError
-from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
 from ringroad_lab.koji_hub import HubError, HubEvent, KojiHub
@@ -29,7 +27,6 @@ SETTLED_AFTER_S = 600.0
 class KojiSource(Source):
     """A hub that is polled regularly."""
 
-    kind = "koji"
     title = "A Koji hub, polled for tagged builds"
 
     hub: Word
@@ -50,7 +47,7 @@ class KojiSource(Source):
         return KojiWatcher(name, self, intake)
 
 
-class KojiWatcher(OwnThreadWatcher):
+class KojiWatcher(OwnThreadWatcher[KojiSource]):
     """Queries the builds tagged since a stored event, and stores the next event when all these builds are stored."""
 
     def __init__(self, name: str, source: KojiSource, intake: Intake, patience: Patience | None = None) -> None:
@@ -59,9 +56,7 @@ class KojiWatcher(OwnThreadWatcher):
         Raises:
             ScenarioError: a setting is invalid.
         """
-        super().__init__(name, patience)
-        self._source = source
-        self._intake = intake
+        super().__init__(name, source, intake, patience)
         self._hub = KojiHub(source.hub, source.ca_file, self.patience.answer_s)
         self._positions = Positions(intake.requests.store)
         self._seen: dict[str, set[tuple[int, str]]] = {tag: set() for tag in source.tags}
@@ -73,7 +68,7 @@ class KojiWatcher(OwnThreadWatcher):
         if last is None:
             raise HubError(f"{self._hub.name} has no event yet")
         problems = []
-        for tag in self._source.tags:
+        for tag in self.source.tags:
             # A missing tag must not block the others.
             try:
                 self._query(tag, last)
@@ -83,7 +78,7 @@ class KojiWatcher(OwnThreadWatcher):
                 problems.append(f"tag {tag}: {error}")
         if problems:
             raise LabError("; ".join(problems))
-        return self._source.every_s
+        return self.source.every_s
 
     def close(self) -> None:
         """Stop, and close the connection."""
@@ -94,7 +89,7 @@ class KojiWatcher(OwnThreadWatcher):
         position = self._positions.get(self.name, tag)
         if position is None or position > last.id:
             if position is not None:
-                self._intake.say(
+                self.intake.say(
                     f"source '{self.name}': {self._hub.name} had an event {position}, but its last event is now {last.id}: "
                     "the hub was reset. Builds tagged from now on are taken"
                 )
@@ -115,12 +110,10 @@ class KojiWatcher(OwnThreadWatcher):
 
     def _take(self, row: dict[str, Any]) -> None:
         body = {name: row.get(name) for name in ("build_id", "name", "version", "release", "tag_id")}
-        body |= {"tag": row.get("tag.name"), "user": row.get("creator_name"), "instance": self._source.instance}
+        body |= {"tag": row.get("tag.name"), "user": row.get("creator_name"), "instance": self.source.instance}
         body["owner"] = self._hub.build(row.get("build_id")).get("owner_name")
-        at, now = row.get("create_ts"), self._intake.clock()
+        at, now = row.get("create_ts"), self.intake.clock()
         # The time of the tagging: a build that the bus missed must be older than builds tagged after it.
         when = float(at) if isinstance(at, int | float) and 0 <= at <= now else now
-        message = Message(self._source.kept_as or self.name, json.dumps(body, default=str).encode(), when, self._source.topic)
-        received = receive(self._intake.requests, self._intake.rules, message)
-        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
-            self._intake.say(f"source '{self.name}': build {row.get('build_id')}: {received.text}")
+        message = Message(self.source.kept_as or self.name, json.dumps(body, default=str).encode(), when, self.source.topic)
+        self.take(message, f"build {row.get('build_id')}")

@@ -5,9 +5,15 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from ringroad_lab.errors import LabError
-from ringroad_lab.fleet.sources.interface import Watcher
+from ringroad_lab.fleet.intake import Received, receive
+from ringroad_lab.fleet.requests import MessageOutcome
+from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
+from ringroad_lab.request.message import Message
+
+S = TypeVar("S", bound=Source)
 
 # A thread that does not end within this time is left running until the process ends.
 _CLOSE_S = 5.0
@@ -24,12 +30,14 @@ class Patience:
     longest_wait_s: float = 60.0
 
 
-class OwnThreadWatcher(Watcher):
+class OwnThreadWatcher(Watcher, Generic[S]):
     """Repeats its work in a thread; after failures less and less often."""
 
-    def __init__(self, name: str, patience: Patience | None = None) -> None:
-        """Take the source's name."""
+    def __init__(self, name: str, source: S, intake: Intake, patience: Patience | None = None) -> None:
+        """Take the source, by its name in the settings, and what takes its messages."""
         self.name = name
+        self.source = source
+        self.intake = intake
         self.patience = patience or Patience()
         self.stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -47,6 +55,15 @@ class OwnThreadWatcher(Watcher):
 
     def interrupt(self) -> None:
         """Make `work` return soon. It is called in another thread."""
+
+    def take(self, message: Message, what: str) -> None:
+        """Make requests from a message; `what` names it for users."""
+        self.report(receive(self.intake.requests, self.intake.rules, message), what)
+
+    def report(self, received: Received, what: str) -> None:
+        """Tell users of a message that made a request, or is unusable."""
+        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
+            self.intake.say(f"source '{self.name}': {what}: {received.text}")
 
     def works_again(self) -> None:
         """Record that the source works, and clear its problem."""

@@ -11,9 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from ringroad_lab.fleet.intake import receive
 from ringroad_lab.fleet.positions import Positions
-from ringroad_lab.fleet.requests import MessageOutcome
 from ringroad_lab.fleet.sources.folder import EVENT
 from ringroad_lab.fleet.sources.interface import Intake, Source, Watcher
 from ringroad_lab.fleet.sources.own_thread import OwnThreadWatcher, Patience
@@ -28,7 +26,6 @@ _FIRST_LOOK = "first look"
 class RepositorySource(Source):
     """A repository that is polled regularly."""
 
-    kind = "repository"
     title = "A repository of Debian or RPM packages"
 
     index: Word
@@ -57,14 +54,12 @@ class RepositorySource(Source):
         return RepositoryWatcher(name, self, intake)
 
 
-class RepositoryWatcher(OwnThreadWatcher):
+class RepositoryWatcher(OwnThreadWatcher[RepositorySource]):
     """Takes packages that are not recorded yet. A package is recorded after it was taken; after a kill it comes again as a duplicate."""
 
     def __init__(self, name: str, source: RepositorySource, intake: Intake, patience: Patience | None = None) -> None:
         """Take the source's name and settings, and the intake of its messages."""
-        super().__init__(name, patience)
-        self._source = source
-        self._intake = intake
+        super().__init__(name, source, intake, patience)
         self._repository = Repository(source.index, str(source.ca_file) if source.ca_file else None, self.patience.answer_s)
         self._positions = Positions(intake.requests.store)
 
@@ -74,17 +69,17 @@ class RepositoryWatcher(OwnThreadWatcher):
         for listed in self._repository.packages():
             if self.stopping.is_set():
                 return 0.0
-            if not any(fnmatchcase(listed.name, glob) for glob in self._source.packages):
+            if not any(fnmatchcase(listed.name, glob) for glob in self.source.packages):
                 continue
             mark = hashlib.sha256(f"{listed.url}:{listed.sha256}".encode()).hexdigest()
             if self._positions.get(self.name, mark) is not None:
                 continue
-            if self._source.takes_present or not is_first:
+            if self.source.takes_present or not is_first:
                 self._take(listed, mark)
             self._positions.remember(self.name, mark, 1)
         if is_first:
             self._positions.remember(self.name, _FIRST_LOOK, 1)
-        return self._source.every_s
+        return self.source.every_s
 
     def close(self) -> None:
         """Stop, and close the connection."""
@@ -94,7 +89,5 @@ class RepositoryWatcher(OwnThreadWatcher):
     def _take(self, listed: ListedPackage, mark: str) -> None:
         fields = {name: getattr(listed, name) for name in ("kind", "name", "version", "release", "arch", "full_version", "sha256")}
         fields |= {"file": listed.url.rpartition("/")[2], "path": listed.url, "bytes": listed.size}
-        message = Message(self.name, json.dumps(fields).encode(), self._intake.clock(), EVENT, mark)
-        received = receive(self._intake.requests, self._intake.rules, message)
-        if received.outcome in (MessageOutcome.REQUESTED, MessageOutcome.DEAD):
-            self._intake.say(f"source '{self.name}': {listed.name} {listed.full_version}: {received.text}")
+        message = Message(self.name, json.dumps(fields).encode(), self.intake.clock(), EVENT, mark)
+        self.take(message, f"{listed.name} {listed.full_version}")

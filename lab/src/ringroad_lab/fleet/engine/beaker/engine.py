@@ -27,7 +27,6 @@ _OVER = ("Reserved",)
 class BeakerEngine(Engine):
     """Runs jobs in Beaker."""
 
-    name = "beaker"
     title = "Beaker: one recipe set of generator and device per run"
     settings_type = BeakerSettings
 

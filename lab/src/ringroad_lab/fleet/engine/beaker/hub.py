@@ -18,7 +18,7 @@ from ringroad_lab import __version__
 from ringroad_lab.fleet.engine.beaker.settings import BeakerSettings
 from ringroad_lab.fleet.engine.interface import EngineError
 from ringroad_lab.http_answer import IDENTITY, AnswerTooLongError, pieces, read_answer
-from ringroad_lab.safe_xml import check_xml
+from ringroad_lab.safe_xml import parse_xml
 from ringroad_lab.secret import secret
 
 _MAX_ANSWER_BYTES = 16 << 20
@@ -128,7 +128,7 @@ class BeakerHub:
                     raise EngineError(f"{hub} answers {method} with status {answer.status_code}")
                 content = read_answer(answer, within_s=self._settings.answer_within_s, most_bytes=_MAX_ANSWER_BYTES)
         try:
-            check_xml(content)
+            parse_xml(content)
             (result,), _ = xmlrpc.client.loads(content)
         except xmlrpc.client.Fault as error:
             raise HubRefusedError(f"{hub} refuses {method}: {error.faultString[:_MAX_FAULT_CHARACTERS]}") from error

@@ -7,46 +7,38 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Create the tables."""
     op.create_table(
         "bed",
-        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), primary_key=True),
         sa.Column("token", sa.Integer(), nullable=False),
         sa.Column("holder", sa.Text(), nullable=False),
         sa.Column("lease_until", sa.Double(), nullable=False),
         sa.Column("quarantine", sa.Text(), nullable=False),
         sa.Column("quarantined_at", sa.Double(), nullable=False),
         sa.Column("quarantined_by", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("name", name="pk_bed"),
     )
     op.create_table(
         "bed_occupancy",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("bed", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.Integer(), primary_key=True),
+        sa.Column("bed", sa.String(length=64), sa.ForeignKey("bed.name"), nullable=False),
         sa.Column("token", sa.Integer(), nullable=False),
-        sa.Column("run_id", sa.String(length=64), nullable=False),
-        sa.Column("request_id", sa.Integer(), nullable=True),
+        sa.Column("run_id", sa.String(length=64), nullable=False, index=True),
+        sa.Column("request_id", sa.Integer(), sa.ForeignKey("request.id"), nullable=True),
         sa.Column("holder", sa.Text(), nullable=False),
-        sa.Column("taken_at", sa.Double(), nullable=False),
+        sa.Column("taken_at", sa.Double(), nullable=False, index=True),
         sa.Column("waited_s", sa.Double(), nullable=True),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["bed"], ["bed.name"], name="fk_bed_occupancy_bed"),
-        sa.ForeignKeyConstraint(["request_id"], ["request.id"], name="fk_bed_occupancy_request_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_bed_occupancy"),
     )
     op.create_index("uq_bed_occupancy_bed_token", "bed_occupancy", ["bed", "token"], unique=True)
-    op.create_index("ix_bed_occupancy_run_id", "bed_occupancy", ["run_id"])
-    op.create_index("ix_bed_occupancy_taken_at", "bed_occupancy", ["taken_at"])
     op.create_table(
         "bed_calibration",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("bed", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.Integer(), primary_key=True),
+        sa.Column("bed", sa.String(length=64), sa.ForeignKey("bed.name"), nullable=False),
         sa.Column("run_id", sa.String(length=64), nullable=False),
         sa.Column("load_digest", sa.String(length=64), nullable=False),
         sa.Column("transport", sa.Text(), nullable=False),
@@ -54,8 +46,6 @@ def upgrade() -> None:
         sa.Column("ceiling_fps", sa.Double(), nullable=False),
         sa.Column("measured_at", sa.Double(), nullable=False),
         sa.Column("is_good", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["bed"], ["bed.name"], name="fk_bed_calibration_bed"),
-        sa.PrimaryKeyConstraint("id", name="pk_bed_calibration"),
     )
     op.create_index("ix_bed_calibration_bed_load_digest_transport_frame", "bed_calibration", ["bed", "load_digest", "transport", "frame"])
     op.add_column("request", sa.Column("beds", sa.Text(), nullable=False, server_default=""))

@@ -7,16 +7,14 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Create the table, with a row for each done request whose end was not reported yet."""
     op.create_table(
         "notification",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("request_id", sa.Integer(), nullable=False),
+        sa.Column("id", sa.Integer(), primary_key=True),
+        sa.Column("request_id", sa.Integer(), sa.ForeignKey("request.id", ondelete="CASCADE"), nullable=False),
         sa.Column("round", sa.Integer(), nullable=False),
         sa.Column("stage", sa.String(length=16), nullable=False),
         sa.Column("target", sa.Text(), nullable=False),
@@ -33,8 +31,6 @@ def upgrade() -> None:
         sa.Column("changed_at", sa.Double(), nullable=False),
         sa.Column("holder", sa.Text(), nullable=False),
         sa.Column("held_until", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["request_id"], ["request.id"], name="fk_notification_request_id", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("id", name="pk_notification"),
     )
     op.create_index("uq_notification_key", "notification", ["request_id", "round", "stage", "target"], unique=True)
     op.create_index("ix_notification_state_target", "notification", ["state", "target"])

@@ -7,17 +7,14 @@ from alembic import op
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Create the table."""
     op.create_table(
         "source_position",
-        sa.Column("source", sa.String(length=64), nullable=False),
-        sa.Column("part", sa.Text(), nullable=False),
+        sa.Column("source", sa.String(length=64), primary_key=True),
+        sa.Column("part", sa.Text(), primary_key=True),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.Column("changed_at", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("source", "part", name="pk_source_position"),
     )
