@@ -172,7 +172,8 @@ impl Connection {
             let Reply::MacTable(more) = self.request(&request)?.0 else {
                 return Err(ControlError::ProtocolViolation("no table for a table".to_owned()));
             };
-            if !more.last().is_some_and(|last| entries.last().is_none_or(|entry| key(entry) < key(last))) {
+            let is_behind = |last| entries.last().is_none_or(|entry| key(entry) < key(last));
+            if !more.last().is_some_and(is_behind) {
                 return Ok(entries);
             }
             entries.extend(more);

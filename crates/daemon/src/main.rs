@@ -301,7 +301,7 @@ fn raise_descriptor_limit() {
 fn watch_signals() -> std::io::Result<Signals> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let (reader, writer) = UnixStream::pair()?;
-    Signals::with_pipe(reader, writer, SignalOnly::default(), [SIGHUP, SIGINT, SIGTERM])
+    Signals::with_pipe(reader, writer, SignalOnly, [SIGHUP, SIGINT, SIGTERM])
 }
 
 #[cfg(test)]

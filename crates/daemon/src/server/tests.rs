@@ -37,7 +37,7 @@ impl Testbed {
             config_path: None,
             ports: Ports::new(fabric, crate::quotas::Quotas::new(&crate::config::LimitsConfig::default(), 0))
                 .unwrap(),
-            signals: Signals::with_pipe(reader, writer, SignalOnly::default(), [0; 0]).unwrap(),
+            signals: Signals::with_pipe(reader, writer, SignalOnly, [0; 0]).unwrap(),
             log: RunningLog::silent(),
             arguments: Vec::new(),
         };
