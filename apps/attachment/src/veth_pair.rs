@@ -147,11 +147,18 @@ impl VethPair {
     /// # Errors
     /// [`AttachmentError`].
     pub fn remove(&self, outside: &Namespace) -> Result<(), AttachmentError> {
-        match in_namespace(outside, || delete_link(&self.outer))? {
-            // The pair was removed with its namespace.
-            Err(error) if error.is_no_interface() => Ok(()),
-            result => Ok(result?),
-        }
+        remove_interface(outside, &self.outer)
+    }
+}
+
+/// Removes an interface, if it is still there.
+///
+/// # Errors
+/// [`AttachmentError::Interface`], [`AttachmentError::Namespace`].
+pub fn remove_interface(namespace: &Namespace, name: &str) -> Result<(), AttachmentError> {
+    match in_namespace(namespace, || delete_link(name))? {
+        Err(error) if error.is_no_interface() => Ok(()),
+        result => Ok(result?),
     }
 }
 

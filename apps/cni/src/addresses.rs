@@ -54,5 +54,5 @@ fn run(request: &CniRequest, operation: &str) -> Result<Option<Value>, CniError>
     let answer = serde_json::from_slice(&told.stdout).map_err(|error| {
         CniError::new(Code::Decoding, format!("{plugin} answers with invalid JSON ({})", told.status), error)
     })?;
-    if told.status.success() { Ok(Some(answer)) } else { Err(CniError::OfAddresses(answer)) }
+    if told.status.success() { Ok(Some(answer)) } else { Err(CniError(answer)) }
 }

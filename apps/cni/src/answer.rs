@@ -19,30 +19,14 @@ pub(crate) enum Code {
     Refused = 100,
 }
 
-/// Reasons why an operation failed.
+/// Answer that tells the runtime why an operation failed: this plugin's, or that of the plugin for addresses.
 #[derive(Debug)]
-pub(crate) enum CniError {
-    Own {
-        code: Code,
-        message: String,
-        details: String,
-    },
-    /// Reply of the plugin for addresses, which is passed to the runtime unchanged.
-    OfAddresses(Value),
-}
+pub(crate) struct CniError(pub(crate) Value);
 
 impl CniError {
     pub(crate) fn new(code: Code, message: impl ToString, details: impl ToString) -> Self {
-        Self::Own { code, message: message.to_string(), details: details.to_string() }
-    }
-
-    pub(crate) fn into_answer(self) -> Value {
-        match self {
-            Self::Own { code, message, details } => {
-                json!({ "cniVersion": NEWEST, "code": code as u64, "msg": message, "details": details })
-            }
-            Self::OfAddresses(answer) => answer,
-        }
+        let (message, details) = (message.to_string(), details.to_string());
+        Self(json!({ "cniVersion": NEWEST, "code": code as u64, "msg": message, "details": details }))
     }
 }
 

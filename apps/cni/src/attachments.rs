@@ -3,7 +3,7 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use ringroad_attachment::veth_pair::{DaemonNamespace, outside};
+use ringroad_attachment::veth_pair::{DaemonNamespace, outside, remove_interface};
 use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, ControlError, Request as DaemonRequest, socket_path};
@@ -129,7 +129,7 @@ impl<'a> RequestContext<'a> {
     /// the attempt.
     fn undo(&mut self, outside: &DaemonNamespace) {
         let _ = self.detach(&self.full_name());
-        let _ = interface::remove(&outside.namespace, &self.port);
+        let _ = remove_interface(&outside.namespace, &self.port);
     }
 
     /// Removes a port, if it exists.
@@ -193,7 +193,7 @@ pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
             if request.network.kind == Kind::Veth
                 && let Ok(outside) = outside(&mut site.daemon)
             {
-                interface::remove(&outside.namespace, &site.port).map_err(refused)?;
+                remove_interface(&outside.namespace, &site.port).map_err(refused)?;
             }
             // The folder is not empty while other ports of the container have sockets in it.
             let _ = std::fs::remove_dir(site.socket_folder());
@@ -201,7 +201,7 @@ pub(crate) fn remove(request: &CniRequest) -> Result<(), CniError> {
         }
         Err(_) if request.network.kind == Kind::Veth => {
             if request.namespace.as_deref().is_some_and(Path::exists) {
-                interface::remove(&request.sandbox(), &request.attachment.interface).map_err(refused)?;
+                remove_interface(&request.sandbox(), &request.attachment.interface).map_err(refused)?;
             }
             Ok(())
         }
@@ -263,7 +263,7 @@ pub(crate) fn collect_garbage(request: &CniRequest) -> Result<(), CniError> {
     for port in ports.iter().filter(|port| port.name.starts_with(&own) && !valid.contains(&port.name)) {
         site.detach(&port.name)?;
         if let Some(link) = &port.link {
-            interface::remove(&outside.namespace, &link.interface).map_err(refused)?;
+            remove_interface(&outside.namespace, &link.interface).map_err(refused)?;
         }
     }
     addresses::ask_if_known(request, "GC")

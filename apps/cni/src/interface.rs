@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringroad_attachment::veth_pair::{AttachmentError, DaemonNamespace, VethPair};
 use ringroad_netdev::link::{LinkInfo, link_by_name};
-use ringroad_netdev::link_change::{add_address, add_route, delete_link, set_mtu, set_up};
+use ringroad_netdev::link_change::{add_address, add_route, set_mtu, set_up};
 use ringroad_netdev::link_use::addresses_of;
 use ringroad_netdev::{Namespace, NetdevError, in_namespace};
 
@@ -66,12 +66,4 @@ pub(crate) fn query(namespace: &Namespace, name: &str) -> Result<LinkInfo, Attac
 pub(crate) fn addresses(namespace: &Namespace, name: &str) -> Result<Vec<String>, AttachmentError> {
     let addresses = in_namespace(namespace, || addresses_of(&link_by_name(name)?))??;
     Ok(addresses.into_iter().map(|(address, bits)| format!("{address}/{bits}")).collect())
-}
-
-/// Removes an interface, if it exists.
-pub(crate) fn remove(namespace: &Namespace, name: &str) -> Result<(), AttachmentError> {
-    match in_namespace(namespace, || delete_link(name))? {
-        Err(error) if error.is_no_interface() => Ok(()),
-        result => Ok(result?),
-    }
 }

@@ -4,6 +4,7 @@
 //! at its standard input. [`request`] reads and checks both, [`attachments`] makes and removes ports, [`addresses`]
 //! calls the plugin for addresses, [`answer`] writes the output to the runtime.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::answer::CniError;
@@ -20,24 +21,15 @@ const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", NEWEST];
 const NEWEST: &str = "1.1.0";
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(answer) => {
-            print(&answer);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            print(&Some(error.into_answer()));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn print(answer: &Option<serde_json::Value>) {
-    use std::io::Write;
+    let (answer, code) = match run() {
+        Ok(answer) => (answer, ExitCode::SUCCESS),
+        Err(CniError(answer)) => (Some(answer), ExitCode::FAILURE),
+    };
     if let Some(answer) = answer {
         // A failure to write is ignored: the runtime does not read the output.
         let _ = writeln!(std::io::stdout(), "{answer}");
     }
+    code
 }
 
 fn run() -> Result<Option<serde_json::Value>, CniError> {

@@ -56,25 +56,18 @@ pub(crate) struct Network {
     #[serde(default)]
     pub(crate) kind: Kind,
     /// Path of the daemon's socket; `None` for the default path.
-    #[serde(default)]
     pub(crate) socket: Option<PathBuf>,
     /// The VLAN of the containers: their ports are access ports.
-    #[serde(default)]
     pub(crate) vlan: Option<u16>,
     /// Longest packet of the interface, bytes without the Ethernet header.
-    #[serde(default)]
     pub(crate) mtu: Option<u32>,
     /// Folder of the sockets of `vhost-user` and `memif`. Each socket is in a folder of its container.
     #[serde(default = "socket_folder")]
     pub(crate) socket_folder: PathBuf,
     /// Permissions of the sockets, in octal.
-    #[serde(default)]
     pub(crate) socket_mode: Option<String>,
-    #[serde(default)]
     pub(crate) ipam: Option<Ipam>,
-    #[serde(default)]
     pub(crate) dns: Option<Value>,
-    #[serde(default)]
     pub(crate) prev_result: Option<IpamResult>,
     #[serde(default, rename = "cni.dev/valid-attachments")]
     pub(crate) valid_attachments: Vec<Attachment>,
@@ -97,35 +90,29 @@ pub(crate) struct Attachment {
 
 /// The part of a result that is used here.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct IpamResult {
-    #[serde(default)]
     pub(crate) interfaces: Vec<KnownInterface>,
-    #[serde(default)]
     pub(crate) ips: Vec<Address>,
-    #[serde(default)]
     pub(crate) routes: Vec<Route>,
-    #[serde(default)]
     pub(crate) dns: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct KnownInterface {
     pub(crate) name: String,
-    #[serde(default)]
     pub(crate) sandbox: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Address {
     pub(crate) address: Subnet,
-    #[serde(default)]
     pub(crate) gateway: Option<IpAddr>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Route {
     pub(crate) dst: Subnet,
-    #[serde(default)]
     pub(crate) gw: Option<IpAddr>,
 }
 

@@ -61,34 +61,21 @@ pub struct FrameDecoder {
     prefix: [u8; PREFIX_BYTES],
     prefix_bytes: usize,
     body: Vec<u8>,
-    error: Option<FrameError>,
 }
 
 impl FrameDecoder {
     /// A decoder for bodies of at most `max_body_bytes` bytes, before the first byte of a stream.
     #[must_use]
     pub fn new(max_body_bytes: usize) -> Self {
-        Self { max_body_bytes, prefix: [0; PREFIX_BYTES], prefix_bytes: 0, body: Vec::new(), error: None }
+        Self { max_body_bytes, prefix: [0; PREFIX_BYTES], prefix_bytes: 0, body: Vec::new() }
     }
 
     /// Takes bytes from the front of `input` up to the end of the current frame. `Some` is that frame's body, and
     /// `input` keeps the bytes behind the frame; `None` means that `input` is used up.
     ///
     /// # Errors
-    /// [`FrameError`]; the stream is lost, and every later call returns the same.
+    /// [`FrameError`]; the stream is lost.
     pub fn take_frame(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, FrameError> {
-        if let Some(error) = &self.error {
-            return Err(error.clone());
-        }
-        let frame = self.assemble(input);
-        if let Err(error) = &frame {
-            self.error = Some(error.clone());
-            self.body = Vec::new();
-        }
-        frame
-    }
-
-    fn assemble(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, FrameError> {
         while self.prefix_bytes < PREFIX_BYTES {
             let Some((&byte, rest)) = input.split_first() else { return Ok(None) };
             if let Some(target) = self.prefix.get_mut(self.prefix_bytes) {

@@ -18,7 +18,7 @@ use crate::error::ControlError;
 use crate::fd_passing::{MAX_DESCRIPTORS, receive, send};
 use crate::message::{ErrorKind, ErrorReply, PROTOCOL_VERSION, Reply, Request};
 use crate::peer::PeerCredentials;
-use crate::report::{ListReport, MacEntryReport, StartedBy, StatusReport};
+use crate::report::{ListReport, MacEntryReport, PortReport, StartedBy, StatusReport};
 use crate::socket_path::fallback_socket_path;
 
 /// Time for which [`Connection`] waits for the daemon by default.
@@ -125,8 +125,7 @@ impl Connection {
         let Reply::Status(mut status) = self.request(&Request::Status)?.0 else {
             return Err(ControlError::ProtocolViolation("no status for a status".to_owned()));
         };
-        let rest = self.list_from(status.next.take())?;
-        status.ports.extend(rest.ports);
+        status.ports.extend(self.list_from(status.next.take())?);
         Ok(status)
     }
 
@@ -136,13 +135,12 @@ impl Connection {
     /// As [`Self::request`].
     pub fn list(&mut self) -> Result<ListReport, ControlError> {
         let mut list = self.page(&Request::List)?;
-        let rest = self.list_from(list.next.take())?;
-        list.ports.extend(rest.ports);
+        list.ports.extend(self.list_from(list.next.take())?);
         Ok(list)
     }
 
     /// Requests the ports that follow `next`.
-    fn list_from(&mut self, mut next: Option<String>) -> Result<ListReport, ControlError> {
+    fn list_from(&mut self, mut next: Option<String>) -> Result<Vec<PortReport>, ControlError> {
         let mut ports = Vec::new();
         while let Some(cursor) = next {
             let page = self.page(&Request::ListFrom { from: cursor })?;
@@ -150,7 +148,7 @@ impl Connection {
             next = page.next.filter(|_| !page.ports.is_empty());
             ports.extend(page.ports);
         }
-        Ok(ListReport { ports, ..ListReport::default() })
+        Ok(ports)
     }
 
     fn page(&mut self, request: &Request) -> Result<ListReport, ControlError> {
@@ -171,16 +169,14 @@ impl Connection {
             let (after, after_vlan) = (last.map(|last| last.mac.clone()), last.and_then(|last| last.vlan));
             let request = Request::MacTable { switch: switch.to_owned(), after, after_vlan };
             let key = |entry: &MacEntryReport| (entry.mac.clone(), entry.vlan);
-            match self.request(&request)?.0 {
-                Reply::MacTable(more) => match more
-                    .last()
-                    .is_some_and(|last| entries.last().is_none_or(|entry| key(entry) < key(last)))
-                {
-                    true => entries.extend(more),
-                    false => return Ok(entries),
-                },
-                _ => return Err(ControlError::ProtocolViolation("no table for a table".to_owned())),
+            let Reply::MacTable(more) = self.request(&request)?.0 else {
+                return Err(ControlError::ProtocolViolation("no table for a table".to_owned()));
+            };
+            let is_behind = |last| entries.last().is_none_or(|entry| key(entry) < key(last));
+            if !more.last().is_some_and(is_behind) {
+                return Ok(entries);
             }
+            entries.extend(more);
         }
     }
 
@@ -221,11 +217,6 @@ impl Connection {
     pub fn relocated(mut self, relocate: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
         self.socket = relocate(self.socket);
         self
-    }
-
-    /// Sets the maximum time to wait for each reply from now on.
-    pub fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = timeout;
     }
 
     /// Calls `report`, with the time waited so far, at the end of each timeout while the program waits for the reply of

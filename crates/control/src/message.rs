@@ -200,22 +200,12 @@ pub enum Request {
     Stop,
 }
 
-/// Users who may send a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Privilege {
-    /// All users who can connect.
-    Anyone,
-    /// Users whom the daemon's rules permit the port that the request names, if it names a port.
-    ByName,
-    /// Root and the daemon's own user. The text says what other users may not do, such as `attach ports`.
-    Administrator(&'static str),
-}
-
 impl Request {
-    /// Users who may send the request. The daemon checks this before anything else.
+    /// What only root and the daemon's own user may do by this request, such as `attach ports`; `None` for a request of
+    /// all users who can connect, and for one that the daemon's rules permit by the port that it names. The daemon
+    /// checks this before anything else.
     #[must_use]
-    pub fn privilege(&self) -> Privilege {
+    pub fn privilege(&self) -> Option<&'static str> {
         // No `_` arm: the compiler refuses a request that has no line here.
         match self {
             Self::Hello { .. }
@@ -225,29 +215,24 @@ impl Request {
             | Self::Mirrors
             | Self::OpenFlow
             | Self::MacTable { .. }
-            | Self::NetmapOpen => Privilege::Anyone,
-            Self::Open { .. } => Privilege::ByName,
+            | Self::NetmapOpen => None,
+            // The rules decide.
+            Self::Open { .. } => None,
             Self::Netmap { request, .. } => request.privilege(),
-            Self::Attach { .. } => Privilege::Administrator("attach ports"),
-            Self::Detach { .. } => Privilege::Administrator("detach ports"),
-            Self::Save { .. } => Privilege::Administrator("save ports"),
-            Self::Config | Self::CompareConfig { .. } => Privilege::Administrator("see the configuration"),
-            Self::ApplyConfig { .. } => Privilege::Administrator("change the configuration"),
-            Self::SetAddress { .. } | Self::ForgetAddresses { .. } => {
-                Privilege::Administrator("change addresses")
-            }
-            Self::SetMirror(_) | Self::RemoveMirror { .. } => Privilege::Administrator("change mirrors"),
-            Self::SetOpenFlow(_) | Self::RemoveOpenFlow { .. } => {
-                Privilege::Administrator("change flow tables")
-            }
-            Self::Explain(_) => Privilege::Administrator("see where frames go"),
-            Self::StartTrace { .. } | Self::Traced | Self::StopTrace => {
-                Privilege::Administrator("trace frames")
-            }
-            Self::SetPortOptions { .. } => Privilege::Administrator("change options of ports"),
-            Self::Reload => Privilege::Administrator("reload the configuration"),
-            Self::Upgrade { .. } => Privilege::Administrator("upgrade the daemon"),
-            Self::Stop => Privilege::Administrator("stop the daemon"),
+            Self::Attach { .. } => Some("attach ports"),
+            Self::Detach { .. } => Some("detach ports"),
+            Self::Save { .. } => Some("save ports"),
+            Self::Config | Self::CompareConfig { .. } => Some("see the configuration"),
+            Self::ApplyConfig { .. } => Some("change the configuration"),
+            Self::SetAddress { .. } | Self::ForgetAddresses { .. } => Some("change addresses"),
+            Self::SetMirror(_) | Self::RemoveMirror { .. } => Some("change mirrors"),
+            Self::SetOpenFlow(_) | Self::RemoveOpenFlow { .. } => Some("change flow tables"),
+            Self::Explain(_) => Some("see where frames go"),
+            Self::StartTrace { .. } | Self::Traced | Self::StopTrace => Some("trace frames"),
+            Self::SetPortOptions { .. } => Some("change options of ports"),
+            Self::Reload => Some("reload the configuration"),
+            Self::Upgrade { .. } => Some("upgrade the daemon"),
+            Self::Stop => Some("stop the daemon"),
         }
     }
 
@@ -282,7 +267,7 @@ pub struct Mirror {
 }
 
 /// OpenFlow for a switch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OpenFlow {
@@ -405,33 +390,22 @@ impl PortSpec {
 /// The properties that a program requests for a port. `None` leaves the choice to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct PortProperties {
     /// Number of queues, each a tx ring and an rx ring.
-    #[serde(default)]
     pub queues: Option<u16>,
     /// Number of slots of each ring.
-    #[serde(default)]
     pub slots: Option<u32>,
     /// Size of a buffer, bytes.
-    #[serde(default)]
     pub buffer_bytes: Option<u32>,
     /// Number of buffers besides those in the rings, for programs that hold frames back.
-    #[serde(default)]
     pub extra_buffers: u32,
     /// Pages of the region.
-    #[serde(default)]
     pub huge_pages: HugePages,
     /// Whether the program sends.
-    #[serde(default = "yes")]
     pub tx: bool,
     /// Whether the program receives.
-    #[serde(default = "yes")]
     pub rx: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn by_command() -> StartedBy {

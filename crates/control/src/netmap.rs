@@ -15,8 +15,6 @@ use ringroad_ring::layout::Direction;
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::message::Privilege;
-
 /// First bytes of a badge.
 const BADGE_MAGIC: [u8; 8] = *b"rr-netmp";
 /// Size of a badge on the wire, bytes.
@@ -295,26 +293,23 @@ pub enum NetmapRequest {
 }
 
 impl NetmapRequest {
-    /// Users who may send the request.
+    /// What only root and the daemon's own user may do by this request, as [`crate::Request::privilege`].
     #[must_use]
-    pub fn privilege(&self) -> Privilege {
+    pub fn privilege(&self) -> Option<&'static str> {
         // No `_` arm: the compiler refuses a request that has no line here.
         match self {
+            // The rules decide.
             Self::Register(_)
             | Self::PortInfo { .. }
             | Self::PortHeaderSet { .. }
             | Self::PortHeaderGet { .. }
-            | Self::PoolsInfo { .. } => Privilege::ByName,
+            | Self::PoolsInfo { .. } => None,
             // The badge proves that the sender holds the device.
-            Self::Binding | Self::Monitors | Self::Settle | Self::ValeList { .. } => Privilege::Anyone,
-            Self::ValeAttach { .. } => Privilege::Administrator("attach ports"),
-            Self::ValeDetach { .. } => Privilege::Administrator("detach ports"),
-            Self::ValeNewInterface { .. } | Self::ValeDeleteInterface { .. } => {
-                Privilege::Administrator("make or delete ports")
-            }
-            Self::PollingEnable { .. } | Self::PollingDisable { .. } => {
-                Privilege::Administrator("change polling")
-            }
+            Self::Binding | Self::Monitors | Self::Settle | Self::ValeList { .. } => None,
+            Self::ValeAttach { .. } => Some("attach ports"),
+            Self::ValeDetach { .. } => Some("detach ports"),
+            Self::ValeNewInterface { .. } | Self::ValeDeleteInterface { .. } => Some("make or delete ports"),
+            Self::PollingEnable { .. } | Self::PollingDisable { .. } => Some("change polling"),
         }
     }
 }

@@ -59,7 +59,7 @@ impl OpenFlowReport {
 }
 
 /// A switch with flow tables.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenFlowReport {
     /// Settings of OpenFlow for the switch.

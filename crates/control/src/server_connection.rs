@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::codec::{FrameDecoder, FrameError, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, PREFIX_BYTES};
+use crate::codec::{FrameDecoder, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, PREFIX_BYTES};
 use crate::codec::{decode_request, encode_reply};
 use crate::fd_passing::{receive_bytes, send};
 use crate::message::{ErrorKind, ErrorReply, Reply, Request};
@@ -30,25 +30,15 @@ pub const RECEIVE_BYTES: usize = 16 << 10;
 /// Maximum number of bytes of replies that wait for a peer to read; at one byte more the connection is closed.
 pub const MAX_QUEUED_BYTES: usize = MAX_REPLY_BYTES + PREFIX_BYTES;
 
-/// Reason why a connection ended.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CloseCause {
-    /// The peer hung up, or ended its side and has all its replies.
-    #[error("the program closed the connection")]
+/// Progress of a connection towards its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    /// The peer sends no more, and its last requests are served.
     PeerClosed,
-    /// The peer announced a request that is too long.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// The peer sent descriptors, which no request carries. The daemon took none of them.
-    #[error("the program sent descriptors with a request")]
-    UnexpectedDescriptors,
-    /// The peer does not read its replies.
-    #[error("the program left more than {MAX_QUEUED_BYTES} bytes of replies unread")]
-    SlowReader,
-    /// The kernel failed on the socket, or had no descriptor left to keep for a waiting reply.
-    #[error("control connection: {0}")]
-    Socket(#[from] io::Error),
+    /// The last refusal is sent, and the rest of the stream has no meaning.
+    Refused,
+    Closed,
 }
 
 /// The unsent part of a frame that waits for the peer to read.
@@ -72,9 +62,7 @@ pub struct ServerConnection {
     served: usize,
     queue: VecDeque<QueuedFrame>,
     queued_bytes: usize,
-    /// Reason why no more is read; the connection ends once the queue is empty.
-    ending: Option<CloseCause>,
-    closed: bool,
+    progress: Progress,
 }
 
 impl ServerConnection {
@@ -94,8 +82,7 @@ impl ServerConnection {
             served: 0,
             queue: VecDeque::new(),
             queued_bytes: 0,
-            ending: None,
-            closed: false,
+            progress: Progress::Open,
         })
     }
 
@@ -112,7 +99,7 @@ impl ServerConnection {
     /// other process can resume it.
     #[must_use]
     pub fn unread(&self) -> Option<Vec<u8>> {
-        if self.closed || self.ending.is_some() || !self.queue.is_empty() {
+        if self.progress != Progress::Open || !self.queue.is_empty() {
             return None;
         }
         let mut unread = self.decoder.begun();
@@ -137,10 +124,9 @@ impl ServerConnection {
     /// Returns the next request, or the refusal to send instead of a reply. `None` means that there is no request for
     /// now, because the peer sent nothing more, has replies to read first, or is gone.
     pub fn next_request(&mut self) -> Option<Result<Request, ErrorReply>> {
-        while !self.closed && self.queue.is_empty() {
-            if self.ending.as_ref().is_some_and(|cause| !matches!(cause, CloseCause::PeerClosed)) {
-                // The refusal is sent, and the rest of the stream has no meaning.
-                self.closed = true;
+        while !self.is_closed() && self.queue.is_empty() {
+            if self.progress == Progress::Refused {
+                self.progress = Progress::Closed;
                 return None;
             }
             let mut rest = self.input.get(self.served..).unwrap_or_default();
@@ -148,20 +134,15 @@ impl ServerConnection {
             self.served = self.input.len() - rest.len();
             match frame {
                 Ok(Some(body)) => return Some(decode_request(&body)),
-                Ok(None) if self.ending.is_some() => self.closed = true,
+                Ok(None) if self.progress == Progress::PeerClosed => self.progress = Progress::Closed,
                 Ok(None) => match self.receive() {
                     Ok(true) => {}
                     Ok(false) => return None,
-                    Err(cause @ CloseCause::PeerClosed) => self.ending = Some(cause),
-                    Err(CloseCause::UnexpectedDescriptors) => {
-                        let advice = "send requests without descriptors";
-                        return Some(Err(self.refuse_and_end(CloseCause::UnexpectedDescriptors, advice)));
-                    }
-                    Err(cause) => self.close(cause),
+                    Err(refusal) => return Some(Err(refusal)),
                 },
                 Err(error) => {
                     let advice = format!("keep requests within {MAX_REQUEST_BYTES} bytes");
-                    return Some(Err(self.refuse_and_end(error.into(), advice)));
+                    return Some(Err(self.refuse_and_end(error.to_string(), advice)));
                 }
             }
         }
@@ -169,36 +150,43 @@ impl ServerConnection {
     }
 
     /// Stops reading, and closes once the refusal is sent.
-    fn refuse_and_end(&mut self, cause: CloseCause, advice: impl Into<String>) -> ErrorReply {
-        let refusal = ErrorReply::new(ErrorKind::BadRequest, cause.to_string(), advice);
-        self.ending = Some(cause);
-        refusal
+    fn refuse_and_end(&mut self, message: String, advice: String) -> ErrorReply {
+        self.progress = Progress::Refused;
+        ErrorReply::new(ErrorKind::BadRequest, message, advice)
     }
 
-    /// Refills the empty input buffer. Returns `false` if the peer sent nothing more yet.
-    fn receive(&mut self) -> Result<bool, CloseCause> {
+    /// Refills the empty input buffer. Returns `false` if the peer sent nothing more yet, and a refusal if it sent
+    /// descriptors.
+    fn receive(&mut self) -> Result<bool, ErrorReply> {
         self.served = 0;
         self.input.resize(RECEIVE_BYTES, 0);
         let received = receive_bytes(&self.socket, &mut self.input);
         self.input.truncate(received.as_ref().map_or(0, |received| received.bytes));
         match received {
-            Ok(received) if received.descriptors_lost => Err(CloseCause::UnexpectedDescriptors),
-            Ok(received) if received.bytes == 0 => Err(CloseCause::PeerClosed),
-            Ok(_) => Ok(true),
+            Ok(received) if received.descriptors_lost => {
+                let what = "the program sent descriptors with a request".to_owned();
+                return Err(self.refuse_and_end(what, "send requests without descriptors".to_owned()));
+            }
+            Ok(received) if received.bytes == 0 => self.progress = Progress::PeerClosed,
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 // An idle connection holds no buffer.
                 self.input = Vec::new();
-                Ok(false)
+                return Ok(false);
             }
-            Err(error) if is_hang_up(&error) => Err(CloseCause::PeerClosed),
-            Err(error) => Err(error.into()),
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                self.progress = Progress::PeerClosed;
+            }
+            Err(_) => self.close(),
         }
+        Ok(true)
     }
 
     /// Closes at once: queued replies are lost.
-    fn close(&mut self, cause: CloseCause) {
-        self.closed = true;
-        self.ending = Some(cause);
+    fn close(&mut self) {
+        self.progress = Progress::Closed;
         self.queue = VecDeque::new();
         self.queued_bytes = 0;
         self.input = Vec::new();
@@ -209,7 +197,7 @@ impl ServerConnection {
     /// with duplicates of the descriptors. A reply too long to send is replaced by an error. A closed connection sends
     /// nothing. If the peer reads too little ([`MAX_QUEUED_BYTES`]), the connection is closed.
     pub fn send(&mut self, reply: &Reply, descriptors: &[BorrowedFd<'_>]) {
-        if self.closed {
+        if self.is_closed() {
             return;
         }
         debug_assert_eq!(reply.descriptor_count(), descriptors.len());
@@ -227,7 +215,7 @@ impl ServerConnection {
 
     /// Sends bytes that are not a frame, after the queued replies.
     pub fn send_raw(&mut self, bytes: &[u8]) {
-        if !self.closed {
+        if !self.is_closed() {
             self.send_frame(bytes.to_vec(), &[]);
         }
     }
@@ -238,14 +226,14 @@ impl ServerConnection {
             match send(&self.socket, &bytes, descriptors) {
                 Ok(count) => sent = count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return self.close_for(error),
+                Err(_) => return self.close(),
             }
         }
         if sent == bytes.len() {
             return;
         }
         if self.queued_bytes + (bytes.len() - sent) > MAX_QUEUED_BYTES {
-            return self.close(CloseCause::SlowReader);
+            return self.close();
         }
         let waiting = if sent == 0 { descriptors } else { &[] };
         match waiting.iter().map(BorrowedFd::try_clone_to_owned).collect() {
@@ -253,7 +241,7 @@ impl ServerConnection {
                 self.queued_bytes += bytes.len() - sent;
                 self.queue.push_back(QueuedFrame { bytes, sent, descriptors });
             }
-            Err(error) => self.close(CloseCause::Socket(error)),
+            Err(_) => self.close(),
         }
     }
 
@@ -271,19 +259,9 @@ impl ServerConnection {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => return self.close_for(error),
+                Err(_) => return self.close(),
             }
         }
-    }
-
-    fn close_for(&mut self, error: io::Error) {
-        self.close(if is_hang_up(&error) { CloseCause::PeerClosed } else { CloseCause::Socket(error) });
-    }
-
-    /// Whether the event loop is to wait for input.
-    #[must_use]
-    pub fn wants_read(&self) -> bool {
-        !self.closed && self.ending.is_none() && self.queue.is_empty()
     }
 
     /// Whether the event loop is to wait for room for output.
@@ -295,7 +273,9 @@ impl ServerConnection {
     /// Whether [`Self::next_request`] has received input that it has not decoded.
     #[must_use]
     pub fn has_input(&self) -> bool {
-        !self.closed && self.queue.is_empty() && (self.served < self.input.len() || self.ending.is_some())
+        !self.is_closed()
+            && self.queue.is_empty()
+            && (self.served < self.input.len() || self.progress != Progress::Open)
     }
 
     /// Bytes of replies that wait for the peer to read.
@@ -321,13 +301,7 @@ impl ServerConnection {
     /// Whether the connection can only be dropped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    /// Reason why the connection ended or is about to end.
-    #[must_use]
-    pub fn close_cause(&self) -> Option<&CloseCause> {
-        self.ending.as_ref()
+        self.progress == Progress::Closed
     }
 }
 
@@ -335,8 +309,4 @@ impl AsFd for ServerConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn is_hang_up(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }

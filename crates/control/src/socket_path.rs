@@ -11,12 +11,18 @@ pub const SOCKET_FILE: &str = "ringroad.sock";
 /// Content of the daemon's lock file if a service manager restarts the daemon when it dies.
 pub const MANAGED: &str = "service\n";
 
+/// Path of a file beside the socket: the socket's path with this ending.
+#[must_use]
+pub fn beside(socket: &Path, ending: &str) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
 /// The file beside the socket that a daemon locks while it takes the socket.
 #[must_use]
 pub fn lock_path(socket: &Path) -> PathBuf {
-    let mut path = socket.as_os_str().to_owned();
-    path.push(".lock");
-    PathBuf::from(path)
+    beside(socket, ".lock")
 }
 
 /// Path of the socket for a process with this environment and effective user. This is the first of these paths:
@@ -66,9 +72,7 @@ pub fn default_socket_path() -> PathBuf {
 /// after the daemon was killed.
 #[must_use]
 pub fn attached_ports_path(socket: &Path) -> PathBuf {
-    let mut path = socket.as_os_str().to_owned();
-    path.push(".ports");
-    path.into()
+    beside(socket, ".ports")
 }
 
 #[cfg(test)]

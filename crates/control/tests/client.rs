@@ -56,7 +56,7 @@ impl Daemon {
                     return;
                 }
                 let mut events = PollFlags::empty();
-                events.set(PollFlags::IN, server.wants_read());
+                events.set(PollFlags::IN, !server.wants_write());
                 events.set(PollFlags::OUT, server.wants_write());
                 poll(&mut [PollFd::new(&server, events)], None).unwrap();
             }
@@ -293,8 +293,7 @@ fn replies_sent_before_the_daemon_hung_up_are_read() {
 #[test]
 fn a_daemon_that_does_not_answer_times_out_and_the_connection_is_unusable() {
     let daemon = Daemon::new(|mut socket| while socket.read(&mut [0; 64]).unwrap() > 0 {});
-    let mut connection = daemon.connect();
-    connection.set_timeout(Duration::from_millis(20));
+    let mut connection = Connection::connect_within(&daemon.path, Duration::from_millis(20)).unwrap();
     let error = connection.request(&Request::Status).unwrap_err();
     assert!(matches!(error, ControlError::Timeout { timeout_ms: 20, .. }), "{error}");
     assert!(matches!(connection.request(&Request::Status), Err(ControlError::ConnectionUnusable)));
@@ -313,8 +312,7 @@ fn a_request_that_takes_long_is_waited_for_and_the_wait_is_reported() {
         assert!(waits[0] < waits[1]);
         (Reply::Attached(Vec::new()), Vec::new())
     });
-    let mut connection = daemon.connect();
-    connection.set_timeout(Duration::from_millis(20));
+    let mut connection = Connection::connect_within(&daemon.path, Duration::from_millis(20)).unwrap();
     connection.report_waits(|waited| {
         // The test no longer listens for reports once it is done.
         let _ = REPORTS.lock().unwrap().as_ref().unwrap().send(waited);

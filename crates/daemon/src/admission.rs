@@ -18,7 +18,6 @@ pub const MAX_HELD_BYTES: usize = 16 << 20;
 
 /// Reason why a connection is refused, as text for its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum AdmissionError {
     /// All connections are in use.
     #[error("all {0} connections of the daemon are taken")]
@@ -45,7 +44,7 @@ struct UserLoad {
 /// Control connections in use, and their limits.
 #[derive(Debug)]
 pub struct Admission {
-    connections: usize,
+    pub connections: usize,
     per_user: usize,
     taken: usize,
     users: BTreeMap<u32, UserLoad>,
@@ -59,12 +58,6 @@ impl Admission {
         let allowed = connections.min(descriptors / DESCRIPTORS_ONE_IN).max(1);
         let per_user = if per_user == 0 { (allowed / USER_ONE_IN).max(1) } else { per_user };
         Self { connections: allowed, per_user, taken: 0, users: BTreeMap::new() }
-    }
-
-    /// Maximum number of connections.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.connections
     }
 
     /// Admits a connection of `user`.
@@ -133,9 +126,9 @@ mod tests {
 
     #[test]
     fn connections_leave_descriptors_for_ports() {
-        assert_eq!(Admission::new(2048, 0, 200).connections(), 50);
-        assert_eq!(Admission::new(2048, 0, 1 << 20).connections(), 2048);
-        assert_eq!(Admission::new(2048, 0, 0).connections(), 1);
+        assert_eq!(Admission::new(2048, 0, 200).connections, 50);
+        assert_eq!(Admission::new(2048, 0, 1 << 20).connections, 2048);
+        assert_eq!(Admission::new(2048, 0, 0).connections, 1);
     }
 
     #[test]

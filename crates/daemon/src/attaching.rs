@@ -17,7 +17,7 @@ use ringroad_port_table::entry::SwitchPortName;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::holder_of;
-use crate::devices::{NamedDevice, ReadyDevice};
+use crate::devices::{NamedDevice, ReadyDevice, parse_name};
 use crate::namespace_scope::NamespaceScope;
 use crate::port_entries::{Kept, PortOrigin};
 use crate::ports::Ports;
@@ -99,7 +99,7 @@ pub fn requested(
 ) -> Result<Vec<PortSpec>, Refusal> {
     let (name, _, own) = switch_port(&port)?;
     let known = namespace_of(&port)?;
-    let scope = known.as_ref().map_or(scope, |known| NamespaceScope::within(Some(known)));
+    let scope = known.as_ref().map_or(scope, NamespaceScope::Within);
     let device = match (&port.driver, for_program) {
         (Some(_), true) => {
             return Err(refuse(
@@ -134,8 +134,7 @@ pub fn requested(
 
 /// Name of a port that can be attached, with its switch and its name on the switch.
 fn switch_port(spec: &PortSpec) -> Result<(PortName, String, String), Refusal> {
-    let name: PortName =
-        spec.name.parse().map_err(|error| refuse(ErrorKind::BadName, format!("{error}"), ""))?;
+    let name = parse_name(&spec.name)?;
     match &name.base {
         PortBase::Switch { switch, port } => {
             let (switch, port) = (switch.clone(), port.clone());
@@ -161,7 +160,8 @@ fn namespace_of(spec: &PortSpec) -> Result<Option<HeldNamespace>, Refusal> {
 /// The refusal that a request would get now.
 pub(crate) fn device_of(spec: &PortSpec) -> Result<Option<NamedDevice>, Refusal> {
     let netns = namespace_of(spec)?;
-    let find = |text: &String| NamedDevice::find(text, NamespaceScope::within(netns.as_ref()));
+    let scope = netns.as_ref().map_or(NamespaceScope::Own, NamespaceScope::Within);
+    let find = |text: &String| NamedDevice::find(text, scope);
     spec.driver.as_ref().map(find).transpose()
 }
 

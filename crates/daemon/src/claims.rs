@@ -16,28 +16,28 @@ fn claims() -> MutexGuard<'static, BTreeMap<InterfaceSide, String>> {
     CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Claim on a side of an interface, which ends when it is dropped.
+/// Claim on a side of an interface, which ends when it is dropped; a device without an interface claims nothing.
 #[derive(Debug)]
-pub(crate) struct Claim(InterfaceSide);
+pub(crate) struct Claim(Option<InterfaceSide>);
 
 impl Claim {
     /// Claims `side` for `holder`, which names a port and its program, if it has one.
     ///
     /// # Errors
     /// Another port has the side.
-    pub(crate) fn take(side: InterfaceSide, holder: &str) -> Result<Self, Refusal> {
-        let mut claims = claims();
-        match claims.get(&side) {
-            Some(other) => Err(refuse(
-                ErrorKind::PortTaken,
-                format!("{holder}: the interface is taken already, by {other}"),
-                "one port has it at a time: take that one off (ringroad detach), or end its program",
-            )),
-            None => {
-                claims.insert(side, holder.to_owned());
-                Ok(Self(side))
+    pub(crate) fn take(side: Option<InterfaceSide>, holder: &str) -> Result<Self, Refusal> {
+        if let Some(side) = side {
+            let mut claims = claims();
+            if let Some(other) = claims.get(&side) {
+                return Err(refuse(
+                    ErrorKind::PortTaken,
+                    format!("{holder}: the interface is taken already, by {other}"),
+                    "one port has it at a time: take that one off (ringroad detach), or end its program",
+                ));
             }
+            claims.insert(side, holder.to_owned());
         }
+        Ok(Self(side))
     }
 
     /// Moves the claim into `device` for the device's lifetime.
@@ -48,7 +48,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        claims().remove(&self.0);
+        if let Some(side) = self.0 {
+            claims().remove(&side);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The configuration file: TOML, every key optional, unknown keys refused.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use ringroad_control::message::{HugePages, Mirror, OpenFlow, PortProperties, PortSpec};
@@ -16,29 +17,6 @@ use crate::port_rules::{self, PortRules};
 
 /// Maximum of memory settings, MiB: more than any machine has, and its number of bytes still fits.
 const MAX_MEMORY_MIB: u64 = u64::MAX >> 20;
-
-/// Reason why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("reading the configuration {path}: {source}")]
-    Read { path: String, source: std::io::Error },
-    /// The file is not TOML, or has a key that does not exist.
-    #[error("configuration {path}: {source}")]
-    Parse {
-        path: String,
-        /// Line and reason.
-        source: Box<toml::de::Error>,
-    },
-    /// A value is invalid.
-    #[error("configuration {path}: {what}")]
-    Value {
-        path: String,
-        /// Name of the value, and valid values.
-        what: String,
-    },
-}
 
 /// A whole configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -292,19 +270,14 @@ pub struct PortPolicyConfig {
     /// Pattern of port names: `vale0:guest*`.
     pub port: String,
     /// The VLAN of an access port.
-    #[serde(default)]
     pub vlan: Option<u16>,
     /// The VLANs of a trunk: `10,20-30`, or `all`.
-    #[serde(default)]
     pub trunk: Option<VlanSet>,
     /// The VLAN of a trunk's frames without tags.
-    #[serde(default)]
     pub native: Option<u16>,
     /// Whether the port exchanges frames only with ports that are not isolated.
-    #[serde(default)]
     pub isolated: Option<bool>,
     /// Storm limit: frames per second to several ports that the port may send.
-    #[serde(default)]
     pub storm: Option<u32>,
 }
 
@@ -347,11 +320,8 @@ impl StaticAddress {
         if mac.is_multicast() {
             return Err(format!("{mac} is a multicast address, which is on no port"));
         }
-        let name: PortName = self.port.parse().map_err(|error| format!("{error}"))?;
-        match name.base {
-            PortBase::Switch { switch, port } => Ok((switch, mac, port)),
-            _ => Err(format!("{:?} is not a port of a switch (vale0:name)", self.port)),
-        }
+        let (switch, port) = mirrors::port_of_switch(&self.port)?;
+        Ok((switch, mac, port))
     }
 
     /// Whether `other` is the same address on the same port, regardless of the spelling.
@@ -378,22 +348,21 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError`], which names file, line and valid values.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+    /// Text that names file, line and valid values.
+    pub fn read(path: &Path) -> Result<Self, String> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: name.clone(), source })?;
-        Self::parse(&text, &name)
+        let text = std::fs::read_to_string(path);
+        Self::parse(&text.map_err(|error| format!("reading the configuration {name}: {error}"))?, &name)
     }
 
     /// Parses and checks the text of a configuration; `name` names it in errors.
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text)
-            .map_err(|source| ConfigError::Parse { path: name.to_owned(), source: Box::new(source) })?;
-        config.check().map_err(|what| ConfigError::Value { path: name.to_owned(), what })?;
+    /// As [`Self::read`].
+    pub fn parse(text: &str, name: &str) -> Result<Self, String> {
+        let wrong = |what: &dyn Display| format!("configuration {name}: {what}");
+        let config: Self = toml::from_str(text).map_err(|error| wrong(&error))?;
+        config.check().map_err(|what| wrong(&what))?;
         Ok(config)
     }
 
@@ -491,7 +460,7 @@ impl Config {
             }
         }
         for (index, settings) in self.openflow.iter().enumerate() {
-            openflow::check(settings).map_err(|error| format!("[[openflow]]: {error}"))?;
+            openflow::parse(settings).map_err(|error| format!("[[openflow]]: {error}"))?;
             if self.openflow.iter().skip(index + 1).any(|other| other.switch == settings.switch) {
                 return Err(format!("[[openflow]] of {} stands there twice", settings.switch));
             }
@@ -504,6 +473,24 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// All keys but those of ports, static addresses, mirrors and OpenFlow, such as `log.level`, in the order of
+    /// declaration, with their values in TOML. A key without a value is left out.
+    pub(crate) fn keys(&self) -> Vec<(String, String)> {
+        let mut keys = Vec::new();
+        for (section, value) in toml::Table::try_from(self).unwrap_or_default() {
+            match value {
+                _ if ["port", "address", "mirror", "openflow"].contains(&section.as_str()) => {}
+                toml::Value::Table(values) => {
+                    let of_section =
+                        |(key, value): (_, toml::Value)| (format!("{section}.{key}"), value.to_string());
+                    keys.extend(values.into_iter().map(of_section));
+                }
+                value => keys.push((section, value.to_string())),
+            }
+        }
+        keys
     }
 
     /// Permission bits of the socket.
@@ -600,7 +587,7 @@ mod tests {
             ("[[allow]]\nport = \"vale0:*\"", "no user"),
             ("[[allow]]\nport = \"vale[\"\nuids = [1]", "vale["),
         ] {
-            let error = Config::parse(text, "test.toml").unwrap_err().to_string();
+            let error = Config::parse(text, "test.toml").unwrap_err();
             assert!(error.contains(part) && error.contains("test.toml"), "{text:?} gave {error:?}");
         }
     }

@@ -34,7 +34,7 @@ use crate::refusal::{Refusal, device_refusal, refuse, region_refusal, table_refu
 pub(crate) struct ReadyDevice {
     pub(crate) named: NamedDevice,
     pub(crate) plan: DevicePlan,
-    claim: Option<Claim>,
+    claim: Claim,
     home: Option<Arc<ShmRegion>>,
 }
 
@@ -49,14 +49,17 @@ pub struct NamedDevice {
     pub(crate) netns: Option<HeldNamespace>,
 }
 
+pub(crate) fn parse_name(text: &str) -> Result<PortName, Refusal> {
+    text.parse().map_err(|error| refuse(ErrorKind::BadName, format!("{error}"), ""))
+}
+
 impl NamedDevice {
     /// Finds the device that a requester at `scope` calls `text`.
     ///
     /// # Errors
     /// The refusal to send: the name is invalid, or its namespace cannot be found.
     pub(crate) fn find(text: &str, scope: NamespaceScope<'_>) -> Result<Self, Refusal> {
-        let name: PortName =
-            text.parse().map_err(|error| refuse(ErrorKind::BadName, format!("{error}"), ""))?;
+        let name = parse_name(text)?;
         let netns = scope.find(&name)?;
         Ok(Self { spelled: text.to_owned(), name, netns })
     }
@@ -116,15 +119,13 @@ impl Ports {
         let failed = |error: DeviceError| device_refusal(&key, &error);
         let plan = plan_device_in(netns.as_ref(), name, queues).map_err(failed)?;
         let holder = format!("{key}, open in {client}");
-        let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
+        let claim = Claim::take(plan.side, &holder)?;
         let holding = self.quotas.hold(client, Demand::of_device(plan.queues))?;
         let shape = PortShape::of(&name.options, properties);
         let home = device_home(shared, &plan, shape, Some(&self.quotas.memory_payer(client)))
             .map_err(|error| table_refusal(&key, error))?;
         let mut device = open_device(name, plan, DeviceRole::Program, Some(&home)).map_err(failed)?;
-        if let Some(claim) = claim {
-            claim.give_to(&mut device);
-        }
+        claim.give_to(&mut device);
         if let (PortBase::Device(asked), Some(made)) = (&name.base, &device.interface)
             && asked.target.is_empty()
         {
@@ -169,7 +170,7 @@ impl Ports {
         }
         let plan = plan_device_in(netns.as_ref(), name, properties.queues);
         let plan = plan.map_err(|error| device_refusal(text, &error))?;
-        let claim = plan.side.map(|side| Claim::take(side, key)).transpose()?;
+        let claim = Claim::take(plan.side, key)?;
         let shape = PortShape::of(&name.options, properties).for_device(&plan);
         let home = match name.options.share.as_deref().or(share) {
             Some(other) => Some(self.device_home(other, others)?),
@@ -190,9 +191,7 @@ impl Ports {
         let ReadyDevice { named, plan, claim, home } = ready;
         let mut device = take_over_device(&named.name, plan, DeviceRole::SwitchPort, home.as_ref(), left)
             .map_err(|error| device_refusal(&named.spelled, &error))?;
-        if let Some(claim) = claim {
-            claim.give_to(&mut device);
-        }
+        claim.give_to(&mut device);
         if let Some(peer) = &device.peer {
             peer.ring_at_changes(Arc::clone(&self.peer_changes));
         }

@@ -1,7 +1,5 @@
 //! Prediction of a frame's path through a switch, step by step. The frame is not counted, and nothing is learned of it.
 
-use std::fmt::Write;
-
 use ringroad_control::explanation::{
     Explained, ExplainedFlow, ExplainedOutput, ExplainedPort, ExplainedStep, Explanation, HeaderChange,
 };
@@ -27,6 +25,7 @@ use ringroad_switch::{FrameHeader, LearningSwitch};
 use crate::openflow::CONTROLLERS_INDEX;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
+use crate::tracing_report::hex;
 
 /// Maximum number of listed steps: nested groups can cause any number of steps.
 const MAX_STEPS: usize = 2000;
@@ -184,10 +183,7 @@ impl Recorder<'_> {
             ports: ports.iter().map(|port| self.port(port)).collect(),
             queue,
             headers: packet.headers().to_string(),
-            start: packet.header_bytes().iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            }),
+            start: hex(packet.header_bytes()),
             frame_bytes: packet.bytes() as u64,
         };
         let names = output.ports.iter().map(|port| port.name.len() + 40).sum::<usize>();

@@ -34,7 +34,6 @@ pub mod netmap;
 pub mod openflow;
 pub mod permissions;
 pub mod port_entries;
-mod port_options;
 pub mod port_rules;
 pub mod ports;
 pub mod quotas;

@@ -15,7 +15,6 @@ pub(crate) const BACKLOG: i32 = 128;
 
 /// Reason why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ListenError {
     /// A daemon listens on the path already, or another file is in the way.
     #[error(transparent)]
@@ -37,9 +36,9 @@ pub enum ListenError {
     },
 }
 
-fn failed(step: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ListenError {
+fn failed<E: Into<std::io::Error>>(step: &'static str, path: &Path) -> impl FnOnce(E) -> ListenError {
     let path = path.display().to_string();
-    move |source| ListenError::System { step, path, source }
+    move |source| ListenError::System { step, path, source: source.into() }
 }
 
 /// Listens at `path` with permission bits `mode`; the socket's file is removed with the returned value. The check for
@@ -73,22 +72,20 @@ pub fn listen(
     let lock_path = lock_path(path);
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = rustix::fs::open(&lock_path, flags, Mode::RUSR | Mode::WUSR)
-        .map_err(|errno| failed("opening the lock", &lock_path)(errno.into()))?;
+        .map_err(failed("opening the lock", &lock_path))?;
     // Another user could have put the lock file into a folder like /tmp, and hold its lock for ever.
-    let lock_status =
-        rustix::fs::fstat(&lock).map_err(|errno| failed("checking", &lock_path)(errno.into()))?;
+    let lock_status = rustix::fs::fstat(&lock).map_err(failed("checking", &lock_path))?;
     if !is_safe_owner(lock_status.st_uid) {
         return Err(ListenError::ForeignLock(lock_path.display().to_string()));
     }
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive)
-        .map_err(|errno| failed("locking", &lock_path)(errno.into()))?;
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(failed("locking", &lock_path))?;
 
     // Clients cannot connect before group and mode are set, so a client that finds the socket ready is accepted by its
     // mode.
     let socket = BoundSocket::bind(path, SocketType::STREAM, Some(mode & 0o600))?;
     let note = if managed { MANAGED } else { "" };
     let noted = rustix::fs::ftruncate(&lock, 0).and_then(|()| rustix::io::pwrite(&lock, note.as_bytes(), 0));
-    noted.map_err(|errno| failed("writing", &lock_path)(errno.into()))?;
+    noted.map_err(failed("writing", &lock_path))?;
     set_access(path, mode, gid)?;
     Ok(socket.listen(BACKLOG)?)
 }

@@ -27,17 +27,10 @@ pub struct LogFiles {
 
 impl LogFiles {
     /// Opens the target of lines.
-    fn open(&self, config: &Log) -> Result<Target, String> {
+    fn open(&self, config: &Log) -> Result<Option<File>, String> {
         let path = self.given.as_deref().or(config.file.as_deref()).or(self.otherwise.as_deref());
-        path.map_or(Ok(Target::StandardError), |path| open(path).map(Target::File))
+        path.map(open).transpose()
     }
-}
-
-/// The target of lines.
-#[derive(Debug)]
-enum Target {
-    StandardError,
-    File(File),
 }
 
 /// The log while the daemon runs.
@@ -45,7 +38,7 @@ enum Target {
 pub struct RunningLog {
     level: Handle<Targets, Registry>,
     files: LogFiles,
-    target: Arc<Mutex<Target>>,
+    target: Arc<Mutex<Option<File>>>,
     /// Limit on the lines that untrusted peers can cause.
     pub limit: LogLimit,
 }
@@ -55,8 +48,7 @@ impl RunningLog {
     #[cfg(test)]
     pub(crate) fn silent() -> Self {
         let (_, level) = tracing_subscriber::reload::Layer::new(Targets::new());
-        let target = Arc::new(Mutex::new(Target::StandardError));
-        Self { level, files: LogFiles::default(), target, limit: LogLimit::new(0) }
+        Self { level, files: LogFiles::default(), target: Arc::default(), limit: LogLimit::new(0) }
     }
 
     /// Changes the level.
@@ -89,7 +81,7 @@ pub fn start(config: &Log, files: LogFiles) -> Result<RunningLog, String> {
     let limit = LogLimit::new(rustix::process::geteuid().as_raw());
     let target = Arc::new(Mutex::new(files.open(config)?));
     let writer = Arc::clone(&target);
-    let writer = move || PlainLines(SharedTarget(Arc::clone(&writer)));
+    let writer = move || LineWriter(Arc::clone(&writer));
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     let layer = match config.format {
         LogFormat::Text => layer.boxed(),
@@ -110,15 +102,17 @@ fn open(path: &Path) -> Result<File, String> {
         .map_err(|error| format!("opening the log file {}: {error}", path.display()))
 }
 
-/// The target of lines, which a reload exchanges.
-struct SharedTarget(Arc<Mutex<Target>>);
+/// Writer of lines to the log's target, which has a file or is standard error.
+struct LineWriter(Arc<Mutex<Option<File>>>);
 
-impl Write for SharedTarget {
+impl Write for LineWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let plain = plain(&String::from_utf8_lossy(bytes));
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Target::StandardError => std::io::stderr().write(bytes),
-            Target::File(file) => file.write(bytes),
+            None => std::io::stderr().write_all(plain.as_bytes())?,
+            Some(file) => file.write_all(plain.as_bytes())?,
         }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -126,29 +120,17 @@ impl Write for SharedTarget {
     }
 }
 
-/// Writes lines in which only the end of the line acts on a terminal or begins another line.
-struct PlainLines<W>(W);
-
-impl<W: Write> Write for PlainLines<W> {
-    /// Takes a whole line, as the formatter gives it.
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes);
-        let (line, end) = text.strip_suffix('\n').map_or((&*text, ""), |line| (line, "\n"));
-        if line.chars().all(is_printable) {
-            self.0.write_all(bytes)?;
-        } else {
-            let plain: String = line
-                .chars()
-                .map(|c| if is_printable(c) { c.to_string() } else { c.escape_default().to_string() })
-                .collect();
-            self.0.write_all((plain + end).as_bytes())?;
+/// Escapes the characters of a line that could control a terminal or look like the end of the line.
+fn plain(text: &str) -> String {
+    let (line, end) = text.strip_suffix('\n').map_or((text, ""), |line| (line, "\n"));
+    let mut plain = String::with_capacity(text.len());
+    for c in line.chars() {
+        match is_printable(c) {
+            true => plain.push(c),
+            false => plain.extend(c.escape_default()),
         }
-        Ok(bytes.len())
     }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
-    }
+    plain + end
 }
 
 /// Filter for a level of the configuration.
@@ -166,9 +148,7 @@ mod tests {
 
     #[test]
     fn a_log_line_cannot_control_a_terminal_or_begin_another_line() {
-        let mut written = Vec::new();
-        PlainLines(&mut written).write_all("port \x1b[2Jx\nFAKE grün\n".as_bytes()).unwrap();
-        assert_eq!(String::from_utf8(written).unwrap(), "port \\u{1b}[2Jx\\nFAKE grün\n");
+        assert_eq!(plain("port \x1b[2Jx\nFAKE grün\n"), "port \\u{1b}[2Jx\\nFAKE grün\n");
     }
 
     #[test]

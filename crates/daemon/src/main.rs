@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Parser;
 use ringroad_control::listening_socket::ListeningSocketError::Taken;
 use ringroad_control::report::StartedBy;
-use ringroad_control::socket_path::default_socket_path;
+use ringroad_control::socket_path::{beside, default_socket_path};
 use ringroad_daemon::config::Config;
 use ringroad_daemon::listen::{ListenError, listen};
 use ringroad_daemon::logging::LogFiles;
@@ -18,13 +18,14 @@ use ringroad_daemon::openflow::FlowSwitches;
 use ringroad_daemon::ports::Ports;
 use ringroad_daemon::quotas::Quotas;
 use ringroad_daemon::restore::{self, RestoreFile};
-use ringroad_daemon::server::{AGEING_TICKS, NewParts, NewProcess, Server, ServerParts};
+use ringroad_daemon::server::{AGEING_TICKS, NewProcess, Server, ServerParts, Signals};
 use ringroad_daemon::service_manager::ServiceManager;
 use ringroad_daemon::{logging, reload};
 use ringroad_datapath::fabric::Fabric;
 use ringroad_datapath::worker::WorkerConfig;
 use ringroad_ring::eventfd;
 use ringroad_switch::MacTableConfig;
+use signal_hook::iterator::exfiltrator::SignalOnly;
 
 /// Ringroad's daemon: owns switches and devices, and hands rings to programs.
 ///
@@ -113,8 +114,7 @@ fn start_in_background(arguments: &Arguments) -> Result<(), String> {
         ("--log-file", &arguments.log_file),
     ] {
         if let Some(value) = value {
-            let value = std::path::absolute(value).unwrap_or_else(|_| value.clone());
-            command.arg(option).arg(value);
+            command.arg(option).arg(absolute(value));
         }
     }
     if arguments.on_demand {
@@ -172,7 +172,7 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
         std::env::set_current_dir("/").map_err(|error| format!("changing to /: {error}"))?;
     }
     let config = match &arguments.config {
-        Some(path) => Config::read(path).map_err(|error| error.to_string())?,
+        Some(path) => Config::read(path)?,
         None => Config::default(),
     };
     if arguments.check {
@@ -204,35 +204,33 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
     };
     let log = logging::start(&config.log, files)?;
     let signals = watch_signals().map_err(|error| format!("watching signals: {error}"))?;
-    let fabric = make_fabric(&config)?;
     let quotas = Quotas::new(&config.limits, rustix::process::geteuid().as_raw());
+    let mut ports = Ports::new(make_fabric(&config)?, quotas).map_err(|error| error.to_string())?;
+    ports.openflow = FlowSwitches::beside(&socket, &config.limits);
     let config_path = arguments.config.as_deref().map(absolute);
     let for_successor = arguments.for_successor(&socket, config_path.as_deref());
-    if let Some(successor) = successor {
-        let parts = NewParts {
-            arguments: for_successor,
-            socket: socket.clone(),
-            config,
-            config_path,
-            fabric,
-            quotas,
-            signals,
-            log,
-        };
+    let mut parts = ServerParts {
+        socket: socket.clone(),
+        config,
+        config_path,
+        ports,
+        signals,
+        log,
+        arguments: for_successor,
+    };
+    let Some(listener) = listener else {
+        let Some(successor) = successor else { return Ok(None) };
         let server = Server::take_over(successor, parts)?;
         let status = "serving, after an upgrade".to_owned();
         return Ok(Some(Started { server, socket, service_manager, status }));
-    }
-    let Some(listener) = listener else { return Ok(None) };
-    let mut ports = Ports::new(fabric, quotas).map_err(|error| error.to_string())?;
-    ports.openflow = FlowSwitches::beside(&socket, &config.limits);
-    reload::apply_policies(&mut ports, &config.port_policy);
-    reload::apply_addresses(&mut ports, &[], &config.address);
-    reload::apply_mirrors(&mut ports, &[], &config.mirror).map_err(|error| error.to_string())?;
-    for problem in reload::apply_openflow(&mut ports, &[], &config.openflow) {
+    };
+    let ServerParts { ports, config, .. } = &mut parts;
+    reload::apply_policies(ports, &config.port_policy);
+    let retried = reload::apply_settings(ports, &Config::default(), config);
+    for problem in retried.map_err(|error| error.to_string())? {
         tracing::warn!("{problem}; it is tried again every second");
     }
-    let applied = reload::apply_ports(&mut ports, &config.port);
+    let applied = reload::apply_ports(ports, &config.port);
     if !applied.problems.is_empty() {
         return Err(applied.problems.join("; "));
     }
@@ -241,7 +239,7 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
     if let Some(error) = problem {
         tracing::warn!(%error, "ports of a daemon before this one do not come back");
     }
-    for problem in ports.restore(&config).map_err(|error| error.to_string())? {
+    for problem in ports.restore(config).map_err(|error| error.to_string())? {
         tracing::warn!("{problem}; it is tried again every second");
     }
     let started = match &service_manager {
@@ -249,18 +247,7 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
         None if arguments.on_demand => StartedBy::OnDemand,
         None => StartedBy::Command,
     };
-    let server = Server::new(ServerParts {
-        listener,
-        socket: socket.clone(),
-        config,
-        config_path,
-        started,
-        ports,
-        signals,
-        log,
-        arguments: for_successor,
-    })
-    .map_err(|error| error.to_string())?;
+    let server = Server::new(listener, started, parts).map_err(|error| error.to_string())?;
     let status = match applied.waiting.as_slice() {
         [] => "serving".to_owned(),
         waiting => format!("serving; waiting for: {}", waiting.join("; ")),
@@ -270,12 +257,6 @@ fn start(arguments: &Arguments, successor: Option<&NewProcess>) -> Result<Option
 
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
-}
-
-fn beside(socket: &Path, ending: &str) -> PathBuf {
-    let mut path = socket.as_os_str().to_owned();
-    path.push(ending);
-    PathBuf::from(path)
 }
 
 /// Reports to the waiting process, and closes inherited descriptors if the process is in the background.
@@ -316,22 +297,11 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// A stream with one byte per signal: `h` requests a reload, `t` the end.
-fn watch_signals() -> std::io::Result<UnixStream> {
+/// Watches the signals that request a reload or the end.
+fn watch_signals() -> std::io::Result<Signals> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let (reader, writer) = UnixStream::pair()?;
-    reader.set_nonblocking(true)?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut writer = writer;
-        for signal in signals.forever() {
-            let byte = if signal == SIGHUP { b'h' } else { b't' };
-            if writer.write_all(&[byte]).is_err() {
-                break;
-            }
-        }
-    })?;
-    Ok(reader)
+    Signals::with_pipe(reader, writer, SignalOnly, [SIGHUP, SIGINT, SIGTERM])
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(crate) fn parse(mirror: &Mirror) -> Result<(String, NamedMirror), String> {
     Ok((switch, named))
 }
 
-fn port_of_switch(text: &str) -> Result<(String, String), String> {
+pub(crate) fn port_of_switch(text: &str) -> Result<(String, String), String> {
     let name: PortName = text.parse().map_err(|error| format!("{error}"))?;
     match name.base {
         PortBase::Switch { switch, port } => Ok((switch, port)),

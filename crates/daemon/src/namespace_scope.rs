@@ -14,43 +14,28 @@ use crate::refusal::{Refusal, refuse};
 
 /// The origin of a name, and the namespaces that it may name.
 #[derive(Debug, Clone, Copy)]
-pub struct NamespaceScope<'a> {
-    /// The requester; `None` for the daemon itself, for its configuration.
-    asking: Option<&'a ServerConnection>,
-    /// Whether names may lead to every namespace.
-    administers: bool,
-    /// Namespace of the interface, if it is known already.
-    known: Option<&'a HeldNamespace>,
+pub enum NamespaceScope<'a> {
+    /// The daemon's own configuration.
+    Own,
+    /// The client at this connection; names of an administrator may lead to every namespace.
+    Client { connection: &'a ServerConnection, administers: bool },
+    /// The port was attached before, with its interface in this namespace.
+    Within(&'a HeldNamespace),
 }
 
-impl<'a> NamespaceScope<'a> {
-    /// Scope of names in the daemon's own configuration.
-    pub const OWN: Self = Self { asking: None, administers: true, known: None };
-
-    /// Scope of names that the client at `connection` gives.
-    #[must_use]
-    pub fn of(connection: &'a ServerConnection, administers: bool) -> Self {
-        Self { asking: Some(connection), administers, known: None }
-    }
-
-    /// Scope of names whose interfaces were in `known` when the ports were attached.
-    #[must_use]
-    pub fn within(known: Option<&'a HeldNamespace>) -> Self {
-        Self { known, ..Self::OWN }
-    }
-
+impl NamespaceScope<'_> {
     /// The known namespace, else the namespace of the requesting process's first thread.
     ///
     /// # Errors
     /// The refusal to send: the namespace cannot be seen.
     pub fn home(self) -> Result<HeldNamespace, Refusal> {
-        if let Some(known) = self.known {
-            return Ok(known.clone());
-        }
-        let Some(connection) = self.asking else {
-            return Namespace::Current
-                .hold()
-                .map_err(|error| refuse(ErrorKind::Internal, error.to_string(), ""));
+        let connection = match self {
+            Self::Within(known) => return Ok(known.clone()),
+            Self::Own => {
+                let own = Namespace::Current.hold();
+                return own.map_err(|error| refuse(ErrorKind::Internal, error.to_string(), ""));
+            }
+            Self::Client { connection, .. } => connection,
         };
         let unknown = |why: &dyn Display| {
             refuse(
@@ -74,7 +59,7 @@ impl<'a> NamespaceScope<'a> {
         if !is_of_a_namespace(&name.base) {
             return Ok(None);
         }
-        if let Some(known) = self.known {
+        if let Self::Within(known) = self {
             return Ok(Some(known.clone()));
         }
         let Some(text) = name.options.device.text(&NETNS) else { return self.home().map(Some) };
@@ -82,7 +67,9 @@ impl<'a> NamespaceScope<'a> {
         let namespace: Namespace = text.parse().map_err(|error| bad(&error))?;
         // Numbers and paths could show namespaces that the user cannot see, and a path can lead to a file system that
         // never answers.
-        if !self.administers && !matches!(namespace, Namespace::Named(_)) {
+        if matches!(self, Self::Client { administers: false, .. })
+            && !matches!(namespace, Namespace::Named(_))
+        {
             return Err(refuse(
                 ErrorKind::PermissionDenied,
                 format!("{:?} is not a name from ip netns list", PathBuf::from(text)),

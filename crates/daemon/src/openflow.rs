@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringroad_control::listening_socket::BoundSocket;
+use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_control::message::{ErrorKind, FailMode as WantedFailMode, OpenFlow};
 use ringroad_datapath::fabric::MakeForwardingPlane;
 use ringroad_flow_tables::control_frame::port_number;
@@ -24,8 +24,8 @@ use ringroad_port::clock::Clock;
 use ringroad_port::port_index::{MAX_PORTS, PortIndex};
 use ringroad_port_table::entry::Occupant;
 
-use self::settings::{Parsed, fail_mode, parse, read_tls};
-pub(crate) use self::settings::{check, words};
+pub(crate) use self::settings::parse;
+use self::settings::{Parsed, fail_mode, read_tls};
 use crate::config;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, fabric_refusal, refuse};
@@ -75,14 +75,6 @@ struct FlowTables {
     agent_state: Option<(AgentState, Image)>,
 }
 
-impl FlowTables {
-    fn empty(workers: usize, limits: TableLimits, memory: Arc<SharedBudget>) -> Self {
-        // The agent counts like a worker.
-        let (state, needs) = FlowState::within(workers + 1, limits, memory);
-        Self { state, needs, clock: Clock::system(), packets: None, agent_state: None }
-    }
-}
-
 #[derive(Debug)]
 struct RunningSwitch {
     settings: OpenFlow,
@@ -93,7 +85,7 @@ struct RunningSwitch {
     clock: Clock,
     socket_path: PathBuf,
     /// Socket for tools, whose file is removed with it.
-    _socket: BoundSocket,
+    _socket: ListeningSocket,
     /// State of each port that the service knows.
     known: BTreeMap<PortIndex, Known>,
     /// Whether the service may not have processed all of `known` yet.
@@ -138,7 +130,9 @@ impl FlowSwitches {
 
     /// Makes tables without flows for a switch with `workers` workers.
     fn empty_tables(&self, workers: usize) -> FlowTables {
-        FlowTables::empty(workers, self.limits, Arc::clone(&self.memory))
+        // The agent counts like a worker.
+        let (state, needs) = FlowState::within(workers + 1, self.limits, Arc::clone(&self.memory));
+        FlowTables { state, needs, clock: Clock::system(), packets: None, agent_state: None }
     }
 
     /// Whether no switch has, or will have, flow tables.

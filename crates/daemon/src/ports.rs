@@ -7,21 +7,22 @@ use std::sync::Arc;
 
 use ringroad_control::message::{ErrorKind, PortBackend, PortProperties, PortSpec};
 use ringroad_datapath::fabric::{Fabric, FabricError};
-use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName};
+use ringroad_drivers::catalogue::port_name::{PipeSide, PortBase, PortName, PortOptions};
 use ringroad_drivers::device::InterfaceSide;
 use ringroad_drivers::peer::watch::PeerStatus;
 use ringroad_drivers::shm::{PortShape, ShmRegion};
+use ringroad_port::port_settings::PortSettings;
 use ringroad_port_table::entry::{Occupant, SwitchPortName};
 use ringroad_port_table::table::PortTable;
 use ringroad_ring::eventfd;
 
-use crate::attaching::is_host_side_of;
+use crate::attaching::{is_host_side_of, key_of};
 use crate::claims::holder_of;
 use crate::devices::NamedDevice;
 use crate::link_following::FollowedLinks;
 use crate::openflow::FlowSwitches;
 use crate::permissions::{Permissions, PortAccess};
-use crate::port_entries::{Client, ClientId, DaemonPortTable, Kept, OpenReply};
+use crate::port_entries::{Client, ClientId, DaemonPortTable, Kept, OpenReply, PortOrigin};
 use crate::port_rules::{self, PortRules};
 use crate::quotas::{Demand, Holding, Quotas};
 use crate::refusal::{Refusal, fabric_refusal, refuse, region_refusal, table_refusal};
@@ -184,18 +185,6 @@ impl Ports {
         self.quotas.check_switch(client, switch, owners)
     }
 
-    /// Size of all regions that the daemon has mapped, bytes.
-    #[must_use]
-    pub fn shared_memory_bytes(&self) -> u64 {
-        self.quotas.memory().total()
-    }
-
-    /// Size of the mapped regions by user id, bytes.
-    #[must_use]
-    pub fn shared_memory_by_user(&self) -> BTreeMap<u32, u64> {
-        self.quotas.memory().by_user()
-    }
-
     /// Size of the regions on 2 MiB pages, bytes.
     #[must_use]
     pub fn huge_page_bytes(&self) -> u64 {
@@ -259,13 +248,7 @@ impl Ports {
             self.keep_list();
             return Ok(None);
         }
-        let occupant = self.table.occupant(key).ok_or_else(|| {
-            refuse(
-                ErrorKind::NoSuchPort,
-                format!("there is no port {key}"),
-                "ringroad list shows the ports that exist",
-            )
-        })?;
+        let occupant = self.table.occupant(key).ok_or_else(|| no_port(key))?;
         if let Occupant::Netmap { .. } = occupant {
             return Err(refuse(
                 ErrorKind::Busy,
@@ -323,17 +306,46 @@ impl Ports {
         attached == Some(number) || self.restore.awaits(key, number)
     }
 
+    /// Gives a port the VLANs, isolation and storm limit that a name has, and removes those that the name does not
+    /// have. Returns the settings in force. A port that a command attached comes back with these options after a crash.
+    ///
+    /// # Errors
+    /// The refusal to send; the port is unchanged then.
+    pub(crate) fn set_options(&mut self, name: &PortName) -> Result<PortSettings, Refusal> {
+        let key = name.base.to_string();
+        let asked = &name.options.settings;
+        if !matches!(name.base, PortBase::Switch { .. })
+            || name.options != (PortOptions { settings: asked.clone(), ..PortOptions::default() })
+        {
+            let what =
+                format!("{key}: only VLANs, isolation and storm limits of a switch's port can be changed");
+            return Err(refuse(
+                ErrorKind::BadProperties,
+                what,
+                "detach the port and create it again with other options",
+            ));
+        }
+        if !self.table.on_switches().contains_key(&key) {
+            return Err(no_port(&key));
+        }
+        let settings = self.rules.settle(&key, asked)?;
+        self.table.set_settings(&key, settings.clone()).map_err(fabric_refusal)?;
+        if let Some(kept) = self.table.kept_mut(&key) {
+            kept.asked = asked.clone();
+        }
+        self.keep_list();
+        Ok(settings)
+    }
+
+    /// Whether the described port is there as the configuration has it.
+    pub(crate) fn is_configured(&self, spec: &PortSpec) -> bool {
+        let there = self.table.on_switches().get(&key_of(spec)).map(|port| &port.kept);
+        there.is_some_and(|kept| kept.origin == PortOrigin::Config && kept.spec.as_ref() == Some(spec))
+    }
+
     /// Whether a port is the host stack's side of an interface.
     pub(crate) fn is_host_side(&self, key: &str) -> bool {
         self.table.occupant(key).and_then(side_of).is_some_and(|side| side.host)
-    }
-
-    /// Takes back all ports that a client had open.
-    ///
-    /// # Errors
-    /// [`FabricError`] if a worker is gone, which the daemon cannot survive.
-    pub fn close_client(&mut self, client: ClientId) -> Result<(), FabricError> {
-        self.table.close_all_of(|owner| owner.id == client)
     }
 
     /// Whether nothing would be lost if the daemon ended.
@@ -341,6 +353,11 @@ impl Ports {
     pub fn is_empty(&self) -> bool {
         self.table.is_empty() && self.openflow.is_empty()
     }
+}
+
+fn no_port(key: &str) -> Refusal {
+    let what = format!("there is no port {key}");
+    refuse(ErrorKind::NoSuchPort, what, "ringroad list shows the ports that exist")
 }
 
 /// The side of an interface that a port has.

@@ -51,7 +51,7 @@ impl Demand {
 #[derive(Debug)]
 pub struct Quotas {
     own_uid: u32,
-    memory: Arc<Ledger>,
+    pub(crate) memory: Arc<Ledger>,
     ports: Arc<Ledger>,
     queues: Arc<Ledger>,
     pipes: Arc<Ledger>,
@@ -92,11 +92,6 @@ impl Quotas {
             switches: [limits.user_switches as usize, (switches - part(switches)) as usize],
             ports_of_switch: [limits.user_ports_of_switch as usize, (ports - part(ports)) as usize],
         }
-    }
-
-    /// Ledger of shared memory.
-    pub(crate) fn memory(&self) -> &Ledger {
-        &self.memory
     }
 
     fn is_privileged(&self, peer: PeerCredentials) -> bool {

@@ -1,19 +1,18 @@
 //! Application of a new configuration while traffic runs. Ports that are the same in both configurations stay
 //! unchanged.
 
-use ringroad_control::message::{ErrorKind, Mirror, OpenFlow, PortSpec};
+use std::collections::BTreeMap;
+
+use ringroad_control::message::{ErrorKind, PortSpec};
 use ringroad_datapath::fabric::FabricError;
 use tracing::{info, warn};
 
-use crate::attaching::{PortRecord, key_of};
-use crate::config::{
-    Config, LearningConfig, LimitsConfig, Log, PortPolicyConfig, StaticAddress, WorkersConfig,
-};
-use crate::mirrors;
-use crate::openflow;
+use crate::attaching::PortRecord;
+use crate::config::{Config, PortPolicyConfig};
 use crate::port_entries::{ClientId, PortOrigin};
 use crate::port_rules::{self, PortRules};
 use crate::ports::Ports;
+use crate::switch_settings::SwitchSettings;
 
 /// The result of applying a configuration to the ports.
 #[derive(Debug, Default)]
@@ -48,12 +47,7 @@ pub fn apply_ports(ports: &mut Ports, wanted: &[PortSpec]) -> Applied {
             }
         }
     }
-    let on_switches = ports.table.on_switches();
-    let is_there = |spec: &&PortSpec| {
-        let there = on_switches.get(&key_of(spec)).map(|port| &port.kept);
-        there.is_some_and(|kept| kept.origin == PortOrigin::Config && kept.spec.as_ref() == Some(spec))
-    };
-    let missing = wanted.iter().filter(|spec| !is_there(spec)).cloned();
+    let missing = wanted.iter().filter(|spec| !ports.is_configured(spec)).cloned();
     let missing = missing.map(|spec| PortRecord::new(spec, PortOrigin::Config)).collect();
     for (PortRecord { spec, .. }, made) in ports.attach_each(missing) {
         match made {
@@ -98,93 +92,26 @@ pub fn apply_policies(ports: &mut Ports, wanted: &[PortPolicyConfig]) -> Vec<Str
     problems
 }
 
-/// Changes the static addresses from `before` to `wanted`. Addresses set by commands stay.
-pub fn apply_addresses(ports: &mut Ports, before: &[StaticAddress], wanted: &[StaticAddress]) {
-    let fabric = ports.table.fabric_mut();
-    for (switch, mac, _) in before.iter().filter(|old| !wanted.contains(old)).flat_map(StaticAddress::parse) {
-        fabric.set_static(&switch, mac, None);
-    }
-    for (switch, mac, port) in wanted.iter().flat_map(StaticAddress::parse) {
-        fabric.set_static(&switch, mac, Some(&port));
-    }
-}
-
-/// Changes the mirrors from `before` to `wanted`. Mirrors set by commands stay.
+/// Changes static addresses, mirrors and OpenFlow from those of `before` to those of `wanted`. Settings made by commands
+/// stay. Returns the settings that are retried.
 ///
 /// # Errors
 /// A worker that is gone.
-pub fn apply_mirrors(ports: &mut Ports, before: &[Mirror], wanted: &[Mirror]) -> Result<(), FabricError> {
-    let fabric = ports.table.fabric_mut();
-    for (switch, old) in before.iter().filter(|old| !wanted.contains(old)).flat_map(mirrors::parse) {
-        fabric.remove_mirror(&switch, old.from.as_deref(), &old.to)?;
-    }
-    for (switch, mirror) in wanted.iter().flat_map(mirrors::parse) {
-        fabric.set_mirror(&switch, mirror)?;
-    }
-    Ok(())
-}
-
-/// Changes OpenFlow from `before` to `wanted`, and reads keys and certificates again. Settings made by commands stay.
-/// Returns the settings that are retried.
-pub fn apply_openflow(ports: &mut Ports, before: &[OpenFlow], wanted: &[OpenFlow]) -> Vec<String> {
-    let is_wanted = |old: &OpenFlow| wanted.iter().any(|new| new.switch == old.switch);
-    for old in before.iter().filter(|old| !is_wanted(old)) {
-        // A command may have removed it already.
-        let _ = ports.remove_openflow(&old.switch);
-    }
-    let now = openflow::in_force(ports);
-    let changed = wanted.iter().filter(|settings| !now.contains(settings) || settings.private_key.is_some());
-    changed.filter_map(|settings| ports.want_openflow(settings)).collect()
+pub fn apply_settings(
+    ports: &mut Ports,
+    before: &Config,
+    wanted: &Config,
+) -> Result<Vec<String>, FabricError> {
+    SwitchSettings::of(wanted).apply(ports, &SwitchSettings::of(before))
 }
 
 /// Keys that differ between the two configurations and take effect only when the daemon starts the next time.
 #[must_use]
-pub fn needs_restart(started: &Config, new: &Config) -> Vec<&'static str> {
-    // No `..`: the compiler requires a line here for every new key.
-    let WorkersConfig { count, cpus, spin_us, busy } = &new.workers;
-    let LearningConfig { ageing_s, mac_entries } = &new.switch;
-    let LimitsConfig {
-        connections,
-        connections_per_user,
-        shared_memory_mib,
-        reserve_percent,
-        user_shared_memory_mib,
-        user_switches,
-        user_ports_of_switch,
-        user_ports,
-        user_queues,
-        user_pipes,
-        user_devices,
-        flow_memory_mib,
-        switch_flow_memory_mib,
-    } = &new.limits;
-    let Log { level: _, format, file: _ } = &new.log;
-    let (workers, switch, limits) = (&started.workers, &started.switch, &started.limits);
-    [
-        ("workers.count", *count != workers.count),
-        ("workers.cpus", *cpus != workers.cpus),
-        ("workers.spin_us", *spin_us != workers.spin_us),
-        ("workers.busy", *busy != workers.busy),
-        ("switch.ageing_s", *ageing_s != switch.ageing_s),
-        ("switch.mac_entries", *mac_entries != switch.mac_entries),
-        ("log.format", *format != started.log.format),
-        ("limits.connections", *connections != limits.connections),
-        ("limits.connections_per_user", *connections_per_user != limits.connections_per_user),
-        ("limits.shared_memory_mib", *shared_memory_mib != limits.shared_memory_mib),
-        ("limits.reserve_percent", *reserve_percent != limits.reserve_percent),
-        ("limits.user_shared_memory_mib", *user_shared_memory_mib != limits.user_shared_memory_mib),
-        ("limits.user_switches", *user_switches != limits.user_switches),
-        ("limits.user_ports_of_switch", *user_ports_of_switch != limits.user_ports_of_switch),
-        ("limits.user_ports", *user_ports != limits.user_ports),
-        ("limits.user_queues", *user_queues != limits.user_queues),
-        ("limits.user_pipes", *user_pipes != limits.user_pipes),
-        ("limits.user_devices", *user_devices != limits.user_devices),
-        ("limits.flow_memory_mib", *flow_memory_mib != limits.flow_memory_mib),
-        ("limits.switch_flow_memory_mib", *switch_flow_memory_mib != limits.switch_flow_memory_mib),
-    ]
-    .into_iter()
-    .filter_map(|(key, differs)| differs.then_some(key))
-    .collect()
+pub fn needs_restart(started: &Config, new: &Config) -> Vec<String> {
+    let started = BTreeMap::from_iter(started.keys());
+    let at_start = ["workers.", "switch.", "log.format", "limits."];
+    let changed = new.keys().into_iter().filter(|(key, value)| started.get(key) != Some(value));
+    changed.map(|(key, _)| key).filter(|key| at_start.iter().any(|part| key.starts_with(part))).collect()
 }
 
 #[cfg(test)]
@@ -200,6 +127,6 @@ mod tests {
              [limits]\nuser_pipes = 3\n[socket]\nmode = \"0666\"\n[[port]]\nname = \"vale0:a\"\n",
         );
         assert_eq!(needs_restart(&started, &new), ["workers.count", "log.format", "limits.user_pipes"]);
-        assert_eq!(needs_restart(&new, &new), Vec::<&str>::new());
+        assert_eq!(needs_restart(&new, &new), Vec::<String>::new());
     }
 }

@@ -42,12 +42,13 @@ pub struct RestoreFile {
     /// File of the list; `None` if no list is kept.
     file: Option<PathBuf>,
     /// Ports of an earlier daemon that are not attached yet.
-    waiting: Vec<PortRecord>,
+    pub(crate) waiting: Vec<PortRecord>,
     /// Settings that commands made before this daemon started, and that are not in force yet.
     settings: SwitchSettings,
     /// Settings that the configuration has.
     configured: SwitchSettings,
-    last_number: u64,
+    /// Number of the last attached port.
+    pub(crate) last_number: u64,
     /// Reasons why ports are not attached yet, by port.
     reasons: BTreeMap<String, String>,
     is_broken: bool,
@@ -61,33 +62,20 @@ impl RestoreFile {
     pub fn beside(socket: &Path) -> (Self, Option<Error>) {
         let file = attached_ports_path(socket);
         let (list, problem) = match take(&file) {
-            Ok(list) => (list, None),
-            Err(error) if error.kind() == IoErrorKind::NotFound => (List::default(), None),
-            Err(error) => {
+            Err(error) if error.kind() != IoErrorKind::NotFound => {
                 (List::default(), Some(Error::new(error.kind(), format!("{}: {error}", file.display()))))
             }
+            list => (list.unwrap_or_default(), None),
         };
         let list = if list.boot == boot() { list } else { List::default() };
         let (waiting, settings) = (list.ports, list.settings);
         let last_number = waiting.iter().map(|port| port.origin.number()).max().unwrap_or(0);
         (Self { file: Some(file), waiting, settings, last_number, ..Self::default() }, problem)
     }
-}
 
-impl RestoreFile {
     /// Resumes the list of another daemon at `socket` that hands over to this daemon.
     pub(crate) fn resume(socket: &Path, waiting: Vec<PortRecord>, last_number: u64) -> Self {
         Self { file: Some(attached_ports_path(socket)), waiting, last_number, ..Self::default() }
-    }
-
-    /// The ports to retry.
-    pub(crate) fn waiting(&self) -> &[PortRecord] {
-        &self.waiting
-    }
-
-    /// Number of the last attached port.
-    pub(crate) fn last_number(&self) -> u64 {
-        self.last_number
     }
 
     /// Creates a number that no port had before: the time, ns since the Unix epoch, or the last number plus 1 if that
@@ -96,12 +84,6 @@ impl RestoreFile {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.last_number = (self.last_number + 1).max(now.as_nanos() as u64);
         self.last_number
-    }
-
-    /// Whether a port will be retried.
-    #[must_use]
-    pub fn waits(&self) -> bool {
-        !self.waiting.is_empty()
     }
 
     /// Ports to retry, each with the reason why it is missing.
@@ -178,7 +160,7 @@ impl Ports {
     pub fn restore(&mut self, config: &Config) -> Result<Vec<String>, FabricError> {
         self.restore.configured = SwitchSettings::of(config);
         let settings = std::mem::take(&mut self.restore.settings);
-        let problems = settings.apply(self)?;
+        let problems = settings.apply(self, &SwitchSettings::default())?;
         self.attach_waiting();
         if settings != SwitchSettings::default() {
             self.keep_list();

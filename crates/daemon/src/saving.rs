@@ -8,23 +8,21 @@ use std::io::{Error, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use ringroad_control::message::{ErrorKind, Mirror, MirrorDirection, OpenFlow, PortSpec};
+use ringroad_control::message::{ErrorKind, MirrorDirection, PortSpec};
 use ringroad_control::report::{ConfigDifference, KeyDifference, SaveReport};
 use ringroad_drivers::catalogue::NETNS;
 use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_netdev::namespace::HeldNamespace;
 use serde::Serialize;
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table};
 
 use crate::attaching::key_of;
 use crate::config::{Config, StaticAddress, WrittenPort};
-use crate::mirrors;
-use crate::openflow;
 use crate::port_entries::PortOrigin;
 use crate::ports::Ports;
 use crate::refusal::{Refusal, refuse};
 use crate::reload::needs_restart;
-use crate::switch_settings::addresses_in_force;
+use crate::switch_settings::SwitchSettings;
 
 /// Table of the configuration that makes the port `key`, which a command attached.
 ///
@@ -99,8 +97,7 @@ pub(crate) fn save(
     }
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
     let mut document: DocumentMut = text.parse().map_err(|error| failed(&error))?;
-    let tables = document.entry("port").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let tables = tables.as_array_of_tables_mut().ok_or_else(|| failed(&"write ports as [[port]] tables"))?;
+    let tables = tables(&mut document, "port", "ports").map_err(|error| failed(&error))?;
     let mut removed = Vec::new();
     // Detached interfaces took their host stack's sides with them, which alone would cut the host off.
     let detached =
@@ -121,18 +118,11 @@ pub(crate) fn save(
     }
     let mut added: Vec<String> = added_ports.keys().cloned().collect();
     if names.is_empty() {
-        let (new, old) = save_addresses(ports, config, &mut document)
-            .ok_or_else(|| failed(&"write static addresses as [[address]] tables"))?;
-        added.extend(new);
-        removed.extend(old);
-        let (new, old) = save_mirrors(ports, config, &mut document)
-            .ok_or_else(|| failed(&"write mirrors as [[mirror]] tables"))?;
-        added.extend(new);
-        removed.extend(old);
-        let (new, old) = save_openflow(ports, config, &mut document)
-            .ok_or_else(|| failed(&"write OpenFlow as [[openflow]] tables"))?;
-        added.extend(new);
-        removed.extend(old);
+        let (now, configured) = (SwitchSettings::in_force(ports), SwitchSettings::of(config));
+        let (new, old) = (now.clone().without(&configured), configured.without(&now));
+        save_settings(&mut document, &now, &new, &old).map_err(|error| failed(&error))?;
+        added.extend(new.words());
+        removed.extend(old.words());
     }
     let text = document.to_string();
     // Text that a reload would refuse is not written.
@@ -149,106 +139,57 @@ pub(crate) fn save(
     Ok(SaveReport { config: path.display().to_string(), added, removed })
 }
 
-/// Text for users.
-fn words(address: &StaticAddress) -> String {
-    format!("{} on {}", address.mac, address.port)
+/// The `[[key]]` tables of the file, which list `what`.
+fn tables<'a>(document: &'a mut DocumentMut, key: &str, what: &str) -> Result<&'a mut ArrayOfTables, String> {
+    let tables = document.entry(key).or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    tables.as_array_of_tables_mut().ok_or_else(|| format!("write {what} as [[{key}]] tables"))
 }
 
-/// Updates the `[[address]]` tables to the values in force; returns the added and the removed addresses, or `None` if
-/// the file has no tables there.
-fn save_addresses(
-    ports: &Ports,
-    config: &Config,
+/// Writes the settings `now` in force into the file: `new` ones are not there yet, `old` ones have ended.
+fn save_settings(
     document: &mut DocumentMut,
-) -> Option<(Vec<String>, Vec<String>)> {
-    let now = addresses_in_force(ports);
-    let is_in =
-        |all: &[StaticAddress], address: &StaticAddress| all.iter().any(|other| other.is_same(address));
-    let added: Vec<_> = now.iter().filter(|address| !is_in(&config.address, address)).collect();
-    let removed: Vec<_> = config.address.iter().filter(|address| !is_in(&now, address)).map(words).collect();
-    if added.is_empty() && removed.is_empty() {
-        return Some(Default::default());
+    now: &SwitchSettings,
+    new: &SwitchSettings,
+    old: &SwitchSettings,
+) -> Result<(), String> {
+    let text = |table: &Table, key| table.get(key).and_then(Item::as_str).unwrap_or_default().to_owned();
+    if !new.addresses.is_empty() || !old.addresses.is_empty() {
+        let tables = tables(document, "address", "static addresses")?;
+        tables.retain(|table| {
+            let address = StaticAddress { mac: text(table, "mac"), port: text(table, "port") };
+            now.addresses.iter().any(|other| other.is_same(&address))
+        });
+        append(tables, &new.addresses)?;
     }
-    let tables = document.entry("address").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let tables = tables.as_array_of_tables_mut()?;
-    tables.retain(|table| {
-        let text = |key| table.get(key).and_then(Item::as_str).unwrap_or_default().to_owned();
-        is_in(&now, &StaticAddress { mac: text("mac"), port: text("port") })
-    });
-    for address in &added {
-        let mut table = Table::new();
-        table.insert("mac", value(&address.mac));
-        table.insert("port", value(&address.port));
-        tables.push(table);
+    if !new.mirrors.is_empty() || !old.mirrors.is_empty() {
+        let tables = tables(document, "mirror", "mirrors")?;
+        tables.retain(|table| {
+            let (from, to) = (text(table, "from"), text(table, "to"));
+            !old.mirrors.iter().any(|mirror| (&mirror.from, &mirror.to) == (&from, &to))
+        });
+        let first = tables.len();
+        append(tables, &new.mirrors)?;
+        for (table, mirror) in tables.iter_mut().skip(first).zip(&new.mirrors) {
+            // Defaults are left out.
+            if mirror.direction == MirrorDirection::Both {
+                table.remove("direction");
+            }
+            if mirror.sample == 1 {
+                table.remove("sample");
+            }
+        }
     }
-    Some((added.into_iter().map(words).collect(), removed))
+    if !new.openflow.is_empty() || !old.openflow.is_empty() {
+        let tables = tables(document, "openflow", "OpenFlow")?;
+        tables.retain(|table| !old.openflow.iter().any(|settings| settings.switch == text(table, "switch")));
+        append(tables, &new.openflow)?;
+    }
+    Ok(())
 }
 
-/// Updates the `[[mirror]]` tables to the values in force; returns the added and the removed mirrors, or `None` if the
-/// file has no tables there.
-fn save_mirrors(
-    ports: &Ports,
-    config: &Config,
-    document: &mut DocumentMut,
-) -> Option<(Vec<String>, Vec<String>)> {
-    let now = mirrors::in_force(ports);
-    let added: Vec<_> = now.iter().filter(|mirror| !config.mirror.contains(mirror)).collect();
-    let removed: Vec<_> = config.mirror.iter().filter(|mirror| !now.contains(mirror)).collect();
-    if added.is_empty() && removed.is_empty() {
-        return Some(Default::default());
-    }
-    let tables = document.entry("mirror").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let tables = tables.as_array_of_tables_mut()?;
-    tables.retain(|table| {
-        let text = |key| table.get(key).and_then(Item::as_str).unwrap_or_default();
-        !removed.iter().any(|mirror| (text("from"), text("to")) == (&mirror.from, &mirror.to))
-    });
-    for mirror in &added {
-        let mut table = Table::new();
-        table.insert("from", value(&mirror.from));
-        table.insert("to", value(&mirror.to));
-        let direction = match mirror.direction {
-            MirrorDirection::Received => Some("received"),
-            MirrorDirection::Delivered => Some("delivered"),
-            MirrorDirection::Both => None,
-        };
-        if let Some(direction) = direction {
-            table.insert("direction", value(direction));
-        }
-        if mirror.sample != 1 {
-            table.insert("sample", value(i64::from(mirror.sample)));
-        }
-        if mirror.records {
-            table.insert("records", value(true));
-        }
-        tables.push(table);
-    }
-    let words = |mirrors: Vec<&Mirror>| mirrors.into_iter().map(mirrors::words).collect();
-    Some((words(added), words(removed)))
-}
-
-/// Updates the `[[openflow]]` tables to the values in force; returns the added and the removed settings, or `None` if
-/// the file has no tables there.
-fn save_openflow(
-    ports: &Ports,
-    config: &Config,
-    document: &mut DocumentMut,
-) -> Option<(Vec<String>, Vec<String>)> {
-    let now = openflow::in_force(ports);
-    let added: Vec<_> = now.iter().filter(|settings| !config.openflow.contains(settings)).collect();
-    let removed: Vec<_> = config.openflow.iter().filter(|settings| !now.contains(settings)).collect();
-    if added.is_empty() && removed.is_empty() {
-        return Some(Default::default());
-    }
-    let tables = document.entry("openflow").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let tables = tables.as_array_of_tables_mut()?;
-    let of = |table: &Table| table.get("switch").and_then(Item::as_str).unwrap_or_default().to_owned();
-    tables.retain(|table| !removed.iter().any(|settings| settings.switch == of(table)));
-    for settings in &added {
-        tables.push(table(settings).ok()?);
-    }
-    let words = |settings: Vec<&OpenFlow>| settings.into_iter().map(openflow::words).collect();
-    Some((words(added), words(removed)))
+/// Appends values as tables of the file.
+fn append(tables: &mut ArrayOfTables, values: &[impl Serialize]) -> Result<(), String> {
+    values.iter().try_for_each(|value| table(value).map(|table| tables.push(table)))
 }
 
 /// Converts a value to a table of the file.
@@ -275,7 +216,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
 /// Differences between the daemon, which has `ports` and the configuration `in_force`, and `other`.
 pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> ConfigDifference {
     let at_next_start = needs_restart(in_force, other);
-    let (here, there) = (keys_of(in_force), keys_of(other));
+    let [here, there] = [in_force, other].map(|config| BTreeMap::from_iter(config.keys()));
     // A key without a value is left out.
     let value =
         |keys: &BTreeMap<String, String>, key| keys.get(key).cloned().unwrap_or_else(|| "none".to_owned());
@@ -284,7 +225,7 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
         key: key.clone(),
         in_force: value(&here, key),
         configured: value(&there, key),
-        at_next_start: at_next_start.contains(&key.as_str()),
+        at_next_start: at_next_start.contains(key),
     });
     let on_switches = ports.table.on_switches();
     let attached = on_switches.iter().filter_map(|(key, port)| {
@@ -295,52 +236,11 @@ pub(crate) fn compare(ports: &Ports, in_force: &Config, other: &Config) -> Confi
         };
         (!is_in_other).then(|| key.clone())
     });
-    let is_there = |port: &&PortSpec| {
-        let there = on_switches.get(&key_of(port)).map(|there| &there.kept);
-        there.is_some_and(|kept| kept.origin == PortOrigin::Config && kept.spec.as_ref() == Some(port))
-    };
-    let statics = addresses_in_force(ports);
-    let not_in =
-        |all: &[StaticAddress], address: &StaticAddress| !all.iter().any(|other| other.is_same(address));
-    let only_here = statics.iter().filter(|address| not_in(&other.address, address)).map(words);
-    let only_there = other.address.iter().filter(|address| not_in(&statics, address)).map(words);
-    let mirrors = mirrors::in_force(ports);
-    let mirrors_here = mirrors.iter().filter(|mirror| !other.mirror.contains(mirror)).map(mirrors::words);
-    let mirrors_there = other.mirror.iter().filter(|mirror| !mirrors.contains(mirror)).map(mirrors::words);
-    let flows = openflow::in_force(ports);
-    let flows_here = flows.iter().filter(|settings| !other.openflow.contains(settings)).map(openflow::words);
-    let flows_there = other.openflow.iter().filter(|settings| !flows.contains(settings)).map(openflow::words);
+    let (here, there) = (SwitchSettings::in_force(ports), SwitchSettings::of(other));
+    let missing = other.port.iter().filter(|port| !ports.is_configured(port)).map(key_of);
     ConfigDifference {
         keys: keys.collect(),
-        only_attached: attached.chain(only_here).chain(mirrors_here).chain(flows_here).collect(),
-        only_configured: other
-            .port
-            .iter()
-            .filter(|port| !is_there(port))
-            .map(key_of)
-            .chain(only_there)
-            .chain(mirrors_there)
-            .chain(flows_there)
-            .collect(),
+        only_attached: attached.chain(here.clone().without(&there).words()).collect(),
+        only_configured: missing.chain(there.without(&here).words()).collect(),
     }
-}
-
-/// The values of all keys but those of ports, static addresses, mirrors and OpenFlow, in TOML.
-fn keys_of(config: &Config) -> BTreeMap<String, String> {
-    let mut keys = BTreeMap::new();
-    let all = toml::Table::try_from(config).unwrap_or_default();
-    let is_list = |section: &String| ["port", "address", "mirror", "openflow"].contains(&section.as_str());
-    for (section, values) in all.into_iter().filter(|(section, _)| !is_list(section)) {
-        match values {
-            toml::Value::Table(values) => {
-                keys.extend(
-                    values.into_iter().map(|(key, value)| (format!("{section}.{key}"), value.to_string())),
-                );
-            }
-            other => {
-                keys.insert(section, other.to_string());
-            }
-        }
-    }
-    keys
 }

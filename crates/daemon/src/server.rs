@@ -17,6 +17,9 @@ use ringroad_switch::loop_guard::BLOCKED_S;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
+use signal_hook::consts::SIGHUP;
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
 use tracing::{debug, error, info, warn};
 
 use self::sessions::{REQUEST_PATIENCE, Session};
@@ -37,7 +40,7 @@ mod sessions;
 mod switches;
 mod upgrade;
 
-pub use upgrade::{NewParts, NewProcess};
+pub use upgrade::NewProcess;
 
 /// Number of ageing ticks in the lifetime of an address.
 pub const AGEING_TICKS: u8 = 60;
@@ -56,7 +59,6 @@ const LINK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Reason why the daemon ended without a request.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ServerError {
     /// The kernel refused something essential.
     #[error("{what}: {source}")]
@@ -66,21 +68,22 @@ pub enum ServerError {
     Fabric(#[from] FabricError),
 }
 
+/// Signals that the daemon has received.
+pub type Signals = SignalDelivery<UnixStream, SignalOnly>;
+
 /// The parts with which a server starts.
 #[derive(Debug)]
 pub struct ServerParts {
-    pub listener: ListeningSocket,
+    /// Path of the control socket.
     pub socket: PathBuf,
     /// The configuration.
     pub config: Config,
     /// File of the configuration.
     pub config_path: Option<PathBuf>,
-    /// Party that started the daemon.
-    pub started: StartedBy,
     /// Ports, those of the configuration included.
     pub ports: Ports,
-    /// Stream with a byte per signal: `h` for SIGHUP, `t` for SIGTERM and SIGINT.
-    pub signals: UnixStream,
+    /// SIGHUP, SIGTERM and SIGINT.
+    pub signals: Signals,
     /// The log.
     pub log: RunningLog,
     /// Arguments of a process that will replace this one.
@@ -89,6 +92,9 @@ pub struct ServerParts {
 
 /// The running daemon.
 pub struct Server {
+    listener: ListeningSocket,
+    /// Party that started the daemon.
+    started: StartedBy,
     parts: ServerParts,
     /// Epoll set of the loop. Sessions are edge-triggered: a turn continues until their socket has no more input, so no
     /// session misses an edge. A session that waits for its turn or for its client's reading costs nothing.
@@ -126,9 +132,23 @@ pub struct Server {
     stopping: bool,
 }
 
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("sessions", &self.sessions.len()).finish_non_exhaustive()
+/// Reason why a request has no other reply.
+#[derive(Debug, thiserror::Error)]
+enum RequestError {
+    /// The client gets this reply.
+    #[error(transparent)]
+    Refused(#[from] ErrorReply),
+    /// The daemon cannot continue.
+    #[error(transparent)]
+    Failed(#[from] ServerError),
+}
+
+impl From<FabricError> for RequestError {
+    fn from(error: FabricError) -> Self {
+        match error {
+            FabricError::Worker(_) => Self::Failed(error.into()),
+            error => Self::Refused(fabric_refusal(error)),
+        }
     }
 }
 
@@ -149,26 +169,22 @@ fn survive(result: Result<(), FabricError>) -> Result<(), ServerError> {
     }
 }
 
-/// Passes on the errors of a client's request as [`survive`] does, but the client gets the others.
-fn told<T>(result: Result<T, FabricError>) -> Result<Result<T, ErrorReply>, ServerError> {
-    match result {
-        Err(failure @ FabricError::Worker(_)) => Err(failure.into()),
-        other => Ok(other.map_err(fabric_refusal)),
-    }
-}
-
 impl Server {
     /// Creates a server that is ready to run.
     ///
     /// # Errors
     /// [`ServerError::System`].
-    pub fn new(mut parts: ServerParts) -> Result<Self, ServerError> {
+    pub fn new(
+        listener: ListeningSocket,
+        started: StartedBy,
+        mut parts: ServerParts,
+    ) -> Result<Self, ServerError> {
         parts.ports.permissions = rules(&parts.config);
         let make_set = || epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("making an epoll set"));
         let (epoll, devices) = (make_set()?, make_set()?);
         let watched = [
-            (parts.listener.as_fd(), LISTENER),
-            (parts.signals.as_fd(), SIGNALS),
+            (listener.as_fd(), LISTENER),
+            (parts.signals.get_read().as_fd(), SIGNALS),
             (parts.ports.peer_changes.as_fd(), PEERS),
             (devices.as_fd(), DEVICES),
             (parts.ports.links.bell.as_fd(), LINKS),
@@ -181,8 +197,8 @@ impl Server {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let descriptors = descriptors.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
         let admission = Admission::new(limits.connections, limits.connections_per_user, descriptors);
-        if admission.connections() < limits.connections {
-            let (wanted, connections) = (limits.connections, admission.connections());
+        if admission.connections < limits.connections {
+            let (wanted, connections) = (limits.connections, admission.connections);
             warn!(
                 wanted,
                 connections, descriptors, "limits.connections is more than the limit of descriptors allows"
@@ -190,6 +206,8 @@ impl Server {
         }
         let now = Instant::now();
         let mut server = Self {
+            listener,
+            started,
             next_tick: now + tick_length(&parts.config),
             parts,
             epoll,
@@ -377,7 +395,7 @@ impl Server {
     }
 
     fn is_idle(&self) -> bool {
-        self.parts.started == StartedBy::OnDemand
+        self.started == StartedBy::OnDemand
             && self.sessions.is_empty()
             && self.parts.ports.is_empty()
             && self.netmap.is_empty()
@@ -390,7 +408,7 @@ impl Server {
 
     /// Whether there are ports whose devices are not there yet.
     fn ports_wait(&self) -> bool {
-        !self.parts.ports.waiting.is_empty() || self.parts.ports.restore.waits()
+        !self.parts.ports.waiting.is_empty() || !self.parts.ports.restore.waiting.is_empty()
     }
 
     /// Schedules the next attempt to make missing ports.
@@ -401,10 +419,8 @@ impl Server {
     }
 
     fn handle_signals(&mut self) {
-        let mut bytes = [0; 64];
-        let count = rustix::io::read(&self.parts.signals, &mut bytes).unwrap_or(0);
-        for byte in bytes.iter().take(count) {
-            if *byte == b'h' {
+        for signal in self.parts.signals.pending() {
+            if signal == SIGHUP {
                 match self.reload(ClientId::MAX) {
                     Ok(Ok(_)) => {}
                     Ok(Err(message)) => error!(%message, "reload"),

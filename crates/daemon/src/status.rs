@@ -336,32 +336,28 @@ pub fn switches(ports: &Ports) -> Vec<SwitchReport> {
 pub fn workers(ports: &Ports) -> Vec<WorkerReport> {
     use std::sync::atomic::Ordering::Relaxed;
     let runners = ports.table.fabric().runners().iter();
-    runners
-        .filter_map(|runner| match runner {
-            Runner::Thread(worker) => Some(worker),
-            Runner::Stepped(_) => None,
+    let report = |runner: &Runner| {
+        let Runner::Thread(worker) = runner else { return None };
+        let stats = worker.stats();
+        Some(WorkerReport {
+            index: u32::from(worker.config().index),
+            cpu: worker.config().cpu,
+            loops: stats.loops.load(Relaxed),
+            busy_loops: stats.busy_loops.load(Relaxed),
+            busy_ns: stats.busy_time.ns(),
+            frames: stats.frames.load(Relaxed),
+            turn_frames: stats.turn_frames.iter().map(|requests| requests.load(Relaxed)).collect(),
+            sleeps: stats.sleeps.load(Relaxed),
+            kicks_received: stats.kicks_received.load(Relaxed),
+            cpu_time_ns: thread_cpu_ns(stats.thread_id.load(Relaxed)),
+            state: match (worker.is_alive(), stats.is_sleeping()) {
+                (false, _) => WorkerState::Stopped,
+                (true, true) => WorkerState::Sleeping,
+                (true, false) => WorkerState::Running,
+            },
         })
-        .map(|worker| {
-            let stats = worker.stats();
-            WorkerReport {
-                index: u32::from(worker.config().index),
-                cpu: worker.config().cpu,
-                loops: stats.loops.load(Relaxed),
-                busy_loops: stats.busy_loops.load(Relaxed),
-                busy_ns: stats.busy_time.ns(),
-                frames: stats.frames.load(Relaxed),
-                turn_frames: stats.turn_frames.iter().map(|requests| requests.load(Relaxed)).collect(),
-                sleeps: stats.sleeps.load(Relaxed),
-                kicks_received: stats.kicks_received.load(Relaxed),
-                cpu_time_ns: thread_cpu_ns(stats.thread_id.load(Relaxed)),
-                state: match (worker.is_alive(), stats.is_sleeping()) {
-                    (false, _) => WorkerState::Stopped,
-                    (true, true) => WorkerState::Sleeping,
-                    (true, false) => WorkerState::Running,
-                },
-            }
-        })
-        .collect()
+    };
+    runners.filter_map(report).collect()
 }
 
 /// Processor time of a thread of this process, from the kernel's scheduler statistics; 0 if it reports none.

@@ -1,7 +1,5 @@
 //! Report of a trace, with the names of ports.
 
-use std::fmt::Write;
-
 use ringroad_control::report::{
     TraceReport, TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource,
 };
@@ -18,6 +16,10 @@ pub(crate) fn report(fabric: &Fabric) -> TraceReport {
         frames: frames.into_iter().map(|frame| frame_report(fabric, switch, frame)).collect(),
         left,
     }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn frame_report(fabric: &Fabric, switch: &str, frame: TracedFrame) -> TracedFrameReport {
@@ -48,10 +50,7 @@ fn frame_report(fabric: &Fabric, switch: &str, frame: TracedFrame) -> TracedFram
         len: frame.len as u64,
         fragments: frame.fragments as u32,
         unfinished: frame.is_unfinished,
-        start: frame.start.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }),
+        start: hex(&frame.start),
         source,
         source_port,
         reason: match frame.reason {

@@ -169,7 +169,8 @@ impl<O, K> PortTable<O, K> {
         };
         let port = SwitchPort::new(name, (shape, settings), occupant, kept);
         let port = SwitchPort { is_persistent: true, ..port };
-        Ok(self.enter(port, index.map(PortIndex), Share::Own, queues)?)
+        let at = index.map(|index| (PortIndex(index), CounterSnapshot::default()));
+        Ok(self.enter(port, at, Share::Own, queues)?)
     }
 
     /// Puts a port of netmap programs on a switch, with the datapath's side of its rings.
@@ -191,17 +192,14 @@ impl<O, K> PortTable<O, K> {
     fn enter(
         &mut self,
         mut port: SwitchPort<O, K>,
-        index: Option<PortIndex>,
+        at: Option<(PortIndex, CounterSnapshot)>,
         share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<&SwitchPort<O, K>, FabricError> {
         self.fabric.set_settings(&port.switch, &port.port, port.settings.clone())?;
         let name = (port.switch.as_str(), port.port.as_str());
-        let attached = match index {
-            Some(index) => {
-                let resumed = self.fabric.resume(name, (index, CounterSnapshot::default()), share, queues);
-                resumed.map(|()| index)
-            }
+        let attached = match at {
+            Some(at) => self.fabric.resume(name, at.clone(), share, queues).map(|()| at.0),
             None => self.fabric.attach(name.0, name.1, share, queues),
         };
         if attached.is_err() {
@@ -244,17 +242,15 @@ impl<O, K> PortTable<O, K> {
     ) -> Result<Box<Device>, FabricError> {
         let no_port = || FabricError::NoSuchPort(key.to_owned());
         let port = self.on_switches.get_mut(key).ok_or_else(no_port)?;
-        let Occupant::Device { device: before, .. } = &port.occupant else { return Err(no_port()) };
+        let Occupant::Device { device: before, home: home_before } = &mut port.occupant else {
+            return Err(no_port());
+        };
         if let Some(shortcut) = &before.shortcut {
             shortcut.give_up();
         }
         self.fabric.replace(&port.switch, &port.port, Share::Own, take_queues(&mut device))?;
-        port.shape = shape;
-        let occupant = Occupant::Device { device: Box::new(device), home };
-        match std::mem::replace(&mut port.occupant, occupant) {
-            Occupant::Device { device, .. } => Ok(device),
-            _ => Err(no_port()),
-        }
+        (port.shape, *home_before) = (shape, home);
+        Ok(std::mem::replace(before, Box::new(device)))
     }
 
     /// Takes a port off its switch, for any owner.
@@ -341,11 +337,8 @@ impl<O, K> PortTable<O, K> {
         share: Share,
         queues: Vec<QueueParts>,
     ) -> Result<(), FabricError> {
-        let name = (port.switch.as_str(), port.port.as_str());
-        self.fabric.set_settings(name.0, name.1, port.settings.clone())?;
-        self.fabric.resume(name, (PortIndex(port.index), past), share, queues)?;
-        self.on_switches.insert(port.name().to_string(), port);
-        Ok(())
+        let at = (PortIndex(port.index), past);
+        self.enter(port, Some(at), share, queues).map(drop)
     }
 
     /// Resumes a device that another process had wired to a program's rings; the queues are those of the rings and of

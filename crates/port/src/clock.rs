@@ -53,8 +53,10 @@ impl Clock {
     }
 }
 
+/// Time of the system's monotonic clock, ns, which is the same for all processes.
 #[inline]
-fn monotonic_ns() -> u64 {
+#[must_use]
+pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -43,8 +43,7 @@ pub(crate) mod flag {
 impl Netmap {
     pub(crate) fn register(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         device: u64,
         mut register: Register,
     ) -> Result<NetmapAnswer, NetmapFailure> {
@@ -66,21 +65,21 @@ impl Netmap {
         // Unknown ids are refused for every port.
         let _named = match register.mem_id {
             0 => None,
-            id => Some(self.known_memory(ports, requester, id)?),
+            id => Some(self.known_memory(requester, id)?),
         };
         let key = if register.mode == mode::NULL {
-            self.make_null(ports, requester, device, &request)?
+            self.make_null(requester, device, &request)?
         } else if register.flags & (flag::MONITOR_TX | flag::MONITOR_RX) != 0 {
-            self.make_monitor(ports, requester, device, &register)?
+            self.make_monitor(requester, device, &register)?
         } else {
-            self.find(ports, requester, &register.name, &request)?
+            self.find(requester, &register.name, &request)?
         };
-        let bound = self.bind(ports, requester, device, &key, &register).and_then(|()| self.describe(device));
+        let bound = self.bind(requester, device, &key, &register).and_then(|()| self.describe(device));
         if bound.is_err() {
             // Failure at any stage undoes the whole binding.
             match self.devices.get_mut(&device).and_then(|entry| entry.binding.take()) {
-                Some(binding) => self.unbind(device, binding, ports)?,
-                None => self.reap(&key, ports)?,
+                Some(binding) => self.unbind(device, binding, requester.ports)?,
+                None => self.reap(&key, requester.ports)?,
             }
         }
         bound
@@ -88,19 +87,18 @@ impl Netmap {
 
     fn make_null(
         &mut self,
-        ports: &Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         device: u64,
         request: &PortSettingsRequest,
     ) -> Result<PortKey, NetmapFailure> {
         if request.mem_id == 0 {
             return Err(fail(Errno::INVAL, "a null port needs a memory id"));
         }
-        let memory = self.memory.named(request.mem_id, &ports.quotas.memory_payer(requester.client))?;
+        let memory = self.memory.named(request.mem_id, &requester.payer())?;
         let key = PortKey::Null { device };
         let mut sizes = request.sizes;
         (sizes.host_tx_rings, sizes.host_rx_rings) = (0, 0);
-        let holding = ports.quotas.hold(requester.client, Demand::of_port(1))?;
+        let holding = requester.hold(Demand::of_port(1))?;
         self.insert(
             key.clone(),
             NetmapPort::new("null", Kind::Null, requester.client, memory, sizes, holding),
@@ -111,8 +109,7 @@ impl Netmap {
     /// Binds the device. After a failure the device may still be bound.
     fn bind(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         device: u64,
         key: &PortKey,
         register: &Register,
@@ -164,7 +161,6 @@ impl Netmap {
                 .external_memory
                 .map(|external| Pools { memory_bytes: external.pools.memory_bytes, ..port.memory.pools() }),
         };
-        let bound = Bound { rings: self.bound_rings(key, &rings), ..bound };
         let client = requester.client.clone();
         let binding = Binding { port: key.clone(), client, interface, rings, exclusive, bound };
         // The end of the binding takes everything back from here on.
@@ -174,12 +170,12 @@ impl Netmap {
         match &port.kind {
             Kind::Ephemeral { switch, port: name } if port.is_unserved() => {
                 let switch_port = SwitchPortName { switch, port: name };
-                Self::enter_on_switch(ports, requester, port, switch_port, port.queue_parts()?)?;
+                Self::enter_on_switch(requester, port, switch_port, port.queue_parts()?)?;
                 port.service = Service::Switch;
             }
-            _ => port.serve(ports.table.fabric_mut())?,
+            _ => port.serve(requester.ports.table.fabric_mut())?,
         }
-        self.show_monitors(key, ports)
+        self.show_monitors(key, requester.ports)
     }
 
     /// Lays out the rings of a port that becomes used.
@@ -208,16 +204,11 @@ impl Netmap {
                 self.ports.insert(key.clone(), own);
                 laid_out
             }
-            Kind::Monitor { .. } => {
-                port.lay_out(|ring| ring.direction == Direction::Tx)?;
-                port.make_events()
-            }
-            Kind::Null => {
-                port.lay_out(|_| true)?;
-                port.make_events()
-            }
-            _ => {
-                port.lay_out(|_| false)?;
+            kind => {
+                port.lay_out(|ring| match kind {
+                    Kind::Monitor { .. } => ring.direction == Direction::Tx,
+                    _ => kind == Kind::Null,
+                })?;
                 port.make_events()
             }
         }
@@ -259,18 +250,11 @@ impl Netmap {
 
     /// Describes the rings of a bound device, with its descriptors.
     pub(crate) fn describe(&self, device: u64) -> Result<NetmapAnswer, NetmapFailure> {
-        let unbound = || fail(Errno::NXIO, "the device is not bound");
-        let binding =
-            self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
-        let port = self.ports.get(&binding.port).ok_or_else(unbound)?;
+        let (binding, port) = self.bound(device)?;
         let mut descriptors = vec![duplicate(port.memory.home.region().as_fd())?];
         // One end of a pipe waits on the eventfd that the other end signals: the master's eventfds serve both ends.
-        let (events, crossed) = match &port.kind {
-            Kind::Pipe { peer, master: false, .. } => {
-                (&self.ports.get(peer).ok_or_else(unbound)?.events, true)
-            }
-            _ => (&port.events, false),
-        };
+        let crossed = matches!(port.kind, Kind::Pipe { master: false, .. });
+        let events = &self.peer_of(port).filter(|_| crossed).unwrap_or(port).events;
         for pair in events {
             let (kick, notify) = (duplicate(pair.kick.as_fd())?, duplicate(pair.notify.as_fd())?);
             descriptors.extend(if crossed { [notify, kick] } else { [kick, notify] });

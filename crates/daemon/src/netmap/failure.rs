@@ -8,7 +8,7 @@ use ringroad_ring::region::RegionError;
 use rustix::io::Errno;
 
 use crate::quotas::refuse_memory;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, fabric_refusal};
 
 /// Reason why a request fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,14 +39,8 @@ impl From<GeometryError> for NetmapFailure {
 
 impl From<FabricError> for NetmapFailure {
     fn from(error: FabricError) -> Self {
-        let errno = match error {
-            FabricError::SwitchFull(_) | FabricError::TooManySwitches => Errno::NOMEM,
-            FabricError::PortTaken(_) => Errno::BUSY,
-            FabricError::NoSuchPort(_) => Errno::NXIO,
-            FabricError::HasFlowTables(_) | FabricError::TableWithoutVlans(_) => Errno::INVAL,
-            _ => Errno::IO,
-        };
-        fail(errno, error.to_string())
+        let message = error.to_string();
+        Self { message, ..fabric_refusal(error).into() }
     }
 }
 

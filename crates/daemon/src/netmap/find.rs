@@ -61,33 +61,32 @@ impl Netmap {
     /// caller reaps it.
     pub(crate) fn find(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         text: &str,
         request: &PortSettingsRequest,
     ) -> Result<PortKey, NetmapFailure> {
         let Name { base, pipe } = Name::parse(text)?;
         let (key, netns) = self.key_of(requester, &base);
         let Some(end) = pipe else {
-            self.find_base(ports, requester, &key, netns, request)?;
+            self.find_base(requester, &key, netns, request)?;
             return Ok(key);
         };
         let parent_request = PortSettingsRequest { sizes: PortSizes::default(), ..request.clone() };
         match &key {
             PortKey::Persistent(name) if !self.ports.contains_key(&key) => {
-                self.make_automatic(ports, requester, &key, name, &parent_request)?;
+                self.make_automatic(requester, &key, name, &parent_request)?;
             }
-            _ => self.find_base(ports, requester, &key, netns, &parent_request)?,
+            _ => self.find_base(requester, &key, netns, &parent_request)?,
         }
-        let found = self.find_pipe(ports, requester, &key, &end, request);
+        let found = self.find_pipe(requester, &key, &end, request);
         if found.is_err() {
-            self.reap(&key, ports)?;
+            self.reap(&key, requester.ports)?;
         }
         found
     }
 
     /// Key of a port that exists and that the requester may have; nothing is made.
-    pub(crate) fn known(&self, requester: Requester<'_>, text: &str) -> Result<PortKey, NetmapFailure> {
+    pub(crate) fn known(&self, requester: &Requester<'_>, text: &str) -> Result<PortKey, NetmapFailure> {
         let Name { base, pipe } = Name::parse(text)?;
         let (mut key, _) = self.key_of(requester, &base);
         if let Some(end) = pipe {
@@ -100,7 +99,7 @@ impl Netmap {
     }
 
     /// Key of the port that the requester's name means, whether it exists or not, and the namespace of an interface.
-    fn key_of(&self, requester: Requester<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
+    fn key_of(&self, requester: &Requester<'_>, base: &Base) -> (PortKey, Option<HeldNamespace>) {
         match base {
             Base::Switch { switch, port } => {
                 let key = self.persistent_on(switch, port);
@@ -120,7 +119,7 @@ impl Netmap {
     }
 
     /// Whether there is a port with this key; a failure if the requester may not have it.
-    fn is_there(&self, requester: Requester<'_>, key: &PortKey) -> Result<bool, NetmapFailure> {
+    fn is_there(&self, requester: &Requester<'_>, key: &PortKey) -> Result<bool, NetmapFailure> {
         match self.ports.get(key) {
             Some(port) => requester.check_taken(key, port).map(|()| true),
             None => Ok(false),
@@ -137,8 +136,7 @@ impl Netmap {
     /// Finds or makes a port that is not a pipe.
     fn find_base(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         key: &PortKey,
         netns: Option<HeldNamespace>,
         request: &PortSettingsRequest,
@@ -147,11 +145,9 @@ impl Netmap {
             return Ok(());
         }
         match key {
-            PortKey::Switch { switch, port } => {
-                self.make_on_switch(ports, requester, key, switch, port, request)
-            }
+            PortKey::Switch { switch, port } => self.make_on_switch(requester, key, switch, port, request),
             PortKey::Interface { interface, .. } => {
-                self.make_interface(ports, requester, key, interface, netns, request)
+                self.make_interface(requester, key, interface, netns, request)
             }
             _ => Err(fail(Errno::NXIO, format!("there is no port or interface {key}"))),
         }
@@ -159,15 +155,14 @@ impl Netmap {
 
     fn make_on_switch(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         key: &PortKey,
         switch: &str,
         port: &str,
         request: &PortSettingsRequest,
     ) -> Result<(), NetmapFailure> {
         requester.check_free(key, false)?;
-        if ports.table.occupant(&key.to_string()).is_some() {
+        if requester.ports.table.occupant(&key.to_string()).is_some() {
             return Err(fail(
                 Errno::BUSY,
                 format!("{key} is a port of the daemon, or of a program that is not a netmap program"),
@@ -180,10 +175,9 @@ impl Netmap {
             return Err(fail(Errno::INVAL, format!("{port} is an interface: attach it to {switch}")));
         }
         let sizes = clamp_sizes(&request.sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
-        ports.check_switch(switch, requester.client)?;
-        let holding =
-            ports.quotas.hold(requester.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
-        let memory = self.memory_for(ports, requester, request, &sizes)?;
+        requester.ports.check_switch(switch, requester.client)?;
+        let holding = requester.hold(Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
+        let memory = self.memory_for(requester, request, &sizes)?;
         let kind = Kind::Ephemeral { switch: switch.to_owned(), port: port.to_owned() };
         self.insert(
             key.clone(),
@@ -193,8 +187,7 @@ impl Netmap {
 
     fn make_interface(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         key: &PortKey,
         plain: &str,
         netns: Option<HeldNamespace>,
@@ -219,16 +212,16 @@ impl Netmap {
             host_rx_rings: host(request.sizes.host_rx_rings),
         };
         let taken = sizes.tx_rings + sizes.host_tx_rings.max(sizes.host_rx_rings);
-        let holding = ports.quotas.hold(requester.client, Demand::of_device(taken))?;
-        let payer = ports.quotas.memory_payer(requester.client);
+        let holding = requester.hold(Demand::of_device(taken))?;
+        let payer = requester.payer();
         let memory = match (&request.external_memory, request.mem_id) {
             // Exception for shared interfaces: a user with access to this interface must not get access to the maker's
             // other interfaces.
-            (None, 0) if requester.permissions.is_shared(requester.client.peer, &key.to_string()) => {
+            (None, 0) if requester.ports.permissions.is_shared(requester.client.peer, &key.to_string()) => {
                 self.memory.private(&payer, global_geometry())?
             }
             (None, 0) => self.memory.global(&payer)?,
-            _ => self.memory_for(ports, requester, request, &sizes)?,
+            _ => self.memory_for(requester, request, &sizes)?,
         };
         let kind = Kind::Interface { interface: plain.to_owned(), netns };
         self.insert(key.clone(), NetmapPort::new(plain, kind, requester.client, memory, sizes, holding))
@@ -237,8 +230,7 @@ impl Netmap {
     /// Finds or makes an end of a pipe, and its other end with it.
     fn find_pipe(
         &mut self,
-        ports: &Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         parent: &PortKey,
         end: &PipeEnd,
         request: &PortSettingsRequest,
@@ -251,8 +243,7 @@ impl Netmap {
         let peer = own.other_end().ok_or_else(vanished)?;
         requester.check_free(&own, false)?;
         // Each end has a pair of eventfds.
-        let holding =
-            ports.quotas.hold(requester.client, Demand { pipes: 1, queues: 2, ..Demand::default() })?;
+        let holding = requester.hold(Demand { pipes: 1, queues: 2, ..Demand::default() })?;
         let parent_port = self.ports.get(parent).ok_or_else(vanished)?;
         let memory = Arc::clone(&parent_port.memory);
         let defaults = [parent_port.sizes.tx_slots, parent_port.sizes.rx_slots];
@@ -281,8 +272,7 @@ impl Netmap {
     /// Makes a persistent port for the pipes of a name that no port has.
     fn make_automatic(
         &mut self,
-        ports: &Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         key: &PortKey,
         name: &str,
         request: &PortSettingsRequest,
@@ -290,21 +280,20 @@ impl Netmap {
         check_plain_name(name).map_err(|problem| fail(Errno::INVAL, problem))?;
         requester.check_free(key, false)?;
         let sizes = clamp_sizes(&PortSizes::default(), [DEFAULT_SLOTS; 2], MAX_QUEUES);
-        let memory = self.memory_for(ports, requester, request, &sizes)?;
+        let memory = self.memory_for(requester, request, &sizes)?;
         let kind = Kind::Persistent { automatic: true, switch: None };
-        let holding = ports.quotas.hold(requester.client, Demand::of_port(1))?;
+        let holding = requester.hold(Demand::of_port(1))?;
         self.insert(key.clone(), NetmapPort::new(name, kind, requester.client, memory, sizes, holding))
     }
 
     /// The region for a new port.
     pub(crate) fn memory_for(
         &mut self,
-        ports: &Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         request: &PortSettingsRequest,
         sizes: &PortSizes,
     ) -> Result<Arc<MemoryRegion>, NetmapFailure> {
-        let payer = ports.quotas.memory_payer(requester.client);
+        let payer = requester.payer();
         if let Some(external) = &request.external_memory {
             return self.memory.external(&payer, external);
         }
@@ -317,8 +306,7 @@ impl Netmap {
 
     /// Puts a port on a switch; returns its index there.
     pub(crate) fn enter_on_switch(
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         port: &NetmapPort,
         switch_port: SwitchPortName<'_>,
         queues: Vec<QueueParts>,
@@ -334,8 +322,8 @@ impl Netmap {
         // demand.
         let anybody = Client { id: ClientId::MAX, ..requester.client.clone() };
         let opener = Opener { share: port.share(), ..anybody.opener(Holding::default()) };
-        let settings = ports.rules.settings(&switch_port.to_string(), &PortSettings::default());
-        Ok(ports.table.attach_netmap(switch_port, (shape, settings), opener, queues)?.index.into())
+        let settings = requester.ports.rules.settings(&switch_port.to_string(), &PortSettings::default());
+        Ok(requester.ports.table.attach_netmap(switch_port, (shape, settings), opener, queues)?.index.into())
     }
 
     /// Stops serving a port that is not bound, and removes the port unless it is persistent; also removes its parent,
@@ -376,13 +364,12 @@ impl Netmap {
 
     /// Takes the rings of an unbound port out of the datapath and gives them back.
     fn retire(&mut self, key: &PortKey, ports: &mut Ports) -> Result<(), NetmapFailure> {
-        let Some(mut port) = self.ports.remove(key) else { return Ok(()) };
+        let Some(port) = self.ports.get_mut(key) else { return Ok(()) };
         let ended = port.end_service(&mut ports.table);
         port.take_back();
         port.events.clear();
         port.states.clear();
         port.offsets = None;
-        self.ports.insert(key.clone(), port);
         ended
     }
 }

@@ -196,30 +196,26 @@ impl MemoryRegion {
 
     /// Pools as programs see them.
     pub(crate) fn pools(&self) -> Pools {
-        pools_of(self.geometry(), self.id)
-    }
-}
-
-/// Pools of a geometry as programs see them.
-pub(crate) fn pools_of(geometry: &RegionGeometry, mem_id: u16) -> Pools {
-    Pools {
-        memory_bytes: geometry.pools_bytes(),
-        mem_id,
-        interfaces: Pool {
-            offset: geometry.interface_offset(0),
-            objects: geometry.interfaces,
-            object_bytes: geometry.interface_bytes,
-        },
-        rings: Pool {
-            offset: geometry.ring_offset(0),
-            objects: geometry.rings,
-            object_bytes: geometry.ring_bytes,
-        },
-        buffers: Pool {
-            offset: geometry.buffer_offset(0),
-            objects: geometry.buffers,
-            object_bytes: geometry.buffer_bytes,
-        },
+        let geometry = self.geometry();
+        Pools {
+            memory_bytes: geometry.pools_bytes(),
+            mem_id: self.id,
+            interfaces: Pool {
+                offset: geometry.interface_offset(0),
+                objects: geometry.interfaces,
+                object_bytes: geometry.interface_bytes,
+            },
+            rings: Pool {
+                offset: geometry.ring_offset(0),
+                objects: geometry.rings,
+                object_bytes: geometry.ring_bytes,
+            },
+            buffers: Pool {
+                offset: geometry.buffer_offset(0),
+                objects: geometry.buffers,
+                object_bytes: geometry.buffer_bytes,
+            },
+        }
     }
 }
 

@@ -27,12 +27,15 @@ use std::sync::Arc;
 use ringroad_control::netmap::{Badge, Bound, NetmapReply, NetmapRequest};
 use ringroad_control::report::PortReport;
 use ringroad_datapath::fabric::FabricError;
+use ringroad_ring::ledger::ChargedUser;
 use rustix::io::Errno;
 
 use crate::namespace_scope::NamespaceScope;
-use crate::permissions::{Permissions, PortAccess};
+use crate::permissions::PortAccess;
 use crate::port_entries::{Client, ClientId};
 use crate::ports::Ports;
+use crate::quotas::{Demand, Holding};
+use crate::refusal::Refusal;
 use failure::{NetmapFailure, fail};
 use memory::{GLOBAL, Memory, MemoryRegion};
 use name::PortKey;
@@ -96,28 +99,35 @@ impl NetmapAnswer {
     }
 }
 
-/// The requester, and the rules.
-#[derive(Debug, Clone, Copy)]
+/// The requester, and the ports that it can change.
+#[derive(Debug)]
 pub struct Requester<'a> {
+    pub ports: &'a mut Ports,
     /// Connection of the request.
     pub client: &'a Client,
-    /// Rules in force.
-    pub permissions: &'a Permissions,
     /// Namespace scope of the request's interface names.
     pub scope: NamespaceScope<'a>,
 }
 
 impl Requester<'_> {
+    fn payer(&self) -> ChargedUser {
+        self.ports.quotas.memory_payer(self.client)
+    }
+
+    fn hold(&self, demand: Demand) -> Result<Holding, Refusal> {
+        self.ports.quotas.hold(self.client, demand)
+    }
+
     /// Checks that the rules give the requester a port that does not exist yet.
     fn check_free(&self, key: &PortKey, device: bool) -> Result<(), NetmapFailure> {
-        Ok(self.permissions.check(self.client.peer, &key.to_string(), PortAccess::Free { device })?)
+        Ok(self.ports.permissions.check(self.client.peer, &key.to_string(), PortAccess::Free { device })?)
     }
 
     /// Checks that the rules give the requester a port that exists.
     fn check_taken(&self, key: &PortKey, port: &NetmapPort) -> Result<(), NetmapFailure> {
         // Pipes and monitors of a port have makers of their own, and are named by the port.
         let standing = PortAccess::Of(port.owner.peer.uid);
-        Ok(self.permissions.check(self.client.peer, &key.base().to_string(), standing)?)
+        Ok(self.ports.permissions.check(self.client.peer, &key.base().to_string(), standing)?)
     }
 }
 
@@ -126,14 +136,13 @@ impl Netmap {
     ///
     /// # Errors
     /// No random bytes are available for a secret.
-    pub fn open_device(&mut self, requester: Requester<'_>) -> Result<Badge, NetmapFailure> {
-        let client = requester.client;
+    pub fn open_device(&mut self, client: ClientId) -> Result<Badge, NetmapFailure> {
         let mut secret = [0; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| fail(errno, "making a secret"))?;
         let secret = u128::from_ne_bytes(secret);
-        let badge = Badge { device: client.id, secret: [secret as u64, (secret >> 64) as u64] };
-        self.devices.insert(client.id, DeviceEntry { badge, binding: None });
+        let badge = Badge { device: client, secret: [secret as u64, (secret >> 64) as u64] };
+        self.devices.insert(client, DeviceEntry { badge, binding: None });
         Ok(badge)
     }
 
@@ -223,7 +232,7 @@ impl Netmap {
     /// Checks that the requester may have a region: with it comes the memory of every port in it.
     fn check_memory(
         &self,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         memory: &Arc<MemoryRegion>,
     ) -> Result<(), NetmapFailure> {
         if memory.uid == requester.client.peer.uid {
@@ -236,54 +245,52 @@ impl Netmap {
     /// The region of an existing port that the request names.
     fn known_memory(
         &mut self,
-        ports: &Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         id: u16,
     ) -> Result<Arc<MemoryRegion>, NetmapFailure> {
         let others = self.ports.values().map(|port| &port.memory);
         match others.filter(|memory| memory.id != GLOBAL).find(|memory| memory.id == id) {
             Some(memory) => self.check_memory(requester, memory).map(|()| Arc::clone(memory)),
-            None => self.memory.named(id, &ports.quotas.memory_payer(requester.client)),
+            None => self.memory.named(id, &requester.payer()),
         }
     }
 
     /// Replies to a request.
     pub fn answer(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        mut requester: Requester<'_>,
         device: Option<Badge>,
         request: NetmapRequest,
     ) -> NetmapAnswer {
-        self.serve(ports, requester, device, request).unwrap_or_else(|failure| {
+        self.serve(&mut requester, device, request).unwrap_or_else(|failure| {
             NetmapReply::Failed { errno: failure.errno.raw_os_error(), message: failure.message }.into()
         })
     }
 
     fn serve(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         device: Option<Badge>,
         request: NetmapRequest,
     ) -> Result<NetmapAnswer, NetmapFailure> {
         match request {
             NetmapRequest::Register(register) => {
                 let device = self.check_badge(device)?;
-                self.register(ports, requester, device, register)
+                self.register(requester, device, register)
             }
-            NetmapRequest::Binding => {
-                let device = self.check_badge(device)?;
-                self.describe(device)
-            }
+            NetmapRequest::Binding => self.describe(self.check_badge(device)?),
             // The server has already checked for closed devices.
             NetmapRequest::Settle => Ok(NetmapReply::Done.into()),
-            NetmapRequest::Monitors => {
-                let device = self.check_badge(device)?;
-                self.monitors_to_fill(device)
-            }
-            request => self.serve_portwise(ports, requester, request).map(NetmapAnswer::from),
+            NetmapRequest::Monitors => self.monitors_to_fill(self.check_badge(device)?),
+            request => self.serve_portwise(requester, request).map(NetmapAnswer::from),
         }
+    }
+
+    /// The binding of a device, and the port that it is bound to.
+    fn bound(&self, device: u64) -> Result<(&Binding, &NetmapPort), NetmapFailure> {
+        let binding = self.devices.get(&device).and_then(|entry| entry.binding.as_ref());
+        let bound = binding.and_then(|binding| Some((binding, self.ports.get(&binding.port)?)));
+        bound.ok_or_else(|| fail(Errno::NXIO, "the device is not bound"))
     }
 
     /// Device whose badge the request shows.

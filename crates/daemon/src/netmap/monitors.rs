@@ -29,8 +29,7 @@ impl Netmap {
     /// Makes a monitor of the port that the request names, for one device.
     pub(crate) fn make_monitor(
         &mut self,
-        ports: &Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         device: u64,
         register: &Register,
     ) -> Result<PortKey, NetmapFailure> {
@@ -55,7 +54,7 @@ impl Netmap {
             rx: register.flags & flag::MONITOR_RX != 0,
         };
         let key = PortKey::Monitor { of: Box::new(parent.clone()), device };
-        let holding = ports.quotas.hold(requester.client, Demand::of_port(1))?;
+        let holding = requester.hold(Demand::of_port(1))?;
         let memory = std::sync::Arc::clone(&port.memory);
         let monitor = NetmapPort::new(&register.name, kind, requester.client, memory, sizes, holding);
         self.insert(key.clone(), monitor)?;
@@ -92,10 +91,7 @@ impl Netmap {
 
     /// The monitors that the programs at the device's rings have to fill.
     pub(crate) fn monitors_to_fill(&self, device: u64) -> Result<NetmapAnswer, NetmapFailure> {
-        let unbound = || fail(Errno::NXIO, "the device is not bound");
-        let binding =
-            self.devices.get(&device).and_then(|entry| entry.binding.as_ref()).ok_or_else(unbound)?;
-        let port = self.ports.get(&binding.port).ok_or_else(unbound)?;
+        let (_, port) = self.bound(device)?;
         let mut rings = Vec::new();
         let mut descriptors = Vec::new();
         let mut add = |monitor_ring: MonitorRing, monitor: &NetmapPort| -> Result<(), NetmapFailure> {
@@ -105,10 +101,7 @@ impl Netmap {
             }
             Ok(())
         };
-        let peer = match &port.kind {
-            Kind::Pipe { peer, .. } => self.ports.get(peer),
-            _ => None,
-        };
+        let peer = self.peer_of(port);
         for (monitor_ring, monitor) in self.monitor_rings(port) {
             // The sender of a pipe shows the frames that arrive at its end.
             if monitor_ring.zero_copy || peer.is_some() && monitor_ring.direction == Direction::Tx {
@@ -148,10 +141,7 @@ impl Netmap {
                 state.set_monitors(monitors);
             }
         }
-        let peer = match &port.kind {
-            Kind::Pipe { peer, .. } => self.ports.get(peer),
-            _ => None,
-        };
+        let peer = self.peer_of(port);
         for port in std::iter::once(port).chain(peer) {
             for ring in &port.rings {
                 port.view(ring)?.control().datapath.monitors.fetch_add(1, Ordering::SeqCst);
@@ -194,10 +184,7 @@ impl Netmap {
         }
         let shown = self.show_monitors(parent, ports);
         let parent = self.ports.get(parent);
-        let peer = match parent.map(|parent| &parent.kind) {
-            Some(Kind::Pipe { peer, .. }) => self.ports.get(peer),
-            _ => None,
-        };
+        let peer = parent.and_then(|parent| self.peer_of(parent));
         let fillers = parent.into_iter().chain(peer);
         let filled_from =
             fillers.flat_map(|port| port.rings.iter().flat_map(|ring| port.view(ring))).collect();

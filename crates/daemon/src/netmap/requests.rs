@@ -30,22 +30,19 @@ const NO_PORT: u32 = 255;
 impl Netmap {
     pub(crate) fn serve_portwise(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         request: NetmapRequest,
     ) -> Result<NetmapReply, NetmapFailure> {
         match request {
             NetmapRequest::PortInfo { name, sizes, mem_id } => {
-                self.port_info(ports, requester, &name, sizes, mem_id)
+                self.port_info(requester, &name, sizes, mem_id)
             }
             NetmapRequest::PoolsInfo { name, mem_id } => {
                 if name.is_empty() {
                     return Err(fail(Errno::NXIO, "no port was named"));
                 }
                 let settings = PortSettingsRequest { mem_id, ..PortSettingsRequest::default() };
-                self.inspect(ports, requester, &name, &settings, |port| {
-                    NetmapReply::Pools(port.memory.pools())
-                })
+                self.inspect(requester, &name, &settings, |port| NetmapReply::Pools(port.memory.pools()))
             }
             NetmapRequest::PortHeaderGet { name } => {
                 let key = self.known(requester, &name)?;
@@ -53,31 +50,31 @@ impl Netmap {
             }
             NetmapRequest::PortHeaderSet { name, bytes } => self.set_header(requester, &name, bytes),
             NetmapRequest::ValeList { name, switch_index, port_index } => {
-                self.list(ports, &name, switch_index, port_index)
+                self.list(requester.ports, &name, switch_index, port_index)
             }
             NetmapRequest::ValeAttach { name, mode, ring_id, mem_id } => {
                 if !matches!(mode, mode::ALL_NIC | mode::NIC_SW) || ring_id != 0 {
                     return Err(fail(Errno::INVAL, "an interface is attached whole"));
                 }
                 if mem_id != 0 {
-                    self.known_memory(ports, requester, mem_id)?;
+                    self.known_memory(requester, mem_id)?;
                 }
-                self.attach(ports, requester, &name, mode == mode::NIC_SW)
+                self.attach(requester, &name, mode == mode::NIC_SW)
             }
-            NetmapRequest::ValeDetach { name } => self.detach(ports, &name),
+            NetmapRequest::ValeDetach { name } => self.detach(requester.ports, &name),
             NetmapRequest::ValeNewInterface { name, sizes, mem_id } => {
-                self.new_interface(ports, requester, &name, sizes, mem_id)
+                self.new_interface(requester, &name, sizes, mem_id)
             }
-            NetmapRequest::ValeDeleteInterface { name } => self.delete_interface(ports, requester, &name),
+            NetmapRequest::ValeDeleteInterface { name } => self.delete_interface(requester, &name),
             NetmapRequest::PollingEnable { name, mode, first_cpu, cpus } => {
-                self.enable_polling(ports, &name, mode, first_cpu, cpus)
+                self.enable_polling(requester.ports, &name, mode, first_cpu, cpus)
             }
             NetmapRequest::PollingDisable { name } => {
-                let key = self.polling_candidate(ports, &name)?;
+                let key = self.polling_candidate(requester.ports, &name)?;
                 if self.polled.remove(&key).is_none() {
                     return Err(fail(Errno::FAULT, format!("polling is not enabled on {key}")));
                 }
-                self.apply_polling(ports);
+                self.apply_polling(requester.ports);
                 Ok(NetmapReply::Done)
             }
             _ => Err(fail(Errno::INVAL, "the request makes no sense here")),
@@ -87,25 +84,23 @@ impl Netmap {
     /// Inspects the port that REGISTER would find or make.
     fn inspect(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         name: &str,
         request: &PortSettingsRequest,
         see: impl FnOnce(&NetmapPort) -> NetmapReply,
     ) -> Result<NetmapReply, NetmapFailure> {
         if request.mem_id != 0 {
-            self.known_memory(ports, requester, request.mem_id)?;
+            self.known_memory(requester, request.mem_id)?;
         }
-        let key = self.find(ports, requester, name, request)?;
+        let key = self.find(requester, name, request)?;
         let seen = self.ports.get(&key).map(see);
-        self.reap(&key, ports)?;
+        self.reap(&key, requester.ports)?;
         seen.ok_or_else(|| fail(Errno::NXIO, format!("there is no port {name:?}")))
     }
 
     fn port_info(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         name: &str,
         sizes: PortSizes,
         mem_id: u16,
@@ -114,17 +109,17 @@ impl Netmap {
             let mem_id = if mem_id == 0 { GLOBAL } else { mem_id };
             let memory_bytes = match mem_id {
                 GLOBAL => global_geometry().pools_bytes(),
-                _ => self.known_memory(ports, requester, mem_id)?.geometry().pools_bytes(),
+                _ => self.known_memory(requester, mem_id)?.geometry().pools_bytes(),
             };
             return Ok(NetmapReply::PortInfo { memory_bytes, sizes, mem_id });
         }
         let request = PortSettingsRequest { sizes, mem_id, ..PortSettingsRequest::default() };
-        self.inspect(ports, requester, name, &request, NetmapPort::info)
+        self.inspect(requester, name, &request, NetmapPort::info)
     }
 
     fn set_header(
         &mut self,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         name: &str,
         bytes: u32,
     ) -> Result<NetmapReply, NetmapFailure> {
@@ -199,14 +194,13 @@ impl Netmap {
 
     fn attach(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         name: &str,
         host: bool,
     ) -> Result<NetmapReply, NetmapFailure> {
         let (switch, port) = Name::of_vale(name)?;
         let key = format!("{switch}:{port}");
-        if ports.table.occupant(&key).is_some() {
+        if requester.ports.table.occupant(&key).is_some() {
             return Err(fail(Errno::BUSY, format!("{key} is attached already")));
         }
         if interface_exists(&port, requester.scope) {
@@ -222,36 +216,34 @@ impl Netmap {
             };
             return match on {
                 _ if !bound.is_empty() => Err(fail(Errno::BUSY, format!("{port} is in use by a program"))),
-                Some(first) if joins.is_none() && *first != switch => {
-                    self.join(ports, requester, &switch, &port)
-                }
+                Some(first) if joins.is_none() && *first != switch => self.join(requester, &switch, &port),
                 Some(_) => Err(fail(Errno::BUSY, format!("{port} is on two switches already"))),
-                None => self.attach_own(ports, requester, &switch, &port),
+                None => self.attach_own(requester, &switch, &port),
             };
         }
         // The options `-a` and `-h` of `vale-ctl` select the interface alone or with its host stack's side.
         let specs = requested(PortSpec::for_program(&key), false, host, requester.scope)?;
-        ports.attach(specs, true)?;
-        let index = ports.table.on_switches().get(&key).map_or(NO_PORT, |port| u32::from(port.index));
+        requester.ports.attach(specs, true)?;
+        let index =
+            requester.ports.table.on_switches().get(&key).map_or(NO_PORT, |port| u32::from(port.index));
         Ok(NetmapReply::PortIndex(index))
     }
 
     /// Puts a persistent port on its first switch.
     fn attach_own(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         switch: &str,
         name: &str,
     ) -> Result<NetmapReply, NetmapFailure> {
         let Some(port) = self.ports.get_mut(&PortKey::Persistent(name.to_owned())) else {
             return Err(fail(Errno::NXIO, format!("{name} vanished")));
         };
-        port.end_service(&mut ports.table)?;
+        port.end_service(&mut requester.ports.table)?;
         let queues = unbound(port.queues());
-        let entered = Self::enter_on_switch(ports, requester, port, port.name_on(switch), queues);
+        let entered = Self::enter_on_switch(requester, port, port.name_on(switch), queues);
         if entered.is_err() {
-            port.serve(ports.table.fabric_mut())?;
+            port.serve(requester.ports.table.fabric_mut())?;
         } else if let Kind::Persistent { switch: on, .. } = &mut port.kind {
             *on = Some(switch.to_owned());
         }
@@ -262,8 +254,7 @@ impl Netmap {
     /// serves no program.
     fn join(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &mut Requester<'_>,
         second: &str,
         name: &str,
     ) -> Result<NetmapReply, NetmapFailure> {
@@ -275,9 +266,9 @@ impl Netmap {
         };
         let [one, other] = PatchQueue::pair()?.map(|queue| vec![QueueParts::new(Box::new(queue))]);
         let switch_port = port.name_on(second);
-        let index = Self::enter_on_switch(ports, requester, port, switch_port, other)?;
-        if let Err(error) = ports.table.fabric_mut().replace(&first, name, port.share(), one) {
-            ports.table.detach(&switch_port.to_string())?;
+        let index = Self::enter_on_switch(requester, port, switch_port, other)?;
+        if let Err(error) = requester.ports.table.fabric_mut().replace(&first, name, port.share(), one) {
+            requester.ports.table.detach(&switch_port.to_string())?;
             return Err(error.into());
         }
         port.joins = Some(second.to_owned());
@@ -329,8 +320,7 @@ impl Netmap {
 
     fn new_interface(
         &mut self,
-        ports: &mut Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         name: &str,
         sizes: PortSizes,
         mem_id: u16,
@@ -345,10 +335,9 @@ impl Netmap {
         }
         let sizes = clamp_sizes(&sizes, [DEFAULT_SLOTS; 2], MAX_QUEUES);
         let request = PortSettingsRequest { mem_id, ..PortSettingsRequest::default() };
-        let memory = self.memory_for(ports, requester, &request, &sizes)?;
+        let memory = self.memory_for(requester, &request, &sizes)?;
         let kind = Kind::Persistent { automatic: false, switch: None };
-        let holding =
-            ports.quotas.hold(requester.client, Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
+        let holding = requester.hold(Demand::of_port(sizes.tx_rings.max(sizes.rx_rings)))?;
         let port = NetmapPort::new(name, kind, requester.client, memory, sizes, holding);
         let reply = port.info();
         self.insert(key, port)?;
@@ -357,13 +346,13 @@ impl Netmap {
 
     fn delete_interface(
         &mut self,
-        ports: &Ports,
-        requester: Requester<'_>,
+        requester: &Requester<'_>,
         name: &str,
     ) -> Result<NetmapReply, NetmapFailure> {
         let key = PortKey::Persistent(name.to_owned());
         let Some(port) = self.ports.get(&key) else {
-            let exists = interface_exists(name, requester.scope) || ports.table.occupant(name).is_some();
+            let exists =
+                interface_exists(name, requester.scope) || requester.ports.table.occupant(name).is_some();
             let errno = if exists { Errno::INVAL } else { Errno::NXIO };
             return Err(fail(errno, format!("{name:?} is not a persistent port")));
         };

@@ -42,32 +42,6 @@ pub(crate) struct OpenSide {
     pub(crate) device: Device,
 }
 
-/// Part of an interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InterfacePart {
-    /// The interface's own queues.
-    Nic,
-    /// The interface's own queues, by a mechanism that leaves the host its frames, which an XDP program in generic mode
-    /// would take.
-    NicBesideHost,
-    /// The host stack's side.
-    Host,
-}
-
-/// Name of an interface for the daemon's drivers.
-pub(crate) fn device_name(
-    interface: &str,
-    side: InterfacePart,
-    queues: u16,
-) -> Result<PortName, NetmapFailure> {
-    let spelled = match side {
-        InterfacePart::Nic => format!("{interface}@queues={queues}"),
-        InterfacePart::NicBesideHost => format!("packet:{interface}@immediate=1,queues={queues}"),
-        InterfacePart::Host => format!("{interface}^@queues={queues}"),
-    };
-    spelled.parse().map_err(|error| fail(Errno::INVAL, format!("{interface}: {error}")))
-}
-
 impl NetmapPort {
     /// Makes the datapath's side of queue `queue`; host queues follow the others.
     fn queue(&self, queue: u16) -> Result<QueueParts, NetmapFailure> {
@@ -165,15 +139,16 @@ impl NetmapPort {
             nic.as_ref().is_some_and(|nic| nic.device.capabilities.mode.contains("generic"))
         };
         let mut open = || {
-            let name = || device_name(interface, InterfacePart::Nic, self.queues());
-            nic = self.side(fabric, netns, nic.take(), nic_used, name)?;
+            let own = format!("{interface}@queues={}", self.queues());
+            nic = self.side(fabric, netns, nic.take(), nic_used, &own)?;
             if host_used && is_generic(&nic) {
-                nic = self.side(fabric, netns, nic.take(), false, name)?;
-                let name = || device_name(interface, InterfacePart::NicBesideHost, self.queues());
-                nic = self.side(fabric, netns, nic.take(), nic_used, name)?;
+                nic = self.side(fabric, netns, nic.take(), false, &own)?;
+                // An XDP program in generic mode would take the host's frames; a packet socket leaves them.
+                let beside_host = format!("packet:{interface}@immediate=1,queues={}", self.queues());
+                nic = self.side(fabric, netns, nic.take(), nic_used, &beside_host)?;
             }
-            let name = || device_name(interface, InterfacePart::Host, self.host_queues());
-            host = self.side(fabric, netns, host.take(), host_used, name)?;
+            let host_stack = format!("{interface}^@queues={}", self.host_queues());
+            host = self.side(fabric, netns, host.take(), host_used, &host_stack)?;
             Ok(())
         };
         let opened = open();
@@ -187,7 +162,7 @@ impl NetmapPort {
         netns: &HeldNamespace,
         side: Option<Box<OpenSide>>,
         used: bool,
-        name: impl FnOnce() -> Result<PortName, NetmapFailure>,
+        name: &str,
     ) -> Result<Option<Box<OpenSide>>, NetmapFailure> {
         match (side, used) {
             (Some(side), false) => {
@@ -195,14 +170,13 @@ impl NetmapPort {
                 Ok(None)
             }
             (None, true) => {
-                let name = name()?;
+                let wrong = |error| fail(Errno::INVAL, format!("{}: {error}", self.name));
+                let name: PortName = name.parse().map_err(wrong)?;
                 let plan = plan_device_in(Some(netns), &name, None)?;
                 let holder = format!("netmap programs, as {}", self.name);
-                let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose()?;
+                let claim = Claim::take(plan.side, &holder)?;
                 let mut device = open_device(&name, plan, DeviceRole::Program, Some(&self.memory.home))?;
-                if let Some(claim) = claim {
-                    claim.give_to(&mut device);
-                }
+                claim.give_to(&mut device);
                 for note in &device.notes {
                     info!(visited = %self.name, "{note}");
                 }

@@ -10,7 +10,8 @@ use super::*;
 use crate::config::Allow;
 use crate::config::LimitsConfig;
 use crate::devices::NamedDevice;
-use crate::quotas::{Holding, Quotas};
+use crate::permissions::Permissions;
+use crate::quotas::Quotas;
 
 const ROOT: u32 = 0;
 const OWNER: u32 = 65_534;
@@ -21,7 +22,6 @@ const FRIEND: u32 = 65_532;
 struct Testbed {
     netmap: Netmap,
     ports: Ports,
-    permissions: Permissions,
     devices: u64,
 }
 
@@ -32,16 +32,10 @@ impl Testbed {
             .iter()
             .map(|&(port, uid)| Allow { port: port.to_owned(), uids: vec![uid], gids: vec![] })
             .collect();
-        Self {
-            netmap: Netmap::default(),
-            ports: Ports::new(
-                Fabric::stepped(MacTableConfig::new(1)).0,
-                Quotas::new(&LimitsConfig::default(), ROOT),
-            )
-            .unwrap(),
-            permissions: Permissions::new(ROOT, &rules),
-            devices: 0,
-        }
+        let fabric = Fabric::stepped(MacTableConfig::new(1)).0;
+        let mut ports = Ports::new(fabric, Quotas::new(&LimitsConfig::default(), ROOT)).unwrap();
+        ports.permissions = Permissions::new(ROOT, &rules).into();
+        Self { netmap: Netmap::default(), ports, devices: 0 }
     }
 
     fn client(&mut self, uid: u32) -> Client {
@@ -52,18 +46,13 @@ impl Testbed {
 
     fn device(&mut self, uid: u32) -> Result<Badge, NetmapFailure> {
         let client = self.client(uid);
-        self.netmap.open_device(Requester {
-            client: &client,
-            permissions: &self.permissions,
-            scope: NamespaceScope::OWN,
-        })
+        self.netmap.open_device(client.id)
     }
 
     fn ask(&mut self, uid: u32, device: Option<Badge>, request: NetmapRequest) -> Result<NetmapReply, Errno> {
         let client = self.client(uid);
-        let requester =
-            Requester { client: &client, permissions: &self.permissions, scope: NamespaceScope::OWN };
-        match self.netmap.answer(&mut self.ports, requester, device, request).reply {
+        let requester = Requester { ports: &mut self.ports, client: &client, scope: NamespaceScope::Own };
+        match self.netmap.answer(requester, device, request).reply {
             NetmapReply::Failed { errno, .. } => Err(Errno::from_raw_os_error(errno)),
             reply => Ok(reply),
         }
@@ -263,13 +252,13 @@ fn a_binding_that_fails_leaves_nothing() {
     for name in ["vale0:a", "x{1", "x}1", "vale0:a{1"] {
         for register in [wrong_mode(name), wrong_ring(name)] {
             assert_eq!(site.register(OWNER, register).unwrap_err(), Errno::INVAL, "{name}");
-            assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0), "{name}");
+            assert_eq!((site.keys(), site.ports.quotas.memory.total()), (vec![], 0), "{name}");
         }
     }
     // A pipe that is refused removes its parent, which was made for it.
     let mut site = Testbed::new(&[("vale0:a[{]*", FRIEND)]);
     assert_eq!(site.bind(OWNER, "vale0:a{1").unwrap_err(), Errno::ACCESS);
-    assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
+    assert_eq!((site.keys(), site.ports.quotas.memory.total()), (vec![], 0));
     assert!(site.ports.is_empty());
     // The device can be bound as before.
     let badge = site.device(OWNER).unwrap();
@@ -296,7 +285,7 @@ fn a_port_that_only_its_pipes_hold_has_no_rings_and_is_on_no_switch() {
     assert!(has_rings(&site) && site.ports.table.occupant("vale0:a").is_some());
     site.close(pipe);
     site.close(port);
-    assert_eq!((site.keys(), site.ports.shared_memory_bytes()), (vec![], 0));
+    assert_eq!((site.keys(), site.ports.quotas.memory.total()), (vec![], 0));
 }
 
 #[test]
@@ -309,7 +298,7 @@ fn the_end_of_a_pipe_takes_no_port_of_others_off_the_switch() {
     opened.unwrap();
     site.close(pipe);
     assert!(site.ports.table.occupant("vale0:a").is_some());
-    site.ports.close_client(client.id).unwrap();
+    site.ports.table.close_all_of(|owner| owner.id == client.id).unwrap();
     assert!(site.ports.is_empty() && site.ports.table.fabric().switch_names().next().is_none());
 }
 

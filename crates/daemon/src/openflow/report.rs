@@ -20,22 +20,8 @@ impl Ports {
                 .map(|parsed| format!("{:016x}", parsed.datapath_id))
                 .unwrap_or_default(),
             socket: folder.join(format!("{}.mgmt", settings.switch)).display().to_string(),
-            controllers: Vec::new(),
-            tools: 0,
-            refused_tools: 0,
-            refused_tools_by_cause: BTreeMap::new(),
-            refusal: String::new(),
-            flows: 0,
-            groups: 0,
-            meters: 0,
-            memory_bytes: 0,
-            memory_limit_bytes: 0,
-            flow_mods: 0,
-            packet_ins: 0,
-            dropped_news: 0,
-            dropped_packet_outs: 0,
-            tables: Vec::new(),
             waiting: why.clone(),
+            ..OpenFlowReport::default()
         });
         running.chain(waiting).collect()
     }

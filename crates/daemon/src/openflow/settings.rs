@@ -15,7 +15,7 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// Checked settings.
 #[derive(Debug)]
-pub(super) struct Parsed {
+pub(crate) struct Parsed {
     pub(super) controllers: Vec<ControllerAddress>,
     pub(super) listen: Vec<ListenAddress>,
     pub(super) datapath_id: u64,
@@ -25,7 +25,7 @@ pub(super) struct Parsed {
 ///
 /// # Errors
 /// Text that names the invalid value, and valid values.
-pub(super) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
+pub(crate) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
     let OpenFlow { switch, controllers, listen, datapath_id, .. } = settings;
     let base = format!("{switch}:x").parse::<PortName>().map(|name| name.base);
     if !matches!(&base, Ok(PortBase::Switch { switch: parsed, .. }) if parsed == switch) {
@@ -67,14 +67,6 @@ pub(super) fn parse(settings: &OpenFlow) -> Result<Parsed, String> {
         }
     };
     Ok(Parsed { controllers, listen, datapath_id })
-}
-
-/// Checks settings.
-///
-/// # Errors
-/// Text that names the invalid value, and valid values.
-pub(crate) fn check(settings: &OpenFlow) -> Result<(), String> {
-    parse(settings).map(|_| ())
 }
 
 /// Reads the files that settings name, if they name any.
@@ -129,12 +121,6 @@ pub(super) fn fail_mode(wanted: WantedFailMode) -> FailMode {
         WantedFailMode::Standalone => FailMode::Standalone,
     }
 }
-
-/// Text for users.
-pub(crate) fn words(settings: &OpenFlow) -> String {
-    format!("OpenFlow for {}", settings.switch)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,7 +151,7 @@ mod tests {
     #[test]
     fn settings_are_checked() {
         assert_eq!(parse(&settings("vale0")).map(|parsed| parsed.datapath_id), Ok(0xabc));
-        assert_eq!(check(&with_tls()), Ok(()));
+        assert!(parse(&with_tls()).is_ok());
         let wrong = [
             settings("eth0"),
             settings("vale0:a"),
@@ -181,7 +167,7 @@ mod tests {
             OpenFlow { datapath_id: Some("10000000000000000".to_owned()), ..settings("vale0") },
         ];
         for settings in wrong {
-            assert!(check(&settings).is_err(), "{settings:?}");
+            assert!(parse(&settings).is_err(), "{settings:?}");
         }
     }
 

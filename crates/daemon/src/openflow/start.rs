@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_control::listening_socket::BoundSocket;
@@ -45,7 +44,9 @@ impl Ports {
         let failed = |what: String| refuse(ErrorKind::Busy, what, "");
         self.table.fabric().check_unset(name).map_err(fabric_refusal)?;
         let socket_path = self.openflow.folder.join(format!("{name}.mgmt"));
-        let socket = bind(&socket_path).map_err(failed)?;
+        let socket = BoundSocket::bind(&socket_path, SocketType::STREAM, Some(SOCKET_MODE))
+            .and_then(|socket| socket.listen(BACKLOG))
+            .map_err(|error| failed(error.to_string()))?;
         let unix = UnixListener::from(
             rustix::io::fcntl_dupfd_cloexec(&socket, 0)
                 .map_err(|error| failed(format!("no descriptor: {error}")))?,
@@ -159,12 +160,4 @@ impl Ports {
         };
         self.table.fabric_mut().set_forwarding_plane(switch, Some(Box::new(make))).map_err(fabric_refusal)
     }
-}
-
-fn bind(path: &Path) -> Result<BoundSocket, String> {
-    let socket =
-        BoundSocket::bind(path, SocketType::STREAM, Some(SOCKET_MODE)).map_err(|error| error.to_string())?;
-    rustix::net::listen(&socket, BACKLOG)
-        .map_err(|error| format!("listening on {}: {error}", path.display()))?;
-    Ok(socket)
 }

@@ -4,10 +4,11 @@ use ringroad_control::message::{ErrorKind, ErrorReply, Reply};
 use ringroad_control::report::ReloadReport;
 use tracing::{info, warn};
 
-use super::{Server, ServerError, ServerParts, rules};
+use super::{RequestError, Server, ServerError, ServerParts, rules};
 use crate::config::{Config, Log};
 use crate::listen::set_access;
 use crate::port_entries::ClientId;
+use crate::refusal::refuse;
 use crate::{reload, saving, shortcuts};
 
 impl Server {
@@ -28,37 +29,25 @@ impl Server {
             (None, Some(path)) => Config::read(path),
             (None, None) => return Err(without_file()),
         };
-        let other = other.map_err(|error| ErrorReply::new(ErrorKind::BadRequest, error.to_string(), ""))?;
+        let other = other.map_err(|error| refuse(ErrorKind::BadRequest, error, ""))?;
         let difference = saving::compare(&self.parts.ports, &self.parts.config, &other);
         Ok(Reply::ConfigDifference(difference))
     }
 
     /// Writes a configuration into the daemon's file and reloads the file, or leaves both unchanged.
-    pub(super) fn apply(
-        &mut self,
-        text: &str,
-        asking: ClientId,
-    ) -> Result<Result<Reply, ErrorReply>, ServerError> {
-        let difference = match self.compare(Some(text)) {
-            Ok(difference) => difference,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let Some(path) = self.parts.config_path.clone() else { return Ok(Err(without_file())) };
-        let bad =
-            |what: &str| ErrorReply::new(ErrorKind::BadRequest, format!("{}: {what}", path.display()), "");
-        let replaced =
-            std::fs::read_to_string(&path).and_then(|old| saving::replace(&path, text).map(|()| old));
-        let old = match replaced {
-            Ok(old) => old,
-            Err(error) => return Ok(Err(bad(&error.to_string()))),
-        };
-        let Err(message) = self.reload(asking)? else { return Ok(Ok(difference)) };
-        if let Err(error) = saving::replace(&path, &old) {
-            return Ok(Err(bad(&format!("{message}; and the file before it cannot be restored: {error}"))));
-        }
+    pub(super) fn apply(&mut self, text: &str, asking: ClientId) -> Result<Reply, RequestError> {
+        let difference = self.compare(Some(text))?;
+        let path = self.parts.config_path.clone().ok_or_else(without_file)?;
+        let bad = |what: &str| refuse(ErrorKind::BadRequest, format!("{}: {what}", path.display()), "");
+        let old = std::fs::read_to_string(&path).and_then(|old| saving::replace(&path, text).map(|()| old));
+        let old = old.map_err(|error| bad(&error.to_string()))?;
+        let Err(message) = self.reload(asking)? else { return Ok(difference) };
+        saving::replace(&path, &old).map_err(|error| {
+            bad(&format!("{message}; and the file before it cannot be restored: {error}"))
+        })?;
         // The restored file is reloaded, so that the earlier configuration is in force again.
         let restored = self.reload(asking)?.err().map(|again| format!("; after that: {again}"));
-        Ok(Err(bad(&format!("{message}; nothing was changed{}", restored.unwrap_or_default()))))
+        Err(bad(&format!("{message}; nothing was changed{}", restored.unwrap_or_default())).into())
     }
 
     /// Reopens the log file, reads the configuration again and applies it. On an error it returns the reason, and the
@@ -72,7 +61,7 @@ impl Server {
         let new = match read {
             Ok(new) => new,
             Err(error) => {
-                problems.insert(0, error.to_string());
+                problems.insert(0, error);
                 return Ok(Err(problems.join("; ")));
             }
         };
@@ -92,13 +81,7 @@ impl Server {
         problems.extend(reload::apply_policies(&mut self.parts.ports, &new.port_policy));
         // Frames of a port that has settings now must not pass within the kernel.
         shortcuts::follow(&self.parts.ports.table);
-        reload::apply_addresses(&mut self.parts.ports, &self.parts.config.address, &new.address);
-        reload::apply_mirrors(&mut self.parts.ports, &self.parts.config.mirror, &new.mirror)?;
-        problems.extend(reload::apply_openflow(
-            &mut self.parts.ports,
-            &self.parts.config.openflow,
-            &new.openflow,
-        ));
+        problems.extend(reload::apply_settings(&mut self.parts.ports, &self.parts.config, &new)?);
         self.ports_at_check = usize::MAX;
         let applied = reload::apply_ports(&mut self.parts.ports, &new.port);
         self.watch_waiting_ports();
@@ -118,7 +101,6 @@ impl Server {
         info!(ports = self.parts.ports.table.on_switches().len(), "configuration reloaded");
         if problems.is_empty() {
             let config = self.parts.config_path.as_ref().map(|path| path.display().to_string());
-            let at_next_start = at_next_start.into_iter().map(str::to_owned).collect();
             return Ok(Ok(ReloadReport { config, at_next_start }));
         }
         if !at_next_start.is_empty() {
@@ -129,7 +111,7 @@ impl Server {
 }
 
 pub(super) fn without_file() -> ErrorReply {
-    ErrorReply::new(
+    refuse(
         ErrorKind::BadRequest,
         "the daemon was started without a configuration file",
         "start it with one: ringroad up --config FILE",

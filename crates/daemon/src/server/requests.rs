@@ -1,25 +1,25 @@
 //! Replies to requests.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use ringroad_control::PROTOCOL_VERSION;
-use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, MirrorDirection, Privilege, Reply, Request};
+use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, MirrorDirection, Reply, Request};
 use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
 use ringroad_control::report::{ConfigReport, ListReport, StatusReport};
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::is_device;
-use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{debug, info};
 
 use super::sessions::Session;
 use super::switches::no_such;
-use super::{Server, ServerError, tick_length, told};
-use crate::devices::NamedDevice;
+use super::{RequestError, Server, ServerError, tick_length};
+use crate::devices::{NamedDevice, parse_name};
 use crate::namespace_scope::NamespaceScope;
 use crate::netmap::{NetmapAnswer, Requester};
 use crate::permissions::PortAccess;
+use crate::port_entries::Client;
+use crate::refusal::refuse;
 use crate::{attaching, mirrors, status, tracing_report};
 
 /// Maximum length of a program's own name, and of a name that is quoted to people, characters.
@@ -31,243 +31,195 @@ impl Server {
         session: &mut Session,
         request: Result<Request, ErrorReply>,
     ) -> Result<(), ServerError> {
-        let denied = request.as_ref().ok().and_then(|request| self.denied(session, request));
-        let result = match (denied, request) {
-            // Netmap programs know errors by their numbers.
-            (Some(_), Ok(Request::Netmap { .. })) => {
-                send_netmap(session, NetmapAnswer::denied());
-                return Ok(());
+        let answered = request.map_err(RequestError::from).and_then(|request| self.serve(session, request));
+        match answered {
+            Err(RequestError::Refused(refusal)) => {
+                self.rejected_requests += 1;
+                let user = session.client.peer.uid;
+                debug!(client = %session.client, user, reason = %refusal.message, "refused");
+                session.connection.send(&Reply::Error(refusal), &[]);
+                Ok(())
             }
-            (Some(refusal), _) => Err(refusal),
-            (None, Ok(Request::Open { name, properties })) => {
-                let permitted = self.check_open(session, &name);
-                let opened =
-                    permitted.and_then(|name| self.parts.ports.open(&name, &properties, &session.client));
-                match opened {
-                    Ok(opened) => {
-                        self.parts.ports.settle_openflow_ports();
-                        let user = session.client.peer.uid;
-                        info!(port = %opened.reply.name, client = %session.client, user, "opened");
-                        let reply = Reply::Opened(opened.reply.clone());
-                        session.connection.send(&reply, &opened.descriptors());
-                        return Ok(());
-                    }
-                    Err(refusal) => Err(refusal),
-                }
-            }
-            (None, Ok(Request::NetmapOpen)) => {
-                self.open_netmap_device(session);
-                return Ok(());
-            }
-            (None, Ok(Request::Netmap { device, request })) => {
-                self.end_closed_devices()?;
-                let permissions = Arc::clone(&self.parts.ports.permissions);
-                let administers = permissions.may_administer(session.client.peer);
-                let scope = NamespaceScope::of(&session.connection, administers);
-                let requester = Requester { client: &session.client, permissions: &permissions, scope };
-                let answer = self.netmap.answer(&mut self.parts.ports, requester, device, request);
-                self.parts.ports.settle_openflow_ports();
-                send_netmap(session, answer);
-                return Ok(());
-            }
-            (None, Ok(request)) => {
-                let handled = self.handle(session, request)?;
-                self.parts.ports.settle_openflow_ports();
-                handled
-            }
-            (None, Err(refusal)) => Err(refusal),
-        };
-        let reply = result.unwrap_or_else(|refusal| {
-            self.rejected_requests += 1;
-            let user = session.client.peer.uid;
-            debug!(client = %session.client, user, reason = %refusal.message, "refused");
-            Reply::Error(refusal)
-        });
-        session.connection.send(&reply, &[]);
-        Ok(())
+            Err(RequestError::Failed(failure)) => Err(failure),
+            Ok(()) => Ok(()),
+        }
     }
 
-    /// Refusal of a request that its sender may not send. [`Privilege::ByName`] is checked where the name is known.
-    fn denied(&self, session: &Session, request: &Request) -> Option<ErrorReply> {
-        let Privilege::Administrator(what) = request.privilege() else { return None };
+    /// Carries out a request and sends the reply, unless it is a refusal.
+    fn serve(&mut self, session: &mut Session, request: Request) -> Result<(), RequestError> {
         let peer = session.client.peer;
-        (!self.parts.ports.permissions.may_administer(peer)).then(|| {
-            ErrorReply::new(
-                ErrorKind::PermissionDenied,
-                format!("user {} may not {what}", peer.uid),
-                "contact root or the user that runs the daemon",
-            )
-        })
+        let administers = self.parts.ports.permissions.may_administer(peer);
+        let scope = NamespaceScope::Client { connection: &session.connection, administers };
+        match (request.privilege(), request) {
+            // Netmap programs know errors by their numbers.
+            (Some(_), Request::Netmap { .. }) if !administers => {
+                send_netmap(session, NetmapAnswer::denied());
+            }
+            (Some(what), _) if !administers => {
+                let what = format!("user {} may not {what}", peer.uid);
+                let advice = "contact root or the user that runs the daemon";
+                return Err(refuse(ErrorKind::PermissionDenied, what, advice).into());
+            }
+            (_, Request::Open { name, properties }) => {
+                let name = self.check_open(&session.client, scope, administers, &name)?;
+                let opened = self.parts.ports.open(&name, &properties, &session.client)?;
+                self.parts.ports.settle_openflow_ports();
+                info!(port = %opened.reply.name, client = %session.client, user = peer.uid, "opened");
+                session.connection.send(&Reply::Opened(opened.reply.clone()), &opened.descriptors());
+            }
+            (_, Request::NetmapOpen) => self.open_netmap_device(session),
+            (_, Request::Netmap { device, request }) => {
+                self.end_closed_devices()?;
+                let requester = Requester { ports: &mut self.parts.ports, client: &session.client, scope };
+                let answer = self.netmap.answer(requester, device, request);
+                self.parts.ports.settle_openflow_ports();
+                send_netmap(session, answer);
+            }
+            (_, request) => {
+                let reply = self.handle(session, request);
+                self.parts.ports.settle_openflow_ports();
+                session.connection.send(&reply?, &[]);
+            }
+        }
+        Ok(())
     }
 
     /// Makes the connection a netmap device, and leaves the badge in it.
     pub(super) fn open_netmap_device(&mut self, session: &mut Session) {
-        let permissions = &self.parts.ports.permissions;
-        let scope = NamespaceScope::of(&session.connection, permissions.may_administer(session.client.peer));
-        let requester = Requester { client: &session.client, permissions, scope };
-        match self.netmap.open_device(requester) {
+        match self.netmap.open_device(session.client.id) {
             Ok(badge) => {
                 session.connection.send(&Reply::NetmapDevice(badge), &[]);
                 session.connection.send_raw(&badge.to_bytes());
             }
             Err(failure) => {
-                let refusal = ErrorReply::new(ErrorKind::TooManyPorts, failure.message, "close some of them");
+                let refusal = refuse(ErrorKind::TooManyPorts, failure.message, "close some of them");
                 session.connection.send(&Reply::Error(refusal), &[]);
             }
         }
     }
 
-    pub(super) fn check_open(&self, session: &Session, name: &str) -> Result<NamedDevice, ErrorReply> {
-        let Session { client, connection, .. } = session;
-        let (spelled, name) = (name.to_owned(), parse_name(name)?);
-        let permissions = &self.parts.ports.permissions;
-        let administers = permissions.may_administer(client.peer);
-        let scope = NamespaceScope::of(connection, administers);
-        let named = NamedDevice { netns: scope.find(&name)?, name, spelled };
+    fn check_open(
+        &self,
+        client: &Client,
+        scope: NamespaceScope<'_>,
+        administers: bool,
+        name: &str,
+    ) -> Result<NamedDevice, ErrorReply> {
+        let named = NamedDevice::find(name, scope)?;
         let standing = PortAccess::Free { device: is_device(&named.name.base) };
-        permissions.check(client.peer, &named.key(), standing)?;
+        self.parts.ports.permissions.check(client.peer, &named.key(), standing)?;
         // Taking an interface from another program requires more permission than opening it.
-        if let Some(option) = named.name.options.for_administrators()
-            && !administers
-        {
-            return Err(ErrorReply::new(
-                ErrorKind::PermissionDenied,
-                format!(
-                    "user {} is not an administrator and may not set the option {option}",
-                    client.peer.uid
-                ),
-                "leave the option out",
-            ));
+        match named.name.options.for_administrators() {
+            Some(option) if !administers => {
+                let user = client.peer.uid;
+                let what = format!("user {user} is not an administrator and may not set the option {option}");
+                Err(refuse(ErrorKind::PermissionDenied, what, "leave the option out"))
+            }
+            _ => Ok(named),
         }
-        Ok(named)
     }
 
-    pub(super) fn handle(
-        &mut self,
-        session: &mut Session,
-        request: Request,
-    ) -> Result<Result<Reply, ErrorReply>, ServerError> {
+    fn handle(&mut self, session: &mut Session, request: Request) -> Result<Reply, RequestError> {
         let Session { client, connection, .. } = session;
         Ok(match request {
-            Request::Hello { protocol, program } => {
-                if protocol != PROTOCOL_VERSION {
-                    Err(ErrorReply::new(
-                        ErrorKind::VersionMismatch,
-                        format!("the daemon speaks protocol {PROTOCOL_VERSION}, the program {protocol}"),
-                        "restart the daemon after an upgrade: ringroad down",
-                    ))
-                } else {
-                    client.program = printable(&program, MAX_PROGRAM_CHARS);
-                    Ok(Reply::Hello {
-                        protocol: PROTOCOL_VERSION,
-                        version: env!("CARGO_PKG_VERSION").to_owned(),
-                        pid: std::process::id(),
-                        instance: self.instance,
-                        started: self.parts.started,
-                    })
+            Request::Hello { protocol, .. } if protocol != PROTOCOL_VERSION => {
+                let what = format!("the daemon speaks protocol {PROTOCOL_VERSION}, the program {protocol}");
+                let advice = "restart the daemon after an upgrade: ringroad down";
+                return Err(refuse(ErrorKind::VersionMismatch, what, advice).into());
+            }
+            Request::Hello { program, .. } => {
+                client.program = printable(&program, MAX_PROGRAM_CHARS);
+                Reply::Hello {
+                    protocol: PROTOCOL_VERSION,
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    pid: std::process::id(),
+                    instance: self.instance,
+                    started: self.started,
                 }
             }
-            Request::Status => told(self.status())?.map(Reply::Status),
-            Request::List => told(self.list(None))?.map(Reply::List),
-            Request::ListFrom { from } => told(self.list(Some(&from)))?.map(Reply::List),
-            Request::SetAddress { switch, mac, port } => self.set_address(&switch, mac, port),
+            Request::Status => Reply::Status(self.status()?),
+            Request::List => Reply::List(self.list(None)?),
+            Request::ListFrom { from } => Reply::List(self.list(Some(&from))?),
+            Request::SetAddress { switch, mac, port } => self.set_address(&switch, mac, port)?,
             Request::SetMirror(mirror) => self.set_mirror(&mirror)?,
             Request::RemoveMirror { from, to } => {
                 let mirror = Mirror { from, to, direction: MirrorDirection::Both, sample: 1, records: false };
                 self.remove_mirror(&mirror)?
             }
-            Request::SetOpenFlow(settings) => self.set_openflow(&settings),
-            Request::RemoveOpenFlow { switch } => self.remove_openflow(&switch),
-            Request::OpenFlow => Ok(Reply::OpenFlow(self.parts.ports.openflow_report())),
-            Request::Explain(frame) => self.parts.ports.explain(&frame).map(Reply::Explained),
+            Request::SetOpenFlow(settings) => self.set_openflow(&settings)?,
+            Request::RemoveOpenFlow { switch } => self.remove_openflow(&switch)?,
+            Request::OpenFlow => Reply::OpenFlow(self.parts.ports.openflow_report()),
+            Request::Explain(frame) => Reply::Explained(self.parts.ports.explain(&frame)?),
             Request::StartTrace { switch, from, count } => {
                 self.start_trace(client.id, &switch, from.as_deref(), count)?
             }
-            Request::Traced => self
-                .check_tracer(client.id)
-                .map(|()| Reply::Traced(tracing_report::report(self.parts.ports.table.fabric()))),
+            Request::Traced => {
+                self.check_tracer(client.id)?;
+                Reply::Traced(tracing_report::report(self.parts.ports.table.fabric()))
+            }
             Request::StopTrace => {
                 self.end_trace(client.id)?;
-                Ok(Reply::Done)
+                Reply::Done
             }
-            Request::Mirrors => Ok(Reply::Mirrors(mirrors::in_force(&self.parts.ports))),
+            Request::Mirrors => Reply::Mirrors(mirrors::in_force(&self.parts.ports)),
             Request::ForgetAddresses { switch, port } => {
-                match self.parts.ports.table.fabric().forget_learned(&switch, port.as_deref()) {
-                    Some(addresses) => Ok(Reply::Forgotten { addresses: addresses as u64 }),
-                    None => Err(no_such(&switch, port.as_deref())),
-                }
+                let forgotten = self.parts.ports.table.fabric().forget_learned(&switch, port.as_deref());
+                let addresses = forgotten.ok_or_else(|| no_such(&switch, port.as_deref()))? as u64;
+                Reply::Forgotten { addresses }
             }
             Request::MacTable { switch, after, after_vlan } => {
                 let tick_s = tick_length(&self.parts.config).as_secs_f64();
                 let after = after.as_deref().map(|mac| (mac, after_vlan.unwrap_or(0)));
-                match status::mac_table(&self.parts.ports, &switch, after, tick_s) {
-                    Some(entries) => Ok(Reply::MacTable(entries)),
-                    None => Err(ErrorReply::new(
-                        ErrorKind::NoSuchPort,
-                        format!("there is no switch {}", printable(&switch, MAX_PROGRAM_CHARS)),
-                        "a switch exists while it has ports; ringroad list shows them",
-                    )),
-                }
+                let entries = status::mac_table(&self.parts.ports, &switch, after, tick_s);
+                Reply::MacTable(entries.ok_or_else(|| {
+                    let what = format!("there is no switch {}", printable(&switch, MAX_PROGRAM_CHARS));
+                    let advice = "a switch exists while it has ports; ringroad list shows them";
+                    refuse(ErrorKind::NoSuchPort, what, advice)
+                })?)
             }
             Request::Attach { port, for_program, host, take } => {
-                let administers = self.parts.ports.permissions.may_administer(client.peer);
-                let scope = NamespaceScope::of(connection, administers);
-                attaching::requested(port, for_program, host, scope).and_then(|specs| {
-                    let attached = self.parts.ports.attach(specs, take)?;
-                    for port in &attached {
-                        info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
-                        port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
-                    }
-                    Ok(Reply::Attached(attached))
-                })
-            }
-            Request::SetPortOptions { name } => {
-                parse_name(&name).and_then(|name| self.set_port_options(&name))
-            }
-            Request::Detach { name, take, number } => {
-                let detached = parse_name(&name).and_then(|name| {
-                    let (ports, key) = (&mut self.parts.ports, name.base.to_string());
-                    match number {
-                        Some(number) if !ports.has_number(&key, number) => Err(ErrorReply::new(
-                            ErrorKind::NoSuchPort,
-                            format!("port {key} is another one than the one to remove, or gone"),
-                            "",
-                        )),
-                        _ => ports.detach(&key, take),
-                    }
-                });
-                match detached {
-                    Ok(owner) => {
-                        info!(port = %name, "detached");
-                        self.netmap.forget_detached(&self.parts.ports);
-                        self.drop_clients(owner.into_iter().collect(), client.id)?;
-                        Ok(Reply::Done)
-                    }
-                    Err(refusal) => Err(refusal),
+                // Only administrators may attach ports.
+                let scope = NamespaceScope::Client { connection, administers: true };
+                let specs = attaching::requested(port, for_program, host, scope)?;
+                let attached = self.parts.ports.attach(specs, take)?;
+                for port in &attached {
+                    info!(port = %port.name, driver = %port.driver, mode = %port.mode, "attached");
+                    port.notes.iter().for_each(|note| info!(port = %port.name, "{note}"));
                 }
+                Reply::Attached(attached)
             }
-            Request::Save { ports } => self.save(&ports),
+            Request::SetPortOptions { name } => self.set_port_options(&parse_name(&name)?)?,
+            Request::Detach { name, take, number } => {
+                let key = parse_name(&name)?.base.to_string();
+                if number.is_some_and(|number| !self.parts.ports.has_number(&key, number)) {
+                    let what = format!("port {key} is another one than the one to remove, or gone");
+                    return Err(refuse(ErrorKind::NoSuchPort, what, "").into());
+                }
+                let owner = self.parts.ports.detach(&key, take)?;
+                info!(port = %name, "detached");
+                self.netmap.forget_detached(&self.parts.ports);
+                self.drop_clients(owner.into_iter().collect(), client.id)?;
+                Reply::Done
+            }
+            Request::Save { ports } => self.save(&ports)?,
             Request::ApplyConfig { toml } => self.apply(&toml, client.id)?,
-            Request::Config => Ok(Reply::Config(ConfigReport {
+            Request::Config => Reply::Config(ConfigReport {
                 config: self.parts.config_path.as_ref().map(|path| path.display().to_string()),
                 toml: toml::to_string_pretty(&self.parts.config).unwrap_or_default(),
-            })),
-            Request::CompareConfig { toml } => self.compare(toml.as_deref()),
-            Request::Reload => match self.reload(client.id)? {
-                Ok(report) => Ok(Reply::Reloaded(report)),
-                Err(message) => Err(ErrorReply::new(
-                    ErrorKind::BadRequest,
-                    message,
-                    "what could not be applied was left as it was",
-                )),
-            },
-            Request::Upgrade { anyway } => Err(self.upgrade(session, anyway)?),
+            }),
+            Request::CompareConfig { toml } => self.compare(toml.as_deref())?,
+            Request::Reload => Reply::Reloaded(self.reload(client.id)?.map_err(|message| {
+                refuse(ErrorKind::BadRequest, message, "what could not be applied was left as it was")
+            })?),
+            Request::Upgrade { anyway } => self.upgrade(session, anyway)?,
             Request::Stop => {
                 info!(%client, "stopping on request");
                 self.stopping = true;
-                Ok(Reply::Done)
+                Reply::Done
             }
-            _ => Err(ErrorReply::new(ErrorKind::BadRequest, "the daemon does not know this request", "")),
+            _ => {
+                return Err(refuse(ErrorKind::BadRequest, "the daemon does not know this request", "").into());
+            }
         })
     }
 
@@ -285,13 +237,13 @@ impl Server {
             uptime_s: self.started_at.elapsed().as_secs(),
             socket: self.parts.socket.display().to_string(),
             config: self.parts.config_path.as_ref().map(|path| path.display().to_string()),
-            started: self.parts.started,
+            started: self.started,
             workers: status::workers(ports),
             switches: status::switches(ports),
             ports: list.ports,
             next: list.next,
-            shared_memory_bytes: ports.shared_memory_bytes(),
-            shared_memory_by_user: ports.shared_memory_by_user(),
+            shared_memory_bytes: ports.quotas.memory.total(),
+            shared_memory_by_user: ports.quotas.memory.by_user(),
             huge_page_bytes: ports.huge_page_bytes(),
             waiting: list.waiting,
             rejected_requests: self.rejected_requests,
@@ -306,10 +258,4 @@ fn send_netmap(session: &mut Session, NetmapAnswer { reply, descriptors }: Netma
     }
     let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
     session.connection.send(&Reply::Netmap(reply), &borrowed);
-}
-
-pub(super) fn parse_name(name: &str) -> Result<PortName, ErrorReply> {
-    name.parse().map_err(|error: ringroad_drivers::catalogue::port_name::PortNameError| {
-        ErrorReply::new(ErrorKind::BadName, error.to_string(), "")
-    })
 }

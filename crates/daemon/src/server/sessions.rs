@@ -43,6 +43,13 @@ pub(super) struct Session {
     pub(super) held_bytes: usize,
 }
 
+impl Session {
+    pub(super) fn new(connection: ServerConnection, client: Client, has_asked: bool) -> Self {
+        let interest = interest_in(&connection);
+        Self { connection, client, interest, waits: false, has_asked, due: None, held_bytes: 0 }
+    }
+}
+
 /// Result of a turn.
 #[derive(Debug, PartialEq, Eq)]
 enum TurnEnd {
@@ -57,7 +64,7 @@ enum TurnEnd {
 }
 
 /// Events to wait for at a session: room while replies wait to be read, and requests only while none does.
-pub(super) fn interest_in(connection: &ServerConnection) -> EventFlags {
+fn interest_in(connection: &ServerConnection) -> EventFlags {
     let wanted = match connection.wants_write() {
         true => EventFlags::OUT,
         false => EventFlags::IN | EventFlags::RDHUP,
@@ -69,7 +76,7 @@ impl Server {
     pub(super) fn accept(&mut self) {
         let begin = Instant::now();
         while begin.elapsed() < ACCEPT_TIME {
-            match self.parts.listener.accept() {
+            match self.listener.accept() {
                 Ok(Some(socket)) => self.welcome(UnixStream::from(socket)),
                 // The backlog is empty, or a new client was gone already.
                 Ok(None) => return,
@@ -87,8 +94,7 @@ impl Server {
     }
 
     pub(super) fn watch_listener(&self, interest: EventFlags) {
-        if let Err(error) =
-            epoll::modify(&self.epoll, &self.parts.listener, EventData::new_u64(LISTENER), interest)
+        if let Err(error) = epoll::modify(&self.epoll, &self.listener, EventData::new_u64(LISTENER), interest)
         {
             error!(%error, "watching the control socket");
         }
@@ -127,27 +133,26 @@ impl Server {
         self.next_client += 1;
         // A fixed size does not depend on the machine's tuning, as the kernel's default does.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&connection, SEND_BUFFER_BYTES);
-        let interest = interest_in(&connection);
-        if let Err(error) = epoll::add(&self.epoll, &connection, EventData::new_u64(id), interest) {
-            warn!(user, %error, "watching a connection");
-            self.leave(user);
-            return;
-        }
         let client = Client { id, peer: connection.peer(), program: "unknown".into() };
+        let mut session = Session::new(connection, client, false);
+        let data = EventData::new_u64(id);
+        if let Err(error) = epoll::add(&self.epoll, &session.connection, data, session.interest) {
+            warn!(user, %error, "watching a connection");
+            return self.leave(user);
+        }
         debug!(client = id, user, "connected");
-        let due = Instant::now() + REQUEST_PATIENCE;
-        self.due.insert((due, id));
-        let session = Session {
-            connection,
-            client,
-            interest,
-            waits: false,
-            has_asked: false,
-            due: Some(due),
-            held_bytes: 0,
-        };
+        self.set_due(&mut session, Some(Instant::now() + REQUEST_PATIENCE));
         self.sessions.insert(id, session);
         self.watch_idleness();
+    }
+
+    /// Sets the time by which a session must complete a request, or removes it.
+    fn set_due(&mut self, session: &mut Session, due: Option<Instant>) {
+        let id = session.client.id;
+        if let Some(before) = std::mem::replace(&mut session.due, due) {
+            self.due.remove(&(before, id));
+        }
+        self.due.extend(due.map(|due| (due, id)));
     }
 
     fn leave(&mut self, user: u32) {
@@ -214,17 +219,8 @@ impl Server {
             return self.end_session(session);
         }
         let is_due = !session.has_asked || session.connection.is_within_request();
-        match (is_due, session.due) {
-            (true, None) => {
-                let due = Instant::now() + REQUEST_PATIENCE;
-                session.due = Some(due);
-                self.due.insert((due, id));
-            }
-            (false, Some(due)) => {
-                session.due = None;
-                self.due.remove(&(due, id));
-            }
-            _ => {}
+        if is_due != session.due.is_some() {
+            self.set_due(&mut session, is_due.then(|| Instant::now() + REQUEST_PATIENCE));
         }
         self.sessions.insert(id, session);
         if unfinished {
@@ -243,24 +239,20 @@ impl Server {
         if moved.is_err() || session.connection.has_input() || session.connection.wants_write() {
             return self.end_session(session);
         }
-        if let Some(due) = session.due.take() {
-            self.due.remove(&(due, id));
-        }
+        self.set_due(&mut session, None);
         self.sessions.insert(id, session);
         Ok(())
     }
 
-    pub(super) fn end_session(&mut self, session: Session) -> Result<(), ServerError> {
+    pub(super) fn end_session(&mut self, mut session: Session) -> Result<(), ServerError> {
         let (id, user) = (session.client.id, session.client.peer.uid);
         debug!(client = id, user, "gone");
         self.end_trace(id)?;
-        if let Some(due) = session.due {
-            self.due.remove(&(due, id));
-        }
+        self.set_due(&mut session, None);
         if let Err(failure) = self.netmap.close_device(id, &mut self.parts.ports) {
             error!(client = id, user, "closing a netmap device: {}", failure.message);
         }
-        let closed = self.parts.ports.close_client(id);
+        let closed = self.parts.ports.table.close_all_of(|owner| owner.id == id);
         self.admission.hold(user, session.held_bytes, 0);
         drop(session);
         self.leave(user);

@@ -1,13 +1,14 @@
 //! Requests that change switches: addresses, mirrors, options of ports, flow tables, traces.
 
 use ringroad_control::message::{ErrorKind, ErrorReply, Mirror, OpenFlow, Reply};
-use ringroad_datapath::fabric::FabricError;
+use ringroad_datapath::fabric::{FabricError, NamedMirror};
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::info;
 
-use super::{Server, ServerError, survive, told};
+use super::{RequestError, Server, ServerError, survive};
 use crate::config::StaticAddress;
 use crate::port_entries::ClientId;
+use crate::refusal::refuse;
 use crate::{mirrors, port_rules, shortcuts};
 
 impl Server {
@@ -19,7 +20,7 @@ impl Server {
         port: Option<String>,
     ) -> Result<Reply, ErrorReply> {
         let name = format!("{switch}:{}", port.as_deref().unwrap_or("any"));
-        let bad = |what: String| ErrorReply::new(ErrorKind::BadName, what, "");
+        let bad = |what: String| refuse(ErrorKind::BadName, what, "");
         let (switch, mac, name) = StaticAddress { mac, port: name }.parse().map_err(bad)?;
         let fabric = self.parts.ports.table.fabric_mut();
         if !fabric.set_static(&switch, mac, port.map(|_| name.as_str())) {
@@ -31,43 +32,26 @@ impl Server {
     }
 
     /// Sends copies of frames to a port.
-    pub(super) fn set_mirror(&mut self, mirror: &Mirror) -> Result<Result<Reply, ErrorReply>, ServerError> {
-        let (switch, named) = match mirrors::parse(mirror) {
-            Ok(parsed) => parsed,
-            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadProperties, what, ""))),
-        };
-        let set = told(self.parts.ports.table.fabric_mut().set_mirror(&switch, named))?;
+    pub(super) fn set_mirror(&mut self, mirror: &Mirror) -> Result<Reply, RequestError> {
+        let (switch, named) = parse(mirror)?;
+        self.parts.ports.table.fabric_mut().set_mirror(&switch, named)?;
         self.parts.ports.keep_list();
         self.ports_at_check = usize::MAX;
-        Ok(set.map(|()| {
-            info!(from = %mirror.from, to = %mirror.to, sample = mirror.sample, "mirror set");
-            Reply::Done
-        }))
+        info!(from = %mirror.from, to = %mirror.to, sample = mirror.sample, "mirror set");
+        Ok(Reply::Done)
     }
 
-    pub(super) fn remove_mirror(
-        &mut self,
-        mirror: &Mirror,
-    ) -> Result<Result<Reply, ErrorReply>, ServerError> {
-        let (switch, named) = match mirrors::parse(mirror) {
-            Ok(parsed) => parsed,
-            Err(what) => return Ok(Err(ErrorReply::new(ErrorKind::BadProperties, what, ""))),
-        };
+    pub(super) fn remove_mirror(&mut self, mirror: &Mirror) -> Result<Reply, RequestError> {
+        let (switch, named) = parse(mirror)?;
         let fabric = self.parts.ports.table.fabric_mut();
-        let removed = told(fabric.remove_mirror(&switch, named.from.as_deref(), &named.to))?;
+        if !fabric.remove_mirror(&switch, named.from.as_deref(), &named.to)? {
+            let what = format!("there is not {}", mirrors::words(mirror));
+            return Err(refuse(ErrorKind::NoSuchPort, what, "ringroad mirror lists the mirrors").into());
+        }
         self.parts.ports.keep_list();
         self.ports_at_check = usize::MAX;
-        Ok(removed.and_then(|removed| match removed {
-            true => {
-                info!(from = %mirror.from, to = %mirror.to, "mirror removed");
-                Ok(Reply::Done)
-            }
-            false => Err(ErrorReply::new(
-                ErrorKind::NoSuchPort,
-                format!("there is not {}", mirrors::words(mirror)),
-                "ringroad mirror lists the mirrors",
-            )),
-        }))
+        info!(from = %mirror.from, to = %mirror.to, "mirror removed");
+        Ok(Reply::Done)
     }
 
     pub(super) fn set_port_options(&mut self, name: &PortName) -> Result<Reply, ErrorReply> {
@@ -102,19 +86,19 @@ impl Server {
         switch: &str,
         from: Option<&str>,
         count: u32,
-    ) -> Result<Result<Reply, ErrorReply>, ServerError> {
+    ) -> Result<Reply, RequestError> {
         if self.tracer.is_some_and(|tracer| tracer != client) {
-            return Ok(Err(another_traces()));
+            return Err(another_traces().into());
         }
-        let started = match self.parts.ports.table.fabric_mut().start_trace(switch, from, count) {
-            Err(FabricError::NoSuchPort(_)) => return Ok(Err(no_such(switch, from))),
-            started => told(started)?,
-        };
+        self.parts.ports.table.fabric_mut().start_trace(switch, from, count).map_err(
+            |error| match error {
+                FabricError::NoSuchPort(_) => no_such(switch, from).into(),
+                error => RequestError::from(error),
+            },
+        )?;
         self.ports_at_check = usize::MAX;
-        Ok(started.map(|()| {
-            self.tracer = Some(client);
-            Reply::Done
-        }))
+        self.tracer = Some(client);
+        Ok(Reply::Done)
     }
 
     /// Refuses a client that has no trace.
@@ -122,7 +106,7 @@ impl Server {
         match self.tracer {
             Some(tracer) if tracer == client => Ok(()),
             Some(_) => Err(another_traces()),
-            None => Err(ErrorReply::new(ErrorKind::BadRequest, "no client has begun a trace", "")),
+            None => Err(refuse(ErrorKind::BadRequest, "no client has begun a trace", "")),
         }
     }
 
@@ -136,17 +120,17 @@ impl Server {
     }
 }
 
-pub(super) fn another_traces() -> ErrorReply {
-    ErrorReply::new(
-        ErrorKind::Busy,
-        "another client traces frames",
-        "wait for its end: there is one trace at a time",
-    )
+fn parse(mirror: &Mirror) -> Result<(String, NamedMirror), ErrorReply> {
+    mirrors::parse(mirror).map_err(|what| refuse(ErrorKind::BadProperties, what, ""))
+}
+
+fn another_traces() -> ErrorReply {
+    refuse(ErrorKind::Busy, "another client traces frames", "wait for its end: there is one trace at a time")
 }
 
 pub(super) fn no_such(switch: &str, port: Option<&str>) -> ErrorReply {
     let port = port.map(|port| format!(", or it has no port {port}")).unwrap_or_default();
-    ErrorReply::new(
+    refuse(
         ErrorKind::NoSuchPort,
         format!("there is no switch {switch}{port}"),
         "ringroad list shows the ports that exist",

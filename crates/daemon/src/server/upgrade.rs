@@ -1,6 +1,8 @@
 //! Handover of the server to a new process, and the new process's takeover ([`crate::upgrade`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fmt::Display;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -14,20 +16,18 @@ use ringroad_control::ServerConnection;
 use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_control::message::{ErrorKind, ErrorReply, PortSpec, Reply};
 use ringroad_control::report::UpgradeReport;
-use ringroad_datapath::fabric::Fabric;
+use ringroad_port::clock::monotonic_ns;
 use tracing::{info, warn};
 
-use super::sessions::{Session, interest_in};
-use super::{Server, ServerError, ServerParts, rules};
+use super::sessions::Session;
+use super::{RequestError, Server, ServerParts, rules};
 use crate::attaching::key_of;
 use crate::config::Config;
 use crate::listen::BACKLOG;
-use crate::logging::RunningLog;
 use crate::openflow::FlowSwitches;
 use crate::port_entries::{Client, ClientId};
 use crate::port_rules::PortRules;
-use crate::ports::Ports;
-use crate::quotas::Quotas;
+use crate::refusal::refuse;
 use crate::restore::RestoreFile;
 use crate::service_manager::ServiceManager;
 use crate::upgrade::export::SentDescriptors;
@@ -42,19 +42,14 @@ const QUIESCE_TIME: Duration = Duration::from_millis(200);
 /// Time that the old process may take to end. It only holds memory then.
 const END_TIME: Duration = Duration::from_secs(30);
 
-/// Result of an upgrade in this process: a refusal, since a success ends the process.
-type UpgradeFailure = ErrorReply;
-
 impl Server {
     /// Replaces this process by a new one, for the client `asking`, and ends this one. Returns only after a failure,
     /// with the reason; then this process continues unchanged.
-    pub(super) fn upgrade(&mut self, asking: &Session, anyway: bool) -> Result<ErrorReply, ServerError> {
+    pub(super) fn upgrade(&mut self, asking: &Session, anyway: bool) -> Result<Reply, RequestError> {
         if !self.netmap.is_empty() && !anyway {
-            return Ok(ErrorReply::new(
-                ErrorKind::Busy,
-                "netmap programs are attached, and their devices cannot be handed over",
-                "end them, or let them lose their devices: ringroad upgrade --anyway",
-            ));
+            let what = "netmap programs are attached, and their devices cannot be handed over";
+            let advice = "end them, or let them lose their devices: ringroad upgrade --anyway";
+            return Err(refuse(ErrorKind::Busy, what, advice).into());
         }
         if let Some(tracer) = self.tracer {
             self.end_trace(tracer)?;
@@ -70,19 +65,17 @@ impl Server {
             warn!(client = %session.client, "a connection with a reply that was not read ends with the upgrade");
             self.end_session(session)?;
         }
-        let (mut child, channel) = match start_installed(&self.parts.arguments) {
-            Ok(started) => started,
-            Err(reason) => return Ok(refusal(&reason)),
-        };
+        let (mut child, channel) = start_installed(&self.parts.arguments).map_err(refusal)?;
         info!(pid = child.id(), "a new process will take over");
-        let refusal = self.hand_over(asking, anyway, &child, &channel)?;
+        let Err(failure) = self.hand_over(asking, anyway, &child, &channel);
+        let RequestError::Refused(refusal) = failure else { return Err(failure) };
         // The child has not begun to serve, and must not begin any more.
         let _ = child.kill();
         let _ = child.wait();
         self.parts.ports.openflow.thaw();
         self.parts.ports.table.fabric().hold(false)?;
         warn!(reason = %refusal.message, "the upgrade has failed; this process continues");
-        Ok(refusal)
+        Err(refusal.into())
     }
 
     /// Hands over, and ends this process. Returns the reason if the other process does not take over.
@@ -92,17 +85,16 @@ impl Server {
         anyway: bool,
         child: &Child,
         channel: &UpgradeChannel,
-    ) -> Result<UpgradeFailure, ServerError> {
+    ) -> Result<Infallible, RequestError> {
         let fabric = self.parts.ports.table.fabric();
         let takes_flow_tables = match channel.receive(Instant::now() + START_TIME) {
             Ok((UpgradeMessage::Ready { form: FORM, takes_flow_tables, .. }, _)) => takes_flow_tables,
             Ok((UpgradeMessage::Ready { version, .. }, _)) => {
-                return Ok(refusal(&format!(
-                    "ringroadd {} cannot hand over to ringroadd {version}; restart the daemon instead",
-                    env!("CARGO_PKG_VERSION")
-                )));
+                let own = env!("CARGO_PKG_VERSION");
+                let what = format!("ringroadd {own} cannot hand over to ringroadd {version}");
+                return Err(refusal(what + "; restart the daemon instead").into());
             }
-            other => return Ok(answer(other)),
+            other => return Err(answer(other).into()),
         };
         let openflow = &self.parts.ports.openflow;
         if takes_flow_tables && !openflow.is_empty() {
@@ -110,23 +102,21 @@ impl Server {
             let (tables, files) = openflow.freeze();
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             let deadline = Instant::now() + START_TIME;
-            if let Err(error) = channel.send(&UpgradeMessage::FlowTables(tables), &files, deadline) {
-                return Ok(refusal(&error.to_string()));
-            }
+            channel.send(&UpgradeMessage::FlowTables(tables), &files, deadline).map_err(refusal)?;
             match channel.receive(deadline) {
                 Ok((UpgradeMessage::FlowTablesReady, _)) => {}
-                other => return Ok(answer(other)),
+                other => return Err(answer(other).into()),
             }
         }
         let stopped_at_ns = monotonic_ns();
         fabric.hold(true)?;
         let deadline = Instant::now() + STANDSTILL;
         if !fabric.quiesce(Instant::now() + QUIESCE_TIME)? {
-            return Ok(refusal("the workers did not come to rest; try again"));
+            return Err(refusal("the workers did not come to rest; try again").into());
         }
         let counts = if takes_flow_tables { openflow.frozen_counts() } else { BTreeMap::new() };
         let mut sent = SentDescriptors::default();
-        let listener = sent.share(&self.parts.listener);
+        let listener = sent.share(&self.listener);
         let sessions = self.sessions.values().chain([asking]);
         let sessions = sessions.filter(|session| !self.netmap.is_device(session.client.id));
         let sessions = sessions.map(|session| SessionState {
@@ -140,7 +130,7 @@ impl Server {
         let state = UpgradeState {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.parts.config.clone(),
-            started: self.parts.started,
+            started: self.started,
             instance: self.instance,
             uptime_ns: u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX),
             next_client: self.next_client,
@@ -158,23 +148,19 @@ impl Server {
         let message = UpgradeMessage::State(Box::new(state));
         if let Err(error) = channel.send(&message, &sent.descriptors(), deadline) {
             // The other process's message is more specific than the broken socket.
-            return Ok(match channel.receive(Instant::now()) {
-                Ok(told) => answer(Ok(told)),
-                Err(_) => refusal(&error.to_string()),
-            });
+            let told = channel.receive(Instant::now());
+            return Err(if told.is_ok() { answer(told) } else { refusal(error) }.into());
         }
         match channel.receive(deadline) {
             Ok((UpgradeMessage::Prepared, _)) => {}
-            other => return Ok(answer(other)),
+            other => return Err(answer(other).into()),
         }
         if let Ok(Some(manager)) = ServiceManager::of_environment()
             && let Err(error) = manager.succeeded_by(child.id())
         {
             warn!(%error, "notifying the service manager of the new process");
         }
-        if let Err(error) = channel.send(&UpgradeMessage::Go, &[], deadline) {
-            return Ok(refusal(&error.to_string()));
-        }
+        channel.send(&UpgradeMessage::Go, &[], deadline).map_err(refusal)?;
         info!(pid = child.id(), "another process has taken over");
         // Destructors must not run: they would undo resources that belong to the other process.
         std::process::exit(0);
@@ -185,31 +171,24 @@ impl Server {
     ///
     /// # Errors
     /// The reason to report to the other process.
-    pub fn take_over(successor: &NewProcess, parts: NewParts) -> Result<Self, String> {
-        let NewParts { arguments, socket, config, config_path, fabric, quotas, signals, log } = parts;
-        let told = |error: &dyn std::fmt::Display| error.to_string();
-        fabric.hold(true).map_err(|error| told(&error))?;
-        let mut openflow = FlowSwitches::beside(&socket, &config.limits);
-        let (state, mut descriptors) = successor.receive_state(&mut openflow, fabric.runners().len())?;
+    pub fn take_over(successor: &NewProcess, mut parts: ServerParts) -> Result<Self, String> {
+        let ServerParts { ports, config, socket, .. } = &mut parts;
+        let fabric = ports.table.fabric();
+        fabric.hold(true).map_err(told)?;
+        let (state, mut descriptors) =
+            successor.receive_state(&mut ports.openflow, fabric.runners().len())?;
         // The file of the socket stays if this process does not take over.
-        let listener =
-            ListeningSocket::resume(&socket, descriptors.take(state.listener)?).map_err(|e| told(&e))?;
+        let listener = ListeningSocket::resume(socket, descriptors.take(state.listener)?).map_err(told)?;
         let listener = ManuallyDrop::new(listener);
         let mut clients = Clients::new();
         let mut sessions = Vec::new();
         for SessionState { id, program, has_asked, unread, socket } in state.sessions {
-            let connection =
-                ServerConnection::resume(descriptors.take(socket)?, unread).map_err(|e| told(&e))?;
+            let connection = ServerConnection::resume(descriptors.take(socket)?, unread).map_err(told)?;
             let client = Client { id, peer: connection.peer(), program };
             clients.insert(id, client.clone());
-            let interest = interest_in(&connection);
-            let session =
-                Session { connection, client, interest, waits: false, has_asked, due: None, held_bytes: 0 };
-            sessions.push(session);
+            sessions.push(Session::new(connection, client, has_asked));
         }
-        let mut ports = Ports::new(fabric, quotas).map_err(|error| told(&error))?;
-        ports.openflow = openflow;
-        ports.permissions = rules(&config);
+        ports.permissions = rules(config);
         ports.rules = PortRules::new(&state.config.port_policy);
         let mut before = PreviousPorts {
             version: state.version,
@@ -219,19 +198,19 @@ impl Server {
             lost: state.ports.lost.clone(),
             configured: state.config.port.iter().map(key_of).collect(),
         };
-        let restore = RestoreFile::resume(&socket, state.ports.waiting.clone(), state.ports.last_number);
+        let restore = RestoreFile::resume(socket, state.ports.waiting.clone(), state.ports.last_number);
         let reopenings = ports.arrive(state.ports, &mut descriptors, &clients, restore, &config.port)?;
         before.reopened = reopenings.keys();
         let would_lose: BTreeMap<_, _> =
             before.lost.clone().into_iter().chain(reopenings.refused()).collect();
         if !state.anyway && !would_lose.is_empty() {
             let message = UpgradeMessage::WouldLose(would_lose);
-            successor.channel.send(&message, &[], Instant::now() + STANDSTILL).map_err(|e| told(&e))?;
+            successor.channel.send(&message, &[], Instant::now() + STANDSTILL).map_err(told)?;
             return Err("ports would be lost".to_owned());
         }
         // The old process's settings stay in force until the file is applied.
         let old = state.config;
-        let config = Config {
+        *config = Config {
             socket: old.socket,
             port: old.port,
             port_policy: old.port_policy,
@@ -239,27 +218,22 @@ impl Server {
             mirror: old.mirror,
             openflow: old.openflow,
             allow: old.allow,
-            ..config
+            ..std::mem::take(config)
         };
-        successor
-            .channel
-            .send(&UpgradeMessage::Prepared, &[], Instant::now() + STANDSTILL)
-            .map_err(|e| told(&e))?;
+        successor.channel.send(&UpgradeMessage::Prepared, &[], Instant::now() + STANDSTILL).map_err(told)?;
         match successor.channel.receive(Instant::now() + START_TIME) {
             Ok((UpgradeMessage::Go, _)) => {}
             other => return Err(unexpected(other)),
         }
         let listener = ManuallyDrop::into_inner(listener);
-        let (started, now) = (state.started, Instant::now());
-        let parts =
-            ServerParts { listener, socket, config, config_path, started, ports, signals, log, arguments };
-        let mut server = Self::new(parts).map_err(|error| told(&error))?;
+        let now = Instant::now();
+        let mut server = Self::new(listener, state.started, parts).map_err(told)?;
         server.instance = state.instance;
         server.next_client = state.next_client;
         server.rejected_requests = state.rejected_requests;
         server.started_at = now.checked_sub(Duration::from_nanos(state.uptime_ns)).unwrap_or(now);
         for session in sessions {
-            server.welcome_again(session).map_err(|error| told(&error))?;
+            server.welcome_again(session).map_err(told)?;
         }
         server.begin(successor, reopenings, state.asking, before);
         Ok(server)
@@ -290,7 +264,7 @@ impl Server {
         let pause_ns = monotonic_ns().saturating_sub(before.stopped_at_ns);
         let mut problems: Vec<String> = begun.err().map(|error| error.to_string()).into_iter().collect();
         // Clients query the kernel for the listening process.
-        if let Err(error) = rustix::net::listen(&self.parts.listener, BACKLOG) {
+        if let Err(error) = rustix::net::listen(&self.listener, BACKLOG) {
             problems.push(format!("listening: {error}"));
         }
         // Devices of the earlier process are free once it has ended.
@@ -377,22 +351,6 @@ struct PreviousPorts {
     configured: BTreeSet<String>,
 }
 
-/// The parts with which a process takes over as the server.
-#[derive(Debug)]
-pub struct NewParts {
-    /// Arguments for the process of a later upgrade.
-    pub arguments: Vec<std::ffi::OsString>,
-    /// Path of the control socket.
-    pub socket: PathBuf,
-    /// Configuration in the file.
-    pub config: Config,
-    pub config_path: Option<PathBuf>,
-    pub fabric: Fabric,
-    pub quotas: Quotas,
-    pub signals: UnixStream,
-    pub log: RunningLog,
-}
-
 /// New process that will take over from the process that started it.
 #[derive(Debug)]
 pub struct NewProcess {
@@ -429,12 +387,12 @@ impl NewProcess {
             takes_flow_tables: true,
         };
         let send = |message| self.channel.send(&message, &[], Instant::now() + START_TIME);
-        send(ready).map_err(|error| error.to_string())?;
+        send(ready).map_err(told)?;
         let receive = || self.channel.receive(Instant::now() + START_TIME);
         let mut received = receive();
         if let Ok((UpgradeMessage::FlowTables(states), descriptors)) = received {
             openflow.prepare(states, &mut ReceivedDescriptors::new(descriptors), workers)?;
-            send(UpgradeMessage::FlowTablesReady).map_err(|error| error.to_string())?;
+            send(UpgradeMessage::FlowTablesReady).map_err(told)?;
             received = receive();
         }
         match received {
@@ -465,9 +423,9 @@ impl NewProcess {
     }
 }
 
-fn refusal(reason: &str) -> ErrorReply {
+fn refusal(reason: impl Display) -> ErrorReply {
     let advice = "the daemon continues as before; its log may give details";
-    ErrorReply::new(ErrorKind::Internal, format!("no upgrade: {reason}"), advice)
+    refuse(ErrorKind::Internal, format!("no upgrade: {reason}"), advice)
 }
 
 /// Refusal for a reply of the other process that ends the handover.
@@ -475,14 +433,18 @@ fn answer(answer: Result<(UpgradeMessage, Vec<OwnedFd>), ChannelError>) -> Error
     match answer {
         Ok((UpgradeMessage::WouldLose(ports), _)) => {
             let ports: Vec<_> = ports.iter().map(|(port, why)| format!("{port} ({why})")).collect();
-            ErrorReply::new(
+            refuse(
                 ErrorKind::Busy,
                 format!("no upgrade: these ports would be lost: {}", ports.join(", ")),
                 "mend or detach them, or let them be lost: ringroad upgrade --anyway",
             )
         }
-        other => refusal(&unexpected(other)),
+        other => refusal(unexpected(other)),
     }
+}
+
+fn told(error: impl Display) -> String {
+    error.to_string()
 }
 
 /// Description of an unexpected reply of the other process.
@@ -516,9 +478,4 @@ fn installed(running: &Path) -> PathBuf {
     let bytes = running.as_os_str().as_bytes();
     let path = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
     PathBuf::from(std::ffi::OsStr::from_bytes(path))
-}
-
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

@@ -16,7 +16,6 @@ const PREFIX_BYTES: usize = 16;
 
 /// Reason why a message cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ChannelError {
     /// The other process has ended.
     #[error("the other process has ended")]

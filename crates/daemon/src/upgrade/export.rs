@@ -3,12 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ringroad_datapath::fabric::{Fabric, FabricError, PortLeft, QueueLeft};
+use ringroad_datapath::fabric::{FabricError, PortLeft, QueueLeft};
 use ringroad_drivers::catalogue::port_name::PipeSide;
 use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::CounterSnapshot;
 use ringroad_port_table::entry::{Occupant, SwitchPort};
-use ringroad_switch::MacEntry;
 
 use super::state::{
     DeviceState, HomeState, OccupantState, PipeState, PortsState, QueueState, RingsState, SwitchPortState,
@@ -61,10 +60,6 @@ impl<'a> SentDescriptors<'a> {
     }
 }
 
-fn learned(fabric: &Fabric, switch: &str) -> impl Iterator<Item = MacEntry> {
-    fabric.mac_table(switch).unwrap_or_default().into_iter().filter(|entry| !entry.is_static)
-}
-
 /// Collected state of all ports.
 struct Departure<'a, 'b> {
     state: PortsState,
@@ -80,32 +75,26 @@ impl Ports {
     pub(crate) fn leave<'a>(&'a self, sent: &mut SentDescriptors<'a>) -> Result<PortsState, FabricError> {
         let fabric = self.table.fabric();
         let (of_switches, departed) = fabric.departed();
-        let state = PortsState {
+        let mut state = PortsState {
             settings: SwitchSettings::in_force(self),
-            learned: fabric
-                .switch_names()
-                .map(|switch| {
-                    let learned = learned(fabric, switch).filter(|entry| entry.vlan == 0);
-                    (switch.to_owned(), learned.map(|entry| (entry.mac.octets(), entry.port.0)).collect())
-                })
-                .collect(),
-            learned_in_vlans: fabric
-                .switch_names()
-                .map(|switch| {
-                    let learned = learned(fabric, switch).filter(|entry| entry.vlan != 0);
-                    let entry = |entry: MacEntry| (entry.vlan, entry.mac.octets(), entry.port.0);
-                    (switch.to_owned(), learned.map(entry).collect())
-                })
-                .collect(),
             departed_of_switches: of_switches
                 .iter()
                 .map(|(name, counters)| (name.clone(), counters.into()))
                 .collect(),
             departed: (&departed).into(),
-            waiting: self.restore.waiting().to_vec(),
-            last_number: self.restore.last_number(),
+            waiting: self.restore.waiting.clone(),
+            last_number: self.restore.last_number,
             ..PortsState::default()
         };
+        for switch in fabric.switch_names() {
+            let learned = fabric.mac_table(switch).unwrap_or_default().into_iter();
+            let (tagged, untagged): (Vec<_>, Vec<_>) =
+                learned.filter(|entry| !entry.is_static).partition(|entry| entry.vlan != 0);
+            let untagged = untagged.iter().map(|entry| (entry.mac.octets(), entry.port.0));
+            let tagged = tagged.iter().map(|entry| (entry.vlan, entry.mac.octets(), entry.port.0));
+            state.learned.insert(switch.to_owned(), untagged.collect());
+            state.learned_in_vlans.insert(switch.to_owned(), tagged.collect());
+        }
         let mut departure = Departure { state, sent, homes: Vec::new() };
         for (key, port) in self.table.on_switches() {
             departure.add_port(key, port, fabric.hand_over_port(&port.switch, &port.port)?);

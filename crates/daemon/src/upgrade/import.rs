@@ -30,8 +30,8 @@ use crate::port_entries::{Client, ClientId, Kept, PortOrigin};
 use crate::ports::Ports;
 use crate::quotas::{Demand, Holding};
 use crate::refusal::Refusal;
-use crate::reload;
 use crate::restore::RestoreFile;
+use crate::switch_settings::SwitchSettings;
 
 /// The clients that came with the state.
 pub(crate) type Clients = BTreeMap<ClientId, Client>;
@@ -50,15 +50,16 @@ struct ReadyWiring {
     wiring: Wiring,
     name: PortName,
     plan: DevicePlan,
-    claim: Option<Claim>,
+    claim: Claim,
     holding: Holding,
 }
 
-/// A device of a program that cannot be opened.
-struct RefusedWiring {
+/// A device of a program that is opened once the other process has ended.
+struct ReopenedDevice {
     key: String,
     client: ClientId,
-    why: String,
+    /// Reason for the refusal, if the device cannot be opened.
+    ready: Result<ReadyWiring, String>,
 }
 
 /// Ports and devices that are opened once the other process has ended.
@@ -67,24 +68,21 @@ pub(crate) struct Reopenings {
     /// Ports of switches.
     ports: ReadyPorts,
     /// Devices of programs.
-    devices: Vec<Result<ReadyWiring, RefusedWiring>>,
+    devices: Vec<ReopenedDevice>,
 }
 
 impl Reopenings {
     /// Names of ports that cannot be opened, each with the reason.
     pub(crate) fn refused(&self) -> BTreeMap<String, String> {
-        let devices = self.devices.iter().filter_map(|device| device.as_ref().err());
-        let devices = devices.map(|refused| (refused.key.clone(), refused.why.clone()));
+        let refused =
+            |device: &ReopenedDevice| Some((device.key.clone(), device.ready.as_ref().err()?.clone()));
+        let devices = self.devices.iter().filter_map(refused);
         self.ports.refused().chain(devices).collect()
     }
 
     /// Names of all these ports.
     pub(crate) fn keys(&self) -> Vec<String> {
-        let devices = self.devices.iter().map(|device| match device {
-            Ok(ready) => ready.wiring.key.clone(),
-            Err(refused) => refused.key.clone(),
-        });
-        self.ports.keys().chain(devices).collect()
+        self.ports.keys().chain(self.devices.iter().map(|device| device.key.clone())).collect()
     }
 }
 
@@ -95,8 +93,13 @@ struct Arrival<'a> {
     homes: Vec<Arc<ShmRegion>>,
 }
 
-fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String {
+fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + use<E> {
+    let what = what.to_owned();
     move |error| format!("{what}: {error}")
+}
+
+fn message(refusal: Refusal) -> String {
+    refusal.message
 }
 
 fn counters_of(counters: &CountersState) -> Arc<QueueCounters> {
@@ -169,8 +172,9 @@ impl Ports {
         config: &[PortSpec],
     ) -> Result<Reopenings, String> {
         self.restore = restore;
-        reload::apply_addresses(self, &[], &state.settings.addresses);
-        reload::apply_mirrors(self, &[], &state.settings.mirrors).map_err(failed("mirrors"))?;
+        let fabric = self.table.fabric_mut();
+        let applied = state.settings.apply_to_fabric(fabric, &SwitchSettings::default());
+        applied.map_err(failed("mirrors"))?;
         self.openflow.await_predecessor(state.settings.openflow);
         let mut arrival = Arrival { descriptors, clients, homes: Vec::new() };
         for home in state.homes {
@@ -220,25 +224,8 @@ impl Ports {
             .map_err(failed("a region"))
     }
 
-    /// Holding of a port in its maker's share.
-    fn hold_again(
-        &self,
-        origin: &PortOrigin,
-        client: Option<&Client>,
-        demand: Demand,
-    ) -> Result<Holding, String> {
-        match (origin, client) {
-            (PortOrigin::Program { .. }, Some(client)) => {
-                self.quotas.hold(client, demand).map_err(|refusal| refusal.message)
-            }
-            _ => Ok(Holding::default()),
-        }
-    }
-
     fn take_up_port(&mut self, port: SwitchPortState, arrival: &mut Arrival<'_>) -> Result<(), String> {
         let key = format!("{}:{}", port.switch, port.port);
-        let mut share = Share::Own;
-        let mut maker = None;
         let (occupant, queues) = match port.occupant {
             OccupantState::Nobody => {
                 let unbound = |queue: &QueueState| QueueParts {
@@ -250,8 +237,6 @@ impl Ports {
             OccupantState::Program(rings) => {
                 let owner = arrival.client(rings.client)?.clone();
                 let (shm, queues) = arrival.rings(rings, &port.queues)?;
-                share = owner.share();
-                maker = Some(owner.clone());
                 (Occupant::Program { shm, owner }, queues)
             }
             OccupantState::Device { notes } => {
@@ -261,7 +246,13 @@ impl Ports {
                 (Occupant::Device { device: Box::new(device), home: None }, queues)
             }
         };
-        let holding = self.hold_again(&port.origin, maker.as_ref(), Demand::of_port(port.shape.queues))?;
+        let share = occupant.owner().map_or(Share::Own, Client::share);
+        let holding = match (&port.origin, occupant.owner()) {
+            (PortOrigin::Program { .. }, Some(client)) => {
+                self.quotas.hold(client, Demand::of_port(port.shape.queues)).map_err(message)?
+            }
+            _ => Holding::default(),
+        };
         let settings = self.rules.settings(&key, &port.asked);
         let kept = Kept { asked: port.asked, spec: port.spec, ..Kept::new(port.origin, holding) };
         let SwitchPortState { switch, port: name, index, shape, is_persistent, past, .. } = port;
@@ -271,12 +262,11 @@ impl Ports {
 
     /// Opens the device of a port of a switch, with the state that another process leaves of it.
     fn take_over(&self, key: &str, spec: Option<&PortSpec>, left: Vec<HandOver>) -> Result<Device, String> {
-        let told = |refusal: Refusal| refusal.message;
         let spec = spec.ok_or_else(|| format!("{key} has no description"))?;
-        let named = device_of(spec).map_err(told)?.ok_or_else(|| format!("{key} has no device"))?;
+        let named = device_of(spec).map_err(message)?.ok_or_else(|| format!("{key} has no device"))?;
         let ready = self.ready_device(key, named, None, &spec.properties, &ReadyPorts::default());
-        let (ready, _) = ready.map_err(told)?;
-        self.open_ready_device(ready, left).map(|(device, _)| device).map_err(told)
+        let (ready, _) = ready.map_err(message)?;
+        self.open_ready_device(ready, left).map(|(device, _)| device).map_err(message)
     }
 
     /// Takes over a device that a program has open. Returns the device if it must still be opened.
@@ -284,14 +274,13 @@ impl Ports {
         &mut self,
         device: DeviceState,
         arrival: &mut Arrival<'_>,
-    ) -> Result<Option<Result<ReadyWiring, RefusedWiring>>, String> {
+    ) -> Result<Option<ReopenedDevice>, String> {
         let DeviceState { key, spec, rings, ring_queues, device_queues } = device;
         let client = arrival.client(rings.client)?.clone();
         let (shm, rings) = arrival.rings(rings, &ring_queues)?;
-        let (of, client_id) = (key.clone(), client.id);
-        let ready = self.ready_to_wire(Wiring { key, spec, client, shm, rings });
+        let ready = self.ready_to_wire(Wiring { key: key.clone(), spec, client: client.clone(), shm, rings });
         let Some(queues) = device_queues else {
-            return Ok(Some(ready.map_err(|why| RefusedWiring { key: of, client: client_id, why })));
+            return Ok(Some(ReopenedDevice { key, client: client.id, ready }));
         };
         let (left, counters) = arrival.left(queues)?;
         self.wire_again(ready?, left, counters).map(|()| None)
@@ -300,13 +289,12 @@ impl Ports {
     /// Checks that a device can be opened for the program that has it.
     fn ready_to_wire(&self, wiring: Wiring) -> Result<ReadyWiring, String> {
         let Wiring { key, spec, client, shm, .. } = &wiring;
-        let told = |refusal: Refusal| refusal.message;
-        let named = device_of(spec).map_err(told)?.ok_or_else(|| format!("{key} has no device"))?;
+        let named = device_of(spec).map_err(message)?.ok_or_else(|| format!("{key} has no device"))?;
         let queues = Some(shm.home().shape().queues);
         let plan = plan_device_in(named.netns.as_ref(), &named.name, queues).map_err(failed(key))?;
         let holder = format!("{key}, open in {client}");
-        let claim = plan.side.map(|side| Claim::take(side, &holder)).transpose().map_err(told)?;
-        let holding = self.quotas.hold(client, Demand::of_device(plan.queues)).map_err(told)?;
+        let claim = Claim::take(plan.side, &holder).map_err(message)?;
+        let holding = self.quotas.hold(client, Demand::of_device(plan.queues)).map_err(message)?;
         Ok(ReadyWiring { wiring, name: named.name, plan, claim, holding })
     }
 
@@ -321,16 +309,11 @@ impl Ports {
             ready;
         let mut device = take_over_device(&name, plan, DeviceRole::Program, Some(shm.home()), left)
             .map_err(failed(&key))?;
-        if let Some(claim) = claim {
-            claim.give_to(&mut device);
-        }
+        claim.give_to(&mut device);
         let queues = with_counters(&mut device, counters);
         let kept = Kept { spec: Some(spec), ..Kept::of_program(&client, holding) };
-        let share = client.share();
-        let told = format!("{key}: ");
-        self.table
-            .resume_device(key, (device, shm), (client, kept), share, [rings, queues])
-            .map_err(|error| format!("{told}{error}"))
+        let (share, failed) = (client.share(), failed(&key));
+        self.table.resume_device(key, (device, shm), (client, kept), share, [rings, queues]).map_err(failed)
     }
 
     fn take_up_pipe(&mut self, pipe: PipeState, arrival: &mut Arrival<'_>) -> Result<(), String> {
@@ -338,7 +321,7 @@ impl Ports {
         let owners = [owner(pipe.owners[0])?, owner(pipe.owners[1])?];
         let payer = owners.iter().flatten().next().ok_or("a pipe without ends")?;
         let demand = Demand { pipes: 1, queues: pipe.shape.queues.into(), ..Demand::default() };
-        let holding = self.quotas.hold(payer, demand).map_err(|refusal| refusal.message)?;
+        let holding = self.quotas.hold(payer, demand).map_err(message)?;
         let payer = self.quotas.memory_payer(payer);
         let region = Region::inherit(Some(&payer), pipe.geometry, arrival.descriptors.take(pipe.memory)?)
             .map_err(failed("a pipe's region"))?;
@@ -355,15 +338,10 @@ impl Ports {
     /// clients of these programs.
     pub(crate) fn open_anew(&mut self, reopenings: Reopenings) -> Vec<ClientId> {
         let mut lost = Vec::new();
-        for device in reopenings.devices {
-            let opened = device.and_then(|ready| {
-                let (key, client) = (ready.wiring.key.clone(), ready.wiring.client.id);
-                let wired = self.wire_again(ready, Vec::new(), Vec::new());
-                wired.map(|()| key.clone()).map_err(|why| RefusedWiring { key, client, why })
-            });
-            match opened {
-                Ok(key) => info!(port = %key, "reopened"),
-                Err(RefusedWiring { key, client, why }) => {
+        for ReopenedDevice { key, client, ready } in reopenings.devices {
+            match ready.and_then(|ready| self.wire_again(ready, Vec::new(), Vec::new())) {
+                Ok(()) => info!(port = %key, "reopened"),
+                Err(why) => {
                     warn!(port = %key, reason = %why, "a program's device is not there any more");
                     lost.push(client);
                 }
