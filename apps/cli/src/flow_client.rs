@@ -13,6 +13,7 @@ use ringroad_openflow::message::{
 
 use crate::failure::Failure;
 use crate::options::Global;
+use crate::verb::request;
 
 /// Time limit for a reply of the switch.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,15 +30,13 @@ pub(crate) struct FlowClient {
 impl FlowClient {
     /// Requests the path of the switch's socket from the daemon, connects, and sends the greeting.
     pub(crate) fn connect(global: &Global, switch: &str) -> Result<Self, Failure> {
-        let reports = match global.connect()?.request(&DaemonRequest::OpenFlow)?.0 {
-            DaemonReply::OpenFlow(reports) => reports,
-            reply => return Err(Failure::reply(&reply)),
-        };
-        let report =
-            reports.into_iter().find(|report| report.settings.switch == switch).ok_or_else(|| {
-                let advice = format!("ringroad switch {switch} --openflow gives it flow tables");
-                Failure::new(format!("{switch} has no flow tables"), advice)
-            })?;
+        let request = DaemonRequest::OpenFlow;
+        let reports = request!(global.connect()?, &request, DaemonReply::OpenFlow(reports) => reports)?;
+        let report = reports.into_iter().find(|report| report.settings.switch == switch);
+        let report = report.ok_or_else(|| {
+            let advice = format!("ringroad switch {switch} --openflow gives it flow tables");
+            Failure::new(format!("{switch} has no flow tables"), advice)
+        })?;
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", report.socket), "");
         let stream = UnixStream::connect(&report.socket).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;

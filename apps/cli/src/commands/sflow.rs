@@ -17,7 +17,7 @@ use crate::options::{DEEP_SLOTS, Global};
 use crate::output::Output;
 use crate::output::rates::grouped;
 use crate::run::SignalFlag;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -167,10 +167,7 @@ impl Session<'_> {
             let advice = format!("see who: ringroad list; one exporter at a time has {name}");
             return Err(Failure::new(format!("another program has {name} open"), advice));
         }
-        match connection.request(&Request::SetMirror(self.mirror.clone()))?.0 {
-            Reply::Done => {}
-            reply => return Err(Failure::reply(&reply)),
-        }
+        request!(connection, &Request::SetMirror(self.mirror.clone()), Reply::Done => ())?;
         let options = OpenOptions {
             slots: Some(DEEP_SLOTS),
             buffer_bytes: Some(BUFFER_BYTES),
