@@ -55,10 +55,8 @@ impl FlowClient {
             match self.receive()? {
                 (xid, SwitchMessage::Barrier) if xid == barrier => return Ok(()),
                 (_, SwitchMessage::Error(error)) => {
-                    return Err(Failure::new(
-                        format!("{} refuses a change: {}", self.switch, error.code),
-                        "",
-                    ));
+                    let message = format!("{} refuses a change: {}", self.switch, error.code);
+                    return Err(Failure::new(message, ""));
                 }
                 _ => {}
             }
@@ -83,10 +81,8 @@ impl FlowClient {
                     }
                 }
                 (xid, SwitchMessage::Error(error)) if xid == asked => {
-                    return Err(Failure::new(
-                        format!("{} refuses to list its flows: {}", self.switch, error.code),
-                        "",
-                    ));
+                    let message = format!("{} refuses to list its flows: {}", self.switch, error.code);
+                    return Err(Failure::new(message, ""));
                 }
                 _ => {}
             }

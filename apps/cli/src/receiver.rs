@@ -115,7 +115,7 @@ pub(crate) struct CaptureCounts {
 }
 
 /// State of the receive loop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receiver {
     frames: u64,
     bytes: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(usage: FrameUse) -> Self {
-        Self { frames: 0, bytes: 0, filtered: 0, times: Times::default(), usage, gathered: Vec::new() }
+        Self { usage, ..Self::default() }
     }
 
     /// Receives until a limit, the end of the run, or a failure. The summary has the counters in either case. The

@@ -70,8 +70,8 @@ ringroad attach vale0:app@vlan=10 --for-program";
             ports.iter().map(line).collect::<Vec<_>>().join("\n")
         })?;
         if self.save {
-            let report = save(global, ports.into_iter().map(|port| port.name).collect());
-            let report = report.map_err(|failure| failure.after("the port is attached, but not saved"))?;
+            let report = save(global, ports.into_iter().map(|port| port.name).collect())
+                .map_err(|failure| failure.after("the port is attached, but not saved"))?;
             output.note(&format!("saved in {}", report.config));
         }
         Ok(())

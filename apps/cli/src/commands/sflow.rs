@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ringroad::{Interest, OpenOptions, Port};
 use ringroad_control::message::{Mirror, MirrorDirection};
-use ringroad_control::report::PortReport;
 use ringroad_control::{Reply, Request};
 use ringroad_sflow::{Collector, CollectorAddress, Exporter, ExporterCounters, Options};
 use serde::Serialize;
@@ -230,13 +229,11 @@ impl Session<'_> {
 
     /// Reads the daemon's counters. The port detects a daemon that does not answer.
     fn poll(&mut self) {
-        if let Some(ports) = self.ports() {
-            self.exporter.report(&ports, &self.mirror.to, Instant::now());
+        if let Ok(mut daemon) = self.global.connect()
+            && let Ok(list) = daemon.list()
+        {
+            self.exporter.report(&list.ports, &self.mirror.to, Instant::now());
         }
-    }
-
-    fn ports(&self) -> Option<Vec<PortReport>> {
-        Some(self.global.connect().ok()?.list().ok()?.ports)
     }
 
     /// Reads the last counters, which include the latest lost samples, and removes the mirror.

@@ -10,24 +10,22 @@ use super::{Outcome, fail, ok, warn};
 
 /// Runs the checks of this module.
 pub(super) fn checks(socket: &Path) -> Vec<(&'static str, Outcome)> {
-    vec![
+    let own = [
         ("daemon program", daemon_program()),
         ("socket folder", socket_folder(socket)),
         ("daemon", daemon(socket)),
         ("sealed memory", sealed_memory()),
+    ];
+    let tools = [
         (
             "tcpdump",
-            tool(
-                "tcpdump",
-                "to read captures and follow `ringroad capture PORT -w -`",
-                "install the package tcpdump",
-            ),
+            "to read captures and follow `ringroad capture PORT -w -`",
+            "install the package tcpdump",
         ),
-        (
-            "dpdk-testpmd",
-            tool("dpdk-testpmd", "the peer that `ringroad bench` compares with", "install the package dpdk"),
-        ),
-    ]
+        ("dpdk-testpmd", "the peer that `ringroad bench` compares with", "install the package dpdk"),
+    ];
+    let tools = tools.map(|(name, purpose, advice)| (name, tool(name, purpose, advice)));
+    own.into_iter().chain(tools).collect()
 }
 
 fn daemon_program() -> Outcome {
