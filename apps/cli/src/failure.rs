@@ -21,20 +21,10 @@ pub(crate) struct Failure {
     /// Advice for the user; may be empty.
     pub(crate) advice: String,
     #[serde(skip)]
-    kind: Kind,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Failed,
-    Usage,
-    BrokenPipe,
-    NotFound,
-    NotExecutable,
-    /// Exit status of a program that was run. The program has reported its failure itself.
-    Program(u8),
-    /// Exit status of a bad result that was reported.
-    Verdict(u8),
+    pub(crate) exit_status: u8,
+    /// Whether the user gets a message. A closed pipe needs none, and a bad result was reported already.
+    #[serde(skip)]
+    pub(crate) is_worth_telling: bool,
 }
 
 /// Exit status of a failed check: frames were lost or damaged.
@@ -44,12 +34,12 @@ pub(crate) const VERDICT_INVALID: u8 = 4;
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { message: message.into(), advice: advice.into(), kind: Kind::Failed }
+        Self { message: message.into(), advice: advice.into(), exit_status: 1, is_worth_telling: true }
     }
 
     /// Reports arguments that contradict each other in a way that the parser cannot detect.
     pub(crate) fn usage(message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { kind: Kind::Usage, ..Self::new(message, advice) }
+        Self { exit_status: 2, ..Self::new(message, advice) }
     }
 
     /// Adds to the message which part of the command was carried out.
@@ -59,32 +49,29 @@ impl Failure {
 
     /// Reports a missing program, with the exit status of shells for this case.
     pub(crate) fn not_found(message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { kind: Kind::NotFound, ..Self::new(message, advice) }
+        Self { exit_status: 127, ..Self::new(message, advice) }
     }
 
     /// Reports a program that cannot be run, with the exit status of shells for this case.
     pub(crate) fn not_executable(message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { kind: Kind::NotExecutable, ..Self::new(message, advice) }
+        Self { exit_status: 126, ..Self::new(message, advice) }
     }
 
-    /// Reports that a program that was run did not succeed.
-    pub(crate) fn status(status: u8) -> Self {
-        Self {
-            kind: Kind::Program(status),
-            ..Self::new(format!("the program ended with status {status}"), "")
-        }
-    }
-
-    /// Reports a bad result by its exit status, [`VERDICT_FAIL`] or [`VERDICT_INVALID`].
-    pub(crate) fn verdict(status: u8) -> Self {
-        Self { kind: Kind::Verdict(status), ..Self::new("the result is not good", "") }
+    /// Reports a bad result, or a program that did not succeed, by the exit status alone: the command has printed the
+    /// result, or the program its failure.
+    pub(crate) fn status(exit_status: u8) -> Self {
+        let message = format!("the result is not good: exit status {exit_status}");
+        Self { exit_status, is_worth_telling: false, ..Self::new(message, "") }
     }
 
     /// Reports that writing results failed. A reader that closed the pipe is not a failure.
     pub(crate) fn output(error: &io::Error) -> Self {
-        let failure = Self::new(format!("writing the result: {error}"), "");
-        let kind = if error.kind() == io::ErrorKind::BrokenPipe { Kind::BrokenPipe } else { Kind::Failed };
-        Self { kind, ..failure }
+        let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
+        Self {
+            exit_status: u8::from(!is_closed),
+            is_worth_telling: !is_closed,
+            ..Self::new(format!("writing the result: {error}"), "")
+        }
     }
 
     /// Reports a reply of the daemon that does not match the request.
@@ -95,27 +82,6 @@ impl Failure {
             format!("the daemon's reply does not match the request ({name})"),
             "use a program and a daemon of the same version: ringroad down, then ringroad up",
         )
-    }
-
-    #[cfg(feature = "script")]
-    pub(crate) fn is_broken_pipe(&self) -> bool {
-        self.kind == Kind::BrokenPipe
-    }
-
-    /// Whether the user gets a message about this failure.
-    pub(crate) fn is_worth_telling(&self) -> bool {
-        !matches!(self.kind, Kind::BrokenPipe | Kind::Program(_) | Kind::Verdict(_))
-    }
-
-    pub(crate) fn exit_status(&self) -> u8 {
-        match self.kind {
-            Kind::BrokenPipe => 0,
-            Kind::Failed => 1,
-            Kind::Usage => 2,
-            Kind::NotExecutable => 126,
-            Kind::NotFound => 127,
-            Kind::Program(status) | Kind::Verdict(status) => status,
-        }
     }
 
     /// Splits an error's text at the semicolon where the libraries begin their advice.
@@ -170,7 +136,7 @@ impl From<CaptureError> for Failure {
         match error {
             // The reader of a capture on standard output may stop at any time.
             CaptureError::Write { source, path, .. } if path == Path::new(STANDARD_OUTPUT) => {
-                Self { kind: Self::output(&source).kind, ..words }
+                Self { message: words.message, advice: words.advice, ..Self::output(&source) }
             }
             _ => words,
         }
@@ -179,9 +145,8 @@ impl From<CaptureError> for Failure {
 
 impl From<CaptureFilterError> for Failure {
     fn from(error: CaptureFilterError) -> Self {
-        let kind =
-            if matches!(error, CaptureFilterError::Expression { .. }) { Kind::Usage } else { Kind::Failed };
-        Self { kind, ..Self::from_words(&error.to_string()) }
+        let exit_status = if matches!(error, CaptureFilterError::Expression { .. }) { 2 } else { 1 };
+        Self { exit_status, ..Self::from_words(&error.to_string()) }
     }
 }
 
@@ -234,9 +199,9 @@ mod tests {
     #[test]
     fn a_closed_pipe_is_success_and_other_write_errors_are_not() {
         let gone = Failure::output(&io::ErrorKind::BrokenPipe.into());
-        assert_eq!(gone.kind, Kind::BrokenPipe);
-        assert_eq!(gone.exit_status(), 0);
-        assert_eq!(Failure::output(&io::ErrorKind::StorageFull.into()).exit_status(), 1);
-        assert_eq!(Failure::usage("two rates", "choose one").exit_status(), 2);
+        assert!(!gone.is_worth_telling);
+        assert_eq!(gone.exit_status, 0);
+        assert_eq!(Failure::output(&io::ErrorKind::StorageFull.into()).exit_status, 1);
+        assert_eq!(Failure::usage("two rates", "choose one").exit_status, 2);
     }
 }

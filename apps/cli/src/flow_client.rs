@@ -13,6 +13,7 @@ use ringroad_openflow::message::{
 
 use crate::failure::Failure;
 use crate::options::Global;
+use crate::verb::request;
 
 /// Time limit for a reply of the switch.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,15 +30,13 @@ pub(crate) struct FlowClient {
 impl FlowClient {
     /// Requests the path of the switch's socket from the daemon, connects, and sends the greeting.
     pub(crate) fn connect(global: &Global, switch: &str) -> Result<Self, Failure> {
-        let reports = match global.connect()?.request(&DaemonRequest::OpenFlow)?.0 {
-            DaemonReply::OpenFlow(reports) => reports,
-            reply => return Err(Failure::reply(&reply)),
-        };
-        let report =
-            reports.into_iter().find(|report| report.settings.switch == switch).ok_or_else(|| {
-                let advice = format!("ringroad switch {switch} --openflow gives it flow tables");
-                Failure::new(format!("{switch} has no flow tables"), advice)
-            })?;
+        let request = DaemonRequest::OpenFlow;
+        let reports = request!(global.connect()?, &request, DaemonReply::OpenFlow(reports) => reports)?;
+        let report = reports.into_iter().find(|report| report.settings.switch == switch);
+        let report = report.ok_or_else(|| {
+            let advice = format!("ringroad switch {switch} --openflow gives it flow tables");
+            Failure::new(format!("{switch} has no flow tables"), advice)
+        })?;
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", report.socket), "");
         let stream = UnixStream::connect(&report.socket).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
@@ -56,10 +55,8 @@ impl FlowClient {
             match self.receive()? {
                 (xid, SwitchMessage::Barrier) if xid == barrier => return Ok(()),
                 (_, SwitchMessage::Error(error)) => {
-                    return Err(Failure::new(
-                        format!("{} refuses a change: {}", self.switch, error.code),
-                        "",
-                    ));
+                    let message = format!("{} refuses a change: {}", self.switch, error.code);
+                    return Err(Failure::new(message, ""));
                 }
                 _ => {}
             }
@@ -84,10 +81,8 @@ impl FlowClient {
                     }
                 }
                 (xid, SwitchMessage::Error(error)) if xid == asked => {
-                    return Err(Failure::new(
-                        format!("{} refuses to list its flows: {}", self.switch, error.code),
-                        "",
-                    ));
+                    let message = format!("{} refuses to list its flows: {}", self.switch, error.code);
+                    return Err(Failure::new(message, ""));
                 }
                 _ => {}
             }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ringroad::{Port, RxRing, TxRing, slot_flags};
+use ringroad::{Interest, Port, RxRing, TxRing, slot_flags};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::port_wait::{Demand, Idleness, wait_for_either};
+use crate::port_wait::{Idleness, wait_for_either};
 use crate::run::Run;
 
 /// Counters of one direction.
@@ -33,19 +33,13 @@ impl DirectionCounts {
     }
 }
 
-/// Settings for forwarding in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DirectionMode {
-    /// Whether to exchange source and destination address.
-    pub(crate) macswap: bool,
-    /// Whether to release frames when the other port is full, instead of waiting.
-    pub(crate) drop: bool,
-}
-
 /// State of one direction.
 #[derive(Debug)]
 pub(crate) struct ForwarderDirection {
-    mode: DirectionMode,
+    /// Whether to exchange source and destination address.
+    macswap: bool,
+    /// Whether to release frames when the other port is full, instead of waiting.
+    drop: bool,
     burst: u32,
     pub(crate) counts: DirectionCounts,
     /// Slots at the front of the receive ring with addresses that are exchanged already, of frames that did not fit
@@ -58,15 +52,9 @@ pub(crate) struct ForwarderDirection {
 }
 
 impl ForwarderDirection {
-    pub(crate) fn new(mode: DirectionMode, burst: u32) -> Self {
-        Self {
-            mode,
-            burst,
-            counts: DirectionCounts::default(),
-            swapped_slots: 0,
-            within_frame: false,
-            blocked: false,
-        }
+    pub(crate) fn new(macswap: bool, drop: bool, burst: u32) -> Self {
+        let counts = DirectionCounts::default();
+        Self { macswap, drop, burst, counts, swapped_slots: 0, within_frame: false, blocked: false }
     }
 
     /// Moves one burst. Returns whether anything moved.
@@ -79,7 +67,7 @@ impl ForwarderDirection {
             return Ok(false);
         }
         let limit = self.limit(rx);
-        if self.mode.macswap {
+        if self.macswap {
             self.swap(rx, limit);
         }
         let mut moved = rx.forward(tx, limit);
@@ -94,7 +82,7 @@ impl ForwarderDirection {
         tx.sync()?;
         let mut gone = before - rx.available();
         self.blocked = gone < limit;
-        if self.blocked && self.mode.drop {
+        if self.blocked && self.drop {
             let (frames, slots) = whole_frames(rx, limit - gone);
             rx.release(slots);
             self.counts.dropped_frames += u64::from(frames);
@@ -170,7 +158,7 @@ impl PortPair {
                 return Ok(());
             }
             let moved = self.turn()?;
-            watch(now_ns, self.frames())?;
+            watch(now_ns, self.counts().iter().map(|counts| counts.frames).sum())?;
             if moved {
                 idleness.busy();
             } else if idleness.is_long() {
@@ -179,9 +167,9 @@ impl PortPair {
         }
     }
 
-    /// Returns the number of frames moved in both directions.
-    pub(crate) fn frames(&self) -> u64 {
-        self.there.counts.frames + self.back.as_ref().map_or(0, |back| back.counts.frames)
+    /// Returns the counters of both directions.
+    pub(crate) fn counts(&self) -> [DirectionCounts; 2] {
+        [self.there.counts, self.back.as_ref().map_or_else(DirectionCounts::default, |back| back.counts)]
     }
 
     fn turn(&mut self) -> Result<bool, Failure> {
@@ -197,17 +185,21 @@ impl PortPair {
     }
 
     fn rest(&mut self, limit: Duration) -> Result<(), Failure> {
-        let demand_of =
-            |incoming: Option<&ForwarderDirection>, outgoing: Option<&ForwarderDirection>| Demand {
-                // A direction that waits for room has enough frames.
-                rx: incoming.is_some_and(|direction| !direction.blocked),
-                tx: outgoing.is_some_and(|direction| direction.blocked),
-            };
+        let interest = |incoming: Option<&ForwarderDirection>, outgoing: Option<&ForwarderDirection>| {
+            // A direction that waits for room has enough frames.
+            let rx = incoming.is_some_and(|direction| !direction.blocked);
+            match (rx, outgoing.is_some_and(|direction| direction.blocked)) {
+                (true, true) => Some(Interest::Both),
+                (true, false) => Some(Interest::Rx),
+                (false, true) => Some(Interest::Tx),
+                (false, false) => None,
+            }
+        };
         let (there, back) = (Some(&self.there), self.back.as_ref());
-        let demands = [demand_of(there, back), demand_of(back, there)];
+        let interests = [interest(there, back), interest(back, there)];
         let [first, second] = &mut self.ports;
         let before = [first.reconnections(), second.reconnections()];
-        wait_for_either([first, second], demands, limit)?;
+        wait_for_either([first, second], interests, limit)?;
         if [first.reconnections(), second.reconnections()] != before {
             // Reconnected ports have new rings.
             self.there.begin_anew();

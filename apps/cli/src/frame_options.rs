@@ -14,6 +14,7 @@ use ringroad_wire::mac::Mac;
 
 use crate::failure::Failure;
 use crate::number_parsers::count;
+use crate::text_files::read_text;
 
 /// Arguments that describe the frames.
 #[derive(Debug, Clone, Args)]
@@ -110,18 +111,11 @@ impl FrameOptions {
             return Ok(plain.with_template(frame.0.clone()));
         }
         if let Some(template) = &self.pcap {
-            let (file, index) = match template.rsplit_once('#') {
-                Some((file, index)) => (
-                    file,
-                    index.parse().map_err(|_| {
-                        Failure::usage(
-                            format!("\"{index}\" is not a frame number"),
-                            "write FILE#N, counted from 0",
-                        )
-                    })?,
-                ),
-                None => (template.as_str(), 0),
-            };
+            let (file, index) = template.rsplit_once('#').unwrap_or((template.as_str(), "0"));
+            let index = index.parse().map_err(|_| {
+                let message = format!("\"{index}\" is not a frame number");
+                Failure::usage(message, "write FILE#N, counted from 0")
+            })?;
             return Ok(plain.with_template(frame_of(Path::new(file), index)?));
         }
         Ok(StreamDefinition { size: Some(self.size.clone()), packet: Some(self.packet()?), ..plain })
@@ -174,15 +168,16 @@ impl FrameOptions {
 }
 
 fn read_list(file: &Path) -> Result<StreamList, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(format!("reading {}: {error}", file.display()), ""))?;
-    let list = toml::Deserializer::parse(&text)
-        .map_err(|error| in_file(file, &error.to_string()))
-        .and_then(|toml| StreamList::read(toml).map_err(|error| in_file(file, &error.to_string())))?;
+    let list = parse(&read_text(file)?).map_err(|error| in_file(file, &error))?;
     if list.streams.is_empty() {
         return Err(in_file(file, "it defines no [[stream]]"));
     }
     Ok(list)
+}
+
+fn parse(text: &str) -> Result<StreamList, String> {
+    let toml = toml::Deserializer::parse(text).map_err(|error| error.to_string())?;
+    StreamList::read(toml).map_err(|error| error.to_string())
 }
 
 fn in_file(file: &Path, error: &str) -> Failure {
@@ -202,8 +197,7 @@ fn inline(text: &str) -> Result<StreamDefinition, Failure> {
             "see docs/generator.md for how streams are defined",
         )
     };
-    let toml = toml::Deserializer::parse(&text).map_err(|error| told(error.to_string()))?;
-    let mut list = StreamList::read(toml).map_err(|error| told(error.to_string()))?;
+    let mut list = parse(&text).map_err(told)?;
     if list.streams.len() != 1 {
         return Err(told("give one stream; for several give --stream several times".to_owned()));
     }

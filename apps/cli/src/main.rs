@@ -18,15 +18,14 @@ mod frame_options;
 mod number_parsers;
 mod options;
 mod output;
-mod port_argument;
 mod port_drops;
 mod port_wait;
 mod receiver;
 mod run;
 mod session_arguments;
+mod text_files;
 mod usage_error;
 mod verb;
-mod workers;
 
 use std::process::ExitCode;
 
@@ -47,10 +46,10 @@ fn main() -> ExitCode {
     match arguments.command.run(&arguments.global, &output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if failure.is_worth_telling() {
+            if failure.is_worth_telling {
                 output.failure(&failure);
             }
-            ExitCode::from(failure.exit_status())
+            ExitCode::from(failure.exit_status)
         }
     }
 }

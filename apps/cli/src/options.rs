@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use ringroad::{OpenOptions, Port, PortName};
 use ringroad_control::message::PortProperties;
 
@@ -48,6 +49,23 @@ impl Global {
         }
         Ok(connection)
     }
+}
+
+/// A choice of an option: its name on the command line, its help if it needs one, and its value.
+pub(crate) type Choice<T> = (&'static str, &'static str, T);
+
+/// Makes the parser of an option with these choices.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
+    choices: &'static [Choice<T>],
+) -> impl TypedValueParser<Value = T> {
+    let names = choices.iter().map(|(name, help, _)| match *help {
+        "" => PossibleValue::new(*name),
+        help => PossibleValue::new(*name).help(help),
+    });
+    PossibleValuesParser::new(names).try_map(move |given| {
+        let chosen = choices.iter().find(|(name, ..)| *name == given);
+        chosen.map(|(.., value)| *value).ok_or("no such choice")
+    })
 }
 
 /// Slots of a deep ring: it holds 4 ms of frames at 1 Mpps, the time that a thread may wait for a shared core.

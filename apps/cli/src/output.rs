@@ -61,6 +61,19 @@ impl Output {
         Ok(())
     }
 
+    /// Reports that a command works from now on: an object with --json, else a note.
+    pub(crate) fn announce<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        if self.json {
+            return self.line(&json::line(value)?);
+        }
+        self.note(&text(value));
+        Ok(())
+    }
+
     /// Prints a note for users on standard error.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet && !self.json {

@@ -26,6 +26,14 @@ impl<'run> PortDrops<'run> {
     pub(crate) fn end(self) -> Option<Causes> {
         Some(growth(&self.before, &drops(self.global, &self.port)?))
     }
+
+    /// Waits until each worker of the daemon has made a whole turn over its ports. Frames that drivers could receive
+    /// before are then in the rings of programs, if there was room.
+    pub(crate) fn await_turn(&self) {
+        let Ok(mut daemon) = self.global.connect() else { return };
+        // Each worker replies between two turns, so it has made a turn between two replies.
+        let _ = daemon.list().and_then(|_| daemon.list());
+    }
 }
 
 fn drops(global: &Global, name: &str) -> Option<Causes> {

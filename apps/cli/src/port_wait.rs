@@ -35,33 +35,15 @@ impl Idleness {
     }
 }
 
-/// The events at a port that end a wait.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Demand {
-    pub(crate) rx: bool,
-    pub(crate) tx: bool,
-}
-
-impl Demand {
-    fn interest(self) -> Option<Interest> {
-        match (self.rx, self.tx) {
-            (true, true) => Some(Interest::Both),
-            (true, false) => Some(Interest::Rx),
-            (false, true) => Some(Interest::Tx),
-            (false, false) => None,
-        }
-    }
-}
-
-/// Sleeps until either port has its event, for at most `limit`. A signal ends the sleep too.
+/// Sleeps until either port has the event of its interest, for at most `limit`. A signal ends the sleep too.
 pub(crate) fn wait_for_either(
     ports: [&mut Port; 2],
-    demands: [Demand; 2],
+    interests: [Option<Interest>; 2],
     limit: Duration,
 ) -> Result<(), Failure> {
     let mut waits = Vec::with_capacity(2);
-    for (port, demand) in ports.into_iter().zip(demands) {
-        match demand.interest() {
+    for (port, interest) in ports.into_iter().zip(interests) {
+        match interest {
             Some(interest) => waits.push(port.awaiting(interest)),
             None => port.check()?,
         }
@@ -76,8 +58,6 @@ mod tests {
 
     use super::*;
 
-    const RX: Demand = Demand { rx: true, tx: false };
-
     #[test]
     fn a_frame_at_either_port_ends_the_wait() {
         let switch = Embedded::new();
@@ -85,7 +65,7 @@ mod tests {
         let (mut a, mut b) = (switch.open("x{1").unwrap(), switch.open("vale0:b").unwrap());
         sender.tx().send(&[0xff; 60]).unwrap();
         sender.tx().sync().unwrap();
-        wait_for_either([&mut a, &mut b], [RX, RX], Duration::from_secs(3600)).unwrap();
+        wait_for_either([&mut a, &mut b], [Some(Interest::Rx); 2], Duration::from_secs(3600)).unwrap();
         assert_eq!(b.rx().available(), 1);
     }
 
@@ -93,7 +73,7 @@ mod tests {
     fn a_wait_without_frames_ends_at_its_limit() {
         let switch = Embedded::new();
         let (mut a, mut b) = (switch.open("vale0:a").unwrap(), switch.open("vale0:b").unwrap());
-        wait_for_either([&mut a, &mut b], [RX, Demand::default()], Duration::from_millis(1)).unwrap();
+        wait_for_either([&mut a, &mut b], [Some(Interest::Rx), None], Duration::from_millis(1)).unwrap();
         assert_eq!((a.rx().available(), b.rx().available()), (0, 0));
     }
 

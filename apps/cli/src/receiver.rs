@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ringroad::{Interest, Port, Reconnections, RxRing, prefetch_read, slot_flags};
-use ringroad_capture::{CaptureFiles, CaptureFilter, CaptureSummary};
+use ringroad_capture::{CaptureFiles, CaptureFilter};
 use ringroad_generator::SessionClock;
 use ringroad_generator::clock::ClockReader;
 use ringroad_traffic::meter::{Digest, Meter, MeterSummary};
@@ -12,10 +12,9 @@ use ringroad_traffic::signature::FormSet;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::port_drops::Causes;
+use crate::port_drops::{Causes, PortDrops};
 use crate::port_wait::Idleness;
-use crate::run::{Progress, Run};
-use crate::workers::Workers;
+use crate::run::{Progress, Run, as_ns};
 
 /// Number of slots that are prefetched ahead of the slot being read.
 const PREFETCH_SLOTS: u32 = 8;
@@ -115,14 +114,8 @@ pub(crate) struct CaptureCounts {
     pub(crate) bytes: u64,
 }
 
-impl CaptureCounts {
-    pub(crate) fn new(file: &str, files: u64, CaptureSummary { frames, bytes }: CaptureSummary) -> Self {
-        Self { file: file.to_owned(), files, frames, bytes }
-    }
-}
-
 /// State of the receive loop.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receiver {
     frames: u64,
     bytes: u64,
@@ -135,7 +128,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(crate) fn new(usage: FrameUse) -> Self {
-        Self { frames: 0, bytes: 0, filtered: 0, times: Times::default(), usage, gathered: Vec::new() }
+        Self { usage, ..Self::default() }
     }
 
     /// Receives until a limit, the end of the run, or a failure. The summary has the counters in either case. The
@@ -145,10 +138,10 @@ impl Receiver {
         port: &mut Port,
         run: &Run,
         limits: ReceiveLimits,
-        workers: &Workers<'_>,
+        drops: Option<&PortDrops<'_>>,
         progress: &mut Progress,
     ) -> (ReceiveSummary, Result<(), Failure>) {
-        let ended = self.turn_until_end(port, run, limits, workers, progress);
+        let ended = self.turn_until_end(port, run, limits, drops, progress);
         let left_frames = port.queues().iter_mut().map(|queue| queue.rx().frames().count() as u64).sum();
         progress.finish();
         let mut meter =
@@ -188,12 +181,11 @@ impl Receiver {
         port: &mut Port,
         run: &Run,
         limits: ReceiveLimits,
-        workers: &Workers<'_>,
+        drops: Option<&PortDrops<'_>>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let count = limits.count.unwrap_or(u64::MAX);
-        let idle_ns =
-            limits.idle_exit.map_or(u64::MAX, |idle| idle.as_nanos().try_into().unwrap_or(u64::MAX));
+        let idle_ns = limits.idle_exit.map_or(u64::MAX, as_ns);
         let mut idleness = Idleness::default();
         let mut now_ns = run.now_ns();
         while self.passed() < count && !run.is_over(now_ns) {
@@ -213,7 +205,7 @@ impl Receiver {
             progress.update(now_ns, self.frames, self.bytes)?;
         }
         if run.is_over(now_ns) {
-            self.take_the_rest(port, run, count, workers)?;
+            self.take_the_rest(port, run, count, drops)?;
         }
         // The syncs return the taken slots to the sender.
         for queue in port.queues() {
@@ -245,7 +237,7 @@ impl Receiver {
         port: &mut Port,
         run: &Run,
         count: u64,
-        workers: &Workers<'_>,
+        drops: Option<&PortDrops<'_>>,
     ) -> Result<(), Failure> {
         let (ended_ns, start_ns) = (unix_time_ns(), run.now_ns());
         let shown_ns = start_ns + LATENESS_NS;
@@ -266,7 +258,9 @@ impl Receiver {
                 self.rest(port, Duration::from_nanos(shown_ns.saturating_sub(now_ns)))?;
             }
             let are_shown = run.now_ns() >= shown_ns;
-            workers.await_turn();
+            if let Some(drops) = drops {
+                drops.await_turn();
+            }
             is_complete = are_shown;
         }
         Ok(())
@@ -380,9 +374,8 @@ struct Times {
 }
 
 /// Returns the time since 1970-01-01 UTC, ns.
-fn unix_time_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+pub(crate) fn unix_time_ns() -> u64 {
+    as_ns(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 #[cfg(test)]

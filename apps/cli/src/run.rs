@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
-use serde::Serialize;
+use ringroad_traffic::rate_meter::{RateMeter, TrafficSnapshot};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::failure::Failure;
@@ -89,7 +88,8 @@ impl Run {
     }
 }
 
-fn as_ns(span: Duration) -> u64 {
+/// Returns a span of time in ns.
+pub(crate) fn as_ns(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -115,11 +115,6 @@ pub(crate) struct Progress {
     interval_ns: u64,
     next_ns: u64,
     in_place: bool,
-}
-
-#[derive(Serialize)]
-struct IntervalLine {
-    interval: TrafficRate,
 }
 
 impl Progress {
@@ -152,7 +147,7 @@ impl Progress {
         self.next_ns = now_ns.saturating_add(self.interval_ns);
         let rate = self.meter.update(TrafficSnapshot { frames, bytes, now_ns });
         if self.output.is_json() {
-            return self.output.line(&json::line(&IntervalLine { interval: rate })?);
+            return self.output.line(&json::line(&json::IntervalLine { interval: rate })?);
         }
         let seconds = now_ns as f64 / 1e9;
         let text = format!(

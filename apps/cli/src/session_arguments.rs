@@ -1,8 +1,12 @@
 //! Arguments for the generator's threads, for all commands that use it.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ringroad_generator::session::DEFAULT_BURST_FRAMES;
 use ringroad_generator::{SessionClock, SessionOptions, Threads};
+
+use crate::options::{Choice, one_of};
+
+const THREADS: [Choice<Threads>; 2] = [("queue", "", Threads::PerQueue), ("one", "", Threads::One)];
 
 /// Settings of the generator's threads.
 #[derive(Debug, Clone, Args)]
@@ -11,17 +15,11 @@ pub(crate) struct SessionArguments {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_BURST_FRAMES, value_parser = clap::value_parser!(u32).range(1..=4096))]
     burst: u32,
     /// Threads: one for each queue of each port, or one for all
-    #[arg(long, value_enum, default_value_t = ThreadChoice::Queue)]
-    threads: ThreadChoice,
+    #[arg(long, default_value = "queue", value_parser = one_of(&THREADS))]
+    threads: Threads,
     /// Never sleep: the shortest latency, which takes a processor per thread
     #[arg(long)]
     busy: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ThreadChoice {
-    Queue,
-    One,
 }
 
 impl SessionArguments {
@@ -29,10 +27,7 @@ impl SessionArguments {
     pub(crate) fn options(&self, cpus: &[usize]) -> SessionOptions {
         SessionOptions {
             clock: SessionClock::new(),
-            threads: match self.threads {
-                ThreadChoice::Queue => Threads::PerQueue,
-                ThreadChoice::One => Threads::One,
-            },
+            threads: self.threads,
             cpus: cpus.to_vec(),
             burst: self.burst,
             busy: self.busy,

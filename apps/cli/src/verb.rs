@@ -16,6 +16,18 @@ pub(crate) trait MainVerb {
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure>;
 }
 
+/// Sends a request to the daemon. Gives the content of the reply that matches the request; any other reply is a failure.
+macro_rules! request {
+    ($daemon:expr, $request:expr, $reply:pat => $content:expr) => {
+        match $daemon.request($request) {
+            Ok(($reply, _)) => Ok($content),
+            Ok((reply, _)) => Err($crate::failure::Failure::reply(&reply)),
+            Err(error) => Err($crate::failure::Failure::from(error)),
+        }
+    };
+}
+pub(crate) use request;
+
 /// Result of a verb without data of its own.
 #[derive(Debug, Serialize)]
 pub(crate) struct Done<'a> {
@@ -32,11 +44,9 @@ pub(crate) fn ask(
     done: &'static str,
     name: Option<&str>,
 ) -> Result<(), Failure> {
-    match global.connect()?.request(request)?.0 {
-        Reply::Done => output.result(&Done { done, name }, |_| match name {
-            Some(name) => format!("{name}: {done}"),
-            None => done.to_owned(),
-        }),
-        reply => Err(Failure::reply(&reply)),
-    }
+    request!(global.connect()?, request, Reply::Done => ())?;
+    output.result(&Done { done, name }, |_| match name {
+        Some(name) => format!("{name}: {done}"),
+        None => done.to_owned(),
+    })
 }

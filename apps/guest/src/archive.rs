@@ -25,25 +25,21 @@ impl Archive {
         if path.is_empty() || !self.folders.insert(path.to_owned()) {
             return;
         }
-        self.parent_of(path);
         self.entry(path, DIRECTORY | 0o755, (0, 0), &[]);
     }
 
     /// Adds a file with permissions `mode`.
     pub(crate) fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
-        self.parent_of(path);
         self.entry(path, FILE | mode, (0, 0), content);
     }
 
     /// Adds a symbolic link.
     pub(crate) fn symlink(&mut self, path: &str, target: &str) {
-        self.parent_of(path);
         self.entry(path, SYMLINK | 0o777, (0, 0), target.as_bytes());
     }
 
     /// Adds a character device by its major and minor number.
     pub(crate) fn character_device(&mut self, path: &str, mode: u32, number: (u32, u32)) {
-        self.parent_of(path);
         self.entry(path, CHARACTER_DEVICE | mode, number, &[]);
     }
 
@@ -53,13 +49,10 @@ impl Archive {
         self.bytes
     }
 
-    fn parent_of(&mut self, path: &str) {
-        if let Some((parent, _)) = path.rsplit_once('/') {
+    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
+        if let Some((parent, _)) = name.rsplit_once('/') {
             self.folder(parent);
         }
-    }
-
-    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), content: &[u8]) {
         self.entries += 1;
         let links = if mode & DIRECTORY == DIRECTORY { 2 } else { 1 };
         // Inode, mode, user, group, links, time, length, device, device named by the entry, length of the name with its

@@ -8,6 +8,7 @@ use crate::busybox::Busybox;
 use crate::error::GuestError;
 use crate::kernel::Kernel;
 use crate::kernel_modules::load_order;
+use crate::virtual_machine::VmConfig;
 
 const INIT: &str = include_str!("scripts/init");
 const COMMANDS: &str = include_str!("scripts/ringroad-commands");
@@ -16,48 +17,32 @@ const COMMAND: &str = include_str!("scripts/ringroad-command");
 /// Address and length of its network prefix.
 pub type NetworkAddress = (IpAddr, u8);
 
-/// Settings of a guest's interfaces `eth0`, `eth1`, ...
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NetworkSetup<'a> {
-    /// Name of the guest.
-    pub(crate) host: &'a str,
-    /// Address of each interface, if any.
-    pub(crate) addresses: Vec<Option<NetworkAddress>>,
-    /// Whether the first two interfaces join in a bridge, which has the first interface's address.
-    pub(crate) bridge: bool,
+/// Returns the names of the modules that the guest needs.
+fn modules(plan: &VmConfig) -> &'static [&'static str] {
+    if plan.bridge { &["virtio_pci", "virtio_net", "bridge"] } else { &["virtio_pci", "virtio_net"] }
 }
 
-impl NetworkSetup<'_> {
-    fn modules(&self) -> &'static [&'static str] {
-        if self.bridge { &["virtio_pci", "virtio_net", "bridge"] } else { &["virtio_pci", "virtio_net"] }
+/// Returns the shell commands for the guest's interfaces `eth0`, `eth1`, ... IPv6 addresses are used immediately,
+/// without duplicate address detection.
+fn network_script(plan: &VmConfig) -> String {
+    let mut script = "for setting in all default; do\n    \
+         echo 0 >/proc/sys/net/ipv6/conf/$setting/accept_dad\ndone\nip link set lo up\n"
+        .to_owned();
+    if plan.bridge {
+        script += "brctl addbr br0\nbrctl addif br0 eth0\nbrctl addif br0 eth1\nip link set br0 up\n";
     }
-
-    /// Returns the shell commands. IPv6 addresses are used immediately, without duplicate address detection.
-    fn script(&self) -> String {
-        let mut script = "for setting in all default; do\n    \
-             echo 0 >/proc/sys/net/ipv6/conf/$setting/accept_dad\ndone\nip link set lo up\n"
-            .to_owned();
-        if self.bridge {
-            script += "brctl addbr br0\nbrctl addif br0 eth0\nbrctl addif br0 eth1\nip link set br0 up\n";
+    for (number, device) in plan.devices.iter().enumerate() {
+        let interface = if plan.bridge && number == 0 { "br0".to_owned() } else { format!("eth{number}") };
+        if let Some((address, bits)) = device.address {
+            script += &format!("ip address add {address}/{bits} dev {interface}\n");
         }
-        for (number, address) in self.addresses.iter().enumerate() {
-            let interface =
-                if self.bridge && number == 0 { "br0".to_owned() } else { format!("eth{number}") };
-            if let Some((address, bits)) = address {
-                script += &format!("ip address add {address}/{bits} dev {interface}\n");
-            }
-            script += &format!("ip link set eth{number} up\n");
-        }
-        script
+        script += &format!("ip link set eth{number} up\n");
     }
+    script
 }
 
 /// Makes the archive.
-pub(crate) fn build(
-    kernel: &Kernel,
-    busybox: &Busybox,
-    network: &NetworkSetup<'_>,
-) -> Result<Vec<u8>, GuestError> {
+pub(crate) fn build(kernel: &Kernel, busybox: &Busybox, plan: &VmConfig) -> Result<Vec<u8>, GuestError> {
     let mut archive = Archive::default();
     for folder in ["dev", "etc", "proc", "root", "run", "sys", "tmp", "var"] {
         archive.folder(folder);
@@ -73,13 +58,13 @@ pub(crate) fn build(
         archive.file(library.to_string_lossy().trim_start_matches('/'), 0o755, &read(library)?);
     }
     let mut order = String::new();
-    for module in load_order(kernel, network.modules())? {
+    for module in load_order(kernel, modules(plan))? {
         archive.file(&format!("lib/modules/{}.ko", module.name), 0o644, &module.content);
         order += &format!("{}\n", module.name);
     }
     archive.file("etc/ringroad/modules", 0o644, order.as_bytes());
-    archive.file("etc/ringroad/network", 0o644, network.script().as_bytes());
-    archive.file("etc/hostname", 0o644, network.host.as_bytes());
+    archive.file("etc/ringroad/network", 0o644, network_script(plan).as_bytes());
+    archive.file("etc/hostname", 0o644, plan.name.as_bytes());
     // User database for programs that look up their user.
     archive.file("etc/passwd", 0o644, b"root::0:0:root:/root:/bin/sh\n");
     archive.file("etc/group", 0o644, b"root:x:0:\n");
@@ -90,21 +75,32 @@ pub(crate) fn build(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::virtual_machine::{Accelerator, NetworkDevice};
 
     #[test]
     fn interfaces_get_their_addresses_and_a_bridge_takes_the_first_two() {
-        let address = |text: &str| Some((text.parse().unwrap(), 24));
-        let setup = |bridge| NetworkSetup {
-            host: "g",
-            addresses: vec![address("10.0.0.1"), None, address("fd00::3")],
-            bridge,
+        let device = |address: Option<&str>| NetworkDevice {
+            socket: "/run/g.sock".into(),
+            mac: [2, 0, 0, 0, 0, 1],
+            address: address.map(|text| (text.parse().unwrap(), 24)),
         };
-        let plain = setup(false).script();
+        let plan = |bridge| VmConfig {
+            name: "g".to_owned(),
+            folder: "/run/g".into(),
+            devices: [Some("10.0.0.1"), None, Some("fd00::3")].map(device).to_vec(),
+            bridge,
+            memory_mib: 256,
+            cpus: 1,
+            queues: 1,
+            packed: false,
+            accelerator: Accelerator::Auto,
+        };
+        let plain = network_script(&plan(false));
         assert!(plain.ends_with(
             "ip address add 10.0.0.1/24 dev eth0\nip link set eth0 up\nip link set eth1 up\n\
              ip address add fd00::3/24 dev eth2\nip link set eth2 up\n"
         ));
-        let bridged = setup(true).script();
+        let bridged = network_script(&plan(true));
         assert!(bridged.contains("brctl addif br0 eth1\n"), "{bridged}");
         assert!(bridged.contains("ip address add 10.0.0.1/24 dev br0\n"), "{bridged}");
         assert!(bridged.contains("ip address add fd00::3/24 dev eth2\n"), "{bridged}");

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::error::GuestError;
 use crate::kernel_fetch;
 
@@ -13,7 +15,7 @@ pub const KERNEL_VARIABLE: &str = "RINGROAD_KERNEL_DIR";
 pub const CACHE_VARIABLE: &str = "RINGROAD_CACHE_DIR";
 
 /// A kernel with its modules.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kernel {
     /// Version, such as `6.1.0-56-cloud-amd64`.
     pub version: String,

@@ -148,18 +148,18 @@ impl GuestRegistry {
         check_name(name)?;
         let folder = self.folder_of(name);
         match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // A folder without a record is left by a process that ended before there was anything to clean up.
-                if !folder.join(RECORD_FILE).exists() {
-                    self.write(name, record)?;
-                    return Ok(folder);
-                }
+            // A folder without a record is left by a process that ended before there was anything to clean up.
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && folder.join(RECORD_FILE).exists() =>
+            {
                 let taken = self.read(name)?;
                 let (kind, pid) = (taken.kind.name(), taken.process.pid);
                 return Err(GuestError::NameTaken { name: name.to_owned(), kind, pid });
             }
-            Err(error) => return Err(GuestError::file("make", &folder)(error)),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(GuestError::file("make", &folder)(error));
+            }
+            _ => {}
         }
         self.write(name, record)?;
         Ok(folder)

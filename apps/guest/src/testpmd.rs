@@ -8,7 +8,7 @@ use crate::error::GuestError;
 use crate::program;
 
 /// Memory of a guest, MiB: its packet buffers and rings.
-const MEBIBYTES: u64 = 256;
+pub const MEBIBYTES: u64 = 256;
 /// Number of packet buffers: several times the size of all rings.
 const BUFFERS: u32 = 16_384;
 /// Number of descriptors in a ring.
@@ -94,29 +94,6 @@ pub enum TestpmdTransport {
     Memif,
 }
 
-/// Settings of a testpmd that is to be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TestpmdConfig {
-    /// Socket of each port, which must have a listener.
-    pub sockets: Vec<PathBuf>,
-    /// The protocol of the sockets.
-    pub transport: TestpmdTransport,
-    /// Value of `--forward-mode`.
-    pub forward: String,
-    /// Processors: the first for the main thread, the others for forwarding. A single processor does both.
-    pub cores: Vec<usize>,
-    /// Queue pairs of each port.
-    pub queues: u16,
-    /// Whether to use packed rings (virtio 1.1).
-    pub packed: bool,
-    /// Whether the memory consists of 2 MiB pages.
-    pub huge_pages: bool,
-    /// Prefix that distinguishes testpmd's files from those of other DPDK programs.
-    pub prefix: String,
-    /// Further arguments for testpmd itself.
-    pub extra: Vec<OsString>,
-}
-
 /// Finds the program testpmd.
 ///
 /// # Errors
@@ -132,78 +109,71 @@ pub fn has_huge_pages() -> bool {
     free.is_some_and(|pages| pages * 2 >= MEBIBYTES)
 }
 
-impl TestpmdConfig {
-    #[must_use]
-    pub fn arguments(&self) -> Vec<OsString> {
-        let options = [
-            format!("--forward-mode={}", self.forward),
-            format!("--rxq={}", self.queues),
-            format!("--txq={}", self.queues),
-            format!("--rxd={DESCRIPTORS}"),
-            format!("--txd={DESCRIPTORS}"),
-        ];
-        let line = CommandLine {
-            cores: self.cores.clone(),
-            mebibytes: MEBIBYTES,
-            huge_pages: self.huge_pages,
-            prefix: self.prefix.clone(),
-            plugins: Vec::new(),
-            devices: self
-                .sockets
-                .iter()
-                .enumerate()
-                .map(|(number, socket)| self.device(number, socket))
-                .collect(),
-            options: options.into_iter().map(OsString::from).chain(self.extra.iter().cloned()).collect(),
-        };
-        line.arguments()
-    }
-
-    fn device(&self, number: usize, socket: &Path) -> OsString {
-        match self.transport {
-            TestpmdTransport::VhostUser => {
-                let mut device = virtio_user(number, socket, self.queues);
-                if self.packed {
-                    device.push(",packed_vq=1");
-                }
-                device
+/// Returns the device of a guest for the port at `socket`, which must have a listener. Packed rings are those of virtio
+/// 1.1.
+#[must_use]
+pub fn device(
+    transport: TestpmdTransport,
+    number: usize,
+    socket: &Path,
+    queues: u16,
+    packed: bool,
+) -> OsString {
+    match transport {
+        TestpmdTransport::VhostUser => {
+            let mut device = virtio_user(number, socket, queues);
+            if packed {
+                device.push(",packed_vq=1");
             }
-            TestpmdTransport::Memif => {
-                let mut device =
-                    OsString::from(format!("net_memif{number},role=client,id=0,socket-abstract=no,socket="));
-                device.push(socket);
-                device
-            }
+            device
+        }
+        TestpmdTransport::Memif => {
+            let mut device =
+                OsString::from(format!("net_memif{number},role=client,id=0,socket-abstract=no,socket="));
+            device.push(socket);
+            device
         }
     }
+}
+
+/// Returns the options of a guest: the value of `--forward-mode`, and the queue pairs of each port.
+#[must_use]
+pub fn options(forward: &str, queues: u16) -> Vec<OsString> {
+    let options = [
+        format!("--forward-mode={forward}"),
+        format!("--rxq={queues}"),
+        format!("--txq={queues}"),
+        format!("--rxd={DESCRIPTORS}"),
+        format!("--txd={DESCRIPTORS}"),
+    ];
+    options.map(OsString::from).to_vec()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn line(plan: &TestpmdConfig) -> String {
-        let words = plan.arguments();
+    fn text(line: &CommandLine) -> String {
+        let words = line.arguments();
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
-    fn plan(transport: TestpmdTransport) -> TestpmdConfig {
-        TestpmdConfig {
-            sockets: vec!["/run/p0".into(), "/run/p1".into()],
-            transport,
-            forward: "macswap".into(),
+    fn line(transport: TestpmdTransport) -> CommandLine {
+        let sockets = ["/run/p0", "/run/p1"].into_iter().enumerate();
+        CommandLine {
             cores: vec![0, 1],
-            queues: 2,
-            packed: true,
+            mebibytes: MEBIBYTES,
             huge_pages: false,
             prefix: "rr7".into(),
-            extra: vec!["--stats-period=1".into()],
+            plugins: Vec::new(),
+            devices: sockets.map(|(number, at)| device(transport, number, Path::new(at), 2, true)).collect(),
+            options: [options("macswap", 2), vec!["--stats-period=1".into()]].concat(),
         }
     }
 
     #[test]
     fn vhost_user_ports_are_devices_of_virtio_user() {
-        let line = line(&plan(TestpmdTransport::VhostUser));
+        let line = text(&line(TestpmdTransport::VhostUser));
         assert!(
             line.starts_with("--lcores 0@0,1@1 --no-pci -m 256 --file-prefix=rr7 --no-huge --vdev"),
             "{line}"
@@ -221,7 +191,7 @@ mod tests {
 
     #[test]
     fn memif_ports_are_clients_and_one_processor_is_enough() {
-        let line = line(&TestpmdConfig { cores: vec![1], huge_pages: true, ..plan(TestpmdTransport::Memif) });
+        let line = text(&CommandLine { cores: vec![1], huge_pages: true, ..line(TestpmdTransport::Memif) });
         assert!(line.starts_with("--lcores 0@1,1@1 "), "{line}");
         assert!(
             line.contains("--in-memory --single-file-segments --vdev=net_memif0,role=client,id=0,"),

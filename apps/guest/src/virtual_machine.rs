@@ -11,8 +11,8 @@ use serde::Serialize;
 use crate::busybox::Busybox;
 use crate::command_channel::CommandChannel;
 use crate::error::GuestError;
+use crate::initramfs;
 pub use crate::initramfs::NetworkAddress;
-use crate::initramfs::{self, NetworkSetup};
 use crate::kernel::Kernel;
 use crate::process::{ProcessIdentity, end_with_caller, in_own_session};
 use crate::program::{self, last_lines};
@@ -36,7 +36,8 @@ pub(crate) fn command_socket(folder: &Path) -> PathBuf {
 }
 
 /// Accelerator of the guest's processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Accelerator {
     /// KVM if the machine can run a guest with it, else emulation.
     #[default]
@@ -48,18 +49,16 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Decides whether to use KVM. On a processor without virtualisation extensions, /dev/kvm belongs to an
+    /// Decides between KVM and emulation. On a processor without virtualisation extensions, /dev/kvm belongs to an
     /// implementation that only runs kernels made for it.
-    fn is_kvm(self) -> bool {
-        match self {
-            Self::Kvm => true,
-            Self::Tcg => false,
-            Self::Auto => {
-                let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-                OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
-                    && flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm")
-            }
+    fn chosen(self) -> Self {
+        if self != Self::Auto {
+            return self;
         }
+        let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let has_kvm = OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
+            && flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm");
+        if has_kvm { Self::Kvm } else { Self::Tcg }
     }
 }
 
@@ -97,23 +96,15 @@ pub struct VmConfig {
     pub accelerator: Accelerator,
 }
 
-/// Accelerator of a started guest's processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Acceleration {
-    /// Kernel-based virtualisation on the machine's processor.
-    Kvm,
-    /// Emulation by QEMU.
-    Tcg,
-}
-
 /// A running virtual machine. Dropping it ends the machine, unless it was detached.
 #[derive(Debug)]
 pub struct VirtualMachine {
     qemu: Child,
-    process: ProcessIdentity,
+    /// QEMU's process.
+    pub process: ProcessIdentity,
     folder: PathBuf,
-    acceleration: Acceleration,
+    /// Accelerator of the guest's processors: KVM or emulation.
+    pub accelerator: Accelerator,
     let_go: bool,
 }
 
@@ -127,12 +118,7 @@ impl VirtualMachine {
             return Err(GuestError::Architecture(std::env::consts::ARCH));
         }
         let program = program::find("qemu-system-x86_64", "qemu-system-x86")?;
-        let network = NetworkSetup {
-            host: &plan.name,
-            addresses: plan.devices.iter().map(|device| device.address).collect(),
-            bridge: plan.bridge,
-        };
-        let archive = initramfs::build(kernel, &Busybox::find()?, &network)?;
+        let archive = initramfs::build(kernel, &Busybox::find()?, plan)?;
         let initramfs = plan.folder.join("initramfs");
         fs::write(&initramfs, archive).map_err(GuestError::file("write", &initramfs))?;
         let log = plan.folder.join(QEMU_LOG);
@@ -140,9 +126,9 @@ impl VirtualMachine {
         for socket in [CONSOLE_SOCKET, "command.sock"] {
             check_socket_path(&plan.folder.join(socket))?;
         }
-        let kvm = plan.accelerator.is_kvm();
+        let accelerator = plan.accelerator.chosen();
         let mut command = Command::new(&program);
-        command.args(qemu::arguments(plan, kvm, kernel, &initramfs));
+        command.args(qemu::arguments(plan, accelerator == Accelerator::Kvm, kernel, &initramfs));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file);
         in_own_session(&mut command);
         if !outlive {
@@ -152,20 +138,7 @@ impl VirtualMachine {
         let qemu = command.spawn().map_err(start)?;
         let pid = qemu.id();
         let process = ProcessIdentity::of(pid).unwrap_or(ProcessIdentity { pid, start_ticks: 0 });
-        let acceleration = if kvm { Acceleration::Kvm } else { Acceleration::Tcg };
-        Ok(Self { qemu, process, folder: plan.folder.clone(), acceleration, let_go: false })
-    }
-
-    /// Returns QEMU's process.
-    #[must_use]
-    pub fn process(&self) -> ProcessIdentity {
-        self.process
-    }
-
-    /// Returns the accelerator of the guest's processors.
-    #[must_use]
-    pub fn acceleration(&self) -> Acceleration {
-        self.acceleration
+        Ok(Self { qemu, process, folder: plan.folder.clone(), accelerator, let_go: false })
     }
 
     /// Waits until the guest is up with its network configured, and returns the channel for commands.

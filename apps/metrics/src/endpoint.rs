@@ -229,45 +229,32 @@ impl Asking {
         }
         let path = parsed.path.unwrap_or_default().split('?').next().unwrap_or_default();
         Some(match (parsed.method.unwrap_or_default(), path) {
-            ("GET", "/metrics") => self.metrics(),
-            ("GET", "/healthz") => self.health(),
-            ("GET", "/readyz") => self.readiness(),
+            ("GET", "/metrics" | "/healthz" | "/readyz") => self.answer_about_daemon(path),
             ("GET", "/") => Answer::plain("200 OK", "Ringroad: /metrics, /healthz, /readyz"),
             ("GET", _) => Answer::plain("404 Not Found", "there are /metrics, /healthz and /readyz"),
             _ => Answer::plain("405 Method Not Allowed", "GET only"),
         })
     }
 
-    fn metrics(&self) -> Answer {
-        match &*self.report() {
-            Ok(status) => Answer {
-                status: "200 OK",
-                content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                body: exposition(status.clone()),
-            },
-            Err(problem) => unavailable(problem),
+    /// Answers a request that needs the daemon's report. A daemon is healthy that replies and whose workers live; it is
+    /// ready if, in addition, no port waits for its device.
+    fn answer_about_daemon(&self, path: &str) -> Answer {
+        let report = self.report();
+        let status = match &*report {
+            Ok(status) => status,
+            Err(problem) => return unavailable(problem),
+        };
+        if path == "/metrics" {
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            return Answer { status: "200 OK", content_type, body: exposition(status.clone()) };
         }
-    }
-
-    /// Checks whether the daemon replies and all workers live.
-    fn health(&self) -> Answer {
-        match &*self.report() {
-            Ok(status) => match status.workers.iter().find(|worker| worker.state == WorkerState::Stopped) {
-                Some(worker) => unavailable(&format!("worker {} has ended", worker.index)),
-                None => Answer::plain("200 OK", "ok"),
-            },
-            Err(problem) => unavailable(problem),
+        if path == "/readyz" && !status.waiting.is_empty() {
+            let lines = status.waiting.iter().map(|(port, reason)| format!("{port}: {reason}"));
+            return unavailable(&lines.collect::<Vec<_>>().join("\n"));
         }
-    }
-
-    /// Checks whether the daemon is healthy, and no port waits for its device.
-    fn readiness(&self) -> Answer {
-        match &*self.report() {
-            Ok(status) if !status.waiting.is_empty() => {
-                let lines = status.waiting.iter().map(|(port, reason)| format!("{port}: {reason}"));
-                unavailable(&lines.collect::<Vec<_>>().join("\n"))
-            }
-            _ => self.health(),
+        match status.workers.iter().find(|worker| worker.state == WorkerState::Stopped) {
+            Some(worker) => unavailable(&format!("worker {} has ended", worker.index)),
+            None => Answer::plain("200 OK", "ok"),
         }
     }
 

@@ -10,11 +10,11 @@ use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeLabelSet, LabelSetEncoder,
     NoLabelSet, text,
 };
-use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::registry::Registry;
 use ringroad_control::report::{
-    CounterReport, FlowTableReport, MOST_TURN_FRAMES, OpenFlowReport, PortReport, Statistic, StatusReport,
-    SwitchReport, WorkerReport, WorkerState,
+    CounterReport, FlowTableReport, LinkReport, MOST_TURN_FRAMES, OpenFlowReport, PortReport, Statistic,
+    StatusReport, SwitchReport, WorkerReport, WorkerState,
 };
 
 /// Formats a daemon's status report as metrics.
@@ -29,9 +29,92 @@ pub fn exposition(status: StatusReport) -> String {
 }
 
 /// Names and values of the labels.
-type Labels<'a> = Vec<(&'static str, &'a str)>;
+type Labels = Vec<(&'static str, String)>;
 
-struct LabelSet<'a>(Labels<'a>);
+/// A metric of a report: its kind, name and help, and its value.
+type Metric<R, V> = (MetricType, &'static str, &'static str, fn(&R) -> V);
+
+const DAEMON: &[Metric<StatusReport, u64>] = &[
+    (Gauge, "uptime_seconds", "Time since the daemon started", |status| status.uptime_s),
+    (Counter, "rejected_requests", "Requests answered with an error", |status| status.rejected_requests),
+    (Gauge, "shared_memory_bytes", "Memory of all regions", |status| status.shared_memory_bytes),
+    (Gauge, "huge_page_bytes", "Part of it in huge pages", |status| status.huge_page_bytes),
+];
+const WORKER_TURNS: &[Metric<WorkerReport, u64>] = &[
+    (Counter, "worker_turns", "Turns over the ports", |worker| worker.loops),
+    (Counter, "worker_busy_turns", "Turns that moved frames", |worker| worker.busy_loops),
+];
+const WORKER_SECONDS: &[Metric<WorkerReport, f64>] = &[
+    (Counter, "worker_busy_seconds", "Time of the turns that moved frames", |worker| seconds(worker.busy_ns)),
+    (Counter, "worker_cpu_seconds", "Processor time", |worker| seconds(worker.cpu_time_ns)),
+];
+const WORKER_SLEEPS: &[Metric<WorkerReport, u64>] = &[
+    (Counter, "worker_sleeps", "Times that it went to sleep", |worker| worker.sleeps),
+    (Counter, "worker_kicks", "Times that a program woke it", |worker| worker.kicks_received),
+    (Gauge, "worker_up", "1 unless it has ended", |worker| (worker.state != WorkerState::Stopped).into()),
+];
+const SWITCH: &[Metric<SwitchReport, u64>] = &[
+    (Gauge, "switch_ports", "Ports", |switch| switch.ports.into()),
+    (Gauge, "switch_addresses", "Addresses that are known", |switch| switch.macs.into()),
+    (Counter, "switch_address_evictions", "Addresses forgotten for want of room", |switch| switch.evictions),
+    (
+        Counter,
+        "switch_refused_moves",
+        "Frames from a static address on another port than the address's",
+        |switch| switch.refused_moves,
+    ),
+    (
+        Counter,
+        "switch_replicated_frames",
+        "Copies of frames beyond the first, and segments of long frames beyond the first",
+        |switch| switch.replicated_frames,
+    ),
+];
+const FLOW_TABLES: &[Metric<OpenFlowReport, u64>] = &[
+    (Gauge, "openflow_controllers", "Controllers that it is configured to connect to", |report| {
+        report.controllers.len() as u64
+    }),
+    (Gauge, "openflow_connected_controllers", "Controllers that are connected", |report| {
+        report.connected_controllers() as u64
+    }),
+    (Gauge, "openflow_groups", "Groups", |report| report.groups),
+    (Gauge, "openflow_meters", "Meters", |report| report.meters),
+    (Gauge, "openflow_memory_bytes", "Memory that entries, groups and meters are charged for", |report| {
+        report.memory_bytes
+    }),
+    (Gauge, "openflow_memory_limit_bytes", "The most that this may be", |report| report.memory_limit_bytes),
+    (Counter, "openflow_flow_mods", "Changes of flow entries", |report| report.flow_mods),
+    (Counter, "openflow_packet_ins", "Frames for controllers", |report| report.packet_ins),
+    (
+        Counter,
+        "openflow_dropped_news",
+        "Messages that controllers did not get because they did not read",
+        |report| report.dropped_news,
+    ),
+    (
+        Counter,
+        "openflow_dropped_packet_outs",
+        "Packets of controllers that the switch did not take",
+        |report| report.dropped_packet_outs,
+    ),
+];
+const FLOW_TABLE: &[Metric<FlowTableReport, u64>] = &[
+    (Gauge, "openflow_table_flows", "Flow entries", |table| table.flows),
+    (Counter, "openflow_table_lookups", "Frames that arrived at it", |table| table.lookups),
+    (Counter, "openflow_table_matches", "Frames that an entry matched", |table| table.matches),
+];
+const PORT: &[Metric<PortReport, u64>] = &[
+    (Gauge, "port_up", "1 unless it is stopped by an error", |port| port.error.is_none().into()),
+    (Gauge, "port_bound", "1 if a program or device serves it", |port| port.bound.into()),
+];
+const LINK: &[Metric<LinkReport, u64>] =
+    &[(Gauge, "port_link_running", "1 if its interface has a carrier", |link| link.running.into())];
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+struct LabelSet<'a>(&'a Labels);
 
 impl EncodeLabelSet for LabelSet<'_> {
     fn encode(&self, encoder: &mut LabelSetEncoder) -> Result<(), Error> {
@@ -46,115 +129,87 @@ struct Metrics(StatusReport);
 struct Families<'a>(DescriptorEncoder<'a>);
 
 impl Families<'_> {
-    fn counters<'l, V: EncodeCounterValue>(
+    /// Writes one family, with a value of each source.
+    fn write<S, V: EncodeCounterValue + EncodeGaugeValue>(
         &mut self,
+        kind: MetricType,
         name: &str,
         help: &str,
-        values: impl IntoIterator<Item = (Labels<'l>, V)>,
+        sources: &[(Labels, S)],
+        value: impl Fn(&S) -> V,
     ) -> Result<(), Error> {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (labels, value) in values {
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, source) in sources {
             let labels = LabelSet(labels);
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+            let mut encoder = family.encode_family(&labels)?;
+            match kind {
+                Counter => encoder.encode_counter::<NoLabelSet, _, u64>(&value(source), None)?,
+                _ => encoder.encode_gauge(&value(source))?,
+            }
         }
         Ok(())
     }
 
-    fn gauges<'l, V: EncodeGaugeValue>(
+    fn write_all<R, V: EncodeCounterValue + EncodeGaugeValue>(
         &mut self,
-        name: &str,
-        help: &str,
-        values: impl IntoIterator<Item = (Labels<'l>, V)>,
+        reports: &[(Labels, &R)],
+        metrics: &[Metric<R, V>],
     ) -> Result<(), Error> {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, value) in values {
-            let labels = LabelSet(labels);
-            family.encode_family(&labels)?.encode_gauge(&value)?;
-        }
-        Ok(())
+        metrics.iter().try_for_each(|(kind, name, help, value)| {
+            self.write(*kind, name, help, reports, |report| value(report))
+        })
     }
 
     /// Writes the counters of switches, ports or queues.
-    fn frame_counters(&mut self, of: &str, counters: &[(Labels<'_>, &CounterReport)]) -> Result<(), Error> {
+    fn frame_counters(&mut self, of: &str, reports: &[(Labels, &CounterReport)]) -> Result<(), Error> {
         for Statistic { name, help, is_gauge, value, .. } in Statistic::ALL {
-            let name = format!("{of}_{name}");
-            let values = counters.iter().map(|(labels, report)| (labels.clone(), value(report)));
-            match is_gauge {
-                true => self.gauges(&name, help, values)?,
-                false => self.counters(&name, help, values)?,
-            }
+            let kind = if *is_gauge { Gauge } else { Counter };
+            self.write(kind, &format!("{of}_{name}"), help, reports, |report| value(report))?;
         }
-        let drops = counters.iter().flat_map(|(labels, report)| {
-            report.drops.iter().map(move |(cause, frames)| {
-                let mut labels = labels.clone();
-                labels.push(("cause", cause.as_str()));
-                (labels, *frames)
-            })
+        let drops = reports.iter().flat_map(|(labels, report)| {
+            report.drops.iter().map(move |(cause, frames)| (with(labels, "cause", cause), *frames))
         });
-        self.counters(&format!("{of}_dropped_frames"), "Frames dropped, by cause", drops)
+        let drops: Vec<_> = drops.collect();
+        let name = format!("{of}_dropped_frames");
+        self.write(Counter, &name, "Frames dropped, by cause", &drops, |frames| *frames)
     }
+}
+
+/// Returns the labels and one more.
+fn with(labels: &Labels, name: &'static str, value: &impl ToString) -> Labels {
+    [&labels[..], &[(name, value.to_string())]].concat()
 }
 
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
         let mut families = Families(encoder);
         let status = &self.0;
-        families.gauges(
-            "build_info",
-            "The daemon's version",
-            [(vec![("version", status.version.as_str())], 1u64)],
-        )?;
-        families.gauges("uptime_seconds", "Time since the daemon started", [(vec![], status.uptime_s)])?;
-        families.counters(
-            "rejected_requests",
-            "Requests answered with an error",
-            [(vec![], status.rejected_requests)],
-        )?;
-        families.gauges(
-            "shared_memory_bytes",
-            "Memory of all regions",
-            [(vec![], status.shared_memory_bytes)],
-        )?;
-        families.gauges("huge_page_bytes", "Part of it in huge pages", [(vec![], status.huge_page_bytes)])?;
-        let users: Vec<_> =
-            status.shared_memory_by_user.iter().map(|(user, bytes)| (user.to_string(), *bytes)).collect();
-        let users = users.iter().map(|(user, bytes)| (vec![("user", user.as_str())], *bytes));
-        families.gauges("user_shared_memory_bytes", "Memory of the regions of a user", users)?;
-        let waiting = status.waiting.keys().map(|port| (vec![("port", port.as_str())], 1u64));
-        families.gauges("waiting_ports", "1 for each port whose device is missing or busy", waiting)?;
+        let version = [(vec![("version", status.version.clone())], 1u64)];
+        families.write(Gauge, "build_info", "The daemon's version", &version, |one| *one)?;
+        families.write_all(&[(vec![], status)], DAEMON)?;
+        let users = status.shared_memory_by_user.iter();
+        let users: Vec<_> = users.map(|(user, bytes)| (vec![("user", user.to_string())], *bytes)).collect();
+        let help = "Memory of the regions of a user";
+        families.write(Gauge, "user_shared_memory_bytes", help, &users, |bytes| *bytes)?;
+        let waiting: Vec<_> =
+            status.waiting.keys().map(|port| (vec![("port", port.clone())], 1u64)).collect();
+        let help = "1 for each port whose device is missing or busy";
+        families.write(Gauge, "waiting_ports", help, &waiting, |one| *one)?;
         workers(&mut families, &status.workers)?;
         switches(&mut families, &status.switches)?;
-        flow_tables(&mut families, &status.switches)?;
         ports(&mut families, &status.ports)
     }
 }
 
 fn workers(families: &mut Families<'_>, workers: &[WorkerReport]) -> Result<(), Error> {
-    let named: Vec<_> = workers.iter().map(|worker| (worker.index.to_string(), worker)).collect();
-    let values = |value: fn(&WorkerReport) -> u64| {
-        named.iter().map(move |(name, worker)| (vec![("worker", name.as_str())], value(worker)))
-    };
-    let seconds =
-        |value: fn(&WorkerReport) -> u64| values(value).map(|(labels, ns)| (labels, ns as f64 / 1e9));
-    families.counters("worker_turns", "Turns over the ports", values(|worker| worker.loops))?;
-    families.counters("worker_busy_turns", "Turns that moved frames", values(|worker| worker.busy_loops))?;
-    families.counters(
-        "worker_busy_seconds",
-        "Time of the turns that moved frames",
-        seconds(|worker| worker.busy_ns),
-    )?;
-    families.counters("worker_cpu_seconds", "Processor time", seconds(|worker| worker.cpu_time_ns))?;
-    families.counters("worker_sleeps", "Times that it went to sleep", values(|worker| worker.sleeps))?;
-    families.counters(
-        "worker_kicks",
-        "Times that a program woke it",
-        values(|worker| worker.kicks_received),
-    )?;
-    let alive = |worker: &WorkerReport| u64::from(worker.state != WorkerState::Stopped);
-    families.gauges("worker_up", "1 unless it has ended", values(alive))?;
+    let workers: Vec<_> =
+        workers.iter().map(|worker| (vec![("worker", worker.index.to_string())], worker)).collect();
+    families.write_all(&workers, WORKER_TURNS)?;
+    families.write_all(&workers, WORKER_SECONDS)?;
+    families.write_all(&workers, WORKER_SLEEPS)?;
     let help = "Frames of each turn that moved any";
     let mut family = families.0.encode_descriptor("worker_turn_frames", help, None, MetricType::Histogram)?;
-    for (name, worker) in &named {
+    for (labels, worker) in &workers {
         let bounds =
             (0..).map(|power| f64::from(1u32 << power)).take_while(|bound| *bound <= MOST_TURN_FRAMES as f64);
         let buckets: Vec<_> = bounds
@@ -162,7 +217,7 @@ fn workers(families: &mut Families<'_>, workers: &[WorkerReport]) -> Result<(), 
             .zip(worker.turn_frames.iter().copied().chain(std::iter::repeat(0)))
             .collect();
         let turns = buckets.iter().map(|(_, turns)| turns).sum();
-        let labels = LabelSet(vec![("worker", name)]);
+        let labels = LabelSet(labels);
         let mut histogram = family.encode_family(&labels)?;
         histogram.encode_histogram::<NoLabelSet>(worker.frames as f64, turns, &buckets, None)?;
     }
@@ -170,116 +225,38 @@ fn workers(families: &mut Families<'_>, workers: &[WorkerReport]) -> Result<(), 
 }
 
 fn switches(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<(), Error> {
-    let values = |value: fn(&SwitchReport) -> u64| {
-        switches.iter().map(move |switch| (vec![("switch", switch.name.as_str())], value(switch)))
-    };
-    families.gauges("switch_ports", "Ports", values(|switch| switch.ports.into()))?;
-    families.gauges("switch_addresses", "Addresses that are known", values(|switch| switch.macs.into()))?;
-    let help = "Addresses forgotten for want of room";
-    families.counters("switch_address_evictions", help, values(|switch| switch.evictions))?;
-    let help = "Frames from a static address on another port than the address's";
-    families.counters("switch_refused_moves", help, values(|switch| switch.refused_moves))?;
-    let help = "Copies of frames beyond the first, and segments of long frames beyond the first";
-    families.counters("switch_replicated_frames", help, values(|switch| switch.replicated_frames))?;
-    let counters: Vec<_> =
-        switches.iter().map(|switch| (vec![("switch", switch.name.as_str())], &switch.totals)).collect();
-    families.frame_counters("switch", &counters)
-}
-
-fn flow_tables(families: &mut Families<'_>, switches: &[SwitchReport]) -> Result<(), Error> {
-    let named: Vec<_> = switches
-        .iter()
-        .filter_map(|switch| Some((switch.name.as_str(), switch.openflow.as_ref()?)))
-        .collect();
-    let values = |value: fn(&OpenFlowReport) -> u64| {
-        named.iter().map(move |&(name, report)| (vec![("switch", name)], value(report)))
-    };
-    let connected = |report: &OpenFlowReport| report.connected_controllers() as u64;
-    families.gauges(
-        "openflow_controllers",
-        "Controllers that it is configured to connect to",
-        values(|report| report.controllers.len() as u64),
-    )?;
-    families.gauges("openflow_connected_controllers", "Controllers that are connected", values(connected))?;
-    families.gauges("openflow_groups", "Groups", values(|report| report.groups))?;
-    families.gauges("openflow_meters", "Meters", values(|report| report.meters))?;
-    families.gauges(
-        "openflow_memory_bytes",
-        "Memory that entries, groups and meters are charged for",
-        values(|report| report.memory_bytes),
-    )?;
-    families.gauges(
-        "openflow_memory_limit_bytes",
-        "The most that this may be",
-        values(|report| report.memory_limit_bytes),
-    )?;
-    families.counters("openflow_flow_mods", "Changes of flow entries", values(|report| report.flow_mods))?;
-    families.counters("openflow_packet_ins", "Frames for controllers", values(|report| report.packet_ins))?;
-    families.counters(
-        "openflow_dropped_news",
-        "Messages that controllers did not get because they did not read",
-        values(|report| report.dropped_news),
-    )?;
-    families.counters(
-        "openflow_dropped_packet_outs",
-        "Packets of controllers that the switch did not take",
-        values(|report| report.dropped_packet_outs),
-    )?;
-    let refused = named.iter().flat_map(|&(name, report)| {
+    let labels = |switch: &SwitchReport| vec![("switch", switch.name.clone())];
+    let named: Vec<_> = switches.iter().map(|switch| (labels(switch), switch)).collect();
+    families.write_all(&named, SWITCH)?;
+    let totals: Vec<_> = switches.iter().map(|switch| (labels(switch), &switch.totals)).collect();
+    families.frame_counters("switch", &totals)?;
+    let reports: Vec<_> =
+        switches.iter().filter_map(|switch| Some((labels(switch), switch.openflow.as_ref()?))).collect();
+    families.write_all(&reports, FLOW_TABLES)?;
+    let refused = reports.iter().flat_map(|(labels, report)| {
         let causes = report.refused_tools_by_cause.iter();
-        causes.map(move |(cause, &count)| (vec![("switch", name), ("cause", cause.as_str())], count))
+        causes.map(move |(cause, count)| (with(labels, "cause", cause), *count))
     });
-    families.counters(
-        "openflow_refused_tools",
-        "Connections of tools that the switch refused or ended",
-        refused,
-    )?;
-    let numbers: Vec<String> = (0..=u8::MAX).map(|number| number.to_string()).collect();
-    let of_tables = |value: fn(&FlowTableReport) -> u64| {
-        let numbers = &numbers;
-        named.iter().flat_map(move |&(name, report)| {
-            report.tables.iter().filter_map(move |table| {
-                let number = numbers.get(usize::from(table.table))?;
-                Some((vec![("switch", name), ("table", number.as_str())], value(table)))
-            })
-        })
-    };
-    families.gauges("openflow_table_flows", "Flow entries", of_tables(|table| table.flows))?;
-    families.counters(
-        "openflow_table_lookups",
-        "Frames that arrived at it",
-        of_tables(|table| table.lookups),
-    )?;
-    families.counters(
-        "openflow_table_matches",
-        "Frames that an entry matched",
-        of_tables(|table| table.matches),
-    )
+    let refused: Vec<_> = refused.collect();
+    let help = "Connections of tools that the switch refused or ended";
+    families.write(Counter, "openflow_refused_tools", help, &refused, |count| *count)?;
+    let tables = reports.iter().flat_map(|(labels, report)| {
+        report.tables.iter().map(move |table| (with(labels, "table", &table.table), table))
+    });
+    families.write_all(&tables.collect::<Vec<_>>(), FLOW_TABLE)
 }
 
 fn ports(families: &mut Families<'_>, ports: &[PortReport]) -> Result<(), Error> {
-    let named = ports
-        .iter()
-        .map(|port| (Labels::from([("port", port.name.as_str()), ("kind", port.kind.as_str())]), port));
-    let named: Vec<_> = named.collect();
-    let values = |value: fn(&PortReport) -> bool| {
-        named.iter().map(move |(labels, port)| (labels.clone(), u64::from(value(port))))
-    };
-    families.gauges("port_up", "1 unless it is stopped by an error", values(|port| port.error.is_none()))?;
-    families.gauges("port_bound", "1 if a program or device serves it", values(|port| port.bound))?;
-    let links = named.iter().filter_map(|(labels, port)| Some((labels.clone(), port.link.as_ref()?)));
-    let running = links.map(|(labels, link)| (labels, u64::from(link.running)));
-    families.gauges("port_link_running", "1 if its interface has a carrier", running)?;
-    let counters: Vec<_> = named.iter().map(|(labels, port)| (labels.clone(), &port.counters)).collect();
+    let labels = |port: &PortReport| vec![("port", port.name.clone()), ("kind", port.kind.clone())];
+    let named: Vec<_> = ports.iter().map(|port| (labels(port), port)).collect();
+    families.write_all(&named, PORT)?;
+    let links: Vec<_> = ports.iter().filter_map(|port| Some((labels(port), port.link.as_ref()?))).collect();
+    families.write_all(&links, LINK)?;
+    let counters: Vec<_> = ports.iter().map(|port| (labels(port), &port.counters)).collect();
     families.frame_counters("port", &counters)?;
-    let most_queues = ports.iter().map(|port| port.queue_counters.len()).max().unwrap_or(0);
-    let numbers: Vec<String> = (0..most_queues).map(|number| number.to_string()).collect();
     let queues = ports.iter().flat_map(|port| {
-        let labels = |number| Labels::from([("port", port.name.as_str()), ("queue", number)]);
-        port.queue_counters
-            .iter()
-            .zip(&numbers)
-            .map(move |(report, number)| (labels(number.as_str()), report))
+        let labels = |number: usize| vec![("port", port.name.clone()), ("queue", number.to_string())];
+        port.queue_counters.iter().enumerate().map(move |(number, report)| (labels(number), report))
     });
     families.frame_counters("queue", &queues.collect::<Vec<_>>())
 }

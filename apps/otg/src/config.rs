@@ -12,7 +12,7 @@ use ringroad_generator::plan::{PlannedPort, TestPlan};
 use serde_json::Value;
 
 pub(crate) use self::flow::FlowConfig;
-use self::flow::{PortSpeed, flow};
+use self::flow::flow;
 use crate::document::{Node, Problems};
 use crate::refusal::Refusal;
 
@@ -73,11 +73,8 @@ impl Config {
             let mut warnings = Vec::new();
             options(&root.get("options"), &mut warnings);
             let ports = ports(root, &mut warnings);
-            let speeds: Vec<PortSpeed<'_>> =
-                ports.iter().map(|port| PortSpeed { name: &port.name, speed_bps: port.speed_bps }).collect();
             let nodes = root.get("flows").items_up_to(MAX_FLOWS);
-            let flows: Vec<FlowConfig> =
-                nodes.iter().map(|node| flow(node, &speeds, &mut warnings)).collect();
+            let flows: Vec<FlowConfig> = nodes.iter().map(|node| flow(node, &ports, &mut warnings)).collect();
             unique(&nodes, "name");
             Self { document: Value::Null, ports, flows, warnings }
         })?;

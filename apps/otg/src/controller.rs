@@ -22,15 +22,6 @@ pub(crate) struct Controller {
     traffic: Option<Traffic>,
 }
 
-/// Requests of `flow_transmit`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Command {
-    Start,
-    Stop,
-    Pause,
-    Resume,
-}
-
 impl Controller {
     /// Makes a controller without a configuration. It opens only ports that `locations` allows, with the settings in
     /// `settings`.
@@ -125,12 +116,7 @@ impl Controller {
                     transmit.only(&["flow_names", "state"]);
                     let state = transmit.get("state");
                     state.required_text();
-                    let command = match state.one_of(&["start", "stop", "pause", "resume"], "stop") {
-                        "start" => Command::Start,
-                        "pause" => Command::Pause,
-                        "resume" => Command::Resume,
-                        _ => Command::Stop,
-                    };
+                    let command = state.one_of(&["start", "stop", "pause", "resume"], "stop");
                     Some((command, metrics::rows(&transmit.get("flow_names"), &flows)))
                 }
                 (_, port) => {
@@ -167,9 +153,9 @@ impl Controller {
         match &mut self.traffic {
             Some(traffic) => {
                 let counts = traffic.counts(metrics_request.is_of_flows())?;
-                metrics::response(&metrics_request, traffic.config(), &counts)
+                Ok(metrics::response(&metrics_request, traffic.config(), &counts))
             }
-            None => metrics::response(&metrics_request, &nothing, &crate::traffic::Counts::default()),
+            None => Ok(metrics::response(&metrics_request, &nothing, &crate::traffic::Counts::default())),
         }
     }
 
@@ -244,15 +230,14 @@ impl Controller {
         if refused.is_empty() { Ok(()) } else { Err(Refusal::validation(refused, 0)) }
     }
 
-    fn transmit(&mut self, command: Command, flows: &[usize]) -> Result<Value, Refusal> {
+    fn transmit(&mut self, command: &str, flows: &[usize]) -> Result<Value, Refusal> {
         let Some(traffic) = &mut self.traffic else {
             return Err(Refusal::invalid("nothing is configured; set a configuration first"));
         };
         match command {
-            Command::Start => traffic.start(flows, &self.settings)?,
-            Command::Stop => traffic.stop(flows, Transmit::Stopped)?,
-            Command::Resume => traffic.resume(flows)?,
-            Command::Pause => {
+            "start" => traffic.start(flows, &self.settings)?,
+            "resume" => traffic.resume(flows)?,
+            "pause" => {
                 let limited = flows.iter().filter_map(|index| traffic.config().flows.get(*index));
                 let limited =
                     limited.filter(|flow| flow.load.frames.is_some() || flow.load.duration.is_some());
@@ -265,6 +250,7 @@ impl Controller {
                 }
                 traffic.stop(flows, Transmit::Paused)?;
             }
+            _ => traffic.stop(flows, Transmit::Stopped)?,
         }
         Ok(warnings(&[]))
     }

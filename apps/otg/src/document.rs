@@ -204,41 +204,46 @@ impl<'a> Node<'a> {
         })
     }
 
+    /// Returns what `parse` makes of the value, or `default` if the value is missing, or is not as expected.
+    pub(crate) fn read<T>(
+        &self,
+        parse: impl FnOnce(&'a Value) -> Option<T>,
+        expected: impl Display,
+        default: T,
+    ) -> T {
+        if self.is_absent() {
+            return default;
+        }
+        parse(self.value).unwrap_or_else(|| {
+            self.report_value(expected);
+            default
+        })
+    }
+
     /// Returns the boolean, or `default` if missing.
     pub(crate) fn flag(&self, default: bool) -> bool {
-        if !self.is_absent() && !self.value.is_boolean() {
-            self.report_value("true or false");
-        }
-        self.value.as_bool().unwrap_or(default)
+        self.read(Value::as_bool, "true or false", default)
     }
 
     /// Returns a whole number from `least` to `most`, or `default` if missing. The model's JSON writes numbers of 64
     /// bits as texts.
     pub(crate) fn whole(&self, least: u64, most: u64, default: u64) -> u64 {
-        if self.is_absent() {
-            return default;
-        }
-        match whole(self.value) {
-            Some(number) if (least..=most).contains(&number) => number,
-            _ => {
-                self.report_value(format_args!("a whole number from {least} to {most}"));
-                default
-            }
-        }
+        let within = |value| whole(value).filter(|number| (least..=most).contains(number));
+        self.read(within, format_args!("a whole number from {least} to {most}"), default)
     }
 
     /// Returns a number within `range`, which `expected` describes in words, or `default` if missing.
     pub(crate) fn number(&self, range: impl RangeBounds<f64>, expected: &str, default: f64) -> f64 {
-        if self.is_absent() {
-            return default;
-        }
-        match self.value.as_f64() {
-            Some(number) if range.contains(&number) => number,
-            _ => {
-                self.report_value(expected);
-                default
-            }
-        }
+        self.read(|value| value.as_f64().filter(|number| range.contains(number)), expected, default)
+    }
+
+    /// Reads one of the model's unions like [`Self::chosen`]; `None` if it is missing, too.
+    pub(crate) fn given(
+        &self,
+        supported: &[&'static str],
+        default: &'static str,
+    ) -> Option<(&'static str, Self)> {
+        if self.is_absent() { None } else { self.chosen(supported, default) }
     }
 
     /// Reads one of the model's unions: the member `choice` names the member in use. Returns `None` if `choice` names

@@ -3,8 +3,7 @@
 
 use ringroad_traffic::line_rate::FCS_BYTES;
 use ringroad_traffic::rate_meter::TrafficRate;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::{Config, ConfiguredPort, FlowConfig};
 use crate::document::{Node, Problems};
@@ -65,69 +64,6 @@ enum Of {
     Flows,
 }
 
-#[derive(Debug, Serialize)]
-struct PortMetric<'a> {
-    name: &'a str,
-    location: &'a str,
-    link: &'static str,
-    capture: &'static str,
-    transmit: &'static str,
-    frames_tx: u64,
-    frames_rx: u64,
-    bytes_tx: u64,
-    bytes_rx: u64,
-    frames_tx_rate: f64,
-    frames_rx_rate: f64,
-    bytes_tx_rate: f64,
-    bytes_rx_rate: f64,
-    /// Nominal speed, kbyte/s, if configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speed: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct FlowMetric<'a> {
-    name: &'a str,
-    port_tx: &'a str,
-    /// Name of the first receiving port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    port_rx: Option<&'a str>,
-    transmit: &'static str,
-    frames_tx: u64,
-    bytes_tx: u64,
-    frames_tx_rate: f64,
-    tx_l1_rate_bps: f64,
-    tx_rate_bytes: f64,
-    tx_rate_bps: f64,
-    tx_rate_kbps: f64,
-    tx_rate_mbps: f64,
-    #[serde(flatten)]
-    received: Option<Received>,
-}
-
-#[derive(Debug, Serialize)]
-struct Received {
-    frames_rx: u64,
-    bytes_rx: u64,
-    frames_rx_rate: f64,
-    rx_l1_rate_bps: f64,
-    rx_rate_bytes: f64,
-    rx_rate_bps: f64,
-    rx_rate_kbps: f64,
-    rx_rate_mbps: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    loss: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    latency: Option<Latency>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct Latency {
-    minimum_ns: f64,
-    maximum_ns: f64,
-    average_ns: f64,
-}
-
 impl MetricsRequest {
     pub(crate) fn is_of_flows(&self) -> bool {
         self.of == Of::Flows
@@ -183,110 +119,96 @@ fn requested_columns(node: &Node<'_>, of: Of) -> Option<Vec<String>> {
 }
 
 /// Makes the `metrics_response`.
-pub(crate) fn response(request: &MetricsRequest, config: &Config, counts: &Counts) -> Result<Value, Refusal> {
-    let unwritable = |error: serde_json::Error| Refusal::internal(format!("writing the metrics: {error}"));
-    let mut rows = Vec::with_capacity(request.rows.len());
-    for index in &request.rows {
-        let row = match request.of {
-            Of::Ports => config
-                .ports
-                .get(*index)
-                .zip(counts.ports.get(*index))
-                .map(|(config, counts)| port(config, counts))
-                .map(serde_json::to_value),
-            Of::Flows => config
-                .flows
-                .get(*index)
-                .zip(counts.flows.get(*index))
-                .map(|(config, counts)| flow(config, counts))
-                .map(serde_json::to_value),
-        };
-        let Some(mut row) = row.transpose().map_err(unwritable)? else { continue };
-        if let (Some(columns), Some(members)) = (&request.columns, row.as_object_mut()) {
-            members.retain(|name, _| name == "name" || columns.contains(name));
-        }
-        rows.push(row);
+pub(crate) fn response(request: &MetricsRequest, config: &Config, counts: &Counts) -> Value {
+    let row = |index: &usize| match request.of {
+        Of::Ports => Some(port(config.ports.get(*index)?, counts.ports.get(*index)?)),
+        Of::Flows => Some(flow(config.flows.get(*index)?, counts.flows.get(*index)?)),
+    };
+    let mut rows: Vec<_> = request.rows.iter().filter_map(row).collect();
+    if let Some(columns) = &request.columns {
+        rows.iter_mut().for_each(|row| row.retain(|name, _| name == "name" || columns.contains(name)));
     }
     let choice = match request.of {
         Of::Ports => "port_metrics",
         Of::Flows => "flow_metrics",
     };
-    Ok(json!({"choice": choice, choice: rows}))
+    json!({"choice": choice, choice: rows})
 }
 
-fn port<'a>(config: &'a ConfiguredPort, counts: &FlowPortCounters) -> PortMetric<'a> {
+fn port(config: &ConfiguredPort, counts: &FlowPortCounters) -> Map<String, Value> {
     let (sent, received) = (&counts.sent, &counts.received);
-    PortMetric {
-        name: &config.name,
-        location: &config.location,
+    let mut row = members([
+        ("name", json!(config.name)),
+        ("location", json!(config.location)),
         // A link that is not up cannot occur: a missing port cannot be opened, and a failed port is reported as an
         // error.
-        link: "up",
-        capture: "stopped",
-        transmit: counts.transmit.name(),
-        frames_tx: sent.frames,
-        frames_rx: received.frames,
-        bytes_tx: bytes(sent),
-        bytes_rx: bytes(received),
-        frames_tx_rate: sent.rate.rate_fps,
-        frames_rx_rate: received.rate.rate_fps,
-        bytes_tx_rate: l2_bps(&sent.rate) / 8.0,
-        bytes_rx_rate: l2_bps(&received.rate) / 8.0,
-        speed: config.speed_bps.map(|speed_bps| (speed_bps / 8e3) as u64),
-    }
+        ("link", json!("up")),
+        ("capture", json!("stopped")),
+        ("transmit", json!(counts.transmit)),
+        ("frames_tx", json!(sent.frames)),
+        ("frames_rx", json!(received.frames)),
+        ("bytes_tx", json!(bytes(sent))),
+        ("bytes_rx", json!(bytes(received))),
+        ("frames_tx_rate", json!(sent.rate.rate_fps)),
+        ("frames_rx_rate", json!(received.rate.rate_fps)),
+        ("bytes_tx_rate", json!(l2_bps(&sent.rate) / 8.0)),
+        ("bytes_rx_rate", json!(l2_bps(&received.rate) / 8.0)),
+    ]);
+    // The model counts the speed in kbyte/s.
+    let speed = config.speed_bps.map(|speed_bps| ("speed", json!((speed_bps / 8e3) as u64)));
+    row.extend(members(speed));
+    row
 }
 
-fn flow<'a>(config: &'a FlowConfig, counts: &FlowCounts) -> FlowMetric<'a> {
-    let sent = &counts.sent;
-    let received = counts.received.as_ref().map(|(received, summary)| {
-        let expected = sent.frames as f64 * config.metrics.expected_copies;
+fn flow(config: &FlowConfig, counts: &FlowCounts) -> Map<String, Value> {
+    let mut row = traversal("tx", &counts.sent);
+    row.extend(members([
+        ("name", json!(config.name)),
+        ("port_tx", json!(config.tx)),
+        ("transmit", json!(counts.transmit)),
+    ]));
+    // The model has room for one receiving port: the first.
+    row.extend(members(config.rx.first().map(|port| ("port_rx", json!(port)))));
+    let Some((received, summary)) = &counts.received else { return row };
+    row.extend(traversal("rx", received));
+    if config.metrics.loss {
+        let expected = counts.sent.frames as f64 * config.metrics.expected_copies;
         let loss =
             if expected > 0.0 { (1.0 - summary.distinct as f64 / expected).max(0.0) * 100.0 } else { 0.0 };
-        let latency = summary.delay.latency_ns.as_ref().map_or(
-            Latency { minimum_ns: 0.0, maximum_ns: 0.0, average_ns: 0.0 },
-            |latency| Latency {
-                minimum_ns: latency.min as f64,
-                maximum_ns: latency.max as f64,
-                average_ns: latency.mean,
-            },
-        );
-        Received {
-            frames_rx: received.frames,
-            bytes_rx: bytes(received),
-            frames_rx_rate: received.rate.rate_fps,
-            rx_l1_rate_bps: l1_bps(&received.rate),
-            rx_rate_bytes: l2_bps(&received.rate) / 8.0,
-            rx_rate_bps: l2_bps(&received.rate),
-            rx_rate_kbps: l2_bps(&received.rate) / 1e3,
-            rx_rate_mbps: l2_bps(&received.rate) / 1e6,
-            loss: config.metrics.loss.then_some(loss),
-            latency: config.metrics.latency.then_some(latency),
-        }
-    });
-    FlowMetric {
-        name: &config.name,
-        port_tx: &config.tx,
-        port_rx: config.rx.first().map(String::as_str),
-        transmit: counts.transmit.name(),
-        frames_tx: sent.frames,
-        bytes_tx: bytes(sent),
-        frames_tx_rate: sent.rate.rate_fps,
-        tx_l1_rate_bps: l1_bps(&sent.rate),
-        tx_rate_bytes: l2_bps(&sent.rate) / 8.0,
-        tx_rate_bps: l2_bps(&sent.rate),
-        tx_rate_kbps: l2_bps(&sent.rate) / 1e3,
-        tx_rate_mbps: l2_bps(&sent.rate) / 1e6,
-        received,
+        row.extend(members([("loss", json!(loss))]));
     }
+    if config.metrics.latency {
+        let latency = summary.delay.latency_ns.as_ref();
+        let [minimum, maximum, average] =
+            latency.map_or([0.0; 3], |latency| [latency.min as f64, latency.max as f64, latency.mean]);
+        let latency = json!({"minimum_ns": minimum, "maximum_ns": maximum, "average_ns": average});
+        row.extend(members([("latency", latency)]));
+    }
+    row
+}
+
+/// Makes the members of a flow for one direction, `tx` or `rx`.
+fn traversal(of: &str, traversal: &Traversal) -> Map<String, Value> {
+    let bps = l2_bps(&traversal.rate);
+    Map::from_iter([
+        (format!("frames_{of}"), json!(traversal.frames)),
+        (format!("bytes_{of}"), json!(bytes(traversal))),
+        (format!("frames_{of}_rate"), json!(traversal.rate.rate_fps)),
+        (format!("{of}_l1_rate_bps"), json!(traversal.rate.l1_gbps * BITS_PER_GIGABIT)),
+        (format!("{of}_rate_bytes"), json!(bps / 8.0)),
+        (format!("{of}_rate_bps"), json!(bps)),
+        (format!("{of}_rate_kbps"), json!(bps / 1e3)),
+        (format!("{of}_rate_mbps"), json!(bps / 1e6)),
+    ])
+}
+
+fn members<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) -> Map<String, Value> {
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Returns the number of bytes, with FCS.
 fn bytes(traversal: &Traversal) -> u64 {
     traversal.bytes + traversal.frames * u64::from(FCS_BYTES)
-}
-
-fn l1_bps(rate: &TrafficRate) -> f64 {
-    rate.l1_gbps * BITS_PER_GIGABIT
 }
 
 fn l2_bps(rate: &TrafficRate) -> f64 {

@@ -19,6 +19,7 @@ use ringroad_generator::SessionOptions;
 use rustix::net::SocketType;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -152,17 +153,12 @@ pub enum OtgServerError {
 /// A listening server. Connections wait until [`OtgServer::run`].
 #[derive(Debug)]
 pub struct OtgServer {
+    runtime: Runtime,
     listener: Listener,
     listen: Listen,
     tls: Option<Arc<ServerConfig>>,
     handler: RequestHandler,
     stop: Arc<watch::Sender<bool>>,
-}
-
-#[derive(Debug)]
-enum Listener {
-    Tcp(TcpListener),
-    Unix(ListeningSocket),
 }
 
 /// Handle that stops a server from another thread.
@@ -180,15 +176,21 @@ impl OtgServer {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`OtgServerError`] for an address, a path or a certificate that cannot be used.
+    /// [`OtgServerError`] for an address, a path or a certificate that cannot be used, or if the runtime cannot start.
     pub fn bind(options: &ServerOptions) -> Result<Self, OtgServerError> {
         let settings = SessionSettings { ports: options.ports.clone(), session: options.session.clone() };
         let controller = Controller::new(settings, options.locations.clone());
         let token = options.token.clone();
+        let serving = OtgServerError::Serve;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(serving)?;
+        let entered = runtime.enter();
         let (listener, listen, tls, gate) = match &options.listen {
             Listen::Unix(path) => {
-                let socket = ListeningSocket::bind(path, SocketType::STREAM, None)?;
-                (Listener::Unix(socket), options.listen.clone(), None, Gate::at_path(token))
+                let file = ListeningSocket::bind(path, SocketType::STREAM, None)?;
+                let listener = file.as_fd().try_clone_to_owned().map_err(serving)?.into();
+                let listener = tokio::net::UnixListener::from_std(listener).map_err(serving)?;
+                let listener = Listener::Unix { listener, _file: file };
+                (listener, options.listen.clone(), None, Gate::at_path(token))
             }
             Listen::Tcp(address) => {
                 if token.is_none() && !address.ip().is_loopback() {
@@ -209,11 +211,13 @@ impl OtgServer {
                 // A non-blocking socket is what the runtime requires.
                 listener.set_nonblocking(true).map_err(failed)?;
                 let listen = Listen::Tcp(listener.local_addr().map_err(failed)?);
+                let listener = tokio::net::TcpListener::from_std(listener).map_err(serving)?;
                 (Listener::Tcp(listener), listen, tls, gate)
             }
         };
-        let stop = Arc::new(watch::Sender::new(false));
-        Ok(Self { listener, listen, tls, handler: RequestHandler::new(gate, controller), stop })
+        drop(entered);
+        let (handler, stop) = (RequestHandler::new(gate, controller), Arc::new(watch::Sender::new(false)));
+        Ok(Self { runtime, listener, listen, tls, handler, stop })
     }
 
     /// Returns the listening address, with the port that was chosen for port 0.
@@ -241,50 +245,50 @@ impl OtgServer {
     }
 
     /// Serves until the server is stopped. On return, traffic has stopped and all ports are closed.
-    ///
-    /// # Errors
-    /// [`OtgServerError::Serve`]: the runtime could not start, or use the socket.
-    pub fn run(self) -> Result<(), OtgServerError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(OtgServerError::Serve)?.block_on(self.serve()).map_err(OtgServerError::Serve)
+    pub fn run(self) {
+        let Self { runtime, listener, tls, handler, stop, .. } = self;
+        runtime.block_on(serve(listener, tls, handler, &stop));
     }
+}
 
-    async fn serve(self) -> io::Result<()> {
-        let door = TokioListener::open(self.listener)?;
-        let (connections, handler) = (Arc::new(ConnectionLimit::default()), Arc::new(self.handler));
-        let tls = self.tls.map(TlsAcceptor::from);
-        let mut stopped = self.stop.subscribe();
-        let mut tasks = JoinSet::new();
-        loop {
-            let stream = tokio::select! {
-                biased;
-                _ = stopped.wait_for(|stop| *stop) => break,
-                Some(_) = tasks.join_next() => continue,
-                came = door.accept() => match came {
-                    Ok(stream) => stream,
-                    Err(_) => {
-                        tokio::time::sleep(PAUSE).await;
-                        continue;
-                    }
-                },
-            };
-            let Some(permit) = connections.admit() else { continue };
-            let (number, handler, tls, stopped) =
-                (permit.number(), Arc::clone(&handler), tls.clone(), stopped.clone());
-            let task = tasks.spawn(async move {
-                tokio::select! {
-                    () = attend(stream, tls, &handler, &permit, stopped) => {}
-                    () = permit.overdue(FIRST_REQUEST_TIME) => {}
+async fn serve(
+    door: Listener,
+    tls: Option<Arc<ServerConfig>>,
+    handler: RequestHandler,
+    stop: &watch::Sender<bool>,
+) {
+    let (connections, handler) = (Arc::new(ConnectionLimit::default()), Arc::new(handler));
+    let tls = tls.map(TlsAcceptor::from);
+    let mut stopped = stop.subscribe();
+    let mut tasks = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stop| *stop) => break,
+            Some(_) = tasks.join_next() => continue,
+            came = door.accept() => match came {
+                Ok(stream) => stream,
+                Err(_) => {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
                 }
-            });
-            connections.serve_by(number, task);
-        }
-        drop(door);
-        let all = async { while tasks.join_next().await.is_some() {} };
-        // Dropping the set ends requests that take longer.
-        let _ = tokio::time::timeout(LAST_REQUESTS, all).await;
-        Ok(())
+            },
+        };
+        let Some(permit) = connections.admit() else { continue };
+        let (number, handler, tls, stopped) =
+            (permit.number(), Arc::clone(&handler), tls.clone(), stopped.clone());
+        let task = tasks.spawn(async move {
+            tokio::select! {
+                () = attend(stream, tls, &handler, &permit, stopped) => {}
+                () = permit.overdue(FIRST_REQUEST_TIME) => {}
+            }
+        });
+        connections.serve_by(number, task);
     }
+    drop(door);
+    let all = async { while tasks.join_next().await.is_some() {} };
+    // Dropping the set ends requests that take longer.
+    let _ = tokio::time::timeout(LAST_REQUESTS, all).await;
 }
 
 /// Serves a connection to its end. Once the server is stopped, the connection ends after the current request.
@@ -318,9 +322,8 @@ trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for T {}
 type Stream = Box<dyn ByteStream>;
 
-/// Listener of the async runtime.
 #[derive(Debug)]
-enum TokioListener {
+enum Listener {
     Tcp(tokio::net::TcpListener),
     /// A UNIX socket, whose file is removed with the listener.
     Unix {
@@ -329,17 +332,7 @@ enum TokioListener {
     },
 }
 
-impl TokioListener {
-    fn open(listener: Listener) -> io::Result<Self> {
-        Ok(match listener {
-            Listener::Tcp(listener) => Self::Tcp(tokio::net::TcpListener::from_std(listener)?),
-            Listener::Unix(socket) => {
-                let listener = socket.as_fd().try_clone_to_owned()?.into();
-                Self::Unix { listener: tokio::net::UnixListener::from_std(listener)?, _file: socket }
-            }
-        })
-    }
-
+impl Listener {
     async fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
             Self::Tcp(listener) => Box::new(listener.accept().await?.0),

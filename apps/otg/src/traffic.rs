@@ -21,21 +21,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(1);
 const LEAST_RATE_INTERVAL_NS: u64 = 200_000_000;
 
 /// State of a flow, in the model's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Transmit {
     Started,
     Paused,
     Stopped,
-}
-
-impl Transmit {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-        }
-    }
 }
 
 /// Settings for opening sessions: all share one clock, which distinguishes their frames.
@@ -63,27 +54,23 @@ pub(crate) struct Traffic {
     /// Error that ended the session, and the result until then.
     failed: Option<(Failure, SessionReport)>,
     flows: Vec<FlowRun>,
-    rates: Rates,
+    /// Rates of each port: sent and received.
+    port_rates: Vec<[Rate; 2]>,
+    /// Origin of the times of rates.
+    origin: Instant,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct FlowRun {
     last_command: Transmit,
     /// Whether the flow was started since the session was opened.
     was_started: bool,
+    sent: Rate,
+    received: Rate,
 }
 
-/// Rates (frames/s and others), by flow and by port.
-#[derive(Debug)]
-struct Rates {
-    origin: Instant,
-    flows_sent: Vec<Rate>,
-    flows_received: Vec<Rate>,
-    ports_sent: Vec<Rate>,
-    ports_received: Vec<Rate>,
-}
-
-#[derive(Debug)]
+/// A rate (frames/s and others) that is measured anew from time to time.
+#[derive(Debug, Clone)]
 struct Rate {
     meter: RateMeter,
     now: TrafficRate,
@@ -135,9 +122,11 @@ impl Traffic {
         } else {
             Some(open(&config, kept, settings)?)
         };
-        let idle = FlowRun { last_command: Transmit::Stopped, was_started: false };
-        let (flows, rates) = (vec![idle; config.flows.len()], Rates::new(&config));
-        Ok(Self { config, session, failed: None, flows, rates })
+        let (sent, received) = (Rate::default(), Rate::default());
+        let idle = FlowRun { last_command: Transmit::Stopped, was_started: false, sent, received };
+        let flows = vec![idle; config.flows.len()];
+        let port_rates = vec![<[Rate; 2]>::default(); config.ports.len()];
+        Ok(Self { config, session, failed: None, flows, port_rates, origin: Instant::now() })
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -193,7 +182,7 @@ impl Traffic {
         let session = session(&mut self.session)?;
         for index in flows {
             if let Some(flow) = self.flows.get_mut(*index) {
-                *flow = FlowRun { last_command: Transmit::Started, was_started: true };
+                (flow.last_command, flow.was_started) = (Transmit::Started, true);
             }
         }
         session.start_loads(flows);
@@ -245,7 +234,17 @@ impl Traffic {
             states.map(|(index, transmit)| self.flow(index, transmit, &meters)).collect();
         let ports = (0..self.config.ports.len()).map(|index| self.port(index, &flows)).collect();
         let mut counts = Counts { flows, ports };
-        self.rates.update(&mut counts);
+        let now_ns = self.origin.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
+        for (flow, run) in counts.flows.iter_mut().zip(&mut self.flows) {
+            run.sent.update(now_ns, &mut flow.sent);
+            if let Some((traversal, _)) = &mut flow.received {
+                run.received.update(now_ns, traversal);
+            }
+        }
+        for (port, [sent, received]) in counts.ports.iter_mut().zip(&mut self.port_rates) {
+            sent.update(now_ns, &mut port.sent);
+            received.update(now_ns, &mut port.received);
+        }
         Ok(counts)
     }
 
@@ -380,37 +379,6 @@ fn refusal(config: &Config, error: &SessionError) -> Refusal {
     match path {
         Some(path) => Refusal::invalid(format!("{path}: {error}")),
         None => Refusal::internal(error.to_string()),
-    }
-}
-
-impl Rates {
-    fn new(config: &Config) -> Self {
-        let each = |count: usize| (0..count).map(|_| Rate::default()).collect();
-        let (flows, ports) = (config.flows.len(), config.ports.len());
-        Self {
-            origin: Instant::now(),
-            flows_sent: each(flows),
-            flows_received: each(flows),
-            ports_sent: each(ports),
-            ports_received: each(ports),
-        }
-    }
-
-    /// Writes the current rates into the counts.
-    fn update(&mut self, counts: &mut Counts) {
-        let now_ns = self.origin.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
-        let flows = counts.flows.iter_mut().zip(&mut self.flows_sent).zip(&mut self.flows_received);
-        for ((flow, sent), received) in flows {
-            sent.update(now_ns, &mut flow.sent);
-            if let Some((traversal, _)) = &mut flow.received {
-                received.update(now_ns, traversal);
-            }
-        }
-        let ports = counts.ports.iter_mut().zip(&mut self.ports_sent).zip(&mut self.ports_received);
-        for ((port, sent), received) in ports {
-            sent.update(now_ns, &mut port.sent);
-            received.update(now_ns, &mut port.received);
-        }
     }
 }
 

@@ -8,8 +8,7 @@ use crate::commands::config::save;
 use crate::failure::Failure;
 use crate::options::{Global, PortSizeArgs};
 use crate::output::Output;
-use crate::port_argument::PortArgument;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Make a port that stays until it is detached
 ///
@@ -24,7 +23,7 @@ pub(crate) struct AttachArgs {
     name: String,
     /// Driver of the port, such as xdp:eth0@mode=native, tap:t0 or memif:SOCKET; `ringroad kinds` shows all [default:
     /// the interface of the port's name]
-    #[arg(long, value_name = "DRIVER", value_parser = PortArgument, hide_possible_values = true)]
+    #[arg(long, value_name = "DRIVER")]
     driver: Option<String>,
     /// Let the port wait for a program to open it
     #[arg(long, conflicts_with_all = ["driver", "host", "take", "netns", "force"])]
@@ -62,10 +61,7 @@ ringroad attach vale0:app@vlan=10 --for-program";
             PortSpec { driver, properties: self.sizes.properties(), ..PortSpec::for_program(&self.name) };
         let (for_program, host, take) = (self.for_program, self.host, self.take);
         let request = Request::Attach { port, for_program, host, take };
-        let ports = match global.connect()?.request(&request)?.0 {
-            Reply::Attached(ports) => ports,
-            reply => return Err(Failure::reply(&reply)),
-        };
+        let ports = request!(global.connect()?, &request, Reply::Attached(ports) => ports)?;
         output.result(&ports, |ports| {
             let line = |port: &AttachedPort| {
                 let notes: String = port.notes.iter().map(|note| format!("\n  {note}")).collect();
@@ -74,8 +70,8 @@ ringroad attach vale0:app@vlan=10 --for-program";
             ports.iter().map(line).collect::<Vec<_>>().join("\n")
         })?;
         if self.save {
-            let report = save(global, ports.into_iter().map(|port| port.name).collect());
-            let report = report.map_err(|failure| failure.after("the port is attached, but not saved"))?;
+            let report = save(global, ports.into_iter().map(|port| port.name).collect())
+                .map_err(|failure| failure.after("the port is attached, but not saved"))?;
             output.note(&format!("saved in {}", report.config));
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::number_parsers::{count, seconds};
 use crate::options::Global;
 use crate::output::Output;
+use crate::run::as_ns;
 use crate::verb::MainVerb;
 
 /// Write the frames that a port receives to a capture file, or to several in turn
@@ -66,7 +67,7 @@ ringroad capture vale0:look -w dns.pcap --file-size 100MB --files 10 udp port 53
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let file_limits = FileLimits {
             file_bytes: self.file_size,
-            file_ns: self.file_seconds.map(|span| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+            file_ns: self.file_seconds.map(as_ns),
             files: self.files,
         };
         let has_several = self.file_size.is_some() || self.file_seconds.is_some();

@@ -4,9 +4,11 @@
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, ValueEnum};
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap::{Args, CommandFactory};
+use clap_complete::aot::Shell;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
+use ringroad::catalogue::{Spelling, kinds};
 use ringroad_control::{Connection, socket_path};
 
 use crate::command_line::Arguments;
@@ -30,25 +32,15 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
-}
-
 impl MainVerb for CompletionsArgs {
     const EXAMPLES: &str = "";
 
     fn run(&self, _: &Global, _: &Output) -> Result<(), Failure> {
-        let shell = self.shell.to_possible_value();
         let shells = Shells::builtins();
-        let completer = shell.as_ref().and_then(|shell| shells.completer(shell.get_name()));
+        let completer = shells.completer(&self.shell.to_string());
         let completer = completer.ok_or_else(|| Failure::new("there is no script for this shell", ""))?;
         let mut script = Vec::new();
-        if matches!(self.shell, Shell::Bash) {
+        if self.shell == Shell::Bash {
             // Bash splits vale0:a into three words unless the colon is removed here.
             script.extend(b"COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n");
         }
@@ -70,25 +62,29 @@ fn with_names(command: clap::Command) -> clap::Command {
         let names: Vec<String> =
             arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
         match names.first().map(String::as_str) {
-            Some("PORT" | "FROM" | "TO") => arg.add(ArgValueCompleter::new(ports)),
-            Some("SWITCH") => arg.add(ArgValueCompleter::new(switches)),
-            Some("PORT|SWITCH") => arg.add(ArgValueCompleter::new(ports_and_switches)),
+            Some("PORT" | "FROM" | "TO") => arg.add(completer(true, false)),
+            Some("SWITCH") => arg.add(completer(false, true)),
+            Some("PORT|SWITCH") => arg.add(completer(true, true)),
+            Some("A" | "B" | "DRIVER") => arg.add(ArgValueCandidates::new(schemes)),
             _ => arg,
         }
     });
     command.mut_subcommands(with_names)
 }
 
-fn ports(begun: &OsStr) -> Vec<CompletionCandidate> {
-    names(begun, true, false)
+/// Returns the schemes of port names, each with the kind of port.
+fn schemes() -> Vec<CompletionCandidate> {
+    let candidates = kinds().filter_map(|kind| match kind.spelling {
+        Spelling::Scheme(scheme) => {
+            Some(CompletionCandidate::new(format!("{scheme}:")).help(Some(kind.about.into())))
+        }
+        Spelling::Bare | Spelling::Suffix(_) => None,
+    });
+    candidates.collect()
 }
 
-fn switches(begun: &OsStr) -> Vec<CompletionCandidate> {
-    names(begun, false, true)
-}
-
-fn ports_and_switches(begun: &OsStr) -> Vec<CompletionCandidate> {
-    names(begun, true, true)
+fn completer(with_ports: bool, with_switches: bool) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |begun: &OsStr| names(begun, with_ports, with_switches))
 }
 
 /// Returns names of the running daemon that begin with `begun`; none if no daemon answers soon.

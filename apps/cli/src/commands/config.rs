@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Show, check, compare, apply or save the daemon's configuration
 ///
@@ -79,10 +79,10 @@ ringroad config apply new.toml";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         match &self.verb {
-            Verb::Show => match global.connect()?.request(&Request::Config)?.0 {
-                Reply::Config(report) => output.result(&report, shown),
-                reply => Err(Failure::reply(&reply)),
-            },
+            Verb::Show => {
+                let report = request!(global.connect()?, &Request::Config, Reply::Config(report) => report)?;
+                output.result(&report, shown)
+            }
             Verb::Check { file } => check(file, output),
             Verb::Diff { file } => {
                 let toml = file.as_deref().map(read).transpose()?;
@@ -96,12 +96,9 @@ ringroad config apply new.toml";
                     return output
                         .result(&compare(global, Some(toml))?, |it| text(it, "nothing would change"));
                 }
-                match global.connect()?.request(&Request::ApplyConfig { toml })?.0 {
-                    Reply::ConfigDifference(changed) => {
-                        output.result(&changed, |it| text(it, "nothing has changed"))
-                    }
-                    reply => Err(Failure::reply(&reply)),
-                }
+                let request = Request::ApplyConfig { toml };
+                let changed = request!(global.connect()?, &request, Reply::ConfigDifference(it) => it)?;
+                output.result(&changed, |it| text(it, "nothing has changed"))
             }
             Verb::Save { ports } => output.result(&save(global, ports.clone())?, saved),
         }
@@ -110,10 +107,7 @@ ringroad config apply new.toml";
 
 /// Writes ports into the daemon's file.
 pub(super) fn save(global: &Global, ports: Vec<String>) -> Result<SaveReport, Failure> {
-    match global.connect()?.request(&Request::Save { ports })?.0 {
-        Reply::Saved(report) => Ok(report),
-        reply => Err(Failure::reply(&reply)),
-    }
+    request!(global.connect()?, &Request::Save { ports }, Reply::Saved(report) => report)
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
@@ -136,10 +130,7 @@ fn check(file: &Path, output: &Output) -> Result<(), Failure> {
 }
 
 fn compare(global: &Global, toml: Option<String>) -> Result<ConfigDifference, Failure> {
-    match global.connect()?.request(&Request::CompareConfig { toml })?.0 {
-        Reply::ConfigDifference(difference) => Ok(difference),
-        reply => Err(Failure::reply(&reply)),
-    }
+    request!(global.connect()?, &Request::CompareConfig { toml }, Reply::ConfigDifference(it) => it)
 }
 
 fn shown(report: &ConfigReport) -> String {

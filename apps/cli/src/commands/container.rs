@@ -1,16 +1,13 @@
 //! `ringroad container`: a network namespace as a guest of a switch.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::process::Command;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ringroad_attachment::veth_pair::{DaemonNamespace, VethPair, outside};
 use ringroad_guest::GuestKind;
 use ringroad_guest::process::end_with_caller;
-use ringroad_netdev::link_change::{add_address, set_mac, set_up};
-use ringroad_netdev::link_monitor::wait_running;
+use ringroad_netdev::link_change::{set_mac, set_up};
 use ringroad_netdev::{Namespace, in_namespace};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
@@ -18,14 +15,11 @@ use serde::Serialize;
 use crate::commands::guests::addresses::{InterfaceAddress, station_address};
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::commands::guests::{Guest, ip};
-use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
+use crate::commands::namespaces::{self, CARRIER_PATIENCE, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
 use crate::verb::MainVerb;
-
-/// Time limit until an interface has carrier.
-const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Run a command in its own network namespace on the switch
 ///
@@ -127,12 +121,10 @@ ringroad container web --port vale0:web --address 10.0.0.4/24 -- busybox httpd -
             mode,
             address,
         };
-        if output.is_json() {
-            output.result(&started, |_| String::new())?;
-        } else {
+        output.announce(&started, |started| {
             let address = started.address.as_deref().unwrap_or("no address");
-            output.note(&format!("{interface} in {namespace}: {}, {}, {address}", self.port, started.mode));
-        }
+            format!("{interface} in {namespace}: {}, {}, {address}", self.port, started.mode)
+        })?;
 
         let mut command = self.command(&namespace);
         end_with_caller(&mut command);
@@ -189,14 +181,7 @@ impl ContainerArgs {
         self.note_lent(guest, namespace, interface)?;
         // Option `persist` keeps the interface and its addresses while the daemon is restarted.
         let port = guest.attach(&self.port, format!("tap:{interface}@netns={within},persist{mac}"))?;
-        in_namespace(namespace, || -> Result<(), Failure> {
-            if let Some(InterfaceAddress((address, bits))) = self.address {
-                add_address(interface, address, bits)?;
-            }
-            set_up(interface, true)?;
-            wait_running(interface, CARRIER_PATIENCE)?;
-            Ok(())
-        })??;
+        namespaces::bring_up(namespace, interface, self.address.map(|address| address.0))?;
         Ok(port.mode)
     }
 
@@ -233,11 +218,8 @@ impl ContainerArgs {
         if let Some(mac) = self.mac {
             in_namespace(namespace, || set_mac(interface, mac))??;
         }
-        let (address, bits) = match self.address {
-            Some(InterfaceAddress((address, bits))) => (Some(address), bits),
-            None => (None::<IpAddr>, 0),
-        };
-        pair.set_inner_up(address, bits)?;
+        let (address, bits) = self.address.map(|address| address.0).unzip();
+        pair.set_inner_up(address, bits.unwrap_or(0))?;
         pair.await_carrier(&outside, CARRIER_PATIENCE)?;
         Ok(port.mode)
     }

@@ -12,11 +12,12 @@ use clap::Args;
 use ringroad::slot_flags::NO_LEARN;
 use ringroad::{Interest, OpenOptions, Port};
 use ringroad_capture::CaptureReader;
-use ringroad_control::report::{CounterReport, StatusReport};
+use ringroad_control::report::CounterReport;
 use ringroad_control::{Connection, Request};
 use serde::Serialize;
 
 use crate::commands::demo::stations::{Expectation, StationPlan};
+use crate::commands::status::unaccounted;
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
@@ -78,11 +79,11 @@ impl MainVerb for DemoArgs {
         if let (Some(port), Some(record)) = (&self.station_program, &self.record) {
             return station_program::run(port, record, &self.station, global);
         }
-        let folder = scratch_folder()?;
-        let result = self.run_in(&folder, output);
-        // A failure to remove the folder must not hide the result.
-        let _ = std::fs::remove_dir_all(&folder);
-        let report = result?;
+        let folder = tempfile::Builder::new()
+            .prefix("ringroad-demo-")
+            .tempdir()
+            .map_err(|error| Failure::new(format!("making a folder for the demo: {error}"), "set $TMPDIR"))?;
+        let report = self.run_in(folder.path(), output)?;
         output.result(&report, text)?;
         if report.unaccounted_frames != 0 || report.programs.iter().any(|program| !program.identical) {
             return Err(Failure::new("the frames that arrived differ from the capture", "see the table"));
@@ -107,7 +108,7 @@ impl DemoArgs {
         let global = Global { socket: Some(socket.clone()), ..Global::default() };
         let plan = StationPlan::read(capture)?;
         ringroad::start_daemon(&socket, &["--on-demand"])?;
-        let daemon = DaemonGuard(global.clone());
+        let _daemon = DaemonGuard(global.clone());
         let mut programs = Vec::new();
         for letter in ['b', 'c'] {
             let record = folder.join(format!("{letter}.pcap"));
@@ -134,7 +135,7 @@ impl DemoArgs {
         for (letter, program) in programs {
             compared.push(plan.compare(letter, capture, &program.finish()?)?);
         }
-        let status = daemon.status()?;
+        let status = global.connect()?.status()?;
         let switch = status.switches.into_iter().find(|switch| switch.name == "vale0");
         let switch = switch.ok_or_else(|| Failure::new("the switch is gone", ""))?;
         drop(source);
@@ -143,16 +144,12 @@ impl DemoArgs {
             measure(&global, "program to switch to program", "vale1:x", "vale1:y")?,
             measure(&global, "program to program (pipe)", "x{1", "x}1")?,
         ];
-        let dropped: u64 = switch.totals.drops.values().sum();
         Ok(DemoReport {
             frames_replayed,
             replay_seconds,
             programs: compared,
             replicated_frames: switch.replicated_frames,
-            unaccounted_frames: i128::from(switch.totals.received_frames)
-                + i128::from(switch.replicated_frames)
-                - i128::from(switch.totals.delivered_frames)
-                - i128::from(dropped),
+            unaccounted_frames: unaccounted(&switch),
             switch: switch.totals,
             speed,
         })
@@ -201,12 +198,6 @@ fn replay(plan: &StationPlan, capture: &Path, source: &mut Port, duration: Durat
 
 /// Guard that ends the demo's daemon, however the demo ends.
 struct DaemonGuard(Global);
-
-impl DaemonGuard {
-    fn status(&self) -> Result<StatusReport, Failure> {
-        Ok(self.0.connect()?.status()?)
-    }
-}
 
 impl Drop for DaemonGuard {
     fn drop(&mut self) {
@@ -288,16 +279,6 @@ fn measure(global: &Global, path: &'static str, from: &str, to: &str) -> Result<
         .map_err(|error| Failure::new(format!("measuring: the receiver wrote {last:?}: {error}"), ""))?;
     let frames = summary.get("frames").and_then(serde_json::Value::as_u64).unwrap_or(0);
     Ok(Speed { path, frame_bytes: 64, frames, frames_per_second: frames as f64 / 2.0 })
-}
-
-fn scratch_folder() -> Result<PathBuf, Failure> {
-    use std::os::unix::fs::DirBuilderExt;
-    let folder = std::env::temp_dir().join(format!("ringroad-demo-{}", std::process::id()));
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(&folder)
-        .map_err(|error| Failure::new(format!("making {}: {error}", folder.display()), "set $TMPDIR"))?;
-    Ok(folder)
 }
 
 fn text(report: &DemoReport) -> String {

@@ -30,9 +30,8 @@ impl MainVerb for DetachArgs {
         let request = Request::Detach { name: self.name.clone(), take: self.take, number: None };
         ask(global, output, &request, "detached", Some(&self.name))?;
         if self.save {
-            let report = save(global, vec![self.name.clone()]);
-            let report =
-                report.map_err(|failure| failure.after("the port is detached, but still in the file"))?;
+            let report = save(global, vec![self.name.clone()])
+                .map_err(|failure| failure.after("the port is detached, but still in the file"))?;
             output.note(&format!("removed from {}", report.config));
         }
         Ok(())

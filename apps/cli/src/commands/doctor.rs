@@ -4,6 +4,8 @@ mod interfaces;
 mod machine;
 mod ringroad_itself;
 
+use std::path::Path;
+
 use clap::Args;
 use serde::Serialize;
 
@@ -38,18 +40,26 @@ struct Check {
     advice: String,
 }
 
-impl Check {
-    fn ok(check: &'static str, finding: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Ok, finding: finding.into(), advice: String::new() }
-    }
+/// Outcome of a check: verdict, finding and advice.
+type Outcome = (Verdict, String, String);
 
-    fn warn(check: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Warn, finding: finding.into(), advice: advice.into() }
-    }
+fn ok(finding: impl Into<String>) -> Outcome {
+    (Verdict::Ok, finding.into(), String::new())
+}
 
-    fn fail(check: &'static str, finding: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Fail, finding: finding.into(), advice: advice.into() }
-    }
+fn warn(finding: impl Into<String>, advice: impl Into<String>) -> Outcome {
+    (Verdict::Warn, finding.into(), advice.into())
+}
+
+fn fail(finding: impl Into<String>, advice: impl Into<String>) -> Outcome {
+    (Verdict::Fail, finding.into(), advice.into())
+}
+
+/// Makes all checks.
+fn checks(socket: &Path) -> Vec<Check> {
+    let outcomes = ringroad_itself::checks(socket).into_iter();
+    let outcomes = outcomes.chain(machine::checks()).chain(interfaces::checks());
+    outcomes.map(|(check, (verdict, finding, advice))| Check { check, verdict, finding, advice }).collect()
 }
 
 #[derive(Debug, Serialize)]
@@ -62,12 +72,9 @@ impl MainVerb for DoctorArgs {
     const EXAMPLES: &str = "ringroad doctor";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        let mut checks = ringroad_itself::checks(&global.socket_path());
-        checks.extend(machine::checks());
-        checks.extend(interfaces::checks());
-        let failed: Vec<_> = checks.iter().filter(|check| check.verdict == Verdict::Fail).collect();
-        let names: Vec<_> = failed.iter().map(|check| check.check).collect();
-        let names = names.join(", ");
+        let checks = checks(&global.socket_path());
+        let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail);
+        let names = failed.map(|check| check.check).collect::<Vec<_>>().join(", ");
         let diagnosis = Diagnosis { healthy: names.is_empty(), checks };
         output.result(&diagnosis, text)?;
         if diagnosis.healthy {
@@ -102,9 +109,7 @@ mod tests {
 
     #[test]
     fn every_failed_check_has_advice() {
-        let mut checks = ringroad_itself::checks(std::path::Path::new("/nonexistent/folder/socket"));
-        checks.extend(machine::checks());
-        checks.extend(interfaces::checks());
+        let checks = checks(Path::new("/nonexistent/folder/socket"));
         assert!(checks.len() > 10);
         for check in checks {
             assert_eq!(check.verdict == Verdict::Ok, check.advice.is_empty(), "{check:?}");
@@ -113,7 +118,10 @@ mod tests {
 
     #[test]
     fn advice_is_printed_below_its_check() {
-        let checks = vec![Check::ok("kernel", "6.1"), Check::fail("memory", "none", "buy some")];
+        let outcomes = [("kernel", ok("6.1")), ("memory", fail("none", "buy some"))];
+        let checks = outcomes
+            .map(|(check, (verdict, finding, advice))| Check { check, verdict, finding, advice })
+            .to_vec();
         let text = text(&Diagnosis { healthy: false, checks });
         assert_eq!(text, "ok    kernel: 6.1\nFAIL  memory: none\n      buy some");
     }

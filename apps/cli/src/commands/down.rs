@@ -9,8 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
-use crate::verb::Done;
-use crate::verb::MainVerb;
+use crate::verb::{Done, MainVerb, request};
 
 /// Time limit for the daemon to end.
 const LONGEST_END_S: i64 = 10;
@@ -24,10 +23,7 @@ impl MainVerb for DownArgs {
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let mut connection = global.connect()?;
-        match connection.request(&Request::Stop)?.0 {
-            Reply::Done => {}
-            reply => return Err(Failure::reply(&reply)),
-        }
+        request!(connection, &Request::Stop, Reply::Done => ())?;
         // The connection is hung up when the daemon has ended.
         let mut set = [PollFd::new(&connection, PollFlags::RDHUP)];
         let limit = Timespec { tv_sec: LONGEST_END_S, tv_nsec: 0 };

@@ -1,6 +1,6 @@
 //! `ringroad explain`.
 
-mod words;
+pub(super) mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::frame_options::frame_of;
 use crate::options::Global;
 use crate::output::Output;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Number of leading bytes of a frame that the daemon examines.
 const START: usize = 256;
@@ -60,10 +60,9 @@ ringroad explain vale0 --pcap frames.pcap --number 1 --in-port a";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let request = Request::Explain(self.frame()?);
-        match global.connect()?.request(&request)?.0 {
-            Reply::Explained(explanation) => output.result(&explanation, words::text),
-            reply => Err(Failure::reply(&reply)),
-        }
+        let explanation =
+            request!(global.connect()?, &request, Reply::Explained(explanation) => explanation)?;
+        output.result(&explanation, words::text)
     }
 }
 
@@ -76,9 +75,7 @@ impl ExplainArgs {
         };
         let headers = self.headers.as_deref().map(read).transpose()?.unwrap_or_default();
         let value = |field| headers.fields.exact(field);
-        let in_port = self.in_port.as_ref().map(|port| {
-            port.strip_prefix(&self.switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
-        });
+        let in_port = self.in_port.as_ref().map(|port| port_of(&self.switch, port));
         let from =
             in_port.or_else(|| value(OxmField::InPort).map(|port| port.to_string())).ok_or_else(|| {
                 Failure::usage(
@@ -103,6 +100,11 @@ impl ExplainArgs {
             tunnel_id: number(OxmField::TunnelId),
         })
     }
+}
+
+/// Returns the name of a port without that of its switch, with which it can be given.
+pub(super) fn port_of(switch: &str, port: &str) -> String {
+    port.strip_prefix(switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
 }
 
 fn read(text: &str) -> Result<Headers, Failure> {

@@ -2,8 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -16,6 +14,7 @@ use crate::failure::Failure;
 use crate::flow_client::FlowClient;
 use crate::options::Global;
 use crate::output::Output;
+use crate::text_files::read_text_or_input;
 use crate::verb::MainVerb;
 
 /// Show, add, delete, replace or compare the flows of a switch
@@ -218,13 +217,7 @@ fn parse_entry(text: &str) -> Result<FlowText, Failure> {
 /// Reads a file with a flow in each line. Lines may be empty, or comments.
 fn read(path: &Path) -> Result<Vec<FlowText>, Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()), "");
-    let text = if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-        text
-    } else {
-        fs::read_to_string(path).map_err(failed)?
-    };
+    let text = read_text_or_input(path).map_err(failed)?;
     let lines = (1..)
         .zip(text.lines())
         .map(|(number, line)| (number, line.split('#').next().unwrap_or_default().trim()));

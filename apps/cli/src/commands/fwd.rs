@@ -1,19 +1,18 @@
 //! `ringroad fwd`: forward between two ports.
 
 use clap::{Args, ValueEnum};
-use ringroad::{Embedded, OpenOptions, Port};
+use ringroad::{Embedded, Interest, OpenOptions, Port};
 use ringroad_traffic::definition::StreamDefinition;
 use ringroad_traffic::frame_size_mix::FrameSizeMix;
 use ringroad_traffic::line_rate::FrameSize;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::forwarder::{DirectionCounts, DirectionMode, ForwarderDirection, PortPair};
+use crate::forwarder::{DirectionCounts, ForwarderDirection, PortPair};
 use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::Output;
 use crate::output::rates::{frame_rate, grouped};
-use crate::port_argument::PortArgument;
-use crate::port_wait::{Demand, Idleness, wait_for_either};
+use crate::port_wait::{Idleness, wait_for_either};
 use crate::run::{Progress, Run, pin};
 use crate::verb::MainVerb;
 
@@ -24,10 +23,10 @@ use crate::verb::MainVerb;
 #[derive(Debug, Args)]
 pub(crate) struct FwdArgs {
     /// First port
-    #[arg(value_name = "A", value_parser = PortArgument, hide_possible_values = true)]
+    #[arg(value_name = "A")]
     first: String,
     /// Second port
-    #[arg(value_name = "B", value_parser = PortArgument, hide_possible_values = true)]
+    #[arg(value_name = "B")]
     second: String,
     /// Forwarding mode, by testpmd's names
     #[arg(long, value_enum, default_value_t = Mode::Io)]
@@ -119,13 +118,15 @@ impl MainVerb for FwdArgs {
         let names = ports.each_ref().map(|port| port.info().name.clone());
         let run = Run::start(&self.limits)?;
         output.ready(&[ports[0].info(), ports[1].info()])?;
-        let mut progress = Progress::new(output, &self.limits, "forwarded");
-        let (counts, ended) = match self.mode {
-            Mode::Io | Mode::Macswap if self.pipeline => self.pipeline(ports, &run, &mut progress),
-            Mode::Io | Mode::Macswap => self.complete(ports, &run, &mut progress),
-            Mode::Rxonly => self.discard(ports, &run, &mut progress),
-            Mode::Txonly => self.invent(ports, &run, &mut progress),
+        let progress = Progress::new(output, &self.limits, "forwarded");
+        let mut forwarding = Forwarding { args: self, run, progress, counts: Default::default() };
+        let ended = match self.mode {
+            Mode::Io | Mode::Macswap if self.pipeline => forwarding.pipeline(ports),
+            Mode::Io | Mode::Macswap => forwarding.complete(ports),
+            Mode::Rxonly => forwarding.discard(ports),
+            Mode::Txonly => forwarding.invent(ports),
         };
+        let Forwarding { run, progress, counts, .. } = forwarding;
         progress.finish();
         let seconds = run.now_ns() as f64 / 1e9;
         let [a, b] = names;
@@ -149,31 +150,35 @@ impl MainVerb for FwdArgs {
     }
 }
 
-impl FwdArgs {
+/// A run of the command: it counts both directions, whether it ends well or not.
+struct Forwarding<'a> {
+    args: &'a FwdArgs,
+    run: Run,
+    progress: Progress,
+    counts: [DirectionCounts; 2],
+}
+
+impl Forwarding<'_> {
     fn direction(&self, macswap: bool) -> ForwarderDirection {
-        ForwarderDirection::new(DirectionMode { macswap, drop: self.drop }, self.burst)
+        ForwarderDirection::new(macswap, self.args.drop, self.args.burst)
     }
 
-    fn complete(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
-        if let Err(failure) = pin(self.limits.cpu.first().copied()) {
-            return (<[DirectionCounts; 2]>::default(), Err(failure));
-        }
-        let macswap = self.mode == Mode::Macswap;
-        let back = (!self.one_way).then(|| self.direction(macswap));
+    fn complete(&mut self, ports: [Port; 2]) -> Result<(), Failure> {
+        pin(self.args.limits.cpu.first().copied())?;
+        let macswap = self.args.mode == Mode::Macswap;
+        let back = (!self.args.one_way).then(|| self.direction(macswap));
         let mut junction = PortPair { ports, there: self.direction(macswap), back };
-        let ended = junction.forward(run, |now_ns, frames| progress.update(now_ns, frames, 0));
-        (counts(&junction), ended)
+        let ended = junction.forward(&self.run, |now_ns, frames| self.progress.update(now_ns, frames, 0));
+        self.counts = junction.counts();
+        ended
     }
 
     /// Forwards with two threads. Each joins one port and one end of a pipe. Addresses are exchanged at the receiving
     /// port.
-    fn pipeline(&self, ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
-        let mut stages = match self.stages(ports) {
-            Ok(stages) => stages,
-            Err(failure) => return (<[DirectionCounts; 2]>::default(), Err(failure)),
-        };
-        let [first, second] = &mut stages;
-        let cpu = |thread: usize| self.limits.cpu.get(thread).copied();
+    fn pipeline(&mut self, ports: [Port; 2]) -> Result<(), Failure> {
+        let [mut first, mut second] = self.stages(ports)?;
+        let Self { args, run, progress, counts } = self;
+        let cpu = |thread: usize| args.limits.cpu.get(thread).copied();
         let stage = |junction: &mut PortPair, cpu: Option<usize>, progress: Option<&mut Progress>| {
             let mut progress = progress;
             let ended = pin(cpu).and_then(|()| {
@@ -187,15 +192,16 @@ impl FwdArgs {
             ended
         };
         let (one, two) = std::thread::scope(|scope| {
-            let other = scope.spawn(|| stage(second, cpu(1), None));
-            let one = stage(first, cpu(0), Some(progress));
+            let other = scope.spawn(|| stage(&mut second, cpu(1), None));
+            let one = stage(&mut first, cpu(0), Some(progress));
             let two = other
                 .join()
                 .unwrap_or_else(|_| Err(Failure::new("the second thread ended unexpectedly", "")));
             (one, two)
         });
-        let ([there_in, back_out], [there_out, back_in]) = (counts(first), counts(second));
-        ([there_in.followed_by(there_out), back_in.followed_by(back_out)], one.and(two))
+        let ([there_in, back_out], [there_out, back_in]) = (first.counts(), second.counts());
+        *counts = [there_in.followed_by(there_out), back_in.followed_by(back_out)];
+        one.and(two)
     }
 
     fn stages(&self, ports: [Port; 2]) -> Result<[PortPair; 2], Failure> {
@@ -208,25 +214,18 @@ impl FwdArgs {
         };
         let pipe = Embedded::new();
         let (near, far) = (pipe.open_with("fwd{1", &options)?, pipe.open_with("fwd}1", &options)?);
-        let macswap = self.mode == Mode::Macswap;
-        let both = !self.one_way;
-        let first = PortPair {
-            ports: [a, near],
-            there: self.direction(macswap),
-            back: both.then(|| self.direction(false)),
+        let macswap = self.args.mode == Mode::Macswap;
+        let stage = |ports, there, back| PortPair {
+            ports,
+            there: self.direction(there),
+            back: (!self.args.one_way).then(|| self.direction(back)),
         };
-        let second = PortPair {
-            ports: [far, b],
-            there: self.direction(false),
-            back: both.then(|| self.direction(macswap)),
-        };
-        Ok([first, second])
+        Ok([stage([a, near], macswap, false), stage([far, b], false, macswap)])
     }
 
     /// Receives and releases frames at both ports, or at the first port only.
-    fn discard(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
-        let demand = Demand { rx: true, tx: false };
-        self.each_port(&mut ports, demand, run, progress, |port, counts| {
+    fn discard(&mut self, ports: [Port; 2]) -> Result<(), Failure> {
+        self.each_port(ports, Interest::Rx, |port, counts| {
             for queue in port.queues() {
                 queue.rx().sync()?;
                 let rx = queue.rx();
@@ -246,16 +245,11 @@ impl FwdArgs {
     }
 
     /// Sends generated frames from both ports, or from the first port only.
-    fn invent(&self, mut ports: [Port; 2], run: &Run, progress: &mut Progress) -> ForwardResult {
-        let definition =
-            StreamDefinition { size: Some(FrameSizeMix::Fixed(self.size)), ..StreamDefinition::default() };
-        let mut stream = match definition.compile(0) {
-            Ok(stream) => stream,
-            Err(error) => return (<[DirectionCounts; 2]>::default(), Err(error.into())),
-        };
-        let burst = self.burst;
-        let demand = Demand { rx: false, tx: true };
-        self.each_port(&mut ports, demand, run, progress, |port, counts| {
+    fn invent(&mut self, ports: [Port; 2]) -> Result<(), Failure> {
+        let size = Some(FrameSizeMix::Fixed(self.args.size));
+        let mut stream = StreamDefinition { size, ..StreamDefinition::default() }.compile(0)?;
+        let burst = self.args.burst;
+        self.each_port(ports, Interest::Tx, |port, counts| {
             for queue in port.queues() {
                 let tx = queue.tx();
                 let batch = tx.available().min(burst);
@@ -268,49 +262,35 @@ impl FwdArgs {
         })
     }
 
-    /// Calls `work` for each port in turn until the run is over. Sleeps until `demand` when no call moves anything.
+    /// Calls `work` for each port in turn until the run is over. Sleeps until `interest` when no call moves anything.
     fn each_port(
-        &self,
-        ports: &mut [Port; 2],
-        demand: Demand,
-        run: &Run,
-        progress: &mut Progress,
+        &mut self,
+        mut ports: [Port; 2],
+        interest: Interest,
         mut work: impl FnMut(&mut Port, &mut DirectionCounts) -> Result<(), Failure>,
-    ) -> ForwardResult {
-        let mut counts = <[DirectionCounts; 2]>::default();
-        let demands = if self.one_way { [demand, Demand::default()] } else { [demand; 2] };
-        let used = if self.one_way { 1 } else { 2 };
+    ) -> Result<(), Failure> {
+        let Self { args, run, progress, counts } = self;
+        let interests = [Some(interest), (!args.one_way).then_some(interest)];
+        let used = if args.one_way { 1 } else { 2 };
         let mut idleness = Idleness::default();
-        let mut turns = || {
-            pin(self.limits.cpu.first().copied())?;
-            loop {
-                let now_ns = run.now_ns();
-                if run.is_over(now_ns) {
-                    return Ok(());
-                }
-                let before = counts;
-                for (port, counts) in ports.iter_mut().zip(&mut counts).take(used) {
-                    work(port, counts)?;
-                }
-                progress.update(now_ns, counts.iter().map(|counts| counts.frames).sum(), 0)?;
-                if counts != before {
-                    idleness.busy();
-                } else if idleness.is_long() {
-                    let [first, second] = &mut *ports;
-                    wait_for_either([first, second], demands, run.wait_limit(now_ns))?;
-                }
+        pin(args.limits.cpu.first().copied())?;
+        loop {
+            let now_ns = run.now_ns();
+            if run.is_over(now_ns) {
+                return Ok(());
             }
-        };
-        let ended = turns();
-        (counts, ended)
+            let before = *counts;
+            for (port, counts) in ports.iter_mut().zip(&mut *counts).take(used) {
+                work(port, counts)?;
+            }
+            progress.update(now_ns, counts.iter().map(|counts| counts.frames).sum(), 0)?;
+            if *counts != before {
+                idleness.busy();
+            } else if idleness.is_long() {
+                wait_for_either(ports.each_mut(), interests, run.wait_limit(now_ns))?;
+            }
+        }
     }
-}
-
-/// Counters of both directions, and the result of the run.
-type ForwardResult = ([DirectionCounts; 2], Result<(), Failure>);
-
-fn counts(junction: &PortPair) -> [DirectionCounts; 2] {
-    [junction.there.counts, junction.back.as_ref().map_or_else(DirectionCounts::default, |back| back.counts)]
 }
 
 fn text(summary: &Summary) -> String {

@@ -24,9 +24,9 @@ use crate::frame_options::{FrameOptions, with_template};
 use crate::number_parsers::{count, seconds_or_none};
 use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::{Output, json};
-use crate::port_argument::PortArgument;
-use crate::run::SignalFlag;
+use crate::run::{SignalFlag, as_ns};
 use crate::session_arguments::SessionArguments;
+use crate::text_files::read_text;
 use crate::verb::MainVerb;
 
 /// Longest wait between two checks of the stop flag.
@@ -47,10 +47,10 @@ const DRAIN_S: f64 = 0.5;
 #[derive(Debug, Args)]
 pub(crate) struct GenArgs {
     /// Port to send from
-    #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true, required_unless_present = "plan")]
+    #[arg(value_name = "PORT", required_unless_present = "plan")]
     port: Option<String>,
     /// Port where the frames should arrive; may be given several times
-    #[arg(long, value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
+    #[arg(long, value_name = "PORT")]
     to: Vec<String>,
     /// Send also from each port of --to back to PORT, with the addresses exchanged
     #[arg(long, requires = "to")]
@@ -90,11 +90,6 @@ pub(crate) struct GenArgs {
     sizes: PortSizeArgs,
     #[command(flatten)]
     limits: RunLimits,
-}
-
-#[derive(Serialize)]
-struct IntervalLine<'a> {
-    interval: &'a ringroad_generator::series::Interval,
 }
 
 /// Results, and the reasons for lost frames, if any were lost.
@@ -164,7 +159,6 @@ impl GenArgs {
     /// Waits until all frames are sent, and reports progress meanwhile.
     fn watch(&self, session: &mut TestSession, stop: &SignalFlag, output: &Output) -> Result<(), Failure> {
         let mut live = (self.limits.interval.is_none() && output.is_watched()).then(LiveTable::default);
-        let as_ns = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let limit_ns = self.limits.duration.map_or(u64::MAX, as_ns);
         let interval_ns = match self.limits.interval {
             Some(interval) => as_ns(interval),
@@ -225,17 +219,15 @@ impl GenArgs {
 fn tell(session: &mut TestSession, output: &Output) -> Result<(), Failure> {
     let interval = session.interval();
     if output.is_json() {
-        return output.line(&json::line(&IntervalLine { interval })?);
+        return output.line(&json::line(&json::IntervalLine { interval })?);
     }
     output.note(&summary::interval(interval));
     Ok(())
 }
 
 fn read_plan(file: &Path) -> Result<TestPlan, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(format!("reading {}: {error}", file.display()), ""))?;
     let advice = "see docs/generator.md for how plans are written";
-    let mut plan = TestPlan::from_toml(&text)
+    let mut plan = TestPlan::from_toml(&read_text(file)?)
         .map_err(|error| Failure::new(format!("{}: {error}", file.display()), advice))?;
     for load in &mut plan.loads {
         for stream in &mut load.streams {

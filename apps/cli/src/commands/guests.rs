@@ -12,16 +12,17 @@ use ringroad_control::report::StartedBy;
 use ringroad_control::socket_path::attached_ports_path;
 use ringroad_control::{Connection, ControlError, Reply, Request};
 use ringroad_guest::process::ProcessIdentity;
-use ringroad_guest::record::RegistryLock;
+use ringroad_guest::record::{RegistryLock, check_socket_path};
 use ringroad_guest::{GuestKind, GuestRecord, GuestRegistry};
-use ringroad_netdev::link_change::delete_link;
-use ringroad_netdev::{Namespace, in_namespace};
+use ringroad_netdev::Namespace;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use crate::commands::namespaces::remove_interface;
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
+use crate::verb::request;
 
 /// A guest that starts or runs in the foreground. Dropping it removes its ports and other resources.
 #[derive(Debug)]
@@ -79,14 +80,23 @@ impl Guest {
 
     pub(super) fn attach(&mut self, port: &str, driver: String) -> Result<AttachedPort, Failure> {
         let port = PortSpec::for_device(port, driver);
-        let request = Request::Attach { port, for_program: false, host: false, take: false };
-        let attached = match self.daemon.request(&request)?.0 {
-            Reply::Attached(ports) => ports.into_iter().next(),
-            reply => return Err(Failure::reply(&reply)),
-        };
-        let attached = attached.ok_or_else(|| Failure::new("the daemon attached no port", ""))?;
+        let attached = attach(&mut self.daemon, port)?;
         self.note(|record| record.ports.push((attached.name.clone(), attached.number)))?;
         Ok(attached)
+    }
+
+    /// Attaches a port whose other end, the guest's, is at a socket. Returns the socket: the daemon listens there.
+    pub(super) fn attach_socket(
+        &mut self,
+        port: &str,
+        scheme: &str,
+        queues: u16,
+    ) -> Result<PathBuf, Failure> {
+        let socket = self.folder.join(format!("port{}.sock", self.record.ports.len()));
+        check_socket_path(&socket)?;
+        let queues = if queues > 1 { format!("@queues={queues}") } else { String::new() };
+        self.attach(port, format!("{scheme}:{}{queues}", socket.display()))?;
+        Ok(socket)
     }
 
     /// Changes the guest's record: resources to remove with the guest, and facts for listings.
@@ -158,18 +168,12 @@ pub(super) fn release(registry: &GuestRegistry, name: &str, record: &GuestRecord
         && let Ok(namespace) = namespace.parse::<Namespace>()
         && namespace.open().is_ok()
     {
-        match in_namespace(&namespace, || delete_link(interface))? {
-            Err(error) if error.is_no_interface() => {}
-            result => result?,
-        }
+        remove_interface(&namespace, interface)?;
     }
     if let Some(interface) = &record.interface {
         let daemon = record.daemon.filter(|daemon| daemon.is_running());
         let outside = daemon.map_or(Namespace::Current, |daemon| Namespace::OfProcess(daemon.pid));
-        match in_namespace(&outside, || delete_link(interface))? {
-            Err(error) if error.is_no_interface() => {}
-            result => result?,
-        }
+        remove_interface(&outside, interface)?;
     }
     if let Some(namespace) = &record.namespace
         && Namespace::Named(namespace.clone()).open().is_ok()
@@ -177,6 +181,13 @@ pub(super) fn release(registry: &GuestRegistry, name: &str, record: &GuestRecord
         ip(&["netns", "delete", namespace])?;
     }
     Ok(registry.remove(name)?)
+}
+
+/// Makes a port that is a device.
+pub(super) fn attach(daemon: &mut Connection, port: PortSpec) -> Result<AttachedPort, Failure> {
+    let request = Request::Attach { port, for_program: false, host: false, take: false };
+    let ports = request!(daemon, &request, Reply::Attached(ports) => ports)?;
+    ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))
 }
 
 /// Removes the port that was attached under this number, if it still exists. The number matters since a later daemon

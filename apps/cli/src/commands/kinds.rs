@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
-use crate::output::table::Columns;
+use crate::output::table::{lines, table};
 use crate::verb::MainVerb;
 
 /// Show the kinds of port, or details of one kind
@@ -88,16 +88,16 @@ impl KindReport {
 }
 
 fn options_table(options: &[OptionReport]) -> String {
-    let mut columns = Columns::new(&["option", "values", "default", "meaning"]);
-    for option in options {
-        columns.row([
-            option.key.to_owned(),
-            option.values.clone(),
-            option.default.to_owned(),
-            option.about.to_owned(),
-        ]);
-    }
-    columns.lines_or("It has no further options.")
+    table(
+        options,
+        &[
+            ("option", |option| option.key.to_owned()),
+            ("values", |option| option.values.clone()),
+            ("default", |option| option.default.to_owned()),
+            ("meaning", |option| option.about.to_owned()),
+        ],
+        "It has no further options.",
+    )
 }
 
 impl MainVerb for KindsArgs {
@@ -114,15 +114,14 @@ ringroad kinds memif";
         }
         let all: Vec<_> = kinds().map(KindReport::of).collect();
         output.result(&all, |all| {
-            let mut columns = Columns::new(&["name", "port"]);
             let keys = SWITCH_PORT_OPTIONS.map(|option| option.key).join(", ");
             let switch_port = format!("port a of the learning switch vale0; its options: {keys}");
-            columns.row(["vale0:a".to_owned(), switch_port]);
-            columns.row(["x{1 and x}1".to_owned(), "the two ends of a pipe between programs".to_owned()]);
-            for kind in all {
-                columns.row([kind.form.to_owned(), kind.about.to_owned()]);
-            }
-            columns.lines_or("")
+            let rings = [
+                ["vale0:a".to_owned(), switch_port],
+                ["x{1 and x}1".to_owned(), "the two ends of a pipe between programs".to_owned()],
+            ];
+            let devices = all.iter().map(|kind| [kind.form.to_owned(), kind.about.to_owned()]);
+            lines(&["name", "port"], rings.into_iter().chain(devices), "")
         })
     }
 }

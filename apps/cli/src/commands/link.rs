@@ -2,32 +2,25 @@
 
 mod addresses;
 
-use std::net::IpAddr;
-use std::time::Duration;
-
 use clap::Args;
 use ringroad_control::message::{AttachedPort, PortSpec};
 use ringroad_control::report::PortReport;
 use ringroad_control::{Connection, Reply, Request};
-use ringroad_netdev::link_change::{add_address, delete_link, set_up};
-use ringroad_netdev::link_monitor::wait_running;
-use ringroad_netdev::{Namespace, in_namespace};
+use ringroad_netdev::Namespace;
 use serde::Serialize;
 
+use crate::commands::guests::attach;
 use crate::commands::link::addresses::Addresses;
 use crate::commands::namespaces::{self, NAMESAKES_MAX, name_after};
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
-use crate::output::table::Columns;
+use crate::output::table::table;
 use crate::run::SignalFlag;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Default name of the interface inside a namespace.
 pub(super) const INNER_NAME: &str = "rr0";
-
-/// Time limit until a link has carrier.
-const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Join network namespaces through a switch
 ///
@@ -102,7 +95,8 @@ impl MainVerb for LinkArgs {
                 let port = self.attach(&mut daemon, name, &namespaces::as_text(namespace))?;
                 made.push(tap.clone());
                 let address = addresses.nth(number);
-                tap.set_up(address, addresses.bits())?;
+                let with_bits = address.map(|address| (address, addresses.bits()));
+                namespaces::bring_up(namespace, &self.interface, with_bits)?;
                 links.push(LinkedNamespace {
                     namespace: text.to_owned(),
                     interface: self.interface.clone(),
@@ -173,13 +167,7 @@ impl LinkArgs {
         // Option `persist` keeps the interface and its addresses while the daemon is restarted.
         let driver = format!("tap:{}@netns={text},persist{mtu}", self.interface);
         let port = PortSpec::for_device(name, driver);
-        let request = Request::Attach { port, for_program: false, host: false, take: false };
-        match daemon.request(&request)?.0 {
-            Reply::Attached(ports) => {
-                ports.into_iter().next().ok_or_else(|| Failure::new("the daemon attached no port", ""))
-            }
-            reply => Err(Failure::reply(&reply)),
-        }
+        attach(daemon, port)
     }
 }
 
@@ -191,16 +179,6 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    /// Sets the interface up, with an address if configured, and waits until it carries frames.
-    fn set_up(&self, address: Option<IpAddr>, bits: u8) -> Result<(), Failure> {
-        in_namespace(&self.namespace, || -> Result<(), Failure> {
-            address.map_or(Ok(()), |address| add_address(&self.interface, address, bits))?;
-            set_up(&self.interface, true)?;
-            wait_running(&self.interface, CARRIER_PATIENCE)?;
-            Ok(())
-        })?
-    }
-
     /// Whether the port of `report` is this interface, or was in a namespace that no longer exists.
     pub(super) fn is_served_by(&self, report: &PortReport) -> bool {
         let label = self.namespace.hold().map(|held| (!held.is_current()).then(|| held.label().to_owned()));
@@ -219,10 +197,7 @@ impl Tap {
         if self.namespace.open().is_err() {
             return Ok(());
         }
-        match in_namespace(&self.namespace, || delete_link(&self.interface))? {
-            Err(error) if error.is_no_interface() => Ok(()),
-            result => Ok(result?),
-        }
+        namespaces::remove_interface(&self.namespace, &self.interface)
     }
 }
 
@@ -232,10 +207,8 @@ fn is_link(port: &PortReport) -> bool {
 }
 
 pub(super) fn detach(daemon: &mut Connection, name: &str) -> Result<(), Failure> {
-    match daemon.request(&Request::Detach { name: name.to_owned(), take: false, number: None })?.0 {
-        Reply::Done => Ok(()),
-        reply => Err(Failure::reply(&reply)),
-    }
+    let request = Request::Detach { name: name.to_owned(), take: false, number: None };
+    request!(daemon, &request, Reply::Done => ())
 }
 
 /// Undoes the steps before `failure`. Adds to `failure` the steps that could not be undone.
@@ -253,17 +226,17 @@ fn undo(daemon: &mut Connection, made: &[Tap], mut failure: Failure) -> Failure 
 }
 
 fn text(linked: &Linked) -> String {
-    let mut columns = Columns::new(&["namespace", "interface", "address", "port", "mode"]);
-    for link in &linked.links {
-        columns.row([
-            link.namespace.clone(),
-            link.interface.clone(),
-            link.address.clone().unwrap_or_else(|| "none".to_owned()),
-            link.port.name.clone(),
-            link.port.mode.clone(),
-        ]);
-    }
-    let table = columns.lines_or("no links");
+    let table = table(
+        &linked.links,
+        &[
+            ("namespace", |link| link.namespace.clone()),
+            ("interface", |link| link.interface.clone()),
+            ("address", |link| link.address.clone().unwrap_or_else(|| "none".to_owned())),
+            ("port", |link| link.port.name.clone()),
+            ("mode", |link| link.port.mode.clone()),
+        ],
+        "no links",
+    );
     match &linked.next {
         Some(next) => format!("{table}try: {next}"),
         None => table,

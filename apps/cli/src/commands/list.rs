@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::grouped;
-use crate::output::table::{Columns, drops};
+use crate::output::table::{drops, table};
 use crate::verb::MainVerb;
 
 /// List the ports
@@ -35,20 +35,19 @@ pub(super) fn waiting(ports: &BTreeMap<String, String>) -> String {
 
 /// Makes the table of ports with their totals.
 pub(super) fn ports_table(ports: &[PortReport]) -> String {
-    let mut columns =
-        Columns::new(&["port", "kind", "served by", ">frames in", ">frames out", "drops", "state"]);
-    for port in ports {
-        columns.row([
-            port.name.clone(),
-            port.kind.clone(),
-            served_by(port),
-            grouped(port.counters.received_frames),
-            grouped(port.counters.delivered_frames),
-            drops(&port.counters.drops),
-            state(port),
-        ]);
-    }
-    columns.lines_or("no ports")
+    table(
+        ports,
+        &[
+            ("port", |port| port.name.clone()),
+            ("kind", |port| port.kind.clone()),
+            ("served by", |port| served_by(port)),
+            (">frames in", |port| grouped(port.counters.received_frames)),
+            (">frames out", |port| grouped(port.counters.delivered_frames)),
+            ("drops", |port| drops(&port.counters.drops)),
+            ("state", |port| state(port)),
+        ],
+        "no ports",
+    )
 }
 
 fn served_by(port: &PortReport) -> String {

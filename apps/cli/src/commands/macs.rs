@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
-use crate::output::table::Columns;
-use crate::verb::{MainVerb, ask};
+use crate::output::table::{Column, table};
+use crate::verb::{MainVerb, ask, request};
 
 /// Show or change the addresses of a switch
 ///
@@ -22,7 +22,7 @@ pub(crate) struct MacsArgs {
     switch: String,
     /// Assign an address to a port of the switch permanently
     #[arg(long, value_name = "MAC=PORT", group = "change", value_parser = placement)]
-    set: Option<Placement>,
+    set: Option<(String, String)>,
     /// Remove a static address
     #[arg(long, value_name = "MAC", group = "change")]
     unset: Option<String>,
@@ -34,16 +34,10 @@ pub(crate) struct MacsArgs {
     port: Option<String>,
 }
 
-/// An address, and a port of the switch.
-#[derive(Debug, Clone)]
-struct Placement {
-    mac: String,
-    port: String,
-}
-
-fn placement(text: &str) -> Result<Placement, String> {
+/// Parses an address, and a port of the switch.
+fn placement(text: &str) -> Result<(String, String), String> {
     let (mac, port) = text.split_once('=').ok_or("write MAC=PORT, such as 02:00:00:00:00:01=a")?;
-    Ok(Placement { mac: mac.to_owned(), port: port.to_owned() })
+    Ok((mac.to_owned(), port.to_owned()))
 }
 
 #[derive(Debug, Serialize)]
@@ -59,7 +53,7 @@ ringroad macs vale0 --set 02:00:00:00:00:01=uplink";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let switch = self.switch.clone();
-        if let Some(Placement { mac, port }) = &self.set {
+        if let Some((mac, port)) = &self.set {
             let port = Some(self.on_switch(port)?);
             let request = Request::SetAddress { switch, mac: mac.clone(), port };
             return ask(global, output, &request, "set", None);
@@ -70,34 +64,28 @@ ringroad macs vale0 --set 02:00:00:00:00:01=uplink";
         }
         if self.flush {
             let port = self.port.as_deref().map(|port| self.on_switch(port)).transpose()?;
-            return match global.connect()?.request(&Request::ForgetAddresses { switch, port })?.0 {
-                Reply::Forgotten { addresses } => output
-                    .result(&Forgotten { forgotten: addresses }, |forgotten| {
-                        format!("{} addresses forgotten", forgotten.forgotten)
-                    }),
-                reply => Err(Failure::reply(&reply)),
-            };
+            let request = Request::ForgetAddresses { switch, port };
+            let forgotten =
+                request!(global.connect()?, &request, Reply::Forgotten { addresses } => addresses)?;
+            return output.result(&Forgotten { forgotten }, |_| format!("{forgotten} addresses forgotten"));
         }
         let entries = global.connect()?.mac_table(&self.switch)?;
         output.result(&entries, |entries| {
-            let has_vlans = entries.iter().any(|entry| entry.vlan.is_some());
-            let seen = |entry: &MacEntryReport| match entry.is_static {
-                true => "static".to_owned(),
-                false => format!("{} s", entry.age_s),
-            };
-            if !has_vlans {
-                let mut columns = Columns::new(&["address", "port", ">last seen"]);
-                for entry in entries {
-                    columns.row([entry.mac.clone(), entry.port.clone(), seen(entry)]);
-                }
-                return columns.lines_or("no addresses learned");
+            let columns: [Column<&MacEntryReport>; 3] = [
+                ("address", |entry| entry.mac.clone()),
+                ("port", |entry| entry.port.clone()),
+                (">last seen", |entry| match entry.is_static {
+                    true => "static".to_owned(),
+                    false => format!("{} s", entry.age_s),
+                }),
+            ];
+            let mut columns = columns.to_vec();
+            if entries.iter().any(|entry| entry.vlan.is_some()) {
+                let vlan =
+                    |entry: &&MacEntryReport| entry.vlan.map_or("none".to_owned(), |vlan| vlan.to_string());
+                columns.insert(1, (">VLAN", vlan));
             }
-            let mut columns = Columns::new(&["address", ">VLAN", "port", ">last seen"]);
-            for entry in entries {
-                let vlan = entry.vlan.map_or_else(|| "none".to_owned(), |vlan| vlan.to_string());
-                columns.row([entry.mac.clone(), vlan, entry.port.clone(), seen(entry)]);
-            }
-            columns.lines_or("no addresses learned")
+            table(entries, &columns, "no addresses learned")
         })
     }
 }

@@ -1,14 +1,14 @@
 //! `ringroad mirror`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ringroad_control::message::{Mirror, MirrorDirection};
 use ringroad_control::{Reply, Request};
 
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Choice, Global, one_of};
 use crate::output::Output;
-use crate::output::table::Columns;
-use crate::verb::{MainVerb, ask};
+use crate::output::table::table;
+use crate::verb::{MainVerb, ask, request};
 
 /// Send a port copies of another port's frames, or of all frames of a switch
 ///
@@ -24,8 +24,8 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "PORT", requires = "from")]
     to: Option<String>,
     /// Direction of the copied frames, as seen from the switch
-    #[arg(long, value_name = "WHICH", default_value = "both", requires = "from")]
-    direction: MirrorDirectionArg,
+    #[arg(long, value_name = "WHICH", default_value = "both", value_parser = one_of(&DIRECTIONS), requires = "from")]
+    direction: MirrorDirection,
     /// Copy one of N frames of each port
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), requires = "from")]
     sample: u32,
@@ -37,23 +37,11 @@ pub(crate) struct MirrorArgs {
     remove: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum MirrorDirectionArg {
-    /// Frames that the port receives
-    Received,
-    /// Frames that the switch delivers to the port
-    Delivered,
-    /// Frames of both directions
-    Both,
-}
-
-impl MirrorDirectionArg {
-    const ALL: [(Self, MirrorDirection, &str); 3] = [
-        (Self::Received, MirrorDirection::Received, "received"),
-        (Self::Delivered, MirrorDirection::Delivered, "delivered"),
-        (Self::Both, MirrorDirection::Both, "both"),
-    ];
-}
+const DIRECTIONS: [Choice<MirrorDirection>; 3] = [
+    ("received", "Frames that the port receives", MirrorDirection::Received),
+    ("delivered", "Frames that the switch delivers to the port", MirrorDirection::Delivered),
+    ("both", "Frames of both directions", MirrorDirection::Both),
+];
 
 impl MainVerb for MirrorArgs {
     const EXAMPLES: &str = "\
@@ -70,36 +58,28 @@ ringroad mirror vale0:a --to vale0:look --remove";
         if self.remove {
             return ask(global, output, &Request::RemoveMirror { from, to }, "removed", None);
         }
-        let direction = MirrorDirectionArg::ALL
-            .iter()
-            .find(|(typed, ..)| *typed == self.direction)
-            .map(|&(_, given, _)| given);
-        let mirror = Mirror {
-            from,
-            to,
-            direction: direction.unwrap_or_default(),
-            sample: self.sample,
-            records: self.records,
-        };
+        let MirrorArgs { direction, sample, records, .. } = *self;
+        let mirror = Mirror { from, to, direction, sample, records };
         ask(global, output, &Request::SetMirror(mirror), "set", None)
     }
 }
 
 fn list(global: &Global, output: &Output) -> Result<(), Failure> {
-    let mirrors = match global.connect()?.request(&Request::Mirrors)?.0 {
-        Reply::Mirrors(mirrors) => mirrors,
-        reply => return Err(Failure::reply(&reply)),
-    };
+    let mirrors = request!(global.connect()?, &Request::Mirrors, Reply::Mirrors(mirrors) => mirrors)?;
     output.result(&mirrors, |mirrors| {
-        let mut columns = Columns::new(&["from", "to", "direction", ">one of", "gets"]);
-        for Mirror { from, to, direction, sample, records } in mirrors {
-            let words = MirrorDirectionArg::ALL
-                .iter()
-                .find(|(_, given, _)| given == direction)
-                .map_or("", |named| named.2);
-            let gets = if *records { "records" } else { "frames" };
-            columns.row([from.clone(), to.clone(), words.to_owned(), sample.to_string(), gets.to_owned()]);
-        }
-        columns.lines_or("no mirrors")
+        table(
+            mirrors,
+            &[
+                ("from", |mirror| mirror.from.clone()),
+                ("to", |mirror| mirror.to.clone()),
+                ("direction", |mirror| {
+                    let words = DIRECTIONS.iter().find(|(.., direction)| *direction == mirror.direction);
+                    words.map_or("", |(words, ..)| words).to_owned()
+                }),
+                (">one of", |mirror| mirror.sample.to_string()),
+                ("gets", |mirror| if mirror.records { "records" } else { "frames" }.to_owned()),
+            ],
+            "no mirrors",
+        )
     })
 }

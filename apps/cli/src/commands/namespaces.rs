@@ -1,10 +1,14 @@
 //! Network namespaces as users name them, and names of objects made from their names.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use ringroad_attachment::container_name::namespace_of;
 use ringroad_netdev::link::link_by_name;
-use ringroad_netdev::{Namespace, NamespaceId};
+use ringroad_netdev::link_change::{add_address, delete_link, set_up};
+use ringroad_netdev::link_monitor::wait_running;
+use ringroad_netdev::{Namespace, NamespaceId, in_namespace};
 
 use crate::failure::Failure;
 
@@ -15,6 +19,9 @@ const NAME_BYTES_MAX: usize = 15;
 
 /// Maximum number of namespaces whose names have the same beginning.
 pub(super) const NAMESAKES_MAX: u32 = 99;
+
+/// Time limit until an interface has carrier.
+pub(super) const CARRIER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Parses a namespace as users write it.
 pub(super) fn parse(text: &str) -> Result<Namespace, Failure> {
@@ -64,6 +71,30 @@ pub(super) fn check(namespace: &Namespace, inner: &str) -> Result<NamespaceId, F
         )),
         Err(error) if error.is_no_interface() => Ok(held.id()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Sets an interface of `namespace` up, with an address if one is given, and waits until it carries frames.
+pub(super) fn bring_up(
+    namespace: &Namespace,
+    interface: &str,
+    address: Option<(IpAddr, u8)>,
+) -> Result<(), Failure> {
+    in_namespace(namespace, || -> Result<(), Failure> {
+        if let Some((address, bits)) = address {
+            add_address(interface, address, bits)?;
+        }
+        set_up(interface, true)?;
+        wait_running(interface, CARRIER_PATIENCE)?;
+        Ok(())
+    })?
+}
+
+/// Removes an interface of `namespace`, if it is still there.
+pub(super) fn remove_interface(namespace: &Namespace, interface: &str) -> Result<(), Failure> {
+    match in_namespace(namespace, || delete_link(interface))? {
+        Err(error) if error.is_no_interface() => Ok(()),
+        result => Ok(result?),
     }
 }
 

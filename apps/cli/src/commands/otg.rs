@@ -124,6 +124,7 @@ ringroad otg --listen unix:/run/lab/otg.sock";
                 std::process::exit(128 + signal);
             }
         });
-        Ok(server.run()?)
+        server.run();
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ringroad_capture::{CaptureFiles, CaptureFilter, FileLimits};
+use ringroad_capture::{CaptureFiles, CaptureFilter, CaptureSummary, FileLimits};
 use ringroad_generator::SessionClock;
 use ringroad_traffic::meter::{ExpectedStreams, Meter, MeterSummary};
 
@@ -15,12 +15,10 @@ use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
 use crate::output::table;
-use crate::port_argument::PortArgument;
 use crate::port_drops::PortDrops;
 use crate::receiver::{CaptureCounts, Check, FrameUse, ReceiveLimits, ReceiveSummary, Receiver};
 use crate::run::{Progress, Run, pin};
 use crate::verb::MainVerb;
-use crate::workers::Workers;
 
 /// Receive and count frames
 ///
@@ -48,7 +46,7 @@ pub(crate) struct RecvArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ReceiveArgs {
     /// Port to receive from
-    #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
+    #[arg(value_name = "PORT")]
     pub(super) port: String,
     /// End after this many frames, such as 1000000 or 1M
     #[arg(long, value_name = "N", value_parser = count)]
@@ -104,8 +102,8 @@ impl ReceiveArgs {
         let mut progress = Progress::new(output, &self.limits, "received");
         let mut receiver = Receiver::new(FrameUse { check, filter, capture });
         let limits = ReceiveLimits { count: self.count, idle_exit: self.idle_exit };
-        let workers = Workers(drops.is_some().then_some(global));
-        let (mut summary, mut ended) = receiver.receive(&mut port, &run, limits, &workers, &mut progress);
+        let (mut summary, mut ended) =
+            receiver.receive(&mut port, &run, limits, drops.as_ref(), &mut progress);
         summary.drops = drops.and_then(PortDrops::end);
         if let (Some(mut capture), Some(file)) = (receiver.take_capture(), file) {
             // A write error that has occurred is the cause to report; the writer has then cut the file back to whole
@@ -113,13 +111,14 @@ impl ReceiveArgs {
             if ended.is_ok() {
                 ended = capture.flush().map_err(Failure::from);
             }
-            let (begun, written) = (capture.begun(), capture.written());
-            summary.capture = Some(CaptureCounts::new(&file.display().to_string(), begun, written));
+            let (begun, CaptureSummary { frames, bytes }) = (capture.begun(), capture.written());
+            summary.capture =
+                Some(CaptureCounts { file: file.display().to_string(), files: begun, frames, bytes });
         }
         output.result(&summary, text)?;
         ended?;
         match &summary.test_frames {
-            Some(frames) if !is_good(frames) => Err(Failure::verdict(VERDICT_FAIL)),
+            Some(frames) if !is_good(frames) => Err(Failure::status(VERDICT_FAIL)),
             _ => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use ringroad_control::{Reply, Request};
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Let the daemon read its configuration again
 ///
@@ -20,10 +20,8 @@ impl MainVerb for ReloadArgs {
     const EXAMPLES: &str = "ringroad reload";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        match global.connect()?.request(&Request::Reload)?.0 {
-            Reply::Reloaded(report) => output.result(&report, text),
-            reply => Err(Failure::reply(&reply)),
-        }
+        let report = request!(global.connect()?, &Request::Reload, Reply::Reloaded(report) => report)?;
+        output.result(&report, text)
     }
 }
 

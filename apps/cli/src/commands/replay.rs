@@ -19,7 +19,6 @@ use crate::failure::Failure;
 use crate::options::{Global, PortSizeArgs, RunLimits};
 use crate::output::Output;
 use crate::output::rates::{grouped, reconnections, totals};
-use crate::port_argument::PortArgument;
 use crate::port_wait::Idleness;
 use crate::run::{Progress, Run, pin};
 use crate::verb::MainVerb;
@@ -40,7 +39,7 @@ pub(crate) struct ReplayArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Port to send from
-    #[arg(value_name = "PORT", value_parser = PortArgument, hide_possible_values = true)]
+    #[arg(value_name = "PORT")]
     port: String,
     /// Timing: original, max, or a multiple of the original speed such as 2 or 0.5x
     #[arg(long, default_value = "original", conflicts_with = "rate")]
@@ -145,7 +144,7 @@ impl Schedule {
 }
 
 /// Counters of sent frames.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Summary {
     port: String,
     frames: u64,
@@ -184,13 +183,8 @@ struct Player<'a> {
     /// Due times of the frames that are not handed over yet.
     held: Vec<u64>,
     unpaced_held: usize,
-    frames: u64,
-    bytes: u64,
-    rounds: u64,
-    too_long: u64,
-    truncated: u64,
-    waited: u64,
     last_ns: u64,
+    sent: Summary,
 }
 
 impl MainVerb for ReplayArgs {
@@ -219,18 +213,13 @@ ringroad replay capture.pcap vale0:a --loop 10 --rate 1Gbit --map-ip 10.0.0.0/8=
             timing: DepartureError::default(),
             held: Vec::with_capacity(BURST_FRAMES),
             unpaced_held: 0,
-            frames: 0,
-            bytes: 0,
-            rounds: 0,
-            too_long: 0,
-            truncated: 0,
-            waited: 0,
             last_ns: 0,
+            sent: Summary::default(),
         };
         let ended = player.play(&mut reader, self.rounds);
         // Frames read before an error of the file are still sent.
         let ended = player.hand_over().and(drain(player.port, &run)).and(ended);
-        let summary = player.summary();
+        let summary = player.into_summary();
         progress.finish();
         output.result(&summary, text)?;
         ended
@@ -260,12 +249,12 @@ impl Player<'_> {
                     return Ok(());
                 }
                 if (frame.bytes.len() as u64) < u64::from(frame.original_len) {
-                    self.truncated += 1;
+                    self.sent.truncated_frames += 1;
                 }
             }
-            self.rounds += 1;
+            self.sent.rounds += 1;
             let empty = self.schedule.frames == 0;
-            if self.rounds == rounds || empty {
+            if self.sent.rounds == rounds || empty {
                 return Ok(());
             }
             reader.rewind()?;
@@ -285,7 +274,7 @@ impl Player<'_> {
             if self.run.is_over(now_ns) {
                 return Ok(false);
             }
-            self.progress.update(now_ns, self.frames, self.bytes)?;
+            self.progress.update(now_ns, self.sent.frames, self.sent.bytes)?;
             let left_ns = due_ns.unwrap_or(0).saturating_sub(now_ns);
             match left_ns {
                 0 => return Ok(true),
@@ -309,12 +298,12 @@ impl Player<'_> {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(PortError::FrameTooLong { .. }) => {
-                    self.too_long += 1;
+                    self.sent.too_long_frames += 1;
                     return Ok(true);
                 }
                 Err(error) => return Err(error.into()),
             }
-            self.waited += u64::from(!waited);
+            self.sent.waited_frames += u64::from(!waited);
             waited = true;
             self.hand_over()?;
             let now_ns = self.run.now_ns();
@@ -328,8 +317,8 @@ impl Player<'_> {
             Some(due_ns) => self.held.push(due_ns),
             None => self.unpaced_held += 1,
         }
-        self.frames += 1;
-        self.bytes += bytes.len() as u64;
+        self.sent.frames += 1;
+        self.sent.bytes += bytes.len() as u64;
         Ok(true)
     }
 
@@ -347,24 +336,20 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn summary(&mut self) -> Summary {
+    fn into_summary(self) -> Summary {
+        let Summary { frames, bytes, .. } = self.sent;
         let mut meter = RateMeter::new(TrafficSnapshot::default());
-        meter.update(TrafficSnapshot { frames: self.frames, bytes: self.bytes, now_ns: self.last_ns });
+        meter.update(TrafficSnapshot { frames, bytes, now_ns: self.last_ns });
         let timing = self.timing.report();
         Summary {
             port: self.port.info().name.clone(),
-            frames: self.frames,
-            bytes: self.bytes,
             seconds: self.last_ns as f64 / 1e9,
             rate: meter.overall(),
-            rounds: self.rounds,
-            too_long_frames: self.too_long,
-            truncated_frames: self.truncated,
             backwards_timestamps: self.schedule.backwards,
-            waited_frames: self.waited,
             unsent_slots: u64::from(self.port.tx().pending()),
             reconnections: self.port.reconnections(),
             timing_error: (timing.frames > 0).then_some(timing.lateness),
+            ..self.sent
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
 use crate::verb::MainVerb;
-use preloaded::{NETMAP, PCAP, Preloaded};
+use preloaded::{NETMAP, PCAP};
 
 /// The dynamic linker's variable for preloaded libraries.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
@@ -55,12 +55,15 @@ ringroad run -- pkt-gen -i vale0:2 -f tx";
             ));
         };
         let wanted = [(!self.no_netmap).then_some(NETMAP), (!self.no_pcap).then_some(PCAP)];
-        let objects = Preloaded::find(wanted.into_iter().flatten())?;
+        let objects = preloaded::find(wanted.into_iter().flatten())?;
         let program = executable::find(name)?;
         executable::check(&program)?;
         let mut command = Command::new(&program);
         command.arg0(name).args(arguments);
-        command.env(PRELOAD_VARIABLE, objects.before(std::env::var_os(PRELOAD_VARIABLE).as_deref()));
+        command.env(
+            PRELOAD_VARIABLE,
+            preloaded::before(&objects, std::env::var_os(PRELOAD_VARIABLE).as_deref()),
+        );
         if let Some(socket) = &global.socket {
             // An absolute path, since the program may change its working directory.
             command.env(SOCKET_VARIABLE, std::path::absolute(socket).unwrap_or_else(|_| socket.clone()));

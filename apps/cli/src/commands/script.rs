@@ -74,7 +74,7 @@ impl MainVerb for ScriptArgs {
 
 /// Converts a failure of the output to an I/O error, which ends the script.
 fn as_io(failure: Failure) -> io::Error {
-    let kind = if failure.is_broken_pipe() { io::ErrorKind::BrokenPipe } else { io::ErrorKind::Other };
+    let kind = if failure.exit_status == 0 { io::ErrorKind::BrokenPipe } else { io::ErrorKind::Other };
     io::Error::new(kind, failure.to_string())
 }
 

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ringroad::{Interest, OpenOptions, Port};
 use ringroad_control::message::{Mirror, MirrorDirection};
-use ringroad_control::report::PortReport;
 use ringroad_control::{Reply, Request};
 use ringroad_sflow::{Collector, CollectorAddress, Exporter, ExporterCounters, Options};
 use serde::Serialize;
@@ -17,7 +16,7 @@ use crate::options::{DEEP_SLOTS, Global};
 use crate::output::Output;
 use crate::output::rates::grouped;
 use crate::run::SignalFlag;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Longest wait between two checks of the stop flag.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -167,10 +166,7 @@ impl Session<'_> {
             let advice = format!("see who: ringroad list; one exporter at a time has {name}");
             return Err(Failure::new(format!("another program has {name} open"), advice));
         }
-        match connection.request(&Request::SetMirror(self.mirror.clone()))?.0 {
-            Reply::Done => {}
-            reply => return Err(Failure::reply(&reply)),
-        }
+        request!(connection, &Request::SetMirror(self.mirror.clone()), Reply::Done => ())?;
         let options = OpenOptions {
             slots: Some(DEEP_SLOTS),
             buffer_bytes: Some(BUFFER_BYTES),
@@ -233,13 +229,11 @@ impl Session<'_> {
 
     /// Reads the daemon's counters. The port detects a daemon that does not answer.
     fn poll(&mut self) {
-        if let Some(ports) = self.ports() {
-            self.exporter.report(&ports, &self.mirror.to, Instant::now());
+        if let Ok(mut daemon) = self.global.connect()
+            && let Ok(list) = daemon.list()
+        {
+            self.exporter.report(&list.ports, &self.mirror.to, Instant::now());
         }
-    }
-
-    fn ports(&self) -> Option<Vec<PortReport>> {
-        Some(self.global.connect().ok()?.list().ok()?.ports)
     }
 
     /// Reads the last counters, which include the latest lost samples, and removes the mirror.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use ringroad_control::report::{
-    CounterReport, OpenFlowReport, StartedBy, StatusReport, SwitchReport, WorkerState,
+    CounterReport, OpenFlowReport, StartedBy, StatusReport, SwitchReport, WorkerReport, WorkerState,
 };
 
 use super::list::{ports_table, waiting};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::{grouped, size};
-use crate::output::table::{Columns, drops};
+use crate::output::table::{drops, table};
 use crate::verb::MainVerb;
 
 /// Show the daemon, its workers, switches and ports
@@ -76,63 +76,47 @@ fn by_user(status: &StatusReport) -> String {
 }
 
 fn workers(status: &StatusReport) -> String {
-    let mut columns = Columns::new(&[
-        ">worker",
-        ">CPU",
-        "state",
-        ">CPU time",
-        ">busy time",
-        ">loops",
-        ">busy",
-        ">sleeps",
-        ">kicks",
-    ]);
-    for worker in &status.workers {
-        let state = match worker.state {
-            WorkerState::Running => "running",
-            WorkerState::Sleeping => "sleeping",
-            WorkerState::Stopped => "stopped",
-            _ => "unknown",
-        };
-        columns.row([
-            worker.index.to_string(),
-            worker.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
-            state.to_owned(),
-            format!("{:.1} s", worker.cpu_time_ns as f64 / 1e9),
-            format!("{:.1} s", worker.busy_ns as f64 / 1e9),
-            grouped(worker.loops),
-            grouped(worker.busy_loops),
-            grouped(worker.sleeps),
-            grouped(worker.kicks_received),
-        ]);
+    table(
+        &status.workers,
+        &[
+            (">worker", |worker| worker.index.to_string()),
+            (">CPU", |worker| worker.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string())),
+            ("state", |worker| state(worker).to_owned()),
+            (">CPU time", |worker| format!("{:.1} s", worker.cpu_time_ns as f64 / 1e9)),
+            (">busy time", |worker| format!("{:.1} s", worker.busy_ns as f64 / 1e9)),
+            (">loops", |worker| grouped(worker.loops)),
+            (">busy", |worker| grouped(worker.busy_loops)),
+            (">sleeps", |worker| grouped(worker.sleeps)),
+            (">kicks", |worker| grouped(worker.kicks_received)),
+        ],
+        "no workers",
+    )
+}
+
+fn state(worker: &WorkerReport) -> &'static str {
+    match worker.state {
+        WorkerState::Running => "running",
+        WorkerState::Sleeping => "sleeping",
+        WorkerState::Stopped => "stopped",
+        _ => "unknown",
     }
-    columns.lines_or("no workers")
 }
 
 fn switches(status: &StatusReport) -> String {
-    let mut columns = Columns::new(&[
-        "switch",
-        ">ports",
-        ">addresses",
-        ">frames in",
-        ">copies",
-        ">frames out",
-        ">on their way",
-        "drops",
-    ]);
-    for switch in &status.switches {
-        columns.row([
-            switch.name.clone(),
-            switch.ports.to_string(),
-            switch.macs.to_string(),
-            grouped(switch.totals.received_frames),
-            grouped(switch.replicated_frames),
-            grouped(switch.totals.delivered_frames),
-            unaccounted(switch).to_string(),
-            drops(&switch.totals.drops),
-        ]);
-    }
-    columns.lines_or("no switches")
+    table(
+        &status.switches,
+        &[
+            ("switch", |switch| switch.name.clone()),
+            (">ports", |switch| switch.ports.to_string()),
+            (">addresses", |switch| switch.macs.to_string()),
+            (">frames in", |switch| grouped(switch.totals.received_frames)),
+            (">copies", |switch| grouped(switch.replicated_frames)),
+            (">frames out", |switch| grouped(switch.totals.delivered_frames)),
+            (">on their way", |switch| unaccounted(switch).to_string()),
+            ("drops", |switch| drops(&switch.totals.drops)),
+        ],
+        "no switches",
+    )
 }
 
 /// Formats a line about a switch with flow tables.
@@ -142,10 +126,7 @@ fn flow_tables(report: &OpenFlowReport) -> String {
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(words, ", {} {what}", grouped(count));
     }
-    let controllers = match report.controllers.len() {
-        0 => "no controller".to_owned(),
-        all => format!("{} of {all} controllers", report.connected_controllers()),
-    };
+    let controllers = controllers(report.connected_controllers(), report.controllers.len());
     let _ =
         write!(words, ", {} MiB, {controllers}, {} packet-ins", memory(report), grouped(report.packet_ins));
     if report.refused_tools > 0 {
@@ -157,8 +138,13 @@ fn flow_tables(report: &OpenFlowReport) -> String {
     words
 }
 
+/// Formats how many of a switch's controllers are connected.
+pub(super) fn controllers(connected: usize, all: usize) -> String {
+    if all == 0 { "no controller".to_owned() } else { format!("{connected} of {all} controllers") }
+}
+
 /// Returns the number of received and replicated frames that were neither delivered nor dropped.
-fn unaccounted(switch: &SwitchReport) -> i128 {
+pub(super) fn unaccounted(switch: &SwitchReport) -> i128 {
     let CounterReport { received_frames, delivered_frames, drops, .. } = &switch.totals;
     let dropped: i128 = drops.values().map(|frames| i128::from(*frames)).sum();
     i128::from(*received_frames) + i128::from(switch.replicated_frames)

@@ -3,16 +3,16 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use ringroad_control::message::{FailMode as WantedFailMode, OpenFlow};
+use clap::Args;
+use ringroad_control::message::{FailMode, OpenFlow};
 use ringroad_control::report::OpenFlowReport;
 use ringroad_control::{Reply, Request};
 
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Choice, Global, one_of};
 use crate::output::Output;
-use crate::output::table::Columns;
-use crate::verb::{MainVerb, ask};
+use crate::output::table::lines;
+use crate::verb::{MainVerb, ask, request};
 
 /// Make a switch forward by flow tables, under OpenFlow controllers, or again by learned addresses
 ///
@@ -35,8 +35,8 @@ pub(crate) struct SwitchArgs {
     #[arg(long, value_name = "ADDRESS:PORT", requires = "openflow")]
     listen: Vec<String>,
     /// Behaviour of the switch while no controller is connected
-    #[arg(long, value_name = "MODE", default_value = "secure", requires = "openflow")]
-    fail_mode: FailModeArg,
+    #[arg(long, value_name = "MODE", default_value = "secure", value_parser = one_of(&FAIL_MODES), requires = "openflow")]
+    fail_mode: FailMode,
     /// Number of the switch for controllers, hexadecimal [default: made from its name]
     #[arg(long, value_name = "HEX", requires = "openflow")]
     datapath_id: Option<String>,
@@ -54,13 +54,10 @@ pub(crate) struct SwitchArgs {
     learn: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FailModeArg {
-    /// The switch keeps its flows, and drops frames without a matching flow
-    Secure,
-    /// The switch is a learning switch until a controller connects
-    Standalone,
-}
+const FAIL_MODES: [Choice<FailMode>; 2] = [
+    ("secure", "The switch keeps its flows, and drops frames without a matching flow", FailMode::Secure),
+    ("standalone", "The switch is a learning switch until a controller connects", FailMode::Standalone),
+];
 
 impl MainVerb for SwitchArgs {
     const EXAMPLES: &str = "\
@@ -84,10 +81,7 @@ ringroad switch vale0 --learn";
             switch: switch.clone(),
             controllers,
             listen: self.listen.clone(),
-            fail_mode: match self.fail_mode {
-                FailModeArg::Secure => WantedFailMode::Secure,
-                FailModeArg::Standalone => WantedFailMode::Standalone,
-            },
+            fail_mode: self.fail_mode,
             datapath_id: self.datapath_id.clone(),
             private_key: whole_path(self.private_key.as_deref())?,
             certificate: whole_path(self.certificate.as_deref())?,
@@ -117,13 +111,11 @@ pub(super) fn memory(report: &OpenFlowReport) -> String {
 }
 
 fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Failure> {
-    let mut reports = match global.connect()?.request(&Request::OpenFlow)?.0 {
-        Reply::OpenFlow(reports) => reports,
-        reply => return Err(Failure::reply(&reply)),
-    };
+    let mut reports = request!(global.connect()?, &Request::OpenFlow, Reply::OpenFlow(reports) => reports)?;
     reports.retain(|report| switch.is_none_or(|switch| report.settings.switch == switch));
     output.result(&reports, |reports| {
-        let mut columns = Columns::new(&["switch", "datapath", ">flows", ">MiB", "controller", "state"]);
+        let headings = ["switch", "datapath", ">flows", ">MiB", "controller", "state"];
+        let mut rows = Vec::new();
         for report in reports {
             let mut first = [
                 report.settings.switch.clone(),
@@ -133,7 +125,7 @@ fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Fa
             ];
             let mut row = |controller: String, state: String| {
                 let [switch, datapath, flows, memory] = std::mem::take(&mut first);
-                columns.row([switch, datapath, flows, memory, controller, state]);
+                rows.push([switch, datapath, flows, memory, controller, state]);
             };
             if !report.waiting.is_empty() {
                 row(String::new(), report.waiting.clone());
@@ -154,6 +146,6 @@ fn list(switch: Option<&str>, global: &Global, output: &Output) -> Result<(), Fa
                 row(String::new(), format!("refused {}, last {last}", refused_tools(report)));
             }
         }
-        columns.lines_or("no switch has flow tables")
+        lines(&headings, rows, "no switch has flow tables")
     })
 }

@@ -6,17 +6,16 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ringroad_guest::GuestKind;
 use ringroad_guest::process::end_with_caller;
-use ringroad_guest::record::check_socket_path;
-use ringroad_guest::testpmd::{self, TestpmdConfig, TestpmdTransport};
+use ringroad_guest::testpmd::{self, CommandLine, TestpmdTransport};
 use serde::Serialize;
 
 use crate::commands::guests::Guest;
 use crate::commands::guests::foreground::{HeldSignals, Keys, exit_status};
 use crate::failure::Failure;
-use crate::options::Global;
+use crate::options::{Choice, Global, one_of};
 use crate::output::Output;
 use crate::verb::MainVerb;
 
@@ -32,8 +31,8 @@ pub(crate) struct TestpmdArgs {
     #[arg(long = "port", value_name = "PORT", required = true)]
     ports: Vec<String>,
     /// Protocol between testpmd's ports and the switch's ports
-    #[arg(long, value_name = "HOW", default_value = "vhost-user")]
-    via: Via,
+    #[arg(long, value_name = "HOW", default_value = "vhost-user", value_parser = one_of(&TRANSPORTS))]
+    via: TestpmdTransport,
     /// Forwarding mode: io, mac, macswap, rxonly, txonly, flowgen, icmpecho, csum, noisy, ...
     #[arg(long, value_name = "MODE", default_value = "io")]
     forward: String,
@@ -54,13 +53,10 @@ pub(crate) struct TestpmdArgs {
     extra: Vec<OsString>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Via {
-    /// virtio-user in testpmd, vhost-user in the daemon
-    VhostUser,
-    /// memif in both
-    Memif,
-}
+const TRANSPORTS: [Choice<TestpmdTransport>; 2] = [
+    ("vhost-user", "virtio-user in testpmd, vhost-user in the daemon", TestpmdTransport::VhostUser),
+    ("memif", "memif in both", TestpmdTransport::Memif),
+];
 
 #[derive(Debug, Serialize)]
 struct StartedTestpmd {
@@ -74,7 +70,7 @@ impl MainVerb for TestpmdArgs {
     const EXAMPLES: &str = "ringroad testpmd --port vale0:a --port vale0:b --forward macswap";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        if self.packed && self.via == Via::Memif {
+        if self.packed && self.via == TestpmdTransport::Memif {
             return Err(Failure::usage(
                 "memif has no packed rings",
                 "leave out --packed, or use --via vhost-user",
@@ -84,35 +80,27 @@ impl MainVerb for TestpmdArgs {
         let signals = HeldSignals::hold()?;
         let name = format!("testpmd-{}", std::process::id());
         let mut guest = Guest::claim(global, output, &name, GuestKind::Testpmd)?;
-        let mut sockets = Vec::new();
+        let mut devices = Vec::new();
         for (number, port) in self.ports.iter().enumerate() {
-            let socket = guest.folder().join(format!("port{number}.sock"));
-            check_socket_path(&socket)?;
-            let kind = match self.via {
-                Via::VhostUser => "vhost-user",
-                Via::Memif => "memif",
+            let scheme = match self.via {
+                TestpmdTransport::VhostUser => "vhost-user",
+                TestpmdTransport::Memif => "memif",
             };
-            let queues = if self.queues > 1 { format!("@queues={}", self.queues) } else { String::new() };
-            guest.attach(port, format!("{kind}:{}{queues}", socket.display()))?;
-            sockets.push(socket);
+            let socket = guest.attach_socket(port, scheme, self.queues)?;
+            devices.push(testpmd::device(self.via, number, &socket, self.queues, self.packed));
         }
-        let plan = TestpmdConfig {
-            sockets,
-            transport: match self.via {
-                Via::VhostUser => TestpmdTransport::VhostUser,
-                Via::Memif => TestpmdTransport::Memif,
-            },
-            forward: self.forward.clone(),
+        let line = CommandLine {
             cores: if self.cores.is_empty() { outermost_processors() } else { self.cores.clone() },
-            queues: self.queues,
-            packed: self.packed,
+            mebibytes: testpmd::MEBIBYTES,
             huge_pages: !self.no_huge && testpmd::has_huge_pages(),
             prefix: name,
-            extra: self.extra.clone(),
+            plugins: Vec::new(),
+            devices,
+            options: [testpmd::options(&self.forward, self.queues), self.extra.clone()].concat(),
         };
         // Line-buffered output, even into a pipe, since the reader waits for lines.
         let mut words: Vec<OsString> = vec!["-oL".into(), program.into()];
-        words.extend(plan.arguments());
+        words.extend(line.arguments());
         let mut command = Command::new("stdbuf");
         // testpmd's runtime files go to the folder of its sockets.
         command.args(&words).env("RUNTIME_DIRECTORY", guest.folder());

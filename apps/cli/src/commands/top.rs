@@ -17,7 +17,7 @@ use crate::number_parsers::seconds;
 use crate::options::Global;
 use crate::output::Output;
 use crate::output::rates::{CONVENTION, grouped};
-use crate::output::table::{Columns, drops};
+use crate::output::table::{drops, table};
 use crate::run::SignalFlag;
 use crate::verb::MainVerb;
 
@@ -104,34 +104,23 @@ impl TopArgs {
 }
 
 fn text(interval: &ObservedInterval) -> String {
-    let mut columns = Columns::new(&[
-        "port",
-        "kind",
-        ">queues",
-        ">Mpps in",
-        ">Gbit/s in",
-        ">Mpps out",
-        ">Gbit/s out",
-        ">drops/s",
-        ">total in",
-        ">total out",
-        "drops in all",
-    ]);
-    for port in &interval.ports {
-        columns.row([
-            port.name.clone(),
-            port.kind.clone(),
-            port.queues.to_string(),
-            format!("{:.3}", port.received.rate_fps / 1e6),
-            format!("{:.3}", port.received.l1_gbps),
-            format!("{:.3}", port.delivered.rate_fps / 1e6),
-            format!("{:.3}", port.delivered.l1_gbps),
-            format!("{:.0}", port.drops_fps),
-            grouped(port.received_frames_total),
-            grouped(port.delivered_frames_total),
-            drops(&port.drops_total),
-        ]);
-    }
+    let ports = table(
+        &interval.ports,
+        &[
+            ("port", |port| port.name.clone()),
+            ("kind", |port| port.kind.clone()),
+            (">queues", |port| port.queues.to_string()),
+            (">Mpps in", |port| format!("{:.3}", port.received.rate_fps / 1e6)),
+            (">Gbit/s in", |port| format!("{:.3}", port.received.l1_gbps)),
+            (">Mpps out", |port| format!("{:.3}", port.delivered.rate_fps / 1e6)),
+            (">Gbit/s out", |port| format!("{:.3}", port.delivered.l1_gbps)),
+            (">drops/s", |port| format!("{:.0}", port.drops_fps)),
+            (">total in", |port| grouped(port.received_frames_total)),
+            (">total out", |port| grouped(port.delivered_frames_total)),
+            ("drops in all", |port| drops(&port.drops_total)),
+        ],
+        "no ports",
+    );
     let flow_tables: String = interval.flow_tables.iter().map(|rates| rates.words() + "\n").collect();
-    format!("{}{flow_tables}Gbit/s are L1; {CONVENTION}", columns.lines_or("no ports"))
+    format!("{ports}{flow_tables}Gbit/s are L1; {CONVENTION}")
 }

@@ -5,15 +5,16 @@ mod words;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ringroad_control::report::{TraceReport, TracedFrameReport};
-use ringroad_control::{Connection, Reply, Request};
+use ringroad_control::report::TracedFrameReport;
+use ringroad_control::{Reply, Request};
 
+use crate::commands::explain::port_of;
 use crate::failure::Failure;
 use crate::number_parsers::seconds;
 use crate::options::Global;
 use crate::output::Output;
 use crate::run::SignalFlag;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Time between two requests to the daemon.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -51,20 +52,15 @@ ringroad trace vale0 --from a --count 4096 --drops";
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         let stop = SignalFlag::on_signals()?;
         let mut daemon = global.connect()?;
-        let from = self.from.as_ref().map(|port| {
-            port.strip_prefix(&self.switch).and_then(|rest| rest.strip_prefix(':')).unwrap_or(port).to_owned()
-        });
+        let from = self.from.as_ref().map(|port| port_of(&self.switch, port));
         let request = Request::StartTrace { switch: self.switch.clone(), from, count: self.count };
-        match daemon.request(&request)?.0 {
-            Reply::Done => {}
-            reply => return Err(Failure::reply(&reply)),
-        }
+        request!(daemon, &request, Reply::Done => ())?;
         let begin = Instant::now();
         // Other workers may deliver after the last frame, so the trace is read once more.
         let mut is_last = false;
         let mut shown = 0;
         let report = loop {
-            let report = traced(&mut daemon)?;
+            let report = request!(daemon, &Request::Traced, Reply::Traced(report) => report)?;
             if !output.is_json() {
                 let until = report.frames.len().saturating_sub(usize::from(!is_last));
                 for frame in report.frames.get(shown..until).unwrap_or(&[]) {
@@ -106,12 +102,5 @@ impl TraceArgs {
             true => output.result(frame, words::text),
             false => Ok(()),
         }
-    }
-}
-
-fn traced(daemon: &mut Connection) -> Result<TraceReport, Failure> {
-    match daemon.request(&Request::Traced)?.0 {
-        Reply::Traced(report) => Ok(report),
-        reply => Err(Failure::reply(&reply)),
     }
 }

@@ -100,8 +100,8 @@ impl MainVerb for TrialArgs {
         output.line(&json::line(&report)?)?;
         match report.verdict {
             TrialVerdict::Pass => Ok(()),
-            TrialVerdict::Fail => Err(Failure::verdict(VERDICT_FAIL)),
-            TrialVerdict::Invalid => Err(Failure::verdict(VERDICT_INVALID)),
+            TrialVerdict::Fail => Err(Failure::status(VERDICT_FAIL)),
+            TrialVerdict::Invalid => Err(Failure::status(VERDICT_INVALID)),
         }
     }
 }

@@ -9,7 +9,7 @@ use ringroad_control::{Reply, Request};
 use crate::failure::{Failure, VERDICT_FAIL};
 use crate::options::Global;
 use crate::output::Output;
-use crate::verb::MainVerb;
+use crate::verb::{MainVerb, request};
 
 /// Replace the running daemon by the installed program
 ///
@@ -32,15 +32,11 @@ impl MainVerb for UpgradeArgs {
 ringroad upgrade";
 
     fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
-        match global.connect()?.request(&Request::Upgrade { anyway: self.anyway })?.0 {
-            Reply::Upgraded(report) => {
-                output.result(&report, text)?;
-                let is_whole =
-                    report.waiting.is_empty() && report.lost.is_empty() && report.problem.is_empty();
-                if is_whole { Ok(()) } else { Err(Failure::verdict(VERDICT_FAIL)) }
-            }
-            reply => Err(Failure::reply(&reply)),
-        }
+        let request = Request::Upgrade { anyway: self.anyway };
+        let report = request!(global.connect()?, &request, Reply::Upgraded(report) => report)?;
+        output.result(&report, text)?;
+        let is_whole = report.waiting.is_empty() && report.lost.is_empty() && report.problem.is_empty();
+        if is_whole { Ok(()) } else { Err(Failure::status(VERDICT_FAIL)) }
     }
 }
 

@@ -9,12 +9,12 @@ struct Bench {
     b: Port,
 }
 
-fn bench(mode: DirectionMode, slots: u32) -> Bench {
+fn bench(macswap: bool, drop: bool, slots: u32) -> Bench {
     let pipes = Embedded::new();
     let open = |name: &str| pipes.open(&format!("{name}@slots={slots}")).unwrap();
     let ports = [open("a}1"), open("b}1")];
     let (a, b) = (open("a{1"), open("b{1"));
-    let direction = || ForwarderDirection::new(mode, 256);
+    let direction = || ForwarderDirection::new(macswap, drop, 256);
     Bench { junction: PortPair { ports, there: direction(), back: Some(direction()) }, a, b }
 }
 
@@ -47,7 +47,7 @@ fn received(port: &mut Port) -> Vec<Vec<u8>> {
 
 #[test]
 fn frames_pass_both_ways_and_each_way_is_counted() {
-    let mut bench = bench(DirectionMode::default(), 64);
+    let mut bench = bench(false, false, 64);
     send(&mut bench.a, 0..5);
     send(&mut bench.b, 5..8);
     assert!(bench.junction.turn().unwrap());
@@ -60,7 +60,7 @@ fn frames_pass_both_ways_and_each_way_is_counted() {
 
 #[test]
 fn addresses_are_swapped_once_even_if_frames_wait_for_room() {
-    let mut bench = bench(DirectionMode { macswap: true, drop: false }, 8);
+    let mut bench = bench(true, false, 8);
     let mut all = Vec::new();
     let mut next = 0;
     // Port b is emptied only in every third turn, so that bursts are split again and again.
@@ -88,7 +88,7 @@ fn addresses_are_swapped_once_even_if_frames_wait_for_room() {
 
 #[test]
 fn addresses_are_swapped_only_in_a_frames_first_slot() {
-    let mut bench = bench(DirectionMode { macswap: true, drop: false }, 64);
+    let mut bench = bench(true, false, 64);
     let long: Vec<u8> = (0..5000u32).map(|n| (n / 7) as u8).collect();
     bench.a.tx().send(&long).unwrap();
     send(&mut bench.a, [9]);
@@ -103,7 +103,7 @@ fn addresses_are_swapped_only_in_a_frames_first_slot() {
 #[test]
 fn a_full_port_holds_frames_back_or_drops_and_counts_them() {
     for (drop, delivered, dropped) in [(false, 14, 0), (true, 7, 7)] {
-        let mut bench = bench(DirectionMode { macswap: false, drop }, 8);
+        let mut bench = bench(false, drop, 8);
         for first in [0, 7] {
             send(&mut bench.a, first..first + 7);
             for _ in 0..3 {

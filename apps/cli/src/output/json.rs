@@ -11,6 +11,12 @@ pub(crate) fn line<T: Serialize>(value: &T) -> Result<String, Failure> {
         .map_err(|error| Failure::new(format!("making JSON of the result: {error}"), ""))
 }
 
+/// Line for an interval of a running command.
+#[derive(Debug, Serialize)]
+pub(crate) struct IntervalLine<T> {
+    pub(crate) interval: T,
+}
+
 /// First line of a traffic command, when its ports are open.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ready<'a> {

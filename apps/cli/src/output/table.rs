@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 use ringroad_control::printable::printable;
 
 use super::rates::grouped;
@@ -11,50 +11,43 @@ use super::rates::grouped;
 /// Maximum number of characters in a cell. Ringroad's names and reasons are shorter; only untrusted text is longer.
 const MAX_CELL_CHARS: usize = 300;
 
-/// Table of `headings`. A column is flush right if its heading begins with `>`.
-pub(crate) struct Columns {
-    table: Table,
-    right: Vec<bool>,
-    rows: usize,
+/// A column of a table: its heading, and the cell that it makes of a row's value.
+pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
+
+/// Makes a table with a line for each of `values`, or returns `otherwise` if there are none.
+pub(crate) fn table<T>(
+    values: impl IntoIterator<Item = T>,
+    columns: &[Column<T>],
+    otherwise: &str,
+) -> String {
+    let headings: Vec<_> = columns.iter().map(|(heading, _)| *heading).collect();
+    let row = |value| columns.iter().map(|(_, cell)| cell(&value)).collect::<Vec<_>>();
+    lines(&headings, values.into_iter().map(row), otherwise)
 }
 
-impl Columns {
-    pub(crate) fn new(headings: &[&str]) -> Self {
-        let mut table = Table::new();
-        table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        let right: Vec<bool> = headings.iter().map(|heading| heading.starts_with('>')).collect();
-        let mut columns = Self { table, right, rows: 0 };
-        let cells = columns.cells(headings.iter().map(|heading| heading.trim_start_matches('>').to_owned()));
-        columns.table.set_header(cells);
-        for column in columns.table.column_iter_mut() {
-            column.set_padding((0, 2));
+/// Makes a table of `rows`, or returns `otherwise` if there are none. A column is flush right if its heading begins with
+/// `>`.
+pub(crate) fn lines<R: IntoIterator<Item = String>>(
+    headings: &[&str],
+    rows: impl IntoIterator<Item = R>,
+    otherwise: &str,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(headings.iter().map(|heading| heading.trim_start_matches('>')));
+    for row in rows {
+        table.add_row(row.into_iter().map(|cell| printable(&cell, MAX_CELL_CHARS)));
+    }
+    if table.is_empty() {
+        return format!("{otherwise}\n");
+    }
+    for (column, heading) in table.column_iter_mut().zip(headings) {
+        column.set_padding((0, 2));
+        if heading.starts_with('>') {
+            column.set_cell_alignment(CellAlignment::Right);
         }
-        columns
     }
-
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells = self.cells(cells);
-        self.table.add_row(cells);
-        self.rows += 1;
-    }
-
-    fn cells(&self, cells: impl IntoIterator<Item = String>) -> Vec<Cell> {
-        let alignment = |right: bool| if right { CellAlignment::Right } else { CellAlignment::Left };
-        let right = self.right.iter().copied().chain(std::iter::repeat(false));
-        cells
-            .into_iter()
-            .zip(right)
-            .map(|(text, right)| Cell::new(printable(&text, MAX_CELL_CHARS)).set_alignment(alignment(right)))
-            .collect()
-    }
-
-    /// Returns the lines, or `otherwise` if there is no row.
-    pub(crate) fn lines_or(&self, otherwise: &str) -> String {
-        if self.rows == 0 {
-            return format!("{otherwise}\n");
-        }
-        self.table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Formats drops by cause in one cell, the greatest first; empty without drops.
@@ -74,22 +67,26 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_without_trailing_spaces() {
-        let mut columns = Columns::new(&["port", ">frames", "mode"]);
-        columns.row(["vale0:a".into(), "5".into(), "x".into()]);
-        columns.row(["b".into(), "12 345".into(), String::new()]);
-        assert_eq!(columns.lines_or("none"), "port     frames  mode\nvale0:a       5  x\nb        12 345\n");
+        let columns: [Column<(&str, u64, &str)>; 3] = [
+            ("port", |row| row.0.to_owned()),
+            (">in", |row| grouped(row.1)),
+            ("mode", |row| row.2.to_owned()),
+        ];
+        assert_eq!(
+            table([("vale0:a", 5, "x"), ("b", 12_345, "")], &columns, "none"),
+            "port         in  mode\nvale0:a       5  x\nb        12 345\n"
+        );
     }
 
     #[test]
     fn cells_lose_control_characters_and_line_ends() {
-        let mut columns = Columns::new(&["port"]);
-        columns.row(["\x1b[2Jvale0:a\nforged".into()]);
-        assert_eq!(columns.lines_or("none"), "port\n\u{fffd}[2Jvale0:a\u{fffd}forged\n");
+        let text = lines(&["port"], [["\x1b[2Jvale0:a\nforged".into()]], "none");
+        assert_eq!(text, "port\n\u{fffd}[2Jvale0:a\u{fffd}forged\n");
     }
 
     #[test]
     fn a_table_without_rows_shows_the_given_text() {
-        assert_eq!(Columns::new(&["port"]).lines_or("no ports"), "no ports\n");
+        assert_eq!(table([(); 0], &[("port", |()| String::new())], "no ports"), "no ports\n");
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn receive(
     let output = Output::new(&Global { quiet: true, ..Global::default() });
     let run = Run::start(&run_limits).unwrap();
     let mut progress = Progress::new(&output, &run_limits, "received");
-    receiver.receive(port, &run, limits, &Workers(None), &mut progress)
+    receiver.receive(port, &run, limits, None, &mut progress)
 }
 
 fn count(count: u64) -> ReceiveLimits {
@@ -92,8 +92,7 @@ fn frames_that_arrived_before_the_end_are_received() {
     run.end();
     let mut receiver = Receiver::new(FrameUse::default());
     let mut progress = Progress::new(&output, &run_limits, "received");
-    let (summary, ended) =
-        receiver.receive(&mut far, &run, ReceiveLimits::default(), &Workers(None), &mut progress);
+    let (summary, ended) = receiver.receive(&mut far, &run, ReceiveLimits::default(), None, &mut progress);
     assert_eq!(ended, Ok(()));
     assert_eq!((summary.frames, summary.bytes, summary.left_frames), (3, 5121, 0));
 }

@@ -7,6 +7,7 @@ use ringroad_traffic::pacing::{LoadShape, MAX_BURST_FRAMES, RateSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::ConfiguredPort;
 use super::packet::packet;
 use super::size::size;
 use crate::document::Node;
@@ -40,18 +41,10 @@ pub(crate) struct FlowMetrics {
     pub(crate) expected_copies: f64,
 }
 
-/// Port that flows refer to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PortSpeed<'a> {
-    pub(crate) name: &'a str,
-    /// Nominal speed of the port's link, bit/s, if the configuration has one.
-    pub(crate) speed_bps: Option<f64>,
-}
-
 const MEMBERS: &[&str] = &["name", "tx_rx", "packet", "size", "rate", "duration", "metrics", "payload"];
 
 /// Reads a flow.
-pub(crate) fn flow(node: &Node<'_>, ports: &[PortSpeed<'_>], warnings: &mut Vec<String>) -> FlowConfig {
+pub(crate) fn flow(node: &Node<'_>, ports: &[ConfiguredPort], warnings: &mut Vec<String>) -> FlowConfig {
     node.only(MEMBERS);
     let name = node.get("name").required_text().to_owned();
     let (tx, rx) = endpoints(&node.get("tx_rx"), ports);
@@ -67,12 +60,12 @@ pub(crate) fn flow(node: &Node<'_>, ports: &[PortSpeed<'_>], warnings: &mut Vec<
     FlowConfig { name, tx, rx, metrics, load }
 }
 
-fn endpoints(node: &Node<'_>, ports: &[PortSpeed<'_>]) -> (String, Vec<String>) {
+fn endpoints(node: &Node<'_>, ports: &[ConfiguredPort]) -> (String, Vec<String>) {
     let Some((_, port)) = node.chosen(&["port"], "port") else { return Default::default() };
     port.only(&["tx_name", "rx_name", "rx_names"]);
     let known = |node: &Node<'_>, name: &str| {
         if !name.is_empty() && !ports.iter().any(|port| port.name == name) {
-            let names: Vec<&str> = ports.iter().map(|port| port.name).collect();
+            let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
             node.report(format_args!("no port is called \"{name}\"; there are {}", names.join(", ")));
         }
     };
@@ -110,10 +103,7 @@ fn stream(node: &Node<'_>, name: &str, signature: bool) -> Option<StreamDefiniti
 }
 
 fn payload(node: &Node<'_>) -> Value {
-    if node.is_absent() {
-        return json!("00");
-    }
-    match node.chosen(&["fixed", "increment_byte"], "fixed") {
+    match node.given(&["fixed", "increment_byte"], "fixed") {
         Some(("increment_byte", _)) => json!({"increment": true}),
         Some((_, fixed)) => {
             fixed.only(&["pattern", "repeat"]);
@@ -136,11 +126,8 @@ fn payload(node: &Node<'_>) -> Value {
 
 fn rate(node: &Node<'_>, tx: &str, speed_bps: Option<f64>) -> RateSpec {
     let default = RateSpec::Frames { rate_fps: DEFAULT_PPS as f64 };
-    if node.is_absent() {
-        return default;
-    }
     let choices = &["pps", "bps", "kbps", "mbps", "gbps", "percentage"];
-    let Some((choice, chosen)) = node.chosen(choices, "pps") else { return default };
+    let Some((choice, chosen)) = node.given(choices, "pps") else { return default };
     let bits = |default: u64, unit: f64| RateSpec::Bits {
         rate_bps: chosen.whole(1, u64::MAX, default) as f64 * unit,
         layer: BitLayer::L1,
@@ -170,11 +157,8 @@ fn no_speed(node: &Node<'_>, port: &str) {
 }
 
 fn duration(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, load: &mut Load) {
-    if node.is_absent() {
-        return;
-    }
     let choices = &["fixed_packets", "fixed_seconds", "burst", "continuous"];
-    let Some((choice, chosen)) = node.chosen(choices, "continuous") else { return };
+    let Some((choice, chosen)) = node.given(choices, "continuous") else { return };
     let own: &[&str] = match choice {
         "fixed_packets" => &["packets", "gap", "delay"],
         "fixed_seconds" => &["seconds", "gap", "delay"],
@@ -211,10 +195,7 @@ fn duration(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, load: &mut Load) 
 
 /// Reads a span of time, in ns, µs or bytes of line time, and returns it in ns.
 fn span_ns(node: &Node<'_>, tx: &str, speed_bps: Option<f64>, default_ns: f64) -> f64 {
-    if node.is_absent() {
-        return default_ns;
-    }
-    let Some((choice, chosen)) = node.chosen(&["bytes", "nanoseconds", "microseconds"], "bytes") else {
+    let Some((choice, chosen)) = node.given(&["bytes", "nanoseconds", "microseconds"], "bytes") else {
         return default_ns;
     };
     let span = chosen.number(0.0..=LONGEST_S * 1e9, "0 or more, up to a year", default_ns);
@@ -257,10 +238,7 @@ fn metrics(node: &Node<'_>, receivers: usize, warnings: &mut Vec<String>) -> Flo
 }
 
 fn expected_copies(node: &Node<'_>, receivers: usize) -> f64 {
-    if node.is_absent() {
-        return 1.0;
-    }
-    match node.chosen(&["rx_count", "value"], "value") {
+    match node.given(&["rx_count", "value"], "value") {
         Some(("rx_count", _)) => receivers as f64,
         Some((_, value)) => value.number(f64::MIN_POSITIVE..=1e9, "a number above 0", 1.0),
         None => 1.0,

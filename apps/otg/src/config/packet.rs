@@ -43,7 +43,7 @@ impl PacketTemplate {
         let earlier = self.headers.iter().filter(|header| header.get(choice).is_some()).count();
         let path = if earlier == 0 { choice.to_owned() } else { format!("{choice}[{earlier}]") };
         let mut header = Reading { path, values: Map::new(), modifiers: &mut self.modifiers };
-        let fields = HEADERS.iter().find(|known| known.name == choice).map_or(&[][..], |known| known.fields);
+        let fields = HEADERS.iter().find(|(name, _)| *name == choice).map_or(&[][..], |(_, fields)| fields);
         let mut names: Vec<&str> = fields.iter().map(|field| field.name).collect();
         match choice {
             "icmp" | "icmpv6" => {
@@ -148,10 +148,7 @@ impl Reading<'_> {
             ("monetary", 1, 1),
             ("unused", 1, 0),
         ];
-        if node.is_absent() {
-            return;
-        }
-        let byte = match node.chosen(&["raw", "tos", "dscp"], "dscp") {
+        let byte = match node.given(&["raw", "tos", "dscp"], "dscp") {
             Some(("dscp", dscp)) => {
                 dscp.only(&["phb", "ecn"]);
                 self.read(&dscp, &DSCP);
@@ -188,10 +185,7 @@ fn constant(node: &Node<'_>, kind: Kind) -> u128 {
 }
 
 fn given_checksum(node: &Node<'_>) -> Option<Value> {
-    if node.is_absent() {
-        return None;
-    }
-    let (choice, chosen) = node.chosen(&["generated", "custom"], "generated")?;
+    let (choice, chosen) = node.given(&["generated", "custom"], "generated")?;
     if choice == "custom" {
         return Some(json!(chosen.whole(0, 0xffff, 0)));
     }

@@ -95,23 +95,14 @@ impl Kind {
     }
 
     fn read(self, node: &Node<'_>, default: u128) -> u128 {
-        if node.is_absent() {
-            return default;
-        }
-        self.parse(node.value()).unwrap_or_else(|| {
-            node.report_value(self.expected());
-            default
-        })
+        node.read(|value| self.parse(value), self.expected(), default)
     }
 }
 
 /// Reads the pattern of a field; `choices` are its allowed patterns.
 pub(crate) fn pattern(node: &Node<'_>, kind: Kind, choices: &[&'static str]) -> Pattern {
-    if node.is_absent() {
-        return Pattern::Auto;
-    }
     let default = if choices.contains(&"value") { "value" } else { "auto" };
-    let Some((choice, chosen)) = node.chosen(choices, default) else { return Pattern::Auto };
+    let Some((choice, chosen)) = node.given(choices, default) else { return Pattern::Auto };
     match choice {
         "value" => Pattern::Value(kind.read(&chosen, 0)),
         "values" => values(&chosen, kind),

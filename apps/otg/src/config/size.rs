@@ -26,10 +26,7 @@ const ALL_MIXES: [&str; 5] = ["imix", "ipsec_imix", "ipv6_imix", "standard_imix"
 
 /// Reads the frame sizes into the form of a stream definition.
 pub(crate) fn size(node: &Node<'_>) -> Value {
-    if node.is_absent() {
-        return json!(DEFAULT_SIZE);
-    }
-    let Some((choice, chosen)) = node.chosen(&["fixed", "increment", "random", "weight_pairs"], "fixed")
+    let Some((choice, chosen)) = node.given(&["fixed", "increment", "random", "weight_pairs"], "fixed")
     else {
         return json!(DEFAULT_SIZE);
     };

@@ -29,7 +29,7 @@ struct RunningServer {
     listen: Listen,
     authorization: String,
     stopper: Stopper,
-    thread: Option<JoinHandle<Result<(), OtgServerError>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl RunningServer {
@@ -85,7 +85,7 @@ impl Drop for RunningServer {
         self.stopper.stop();
         let ended = self.thread.take().unwrap().join();
         if !std::thread::panicking() {
-            ended.unwrap().unwrap();
+            ended.unwrap();
         }
     }
 }

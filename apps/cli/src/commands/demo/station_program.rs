@@ -4,7 +4,7 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ringroad::{Interest, OpenOptions, Port};
 use ringroad_capture::{CaptureFormat, CaptureWriter};
@@ -12,6 +12,7 @@ use ringroad_wire::mac::Mac;
 
 use crate::failure::Failure;
 use crate::options::{DEEP_SLOTS, Global};
+use crate::receiver::unix_time_ns;
 
 /// EtherType for local experiments: it distinguishes announcements from the capture's frames.
 const ANNOUNCEMENT: [u8; 2] = [0x88, 0xB5];
@@ -53,8 +54,7 @@ pub(super) fn run(port: &str, record: &Path, stations: &[String], global: &Globa
         port.rx().sync()?;
         while port.rx().receive(&mut frame).is_some() {
             if frame.get(12..14) != Some(&ANNOUNCEMENT) {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                writer.write_frame(now.as_nanos() as u64, &frame, frame.len() as u32)?;
+                writer.write_frame(unix_time_ns(), &frame, frame.len() as u32)?;
             }
             frame.clear();
         }

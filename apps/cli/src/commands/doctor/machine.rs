@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::Check;
+use super::{Outcome, fail, ok, warn};
 use crate::output::rates::size;
 
 /// Oldest kernel that has all required features, such as I/O of sealed memfds, and epoll with ns timeouts (5.11).
@@ -14,37 +14,39 @@ const OLDEST_KERNEL: (u32, u32) = (5, 11);
 const ENOUGH_DESCRIPTORS: u64 = 1024;
 
 /// Runs the checks of this module.
-pub(super) fn checks() -> Vec<Check> {
-    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
-    let command_line = read("/proc/cmdline").unwrap_or_default();
-    let mut checks = vec![kernel(), processors(), isolation(&command_line)];
-    checks.extend(governor());
-    checks.extend(smt());
-    checks.push(hypervisor(&cpuinfo));
-    checks.extend(steal(&read("/proc/stat").unwrap_or_default()));
-    checks.push(clock_source());
-    checks.push(huge_pages(&read("/proc/meminfo").unwrap_or_default()));
-    checks.extend(shared_memory_pages());
-    checks.push(descriptors());
-    checks.push(locked_memory());
-    checks.push(tun());
-    checks
+pub(super) fn checks() -> Vec<(&'static str, Outcome)> {
+    let text = |path: &str| read(path).unwrap_or_default();
+    let outcomes = [
+        ("kernel", Some(kernel())),
+        ("processors", Some(processors())),
+        ("isolated processors", Some(isolation(&text("/proc/cmdline")))),
+        ("frequency governor", governor()),
+        ("hardware threads", smt()),
+        ("hypervisor", Some(hypervisor(&text("/proc/cpuinfo")))),
+        ("stolen time", steal(&text("/proc/stat"))),
+        ("clock source", Some(clock_source())),
+        ("huge pages", Some(huge_pages(&text("/proc/meminfo")))),
+        ("transparent huge pages for shared memory", shared_memory_pages()),
+        ("open files", Some(descriptors())),
+        ("locked memory", Some(locked_memory())),
+        ("/dev/net/tun", Some(tun())),
+    ];
+    outcomes.into_iter().filter_map(|(check, outcome)| Some((check, outcome?))).collect()
 }
 
 fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim_end().to_owned())
 }
 
-fn kernel() -> Check {
+fn kernel() -> Outcome {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy().into_owned();
     match version(&release) {
-        Some(found) if found < OLDEST_KERNEL => Check::fail(
-            "kernel",
+        Some(found) if found < OLDEST_KERNEL => fail(
             format!("Linux {release}"),
             format!("use Linux {}.{} or newer", OLDEST_KERNEL.0, OLDEST_KERNEL.1),
         ),
-        _ => Check::ok("kernel", format!("Linux {release}")),
+        _ => ok(format!("Linux {release}")),
     }
 }
 
@@ -53,68 +55,62 @@ pub(super) fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn processors() -> Check {
+fn processors() -> Outcome {
     let allowed = std::thread::available_parallelism().map_or(1, usize::from);
     match allowed {
-        1 => Check::warn(
-            "processors",
+        1 => warn(
             "1 usable",
             "sender, switch and receiver take turns on it; rates say little, and --busy must not be used",
         ),
-        _ => Check::ok("processors", format!("{allowed} usable")),
+        _ => ok(format!("{allowed} usable")),
     }
 }
 
-fn isolation(command_line: &str) -> Check {
-    const CHECK: &str = "isolated processors";
+fn isolation(command_line: &str) -> Outcome {
     match command_line.split(' ').find_map(|word| word.strip_prefix("isolcpus=")) {
-        Some(list) => Check::ok(CHECK, format!("isolcpus={list}")),
-        None => Check::warn(
-            CHECK,
+        Some(list) => ok(format!("isolcpus={list}")),
+        None => warn(
             "none: other programs may interrupt the workers",
             "for steady rates boot with isolcpus=, and give those CPUs to workers and --cpu",
         ),
     }
 }
 
-fn governor() -> Option<Check> {
+fn governor() -> Option<Outcome> {
     let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")?;
     Some(match governor.as_str() {
-        "performance" => Check::ok("frequency governor", governor),
-        _ => Check::warn(
-            "frequency governor",
+        "performance" => ok(governor),
+        _ => warn(
             governor,
             "for steady rates: echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
         ),
     })
 }
 
-fn smt() -> Option<Check> {
+fn smt() -> Option<Outcome> {
     Some(match read("/sys/devices/system/cpu/smt/active")?.as_str() {
-        "1" => Check::warn(
-            "hardware threads",
+        "1" => warn(
             "two per core are in use",
             "place workers and programs on different cores (lscpu -e), not on two threads of one",
         ),
-        _ => Check::ok("hardware threads", "one per core"),
+        _ => ok("one per core"),
     })
 }
 
-fn hypervisor(cpuinfo: &str) -> Check {
+fn hypervisor(cpuinfo: &str) -> Outcome {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
     if flags.is_some_and(|line| line.split(' ').any(|flag| flag == "hypervisor")) {
-        return Check::warn(
-            "hypervisor",
+        return warn(
             "this is a virtual machine: sleeping and waking cost more, and rates vary",
             "compare only figures taken side by side in one run; set workers.busy = true in the configuration if a CPU can be spared",
         );
     }
-    Check::ok("hypervisor", "none seen")
+    ok("none seen")
 }
 
 /// Checks the share of time that the hypervisor gave to other guests since the start (proc(5), /proc/stat, eighth
 /// value).
-fn steal(stat: &str) -> Option<Check> {
+fn steal(stat: &str) -> Option<Outcome> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let times: Vec<u64> = line.split_whitespace().filter_map(|time| time.parse().ok()).collect();
     let stolen = *times.get(7)?;
@@ -123,88 +119,77 @@ fn steal(stat: &str) -> Option<Check> {
     let percent = stolen as f64 * 100.0 / total.max(1) as f64;
     let finding = format!("{percent:.2} % of the time since the start");
     Some(if percent > 1.0 {
-        Check::warn("stolen time", finding, "other guests use this machine's CPUs: request dedicated ones")
+        warn(finding, "other guests use this machine's CPUs: request dedicated ones")
     } else {
-        Check::ok("stolen time", finding)
+        ok(finding)
     })
 }
 
-fn clock_source() -> Check {
-    const CHECK: &str = "clock source";
+fn clock_source() -> Outcome {
     match read("/sys/devices/system/clocksource/clocksource0/current_clocksource") {
-        Some(source) if matches!(source.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter") => {
-            Check::ok(CHECK, source)
-        }
-        Some(source) => Check::warn(
-            CHECK,
+        Some(source) if matches!(source.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter") => ok(source),
+        Some(source) => warn(
             format!("{source}: reading the time may need a system call"),
             "pacing and rates cost more; if the processor's counter is sound, boot with tsc=reliable clocksource=tsc",
         ),
-        None => Check::ok(CHECK, "unknown"),
+        None => ok("unknown"),
     }
 }
 
-fn huge_pages(meminfo: &str) -> Check {
-    const CHECK: &str = "huge pages";
+fn huge_pages(meminfo: &str) -> Outcome {
     let number = |name: &str| -> Option<u64> {
         meminfo.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
     };
     let (total, free) = (number("HugePages_Total:").unwrap_or(0), number("HugePages_Free:").unwrap_or(0));
     let page = size(number("Hugepagesize:").unwrap_or(0) * 1024);
     match (total, free) {
-        (0, _) => Check::warn(
-            CHECK,
+        (0, _) => warn(
             "none reserved; they are optional and save some address translation",
             "reserve some: sysctl vm.nr_hugepages=64",
         ),
-        (_, 0) => Check::warn(
-            CHECK,
+        (_, 0) => warn(
             format!("all {total} of {page} are in use; new ports take ordinary pages"),
             format!("reserve more: sysctl vm.nr_hugepages={}", total + 64),
         ),
-        _ => Check::ok(CHECK, format!("{free} of {total} free, {page} each")),
+        _ => ok(format!("{free} of {total} free, {page} each")),
     }
 }
 
-fn shared_memory_pages() -> Option<Check> {
+fn shared_memory_pages() -> Option<Outcome> {
     let setting = read("/sys/kernel/mm/transparent_hugepage/shmem_enabled")?;
     let chosen = setting.split(['[', ']']).nth(1).unwrap_or(&setting).to_owned();
     Some(match chosen.as_str() {
-        "never" | "deny" => Check::warn(
-            "transparent huge pages for shared memory",
+        "never" | "deny" => warn(
             format!("{chosen}: regions that get no reserved huge pages use small ones"),
             "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
         ),
-        _ => Check::ok("transparent huge pages for shared memory", chosen),
+        _ => ok(chosen),
     })
 }
 
-fn descriptors() -> Check {
+fn descriptors() -> Outcome {
     let limit = getrlimit(Resource::Nofile).current;
     let finding = limit.map_or_else(|| "unlimited".to_owned(), |limit| format!("limit {limit}"));
     match limit {
-        Some(limit) if limit < ENOUGH_DESCRIPTORS => Check::warn(
-            "open files",
-            finding,
-            format!("a port takes 2 and a queue 2 more: ulimit -n {ENOUGH_DESCRIPTORS}"),
-        ),
-        _ => Check::ok("open files", finding),
+        Some(limit) if limit < ENOUGH_DESCRIPTORS => {
+            warn(finding, format!("a port takes 2 and a queue 2 more: ulimit -n {ENOUGH_DESCRIPTORS}"))
+        }
+        _ => ok(finding),
     }
 }
 
-fn locked_memory() -> Check {
+fn locked_memory() -> Outcome {
     let limit = getrlimit(Resource::Memlock).current;
     // Regions are not locked today. Drivers of network cards will need locked memory.
     let finding = limit.map_or_else(|| "unlimited".to_owned(), |limit| format!("limit {}", size(limit)));
-    Check::ok("locked memory", format!("{finding}; the ports of this version need none"))
+    ok(format!("{finding}; the ports of this version need none"))
 }
 
-fn tun() -> Check {
+fn tun() -> Outcome {
     if Path::new("/dev/net/tun").exists() {
-        Check::ok("/dev/net/tun", "present")
+        ok("present")
     } else {
-        Check::warn(
-            "/dev/net/tun",
+        warn(
             "absent; the ports of this version do not need it, peers of the benchmark may",
             "modprobe tun, or give the device to the container",
         )
@@ -229,26 +214,23 @@ mod tests {
         let meminfo = |total: u64, free: u64| {
             format!("HugePages_Total: {total}\nHugePages_Free: {free}\nHugepagesize: 2048 kB")
         };
-        assert_eq!(huge_pages(&meminfo(0, 0)).verdict, Verdict::Warn);
-        assert_eq!(huge_pages(&meminfo(8, 0)).verdict, Verdict::Warn);
-        assert_eq!(huge_pages(&meminfo(8, 3)), Check::ok("huge pages", "3 of 8 free, 2.0 MiB each"));
+        assert_eq!(huge_pages(&meminfo(0, 0)).0, Verdict::Warn);
+        assert_eq!(huge_pages(&meminfo(8, 0)).0, Verdict::Warn);
+        assert_eq!(huge_pages(&meminfo(8, 3)), ok("3 of 8 free, 2.0 MiB each"));
     }
 
     #[test]
     fn stolen_time_is_a_share_of_all_time() {
-        assert_eq!(steal("cpu  50 0 0 40 0 0 0 10 0 0\n").unwrap().verdict, Verdict::Warn);
+        assert_eq!(steal("cpu  50 0 0 40 0 0 0 10 0 0\n").unwrap().0, Verdict::Warn);
         let quiet = steal("cpu  50 0 0 50 0 0 0 0 70 0\n").unwrap();
-        assert_eq!(
-            (quiet.verdict, quiet.finding.as_str()),
-            (Verdict::Ok, "0.00 % of the time since the start")
-        );
+        assert_eq!(quiet, ok("0.00 % of the time since the start"));
         assert_eq!(steal("cpu0 1 2\n"), None);
     }
 
     #[test]
     fn isolated_processors_and_virtual_machines_are_detected() {
-        assert_eq!(isolation("quiet isolcpus=2-3 nosplash").finding, "isolcpus=2-3");
-        assert_eq!(hypervisor("flags\t\t: fpu vme hypervisor sse").verdict, Verdict::Warn);
-        assert_eq!(hypervisor("flags\t\t: fpu vme").verdict, Verdict::Ok);
+        assert_eq!(isolation("quiet isolcpus=2-3 nosplash").1, "isolcpus=2-3");
+        assert_eq!(hypervisor("flags\t\t: fpu vme hypervisor sse").0, Verdict::Warn);
+        assert_eq!(hypervisor("flags\t\t: fpu vme").0, Verdict::Ok);
     }
 }

@@ -6,42 +6,43 @@ use std::path::{Path, PathBuf};
 use ringroad_control::{Connection, ControlError};
 use rustix::fs::{Access, MemfdFlags, SealFlags, access, fcntl_add_seals, ftruncate, memfd_create};
 
-use super::Check;
+use super::{Outcome, fail, ok, warn};
 
 /// Runs the checks of this module.
-pub(super) fn checks(socket: &Path) -> Vec<Check> {
-    vec![
-        daemon_program(),
-        socket_folder(socket),
-        daemon(socket),
-        sealed_memory(),
-        tool(
+pub(super) fn checks(socket: &Path) -> Vec<(&'static str, Outcome)> {
+    let own = [
+        ("daemon program", daemon_program()),
+        ("socket folder", socket_folder(socket)),
+        ("daemon", daemon(socket)),
+        ("sealed memory", sealed_memory()),
+    ];
+    let tools = [
+        (
             "tcpdump",
             "to read captures and follow `ringroad capture PORT -w -`",
             "install the package tcpdump",
         ),
-        tool("dpdk-testpmd", "the peer that `ringroad bench` compares with", "install the package dpdk"),
-    ]
+        ("dpdk-testpmd", "the peer that `ringroad bench` compares with", "install the package dpdk"),
+    ];
+    let tools = tools.map(|(name, purpose, advice)| (name, tool(name, purpose, advice)));
+    own.into_iter().chain(tools).collect()
 }
 
-fn daemon_program() -> Check {
+fn daemon_program() -> Outcome {
     match ringroad::daemon_program() {
-        Some(program) if program.is_file() => Check::ok("daemon program", program.display().to_string()),
-        Some(program) => Check::fail(
-            "daemon program",
+        Some(program) if program.is_file() => ok(program.display().to_string()),
+        Some(program) => fail(
             format!("$RINGROAD_DAEMON names {}, which is not a file", program.display()),
             "correct or unset RINGROAD_DAEMON",
         ),
-        None => Check::fail(
-            "daemon program",
+        None => fail(
             "ringroadd is neither beside this program nor in PATH",
             "install ringroadd beside ringroad, or name it in $RINGROAD_DAEMON",
         ),
     }
 }
 
-fn socket_folder(socket: &Path) -> Check {
-    const CHECK: &str = "socket folder";
+fn socket_folder(socket: &Path) -> Outcome {
     let folder = match socket.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -49,18 +50,16 @@ fn socket_folder(socket: &Path) -> Check {
     // The daemon makes a missing folder, so the nearest existing folder is checked.
     let nearest = folder.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
     match access(nearest, Access::WRITE_OK | Access::EXEC_OK) {
-        Ok(()) if nearest == folder => Check::ok(CHECK, format!("{} is writable", folder.display())),
-        Ok(()) => Check::ok(CHECK, format!("{} will be made by the daemon", folder.display())),
-        Err(error) => Check::fail(
-            CHECK,
+        Ok(()) if nearest == folder => ok(format!("{} is writable", folder.display())),
+        Ok(()) => ok(format!("{} will be made by the daemon", folder.display())),
+        Err(error) => fail(
             format!("{} cannot be written: {error}", nearest.display()),
             "choose another socket with --socket or $RINGROAD_SOCKET, or let the administrator start the daemon",
         ),
     }
 }
 
-fn daemon(socket: &Path) -> Check {
-    const CHECK: &str = "daemon";
+fn daemon(socket: &Path) -> Outcome {
     let own = env!("CARGO_PKG_VERSION");
     let greeted = Connection::connect(socket).and_then(|mut connection| {
         Ok((connection.hello("ringroad doctor")?.version, connection.daemon().pid))
@@ -68,41 +67,36 @@ fn daemon(socket: &Path) -> Check {
     match greeted {
         Ok((version, pid)) if version == own => {
             let process = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
-            Check::ok(CHECK, format!("{version} listens on {}{process}", socket.display()))
+            ok(format!("{version} listens on {}{process}", socket.display()))
         }
-        Ok((version, _)) => Check::warn(
-            CHECK,
+        Ok((version, _)) => warn(
             format!("it is version {version}, and this program {own}"),
             "restart it when its ports can be spared: ringroad down, then ringroad up",
         ),
         Err(ControlError::DaemonNotRunning { .. }) => {
-            Check::ok(CHECK, format!("none runs on {}; it is started when needed", socket.display()))
+            ok(format!("none runs on {}; it is started when needed", socket.display()))
         }
-        Err(error) => {
-            Check::fail(CHECK, error.to_string(), "see its log; restart it: ringroad down, then ringroad up")
-        }
+        Err(error) => fail(error.to_string(), "see its log; restart it: ringroad down, then ringroad up"),
     }
 }
 
-fn sealed_memory() -> Check {
-    const CHECK: &str = "sealed memory";
+fn sealed_memory() -> Outcome {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let sealed = memfd_create("ringroad-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
         .and_then(|memory| ftruncate(&memory, 4096).and_then(|()| fcntl_add_seals(memory.as_fd(), seals)));
     match sealed {
-        Ok(()) => Check::ok(CHECK, "memfd and seals work; /dev/shm is not needed"),
-        Err(error) => Check::fail(
-            CHECK,
+        Ok(()) => ok("memfd and seals work; /dev/shm is not needed"),
+        Err(error) => fail(
             format!("memfd with seals: {error}"),
             "use Linux 3.17 or newer, and allow memfd_create in the container's system call filter",
         ),
     }
 }
 
-fn tool(name: &'static str, purpose: &str, advice: &str) -> Check {
+fn tool(name: &'static str, purpose: &str, advice: &str) -> Outcome {
     match in_path(name) {
-        Some(path) => Check::ok(name, path.display().to_string()),
-        None => Check::warn(name, format!("not found; it serves {purpose}"), advice),
+        Some(path) => ok(path.display().to_string()),
+        None => warn(format!("not found; it serves {purpose}"), advice),
     }
 }
 

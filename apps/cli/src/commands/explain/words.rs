@@ -37,54 +37,47 @@ fn to(output: &ExplainedOutput) -> String {
 }
 
 fn line(step: &ExplainedStep, outputs: &[ExplainedOutput]) -> String {
-    let (label, words) = match &step.what {
-        Explained::Table { table, flow: None } => (format!("table {table}"), "no entry matches".to_owned()),
-        Explained::Table { table, flow: Some(flow) } => {
+    let label = match &step.what {
+        Explained::Table { table, .. } => format!("table {table}"),
+        Explained::Vlan { .. } => "port".to_owned(),
+        Explained::Learned { .. } => "learned".to_owned(),
+        _ => String::new(),
+    };
+    let words = match &step.what {
+        Explained::Table { flow: None, .. } => "no entry matches".to_owned(),
+        Explained::Table { flow: Some(flow), .. } => {
             let comma = if flow.matching.is_empty() { "" } else { "," };
             let cookie =
                 if flow.cookie == 0 { String::new() } else { format!("cookie={:#x}, ", flow.cookie) };
-            let words = format!(
-                "{cookie}priority={}{comma}{} actions={}",
-                flow.priority, flow.matching, flow.actions
-            );
-            (format!("table {table}"), words)
+            format!("{cookie}priority={}{comma}{} actions={}", flow.priority, flow.matching, flow.actions)
         }
-        Explained::Meter { meter, exceeded_band } => {
-            let says = match exceeded_band {
-                None => "it would pass".to_owned(),
-                Some(band) => format!("it would exceed the rate of band {band} now"),
-            };
-            (String::new(), format!("meter:{meter}: {says}"))
+        Explained::Meter { meter, exceeded_band: None } => format!("meter:{meter}: it would pass"),
+        Explained::Meter { meter, exceeded_band: Some(band) } => {
+            format!("meter:{meter}: it would exceed the rate of band {band} now")
         }
-        Explained::ActionSet => (String::new(), "action set:".to_owned()),
-        Explained::Action { action, changes } => (String::new(), format!("{action}: {}", changed(changes))),
-        Explained::Group { group, chosen: 0 } => (String::new(), format!("group:{group}: no bucket for it")),
-        Explained::Group { group, chosen } => {
-            let buckets = if *chosen == 1 { "bucket" } else { "buckets" };
-            (String::new(), format!("group:{group}: {chosen} {buckets}"))
-        }
-        Explained::Bucket { bucket } => (String::new(), format!("bucket {bucket}:")),
+        Explained::ActionSet => "action set:".to_owned(),
+        Explained::Action { action, changes } => format!("{action}: {}", changed(changes)),
+        Explained::Group { group, chosen: 0 } => format!("group:{group}: no bucket for it"),
+        Explained::Group { group, chosen: 1 } => format!("group:{group}: 1 bucket"),
+        Explained::Group { group, chosen } => format!("group:{group}: {chosen} buckets"),
+        Explained::Bucket { bucket } => format!("bucket {bucket}:"),
         Explained::Vlan { options, vlan } => {
             let options = if options.is_empty() { "no options" } else { options };
             let vlan = vlan.map_or("no VLAN".to_owned(), |vlan| format!("VLAN {vlan}"));
-            ("port".to_owned(), format!("{options}: {vlan}"))
+            format!("{options}: {vlan}")
         }
         Explained::Learned { source, source_port, reason } => {
-            let words =
-                format!("{}, {}", source_words(*source, source_port.as_deref()), reason_words(*reason));
-            ("learned".to_owned(), words)
+            format!("{}, {}", source_words(*source, source_port.as_deref()), reason_words(*reason))
         }
         Explained::Output { to: target, output } => {
             let output = output.and_then(|output| outputs.get(output as usize));
-            let words = output.map_or("there is no port for it".to_owned(), to);
-            (String::new(), format!("output:{target}: {words}"))
+            format!("output:{target}: {}", output.map_or("there is no port for it".to_owned(), to))
+        }
+        Explained::Controllers { reason, max_len: u16::MAX, .. } => {
+            format!("CONTROLLER: all of it, because of {reason}")
         }
         Explained::Controllers { reason, max_len, .. } => {
-            let how_much = match *max_len {
-                u16::MAX => "all of it".to_owned(),
-                len => format!("at most {len} bytes"),
-            };
-            (String::new(), format!("CONTROLLER: {how_much}, because of {reason}"))
+            format!("CONTROLLER: at most {max_len} bytes, because of {reason}")
         }
         Explained::NotSent { to, why } => {
             let why = match why.as_str() {
@@ -95,10 +88,10 @@ fn line(step: &ExplainedStep, outputs: &[ExplainedOutput]) -> String {
                 "mirror_port" => "a mirror leads to this port",
                 other => other,
             };
-            (String::new(), format!("output:{to}: not sent: {why}"))
+            format!("output:{to}: not sent: {why}")
         }
-        Explained::Dropped { cause } => (String::new(), format!("dropped: {cause}")),
-        _ => (String::new(), "a step that this program does not know".to_owned()),
+        Explained::Dropped { cause } => format!("dropped: {cause}"),
+        _ => "a step that this program does not know".to_owned(),
     };
     format!("  {label:<10}{}{words}", "  ".repeat(step.depth as usize))
 }
@@ -127,7 +120,8 @@ fn source_words(source: TracedSource, port: Option<&str>) -> String {
     }
 }
 
-fn reason_words(reason: TracedReason) -> &'static str {
+/// Formats the reason for a switch's decision.
+pub(crate) fn reason_words(reason: TracedReason) -> &'static str {
     match reason {
         TracedReason::Known => "known destination",
         TracedReason::Unknown => "unknown destination",

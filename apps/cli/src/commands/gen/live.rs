@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use ringroad_generator::series::Interval;
+use ringroad_generator::series::{Interval, PortInterval};
+use ringroad_traffic::meter::IntervalLatency;
 
 use crate::output::rates::{frame_rate, grouped, span};
-use crate::output::table::Columns;
+use crate::output::table::table;
 
 /// A table on standard error that each drawing overwrites.
 #[derive(Debug, Default)]
@@ -41,28 +42,9 @@ impl LiveTable {
     fn text(&mut self, interval: &Interval) -> String {
         self.sent.resize(interval.loads.len(), 0);
         self.received.resize(interval.ports.len(), [0; 5]);
-        let mut loads = Columns::new(&["load", ">sent now", ">Gbit/s L1", ">frames"]);
         for (load, sent) in interval.loads.iter().zip(&mut self.sent) {
             *sent += load.sent.frames;
-            loads.row([
-                load.load.clone(),
-                frame_rate(load.sent.rate_fps),
-                format!("{:.3}", load.sent.l1_gbps),
-                grouped(*sent),
-            ]);
         }
-        let mut ports = Columns::new(&[
-            "port",
-            ">received now",
-            ">test frames",
-            ">lost",
-            ">duplicate",
-            ">reordered",
-            ">damaged",
-            ">latency",
-            ">p99",
-            ">max",
-        ]);
         for (port, sums) in interval.ports.iter().zip(&mut self.received) {
             let total = &port.test_frames.total;
             let now = [total.frames, total.duplicates, total.reordered, total.corrupted]
@@ -70,53 +52,41 @@ impl LiveTable {
             for (sum, frames) in sums.iter_mut().zip([now[0], total.lost, now[1], now[2], now[3]]) {
                 *sum += frames;
             }
-            let counts = sums.iter().map(|sum| grouped((*sum).max(0) as u64));
-            let latency = total.latency.map_or([const { String::new() }; 3], |latency| {
-                [latency.mean_ns, latency.p99_ns as f64, latency.max_ns as f64].map(span)
-            });
-            let head = [port.port.clone(), frame_rate(port.received.rate_fps)];
-            ports.row(head.into_iter().chain(counts).chain(latency));
         }
-        format!("{:.0} s\n{}{}", interval.until_s, loads.lines_or("no load"), ports.lines_or("no port"))
+        let loads = table(
+            interval.loads.iter().zip(&self.sent),
+            &[
+                ("load", |(load, _)| load.load.clone()),
+                (">sent now", |(load, _)| frame_rate(load.sent.rate_fps)),
+                (">Gbit/s L1", |(load, _)| format!("{:.3}", load.sent.l1_gbps)),
+                (">frames", |(_, sent)| grouped(**sent)),
+            ],
+            "no load",
+        );
+        let ports = table(
+            interval.ports.iter().zip(&self.received),
+            &[
+                ("port", |(port, _)| port.port.clone()),
+                (">received now", |(port, _)| frame_rate(port.received.rate_fps)),
+                (">test frames", |(_, sums)| count(sums[0])),
+                (">lost", |(_, sums)| count(sums[1])),
+                (">duplicate", |(_, sums)| count(sums[2])),
+                (">reordered", |(_, sums)| count(sums[3])),
+                (">damaged", |(_, sums)| count(sums[4])),
+                (">latency", |(port, _)| latency(port, |latency| latency.mean_ns)),
+                (">p99", |(port, _)| latency(port, |latency| latency.p99_ns as f64)),
+                (">max", |(port, _)| latency(port, |latency| latency.max_ns as f64)),
+            ],
+            "no port",
+        );
+        format!("{:.0} s\n{loads}{ports}", interval.until_s)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use ringroad_generator::series::{LoadInterval, PortInterval};
-    use ringroad_traffic::meter::{IntervalCounts, IntervalReport};
-    use ringroad_traffic::rate_meter::TrafficRate;
+fn count(sum: i64) -> String {
+    grouped(sum.max(0) as u64)
+}
 
-    use super::*;
-
-    #[test]
-    fn a_loss_is_taken_back_when_its_late_frame_arrives() {
-        let interval = |frames, lost| Interval {
-            from_s: 0.0,
-            until_s: 1.0,
-            loads: vec![LoadInterval {
-                load: "load 0".to_owned(),
-                sent: TrafficRate { frames: 1000, ..TrafficRate::default() },
-            }],
-            ports: vec![PortInterval {
-                port: "b".to_owned(),
-                received: TrafficRate::default(),
-                test_frames: IntervalReport {
-                    from_ns: 0,
-                    until_ns: 1,
-                    foreign_frames: 0,
-                    corrupted_unattributed: 0,
-                    unknown_stream_frames: 0,
-                    total: IntervalCounts { frames, lost, ..IntervalCounts::default() },
-                    streams: Vec::new(),
-                },
-            }],
-        };
-        let mut table = LiveTable::default();
-        let first = table.text(&interval(998, 2));
-        assert!(first.contains("1 000") && first.contains("998"), "{first}");
-        let second = table.text(&interval(1001, -1));
-        assert!(second.contains("2 000") && second.contains("1 999"), "{second}");
-        assert_eq!(table.received[0], [1999, 1, 0, 0, 0]);
-    }
+fn latency(port: &PortInterval, value_ns: fn(&IntervalLatency) -> f64) -> String {
+    port.test_frames.total.latency.as_ref().map_or(String::new(), |latency| span(value_ns(latency)))
 }

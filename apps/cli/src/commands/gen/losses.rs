@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ringroad_control::Connection;
-use ringroad_control::report::{PortReport, StatusReport, SwitchReport};
+use ringroad_control::report::StatusReport;
 use ringroad_generator::SessionReport;
 use serde::Serialize;
 
@@ -16,19 +16,7 @@ use crate::port_drops::{Causes, growth, less};
 /// Connection to the daemon, and its drop counters before a run.
 pub(super) struct DropWatch {
     connection: Connection,
-    before: Counts,
-}
-
-/// Counters of all ports and switches at one time.
-struct Counts {
-    ports: Vec<PortReport>,
-    switches: Vec<SwitchReport>,
-}
-
-impl From<StatusReport> for Counts {
-    fn from(status: StatusReport) -> Self {
-        Self { ports: status.ports, switches: status.switches }
-    }
+    before: StatusReport,
 }
 
 /// The drops during a run in which frames were lost.
@@ -80,7 +68,7 @@ impl DropWatch {
     /// Reads the counters before a run; `None` if no daemon runs, since then the program itself has all ports.
     pub(super) fn start(global: &Global) -> Option<Self> {
         let mut connection = global.connect().ok()?;
-        let before = connection.status().ok()?.into();
+        let before = connection.status().ok()?;
         Some(Self { connection, before })
     }
 
@@ -91,7 +79,7 @@ impl DropWatch {
         if lost_frames == 0 {
             return Ok(None);
         }
-        let after = self.connection.status()?.into();
+        let after = self.connection.status()?;
         let role = |name: &str| role(report, name);
         Ok(Some(losses(lost_frames, &self.before, &after, role)))
     }
@@ -131,7 +119,12 @@ fn role(report: &SessionReport, name: &str) -> Role {
     }
 }
 
-fn losses(lost_frames: u64, before: &Counts, after: &Counts, role: impl Fn(&str) -> Role) -> Losses {
+fn losses(
+    lost_frames: u64,
+    before: &StatusReport,
+    after: &StatusReport,
+    role: impl Fn(&str) -> Role,
+) -> Losses {
     let ports_before: BTreeMap<&str, &Causes> =
         before.ports.iter().map(|port| (port.name.as_str(), &port.counters.drops)).collect();
     let nothing = Causes::new();
@@ -165,7 +158,7 @@ fn add(sum: &mut Causes, more: &Causes) {
 
 #[cfg(test)]
 mod tests {
-    use ringroad_control::report::CounterReport;
+    use ringroad_control::report::{CounterReport, PortReport, StartedBy, SwitchReport};
 
     use super::*;
 
@@ -179,7 +172,7 @@ mod tests {
 
     type Drops<'a> = &'a [(&'a str, u64)];
 
-    fn counts(ports: &[(&str, Drops<'_>)], switch: Drops<'_>) -> Counts {
+    fn counts(ports: &[(&str, Drops<'_>)], switch: Drops<'_>) -> StatusReport {
         let port = |(name, drops): &(&str, Drops<'_>)| PortReport {
             name: (*name).to_owned(),
             switch: Some("vale0".to_owned()),
@@ -196,7 +189,23 @@ mod tests {
             totals: counters(switch),
             openflow: None,
         };
-        Counts { ports: ports.iter().map(port).collect(), switches: vec![switch] }
+        StatusReport {
+            version: String::new(),
+            pid: 1,
+            uptime_s: 0,
+            socket: String::new(),
+            config: None,
+            started: StartedBy::Command,
+            workers: Vec::new(),
+            switches: vec![switch],
+            ports: ports.iter().map(port).collect(),
+            next: None,
+            shared_memory_bytes: 0,
+            shared_memory_by_user: BTreeMap::new(),
+            huge_page_bytes: 0,
+            waiting: BTreeMap::new(),
+            rejected_requests: 0,
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use crate::commands::guests::addresses::InterfaceAddress;
+
 /// The addresses of one network from a first address on, or no addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
@@ -62,14 +64,11 @@ impl FromStr for Addresses {
             return Ok(Self { first: None, bits: 0 });
         }
         let wrong = || "give an address with the bits of its network, like 10.77.0.1/24, or none".to_owned();
-        let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
-        let first: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if first.is_ipv4() { 32 } else { 128 };
-        let bits = bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(wrong)?;
+        let InterfaceAddress((first, bits)) = text.parse().map_err(|_| wrong())?;
         let addresses = Self { first: Some(first), bits };
         match addresses.nth(0) {
             Some(_) => Ok(addresses),
-            None => Err(format!("{address} is the network itself or its broadcast: choose one between")),
+            None => Err(format!("{first} is the network itself or its broadcast: choose one between")),
         }
     }
 }

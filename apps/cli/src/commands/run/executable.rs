@@ -116,10 +116,10 @@ mod tests {
     fn programs_are_looked_up_as_in_a_shell() {
         assert!(find(OsStr::new("sh")).unwrap().is_absolute());
         assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
-        assert_eq!(find(OsStr::new("no-such-program")).unwrap_err().exit_status(), 127);
-        assert_eq!(find(OsStr::new("/no/such/program")).unwrap_err().exit_status(), 127);
-        assert_eq!(find(OsStr::new("/etc/passwd")).unwrap_err().exit_status(), 126);
-        assert_eq!(find(OsStr::new("/etc")).unwrap_err().exit_status(), 126);
+        assert_eq!(find(OsStr::new("no-such-program")).unwrap_err().exit_status, 127);
+        assert_eq!(find(OsStr::new("/no/such/program")).unwrap_err().exit_status, 127);
+        assert_eq!(find(OsStr::new("/etc/passwd")).unwrap_err().exit_status, 126);
+        assert_eq!(find(OsStr::new("/etc")).unwrap_err().exit_status, 126);
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         bytes[56..58].fill(0);
         let failure = told(&bytes);
         assert!(failure.to_string().contains("statically linked"), "{failure}");
-        assert_eq!(failure.exit_status(), 126);
+        assert_eq!(failure.exit_status, 126);
         bytes[4] = 1;
         assert!(told(&bytes).to_string().contains("64-bit"));
     }

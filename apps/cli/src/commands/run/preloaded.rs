@@ -24,30 +24,24 @@ const FOLDER_VARIABLE: &str = "RINGROAD_LIB_DIR";
 /// Installed path of the objects, relative to the folder of the binaries.
 const INSTALLED: &str = "../lib/ringroad";
 
-/// Paths of the objects that were found.
-#[derive(Debug)]
-pub(super) struct Preloaded(Vec<PathBuf>);
+/// Returns the paths of all objects in `wanted`.
+pub(super) fn find(wanted: impl Iterator<Item = Object>) -> Result<Vec<PathBuf>, Failure> {
+    let folders = match std::env::var_os(FOLDER_VARIABLE) {
+        Some(folder) => vec![PathBuf::from(folder)],
+        None => {
+            let own = std::env::current_exe().unwrap_or_default();
+            let own = own.parent().unwrap_or(Path::new("/"));
+            vec![own.to_owned(), own.join(INSTALLED)]
+        }
+    };
+    wanted.map(|object| object.find_in(&folders)).collect()
+}
 
-impl Preloaded {
-    /// Finds all objects in `wanted`.
-    pub(super) fn find(wanted: impl Iterator<Item = Object>) -> Result<Self, Failure> {
-        let folders = match std::env::var_os(FOLDER_VARIABLE) {
-            Some(folder) => vec![PathBuf::from(folder)],
-            None => {
-                let own = std::env::current_exe().unwrap_or_default();
-                let own = own.parent().unwrap_or(Path::new("/"));
-                vec![own.to_owned(), own.join(INSTALLED)]
-            }
-        };
-        wanted.map(|object| object.find_in(&folders)).collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Returns the value of `LD_PRELOAD` with these objects before its present entries.
-    pub(super) fn before(&self, present: Option<&OsStr>) -> OsString {
-        let present = present.filter(|present| !present.is_empty());
-        let all: Vec<&OsStr> = self.0.iter().map(|path| path.as_os_str()).chain(present).collect();
-        all.join(OsStr::new(":"))
-    }
+/// Returns the value of `LD_PRELOAD` with `objects` before its present entries.
+pub(super) fn before(objects: &[PathBuf], present: Option<&OsStr>) -> OsString {
+    let present = present.filter(|present| !present.is_empty());
+    let all: Vec<&OsStr> = objects.iter().map(|path| path.as_os_str()).chain(present).collect();
+    all.join(OsStr::new(":"))
 }
 
 impl Object {
@@ -97,9 +91,10 @@ mod tests {
 
     #[test]
     fn existing_preload_entries_follow_ours() {
-        let objects = Preloaded(vec!["/l/a.so".into(), "/l/b.so".into()]);
-        assert_eq!(objects.before(None), "/l/a.so:/l/b.so");
-        assert_eq!(objects.before(Some(OsStr::new(""))), "/l/a.so:/l/b.so");
-        assert_eq!(objects.before(Some(OsStr::new("libx.so /y.so"))), "/l/a.so:/l/b.so:libx.so /y.so");
+        let value =
+            |present: Option<&str>| before(&["/l/a.so".into(), "/l/b.so".into()], present.map(OsStr::new));
+        assert_eq!(value(None), "/l/a.so:/l/b.so");
+        assert_eq!(value(Some("")), "/l/a.so:/l/b.so");
+        assert_eq!(value(Some("libx.so /y.so")), "/l/a.so:/l/b.so:libx.so /y.so");
     }
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use ringroad_sze2::card::metadata::FrameInfo;
 use ringroad_sze2::client::{CardClient, Wanted};
 use ringroad_sze2::segment::{HEADER_BYTES, SegmentHeader, parse};
+use ringroad_traffic::header::HexBytes;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -54,9 +55,7 @@ struct Told {
     timestamp_ns: Option<u64>,
     interface: Option<u16>,
     frame_bytes: usize,
-    frame: String,
-    #[serde(skip)]
-    shown: Vec<u8>,
+    frame: HexBytes,
 }
 
 /// Output of segments.
@@ -159,8 +158,7 @@ impl Printer<'_> {
             timestamp_ns: info.map(|info| info.timestamp_ns),
             interface: info.map(|info| info.interface),
             frame_bytes: segment.frame.len(),
-            frame: hexadecimal(shown),
-            shown: shown.to_vec(),
+            frame: HexBytes(shown.to_vec()),
         };
         self.output.result(&told, text)?;
         if let (Some(file), Some(path)) = (&mut self.save, &self.dump.save) {
@@ -169,14 +167,6 @@ impl Printer<'_> {
         self.printed += 1;
         Ok(())
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn text(told: &Told) -> String {
@@ -192,7 +182,7 @@ fn text(told: &Told) -> String {
             time % 1_000_000_000
         );
     }
-    for (number, line) in told.shown.chunks(LINE_BYTES).enumerate() {
+    for (number, line) in told.frame.0.chunks(LINE_BYTES).enumerate() {
         let bytes: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
         let letters: String =
             line.iter().map(|&byte| if byte.is_ascii_graphic() { char::from(byte) } else { '.' }).collect();
@@ -214,8 +204,7 @@ mod tests {
             timestamp_ns: Some(1_700_000_000_000_000_042),
             interface: Some(0),
             frame_bytes: 17,
-            frame: String::new(),
-            shown: b"0123456789abcdef\x01".to_vec(),
+            frame: HexBytes(b"0123456789abcdef\x01".to_vec()),
         };
         assert_eq!(
             text(&told),
@@ -223,6 +212,6 @@ mod tests {
              0000  30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66  0123456789abcdef\n    \
              0010  01                                               ."
         );
-        assert_eq!(hexadecimal(&[0x0a, 0xf0]), "0af0");
+        assert_eq!(serde_json::json!(told)["frame"], "3031323334353637383961626364656601");
     }
 }

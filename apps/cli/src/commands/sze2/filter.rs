@@ -1,7 +1,6 @@
 //! `ringroad sze2 filter`.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use ringroad_sze2::message::CardRequest;
@@ -10,6 +9,7 @@ use serde::Serialize;
 use super::CardArgument;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::text_files::read_text_or_input;
 
 /// Show or set which channels may get which frames
 ///
@@ -37,7 +37,10 @@ impl FilterVerb {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
         let card = self.card.open()?;
         let rules = match &self.file {
-            Some(path) => Some(read(path)?),
+            Some(path) => Some(
+                read_text_or_input(path)
+                    .map_err(|error| Failure::new(format!("reading {}: {error}", path.display()), ""))?,
+            ),
             None if self.rule.is_empty() => None,
             None => Some(self.rule.join("\n")),
         };
@@ -46,14 +49,4 @@ impl FilterVerb {
         }
         output.result(&Rules { filter: card.status()?.filter }, |rules| rules.filter.clone())
     }
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::new(format!("reading {}: {error}", path.display()), "");
-    if path.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(failed)?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(path).map_err(failed)
 }

@@ -11,7 +11,7 @@ use super::{CardArgument, switched};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::rates::{grouped, size};
-use crate::output::table::Columns;
+use crate::output::table::{lines, table};
 
 /// Show everything about a card
 #[derive(Debug, Args)]
@@ -48,8 +48,8 @@ fn text(status: &CardStatus) -> String {
     for line in status.filter.lines() {
         let _ = writeln!(text, "  {line}");
     }
-    let _ = writeln!(text, "\n{}", channels("receive", &status.receive));
-    let _ = write!(text, "{}", channels("transmit", &status.transmit));
+    let _ = writeln!(text, "\n{}", channels(">receive channel", &status.receive));
+    let _ = write!(text, "{}", channels(">transmit channel", &status.transmit));
     text
 }
 
@@ -61,7 +61,7 @@ pub(super) fn ibuf(status: &CardStatus) -> String {
     let counters = &status.ibuf_counters;
     let IbufCounters { frames, bytes, disabled, short, long, address, denied, unclaimed, overflow } =
         counters;
-    let mut columns = Columns::new(&[
+    let headings = [
         ">frames",
         ">let in",
         ">bytes",
@@ -72,11 +72,9 @@ pub(super) fn ibuf(status: &CardStatus) -> String {
         ">address",
         ">denied",
         ">unclaimed",
-    ]);
-    columns.row(
-        [&counters.total(), frames, bytes, overflow, disabled, short, long, address, denied, unclaimed]
-            .map(|number| grouped(*number)),
-    );
+    ];
+    let row = [&counters.total(), frames, bytes, overflow, disabled, short, long, address, denied, unclaimed]
+        .map(|number| grouped(*number));
     format!(
         "IBUF {}: check {}, addresses {}, frames from {} to {} bytes\n{}",
         switched(settings.enabled),
@@ -84,50 +82,45 @@ pub(super) fn ibuf(status: &CardStatus) -> String {
         if addresses.is_empty() { "none".to_owned() } else { addresses.join(" ") },
         settings.min_frame_bytes,
         settings.max_frame_bytes,
-        columns.lines_or("")
+        lines(&headings, [row], "")
     )
 }
 
 /// Formats settings and counters of the output buffer.
 pub(super) fn obuf(status: &CardStatus) -> String {
     let ObufCounters { frames, bytes, disabled } = status.obuf_counters;
-    let mut columns = Columns::new(&[">frames let out", ">bytes", ">switched off"]);
-    columns.row([frames, bytes, disabled].map(grouped));
-    format!("OBUF {}\n{}", switched(status.obuf_enabled), columns.lines_or(""))
+    let row = [frames, bytes, disabled].map(grouped);
+    let table = lines(&[">frames let out", ">bytes", ">switched off"], [row], "");
+    format!("OBUF {}\n{table}", switched(status.obuf_enabled))
 }
 
-fn channels(direction: &str, channels: &[ChannelStatus]) -> String {
-    let heading = format!(">{direction} channel");
-    let mut columns = Columns::new(&[
-        &heading,
-        "program",
-        ">process",
-        "state",
-        ">frames",
-        ">bytes",
-        ">overflow",
-        ">in buffer",
-        "fault",
-    ]);
-    for (number, channel) in channels.iter().enumerate() {
-        let subscriber = channel.subscriber.as_ref();
-        let state = match (subscriber, &channel.fault, channel.running) {
-            (None, ..) => "free",
-            (_, Some(_), _) => "stopped by a fault",
-            (.., true) => "running",
-            (.., false) => "not started",
-        };
-        columns.row([
-            number.to_string(),
-            subscriber.map(|subscriber| subscriber.program.clone()).unwrap_or_default(),
-            subscriber.and_then(|subscriber| subscriber.pid).map(|pid| pid.to_string()).unwrap_or_default(),
-            state.to_owned(),
-            grouped(channel.counters.frames),
-            grouped(channel.counters.bytes),
-            grouped(channel.counters.overflow),
-            size(channel.used_bytes),
-            channel.fault.clone().unwrap_or_default(),
-        ]);
-    }
-    columns.lines_or("")
+fn channels(heading: &'static str, channels: &[ChannelStatus]) -> String {
+    table(
+        channels.iter().enumerate(),
+        &[
+            (heading, |(number, _)| number.to_string()),
+            ("program", |(_, channel)| {
+                channel.subscriber.as_ref().map_or(String::new(), |subscriber| subscriber.program.clone())
+            }),
+            (">process", |(_, channel)| {
+                let pid = channel.subscriber.as_ref().and_then(|subscriber| subscriber.pid);
+                pid.map_or(String::new(), |pid| pid.to_string())
+            }),
+            ("state", |(_, channel)| {
+                let state = match (&channel.subscriber, &channel.fault, channel.running) {
+                    (None, ..) => "free",
+                    (_, Some(_), _) => "stopped by a fault",
+                    (.., true) => "running",
+                    (.., false) => "not started",
+                };
+                state.to_owned()
+            }),
+            (">frames", |(_, channel)| grouped(channel.counters.frames)),
+            (">bytes", |(_, channel)| grouped(channel.counters.bytes)),
+            (">overflow", |(_, channel)| grouped(channel.counters.overflow)),
+            (">in buffer", |(_, channel)| size(channel.used_bytes)),
+            ("fault", |(_, channel)| channel.fault.clone().unwrap_or_default()),
+        ],
+        "",
+    )
 }

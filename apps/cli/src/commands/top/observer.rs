@@ -9,9 +9,12 @@ use ringroad_control::{Connection, Reply, Request};
 use ringroad_traffic::rate_meter::{RateMeter, TrafficRate, TrafficSnapshot};
 use serde::Serialize;
 
+use crate::commands::status::controllers;
 use crate::failure::Failure;
 use crate::options::Global;
 use crate::output::rates::grouped;
+use crate::run::as_ns;
+use crate::verb::request;
 
 /// Maximum number of intervals in the history of a port: no terminal is wider.
 const MOST_HISTORY: usize = 500;
@@ -77,10 +80,7 @@ pub(super) struct FlowTableRates {
 impl FlowTableRates {
     /// Formats a line of text.
     pub(super) fn words(&self) -> String {
-        let controllers = match self.controllers {
-            0 => "no controller".to_owned(),
-            all => format!("{} of {all} controllers", self.connected_controllers),
-        };
+        let controllers = controllers(self.connected_controllers, self.controllers);
         let Self { switch, flows, packet_ins_per_s, .. } = self;
         format!("{switch}: {} flows, {controllers}, {packet_ins_per_s:.0} packet-ins/s", grouped(*flows))
     }
@@ -127,15 +127,12 @@ impl Observer {
     /// Queries the daemon, and returns the interval since the last query.
     pub(super) fn sample(&mut self) -> Result<ObservedInterval, Failure> {
         let ports = self.connection.list()?.ports;
-        let now_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now_ns = as_ns(self.start.elapsed());
         let interval_s = (now_ns - self.last_ns) as f64 / 1e9;
         self.last_ns = now_ns;
         self.seen.retain(|name, _| ports.iter().any(|port| port.name == *name));
         let ports = ports.into_iter().map(|port| rates(&mut self.seen, port, now_ns)).collect();
-        let reports = match self.connection.request(&Request::OpenFlow)?.0 {
-            Reply::OpenFlow(reports) => reports,
-            reply => return Err(Failure::reply(&reply)),
-        };
+        let reports = request!(self.connection, &Request::OpenFlow, Reply::OpenFlow(reports) => reports)?;
         let flow_tables = reports.iter().map(|report| self.flow_tables(report, interval_s)).collect();
         Ok(ObservedInterval { interval_s, ports, flow_tables })
     }

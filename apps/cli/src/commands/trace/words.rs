@@ -1,9 +1,11 @@
 //! Text of a traced frame.
 
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, LinkSlice, TransportSlice};
-use ringroad_control::report::{TracedDeliveryReport, TracedFrameReport, TracedReason, TracedSource};
+use ringroad_control::report::{TracedDeliveryReport, TracedFrameReport, TracedSource};
+use ringroad_traffic::header::HexBytes;
 use ringroad_wire::mac::Mac;
 
+use crate::commands::explain::words::reason_words;
 use crate::output::rates::grouped;
 
 /// Formats a frame in several lines for users.
@@ -19,7 +21,7 @@ pub(super) fn text(frame: &TracedFrameReport) -> String {
             nanosecond / 1000,
             grouped(*len)
         ),
-        format!("  frame   {}", headers(&bytes(&frame.start))),
+        format!("  frame   {}", headers(&frame.start.parse().unwrap_or(HexBytes(Vec::new())).0)),
         format!("  source  {}", source(frame)),
     ];
     lines.push(format!("  switch  {}", decision(frame)));
@@ -42,12 +44,7 @@ fn decision(frame: &TracedFrameReport) -> String {
     if let Some(cause) = &frame.dropped {
         return format!("dropped: {cause}");
     }
-    let why = match frame.reason {
-        TracedReason::Known => "known destination",
-        TracedReason::Unknown => "unknown destination",
-        TracedReason::Multicast => "for several stations",
-        TracedReason::Forced => "as its sender requests",
-    };
+    let why = reason_words(frame.reason);
     match frame.to.as_slice() {
         [] => format!("{why}: there is no other port"),
         ports => format!("{why}: to {}", ports.join(", ")),
@@ -65,11 +62,6 @@ fn outcome(delivery: &TracedDeliveryReport) -> String {
         (frames, None) => format!("delivered in {frames} segments"),
     };
     format!("{port}{queue}: {what}")
-}
-
-fn bytes(digits: &str) -> Vec<u8> {
-    let pairs = digits.as_bytes().chunks(2).filter_map(|pair| std::str::from_utf8(pair).ok());
-    pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
 /// Formats the known headers, the outermost first.
@@ -91,12 +83,10 @@ fn headers(start: &[u8]) -> String {
     }
     match &packet.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
-            let header = ip.header();
-            words.push(format!("{} > {}", header.source_addr(), header.destination_addr()));
+            words.push(format!("{} > {}", ip.header().source_addr(), ip.header().destination_addr()));
         }
         Some(LaxNetSlice::Ipv6(ip)) => {
-            let header = ip.header();
-            words.push(format!("{} > {}", header.source_addr(), header.destination_addr()));
+            words.push(format!("{} > {}", ip.header().source_addr(), ip.header().destination_addr()));
         }
         Some(LaxNetSlice::Arp(arp)) => {
             let request = arp.operation() == etherparse::ArpOperation::REQUEST;
@@ -129,6 +119,8 @@ fn headers(start: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ringroad_control::report::TracedReason;
+
     use super::*;
 
     #[test]

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ringroad_guest::Kernel;
-use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -24,13 +23,6 @@ pub(super) struct FindKernel {
     fetch: Option<PathBuf>,
 }
 
-#[derive(Debug, Serialize)]
-struct FoundKernel {
-    version: String,
-    image: PathBuf,
-    modules: PathBuf,
-}
-
 impl FindKernel {
     pub(super) fn run(&self, output: &Output) -> Result<(), Failure> {
         let tell = |line: &str| output.note(line);
@@ -38,9 +30,8 @@ impl FindKernel {
             Some(folder) => Kernel::fetched_into(folder, tell)?,
             None => Kernel::find(self.kernel.as_deref(), tell)?,
         };
-        let found = FoundKernel { version: kernel.version, image: kernel.image, modules: kernel.modules };
-        output.result(&found, |found| {
-            format!("{}: {}, modules in {}", found.version, found.image.display(), found.modules.display())
+        output.result(&kernel, |Kernel { version, image, modules }| {
+            format!("{version}: {}, modules in {}", image.display(), modules.display())
         })
     }
 }

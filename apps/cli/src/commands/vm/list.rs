@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::commands::guests::clean_stale;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::output::table::Columns;
+use crate::output::table::table;
 
 /// List the running guests: virtual machines, containers, testpmd
 ///
@@ -39,17 +39,17 @@ impl VmListArgs {
             })
             .collect();
         output.result(&guests, |guests| {
-            let mut columns = Columns::new(&["guest", "kind", ">process", "ports", "addresses"]);
-            for guest in guests {
-                columns.row([
-                    guest.name.clone(),
-                    guest.kind.name().to_owned(),
-                    guest.pid.to_string(),
-                    guest.ports.join(" "),
-                    guest.addresses.join(" "),
-                ]);
-            }
-            columns.lines_or("no guests")
+            table(
+                guests,
+                &[
+                    ("guest", |guest| guest.name.clone()),
+                    ("kind", |guest| guest.kind.name().to_owned()),
+                    (">process", |guest| guest.pid.to_string()),
+                    ("ports", |guest| guest.ports.join(" ")),
+                    ("addresses", |guest| guest.addresses.join(" ")),
+                ],
+                "no guests",
+            )
         })
     }
 }

@@ -1,14 +1,11 @@
 //! `ringroad vm NAME`: start of a guest.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ringroad_guest::command_channel::CommandChannel;
 use ringroad_guest::console::{self, ConsoleExit};
-use ringroad_guest::record::check_socket_path;
-use ringroad_guest::virtual_machine::Acceleration;
 use ringroad_guest::{Accelerator, GuestKind, Kernel, NetworkDevice, VirtualMachine, VmConfig};
 use ringroad_wire::mac::Mac;
 use serde::Serialize;
@@ -18,9 +15,10 @@ use crate::commands::guests::addresses::{InterfaceAddress, mac_of, station_addre
 use crate::commands::vm::exec::run_script;
 use crate::failure::Failure;
 use crate::number_parsers::seconds;
-use crate::options::Global;
+use crate::options::{Choice, Global, one_of};
 use crate::output::Output;
 use crate::run::SignalFlag;
+use crate::text_files::read_text;
 
 /// Default limit of a guest's boot time, enough for emulation on a busy machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
@@ -28,16 +26,11 @@ const BOOT_LIMIT: Duration = Duration::from_secs(60);
 /// Time between checks of a guest without a console user.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Accel {
-    /// KVM if it can run a guest, else tcg
-    #[default]
-    Auto,
-    /// KVM, on the machine's own processor
-    Kvm,
-    /// Emulation: works everywhere and is slow
-    Tcg,
-}
+const ACCELERATORS: [Choice<Accelerator>; 3] = [
+    ("auto", "KVM if it can run a guest, else tcg", Accelerator::Auto),
+    ("kvm", "KVM, on the machine's own processor", Accelerator::Kvm),
+    ("tcg", "Emulation: works everywhere and is slow", Accelerator::Tcg),
+];
 
 #[derive(Debug, Args)]
 pub(super) struct Start {
@@ -72,8 +65,8 @@ pub(super) struct Start {
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
     /// Accelerator of the guest's processors
-    #[arg(long, value_name = "HOW", default_value = "auto")]
-    accel: Accel,
+    #[arg(long, value_name = "HOW", default_value = "auto", value_parser = one_of(&ACCELERATORS))]
+    accel: Accelerator,
     /// Shell script to run in the guest once it is up, instead of the console; the guest ends after the last script.
     /// May be given several times
     #[arg(long = "run", value_name = "SCRIPT")]
@@ -92,7 +85,7 @@ struct StartedGuest {
     ready: bool,
     name: String,
     pid: u32,
-    accelerator: Acceleration,
+    accelerator: Accelerator,
     kernel: String,
     console: PathBuf,
     interfaces: Vec<StartedInterface>,
@@ -109,11 +102,8 @@ struct StartedInterface {
 impl Start {
     pub(super) fn run(&self, global: &Global, output: &Output) -> Result<(), Failure> {
         self.check()?;
-        let scripts = self.scripts.iter().map(|path| {
-            fs::read_to_string(path)
-                .map_err(|error| Failure::new(format!("reading {}: {error}", path.display()), ""))
-        });
-        let scripts: Vec<String> = scripts.collect::<Result<_, _>>()?;
+        let scripts: Vec<String> =
+            self.scripts.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
         let stop = SignalFlag::on_signals()?;
         let kernel = Kernel::find(self.kernel.as_deref(), |line| output.note(line))?;
         let mut guest = Guest::claim(global, output, &self.name, GuestKind::Vm)?;
@@ -127,21 +117,13 @@ impl Start {
             cpus: self.cpus,
             queues: self.queues,
             packed: self.packed,
-            accelerator: match self.accel {
-                Accel::Auto => Accelerator::Auto,
-                Accel::Kvm => Accelerator::Kvm,
-                Accel::Tcg => Accelerator::Tcg,
-            },
+            accelerator: self.accel,
         };
         let mut machine = VirtualMachine::start(&plan, &kernel, self.detach)?;
-        guest.note(|record| record.process = machine.process())?;
+        guest.note(|record| record.process = machine.process)?;
         let mut channel = machine.await_up(self.boot_timeout.unwrap_or(BOOT_LIMIT), &stop.shared())?;
         let started = self.started(&plan, &machine, &kernel);
-        if output.is_json() {
-            output.result(&started, |_| String::new())?;
-        } else {
-            output.note(&text(&started));
-        }
+        output.announce(&started, text)?;
         let status = run_scripts(&mut channel, &scripts, output, &stop)?;
         drop(channel);
         if self.detach {
@@ -180,10 +162,7 @@ impl Start {
     fn attach(&self, guest: &mut Guest) -> Result<Vec<NetworkDevice>, Failure> {
         let mut devices = Vec::new();
         for (number, port) in self.ports.iter().enumerate() {
-            let socket = guest.folder().join(format!("port{number}.sock"));
-            check_socket_path(&socket)?;
-            let queues = if self.queues > 1 { format!("@queues={}", self.queues) } else { String::new() };
-            guest.attach(port, format!("vhost-user:{}{queues}", socket.display()))?;
+            let socket = guest.attach_socket(port, "vhost-user", self.queues)?;
             let mac = self.macs.get(number).map_or_else(|| mac_of(port), |mac| mac.octets());
             let address = self.addresses.get(number).map(|address| address.0);
             devices.push(NetworkDevice { socket, mac, address });
@@ -205,8 +184,8 @@ impl Start {
         StartedGuest {
             ready: true,
             name: self.name.clone(),
-            pid: machine.process().pid,
-            accelerator: machine.acceleration(),
+            pid: machine.process.pid,
+            accelerator: machine.accelerator,
             kernel: kernel.version.clone(),
             console: console::socket(&plan.folder),
             interfaces: interfaces.collect(),
@@ -254,8 +233,8 @@ fn run_scripts(
 
 fn text(guest: &StartedGuest) -> String {
     let how = match guest.accelerator {
-        Acceleration::Kvm => "with KVM",
-        Acceleration::Tcg => "emulated (TCG)",
+        Accelerator::Kvm => "with KVM",
+        _ => "emulated (TCG)",
     };
     let mut text = format!("{}: up, {how}, Linux {}", guest.name, guest.kernel);
     for interface in &guest.interfaces {
