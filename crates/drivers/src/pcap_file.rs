@@ -14,6 +14,7 @@ use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, Diagnose, FailedDirection, PortCapabilities, PortQueue, Sleep};
+use ringroad_port::roles;
 
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, Planning, PortKind, Spelling};
 use crate::device::{Device, DeviceError, DevicePlan, DeviceRole, DriverError};
@@ -254,27 +255,15 @@ impl PortQueue for PcapQueue {
                 // A port without an output file accepts all frames, like a wire without a far end.
                 None => Ok(()),
             };
-            match written {
-                Ok(()) => {
-                    delivery.frames += 1;
-                    delivery.bytes += u64::from(len);
-                }
-                Err(error) => {
-                    self.output_fault.get_or_insert_with(|| error.to_string());
-                    delivery.dropped.add(DropCause::WriteFailed, 1);
-                }
+            if let Err(error) = &written {
+                self.output_fault.get_or_insert_with(|| error.to_string());
             }
+            delivery.count(written.map(|()| u64::from(len)).map_err(|_| DropCause::WriteFailed));
         }
         delivery
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, diagnosis: Diagnose }
 }
 
 impl Sleep for PcapQueue {

@@ -66,6 +66,18 @@ impl Delivery {
         delivery.dropped.add(cause, frames as u32);
         delivery
     }
+
+    /// Counts one more frame: its length in bytes if it was put into the port, else the cause of the drop.
+    #[inline]
+    pub fn count(&mut self, outcome: Result<u64, DropCause>) {
+        match outcome {
+            Ok(bytes) => {
+                self.frames += 1;
+                self.bytes += bytes;
+            }
+            Err(cause) => self.dropped.add(cause, 1),
+        }
+    }
 }
 
 /// Properties that never change while a queue lives. The datapath reads them once, before the queue is used.
@@ -184,6 +196,17 @@ pub trait PortQueue: Send {
     fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
         self.inner()?.program()
     }
+}
+
+/// Accessors of roles that a queue itself has, in its implementation of [`PortQueue`](crate::port_queue::PortQueue):
+/// `roles! { sleeper: Sleep, diagnosis: Diagnose }`.
+#[macro_export]
+macro_rules! roles {
+    ($($accessor:ident: $role:ident),+) => {
+        $(fn $accessor(&mut self) -> Option<&mut dyn $crate::port_queue::$role> {
+            Some(self)
+        })+
+    };
 }
 
 /// Queue whose port another process can continue with: the next process of the daemon, in a hot upgrade.
