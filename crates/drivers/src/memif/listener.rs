@@ -76,7 +76,7 @@ impl ClientSlot {
         }
         *new_client = Some(NewClient { channel, name: init.name.clone() });
         drop(new_client);
-        eventfd::ring_own(self.line.bell());
+        eventfd::ring_own(&self.line.bell);
         Ok(())
     }
 }
@@ -135,12 +135,10 @@ impl SocketRegistration {
         }
         let socket = ListeningSocket::bind(&path, SocketType::SEQPACKET, mode)?;
         let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
-        let stop = StopBell::new().map_err(|error| failed(error.into()))?;
         let doors = Arc::new(Mutex::new(BTreeMap::from([(id, door)])));
-        let reception =
-            ListenerThread { socket, doors: Arc::clone(&doors), stop: stop.clone(), unnamed: Vec::new() };
-        let thread =
-            PeerThread::start("memif-listen", stop, Vec::new(), move || reception.run()).map_err(failed)?;
+        let known = Arc::clone(&doors);
+        let run = |stop| ListenerThread { socket, doors: known, stop, unnamed: Vec::new() }.run();
+        let thread = PeerThread::start("memif-listen", Vec::new(), run).map_err(failed)?;
         listeners.insert(path.clone(), Listener { mode, doors, _thread: thread });
         Ok(Self { path, id })
     }

@@ -39,7 +39,6 @@ use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::handover::handover;
 use crate::peer::options::{ROLE_SERVER, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
@@ -135,22 +134,18 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
 
     let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
     let line = Arc::new(Line::new().map_err(|error| failed(error.into()))?);
-    let stop = StopBell::new().map_err(|error| failed(error.into()))?;
     let watch = Arc::new(PeerWatch::default());
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
-    let (mut mailboxes, mut closers) = (Vec::new(), Vec::new());
+    let mut mailboxes = Vec::new();
     for number in 0..queues {
-        let wake = Arc::new(WakeSet::new().map_err(|error| failed(error.into()))?);
-        let (mailbox, held) = handover(wake.bell());
-        device_queues.push(Box::new(MemifQueue::new(number, held, Arc::clone(&wake), Arc::clone(&line))));
-        closers.push(mailbox.closer());
-        mailboxes.push((mailbox, wake));
+        let wake = WakeSet::new().map_err(|error| failed(error.into()))?;
+        let (mailbox, held) = handover(Arc::new(wake));
+        device_queues.push(Box::new(MemifQueue::new(number, held, Arc::clone(&line))));
+        mailboxes.push(mailbox);
     }
-    let connections = Connections {
-        queues: mailboxes,
-        watch: Arc::clone(&watch),
-        line: Arc::clone(&line),
-        stop: stop.clone(),
+    let connections = {
+        let (mailboxes, watch, line) = (mailboxes.clone(), Arc::clone(&watch), Arc::clone(&line));
+        move |stop| Connections { mailboxes, watch, line, stop }
     };
     let role = role(device_options).unwrap_or(SocketRole::Server);
     let (thread, registration) = match role {
@@ -159,8 +154,8 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
             let door = ClientSlot::new(Limits { queues, max_log2_ring_size, secret }, line);
             let registration =
                 SocketRegistration::take(path, id, socket_mode(device_options), Arc::clone(&door))?;
-            let run = move || connections.serve(&door, id, &interface);
-            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, Some(registration))
+            let run = move |stop| connections(stop).serve(&door, id, &interface);
+            (PeerThread::start("memif", mailboxes, run), Some(registration))
         }
         SocketRole::Client => {
             let log2_ring_size = log2_ring_size.unwrap_or(DEFAULT_LOG2_RING_SIZE);
@@ -168,20 +163,16 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
             check_memory(queues, log2_ring_size, buffer_bytes)?;
             let config = ClientConfig { id, secret, queues, log2_ring_size, buffer_bytes, interface };
             let path = path.to_owned();
-            let run = move || connections.visit(&path, &config);
-            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, None)
+            let run = move |stop| connections(stop).visit(&path, &config);
+            (PeerThread::start("memif", mailboxes, run), None)
         }
     };
-    let role = match role {
-        SocketRole::Server => "server",
-        SocketRole::Client => "client",
-    };
+    let port = MemifPort { _registration: registration, _thread: thread.map_err(failed)? };
+    let role = if role == SocketRole::Server { "server" } else { "client" };
     let mode = format!("memif {role}, interface {id} at {}", path.display());
     let capabilities = PortCapabilities { driver: "memif", mode, max_frame_bytes: u32::from(u16::MAX) };
-    let mut device = Device::new(device_queues, capabilities);
-    device.peer = Some(watch);
-    device.keep = Some(Box::new(MemifPort { _registration: registration, _thread: thread }));
-    Ok(device)
+    let keep = Some(Box::new(port) as _);
+    Ok(Device { peer: Some(watch), keep, ..Device::new(device_queues, capabilities) })
 }
 
 fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), MemifError> {

@@ -28,7 +28,6 @@ use super::receive_ring::ReceiveRing;
 use super::send_ring::SendRing;
 use crate::peer::handover::Mailbox;
 use crate::peer::socket::StopBell;
-use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
 /// Timeout for a reply of the back end.
@@ -52,18 +51,11 @@ pub(super) enum ConnectResult {
     Connect(PathBuf),
 }
 
-/// The thread's side of one queue.
-#[derive(Debug)]
-pub(super) struct QueueMailbox {
-    pub(super) mailbox: Mailbox<QueueRings>,
-    pub(super) wakes: Arc<WakeSet>,
-}
-
 /// The state of the thread.
 #[derive(Debug)]
 pub(super) struct VirtioUserConnection {
     pub(super) meeting: ConnectResult,
-    pub(super) queues: Vec<QueueMailbox>,
+    pub(super) mailboxes: Vec<Mailbox<QueueRings>>,
     pub(super) entries: u16,
     pub(super) offloads: bool,
     pub(super) watch: Arc<PeerWatch>,
@@ -131,25 +123,25 @@ impl VirtioUserConnection {
         stream.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
         eventfd::drain(&*self.fault_bell);
 
-        let mut session = Session::agree(&stream, self.queues.len(), self.offloads)?;
-        let memory = CardMemory::new(2 * self.queues.len(), self.entries).map_err(failed)?;
-        let mut events = Vec::with_capacity(2 * self.queues.len());
-        for _ in 0..2 * self.queues.len() {
+        let mut session = Session::agree(&stream, self.mailboxes.len(), self.offloads)?;
+        let memory = CardMemory::new(2 * self.mailboxes.len(), self.entries).map_err(failed)?;
+        let mut events = Vec::with_capacity(2 * self.mailboxes.len());
+        for _ in 0..2 * self.mailboxes.len() {
             events.push(RingEvents::new().map_err(|error| failed(error.into()))?);
         }
         // The rings are complete before the back end sees them.
-        let mut rings = Vec::with_capacity(self.queues.len());
-        for queue in 0..self.queues.len() {
+        let mut rings = Vec::with_capacity(self.mailboxes.len());
+        for queue in 0..self.mailboxes.len() {
             rings.push(self.make_rings(&memory, queue, &events, session.features).map_err(failed)?);
         }
         session.set_up(&memory, &events, self.entries)?;
-        self.watch.agreed(session.in_words(), self.queues.len() as u16);
+        self.watch.agreed(session.in_words(), self.mailboxes.len() as u16);
 
-        for (number, (queue, rings)) in self.queues.iter().zip(rings).enumerate() {
-            for events in events.iter().skip(2 * number).take(2) {
-                queue.wakes.add(events.call.as_fd()).map_err(|error| failed(error.into()))?;
+        for ((mailbox, rings), events) in self.mailboxes.iter().zip(rings).zip(events.chunks(2)) {
+            for events in events {
+                mailbox.wake().add(events.call.as_fd()).map_err(|error| failed(error.into()))?;
             }
-            queue.mailbox.exchange(Some(rings));
+            mailbox.exchange(Some(rings));
         }
         let ended = self.stop.wait([stream.as_fd(), self.fault_bell.as_fd()], None);
         if ended.is_none() {
@@ -157,11 +149,11 @@ impl VirtioUserConnection {
             return Ok(Next::Stop);
         }
         let mut fault = None;
-        for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
-            let rings = queue.mailbox.exchange(None);
+        for (mailbox, events) in self.mailboxes.iter().zip(events.chunks(2)) {
+            let rings = mailbox.exchange(None);
             fault = fault.or(rings.and_then(|rings| rings.fault));
             for events in events {
-                queue.wakes.remove(events.call.as_fd());
+                mailbox.wake().remove(events.call.as_fd());
             }
         }
         match (fault, ended) {
@@ -206,8 +198,8 @@ impl VirtioUserConnection {
     /// Waits for a short time until the back end has taken the last sent frames, if the workers have left any.
     fn linger(&self, events: &[RingEvents]) {
         let deadline = Instant::now() + LINGER;
-        for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
-            let (Some(mut rings), [_, send]) = (queue.mailbox.left_behind(), events) else { continue };
+        for (mailbox, events) in self.mailboxes.iter().zip(events.chunks(2)) {
+            let (Some(mut rings), [_, send]) = (mailbox.left_behind(), events) else { continue };
             if rings.send.publish() {
                 eventfd::ring(&rings.send_kick);
             }
