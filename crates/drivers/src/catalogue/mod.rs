@@ -15,7 +15,6 @@ use crate::device::{Device, DeviceError, DevicePlan, DeviceRole};
 use crate::shm::ShmRegion;
 use crate::{dgram, memif, nic, null, pcap_file, sze2, szedata, vhost_user, virtio_user};
 
-pub mod documentation;
 pub mod port_kind;
 pub mod port_name;
 pub mod port_option;
@@ -132,6 +131,8 @@ pub fn take_over_device(
 
 #[cfg(test)]
 mod tests {
+    mod documentation;
+
     use std::collections::HashSet;
 
     use super::*;
