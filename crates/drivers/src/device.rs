@@ -55,6 +55,9 @@ pub enum DeviceError {
         /// Requested number of queues.
         asked: u16,
     },
+    /// A driver cannot open the port as requested, for the reason in the text.
+    #[error("{0}")]
+    Refused(String),
     /// An error that only this driver reports.
     #[error(transparent)]
     Driver(DriverFailure),

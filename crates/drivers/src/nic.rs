@@ -23,8 +23,7 @@ use crate::catalogue::port_kind::{
 };
 use crate::catalogue::port_option::{OptionValues, PortOption, ValueKind};
 use crate::device::{
-    Device, DeviceError, DeviceInterface, DevicePlan, DeviceRole, DriverError, InterfaceSettings,
-    InterfaceSide,
+    Device, DeviceError, DeviceInterface, DevicePlan, DeviceRole, InterfaceSettings, InterfaceSide,
 };
 use crate::diverted::DivertConfig;
 use crate::host_rings::{self, HOST_MARK, tap_name};
@@ -174,7 +173,7 @@ pub(crate) const KINDS: &[PortKind] = &[
         plan: |planning| Ok(plan_existing(planning, true)?.1),
         open: |context| {
             open_diverted(context, |config, left| match is_generic(&config.interface)? {
-                true => Err(InterfaceError::GenericXdp(config.interface.clone()).into()),
+                true => Err(generic_xdp(&config.interface)),
                 false => Ok(host_rings::open(config, left)?),
             })
         },
@@ -215,29 +214,13 @@ impl DeviceName {
     }
 }
 
-/// Reason why an interface cannot serve a port as requested.
-#[derive(Debug, thiserror::Error)]
-enum InterfaceError {
-    /// The host's side cannot be opened, because generic XDP takes the interface's frames.
-    #[error(
-        "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
-         packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
-    )]
-    GenericXdp(String),
-    /// AF_XDP needs a region whose buffers it shares.
-    #[error("{0}: AF_XDP needs a region")]
-    NoRegion(String),
-    /// The interface has fewer queues than requested.
-    #[error(
-        "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
-    )]
-    Queues { interface: String, has: u16, asked: u16 },
-    /// The interface is not an end of a veth pair.
-    #[error("{interface} is a {kind} interface, not an end of a veth pair; name it without `veth:`")]
-    NotVeth { interface: String, kind: String },
+/// Error of an interface whose host side cannot be opened, because generic XDP takes the interface's frames.
+fn generic_xdp(interface: &str) -> DeviceError {
+    DeviceError::Refused(format!(
+        "{interface}^: an XDP program in generic mode is attached to {interface} and would take the frames meant for the host \
+         stack too; use packet:{interface}@immediate=1 beside {interface}^, or an interface whose driver has native XDP"
+    ))
 }
-
-impl DriverError for InterfaceError {}
 
 /// Mechanism that gives access to the frames of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,7 +358,10 @@ fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let has = plan_packet(&Planning { queues: None, ..*planning })?.queues;
     match planning.queues {
         Some(asked) if asked > has => {
-            Err(InterfaceError::Queues { interface: planning.target.to_owned(), has, asked }.into())
+            let name = planning.target;
+            Err(DeviceError::Refused(format!(
+                "{name} has {has} queue(s), not {asked}: `ethtool -L {name} combined {asked}` may give it more"
+            )))
         }
         _ => plan_xdp_or_packet(planning),
     }
@@ -387,7 +373,10 @@ fn plan_veth(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
         Some(kind) if kind == "veth" => Ok(plan),
         kind => {
             let kind = kind.unwrap_or_else(|| "hardware".to_owned());
-            Err(InterfaceError::NotVeth { interface: link.name, kind }.into())
+            Err(DeviceError::Refused(format!(
+                "{} is a {kind} interface, not an end of a veth pair; name it without `veth:`",
+                link.name
+            )))
         }
     }
 }
@@ -428,7 +417,7 @@ fn open_xdp(
     role: DeviceRole,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
-    let Some(home) = home else { return Err(InterfaceError::NoRegion(link.name.clone()).into()) };
+    let home = home.ok_or_else(|| DeviceError::Refused(format!("{}: AF_XDP needs a region", link.name)))?;
     let has = real_queue_count(&link.name)?;
     let config = XdpConfig {
         interface: link.name.clone(),
@@ -449,7 +438,7 @@ fn open_xdp(
     let promiscuous = promiscuity(link, options, role)?;
     let mut xdp = XdpDevice::open(&config, home.region(), buffers)?;
     if is_generic(&link.name)? && link_by_name(&tap_name(link.index)).is_ok() {
-        return Err(InterfaceError::GenericXdp(link.name.clone()).into());
+        return Err(generic_xdp(&link.name));
     }
     if u32::from(plan.queues) < has {
         xdp.notes.push(format!(

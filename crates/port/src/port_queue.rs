@@ -254,8 +254,10 @@ pub trait Backpressure {
 
     /// Requests a wake-up when the other side makes room, for a datapath that announces its sleep with the next
     /// [`Sleep::prepare_sleep`]: a wire's source waits for the room. Returns whether the wake-up is announced already.
-    /// It never is if no event would wake the datapath, which must not sleep then.
-    fn await_room(&mut self) -> bool;
+    /// It never is if no event would wake the datapath, as by default: then the datapath must not sleep, but poll.
+    fn await_room(&mut self) -> bool {
+        false
+    }
 }
 
 /// Queue that passes on buffers of its region, and takes buffers of other queues ([`QueueProperties::region`],

@@ -50,10 +50,6 @@ impl<R: Ring> PacketQueue<R> {
         }
     }
 
-    fn is_gone(&self) -> bool {
-        self.link.state() == LinkState::Gone
-    }
-
     /// Whether no more frames come. The kernel may still hand over received frames of an interface that is gone.
     fn is_over(&self) -> bool {
         self.is_gone() && !self.receiver.has_hidden()
@@ -87,11 +83,6 @@ impl<R: Ring + Send> PortQueue for PacketQueue<R> {
         self.sender.send(batch, frames, &self.link)
     }
 
-    fn flush(&mut self) -> u32 {
-        // Nothing to do: deliver sends the frames and counts the kernel's answers, and release hands back the slots.
-        0
-    }
-
     fn longest_frame_bytes(&mut self) -> usize {
         self.receiver.longest_frame_bytes()
     }
@@ -120,14 +111,10 @@ impl<R: Ring> Sleep for PacketQueue<R> {
     }
 }
 
+/// No wake-up comes when the kernel has sent frames and so made room.
 impl<R: Ring> Backpressure for PacketQueue<R> {
     fn room(&mut self, frame_bytes: usize) -> usize {
         self.sender.room(frame_bytes).min(BATCH_FRAMES)
-    }
-
-    /// No wake-up comes when the kernel has sent frames and so made room, so the datapath must poll.
-    fn await_room(&mut self) -> bool {
-        false
     }
 }
 

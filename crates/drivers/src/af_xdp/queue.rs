@@ -452,6 +452,7 @@ impl Sleep for XdpQueue {
     }
 }
 
+/// No wake-up comes when the kernel has sent frames and so made room.
 impl Backpressure for XdpQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         // Frames for an interface that is down are dropped and counted, not held forever.
@@ -463,11 +464,6 @@ impl Backpressure for XdpQueue {
         let wanted = BATCH_FRAMES * needed;
         let free = self.tx_room(wanted as u32) as usize;
         free.min(self.ledger.free()) / needed
-    }
-
-    /// No wake-up comes when the kernel has sent frames and so made room, so the datapath must poll.
-    fn await_room(&mut self) -> bool {
-        false
     }
 }
 

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ringroad_ring::eventfd;
 use rustix::net::SocketType;
@@ -17,9 +16,6 @@ use super::server;
 use crate::peer::handover::Mailbox;
 use crate::peer::socket::StopBell;
 use crate::peer::watch::PeerWatch;
-
-/// Time after which a client connects again to a server that rejected it.
-const RETRY: Duration = Duration::from_millis(200);
 
 /// A connection that was set up.
 #[derive(Debug)]
@@ -69,8 +65,7 @@ impl Connections {
             let Some(socket) = self.stop.await_server(path, SocketType::SEQPACKET, failed) else { return };
             let channel = Channel::new(socket);
             let made = client::make(&channel, config, &self.stop);
-            if self.carry(&channel, made, || ()) == End::Stopped || self.stop.wait([], Some(RETRY)).is_none()
-            {
+            if self.carry(&channel, made, || ()) == End::Stopped || self.stop.pause().is_none() {
                 return;
             }
         }

@@ -28,14 +28,14 @@ mod server;
 mod tests;
 mod transmit_ring;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
-use crate::device::{Device, DeviceError, DriverError};
+use crate::device::{Device, DeviceError};
 use crate::peer::handover::handover;
 use crate::peer::options::{ROLE_SERVER, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::peer_thread::PeerThread;
@@ -44,7 +44,7 @@ use crate::peer::watch::PeerWatch;
 
 use client::ClientConfig;
 use connection::Connections;
-use listener::{ClientSlot, Limits, SocketRegistration};
+use listener::{ClientSlot, SocketRegistration};
 use own_region::RingPlan;
 use queue::{Line, MemifQueue, Rings};
 use ring::MAX_LOG2_SIZE;
@@ -55,39 +55,6 @@ pub const MAX_QUEUES: u16 = 16;
 const DEFAULT_LOG2_RING_SIZE: u8 = 10;
 /// Default size of a client's buffers, bytes.
 const DEFAULT_BUFFER_BYTES: u32 = 2048;
-
-/// Reason why a memif port cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MemifError {
-    /// Another port has the interface.
-    #[error("another port serves interface {id} at {}: choose another id", path.display())]
-    Taken {
-        path: PathBuf,
-        /// Number of the interface.
-        id: u32,
-    },
-    /// The socket exists with other permissions.
-    #[error(
-        "{} is served already, with other permissions: give all its ports the same socket-mode, or only the first one", path.display()
-    )]
-    Mode { path: PathBuf },
-    /// The size of buffers is not possible.
-    #[error("buffers of {0} bytes: choose from 64 to 65536")]
-    BufferBytes(u32),
-    /// The rings need more memory than offsets of 32 bits can address.
-    #[error("{rings} rings of {size} descriptors with buffers of {buffer_bytes} bytes need more than 4 GiB")]
-    Memory {
-        /// Number of rings of both directions.
-        rings: u16,
-        /// Number of descriptors of each ring.
-        size: u32,
-        /// Size of a buffer, bytes.
-        buffer_bytes: u32,
-    },
-}
-
-impl DriverError for MemifError {}
 
 /// Name of this program for peers.
 fn program_name() -> String {
@@ -151,7 +118,7 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let (thread, registration) = match role {
         SocketRole::Server => {
             let max_log2_ring_size = log2_ring_size.unwrap_or(MAX_LOG2_SIZE);
-            let door = ClientSlot::new(Limits { queues, max_log2_ring_size, secret }, line);
+            let door = ClientSlot::new(queues, max_log2_ring_size, secret, line);
             let registration =
                 SocketRegistration::take(path, id, socket_mode(device_options), Arc::clone(&door))?;
             let run = move |stop| connections(stop).serve(&door, id, &interface);
@@ -175,13 +142,19 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     Ok(Device { peer: Some(watch), keep, ..Device::new(device_queues, capabilities) })
 }
 
-fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), MemifError> {
+fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), DeviceError> {
     if !(64..=65536).contains(&buffer_bytes) {
-        return Err(MemifError::BufferBytes(buffer_bytes));
+        return Err(DeviceError::Refused(format!(
+            "buffers of {buffer_bytes} bytes: choose from 64 to 65536"
+        )));
     }
     let plan = RingPlan { rings: 2 * queues, log2_size, buffer_bytes };
-    let too_large = MemifError::Memory { rings: plan.rings, size: 1 << log2_size, buffer_bytes };
-    plan.region_bytes().map(|_| ()).ok_or(too_large)
+    let (rings, size) = (plan.rings, 1u32 << log2_size);
+    plan.region_bytes().map(|_| ()).ok_or_else(|| {
+        DeviceError::Refused(format!(
+            "{rings} rings of {size} descriptors with buffers of {buffer_bytes} bytes need more than 4 GiB"
+        ))
+    })
 }
 
 /// Values that must live as long as a port.

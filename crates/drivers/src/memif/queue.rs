@@ -229,6 +229,7 @@ impl Sleep for MemifQueue {
     }
 }
 
+/// A peer interrupts for frames, not for room.
 impl Backpressure for MemifQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         // A peer that is absent or lacks this ring does not hold a source back.
@@ -245,11 +246,6 @@ impl Backpressure for MemifQueue {
                 BATCH_FRAMES
             }
         }
-    }
-
-    /// A peer interrupts for frames, not for room, so the datapath must poll.
-    fn await_room(&mut self) -> bool {
-        false
     }
 }
 

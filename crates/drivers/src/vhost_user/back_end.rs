@@ -24,7 +24,7 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 
-use super::features::{TAKES_UNFINISHED, describe, offered_protocol};
+use super::features::{describe, offered_protocol};
 use super::vring::{Scratch, Vring};
 use crate::peer::handover::Mailbox;
 use crate::peer::wake_set::check_eventfd;
@@ -205,7 +205,7 @@ impl BackEnd {
             header_bytes: if short { SHORT_NET_HEADER_BYTES } else { NET_HEADER_BYTES },
             is_mergeable,
             reads_offloads: has(feature::NET_CSUM),
-            takes_unfinished: has(TAKES_UNFINISHED),
+            takes_unfinished: has(feature::GUEST_OFFLOADS),
             fault: None,
             is_uncounted: false,
             scratch: Scratch::new(),

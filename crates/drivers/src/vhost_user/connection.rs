@@ -258,7 +258,7 @@ impl Host {
                 Err(error) => {
                     self.watch.disconnected(Some(format!("accepting a connection: {error}")));
                     drop(turn);
-                    self.stop.wait([], Some(std::time::Duration::from_millis(200)))?;
+                    self.stop.pause()?;
                 }
             }
         }

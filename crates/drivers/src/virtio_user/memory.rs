@@ -4,7 +4,7 @@
 //! use.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 const LINE_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Start of the memory in the address space of the back end. Like that of a guest, it does not begin at 0.
-const GUEST_BASE: u64 = 1 << 32;
+pub(super) const GUEST_BASE: u64 = 1 << 32;
 /// Bytes of a buffer behind its header.
 const DATA_BYTES: usize = 34 * LINE_BYTES;
 /// Distance of buffers, bytes. The header is at the end of a separate cache line, so that the frame begins with a line,
@@ -57,7 +57,7 @@ impl RingLayout {
 #[derive(Debug)]
 pub(super) struct CardMemory {
     map: ForeignMemory,
-    file: OwnedFd,
+    pub(super) file: OwnedFd,
     rings: Vec<RingLayout>,
     entries: u16,
 }
@@ -94,16 +94,6 @@ impl CardMemory {
     /// Size of the memory, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.map.bytes() as u64
-    }
-
-    /// Start of the memory in the address space of the back end.
-    pub(super) fn guest_base(&self) -> u64 {
-        GUEST_BASE
-    }
-
-    /// Descriptor of the memfd.
-    pub(super) fn raw_file(&self) -> RawFd {
-        self.file.as_raw_fd()
     }
 
     /// Addresses of ring `ring`; `None` if there is no such ring.
