@@ -9,7 +9,6 @@ use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
 use ringroad_control::report::{ConfigReport, ListReport, StatusReport};
 use ringroad_datapath::fabric::FabricError;
-use ringroad_drivers::catalogue::is_device;
 use ringroad_drivers::catalogue::port_name::PortName;
 use tracing::{debug, info};
 
@@ -124,7 +123,7 @@ impl Server {
         let administers = permissions.may_administer(client.peer);
         let scope = NamespaceScope::of(connection, administers);
         let named = NamedDevice { netns: scope.find(&name)?, name, spelled };
-        let standing = PortAccess::Free { device: is_device(&named.name.base) };
+        let standing = PortAccess::Free { device: named.name.base.device().is_some() };
         permissions.check(client.peer, &named.key(), standing)?;
         // Taking an interface from another program requires more permission than opening it.
         if let Some(option) = named.name.options.for_administrators()

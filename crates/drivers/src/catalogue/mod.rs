@@ -46,22 +46,10 @@ pub fn forms() -> String {
     kinds().map(|kind| kind.form).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether `base` names a port that a driver of the datapath itself serves, without a program at its rings.
-#[must_use]
-pub fn is_device(base: &PortBase) -> bool {
-    base.device().is_some()
-}
-
 /// Whether `base` names a device that a program opens in its own process.
 #[must_use]
 pub fn is_own_device(base: &PortBase) -> bool {
     base.device().is_some_and(|device| device.kind.access == OpenedBy::Program)
-}
-
-/// Whether `base` names an interface, so a name with another meaning in each network namespace.
-#[must_use]
-pub fn is_of_a_namespace(base: &PortBase) -> bool {
-    base.device().is_some_and(|device| device.kind.target.is_of_a_namespace())
 }
 
 /// Checks whether the device named `name` can be opened, and returns what it needs. An interface is looked up in the
