@@ -76,8 +76,8 @@ pub(crate) enum LinkNeed {
 }
 
 /// Redirects the frames of an interface of the calling thread's network namespace by `redirect`, to and from a TAP
-/// called `tap_name`, for the driver `driver`. Takes over the queues that another process leaves in `left`, if there are
-/// any. The port is `port` in messages, and `what` of the interface in its mode.
+/// called `tap_name`, for the driver `driver`. Takes over the queues that another process leaves in `left`, if there
+/// are any. The port is `port` in messages, and `what` of the interface in its mode.
 ///
 /// # Errors
 /// [`DivertError`]. No frame is redirected then.

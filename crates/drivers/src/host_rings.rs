@@ -21,9 +21,9 @@ use crate::diverted::{self, DivertConfig, DivertError, LinkNeed, Redirect};
 /// Mark of the frames that were delivered to a host ring, while they are on the interface (`skb->mark`).
 pub const HOST_MARK: u32 = 0x5252_4f44;
 
-/// Diverts the host's traffic on the interface to a port, in the network namespace of the calling thread. The caller must
-/// forward the frames: otherwise the host neither sends nor receives on the interface. Takes over the queues that another
-/// process leaves in `left`, if there are any.
+/// Diverts the host's traffic on the interface to a port, in the network namespace of the calling thread. The caller
+/// must forward the frames: otherwise the host neither sends nor receives on the interface. Takes over the queues that
+/// another process leaves in `left`, if there are any.
 ///
 /// # Errors
 /// [`DivertError`]. The host's traffic is then not diverted.

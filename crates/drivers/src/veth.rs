@@ -16,8 +16,8 @@ use crate::device::Device;
 use crate::diverted::{self, DivertConfig, DivertError, LinkNeed, Redirect};
 use crate::shortcut::Shortcut;
 
-/// Diverts the frames of the pair to a port at its outer end, in the network namespace of the calling thread. Takes over
-/// the queues that another process leaves in `left`, if there are any.
+/// Diverts the frames of the pair to a port at its outer end, in the network namespace of the calling thread. Takes
+/// over the queues that another process leaves in `left`, if there are any.
 ///
 /// # Errors
 /// [`DivertError`]. The pair is unchanged then.

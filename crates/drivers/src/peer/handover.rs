@@ -1,8 +1,8 @@
 //! The handover of a ring's state from a connection's thread to a worker, and back.
 //!
 //! Either the thread or the worker owns the state. The thread puts the new state into a *mailbox* and rings the
-//! bell of the worker's wake set. The worker reads one flag per batch. After a change it exchanges its state for the one in the
-//! mailbox, as soon as no frame is borrowed.
+//! bell of the worker's wake set. The worker reads one flag per batch. After a change it exchanges its state for the one
+//! in the mailbox, as soon as no frame is borrowed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

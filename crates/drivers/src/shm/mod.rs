@@ -4,9 +4,9 @@
 //! Trust: the program may write every byte of the region at any time. The ring ends check what they read. A violation
 //! stops that ring, is counted, and is shown to the program. Other ports never see this region.
 //!
-//! [`region`] makes the memory and the ports in it; [`queue`] is the datapath's side; [`netmap_queue`] is that of a netmap
-//! port, which knows of changed bindings and monitors; `virtio_header` reads and writes the frames of netmap programs
-//! that use offloads.
+//! [`region`] makes the memory and the ports in it; [`queue`] is the datapath's side; [`netmap_queue`] is that of a
+//! netmap port, which knows of changed bindings and monitors; `virtio_header` reads and writes the frames of netmap
+//! programs that use offloads.
 
 pub mod netmap_queue;
 pub mod queue;

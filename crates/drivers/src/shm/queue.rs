@@ -388,8 +388,8 @@ impl ShmQueue {
         Ok(needed)
     }
 
-    /// Puts `frames` frames by `fill`, which gets the number of known free slots. It returns the number of slots that it
-    /// filled, and what became of the frames.
+    /// Puts `frames` frames by `fill`, which gets the number of known free slots. It returns the number of slots that
+    /// it filled, and what became of the frames.
     #[inline]
     pub(super) fn deliver_by(
         &mut self,

@@ -79,8 +79,8 @@ pub(super) fn take_frame_behind_header(
     Ok(true)
 }
 
-/// Puts a frame of a batch behind a header of `header_bytes` bytes and the `used` slots that are already filled. Returns
-/// the number of its slots.
+/// Puts a frame of a batch behind a header of `header_bytes` bytes, after the `used` slots that are already filled.
+/// Returns the number of its slots.
 pub(super) fn put_frame_behind_header(
     put: &mut RxPutEnd,
     batch: &Batch,

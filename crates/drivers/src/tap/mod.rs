@@ -137,8 +137,8 @@ impl From<NetdevError> for TapError {
 }
 
 impl TapDevice {
-    /// Creates the interface, or opens a persistent one of that name, in the network namespace of the calling thread. If
-    /// another process leaves queues in `left` ([`Upgrade::hand_over`](ringroad_port::port_queue::Upgrade::hand_over)),
+    /// Creates the interface, or opens a persistent one of that name, in the network namespace of the calling thread.
+    /// If another process leaves queues in `left` ([`Upgrade::hand_over`](ringroad_port::port_queue::Upgrade::hand_over)),
     /// takes over their interface unchanged.
     ///
     /// # Errors
