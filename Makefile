@@ -317,7 +317,7 @@ wheel: $(CARGO_DENY) ## the Python package, as a wheel for `pip install`
 
 .PHONY: docs
 docs: ## the documentation of every crate; write anew what follows from the code: tables of docs/port-names.md and docs/metrics.md, docs/control-protocol.schema.json, the statistics of the Python package
-	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::documentation
+	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-drivers $(LOCKED) --lib catalogue::tests::documentation
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-control $(LOCKED) --test messages -- every_message_matches_the_published_schema the_python_package
 	RINGROAD_WRITE_DOCS=1 cargo test -p ringroad-metrics $(LOCKED) --lib exposition
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --lib --no-deps $(LOCKED)

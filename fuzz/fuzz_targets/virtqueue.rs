@@ -65,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
                 ring.put_back(1);
                 break;
             }
-            ring.give_back(change.into());
+            ring.give_back_all(std::iter::once(change.into()));
         }
         ring.publish(|_, _| ());
         ring.wake_me(change & 2 != 0);

@@ -7,9 +7,7 @@ use ringroad_control::message::{ErrorKind, PortBackend, PortProperties, PortSpec
 use ringroad_datapath::fabric::FabricError;
 use ringroad_drivers::catalogue::port_kind::DeviceName;
 use ringroad_drivers::catalogue::port_name::{PortBase, PortName};
-use ringroad_drivers::catalogue::{
-    forms, is_device, is_own_device, open_device, plan_device_in, take_over_device,
-};
+use ringroad_drivers::catalogue::{forms, is_own_device, open_device, plan_device_in, take_over_device};
 use ringroad_drivers::device::{Device, DeviceError, DevicePlan, DeviceRole};
 use ringroad_drivers::nic::{link_of, reset_fault};
 use ringroad_drivers::peer::watch::PeerStatus;
@@ -161,7 +159,7 @@ impl Ports {
         others: &ReadyPorts,
     ) -> Result<(ReadyDevice, PortShape), Refusal> {
         let NamedDevice { spelled: text, name, netns } = &named;
-        if !is_device(&name.base) {
+        if name.base.device().is_none() {
             return Err(refuse(
                 ErrorKind::BadName,
                 format!("{text} is not a device"),

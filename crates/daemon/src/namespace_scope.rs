@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use ringroad_control::ServerConnection;
 use ringroad_control::message::ErrorKind;
+use ringroad_drivers::catalogue::NETNS;
 use ringroad_drivers::catalogue::port_name::PortName;
-use ringroad_drivers::catalogue::{NETNS, is_of_a_namespace};
 use ringroad_netdev::namespace::{HeldNamespace, Namespace};
 
 use crate::refusal::{Refusal, refuse};
@@ -56,7 +56,7 @@ impl NamespaceScope<'_> {
     /// # Errors
     /// The refusal to send: there is no such namespace, it cannot be seen, or may not be named like this.
     pub fn find(self, name: &PortName) -> Result<Option<HeldNamespace>, Refusal> {
-        if !is_of_a_namespace(&name.base) {
+        if !name.base.device().is_some_and(|device| device.kind.target.is_of_a_namespace()) {
             return Ok(None);
         }
         if let Self::Within(known) = self {

@@ -1,11 +1,11 @@
 //! Gives ports that are veth pairs the addresses that their switch has learned, so that the kernel passes frames
-//! between them by itself (`ringroad_drivers::veth::shortcut`).
+//! between them by itself (`ringroad_drivers::shortcut`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringroad_drivers::veth::shortcut::{BpfError, Octets, Shortcut};
+use ringroad_drivers::shortcut::{BpfError, Octets, Shortcut};
 use ringroad_port::port_index::PortIndex;
 use ringroad_wire::mac::Mac;
 use tracing::warn;

@@ -1,17 +1,35 @@
-//! Stand-in for the device of a port while the device is not open: frames for the port are dropped as `link_down`.
+//! Stand-in for the other side of a port that has none for now: a device that is not open, or a program.
 
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
-use ringroad_port::port_queue::{Delivery, Diagnose, PortCapabilities, PortQueue, Sleep};
+use ringroad_port::port_queue::{
+    Delivery, Diagnose, HandOver, PortCapabilities, PortQueue, QueueProperties, Sleep, Upgrade,
+};
+use ringroad_port::roles;
 
 use crate::device::{Device, DeviceInterface};
 
+/// Queue without another side. It receives no frames, and counts delivered ones as dropped.
 #[derive(Debug)]
-struct AbsentQueue {
-    reason: String,
+pub struct AbsentQueue {
+    cause: DropCause,
+    /// Reason why the device is not open. `None`: the port waits for a program.
+    reason: Option<String>,
+}
+
+impl AbsentQueue {
+    /// The queue of a persistent port that no program has bound.
+    #[must_use]
+    pub fn unbound() -> Self {
+        Self { cause: DropCause::NotBound, reason: None }
+    }
 }
 
 impl PortQueue for AbsentQueue {
+    fn properties(&mut self) -> QueueProperties {
+        QueueProperties { sleeps_alone: true, ..QueueProperties::default() }
+    }
+
     fn receive(&mut self, _batch: &mut Batch) {}
 
     fn is_empty(&mut self) -> bool {
@@ -21,16 +39,10 @@ impl PortQueue for AbsentQueue {
     fn release(&mut self, _slots: usize) {}
 
     fn deliver(&mut self, _batch: &mut Batch, frames: &[u16]) -> Delivery {
-        Delivery::dropped(DropCause::LinkDown, frames.len())
+        Delivery::dropped(self.cause, frames.len())
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, diagnosis: Diagnose, upgrade: Upgrade }
 }
 
 impl Sleep for AbsentQueue {
@@ -41,14 +53,22 @@ impl Sleep for AbsentQueue {
 
 impl Diagnose for AbsentQueue {
     fn fault(&self) -> Option<String> {
-        Some(self.reason.clone())
+        self.reason.clone()
     }
 }
 
-/// Device in place of one with these capabilities at `interface`, which is not open for `reason`.
+impl Upgrade for AbsentQueue {
+    /// Another process opens the device again.
+    fn hand_over(&mut self) -> Option<HandOver> {
+        self.reason.is_none().then(HandOver::default)
+    }
+}
+
+/// Device in place of one with these capabilities at `interface`, which is not open for `reason`. Frames for it are
+/// dropped as `link_down`.
 #[must_use]
 pub fn stand_in(capabilities: PortCapabilities, interface: Option<DeviceInterface>, reason: &str) -> Device {
-    let queue = Box::new(AbsentQueue { reason: reason.to_owned() });
+    let queue = AbsentQueue { cause: DropCause::LinkDown, reason: Some(reason.to_owned()) };
     let capabilities = PortCapabilities { mode: "not open".to_owned(), ..capabilities };
-    Device { interface, ..Device::new(vec![queue], capabilities) }
+    Device { interface, ..Device::new(vec![Box::new(queue)], capabilities) }
 }

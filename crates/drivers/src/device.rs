@@ -16,7 +16,7 @@ use ringroad_ring::region::RegionError;
 use rustix::io::Errno;
 
 use crate::peer::watch::PeerWatch;
-use crate::veth::shortcut::Shortcut;
+use crate::shortcut::Shortcut;
 
 /// Reason why a device cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum DeviceError {
     Netdev(#[from] NetdevError),
     /// The network namespace of the device's interface cannot be entered.
     #[error(transparent)]
-    Namespace(NamespaceError),
+    Namespace(#[from] NamespaceError),
     /// The socket for a foreign program cannot be opened.
     #[error(transparent)]
     PeerSocket(#[from] ListeningSocketError),
@@ -55,6 +55,9 @@ pub enum DeviceError {
         /// Requested number of queues.
         asked: u16,
     },
+    /// A driver cannot open the port as requested, for the reason in the text.
+    #[error("{0}")]
+    Refused(String),
     /// An error that only this driver reports.
     #[error(transparent)]
     Driver(DriverFailure),
@@ -234,7 +237,23 @@ impl fmt::Debug for Device {
     }
 }
 
+/// Bytes of an Ethernet header and one VLAN tag.
+const ETHERNET_OVERHEAD_BYTES: u32 = 18;
+
 impl Device {
+    /// Device of the driver `driver` at an interface whose packets have up to `mtu` bytes.
+    pub(crate) fn of_interface<Q: PortQueue + 'static>(
+        driver: &'static str,
+        queues: Vec<Q>,
+        mode: String,
+        mtu: u32,
+        notes: Vec<String>,
+    ) -> Self {
+        let queues = queues.into_iter().map(|queue| Box::new(queue) as _).collect();
+        let max_frame_bytes = mtu.saturating_add(ETHERNET_OVERHEAD_BYTES);
+        Self { notes, ..Self::new(queues, PortCapabilities { driver, mode, max_frame_bytes }) }
+    }
+
     pub(crate) fn new(queues: Vec<Box<dyn PortQueue>>, capabilities: PortCapabilities) -> Self {
         Self {
             queues,

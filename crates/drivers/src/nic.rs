@@ -11,26 +11,26 @@ use ringroad_bpf::program::TcxProgram;
 use ringroad_netdev::LinkWatch;
 use ringroad_netdev::ethtool::{link_speed, real_queue_count, rings};
 use ringroad_netdev::link::{LinkInfo, XdpReportedMode, link_by_name};
-use ringroad_netdev::namespace::{HeldNamespace, NamespaceError};
+use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_netdev::xdp_features::has_zero_copy;
-use ringroad_port::port_queue::{PortCapabilities, PortQueue};
+use ringroad_port::port_queue::HandOver;
 use ringroad_ring::geometry::MAX_QUEUES;
 
-use crate::af_packet::{Fanout, PacketConfig, PacketDevice, TimestampSource};
+use crate::af_packet::{self, Fanout, PacketConfig, TimestampSource};
 use crate::af_xdp::{self, DEFAULT_RING_SIZE, XdpConfig, XdpDevice};
 use crate::catalogue::port_kind::{
     DeviceName, InterfaceUse, NameTarget, OpenContext, OpenedBy, Planning, PortKind, Spelling,
 };
 use crate::catalogue::port_option::{OptionValues, PortOption, ValueKind};
 use crate::device::{
-    Device, DeviceError, DeviceInterface, DevicePlan, DeviceRole, DriverError, InterfaceSettings,
-    InterfaceSide,
+    Device, DeviceError, DeviceInterface, DevicePlan, DeviceRole, InterfaceSettings, InterfaceSide,
 };
-use crate::host_rings::{HOST_MARK, HostRings, HostRingsConfig, tap_name};
+use crate::diverted::DivertConfig;
+use crate::host_rings::{self, HOST_MARK, tap_name};
 use crate::promiscuous::Promiscuous;
 use crate::shm::ShmRegion;
-use crate::tap::{TapConfig, TapDevice};
-use crate::veth::{VethConfig, VethDevice, VethError};
+use crate::tap::{MAX_TAP_MTU, TapConfig, TapDevice};
+use crate::veth;
 
 /// Option `netns=` of every kind of interface.
 pub const NETNS: PortOption = PortOption::new(
@@ -170,8 +170,13 @@ pub(crate) const KINDS: &[PortKind] = &[
         target: NameTarget::Interface(InterfaceUse::HostStack),
         options: &[&NETNS, &OFFLOADS],
         access: OpenedBy::Daemon,
-        plan: plan_host_stack,
-        open: open_host_stack,
+        plan: |planning| Ok(plan_existing(planning, true)?.1),
+        open: |context| {
+            open_diverted(context, |config, left| match is_generic(&config.interface)? {
+                true => Err(generic_xdp(&config.interface)),
+                false => Ok(host_rings::open(config, left)?),
+            })
+        },
     },
     PortKind {
         driver: "veth",
@@ -184,7 +189,7 @@ pub(crate) const KINDS: &[PortKind] = &[
         options: &[&NETNS, &OFFLOADS],
         access: OpenedBy::Daemon,
         plan: plan_veth,
-        open: open_veth,
+        open: |context| open_diverted(context, |config, left| Ok(veth::open(config, left)?)),
     },
     PortKind {
         driver: "tap",
@@ -209,26 +214,13 @@ impl DeviceName {
     }
 }
 
-/// Reason why an interface cannot serve a port as requested.
-#[derive(Debug, thiserror::Error)]
-enum InterfaceError {
-    /// The host's side cannot be opened, because generic XDP takes the interface's frames.
-    #[error(
-        "{0}^: an XDP program in generic mode is attached to {0} and would take the frames meant for the host stack too; use \
-         packet:{0}@immediate=1 beside {0}^, or an interface whose driver has native XDP"
-    )]
-    GenericXdp(String),
-    /// AF_XDP needs a region whose buffers it shares.
-    #[error("{0}: AF_XDP needs a region")]
-    NoRegion(String),
-    /// The interface has fewer queues than requested.
-    #[error(
-        "{interface} has {has} queue(s), not {asked}: `ethtool -L {interface} combined {asked}` may give it more"
-    )]
-    Queues { interface: String, has: u16, asked: u16 },
+/// Error of an interface whose host side cannot be opened, because generic XDP takes the interface's frames.
+fn generic_xdp(interface: &str) -> DeviceError {
+    DeviceError::Refused(format!(
+        "{interface}^: an XDP program in generic mode is attached to {interface} and would take the frames meant for the host \
+         stack too; use packet:{interface}@immediate=1 beside {interface}^, or an interface whose driver has native XDP"
+    ))
 }
-
-impl DriverError for InterfaceError {}
 
 /// Mechanism that gives access to the frames of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,9 +230,6 @@ enum InterfaceMechanism {
     Xdp,
     Packet,
 }
-
-/// Bytes of an Ethernet header and one VLAN tag.
-const ETHERNET_OVERHEAD_BYTES: u32 = 18;
 
 /// Runs `f` in `netns`, or in the present namespace if that is `None`.
 pub(crate) fn within<T: Send>(
@@ -307,11 +296,6 @@ fn settings_here(link: &LinkInfo) -> Result<InterfaceSettings, DeviceError> {
     })
 }
 
-/// Side of the interface with index `index` that a port uses.
-fn side_of(netns: Option<&HeldNamespace>, index: u32, host: bool) -> Option<InterfaceSide> {
-    netns.map(|netns| InterfaceSide { namespace: netns.id(), index, host })
-}
-
 /// Interface of an open device.
 fn device_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterface, DeviceError> {
     Ok(DeviceInterface {
@@ -334,23 +318,19 @@ fn own_interface(link: &LinkInfo, plan: &DevicePlan) -> Result<DeviceInterface, 
     })
 }
 
-impl From<NamespaceError> for DeviceError {
-    fn from(error: NamespaceError) -> Self {
-        Self::Namespace(error)
-    }
-}
-
-fn boxed<Q: PortQueue + 'static>(queues: Vec<Q>) -> Vec<Box<dyn PortQueue>> {
-    queues.into_iter().map(|queue| Box::new(queue) as Box<dyn PortQueue>).collect()
+/// The interface of a port, and the plan of the port. `host`: the port uses the host stack's side.
+fn plan_existing(planning: &Planning<'_>, host: bool) -> Result<(LinkInfo, DevicePlan), DeviceError> {
+    let netns = planning.netns;
+    let link = within(netns, || Ok(link_by_name(planning.target)?))?;
+    let side = netns.map(|netns| InterfaceSide { namespace: netns.id(), index: link.index, host });
+    Ok((link, DevicePlan { netns: netns.cloned(), side, ..planning.any_queues()? }))
 }
 
 fn plan_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
-    let Planning { target, netns, .. } = *planning;
-    let (index, has) = within(netns, || Ok((link_by_name(target)?.index, real_queue_count(target)?)))?;
+    let (link, plan) = plan_existing(planning, false)?;
+    let has = within(planning.netns, || Ok(real_queue_count(&link.name)?))?;
     let has = u16::try_from(has).unwrap_or(u16::MAX).clamp(1, MAX_QUEUES);
-    let side = side_of(netns, index, false);
-    let queues = planning.queues.unwrap_or(has);
-    Ok(DevicePlan { netns: netns.cloned(), side, ..DevicePlan::queues(queues) })
+    Ok(DevicePlan { queues: planning.queues.unwrap_or(has), ..plan })
 }
 
 fn plan_xdp_or_packet(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
@@ -378,36 +358,27 @@ fn plan_xdp(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
     let has = plan_packet(&Planning { queues: None, ..*planning })?.queues;
     match planning.queues {
         Some(asked) if asked > has => {
-            Err(InterfaceError::Queues { interface: planning.target.to_owned(), has, asked }.into())
+            let name = planning.target;
+            Err(DeviceError::Refused(format!(
+                "{name} has {has} queue(s), not {asked}: `ethtool -L {name} combined {asked}` may give it more"
+            )))
         }
         _ => plan_xdp_or_packet(planning),
     }
 }
 
-fn plan_host_stack(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
-    let netns = planning.netns;
-    let index = within(netns, || Ok(link_by_name(planning.target)?.index))?;
-    let side = side_of(netns, index, true);
-    Ok(DevicePlan { netns: netns.cloned(), side, ..planning.any_queues()? })
-}
-
 fn plan_veth(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
-    let netns = planning.netns;
-    let link = within(netns, || Ok(link_by_name(planning.target)?))?;
+    let (link, plan) = plan_existing(planning, false)?;
     match link.kind {
-        Some(kind) if kind == "veth" => {}
+        Some(kind) if kind == "veth" => Ok(plan),
         kind => {
             let kind = kind.unwrap_or_else(|| "hardware".to_owned());
-            return Err(VethError::NotVeth { interface: link.name, kind }.into());
+            Err(DeviceError::Refused(format!(
+                "{} is a {kind} interface, not an end of a veth pair; name it without `veth:`",
+                link.name
+            )))
         }
     }
-    let side = side_of(netns, link.index, false);
-    Ok(DevicePlan { netns: netns.cloned(), side, ..planning.any_queues()? })
-}
-
-/// Maximum length of a frame of an interface whose packets have up to `mtu` bytes.
-fn max_frame_bytes(mtu: u32) -> u32 {
-    mtu.saturating_add(ETHERNET_OVERHEAD_BYTES)
 }
 
 fn ring_size(options: &OptionValues) -> u32 {
@@ -446,7 +417,7 @@ fn open_xdp(
     role: DeviceRole,
     home: Option<&Arc<ShmRegion>>,
 ) -> Result<Device, DeviceError> {
-    let Some(home) = home else { return Err(InterfaceError::NoRegion(link.name.clone()).into()) };
+    let home = home.ok_or_else(|| DeviceError::Refused(format!("{}: AF_XDP needs a region", link.name)))?;
     let has = real_queue_count(&link.name)?;
     let config = XdpConfig {
         interface: link.name.clone(),
@@ -467,7 +438,7 @@ fn open_xdp(
     let promiscuous = promiscuity(link, options, role)?;
     let mut xdp = XdpDevice::open(&config, home.region(), buffers)?;
     if is_generic(&link.name)? && link_by_name(&tap_name(link.index)).is_ok() {
-        return Err(InterfaceError::GenericXdp(link.name.clone()).into());
+        return Err(generic_xdp(&link.name));
     }
     if u32::from(plan.queues) < has {
         xdp.notes.push(format!(
@@ -476,19 +447,8 @@ fn open_xdp(
             link.name
         ));
     }
-    Ok(Device {
-        peer: None,
-        shortcut: None,
-        queues: boxed(xdp.queues),
-        capabilities: PortCapabilities {
-            driver: "af_xdp",
-            mode: xdp.mode,
-            max_frame_bytes: max_frame_bytes(link.mtu),
-        },
-        interface: None,
-        notes: xdp.notes,
-        keep: promiscuous.map(|socket| Box::new(socket) as _),
-    })
+    let keep = promiscuous.map(|socket| Box::new(socket) as _);
+    Ok(Device { keep, ..Device::of_interface("af_xdp", xdp.queues, xdp.mode, link.mtu, xdp.notes) })
 }
 
 /// Whether an XDP program sees the interface's frames in generic mode. Generic XDP comes after the point at which host
@@ -533,7 +493,7 @@ fn open_packet(
         ignore_marked: Some(HOST_MARK),
     };
     // The sockets are opened first, because their errors are the most specific.
-    let mut packet = PacketDevice::open(&config)?;
+    let mut device = af_packet::open(&config)?;
     let promiscuous = promiscuity(link, options, role)?;
     let mut barrier = None;
     if alone {
@@ -542,76 +502,31 @@ fn open_packet(
         match attached {
             Ok(attached) => barrier = Some(attached),
             Err(refused) => {
-                packet.notes.push(format!("the host stack gets the frames of {} too: {refused}", link.name));
+                device.notes.push(format!("the host stack gets the frames of {} too: {refused}", link.name));
             }
         }
     }
-    Ok(Device {
-        peer: None,
-        shortcut: None,
-        queues: boxed(packet.queues),
-        capabilities: PortCapabilities {
-            driver: "af_packet",
-            mode: packet.mode,
-            max_frame_bytes: max_frame_bytes(link.mtu),
-        },
-        interface: None,
-        notes: packet.notes,
-        keep: Some(Box::new((promiscuous, barrier))),
-    })
+    device.keep = Some(Box::new((promiscuous, barrier)));
+    Ok(device)
 }
 
-fn open_host_stack(context: OpenContext<'_>) -> Result<Device, DeviceError> {
+/// Opens the port of an interface whose frames `open` redirects.
+fn open_diverted(
+    context: OpenContext<'_>,
+    open: fn(&DivertConfig, Vec<HandOver>) -> Result<Device, DeviceError>,
+) -> Result<Device, DeviceError> {
     let OpenContext { target: interface, options, plan, role, inherited, .. } = context;
     within(plan.netns.as_ref(), || {
         let link = link_by_name(interface)?;
-        if is_generic(interface)? {
-            return Err(InterfaceError::GenericXdp(interface.to_owned()).into());
-        }
-        let config = HostRingsConfig {
+        let config = DivertConfig {
             interface: link.name.clone(),
             ifindex: link.index,
             mtu: link.mtu,
             queues: plan.queues,
             offloads: takes_offloads(&options.device, role),
         };
-        let host = HostRings::open_or_resume(&config, inherited)?;
-        Ok(Device {
-            peer: None,
-            shortcut: None,
-            queues: boxed(host.queues),
-            capabilities: PortCapabilities {
-                driver: "host",
-                mode: host.mode,
-                max_frame_bytes: max_frame_bytes(link.mtu),
-            },
-            interface: Some(device_interface(&link, &plan)?),
-            notes: host.notes,
-            keep: None,
-        })
-    })
-}
-
-fn open_veth(context: OpenContext<'_>) -> Result<Device, DeviceError> {
-    let OpenContext { target: interface, options, plan, role, inherited, .. } = context;
-    within(plan.netns.as_ref(), || {
-        let link = link_by_name(interface)?;
-        let config = VethConfig {
-            interface: link.name.clone(),
-            ifindex: link.index,
-            mtu: link.mtu,
-            queues: plan.queues,
-            offloads: takes_offloads(&options.device, role),
-        };
-        let veth = VethDevice::open_or_resume(&config, inherited)?;
-        let capabilities =
-            PortCapabilities { driver: "veth", mode: veth.mode, max_frame_bytes: max_frame_bytes(link.mtu) };
-        Ok(Device {
-            interface: Some(device_interface(&link, &plan)?),
-            shortcut: veth.shortcut,
-            notes: veth.notes,
-            ..Device::new(boxed(veth.queues), capabilities)
-        })
+        let device = open(&config, inherited)?;
+        Ok(Device { interface: Some(device_interface(&link, &plan)?), ..device })
     })
 }
 
@@ -633,13 +548,9 @@ fn open_tap(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         up: true,
     };
     within(plan.netns.as_ref(), || {
-        let tap = TapDevice::open_or_resume(&config, inherited)?;
-        let capabilities = PortCapabilities { driver: "tap", mode: tap.mode, max_frame_bytes: 65535 };
-        Ok(Device {
-            interface: Some(own_interface(&link_by_name(&tap.name)?, &plan)?),
-            notes: tap.notes,
-            ..Device::new(boxed(tap.queues), capabilities)
-        })
+        let tap = TapDevice::open(&config, inherited)?;
+        let interface = Some(own_interface(&link_by_name(&tap.name)?, &plan)?);
+        Ok(Device { interface, ..Device::of_interface("tap", tap.queues, tap.mode, MAX_TAP_MTU, tap.notes) })
     })
 }
 

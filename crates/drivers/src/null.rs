@@ -8,6 +8,7 @@
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, HandOver, PortCapabilities, PortQueue, Sleep, Upgrade};
+use ringroad_port::roles;
 
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
@@ -125,13 +126,7 @@ impl PortQueue for NullQueue {
         self.template.len()
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, upgrade: Upgrade }
 }
 
 impl Upgrade for NullQueue {

@@ -11,6 +11,7 @@ use ringroad_port::batch::Batch;
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, PortQueue, Sleep};
+use ringroad_port::roles;
 use ringroad_ring::datapath_end::RxPutEnd;
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::{DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, RegionGeometry};
@@ -42,15 +43,10 @@ impl PatchQueue {
         let region = Arc::new(Region::create(geometry, HugePages::Never)?);
         let mut buffers = FIRST_BUFFER..geometry.buffers;
         let mut views = Vec::new();
-        let mut events = Vec::new();
+        let events = QueueEvents::of_queues(2)?;
         for ring in 0..2 {
             let plan = RingInit::new(Direction::Rx, 0, DEFAULT_SLOTS);
             views.push(lay_out_ring(&region, ring, &plan, &mut buffers)?);
-            events.push(QueueEvents::new().map_err(|source| RegionError::System {
-                step: "making eventfds for",
-                bytes: geometry.total_bytes(),
-                source,
-            })?);
         }
         let queue = |out: usize, input: usize| {
             let counters = Arc::<QueueCounters>::default();
@@ -107,9 +103,7 @@ impl PortQueue for PatchQueue {
         self.out.flush()
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep }
 }
 
 impl Sleep for PatchQueue {

@@ -8,12 +8,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ringroad_capture::{CaptureError, CaptureReader, CaptureWriter};
+use ringroad_capture::{CaptureError, CaptureFormat, CaptureReader, CaptureWriter};
 use ringroad_control::guarded_file::{self, FilePurpose, GuardedFileError};
 use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, Diagnose, FailedDirection, PortCapabilities, PortQueue, Sleep};
+use ringroad_port::roles;
 
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, Planning, PortKind, Spelling};
 use crate::device::{Device, DeviceError, DevicePlan, DeviceRole, DriverError};
@@ -65,11 +66,7 @@ fn plan(planning: &Planning<'_>) -> Result<DevicePlan, DeviceError> {
 
 fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let files = NamedFiles::read(context.target).unwrap_or_default();
-    let queue = match context.role {
-        DeviceRole::Program => PcapQueue::open(files.input.as_deref(), files.output.as_deref())?,
-        // The server of a switch has other privileges than the users who may write to the folders of the files.
-        DeviceRole::SwitchPort => PcapQueue::open_guarded(files.input.as_deref(), files.output.as_deref())?,
-    };
+    let queue = PcapQueue::open(&files, context.role)?;
     let part = |word: &str, path: &Option<PathBuf>| {
         path.as_ref().map(|path| format!("{word} {}", path.display())).unwrap_or_default()
     };
@@ -125,7 +122,7 @@ impl fmt::Display for NamedFiles {
 
 /// The only queue of a capture-file port.
 #[derive(Debug)]
-pub struct PcapQueue {
+struct PcapQueue {
     input: Option<CaptureReader>,
     output: Option<CaptureWriter>,
     arena: Vec<u8>,
@@ -137,49 +134,37 @@ pub struct PcapQueue {
 }
 
 impl PcapQueue {
-    /// Opens `input` and creates `output`.
-    ///
-    /// # Errors
-    /// [`CaptureError`] if the input is not an Ethernet capture or a file cannot be opened.
-    pub fn open(input: Option<&Path>, output: Option<&Path>) -> Result<Self, CaptureError> {
-        let output = match output {
-            Some(path) => {
-                let format = ringroad_capture::CaptureFormat::from_path(path);
-                Some(CaptureWriter::create(path, format, SNAPLEN_BYTES)?)
-            }
-            None => None,
-        };
-        Ok(Self::new(input.map(CaptureReader::open).transpose()?, output))
-    }
-
-    /// Opens files as [`Self::open`] does, for paths at which other users may have put links, pipes or files.
-    ///
-    /// # Errors
-    /// Those of [`Self::open`], and the refusals of [`guarded_file`].
-    fn open_guarded(input: Option<&Path>, output: Option<&Path>) -> Result<Self, DeviceError> {
+    /// Opens the input file and creates the output file. The server of a switch has other privileges than the users who
+    /// may write to the folders of the files, so it opens them as files at which users may have put links or pipes.
+    fn open(files: &NamedFiles, role: DeviceRole) -> Result<Self, DeviceError> {
+        let is_guarded = role == DeviceRole::SwitchPort;
         let guarded = |path: &Path, purpose| {
             guarded_file::open(path, purpose).map_err(|source| UnusableFile { path: path.to_owned(), source })
         };
-        let read = |path: &Path| {
-            Ok::<_, DeviceError>(CaptureReader::from_file(guarded(path, FilePurpose::Read)?, path)?)
+        let read = |path: &PathBuf| -> Result<_, DeviceError> {
+            Ok(match is_guarded {
+                true => CaptureReader::from_file(guarded(path, FilePurpose::Read)?, path)?,
+                false => CaptureReader::open(path)?,
+            })
         };
-        let write = |path: &Path| -> Result<_, DeviceError> {
-            let format = ringroad_capture::CaptureFormat::from_path(path);
-            Ok(CaptureWriter::in_file(guarded(path, FilePurpose::Replace)?, path, format, SNAPLEN_BYTES)?)
+        let write = |path: &PathBuf| -> Result<_, DeviceError> {
+            let format = CaptureFormat::from_path(path);
+            Ok(match is_guarded {
+                true => {
+                    CaptureWriter::in_file(guarded(path, FilePurpose::Replace)?, path, format, SNAPLEN_BYTES)?
+                }
+                false => CaptureWriter::create(path, format, SNAPLEN_BYTES)?,
+            })
         };
-        Ok(Self::new(input.map(read).transpose()?, output.map(write).transpose()?))
-    }
-
-    fn new(input: Option<CaptureReader>, output: Option<CaptureWriter>) -> Self {
-        Self {
-            input,
-            output,
+        Ok(Self {
+            input: files.input.as_ref().map(read).transpose()?,
+            output: files.output.as_ref().map(write).transpose()?,
             arena: Vec::with_capacity(ARENA_BYTES),
             borrowed: 0,
             gathered: Vec::new(),
             input_fault: None,
             output_fault: None,
-        }
+        })
     }
 
     /// Copies the next frame of the file into the arena; `None` at the end.
@@ -254,27 +239,15 @@ impl PortQueue for PcapQueue {
                 // A port without an output file accepts all frames, like a wire without a far end.
                 None => Ok(()),
             };
-            match written {
-                Ok(()) => {
-                    delivery.frames += 1;
-                    delivery.bytes += u64::from(len);
-                }
-                Err(error) => {
-                    self.output_fault.get_or_insert_with(|| error.to_string());
-                    delivery.dropped.add(DropCause::WriteFailed, 1);
-                }
+            if let Err(error) = &written {
+                self.output_fault.get_or_insert_with(|| error.to_string());
             }
+            delivery.count(written.map(|()| u64::from(len)).map_err(|_| DropCause::WriteFailed));
         }
         delivery
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, diagnosis: Diagnose }
 }
 
 impl Sleep for PcapQueue {

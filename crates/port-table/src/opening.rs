@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_drivers::absent::AbsentQueue;
 use ringroad_drivers::catalogue::port_name::PipeSide;
 use ringroad_drivers::device::{Device, DevicePlan};
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion, UnboundQueue};
+use ringroad_drivers::shm::{PortShape, QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::port_queue::PortQueue;
 use ringroad_ring::geometry::PortPlacement;
@@ -66,7 +67,7 @@ impl ProgramSide {
 /// Makes the queues of a port that no program has open.
 #[must_use]
 pub fn unbound(queues: u16) -> Vec<QueueParts> {
-    (0..queues).map(|_| QueueParts::new(Box::new(UnboundQueue))).collect()
+    (0..queues).map(|_| QueueParts::new(Box::new(AbsentQueue::unbound()))).collect()
 }
 
 /// Takes a device's queues out of it.

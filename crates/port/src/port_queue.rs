@@ -1,8 +1,8 @@
 //! Contract between a driver and the datapath.
 //!
 //! A driver implements [`PortQueue`] for its queues: the path of frames, with three required methods. Further abilities
-//! are roles. Each role is a separate trait, which an accessor of the queue returns; a driver has no code for roles
-//! that its queues do not have:
+//! are roles. Each role is a separate trait, which an accessor of the queue returns ([`roles`](crate::roles) writes it); a
+//! driver has no code for roles that its queues do not have:
 //!
 //! | role | what the datapath does with it |
 //! |---|---|
@@ -65,6 +65,18 @@ impl Delivery {
         let mut delivery = Self::default();
         delivery.dropped.add(cause, frames as u32);
         delivery
+    }
+
+    /// Counts one more frame: its length in bytes if it was put into the port, else the cause of the drop.
+    #[inline]
+    pub fn count(&mut self, outcome: Result<u64, DropCause>) {
+        match outcome {
+            Ok(bytes) => {
+                self.frames += 1;
+                self.bytes += bytes;
+            }
+            Err(cause) => self.dropped.add(cause, 1),
+        }
     }
 }
 
@@ -186,6 +198,17 @@ pub trait PortQueue: Send {
     }
 }
 
+/// Accessors of roles that a queue itself has, in its implementation of [`PortQueue`](crate::port_queue::PortQueue):
+/// `roles! { sleeper: Sleep, diagnosis: Diagnose }`.
+#[macro_export]
+macro_rules! roles {
+    ($($accessor:ident: $role:ident),+) => {
+        $(fn $accessor(&mut self) -> Option<&mut dyn $crate::port_queue::$role> {
+            Some(self)
+        })+
+    };
+}
+
 /// Queue whose port another process can continue with: the next process of the daemon, in a hot upgrade.
 pub trait Upgrade {
     /// Stops the driver's work outside of the worker until [`Upgrade::resume`], and returns whether it has stopped.
@@ -231,8 +254,10 @@ pub trait Backpressure {
 
     /// Requests a wake-up when the other side makes room, for a datapath that announces its sleep with the next
     /// [`Sleep::prepare_sleep`]: a wire's source waits for the room. Returns whether the wake-up is announced already.
-    /// It never is if no event would wake the datapath, which must not sleep then.
-    fn await_room(&mut self) -> bool;
+    /// It never is if no event would wake the datapath, as by default: then the datapath must not sleep, but poll.
+    fn await_room(&mut self) -> bool {
+        false
+    }
 }
 
 /// Queue that passes on buffers of its region, and takes buffers of other queues ([`QueueProperties::region`],

@@ -145,12 +145,6 @@ impl DeviceRing {
         either!(self, ring => ring.put_back(buffers));
     }
 
-    /// Gives back the oldest taken buffer, into which `written` bytes were written.
-    #[inline]
-    pub fn give_back(&mut self, written: u32) {
-        self.give_back_all(std::iter::once(written));
-    }
-
     /// Gives back the oldest taken buffers, one for each number of `written`: the bytes written into that buffer.
     #[inline]
     pub fn give_back_all(&mut self, written: impl Iterator<Item = u32>) {

@@ -95,12 +95,6 @@ impl GuestMemory {
         }
     }
 
-    /// All regions, sorted by the guest's addresses.
-    #[must_use]
-    pub fn regions(&self) -> &[Arc<GuestRegion>] {
-        &self.regions
-    }
-
     /// Pointer to the guest's address `address` in the mapping, and how many of the `bytes` bytes from there are
     /// contiguous. `None` if the address is not mapped. The bytes stay mapped as long as the memory lives.
     #[inline]

@@ -19,6 +19,10 @@ pub mod features {
     pub const NET_HOST_TSO6: u64 = 1 << 12;
     /// The device accepts long TCP frames with explicit congestion notification.
     pub const NET_HOST_ECN: u64 = 1 << 13;
+    /// With all of these the device accepts unfinished frames: partial checksums, and long TCP frames.
+    pub const HOST_OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN;
+    /// With all of these the driver accepts unfinished frames.
+    pub const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
     /// A received frame may take several buffers.
     pub const NET_MRG_RXBUF: u64 = 1 << 15;
     /// The card reports whether it has a link.

@@ -17,4 +17,4 @@ pub mod split_device;
 mod table;
 #[cfg(test)]
 mod tests;
-mod words;
+pub mod words;

@@ -230,11 +230,8 @@ impl PackedDevice {
     /// Appends the segments of a table's descriptors.
     #[cold]
     fn take_table(&self, descriptor: Descriptor, mut pieces: Pieces<'_>) -> Result<(), RingFault> {
-        if !self.has_tables {
-            return Err(RingFault::Table(descriptor.bytes));
-        }
-        let table = IndirectTable::at(&self.memory, descriptor)?;
-        for index in 0..table.count() {
+        let table = IndirectTable::at(&self.memory, descriptor, self.has_tables)?;
+        for index in 0..table.count {
             let (first, second) = table.words(index)?;
             let descriptor = Descriptor::from_packed(first, second);
             // The direction is the only flag that counts in a table, so each entry is a segment. The collector does not

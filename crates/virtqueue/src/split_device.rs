@@ -235,12 +235,9 @@ impl SplitDevice {
     /// Appends the segments in a table, which ends the chain.
     #[cold]
     fn take_table(&self, descriptor: Descriptor, mut pieces: Pieces<'_>) -> Result<(), RingFault> {
-        if !self.has_tables {
-            return Err(RingFault::Table(descriptor.bytes));
-        }
-        let table = IndirectTable::at(&self.memory, descriptor)?;
+        let table = IndirectTable::at(&self.memory, descriptor, self.has_tables)?;
         let (mut first, mut second) = table.words(0)?;
-        for _ in 0..table.count() {
+        for _ in 0..table.count {
             let descriptor = Descriptor::from_split(first, second);
             if descriptor.flags & DESC_INDIRECT != 0 {
                 return Err(RingFault::Table(descriptor.bytes));

@@ -15,19 +15,24 @@ use crate::words::read_u64;
 pub(crate) struct IndirectTable<'memory> {
     memory: PhantomData<&'memory GuestMemory>,
     start: NonNull<u8>,
-    count: u16,
+    pub(crate) count: u16,
 }
 
 impl<'memory> IndirectTable<'memory> {
-    /// The table to which `descriptor` points.
+    /// The table to which `descriptor` points. `has_tables`: tables were negotiated.
     ///
     /// # Errors
-    /// [`RingFault::IndirectTable`] if its length is invalid or another descriptor follows it; [`RingFault::NoMemory`]
+    /// [`RingFault::Table`] if there may be none, its length is invalid or another descriptor follows it; [`RingFault::NoMemory`]
     /// if it is not contiguous in `memory`.
-    pub(crate) fn at(memory: &'memory GuestMemory, descriptor: Descriptor) -> Result<Self, RingFault> {
+    pub(crate) fn at(
+        memory: &'memory GuestMemory,
+        descriptor: Descriptor,
+        has_tables: bool,
+    ) -> Result<Self, RingFault> {
         let Descriptor { address, bytes, flags, .. } = descriptor;
         let count = u16::try_from(bytes / DESCRIPTOR_BYTES as u32).unwrap_or(u16::MAX);
-        if flags & DESC_NEXT != 0
+        if !has_tables
+            || flags & DESC_NEXT != 0
             || !bytes.is_multiple_of(DESCRIPTOR_BYTES as u32)
             || !(1..=MAX_RING_ENTRIES).contains(&count)
         {
@@ -37,11 +42,6 @@ impl<'memory> IndirectTable<'memory> {
             Some((start, together)) if together == bytes => Ok(Self { memory: PhantomData, start, count }),
             _ => Err(RingFault::NoMemory { address, bytes }),
         }
-    }
-
-    /// Number of its descriptors.
-    pub(crate) fn count(&self) -> u16 {
-        self.count
     }
 
     /// Both words of descriptor `index`, read once.

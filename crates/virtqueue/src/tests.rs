@@ -125,7 +125,7 @@ fn split_rings_give_and_take_back_chains_and_tables() {
     ring.put_back(1);
     assert_eq!(ring.take(BufferAccess::Read, &mut segments), Ok(true));
     assert_eq!(shape(&segments)[2..], [(200, 12), (300, 1500), (200, 12), (300, 1500)]);
-    ring.give_back(77);
+    ring.give_back_all(std::iter::once(77));
     ring.give_back_read(1);
     assert!(ring.is_unpublished());
     assert_eq!(guest.word(DEVICE + 2), 65534);
@@ -469,7 +469,7 @@ proptest! {
             ring.give_back_all((0..count).map(|_| 1));
             let mut segments = Vec::from(&singles[..count]);
             match ring.take(access, &mut segments) {
-                Ok(true) => ring.give_back(1),
+                Ok(true) => ring.give_back_all(std::iter::once(1)),
                 Ok(false) | Err(_) => break,
             }
             prop_assert!(segments.len() <= count + MAX_SEGMENTS);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 /// The bytes of one part of a ring. The creator keeps them mapped.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Words {
+pub struct Words {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -18,28 +18,32 @@ impl Words {
     /// # Safety
     /// The `bytes` bytes at `start` stay mapped, for reading and writing, as long as the value is used; `start` is
     /// aligned to 4, or to 8 where [`Self::word64`] is used. All other code accesses them atomically or from another
-    /// process.
-    pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
+    /// process. The holder names only words that lie within the bytes, at multiples of their size.
+    #[must_use]
+    pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         Self { start, bytes }
     }
 
     /// The 16-bit word at `offset`, which is even and within the bytes.
     #[inline]
-    pub(crate) fn word16(&self, offset: usize) -> &AtomicU16 {
+    #[must_use]
+    pub fn word16(&self, offset: usize) -> &AtomicU16 {
         // SAFETY: any bits are a number, and the size is that of the type.
         unsafe { self.word(offset) }
     }
 
     /// The 32-bit word at `offset`, a multiple of 4 and within the bytes.
     #[inline]
-    pub(crate) fn word32(&self, offset: usize) -> &AtomicU32 {
+    #[must_use]
+    pub fn word32(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: as above.
         unsafe { self.word(offset) }
     }
 
     /// The 64-bit word at `offset`, a multiple of 8 and within the bytes.
     #[inline]
-    pub(crate) fn word64(&self, offset: usize) -> &AtomicU64 {
+    #[must_use]
+    pub fn word64(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: as above.
         unsafe { self.word(offset) }
     }

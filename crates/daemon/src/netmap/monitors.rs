@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use ringroad_control::netmap::{MonitorRing, NetmapReply, PortSizes, Register};
-use ringroad_drivers::shm::watch::RingMonitor;
+use ringroad_drivers::shm::netmap_queue::RingMonitor;
 use ringroad_ring::eventfd;
 use ringroad_ring::geometry::MAX_QUEUES;
 use ringroad_ring::layout::Direction;

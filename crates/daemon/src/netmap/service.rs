@@ -7,7 +7,7 @@ use ringroad_drivers::catalogue::port_kind::{DeviceName, InterfaceUse};
 use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_drivers::catalogue::{open_device, plan_device, plan_device_in};
 use ringroad_drivers::device::{Device, DeviceRole};
-use ringroad_drivers::shm::{ShmQueue, Watch};
+use ringroad_drivers::shm::{NetmapQueue, ShmQueue};
 use ringroad_netdev::namespace::HeldNamespace;
 use ringroad_port_table::entry::SwitchPortName;
 use ringroad_port_table::opening::{take_queues, unbound};
@@ -72,9 +72,8 @@ impl NetmapPort {
         let counters = Arc::default();
         let exchanges = matches!(self.kind, Kind::Interface { .. }) && self.offsets.is_none();
         let region = self.memory.home.region();
-        let port = ShmQueue::of_ends(region, take, put, events.try_clone()?, Arc::clone(&counters))
-            .for_netmap(exchanges, Watch::new(Arc::clone(state)));
-        Ok(QueueParts { port: Box::new(port), counters })
+        let queue = ShmQueue::of_ends(region, take, put, events.try_clone()?, Arc::clone(&counters));
+        Ok(QueueParts { port: Box::new(NetmapQueue::new(queue, exchanges, Arc::clone(state))), counters })
     }
 
     /// Share of the workers' time that serves the port. Programs bind one port together, so the memory id stands for

@@ -8,7 +8,6 @@ use ringroad_control::netmap::NetmapReply;
 use ringroad_control::printable::printable;
 use ringroad_control::report::{ConfigReport, ListReport, StatusReport};
 use ringroad_datapath::fabric::FabricError;
-use ringroad_drivers::catalogue::is_device;
 use tracing::{debug, info};
 
 use super::sessions::Session;
@@ -106,7 +105,7 @@ impl Server {
         name: &str,
     ) -> Result<NamedDevice, ErrorReply> {
         let named = NamedDevice::find(name, scope)?;
-        let standing = PortAccess::Free { device: is_device(&named.name.base) };
+        let standing = PortAccess::Free { device: named.name.base.device().is_some() };
         self.parts.ports.permissions.check(client.peer, &named.key(), standing)?;
         // Taking an interface from another program requires more permission than opening it.
         match named.name.options.for_administrators() {

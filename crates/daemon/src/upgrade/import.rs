@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use ringroad_control::message::PortSpec;
 use ringroad_datapath::fabric::{QueueParts, Share};
+use ringroad_drivers::absent::AbsentQueue;
 use ringroad_drivers::catalogue::port_name::PortName;
 use ringroad_drivers::catalogue::{plan_device_in, take_over_device};
 use ringroad_drivers::device::{Device, DevicePlan, DeviceRole};
 use ringroad_drivers::pipe::Pipe;
-use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion, UnboundQueue};
+use ringroad_drivers::shm::{QueueEvents, ShmPort, ShmRegion};
 use ringroad_port::counters::{CounterSnapshot, QueueCounters};
 use ringroad_port::port_index::PortIndex;
 use ringroad_port::port_queue::{HandOver, PortQueue};
@@ -229,7 +230,7 @@ impl Ports {
         let (occupant, queues) = match port.occupant {
             OccupantState::Nobody => {
                 let unbound = |queue: &QueueState| QueueParts {
-                    port: Box::new(UnboundQueue),
+                    port: Box::new(AbsentQueue::unbound()),
                     counters: counters_of(&queue.counters),
                 };
                 (Occupant::Nobody, port.queues.iter().map(unbound).collect())

@@ -26,15 +26,14 @@ use std::sync::Arc;
 
 use ringroad_netdev::{LinkWatch, NetdevError, ethtool, link_by_index};
 
-pub use queue::PacketQueue;
-
 use blocks::BlockRing;
-use queue::AnyReceiver;
+use queue::PacketQueue;
 use receiver::Receiver;
+use ring::Ring;
 use sender::Sender;
 use slots::SlotRing;
 
-use crate::device::DriverError;
+use crate::device::{Device, DriverError};
 
 /// Bytes of an Ethernet header and two VLAN tags.
 const LINK_HEADER_BYTES: usize = 22;
@@ -51,6 +50,18 @@ pub enum Fanout {
     RoundRobin,
     /// The interface's receive queue selects the queue.
     Queue,
+}
+
+impl Fanout {
+    /// The kernel's number of the rule, and the rule as text for users.
+    fn in_kernel(self) -> (u32, &'static str) {
+        match self {
+            Self::Hash => (libc::PACKET_FANOUT_HASH, " by flow"),
+            Self::Cpu => (libc::PACKET_FANOUT_CPU, " by processor"),
+            Self::RoundRobin => (libc::PACKET_FANOUT_LB, " in turn"),
+            Self::Queue => (libc::PACKET_FANOUT_QM, " by the card's queue"),
+        }
+    }
 }
 
 /// Source of the timestamps of received frames.
@@ -87,35 +98,6 @@ pub struct PacketConfig {
     pub ignore_marked: Option<u32>,
 }
 
-impl PacketConfig {
-    /// Default properties: one queue of 2048 slots that hands over frames at once.
-    #[must_use]
-    pub fn new(interface: &str, ifindex: u32, mtu: u32) -> Self {
-        Self {
-            interface: interface.to_owned(),
-            ifindex,
-            mtu,
-            queues: 1,
-            slots: 2048,
-            immediate: true,
-            timestamps: None,
-            fanout: Fanout::Hash,
-            ignore_marked: None,
-        }
-    }
-}
-
-/// An interface opened through packet sockets.
-#[derive(Debug)]
-pub struct PacketDevice {
-    /// The requested queues.
-    pub queues: Vec<PacketQueue>,
-    /// The mechanism in use, as text for users.
-    pub mode: String,
-    /// Notes for the owner.
-    pub notes: Vec<String>,
-}
-
 /// Reason why packet sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -148,104 +130,80 @@ pub enum PacketError {
 
 impl DriverError for PacketError {}
 
-impl PacketDevice {
-    /// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay
-    /// unchanged: the caller decides whether it receives frames for other stations.
-    ///
-    /// # Errors
-    /// [`PacketError`].
-    pub fn open(config: &PacketConfig) -> Result<Self, PacketError> {
-        let interface = || config.interface.clone();
-        if !(1..=256).contains(&config.queues) {
-            return Err(PacketError::Queues { interface: interface(), queues: config.queues });
-        }
-        if !(1..=ring::MAX_SLOTS).contains(&config.slots) {
-            return Err(PacketError::Slots { interface: interface(), slots: config.slots });
-        }
-        let failed = |step: &'static str| move |source: Error| failure(config, step, source);
-        let link = match LinkWatch::open(config.ifindex) {
-            Ok(link) => Arc::new(link),
-            Err(error) if error.is_no_interface() => return Err(PacketError::NoInterface(interface())),
-            Err(error) => return Err(error.into()),
-        };
-        if !link_by_index(config.ifindex)?.ethernet {
-            return Err(PacketError::NotEthernet(interface()));
-        }
-        let mut notes = Vec::new();
+/// Opens the interface, which is in the network namespace of the calling thread. Its state and settings stay
+/// unchanged: the caller decides whether it receives frames for other stations.
+///
+/// # Errors
+/// [`PacketError`].
+pub fn open(config: &PacketConfig) -> Result<Device, PacketError> {
+    let interface = || config.interface.clone();
+    if !(1..=256).contains(&config.queues) {
+        return Err(PacketError::Queues { interface: interface(), queues: config.queues });
+    }
+    if !(1..=ring::MAX_SLOTS).contains(&config.slots) {
+        return Err(PacketError::Slots { interface: interface(), slots: config.slots });
+    }
+    let link = match LinkWatch::open(config.ifindex) {
+        Ok(link) => Arc::new(link),
+        Err(error) if error.is_no_interface() => return Err(PacketError::NoInterface(interface())),
+        Err(error) => return Err(error.into()),
+    };
+    if !link_by_index(config.ifindex)?.ethernet {
+        return Err(PacketError::NotEthernet(interface()));
+    }
+    let mut device = match config.immediate {
+        true => open_queues(config, &link, "TPACKET_V2 (immediate)", SlotRing::new),
+        false => open_queues(config, &link, "TPACKET_V3", BlockRing::new),
+    }?;
+    if config.timestamps == Some(TimestampSource::Hardware) {
+        let name = &config.interface;
+        device.notes.push(match ethtool::stamp_all_frames(name) {
+            Ok(()) => format!("{name}: timestamps by the card's own clock (`phc2sys` keeps it in step)"),
+            Err(error) => format!("{name}: timestamps by the kernel, the card makes none: {error}"),
+        });
+    }
+    Ok(device)
+}
 
-        let frame_bytes = config.mtu as usize + LINK_HEADER_BYTES;
-        let mut receivers = Vec::new();
-        let mut group = None;
-        for _ in 0..config.queues {
-            let socket = socket::open().map_err(failed("opening a packet socket"))?;
-            // Frames would be received twice before all sockets have joined.
-            socket::hear_nothing(&socket).map_err(failed("setting a filter"))?;
-            if config.timestamps == Some(TimestampSource::Hardware) {
-                socket::use_hardware_time(&socket).map_err(failed("enabling hardware timestamps"))?;
-            }
-            let receiver = receiver(config, socket, frame_bytes).map_err(failed("making the ring"))?;
-            socket::bind(receiver.socket(), config.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
-            if config.queues > 1 {
-                let joined = socket::join_fanout(receiver.socket(), group, fanout_number(config.fanout));
-                group = Some(joined.map_err(failed("sharing frames out to queues"))?);
-            }
-            receivers.push(receiver);
-        }
+/// Opens the queues, each with a ring from `make_ring`, which is of the kernel's `version`.
+fn open_queues<R: Ring + Send + 'static>(
+    config: &PacketConfig,
+    link: &Arc<LinkWatch>,
+    version: &str,
+    make_ring: impl Fn(OwnedFd, u32, usize) -> Result<R, Error>,
+) -> Result<Device, PacketError> {
+    let failed = |step: &'static str| move |source: Error| failure(config, step, source);
+    let frame_bytes = config.mtu as usize + LINK_HEADER_BYTES;
+    let mut receivers = Vec::new();
+    let mut group = None;
+    for _ in 0..config.queues {
+        let socket = socket::open().map_err(failed("opening a packet socket"))?;
+        // Frames would be received twice before all sockets have joined.
+        socket::hear_nothing(&socket).map_err(failed("setting a filter"))?;
         if config.timestamps == Some(TimestampSource::Hardware) {
-            let name = &config.interface;
-            notes.push(match ethtool::stamp_all_frames(name) {
-                Ok(()) => format!("{name}: timestamps by the card's own clock (`phc2sys` keeps it in step)"),
-                Err(error) => format!("{name}: timestamps by the kernel, the card makes none: {error}"),
-            });
+            socket::use_hardware_time(&socket).map_err(failed("enabling hardware timestamps"))?;
         }
-        let ring_bytes: usize = receivers.iter().map(AnyReceiver::ring_bytes).sum();
-        let mut queues = Vec::new();
-        for receiver in receivers {
-            socket::hear(receiver.socket(), config.ignore_marked).map_err(failed("setting a filter"))?;
-            let sender = Sender::open(config.ifindex, config.mtu as usize + LINK_HEADER_BYTES)
-                .map_err(failed("opening a packet socket to send"))?;
-            let queue = PacketQueue::new(receiver, sender, Arc::clone(&link), interface());
-            queues.push(queue.map_err(|errno| failed("watching a packet socket")(errno.into()))?);
+        let ring = make_ring(socket, config.slots, frame_bytes).map_err(failed("making the ring"))?;
+        socket::bind(ring.socket(), config.ifindex, libc::ETH_P_ALL).map_err(failed("binding"))?;
+        if config.queues > 1 {
+            let joined = socket::join_fanout(ring.socket(), group, config.fanout.in_kernel().0);
+            group = Some(joined.map_err(failed("sharing frames out to queues"))?);
         }
-        let version = if config.immediate { "TPACKET_V2 (immediate)" } else { "TPACKET_V3" };
-        let shared = if config.queues > 1 { fanout_words(config.fanout) } else { "" };
-        let mode = format!(
-            "AF_PACKET, {version}, {} queue(s){shared}, {} KiB of rings",
-            config.queues,
-            ring_bytes / 1024
-        );
-        Ok(Self { queues, mode, notes })
+        receivers.push(Receiver::new(ring, frame_bytes, config.timestamps.is_some()));
     }
-}
-
-/// Receiver of `socket` with the requested ring.
-fn receiver(config: &PacketConfig, socket: OwnedFd, frame_bytes: usize) -> Result<AnyReceiver, Error> {
-    let timestamps = config.timestamps.is_some();
-    Ok(if config.immediate {
-        let ring = SlotRing::new(socket, config.slots, frame_bytes)?;
-        AnyReceiver::Slots(Receiver::new(ring, frame_bytes, timestamps))
-    } else {
-        let ring = BlockRing::new(socket, config.slots, frame_bytes)?;
-        AnyReceiver::Blocks(Receiver::new(ring, frame_bytes, timestamps))
-    })
-}
-
-fn fanout_number(fanout: Fanout) -> u32 {
-    match fanout {
-        Fanout::Hash => libc::PACKET_FANOUT_HASH,
-        Fanout::Cpu => libc::PACKET_FANOUT_CPU,
-        Fanout::RoundRobin => libc::PACKET_FANOUT_LB,
-        Fanout::Queue => libc::PACKET_FANOUT_QM,
+    let ring_bytes: usize = receivers.iter().map(Receiver::ring_bytes).sum();
+    let mut queues = Vec::new();
+    for receiver in receivers {
+        socket::hear(receiver.socket(), config.ignore_marked).map_err(failed("setting a filter"))?;
+        let sender =
+            Sender::open(config.ifindex, frame_bytes).map_err(failed("opening a packet socket to send"))?;
+        let queue = PacketQueue::new(receiver, sender, Arc::clone(link), config.interface.clone());
+        queues.push(queue.map_err(|errno| failed("watching a packet socket")(errno.into()))?);
     }
-}
-
-fn fanout_words(fanout: Fanout) -> &'static str {
-    match fanout {
-        Fanout::Hash => " by flow",
-        Fanout::Cpu => " by processor",
-        Fanout::RoundRobin => " in turn",
-        Fanout::Queue => " by the card's queue",
-    }
+    let shared = if config.queues > 1 { config.fanout.in_kernel().1 } else { "" };
+    let (count, kib) = (config.queues, ring_bytes / 1024);
+    let mode = format!("AF_PACKET, {version}, {count} queue(s){shared}, {kib} KiB of rings");
+    Ok(Device::of_interface("af_packet", queues, mode, config.mtu, Vec::new()))
 }
 
 /// Error for the kernel's refusal of `step`.

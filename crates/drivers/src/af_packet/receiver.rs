@@ -28,11 +28,11 @@ const VLAN_TAG_BYTES: usize = 4;
 /// Bytes of both addresses, which precede a VLAN tag.
 const ADDRESSES_BYTES: usize = 12;
 
-/// Location of a frame: in the ring, or in a buffer for long frames.
+/// Location of a frame: in the ring, or in the buffers for long frames.
 #[derive(Debug, Clone)]
-enum FrameLocation {
-    Ring(Range<usize>),
-    Long(Range<usize>),
+struct FrameLocation {
+    is_long: bool,
+    range: Range<usize>,
 }
 
 /// Number of borrowed fragments of a frame that is not passed unchanged, and number of unchanged frames before it.
@@ -195,7 +195,7 @@ impl<R: Ring> Receiver<R> {
             return None;
         }
         let unfinished = Unfinished::from_header(self.ring.memory().offload_header(frame.range.start));
-        Some((FrameLocation::Ring(frame.range.clone()), unfinished))
+        Some((FrameLocation { is_long: false, range: frame.range.clone() }, unfinished))
     }
 
     /// Receives the next long frame from the socket's queue into a buffer.
@@ -211,20 +211,19 @@ impl<R: Ring> Receiver<R> {
             return None;
         }
         let unfinished = Unfinished::from_header(room.get(..VIRTIO_HEADER_BYTES)?);
-        Some((FrameLocation::Long(start + VIRTIO_HEADER_BYTES..start + len), unfinished))
+        let range = start + VIRTIO_HEADER_BYTES..start + len;
+        Some((FrameLocation { is_long: true, range }, unfinished))
     }
 
     fn bytes(&self, location: &FrameLocation) -> &[u8] {
-        match location {
-            FrameLocation::Ring(range) => self.ring.memory().slice(range.clone()),
-            FrameLocation::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
-        }
+        bytes_at(&self.ring, &self.long_frames, location)
     }
 
     fn bytes_mut(&mut self, location: &FrameLocation) -> &mut [u8] {
-        match location {
-            FrameLocation::Ring(range) => self.ring.memory_mut().slice_mut(range.clone()),
-            FrameLocation::Long(range) => self.long_frames.get_mut(range.clone()).unwrap_or(&mut []),
+        let range = location.range.clone();
+        match location.is_long {
+            true => self.long_frames.get_mut(range).unwrap_or(&mut []),
+            false => self.ring.memory_mut().slice_mut(range),
         }
     }
 
@@ -270,15 +269,8 @@ impl<R: Ring> Receiver<R> {
     }
 
     /// Inserts a tag behind the addresses, which move towards the space that is before every frame.
-    fn put_tag(&mut self, location: FrameLocation, tag: [u8; 4]) -> FrameLocation {
-        let location = match location {
-            FrameLocation::Ring(range) => {
-                FrameLocation::Ring(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end)
-            }
-            FrameLocation::Long(range) => {
-                FrameLocation::Long(range.start.saturating_sub(VLAN_TAG_BYTES)..range.end)
-            }
-        };
+    fn put_tag(&mut self, mut location: FrameLocation, tag: [u8; 4]) -> FrameLocation {
+        location.range.start = location.range.start.saturating_sub(VLAN_TAG_BYTES);
         let bytes = self.bytes_mut(&location);
         if bytes.len() >= ADDRESSES_BYTES + VLAN_TAG_BYTES {
             bytes.copy_within(VLAN_TAG_BYTES..VLAN_TAG_BYTES + ADDRESSES_BYTES, 0);
@@ -298,11 +290,8 @@ impl<R: Ring> Receiver<R> {
                 return;
             }
             let start = self.next_header * HEADER_ROOM_BYTES;
-            // The match borrows the frame's memory, and not `headers`, which is written below.
-            let frame = match &location {
-                FrameLocation::Ring(range) => self.ring.memory().slice(range.clone()),
-                FrameLocation::Long(range) => self.long_frames.get(range.clone()).unwrap_or(&[]),
-            };
+            // The call borrows the frame's memory, and not `headers`, which is written below.
+            let frame = bytes_at(&self.ring, &self.long_frames, &location);
             let Some(room) = self.headers.get_mut(start..start + HEADER_ROOM_BYTES) else { break };
             let Some((header_bytes, range)) = cut.next_segment(frame, room) else { break };
             self.longest_bytes = self.longest_bytes.max(header_bytes + range.len());
@@ -364,5 +353,18 @@ impl<R: Ring> Receiver<R> {
         self.ring.hand_back(1);
         self.lent.pop_front();
         true
+    }
+}
+
+/// The bytes of a frame in `ring` or in `long_frames`.
+fn bytes_at<'memory>(
+    ring: &'memory impl Ring,
+    long_frames: &'memory [u8],
+    location: &FrameLocation,
+) -> &'memory [u8] {
+    let range = location.range.clone();
+    match location.is_long {
+        true => long_frames.get(range).unwrap_or(&[]),
+        false => ring.memory().slice(range),
     }
 }

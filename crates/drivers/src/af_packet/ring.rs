@@ -2,6 +2,7 @@
 //! status words (`PACKET_RX_RING`, linux/if_packet.h).
 #![allow(unsafe_code)]
 
+use std::fmt::Debug;
 use std::io::{Error, Result};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -87,7 +88,7 @@ pub(super) const fn ethernet_at(header_bytes: usize) -> usize {
 }
 
 /// A ring that passes frames in order and takes them back in the same order.
-pub(super) trait Ring {
+pub(super) trait Ring: Debug {
     fn socket(&self) -> &OwnedFd;
     fn memory(&self) -> &Memory;
     fn memory_mut(&mut self) -> &mut Memory;

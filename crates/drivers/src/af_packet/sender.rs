@@ -15,6 +15,7 @@ use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::Delivery;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::ioctl::{Getter, Opcode, ioctl};
+use rustix::net::sockopt;
 
 use super::socket;
 
@@ -153,10 +154,13 @@ impl Sender {
         // The buffer holds a whole batch, so that one call sends it. If the kernel allows less, a batch takes several
         // calls. The kernel doubles the requested size.
         let wanted = (BATCH_FRAMES * charge(max_frame_bytes)).min(MOST_ON_THEIR_WAY_BYTES);
-        if rustix::net::sockopt::socket_send_buffer_size(&socket)? < wanted {
-            socket::set_send_buffer(&socket, (wanted / 2) as libc::c_int);
+        if sockopt::socket_send_buffer_size(&socket)? < wanted {
+            // The forced size exceeds the system's limit, if that is permitted. A smaller buffer is enough, so errors
+            // are ignored.
+            let _ = sockopt::set_socket_send_buffer_size_force(&socket, wanted / 2)
+                .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, wanted / 2));
         }
-        let limit_bytes = rustix::net::sockopt::socket_send_buffer_size(&socket)?;
+        let limit_bytes = sockopt::socket_send_buffer_size(&socket)?;
         Ok(Self {
             socket,
             max_frame_bytes,
@@ -229,7 +233,7 @@ fn send_messages(
         if done < frames.len() {
             // The socket keeps the error of the refused frame for the next call, which would attribute it to another
             // frame.
-            let _ = rustix::net::sockopt::socket_error(socket);
+            let _ = sockopt::socket_error(socket);
         }
     }
 }

@@ -34,14 +34,6 @@ pub(crate) fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_in
     checked(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, size) })
 }
 
-/// Requests a send buffer of `bytes` bytes, above the system's limit if this process may do so.
-pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: libc::c_int) {
-    if set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
-        // A smaller buffer is enough, so errors are ignored.
-        let _ = set_at(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
-    }
-}
-
 fn get<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> Result<()> {
     let mut size = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_mut(value).cast();
@@ -98,25 +90,16 @@ fn prepare_ring(socket: &OwnedFd) -> Result<()> {
 pub(super) fn hear(socket: &OwnedFd, ignore_marked: Option<u32>) -> Result<()> {
     let outgoing = u32::from(libc::PACKET_OUTGOING);
     let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let all = instruction(RETURN, 0, 0, u32::MAX);
-    let none = instruction(RETURN, 0, 0, 0);
-    match ignore_marked {
-        None => attach(
-            socket,
-            &mut [instruction(LOAD, 0, 0, PACKET_TYPE), instruction(JUMP_EQUAL, 1, 0, outgoing), all, none],
-        ),
-        Some(mark) => attach(
-            socket,
-            &mut [
-                instruction(LOAD, 0, 0, PACKET_TYPE),
-                instruction(JUMP_EQUAL, 3, 0, outgoing),
-                instruction(LOAD, 0, 0, PACKET_MARK),
-                instruction(JUMP_EQUAL, 1, 0, mark),
-                all,
-                none,
-            ],
-        ),
+    // Frames that are not received jump to the last instruction.
+    let mut program = vec![
+        instruction(LOAD, 0, 0, PACKET_TYPE),
+        instruction(JUMP_EQUAL, if ignore_marked.is_some() { 3 } else { 1 }, 0, outgoing),
+    ];
+    if let Some(mark) = ignore_marked {
+        program.extend([instruction(LOAD, 0, 0, PACKET_MARK), instruction(JUMP_EQUAL, 1, 0, mark)]);
     }
+    program.extend([instruction(RETURN, 0, 0, u32::MAX), instruction(RETURN, 0, 0, 0)]);
+    attach(socket, &mut program)
 }
 
 /// Sets a filter that drops all frames, until [`hear`] replaces it.

@@ -18,6 +18,23 @@ use crate::test_queue::{deliver, forward, receive, receive_now};
 
 const LOCAL: u16 = 0x88b5;
 
+impl PacketConfig {
+    /// Default properties: one queue of 2048 slots that hands over frames at once.
+    pub(crate) fn new(interface: &str, ifindex: u32, mtu: u32) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            ifindex,
+            mtu,
+            queues: 1,
+            slots: 2048,
+            immediate: true,
+            timestamps: None,
+            fanout: Fanout::Hash,
+            ignore_marked: None,
+        }
+    }
+}
+
 /// Function that creates a pair of interfaces with these names and this MTU, both up, and returns the request for the
 /// first.
 type Pair = fn(&str, &str, u32) -> PacketConfig;
@@ -42,8 +59,8 @@ fn pair(near: &str, far: &str, mtu: u32) -> PacketConfig {
     PacketConfig::new(near, ifindex, mtu)
 }
 
-fn open_one(config: &PacketConfig) -> PacketQueue {
-    PacketDevice::open(config).unwrap().queues.remove(0)
+fn open_one(config: &PacketConfig) -> Box<dyn PortQueue> {
+    open(config).unwrap().queues.remove(0)
 }
 
 #[test]
@@ -55,10 +72,10 @@ fn frames_pass_both_ways_unchanged_round_a_small_ring() {
         for number in 0..100 {
             let frame = test_frame(1, number, 60 + 14 * number as usize);
             far.send(&frame);
-            assert_eq!(receive(&mut queue, 1), [frame]);
+            assert_eq!(receive(&mut *queue, 1), [frame]);
         }
         let frames: Vec<_> = (0..100).map(|number| test_frame(2, number, 1514)).collect();
-        let delivery = deliver(&mut queue, &frames, 400);
+        let delivery = deliver(&mut *queue, &frames, 400);
         assert_eq!((delivery.frames, delivery.bytes, delivery.dropped.total()), (100, 151_400, 0));
         for frame in frames {
             assert_eq!(far.receive(), frame);
@@ -79,11 +96,11 @@ fn frames_of_a_large_mtu_pass_whole_and_longer_ones_are_refused() {
         let frames: Vec<_> =
             (0..60).map(|number| test_frame(1, number, if number % 2 == 0 { 40014 } else { 1000 })).collect();
         frames.iter().for_each(|frame| far.send(frame));
-        assert!(receive(&mut queue, 60) == frames, "frames differ");
+        assert!(receive(&mut *queue, 60) == frames, "frames differ");
         assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
 
         let frames = [test_frame(2, 1, 60), test_frame(2, 2, 40015), test_frame(2, 3, 60), vec![1; 9]];
-        let delivery = deliver(&mut queue, &frames, 65535);
+        let delivery = deliver(&mut *queue, &frames, 65535);
         assert_eq!((delivery.frames, delivery.bytes), (2, 120));
         assert_eq!(delivery.dropped.of(DropCause::TooLong), 1);
         assert_eq!(delivery.dropped.of(DropCause::TooShort), 1);
@@ -101,7 +118,7 @@ fn vlan_tags_are_in_the_frame_again() {
                 let mut frame = test_frame(1, 1, len);
                 frame.splice(12..12, tags.iter().copied());
                 far.send(&frame);
-                assert!(receive(&mut queue, 1) == [frame], "a frame of {len} bytes differs");
+                assert!(receive(&mut *queue, 1) == [frame], "a frame of {len} bytes differs");
             }
         }
     });
@@ -113,21 +130,21 @@ fn several_queues_share_the_frames_and_no_frame_comes_twice() {
         let config = pair("rrp0", "rrp1", 1500);
         for fanout in [Fanout::RoundRobin, Fanout::Hash, Fanout::Cpu, Fanout::Queue] {
             let config = PacketConfig { queues: 2, fanout, ..config.clone() };
-            let mut device = PacketDevice::open(&config).unwrap();
+            let mut device = open(&config).unwrap();
             // A second device is in its own group, and receives everything too.
-            let mut other = PacketDevice::open(&config).unwrap();
+            let mut other = open(&config).unwrap();
             let far = RawSocket::open("rrp1", LOCAL);
             (0..200).for_each(|number| far.send(&test_frame(1, number, 60)));
             for device in [&mut device, &mut other] {
                 let mut numbers: Vec<u32> = Vec::new();
                 while numbers.len() < 200 {
                     for queue in &mut device.queues {
-                        numbers.extend(receive_now(queue).iter().map(|frame| number_of(frame)));
+                        numbers.extend(receive_now(&mut **queue).iter().map(|frame| number_of(frame)));
                     }
                 }
                 for queue in &mut device.queues {
                     assert_eq!(
-                        (receive_now(queue).len(), queue.diagnosis().unwrap().missed_frames()),
+                        (receive_now(&mut **queue).len(), queue.diagnosis().unwrap().missed_frames()),
                         (0, 0)
                     );
                 }
@@ -144,17 +161,17 @@ fn neither_what_the_host_sends_nor_what_is_marked_is_received() {
         let config = pair("rrp0", "rrp1", 1500);
         for queues in [1, 2] {
             let config = PacketConfig { queues, ignore_marked: Some(0x5252), ..config.clone() };
-            let mut device = PacketDevice::open(&config).unwrap();
+            let mut device = open(&config).unwrap();
             let (host, far) = (RawSocket::open("rrp0", LOCAL), RawSocket::open("rrp1", LOCAL));
             host.send(&test_frame(1, 1, 60));
-            deliver(&mut device.queues[0], &[test_frame(1, 2, 60)], 60);
+            deliver(&mut *device.queues[0], &[test_frame(1, 2, 60)], 60);
             far.mark(0x5252);
             far.send(&test_frame(2, 3, 60));
             far.mark(0);
             far.send(&test_frame(2, 4, 60));
             let mut numbers = Vec::new();
             while numbers.is_empty() {
-                let frames = device.queues.iter_mut().flat_map(|queue| receive_now(queue));
+                let frames = device.queues.iter_mut().flat_map(|queue| receive_now(&mut **queue));
                 numbers.extend(frames.map(|frame| number_of(&frame)));
             }
             assert_eq!(numbers, [4]);
@@ -183,7 +200,7 @@ fn a_full_ring_is_counted_and_every_frame_accounted_for() {
             queue.receive(&mut batch);
         }
         queue.release(22 + batch.frames());
-        let received = 32 + batch.frames() as u64 + receive_now(&mut queue).len() as u64;
+        let received = 32 + batch.frames() as u64 + receive_now(&mut *queue).len() as u64;
         assert_eq!(received + queue.diagnosis().unwrap().missed_frames(), 101);
         assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
@@ -196,8 +213,7 @@ fn frames_carry_their_arrival_time_if_requested() {
         let now_ns =
             || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
         for timestamps in [TimestampSource::Kernel, TimestampSource::Hardware] {
-            let mut device =
-                PacketDevice::open(&PacketConfig { timestamps: Some(timestamps), ..config.clone() }).unwrap();
+            let mut device = open(&PacketConfig { timestamps: Some(timestamps), ..config.clone() }).unwrap();
             // A veth has no clock of its own.
             assert_eq!(device.notes.len(), usize::from(timestamps == TimestampSource::Hardware));
             let before_ns = now_ns();
@@ -220,7 +236,7 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
         for (command, words) in cases {
             ip(&format!("{command} down"));
             until(|| queue.diagnosis().unwrap().fault().is_some_and(|fault| fault.contains(words)));
-            let delivery = deliver(&mut queue, &frames, 60);
+            let delivery = deliver(&mut *queue, &frames, 60);
             assert_eq!((delivery.frames, delivery.dropped.of(DropCause::LinkDown)), (0, 20));
             assert!(queue.backpressure().unwrap().room(1514) >= 64, "a wire would be held back for ever");
             queue.sleeper().unwrap().prepare_sleep(true);
@@ -229,11 +245,11 @@ fn an_interface_without_link_loses_frames_by_cause_until_it_has_one() {
             wait_running("rrp0");
             wait_running("rrp1");
             until(|| queue.diagnosis().unwrap().fault().is_none());
-            let delivery = deliver(&mut queue, &frames, 60);
+            let delivery = deliver(&mut *queue, &frames, 60);
             assert_eq!((delivery.frames, delivery.dropped.total()), (20, 0));
             queue.sleeper().unwrap().drain_wake();
             RawSocket::open("rrp1", LOCAL).send(&frames[0]);
-            assert_eq!(receive(&mut queue, 1), frames[..1]);
+            assert_eq!(receive(&mut *queue, 1), frames[..1]);
             assert_eq!(queue.diagnosis().unwrap().fault(), None);
         }
     });
@@ -256,9 +272,9 @@ fn a_vanished_interface_is_a_fault_and_causes_no_more_wake_ups() {
         until(|| queue.sleeper().unwrap().wake_descriptor().is_none());
         assert!(!queue.sleeper().unwrap().has_waiting());
         assert!(queue.diagnosis().unwrap().fault().unwrap().contains("rrp0 is gone"));
-        let delivery = deliver(&mut queue, &[test_frame(1, 1, 60)], 60);
+        let delivery = deliver(&mut *queue, &[test_frame(1, 1, 60)], 60);
         assert_eq!(delivery.dropped.of(DropCause::LinkDown), 1);
-        assert_eq!((receive_now(&mut queue).len(), queue.diagnosis().unwrap().missed_frames()), (0, 0));
+        assert_eq!((receive_now(&mut *queue).len(), queue.diagnosis().unwrap().missed_frames()), (0, 0));
     });
 }
 
@@ -266,7 +282,7 @@ fn a_vanished_interface_is_a_fault_and_causes_no_more_wake_ups() {
 fn what_cannot_be_opened_is_refused_with_the_reason() {
     in_own_namespace(|| {
         let config = pair("rrp0", "rrp1", 1500);
-        let refused = |config: PacketConfig| PacketDevice::open(&config).unwrap_err().to_string();
+        let refused = |config: PacketConfig| open(&config).unwrap_err().to_string();
         assert!(refused(PacketConfig { queues: 0, ..config.clone() }).contains("1 to 256 queues, not 0"));
         assert!(refused(PacketConfig { slots: 0, ..config.clone() }).contains("1 to 65536 slots, not 0"));
         assert!(refused(PacketConfig { ifindex: 999_999, ..config.clone() }).contains("no such interface"));
@@ -291,12 +307,12 @@ fn with_two_hosts(pair: Pair, cut: bool, between: impl FnOnce(&Host, &Host) + Se
                 let mut batch = Batch::new();
                 let (mut longest, mut pieces) = (0, 0);
                 while done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
-                    let mut moved = forward(&mut left, &mut right, &mut batch);
+                    let mut moved = forward(&mut *left, &mut *right, &mut batch);
                     for frame in 0..batch.frames() {
                         longest = longest.max(batch.frame(frame).iter().map(|part| part.len()).sum());
                         pieces = pieces.max(batch.frame(frame).len());
                     }
-                    moved += forward(&mut right, &mut left, &mut batch);
+                    moved += forward(&mut *right, &mut *left, &mut batch);
                     if moved == 0 {
                         std::thread::yield_now();
                     }
@@ -360,13 +376,13 @@ fn a_second_open_receives_the_same_frames() {
         let (mut one, mut two) = (open_one(&config), open_one(&config));
         let frame = test_frame(1, 1, 60);
         RawSocket::open("rrp1", LOCAL).send(&frame);
-        assert_eq!(receive(&mut one, 1), receive(&mut two, 1));
+        assert_eq!(receive(&mut *one, 1), receive(&mut *two, 1));
     });
 }
 
 #[test]
 fn the_kernel_puts_frames_where_runs_expect_them() {
-    fn most_come_in_runs<R: ring::Ring>(ring: fn(OwnedFd, u32, usize) -> std::io::Result<R>) {
+    fn most_come_in_runs<R: Ring>(ring: fn(OwnedFd, u32, usize) -> std::io::Result<R>) {
         let config = pair("rrp0", "rrp1", 1500);
         let mut ring = ring(socket::open().unwrap(), config.slots, 1522).unwrap();
         socket::bind(ring.socket(), config.ifindex, libc::ETH_P_ALL).unwrap();
@@ -404,7 +420,7 @@ fn frames_are_sent_as_listed_after_any_earlier_frames() {
             assert_eq!((delivery.frames as usize, delivery.bytes as usize), (list.len(), bytes));
             assert_eq!(expected.iter().map(|_| far.receive()).collect::<Vec<_>>(), expected);
             // Frames in several pieces take another path.
-            assert_eq!(deliver(&mut queue, &frames, 70).frames, 6);
+            assert_eq!(deliver(&mut *queue, &frames, 70).frames, 6);
             assert_eq!(frames.iter().map(|_| far.receive()).collect::<Vec<_>>(), frames);
         }
     });

@@ -18,8 +18,10 @@ pub(super) struct TxBufferTable {
     lent: Vec<u64>,
     /// A buffer's number is its address shifted right by this many bits.
     chunk_shift: u32,
-    lent_ever: u64,
-    returned: u64,
+    /// Number of buffers ever lent.
+    pub(super) lent_ever: u64,
+    /// Number of lent buffers that came back, counted in the order in which they were lent.
+    pub(super) returned: u64,
     /// For each buffer of the region, how many times it was completed before others that were lent earlier.
     completed: Vec<u16>,
     /// The sum of `completed`.
@@ -187,18 +189,6 @@ impl TxBufferTable {
         }
     }
 
-    /// Number of buffers ever lent.
-    #[inline]
-    pub(super) fn lent(&self) -> u64 {
-        self.lent_ever
-    }
-
-    /// Number of lent buffers that came back, counted in the order in which they were lent.
-    #[inline]
-    pub(super) fn returned(&self) -> u64 {
-        self.returned
-    }
-
     /// Counts all lent buffers as returned: the ring is gone, so the kernel reads none of them any more.
     pub(super) fn abandon(&mut self) {
         self.returned = self.lent_ever;
@@ -215,12 +205,12 @@ mod tests {
     fn lent_buffers_return_in_order_for_any_order_of_completion() {
         let mut ledger = TxBufferTable::new(vec![2, 3], 10, 0, 8);
         [5, 6, 7].into_iter().for_each(|buffer| ledger.lend(buffer));
-        assert_eq!(ledger.lent(), 3);
+        assert_eq!(ledger.lent_ever, 3);
         ledger.complete(7);
         ledger.complete(6);
-        assert_eq!(ledger.returned(), 0);
+        assert_eq!(ledger.returned, 0);
         ledger.complete(5);
-        assert_eq!(ledger.returned(), 3);
+        assert_eq!(ledger.returned, 3);
         assert_eq!(ledger.free(), 2);
     }
 
@@ -238,12 +228,12 @@ mod tests {
         let mut ledger = TxBufferTable::new(vec![2], 10, 0, 8);
         [5, 5, 6, 5].into_iter().for_each(|buffer| ledger.lend(buffer));
         ledger.complete(5);
-        assert_eq!(ledger.returned(), 1);
+        assert_eq!(ledger.returned, 1);
         ledger.complete(6);
         ledger.complete(5);
-        assert_eq!(ledger.returned(), 3);
+        assert_eq!(ledger.returned, 3);
         ledger.complete(5);
-        assert_eq!(ledger.returned(), 4);
+        assert_eq!(ledger.returned, 4);
     }
 
     #[test]
@@ -253,11 +243,11 @@ mod tests {
         ledger.lend(2);
         ledger.complete(2);
         ledger.complete(2);
-        assert_eq!((ledger.returned(), ledger.free()), (1, 1));
+        assert_eq!((ledger.returned, ledger.free()), (1, 1));
         ledger.complete(2);
         assert_eq!(ledger.free(), 1, "no more than there ever were");
         ledger.complete(99);
-        assert_eq!((ledger.lent(), ledger.returned()), (1, 1));
+        assert_eq!((ledger.lent_ever, ledger.returned), (1, 1));
     }
 
     #[test]
@@ -267,9 +257,9 @@ mod tests {
         assert_eq!((ledger.exchange(5), ledger.exchange(7)), (Some(2), None));
         assert!(!ledger.is_lent(5) && ledger.is_lent(6));
         ledger.complete(5);
-        assert_eq!((ledger.free(), ledger.returned()), (1, 0));
+        assert_eq!((ledger.free(), ledger.returned), (1, 0));
         ledger.complete(6);
-        assert_eq!((ledger.take(), ledger.returned()), (Some(5), 1));
+        assert_eq!((ledger.take(), ledger.returned), (Some(5), 1));
     }
 
     #[test]
@@ -279,10 +269,10 @@ mod tests {
             [5; 8].into_iter().for_each(|buffer| ledger.lend(buffer));
             assert_eq!(ledger.lendable(), 0);
             (0..8).for_each(|_| ledger.complete(5));
-            assert_eq!((ledger.lendable(), ledger.returned()), (8, 8 * (round + 1)));
+            assert_eq!((ledger.lendable(), ledger.returned), (8, 8 * (round + 1)));
         }
         ledger.lend(4);
         ledger.abandon();
-        assert_eq!((ledger.lendable(), ledger.returned()), (8, 41));
+        assert_eq!((ledger.lendable(), ledger.returned), (8, 41));
     }
 }

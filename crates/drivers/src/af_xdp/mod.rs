@@ -31,7 +31,7 @@ use ringroad_ring::region::Region;
 pub use error::XdpError;
 pub use queue::XdpQueue;
 
-use socket::{Binding, XdpSocket};
+use socket::XdpSocket;
 use umem::{Umem, uncut_bytes};
 
 /// Mode of AF_XDP to use.
@@ -98,7 +98,7 @@ impl XdpConfig {
     /// Whether no card can cut a frame of the interface's MTU in the buffers of `umem`. Drivers could pass the pieces
     /// of a cut frame on as frames: igb and igc do not check whether a frame ends in its first buffer.
     fn is_uncut(&self, umem: &Umem) -> bool {
-        self.mtu <= most_uncut_mtu(umem.chunk_bytes())
+        self.mtu <= most_uncut_mtu(umem.chunk_bytes)
     }
 
     /// Maximum length of a frame that the interface sends, bytes without FCS.
@@ -283,8 +283,8 @@ fn may_be_cut(config: &XdpConfig, umem: &Umem) -> XdpError {
     };
     XdpError::MayCut {
         interface: config.interface.clone(),
-        buffer_bytes: umem.chunk_bytes(),
-        whole_bytes: uncut_bytes(umem.chunk_bytes()) - CARD_BYTES,
+        buffer_bytes: umem.chunk_bytes,
+        whole_bytes: uncut_bytes(umem.chunk_bytes) - CARD_BYTES,
         remedy,
     }
 }
@@ -321,16 +321,7 @@ fn open_as(
         None => Steering::attach(config, attempt)?,
     };
     let Steering { map, .. } = &*steering.insert(current);
-    let binding = Binding {
-        interface: &config.interface,
-        ifindex: config.ifindex,
-        zero_copy: attempt.zero_copy,
-        multi_buffer: attempt.multi_buffer,
-        need_wakeup: config.need_wakeup,
-        ring_size: config.ring_size,
-        busy_poll_us: config.busy_poll_us,
-    };
-    let sockets = (0..config.queues).map(|queue| XdpSocket::open(umem, queue, &binding));
+    let sockets = (0..config.queues).map(|queue| XdpSocket::open(umem, queue, config, attempt));
     let sockets = sockets.collect::<Result<Vec<_>, _>>()?;
     for (queue, socket) in (0..).zip(&sockets) {
         map.set(queue, socket.as_fd()).map_err(failed)?;
@@ -351,7 +342,7 @@ fn open_as(
         max_frame_bytes: config.max_frame_bytes(),
         longest_rx_bytes,
         full_piece_bytes: match attempt.zero_copy && !attempt.multi_buffer {
-            true => uncut_bytes(umem.chunk_bytes()),
+            true => uncut_bytes(umem.chunk_bytes),
             false => usize::MAX,
         },
         link: LinkWatch::open(config.ifindex)?,

@@ -17,6 +17,7 @@ use ringroad_port::offload::{DETECTION_BYTES, Unfinished, is_plainly_finished};
 use ringroad_port::port_queue::{
     Backpressure, Delivery, Diagnose, FailedDirection, Lend, PortQueue, QueueProperties, Sleep,
 };
+use ringroad_port::roles;
 use ringroad_ring::datapath_end::TakenFragment;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
@@ -110,7 +111,7 @@ impl XdpQueue {
             held: 0,
             // Twice the ring size: buffers on the tx ring, and buffers that have an entry reserved on the completion
             // ring.
-            ledger: TxBufferTable::new(tx, umem.buffers(), umem.chunk_shift(), 2 * ring_size),
+            ledger: TxBufferTable::new(tx, umem.buffers, umem.chunk_shift, 2 * ring_size),
             lengths: SingleLengths::new(attachment.max_frame_bytes.min(umem.capacity())),
             interface: Interface::Up,
             unsent: false,
@@ -315,7 +316,7 @@ impl PortQueue for XdpQueue {
         // In copy mode one call sends several frames. The kernel copies each, and processes it up to the other end of a
         // virtual interface.
         let frame_cost = if self.attachment.zero_copy { 1 } else { 8 };
-        QueueProperties { frame_cost, region: Some(self.umem.region().id()), ..QueueProperties::default() }
+        QueueProperties { frame_cost, region: Some(self.umem.region.id()), ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {
@@ -326,7 +327,7 @@ impl PortQueue for XdpQueue {
         if self.violation.is_some() || self.shows_nothing() {
             return;
         }
-        batch.offer(self.umem.region().id(), Custody::Give);
+        batch.offer(self.umem.region.id(), Custody::Give);
         loop {
             if self.in_dropped_frame {
                 self.drop_rest(batch);
@@ -366,12 +367,11 @@ impl PortQueue for XdpQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let mut delivery = Delivery::default();
         if !self.is_up() {
-            delivery.dropped.add(DropCause::LinkDown, frames.len() as u32);
-            return delivery;
+            return Delivery::dropped(DropCause::LinkDown, frames.len());
         }
-        let region = self.umem.region().id();
+        let mut delivery = Delivery::default();
+        let region = self.umem.region.id();
         self.watch.note_frames(&self.socket, frames.len());
         let lends = batch.lends_to(region);
         let gives = batch.gives_to(region);
@@ -383,7 +383,7 @@ impl PortQueue for XdpQueue {
             let Some((&frame, others)) = rest.get(done..).and_then(<[u16]>::split_first) else { break };
             rest = others;
             let frame = usize::from(frame);
-            let total: usize = batch.frame(frame).iter().map(Fragment::len).sum();
+            let total = batch.frame_bytes(frame);
             let result = if total > self.attachment.max_frame_bytes {
                 Err(DropCause::TooLong)
             } else if total < ETHERNET_HEADER_BYTES {
@@ -393,15 +393,9 @@ impl PortQueue for XdpQueue {
             } else {
                 self.put_copy(batch.frame(frame), total)
             };
-            match result {
-                Ok(()) => {
-                    delivery.frames += 1;
-                    delivery.bytes += total as u64;
-                }
-                Err(cause) => delivery.dropped.add(cause, 1),
-            }
+            delivery.count(result.map(|()| total as u64));
         }
-        if self.refused.frames() != 0 {
+        if self.refused.frames != 0 {
             self.settle(&mut delivery);
         }
         delivery
@@ -429,21 +423,7 @@ impl PortQueue for XdpQueue {
         is_waiting.then_some(UNTAKEN_POLL)
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
-        Some(self)
-    }
-
-    fn lender(&mut self) -> Option<&mut dyn Lend> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, backpressure: Backpressure, lender: Lend, diagnosis: Diagnose }
 }
 
 impl Sleep for XdpQueue {
@@ -472,6 +452,7 @@ impl Sleep for XdpQueue {
     }
 }
 
+/// No wake-up comes when the kernel has sent frames and so made room.
 impl Backpressure for XdpQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         // Frames for an interface that is down are dropped and counted, not held forever.
@@ -484,11 +465,6 @@ impl Backpressure for XdpQueue {
         let free = self.tx_room(wanted as u32) as usize;
         free.min(self.ledger.free()) / needed
     }
-
-    /// No wake-up comes when the kernel has sent frames and so made room, so the datapath must poll.
-    fn await_room(&mut self) -> bool {
-        false
-    }
 }
 
 impl Lend for XdpQueue {
@@ -497,12 +473,12 @@ impl Lend for XdpQueue {
     }
 
     fn lent(&self) -> u64 {
-        self.ledger.lent()
+        self.ledger.lent_ever
     }
 
     fn returned(&mut self) -> u64 {
         self.reap();
-        self.ledger.returned()
+        self.ledger.returned
     }
 }
 
@@ -572,7 +548,7 @@ impl XdpQueue {
     pub(super) fn receive_pieces(&mut self, pieces: &[(u32, bool)]) {
         for &(len, continues) in pieces {
             let options = if continues { XdpDescOptions::XDP_PKT_CONTD } else { XdpDescOptions::empty() };
-            let addr = self.umem.address(self.umem.buffers() - 1);
+            let addr = self.umem.address(self.umem.buffers - 1);
             self.socket.rx.put_as_kernel(&[XdpDesc { addr, len, options }]);
         }
     }

@@ -106,8 +106,8 @@ pub(super) struct ProducerRing<T> {
     /// Own counter, which runs ahead of the published one.
     filled: u32,
     published: u32,
-    /// The kernel's counter at its last read.
-    consumed: u32,
+    /// The kernel's counter of taken entries at its last read.
+    pub(super) consumed: u32,
 }
 
 impl<T: Copy> ProducerRing<T> {
@@ -211,11 +211,6 @@ impl<T: Copy> ProducerRing<T> {
     pub(super) fn untaken(&mut self) -> u32 {
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
         self.published.wrapping_sub(self.consumed)
-    }
-
-    /// The kernel's counter of taken entries at its last read.
-    pub(super) fn taken(&self) -> u32 {
-        self.consumed
     }
 
     /// The kernel's counter of taken entries, read now.

@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use super::error::{BIND, XdpError};
 use super::rings::{ConsumerRing, ProducerRing};
 use super::umem::Umem;
+use super::{Attempt, XdpConfig};
 
 /// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): frames that one call sends in copy mode; 32 by default.
 const MAX_TX_SKB_BUDGET: i32 = 9;
@@ -28,18 +29,6 @@ const BUSY_POLL_FRAMES: i32 = 64;
 /// event announces that.
 const BUSY_ATTEMPTS: u32 = 9;
 
-/// Options for binding a socket.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Binding<'a> {
-    pub(super) interface: &'a str,
-    pub(super) ifindex: u32,
-    pub(super) zero_copy: bool,
-    pub(super) multi_buffer: bool,
-    pub(super) need_wakeup: bool,
-    pub(super) ring_size: u32,
-    pub(super) busy_poll_us: u32,
-}
-
 /// A bound socket with its rings.
 #[derive(Debug)]
 pub(super) struct XdpSocket {
@@ -51,23 +40,27 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Creates a socket on `umem` and binds it to queue `queue`.
-    pub(super) fn open(umem: &Umem, queue: u16, binding: &Binding<'_>) -> Result<Self, XdpError> {
-        let at = |step| move |source| XdpError::socket(binding.interface, queue, step, source);
+    /// Creates a socket on `umem` and binds it to queue `queue` of an interface.
+    pub(super) fn open(
+        umem: &Umem,
+        queue: u16,
+        config: &XdpConfig,
+        attempt: Attempt,
+    ) -> Result<Self, XdpError> {
+        let at = |step| move |source| XdpError::socket(&config.interface, queue, step, source);
         let family = AddressFamily::XDP;
         let descriptor = rustix::net::socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, None)
             .map_err(at("making an AF_XDP socket"))?;
-        let (area, area_bytes) = umem.area();
         let registration = XdpUmemReg {
-            addr: area.as_ptr() as u64,
-            len: area_bytes as u64,
-            chunk_size: umem.chunk_bytes(),
+            addr: umem.area.as_ptr() as u64,
+            len: umem.area_bytes as u64,
+            chunk_size: umem.chunk_bytes,
             headroom: 0,
             flags: XdpUmemRegFlags::empty(),
             tx_metadata_len: 0,
         };
         sockopt::set_xdp_umem_reg(&descriptor, registration).map_err(at("registering the region as UMEM"))?;
-        let size = binding.ring_size;
+        let size = config.ring_size;
         sockopt::set_xdp_umem_fill_ring_size(&descriptor, size).map_err(at("sizing the fill ring"))?;
         sockopt::set_xdp_umem_completion_ring_size(&descriptor, size)
             .map_err(at("sizing the completion ring"))?;
@@ -88,10 +81,10 @@ impl XdpSocket {
         let _ = set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, size.min(i32::MAX as u32).cast_signed());
         // Frames in flight are limited by the tx ring. The socket's own limit is raised, because it would stop sending
         // in the middle of the ring.
-        let in_flight = (size as usize).saturating_mul(2 * umem.chunk_bytes() as usize);
+        let in_flight = (size as usize).saturating_mul(2 * umem.chunk_bytes as usize);
         let _ = sockopt::set_socket_send_buffer_size_force(&descriptor, in_flight.min(i32::MAX as usize / 2));
-        if binding.busy_poll_us > 0 {
-            let time = i32::try_from(binding.busy_poll_us).unwrap_or(i32::MAX);
+        if config.busy_poll_us > 0 {
+            let time = i32::try_from(config.busy_poll_us).unwrap_or(i32::MAX);
             for (option, value) in
                 [(PREFER_BUSY_POLL, 1), (libc::SO_BUSY_POLL, time), (BUSY_POLL_BUDGET, BUSY_POLL_FRAMES)]
             {
@@ -99,7 +92,7 @@ impl XdpSocket {
                     .map_err(at("enabling busy polling (Linux 5.11)"))?;
             }
         }
-        bind(socket, queue, binding).map_err(at(BIND))?;
+        bind(socket, queue, config, attempt).map_err(at(BIND))?;
         Ok(Self { fill, completion, rx, tx, descriptor })
     }
 
@@ -131,14 +124,14 @@ impl AsFd for XdpSocket {
     }
 }
 
-fn bind(socket: BorrowedFd<'_>, queue: u16, binding: &Binding<'_>) -> Result<(), Errno> {
-    let mut flags = match binding.zero_copy {
+fn bind(socket: BorrowedFd<'_>, queue: u16, config: &XdpConfig, attempt: Attempt) -> Result<(), Errno> {
+    let mut flags = match attempt.zero_copy {
         true => SocketAddrXdpFlags::XDP_ZEROCOPY,
         false => SocketAddrXdpFlags::XDP_COPY,
     };
-    flags.set(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, binding.need_wakeup);
-    flags.set(SocketAddrXdpFlags::XDP_USE_SG, binding.multi_buffer);
-    let address = SocketAddrXdp::new(flags, binding.ifindex, u32::from(queue));
+    flags.set(SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, config.need_wakeup);
+    flags.set(SocketAddrXdpFlags::XDP_USE_SG, attempt.multi_buffer);
+    let address = SocketAddrXdp::new(flags, config.ifindex, u32::from(queue));
     let mut pause = Duration::from_millis(1);
     for _ in 1..BUSY_ATTEMPTS {
         match rustix::net::bind(socket, &address) {
@@ -156,9 +149,9 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> Re
     let (value, bytes) = (std::ptr::from_ref(&value).cast(), size_of::<i32>() as u32);
     // SAFETY: the option's value is an int of that size, which lives during the call.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, bytes) };
-    if result != 0 {
-        let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
-        return Err(Errno::from_raw_os_error(code));
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
     }
-    Ok(())
 }

@@ -26,12 +26,15 @@ pub(super) fn uncut_bytes(chunk_bytes: u32) -> usize {
 /// frames ([`CHUNK_HEADROOM_BYTES`]).
 #[derive(Debug, Clone)]
 pub(super) struct Umem {
-    region: Arc<Region>,
-    area: NonNull<u8>,
-    area_bytes: usize,
-    chunk_shift: u32,
-    chunk_bytes: u32,
-    buffers: u32,
+    pub(super) region: Arc<Region>,
+    /// First byte and size of the area.
+    pub(super) area: NonNull<u8>,
+    pub(super) area_bytes: usize,
+    /// Log2 of a chunk's size in bytes.
+    pub(super) chunk_shift: u32,
+    pub(super) chunk_bytes: u32,
+    /// Number of buffers, the reserved ones included.
+    pub(super) buffers: u32,
     /// Address of the first buffer that frames may lie in.
     first: u64,
 }
@@ -58,34 +61,10 @@ impl Umem {
         })
     }
 
-    pub(super) fn region(&self) -> &Arc<Region> {
-        &self.region
-    }
-
-    /// First byte and size of the area.
-    pub(super) fn area(&self) -> (NonNull<u8>, usize) {
-        (self.area, self.area_bytes)
-    }
-
-    /// Log2 of a chunk's size in bytes.
-    pub(super) fn chunk_shift(&self) -> u32 {
-        self.chunk_shift
-    }
-
-    /// Size of a chunk, bytes.
-    pub(super) fn chunk_bytes(&self) -> u32 {
-        self.chunk_bytes
-    }
-
     /// Maximum number of bytes of a frame in one buffer. The kernel lets no descriptor reach into the next chunk.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
         (self.chunk_bytes - CHUNK_HEADROOM_BYTES) as usize
-    }
-
-    /// Number of buffers, the reserved ones included.
-    pub(super) fn buffers(&self) -> u32 {
-        self.buffers
     }
 
     /// Whether `buffer` is one that frames may lie in.
@@ -144,8 +123,8 @@ impl Umem {
     /// they do not lie in the chunk.
     #[cold]
     pub(super) fn move_to_start(&self, buffer: u32, address: u64, len: usize) -> bool {
-        let offset = (address & u64::from(self.chunk_bytes() - 1)) as usize;
-        if !self.has(buffer) || offset + len > self.chunk_bytes() as usize || len > self.capacity() {
+        let offset = (address & u64::from(self.chunk_bytes - 1)) as usize;
+        if !self.has(buffer) || offset + len > self.chunk_bytes as usize || len > self.capacity() {
             return false;
         }
         let from =

@@ -15,7 +15,6 @@ use crate::device::{Device, DeviceError, DevicePlan, DeviceRole};
 use crate::shm::ShmRegion;
 use crate::{dgram, memif, nic, null, pcap_file, sze2, szedata, vhost_user, virtio_user};
 
-pub mod documentation;
 pub mod port_kind;
 pub mod port_name;
 pub mod port_option;
@@ -47,22 +46,10 @@ pub fn forms() -> String {
     kinds().map(|kind| kind.form).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether `base` names a port that a driver of the datapath itself serves, without a program at its rings.
-#[must_use]
-pub fn is_device(base: &PortBase) -> bool {
-    base.device().is_some()
-}
-
 /// Whether `base` names a device that a program opens in its own process.
 #[must_use]
 pub fn is_own_device(base: &PortBase) -> bool {
     base.device().is_some_and(|device| device.kind.access == OpenedBy::Program)
-}
-
-/// Whether `base` names an interface, so a name with another meaning in each network namespace.
-#[must_use]
-pub fn is_of_a_namespace(base: &PortBase) -> bool {
-    base.device().is_some_and(|device| device.kind.target.is_of_a_namespace())
 }
 
 /// Checks whether the device named `name` can be opened, and returns what it needs. An interface is looked up in the
@@ -132,6 +119,8 @@ pub fn take_over_device(
 
 #[cfg(test)]
 mod tests {
+    mod documentation;
+
     use std::collections::HashSet;
 
     use super::*;

@@ -10,6 +10,7 @@ use ringroad_port::batch::Batch;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::port_queue::{Delivery, Diagnose, PortQueue, QueueProperties, Sleep};
+use ringroad_port::roles;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -27,25 +28,19 @@ const STRIDE_BYTES: usize = 1025 * 64;
 
 const _: () = assert!(STRIDE_BYTES > MAX_FRAME_BYTES);
 
-/// Destination of the frames.
-#[derive(Debug)]
-enum Peer {
-    /// The socket at this path.
-    At(SocketAddrUnix, PathBuf),
-    /// The other end of the connected socket.
-    Connected,
-}
-
+/// The socket, and the destination of the frames.
 #[derive(Debug)]
 enum Socket {
-    Bound(BoundSocket),
+    /// Frames go to the socket at this path.
+    Bound(BoundSocket, SocketAddrUnix, PathBuf),
+    /// Frames go to the other end of the pair.
     Pair(OwnedFd),
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Bound(socket) => socket.as_fd(),
+            Self::Bound(socket, ..) => socket.as_fd(),
             Self::Pair(socket) => socket.as_fd(),
         }
     }
@@ -55,7 +50,6 @@ impl AsFd for Socket {
 #[derive(Debug)]
 pub(super) struct DatagramQueue {
     socket: Socket,
-    peer: Peer,
     arena: Vec<u8>,
     /// Index of the buffer that is filled next.
     next: usize,
@@ -72,18 +66,17 @@ impl DatagramQueue {
     pub(super) fn new(socket: BoundSocket, peer_path: PathBuf) -> Result<Self, ListeningSocketError> {
         let peer = SocketAddrUnix::new(&peer_path)
             .map_err(|_| ListeningSocketError::Path { path: peer_path.clone() })?;
-        Ok(Self::with(Socket::Bound(socket), Peer::At(peer, peer_path)))
+        Ok(Self::with(Socket::Bound(socket, peer, peer_path)))
     }
 
     /// A queue at one end of a pair of sockets that keep each packet whole.
     pub(super) fn connected(socket: OwnedFd) -> Self {
-        Self::with(Socket::Pair(socket), Peer::Connected)
+        Self::with(Socket::Pair(socket))
     }
 
-    fn with(socket: Socket, peer: Peer) -> Self {
+    fn with(socket: Socket) -> Self {
         Self {
             socket,
-            peer,
             arena: vec![0; BUFFERS * STRIDE_BYTES],
             next: 0,
             borrowed: 0,
@@ -93,9 +86,9 @@ impl DatagramQueue {
         }
     }
 
-    /// Sends the frame of `fragments`. The peer is looked up by its path each time, because a new program at the path
+    /// Sends the frame of `fragments`, and returns its length, bytes. The peer is looked up by its path each time, because a new program at the path
     /// has a new socket.
-    fn send(&mut self, fragments: &[Fragment]) -> Result<(), DropCause> {
+    fn send(&mut self, fragments: &[Fragment]) -> Result<u64, DropCause> {
         let len: usize = fragments.iter().map(Fragment::len).sum();
         if fragments.len() > MAX_FRAGMENTS || len > MAX_FRAME_BYTES {
             return Err(DropCause::TooLong);
@@ -111,9 +104,11 @@ impl DatagramQueue {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut no_descriptors = SendAncillaryBuffer::default();
         let sent = loop {
-            let sent = match &self.peer {
-                Peer::At(peer, _) => sendmsg_addr(&self.socket, peer, parts, &mut no_descriptors, flags),
-                Peer::Connected => sendmsg(&self.socket, parts, &mut no_descriptors, flags),
+            let sent = match &self.socket {
+                Socket::Bound(socket, peer, _) => {
+                    sendmsg_addr(socket, peer, parts, &mut no_descriptors, flags)
+                }
+                Socket::Pair(socket) => sendmsg(socket, parts, &mut no_descriptors, flags),
             };
             match sent {
                 Err(Errno::INTR) => {}
@@ -121,7 +116,7 @@ impl DatagramQueue {
             }
         };
         self.refusal = None;
-        sent.map(|_| ()).map_err(|errno| match errno {
+        sent.map(|_| len as u64).map_err(|errno| match errno {
             Errno::NOENT | Errno::CONNREFUSED | Errno::PIPE => DropCause::NotBound,
             Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM => DropCause::NoSpace,
             Errno::MSGSIZE => DropCause::TooLong,
@@ -170,14 +165,7 @@ impl PortQueue for DatagramQueue {
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
         for &frame in frames {
-            let fragments = batch.frame(usize::from(frame));
-            match self.send(fragments) {
-                Ok(()) => {
-                    delivery.frames += 1;
-                    delivery.bytes += fragments.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
-                }
-                Err(cause) => delivery.dropped.add(cause, 1),
-            }
+            delivery.count(self.send(batch.frame(usize::from(frame))));
         }
         delivery
     }
@@ -186,13 +174,7 @@ impl PortQueue for DatagramQueue {
         self.longest_bytes
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, diagnosis: Diagnose }
 }
 
 impl Sleep for DatagramQueue {
@@ -209,9 +191,9 @@ impl Sleep for DatagramQueue {
 
 impl Diagnose for DatagramQueue {
     fn fault(&self) -> Option<String> {
-        let refused = |errno| match &self.peer {
-            Peer::At(_, path) => format!("sending to {}: {}", path.display(), Error::from(errno)),
-            Peer::Connected => format!("sending: {}", Error::from(errno)),
+        let refused = |errno| match &self.socket {
+            Socket::Bound(_, _, path) => format!("sending to {}: {}", path.display(), Error::from(errno)),
+            Socket::Pair(_) => format!("sending: {}", Error::from(errno)),
         };
         self.refusal.map(refused)
     }

@@ -51,7 +51,7 @@ pub(super) fn make(channel: &Channel, config: &ClientConfig, stop: &StopBell) ->
     };
     say(channel, MemifMessage::Init(init), None, stop)?;
     let shown = AddRegion { index: 0, bytes: region.bytes() };
-    say(channel, MemifMessage::AddRegion(shown), Some(region.file()), stop)?;
+    say(channel, MemifMessage::AddRegion(shown), Some(region.file.as_fd()), stop)?;
     let mut rings: Vec<Rings> = (0..config.queues).map(|_| Rings::default()).collect();
     for number in 0..plan.rings {
         let to_server = number < sent;

@@ -3,7 +3,6 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ringroad_ring::eventfd;
 use rustix::net::SocketType;
@@ -16,11 +15,7 @@ use super::queue::{Line, Rings};
 use super::server;
 use crate::peer::handover::Mailbox;
 use crate::peer::socket::StopBell;
-use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
-
-/// Time after which a client connects again to a server that rejected it.
-const RETRY: Duration = Duration::from_millis(200);
 
 /// A connection that was set up.
 #[derive(Debug)]
@@ -34,7 +29,7 @@ pub(super) struct Made {
 /// The state of a port's thread.
 #[derive(Debug)]
 pub(super) struct Connections {
-    pub(super) queues: Vec<(Mailbox<Rings>, Arc<WakeSet>)>,
+    pub(super) mailboxes: Vec<Mailbox<Rings>>,
     pub(super) watch: Arc<PeerWatch>,
     pub(super) line: Arc<Line>,
     pub(super) stop: StopBell,
@@ -45,13 +40,13 @@ impl Connections {
     pub(super) fn serve(&self, door: &ClientSlot, id: u32, interface: &str) {
         loop {
             let Some(new_client) = door.take() else {
-                if self.stop.wait([self.line.bell().as_fd()], None).is_none() {
+                if self.stop.wait([self.line.bell.as_fd()], None).is_none() {
                     return;
                 }
-                eventfd::drain(self.line.bell());
+                eventfd::drain(&self.line.bell);
                 continue;
             };
-            let made = server::make(&new_client, self.queues.len() as u16, interface, &self.stop);
+            let made = server::make(&new_client, self.mailboxes.len() as u16, interface, &self.stop);
             let refuse_others = || {
                 if let Some(other) = door.take() {
                     other.channel.say_goodbye(&already_connected(id));
@@ -70,8 +65,7 @@ impl Connections {
             let Some(socket) = self.stop.await_server(path, SocketType::SEQPACKET, failed) else { return };
             let channel = Channel::new(socket);
             let made = client::make(&channel, config, &self.stop);
-            if self.carry(&channel, made, || ()) == End::Stopped || self.stop.wait([], Some(RETRY)).is_none()
-            {
+            if self.carry(&channel, made, || ()) == End::Stopped || self.stop.pause().is_none() {
                 return;
             }
         }
@@ -97,12 +91,12 @@ impl Connections {
     }
 
     fn carry_frames(&self, channel: &Channel, made: Made, knock: impl Fn()) -> End {
-        self.line.forget();
+        *self.line.fault() = None;
         let is_used = |rings: &&Rings| rings.receive.is_some() || rings.transmit.is_some();
         let active = made.rings.iter().filter(is_used).count();
-        for ((mailbox, wake), rings) in self.queues.iter().zip(made.rings) {
+        for (mailbox, rings) in self.mailboxes.iter().zip(made.rings) {
             if let Some(receive) = &rings.receive
-                && let Err(error) = wake.add(receive.event())
+                && let Err(error) = mailbox.wake().add(receive.event.as_fd())
             {
                 return End::Broken(format!("an eventfd cannot be waited for: {error}"));
             }
@@ -111,7 +105,7 @@ impl Connections {
         self.watch.connected();
         self.watch.agreed(made.agreed, active as u16);
         loop {
-            match self.stop.wait([channel.as_fd(), self.line.bell().as_fd()], None) {
+            match self.stop.wait([channel.as_fd(), self.line.bell.as_fd()], None) {
                 None => return End::Stopped,
                 Some([true, _]) => match channel.receive() {
                     Ok((MemifMessage::Disconnect { reason, .. }, _)) => return End::Disconnected(reason),
@@ -119,8 +113,8 @@ impl Connections {
                     Err(end) => return end,
                 },
                 Some([false, _]) => {
-                    eventfd::drain(self.line.bell());
-                    if let Some(fault) = self.line.fault() {
+                    eventfd::drain(&self.line.bell);
+                    if let Some(fault) = self.line.fault().clone() {
                         return End::Broken(fault);
                     }
                     knock();
@@ -131,9 +125,9 @@ impl Connections {
 
     /// Takes the rings from the queues. Their memory goes with them.
     fn take_back(&self) {
-        for (mailbox, wake) in &self.queues {
+        for mailbox in &self.mailboxes {
             if let Some(receive) = mailbox.exchange(None).as_ref().and_then(|rings| rings.receive.as_ref()) {
-                wake.remove(receive.event());
+                mailbox.wake().remove(receive.event.as_fd());
             }
         }
     }

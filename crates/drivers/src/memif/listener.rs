@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use rustix::net::SocketType;
 
-use super::MemifError;
 use super::channel::{Channel, End, PATIENCE, unexpected};
 use super::message::{Init, MODE_ETHERNET, MemifHello, MemifMessage, VERSION};
 use super::queue::Line;
@@ -23,17 +22,6 @@ use crate::peer::socket::StopBell;
 pub(super) const MAX_REGION: u16 = 255;
 /// Connections that have not sent an INIT message yet.
 const MAX_UNNAMED: usize = 64;
-/// Pause after a connection for which the process had no descriptors left.
-const ACCEPT_RETRY: Duration = Duration::from_millis(200);
-
-/// Limits and secret of a port for its clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) queues: u16,
-    pub(super) max_log2_ring_size: u8,
-    /// Secret that clients must send; empty for none.
-    pub(super) secret: Vec<u8>,
-}
 
 /// A client that requests a port.
 #[derive(Debug)]
@@ -46,14 +34,17 @@ pub(super) struct NewClient {
 /// Admission of clients to a port.
 #[derive(Debug)]
 pub(super) struct ClientSlot {
-    limits: Limits,
+    queues: u16,
+    max_log2_ring_size: u8,
+    /// Secret that clients must send; empty for none.
+    secret: Vec<u8>,
     new_client: Mutex<Option<NewClient>>,
     line: Arc<Line>,
 }
 
 impl ClientSlot {
-    pub(super) fn new(limits: Limits, line: Arc<Line>) -> Arc<Self> {
-        Arc::new(Self { limits, new_client: Mutex::new(None), line })
+    pub(super) fn new(queues: u16, max_log2_ring_size: u8, secret: Vec<u8>, line: Arc<Line>) -> Arc<Self> {
+        Arc::new(Self { queues, max_log2_ring_size, secret, new_client: Mutex::new(None), line })
     }
 
     /// The client that was admitted, if any.
@@ -66,7 +57,7 @@ impl ClientSlot {
         if init.mode != MODE_ETHERNET {
             return Err((channel, format!("interface {} carries Ethernet frames only", init.id)));
         }
-        if !self.limits.secret.is_empty() && self.limits.secret != init.secret {
+        if !self.secret.is_empty() && self.secret != init.secret {
             let what = if init.secret.is_empty() { "needs a secret" } else { "has another secret" };
             return Err((channel, format!("interface {} {what}", init.id)));
         }
@@ -76,7 +67,7 @@ impl ClientSlot {
         }
         *new_client = Some(NewClient { channel, name: init.name.clone() });
         drop(new_client);
-        eventfd::ring_own(self.line.bell());
+        eventfd::ring_own(&self.line.bell);
         Ok(())
     }
 }
@@ -123,11 +114,17 @@ impl SocketRegistration {
         let mut listeners = lock(&LISTENERS);
         if let Some(listener) = listeners.get(&path) {
             if mode.is_some() && mode != listener.mode {
-                return Err(MemifError::Mode { path }.into());
+                return Err(DeviceError::Refused(format!(
+                    "{} is served already, with other permissions: give all its ports the same socket-mode, or only the first one",
+                    path.display()
+                )));
             }
             let mut doors = lock(&listener.doors);
             if doors.contains_key(&id) {
-                return Err(MemifError::Taken { path, id }.into());
+                return Err(DeviceError::Refused(format!(
+                    "another port serves interface {id} at {}: choose another id",
+                    path.display()
+                )));
             }
             doors.insert(id, door);
             drop(doors);
@@ -135,12 +132,10 @@ impl SocketRegistration {
         }
         let socket = ListeningSocket::bind(&path, SocketType::SEQPACKET, mode)?;
         let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
-        let stop = StopBell::new().map_err(|error| failed(error.into()))?;
         let doors = Arc::new(Mutex::new(BTreeMap::from([(id, door)])));
-        let reception =
-            ListenerThread { socket, doors: Arc::clone(&doors), stop: stop.clone(), unnamed: Vec::new() };
-        let thread =
-            PeerThread::start("memif-listen", stop, Vec::new(), move || reception.run()).map_err(failed)?;
+        let known = Arc::clone(&doors);
+        let run = |stop| ListenerThread { socket, doors: known, stop, unnamed: Vec::new() }.run();
+        let thread = PeerThread::start("memif-listen", Vec::new(), run).map_err(failed)?;
         listeners.insert(path.clone(), Listener { mode, doors, _thread: thread });
         Ok(Self { path, id })
     }
@@ -197,8 +192,9 @@ impl ListenerThread {
                 match self.socket.accept() {
                     Ok(Some(connection)) => self.greet(Channel::new(connection)),
                     Ok(None) => {}
+                    // The process has no descriptors left.
                     Err(_) => {
-                        if self.stop.wait([], Some(ACCEPT_RETRY)).is_none() {
+                        if self.stop.pause().is_none() {
                             return;
                         }
                     }
@@ -211,8 +207,8 @@ impl ListenerThread {
     fn greet(&mut self, channel: Channel) {
         let limits = {
             let doors = lock(&self.doors);
-            let queues = doors.values().map(|door| door.limits.queues).min();
-            let log2 = doors.values().map(|door| door.limits.max_log2_ring_size).min();
+            let queues = doors.values().map(|door| door.queues).min();
+            let log2 = doors.values().map(|door| door.max_log2_ring_size).min();
             queues.zip(log2)
         };
         let Some((queues, max_log2_ring_size)) = limits else { return };

@@ -28,24 +28,23 @@ mod server;
 mod tests;
 mod transmit_ring;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
 use crate::catalogue::port_option::{PortOption, ValueKind};
-use crate::device::{Device, DeviceError, DriverError};
+use crate::device::{Device, DeviceError};
 use crate::peer::handover::handover;
 use crate::peer::options::{ROLE_SERVER, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
 use client::ClientConfig;
 use connection::Connections;
-use listener::{ClientSlot, Limits, SocketRegistration};
+use listener::{ClientSlot, SocketRegistration};
 use own_region::RingPlan;
 use queue::{Line, MemifQueue, Rings};
 use ring::MAX_LOG2_SIZE;
@@ -56,39 +55,6 @@ pub const MAX_QUEUES: u16 = 16;
 const DEFAULT_LOG2_RING_SIZE: u8 = 10;
 /// Default size of a client's buffers, bytes.
 const DEFAULT_BUFFER_BYTES: u32 = 2048;
-
-/// Reason why a memif port cannot be opened.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MemifError {
-    /// Another port has the interface.
-    #[error("another port serves interface {id} at {}: choose another id", path.display())]
-    Taken {
-        path: PathBuf,
-        /// Number of the interface.
-        id: u32,
-    },
-    /// The socket exists with other permissions.
-    #[error(
-        "{} is served already, with other permissions: give all its ports the same socket-mode, or only the first one", path.display()
-    )]
-    Mode { path: PathBuf },
-    /// The size of buffers is not possible.
-    #[error("buffers of {0} bytes: choose from 64 to 65536")]
-    BufferBytes(u32),
-    /// The rings need more memory than offsets of 32 bits can address.
-    #[error("{rings} rings of {size} descriptors with buffers of {buffer_bytes} bytes need more than 4 GiB")]
-    Memory {
-        /// Number of rings of both directions.
-        rings: u16,
-        /// Number of descriptors of each ring.
-        size: u32,
-        /// Size of a buffer, bytes.
-        buffer_bytes: u32,
-    },
-}
-
-impl DriverError for MemifError {}
 
 /// Name of this program for peers.
 fn program_name() -> String {
@@ -135,32 +101,28 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
 
     let failed = |source| DeviceError::Connection { name: format!("memif:{}", path.display()), source };
     let line = Arc::new(Line::new().map_err(|error| failed(error.into()))?);
-    let stop = StopBell::new().map_err(|error| failed(error.into()))?;
     let watch = Arc::new(PeerWatch::default());
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
-    let (mut mailboxes, mut closers) = (Vec::new(), Vec::new());
+    let mut mailboxes = Vec::new();
     for number in 0..queues {
-        let wake = Arc::new(WakeSet::new().map_err(|error| failed(error.into()))?);
-        let (mailbox, held) = handover(wake.bell());
-        device_queues.push(Box::new(MemifQueue::new(number, held, Arc::clone(&wake), Arc::clone(&line))));
-        closers.push(mailbox.closer());
-        mailboxes.push((mailbox, wake));
+        let wake = WakeSet::new().map_err(|error| failed(error.into()))?;
+        let (mailbox, held) = handover(Arc::new(wake));
+        device_queues.push(Box::new(MemifQueue::new(number, held, Arc::clone(&line))));
+        mailboxes.push(mailbox);
     }
-    let connections = Connections {
-        queues: mailboxes,
-        watch: Arc::clone(&watch),
-        line: Arc::clone(&line),
-        stop: stop.clone(),
+    let connections = {
+        let (mailboxes, watch, line) = (mailboxes.clone(), Arc::clone(&watch), Arc::clone(&line));
+        move |stop| Connections { mailboxes, watch, line, stop }
     };
     let role = role(device_options).unwrap_or(SocketRole::Server);
     let (thread, registration) = match role {
         SocketRole::Server => {
             let max_log2_ring_size = log2_ring_size.unwrap_or(MAX_LOG2_SIZE);
-            let door = ClientSlot::new(Limits { queues, max_log2_ring_size, secret }, line);
+            let door = ClientSlot::new(queues, max_log2_ring_size, secret, line);
             let registration =
                 SocketRegistration::take(path, id, socket_mode(device_options), Arc::clone(&door))?;
-            let run = move || connections.serve(&door, id, &interface);
-            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, Some(registration))
+            let run = move |stop| connections(stop).serve(&door, id, &interface);
+            (PeerThread::start("memif", mailboxes, run), Some(registration))
         }
         SocketRole::Client => {
             let log2_ring_size = log2_ring_size.unwrap_or(DEFAULT_LOG2_RING_SIZE);
@@ -168,29 +130,31 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
             check_memory(queues, log2_ring_size, buffer_bytes)?;
             let config = ClientConfig { id, secret, queues, log2_ring_size, buffer_bytes, interface };
             let path = path.to_owned();
-            let run = move || connections.visit(&path, &config);
-            (PeerThread::start("memif", stop, closers, run).map_err(failed)?, None)
+            let run = move |stop| connections(stop).visit(&path, &config);
+            (PeerThread::start("memif", mailboxes, run), None)
         }
     };
-    let role = match role {
-        SocketRole::Server => "server",
-        SocketRole::Client => "client",
-    };
+    let port = MemifPort { _registration: registration, _thread: thread.map_err(failed)? };
+    let role = if role == SocketRole::Server { "server" } else { "client" };
     let mode = format!("memif {role}, interface {id} at {}", path.display());
     let capabilities = PortCapabilities { driver: "memif", mode, max_frame_bytes: u32::from(u16::MAX) };
-    let mut device = Device::new(device_queues, capabilities);
-    device.peer = Some(watch);
-    device.keep = Some(Box::new(MemifPort { _registration: registration, _thread: thread }));
-    Ok(device)
+    let keep = Some(Box::new(port) as _);
+    Ok(Device { peer: Some(watch), keep, ..Device::new(device_queues, capabilities) })
 }
 
-fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), MemifError> {
+fn check_memory(queues: u16, log2_size: u8, buffer_bytes: u32) -> Result<(), DeviceError> {
     if !(64..=65536).contains(&buffer_bytes) {
-        return Err(MemifError::BufferBytes(buffer_bytes));
+        return Err(DeviceError::Refused(format!(
+            "buffers of {buffer_bytes} bytes: choose from 64 to 65536"
+        )));
     }
     let plan = RingPlan { rings: 2 * queues, log2_size, buffer_bytes };
-    let too_large = MemifError::Memory { rings: plan.rings, size: 1 << log2_size, buffer_bytes };
-    plan.region_bytes().map(|_| ()).ok_or(too_large)
+    let (rings, size) = (plan.rings, 1u32 << log2_size);
+    plan.region_bytes().map(|_| ()).ok_or_else(|| {
+        DeviceError::Refused(format!(
+            "{rings} rings of {size} descriptors with buffers of {buffer_bytes} bytes need more than 4 GiB"
+        ))
+    })
 }
 
 /// Values that must live as long as a port.

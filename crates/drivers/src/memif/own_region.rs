@@ -1,6 +1,6 @@
 //! The one region of a client: rings first, then a buffer for each slot. It is a memfd that no process can truncate.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use ringroad_ring::foreign_memory::ForeignMemory;
@@ -76,7 +76,8 @@ impl RingPlan {
 
 #[derive(Debug)]
 pub(super) struct OwnRegion {
-    file: OwnedFd,
+    /// File that the peer maps.
+    pub(super) file: OwnedFd,
     regions: Arc<Regions>,
     plan: RingPlan,
 }
@@ -99,11 +100,6 @@ impl OwnRegion {
     /// Size of the region, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.plan.region_bytes().unwrap_or(0)
-    }
-
-    /// File that the peer maps.
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 
     /// Offset of ring number `number`, bytes.

@@ -1,18 +1,18 @@
 //! One queue of a memif port. It has a ring in each direction while a connected peer has them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, FailedDirection, PortQueue, Sleep};
+use ringroad_port::roles;
 use ringroad_ring::eventfd;
 
 use super::fault::Fault;
 use super::receive_ring::ReceiveRing;
 use super::transmit_ring::{Refused, TransmitRing};
 use crate::peer::handover::Held;
-use crate::peer::wake_set::WakeSet;
 
 /// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
 const USUAL_FRAME_BYTES: usize = 1518;
@@ -26,8 +26,9 @@ pub(super) struct Rings {
 
 impl Rings {
     fn are_lost(&self) -> bool {
-        let regions = self.receive.as_ref().map(ReceiveRing::regions);
-        regions.or_else(|| self.transmit.as_ref().map(TransmitRing::regions)).is_some_and(|r| r.are_lost())
+        let regions = self.receive.as_ref().map(|receive| &receive.ring.regions);
+        let regions = regions.or_else(|| self.transmit.as_ref().map(|transmit| &transmit.ring.regions));
+        regions.is_some_and(|regions| regions.are_lost())
     }
 
     fn publish(&mut self) -> u32 {
@@ -42,7 +43,8 @@ impl Rings {
 #[derive(Debug)]
 pub(super) struct Line {
     fault: Mutex<Option<String>>,
-    bell: OwnedFd,
+    /// Eventfd that wakes the thread.
+    pub(super) bell: OwnedFd,
 }
 
 impl Line {
@@ -50,23 +52,13 @@ impl Line {
         Ok(Self { fault: Mutex::new(None), bell: eventfd::create()? })
     }
 
-    /// Eventfd that wakes the thread.
-    pub(super) fn bell(&self) -> &OwnedFd {
-        &self.bell
-    }
-
-    /// Reported fault, which stays until the next connection.
-    pub(super) fn fault(&self) -> Option<String> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Removes the fault at the beginning of a new connection.
-    pub(super) fn forget(&self) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Reported fault, which stays until the next connection begins without one.
+    pub(super) fn fault(&self) -> MutexGuard<'_, Option<String>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&self, fault: String) {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        self.fault().get_or_insert(fault);
         eventfd::ring_own(&self.bell);
     }
 }
@@ -76,7 +68,6 @@ impl Line {
 pub(super) struct MemifQueue {
     number: u16,
     held: Held<Rings>,
-    wake: Arc<WakeSet>,
     line: Arc<Line>,
     /// Whether a ring was stopped. The thread has the report, and takes the rings back.
     is_stopped: bool,
@@ -87,11 +78,10 @@ pub(super) struct MemifQueue {
 }
 
 impl MemifQueue {
-    pub(super) fn new(number: u16, held: Held<Rings>, wake: Arc<WakeSet>, line: Arc<Line>) -> Self {
+    pub(super) fn new(number: u16, held: Held<Rings>, line: Arc<Line>) -> Self {
         Self {
             number,
             held,
-            wake,
             line,
             is_stopped: false,
             is_ending: false,
@@ -140,7 +130,7 @@ impl MemifQueue {
     fn announce(&mut self) {
         let is_asleep = self.is_asleep;
         if let Some(receive) = self.held.get().and_then(|rings| rings.receive.as_ref()) {
-            receive.want_interrupt(is_asleep);
+            receive.ring.want_interrupt(is_asleep);
         }
     }
 }
@@ -159,7 +149,7 @@ impl PortQueue for MemifQueue {
         }
         let Some(receive) = &mut rings.receive else { return };
         let received = receive.receive(batch);
-        self.longest_bytes = self.longest_bytes.max(receive.longest_bytes());
+        self.longest_bytes = self.longest_bytes.max(receive.longest_bytes);
         if let Err(fault) = received {
             self.stop("rx", fault);
         }
@@ -172,33 +162,27 @@ impl PortQueue for MemifQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let mut delivery = Delivery::default();
-        let count = frames.len() as u32;
         if self.is_stopped {
-            delivery.dropped.add(DropCause::RingStopped, count);
-            return delivery;
+            return Delivery::dropped(DropCause::RingStopped, frames.len());
         }
         let Some(transmit) = self.held.get().and_then(|rings| rings.transmit.as_mut()) else {
-            delivery.dropped.add(DropCause::NotBound, count);
-            return delivery;
+            return Delivery::dropped(DropCause::NotBound, frames.len());
         };
+        let mut delivery = Delivery::default();
         let mut stopped = None;
         for &frame in frames {
             if stopped.is_some() {
                 delivery.dropped.add(DropCause::RingStopped, 1);
                 continue;
             }
-            match transmit.put(batch.frame(usize::from(frame))) {
-                Ok(bytes) => {
-                    delivery.frames += 1;
-                    delivery.bytes += bytes as u64;
-                }
-                Err(Refused::Dropped(cause)) => delivery.dropped.add(cause, 1),
+            delivery.count(match transmit.put(batch.frame(usize::from(frame))) {
+                Ok(bytes) => Ok(bytes as u64),
+                Err(Refused::Dropped(cause)) => Err(cause),
                 Err(Refused::Fault(fault)) => {
-                    delivery.dropped.add(DropCause::RingStopped, 1);
                     stopped = Some(fault);
+                    Err(DropCause::RingStopped)
                 }
-            }
+            });
         }
         if let Some(fault) = stopped {
             self.stop("tx", fault);
@@ -214,17 +198,7 @@ impl PortQueue for MemifQueue {
         self.longest_bytes
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, backpressure: Backpressure, diagnosis: Diagnose }
 }
 
 impl Sleep for MemifQueue {
@@ -244,17 +218,18 @@ impl Sleep for MemifQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.wake.descriptor())
+        Some(self.held.wake().descriptor())
     }
 
     fn drain_wake(&mut self) {
-        self.wake.drain();
+        self.held.wake().drain();
         if self.held.is_recalled() {
             self.give_back(true);
         }
     }
 }
 
+/// A peer interrupts for frames, not for room.
 impl Backpressure for MemifQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         // A peer that is absent or lacks this ring does not hold a source back.
@@ -272,16 +247,11 @@ impl Backpressure for MemifQueue {
             }
         }
     }
-
-    /// A peer interrupts for frames, not for room, so the datapath must poll.
-    fn await_room(&mut self) -> bool {
-        false
-    }
 }
 
 impl Diagnose for MemifQueue {
     fn failure(&self, _way: FailedDirection) -> Option<String> {
-        self.line.fault()
+        self.line.fault().clone()
     }
 
     fn violations(&mut self) -> u64 {

@@ -1,7 +1,7 @@
 //! The receiving end of a ring. It borrows frames in place, and gives their slots back in order.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use ringroad_ring::shared::{SharedBytes, prefetch_read};
 
 use super::fault::Fault;
 use super::own_region::OwnBuffers;
-use super::ring::{Descriptor, Regions, Ring};
+use super::ring::{Descriptor, Ring};
 
 /// Distance of the prefetch of buffers, slots.
 const PREFETCH_SLOTS: u16 = 8;
@@ -23,7 +23,7 @@ const MAX_PART_BYTES: u32 = u16::MAX as u32;
 /// The receiving end of a ring.
 #[derive(Debug)]
 pub(super) struct ReceiveRing {
-    ring: Ring,
+    pub(super) ring: Ring,
     /// Buffers of a client. A server has none and uses the offsets in the client's descriptors, checked.
     own: Option<OwnBuffers>,
     /// Position of the first slot that was not borrowed yet.
@@ -36,8 +36,10 @@ pub(super) struct ReceiveRing {
     last: Option<u16>,
     /// The peer's index when its last frame was incomplete.
     unfinished_at: Option<u16>,
-    longest_bytes: usize,
-    event: Arc<OwnedFd>,
+    /// Length of the longest received frame, bytes.
+    pub(super) longest_bytes: usize,
+    /// The eventfd with which the peer wakes this side.
+    pub(super) event: Arc<OwnedFd>,
 }
 
 impl ReceiveRing {
@@ -70,20 +72,6 @@ impl ReceiveRing {
             }
             self.ring.head().store(self.ring.size(), Ordering::Release);
         }
-    }
-
-    /// The eventfd with which the peer wakes this side.
-    pub(super) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    pub(super) fn regions(&self) -> &Regions {
-        self.ring.regions()
-    }
-
-    /// Sets whether the peer must wake this side.
-    pub(super) fn want_interrupt(&self, wanted: bool) {
-        self.ring.want_interrupt(wanted);
     }
 
     #[inline]
@@ -217,14 +205,8 @@ impl ReceiveRing {
         if bytes > most.min(MAX_PART_BYTES) {
             return Err(Fault::Length { slot, bytes, most });
         }
-        let part = self.ring.regions().part(region, offset, bytes as usize);
+        let part = self.ring.regions.part(region, offset, bytes as usize);
         part.ok_or(Fault::Buffer { slot, region, offset, bytes })
-    }
-
-    /// Length of the longest received frame, bytes.
-    #[inline]
-    pub(super) fn longest_bytes(&self) -> usize {
-        self.longest_bytes
     }
 
     /// Gives back the `slots` oldest borrowed slots.

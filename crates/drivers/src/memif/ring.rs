@@ -67,7 +67,7 @@ pub(super) struct Descriptor {
 pub(super) struct Ring {
     start: NonNull<u8>,
     mask: u16,
-    regions: Arc<Regions>,
+    pub(super) regions: Arc<Regions>,
 }
 
 // SAFETY: all access to the memory is atomic, and the regions stay mapped while the value lives.
@@ -127,10 +127,6 @@ impl Ring {
         position & self.mask
     }
 
-    pub(super) fn regions(&self) -> &Regions {
-        &self.regions
-    }
-
     fn cookie(&self) -> &AtomicU32 {
         // SAFETY: these are the first 4 bytes of a ring that lies in its region; they are aligned, and mapped while the
         // region is borrowed through `self`.
@@ -179,7 +175,8 @@ impl Ring {
         self.flags().load(Ordering::Relaxed) & MASK_INTERRUPT == 0
     }
 
-    /// The two words of the descriptor at `position`: flags, region and length; offset and metadata.
+    /// The two words of the descriptor at `position`, in the byte order of the host, which is little-endian: flags,
+    /// region and length; offset and metadata.
     #[inline]
     fn words(&self, position: u16) -> &[AtomicU64; 2] {
         let at = HEADER_BYTES + usize::from(position & self.mask) * DESCRIPTOR_BYTES;
@@ -195,13 +192,11 @@ impl Ring {
     pub(super) fn descriptor(&self, position: u16) -> Descriptor {
         let [first, second] = self.words(position);
         let (first, second) = (first.load(Ordering::Relaxed), second.load(Ordering::Relaxed));
-        let [flags, region, low, high] = halves(first);
-        let [offset_low, offset_high, ..] = halves(second);
         Descriptor {
-            has_next: flags & NEXT != 0,
-            region,
-            bytes: whole(low, high),
-            offset: whole(offset_low, offset_high),
+            has_next: first as u16 & NEXT != 0,
+            region: (first >> 16) as u16,
+            bytes: (first >> 32) as u32,
+            offset: second as u32,
         }
     }
 
@@ -210,7 +205,7 @@ impl Ring {
     pub(super) fn describe(&self, position: u16, descriptor: Descriptor) {
         let [first, _] = self.words(position);
         let flags = if descriptor.has_next { NEXT } else { 0 };
-        let word = word([flags, descriptor.region], descriptor.bytes);
+        let word = u64::from(flags) | u64::from(descriptor.region) << 16 | u64::from(descriptor.bytes) << 32;
         if first.load(Ordering::Relaxed) != word {
             first.store(word, Ordering::Relaxed);
         }
@@ -221,36 +216,10 @@ impl Ring {
     pub(super) fn describe_whole(&self, position: u16, descriptor: Descriptor) {
         self.describe(position, descriptor);
         let [_, second] = self.words(position);
-        let word = offset_word(descriptor.offset);
+        // The metadata is zero.
+        let word = u64::from(descriptor.offset);
         if second.load(Ordering::Relaxed) != word {
             second.store(word, Ordering::Relaxed);
         }
     }
-}
-
-/// The half-words of a word, in their order in memory.
-#[inline]
-fn halves(word: u64) -> [u16; 4] {
-    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
-    [[a, b], [c, d], [e, f], [g, h]].map(u16::from_ne_bytes)
-}
-
-/// The word of two half-words, in their order in memory.
-#[inline]
-fn whole(first: u16, second: u16) -> u32 {
-    let ([a, b], [c, d]) = (first.to_ne_bytes(), second.to_ne_bytes());
-    u32::from_ne_bytes([a, b, c, d])
-}
-
-#[inline]
-fn word([first, second]: [u16; 2], third: u32) -> u64 {
-    let ([a, b], [c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes(), third.to_ne_bytes());
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
-}
-
-/// The word of an offset and of metadata of zero.
-#[inline]
-fn offset_word(offset: u32) -> u64 {
-    let [a, b, c, d] = offset.to_ne_bytes();
-    u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0])
 }

@@ -17,7 +17,7 @@ use crate::peer::socket::StopBell;
 use crate::peer::wake_set::check_eventfd;
 
 /// The memory that a client has announced so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shown {
     regions: Vec<ForeignMemory>,
     to_server: Vec<Option<(AddRing, OwnedFd)>>,
@@ -53,26 +53,26 @@ pub(super) fn make(
 impl Shown {
     fn add_region(&mut self, region: AddRegion, file: Option<OwnedFd>) -> Result<(), End> {
         let AddRegion { index, bytes } = region;
-        let file = file.ok_or_else(|| broken(format!("region {index} came without a descriptor")))?;
+        let file = file.ok_or_else(|| End::Broken(format!("region {index} came without a descriptor")))?;
         if usize::from(index) != self.regions.len() || index > MAX_REGION {
-            return Err(broken(format!("region {index} came where {} was due", self.regions.len())));
+            return Err(End::Broken(format!("region {index} came where {} was due", self.regions.len())));
         }
         let memory = ForeignMemory::map(file.as_fd(), 0, bytes)
-            .map_err(|error| broken(format!("region {index}: {error}")))?;
+            .map_err(|error| End::Broken(format!("region {index}: {error}")))?;
         self.regions.push(memory);
         Ok(())
     }
 
     fn add_ring(&mut self, ring: AddRing, event: Option<OwnedFd>) -> Result<(), End> {
         let AddRing { index, .. } = ring;
-        let event = event.ok_or_else(|| broken(format!("ring {index} came without a descriptor")))?;
-        check_eventfd(event.as_fd()).map_err(broken)?;
+        let event = event.ok_or_else(|| End::Broken(format!("ring {index} came without a descriptor")))?;
+        check_eventfd(event.as_fd()).map_err(End::Broken)?;
         let rings = if ring.to_server { &mut self.to_server } else { &mut self.to_client };
         let queues = rings.len();
         match rings.get_mut(usize::from(index)) {
             Some(target @ None) => *target = Some((ring, event)),
-            Some(_) => return Err(broken(format!("ring {index} came twice"))),
-            None => return Err(broken(format!("ring {index} came where there are {queues} queue(s)"))),
+            Some(_) => return Err(End::Broken(format!("ring {index} came twice"))),
+            None => return Err(End::Broken(format!("ring {index} came where there are {queues} queue(s)"))),
         }
         Ok(())
     }
@@ -86,10 +86,11 @@ impl Shown {
         let region_count = self.regions.len();
         let regions = Regions::new(self.regions);
         let ring_of = |shown: AddRing| -> Result<Ring, End> {
-            let ring = Ring::new(&regions, shown.region, shown.offset, shown.log2_size).map_err(broken)?;
+            let ring =
+                Ring::new(&regions, shown.region, shown.offset, shown.log2_size).map_err(End::Broken)?;
             match ring.has_cookie() {
                 true => Ok(ring),
-                false => Err(broken(format!("ring {} does not begin as a ring does", shown.index))),
+                false => Err(End::Broken(format!("ring {} does not begin as a ring does", shown.index))),
             }
         };
         let mut rings = Vec::new();
@@ -108,8 +109,4 @@ impl Shown {
         );
         Ok(Made { rings, agreed })
     }
-}
-
-fn broken(reason: String) -> End {
-    End::Broken(reason)
 }

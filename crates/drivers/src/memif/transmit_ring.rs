@@ -11,7 +11,7 @@ use ringroad_ring::shared::{SharedBytes, prefetch_write};
 
 use super::fault::Fault;
 use super::own_region::OwnBuffers;
-use super::ring::{Descriptor, Regions, Ring};
+use super::ring::{Descriptor, Ring};
 
 /// Distance of the prefetch of buffers, slots.
 const PREFETCH_SLOTS: u16 = 8;
@@ -36,7 +36,7 @@ impl From<Fault> for Refused {
 /// The sending end of a ring.
 #[derive(Debug)]
 pub(super) struct TransmitRing {
-    ring: Ring,
+    pub(super) ring: Ring,
     /// Buffers of a client. A server has none and uses the offsets in the client's descriptors, checked.
     own: Option<OwnBuffers>,
     /// Position of the next slot to fill.
@@ -63,10 +63,6 @@ impl TransmitRing {
         };
         let smallest_bytes = own.map_or(u32::MAX, |own| own.bytes);
         Self { ring, own, next, published: next, limit, smallest_bytes, event }
-    }
-
-    pub(super) fn regions(&self) -> &Regions {
-        self.ring.regions()
     }
 
     /// Reads how many slots may be filled now.
@@ -185,7 +181,7 @@ impl TransmitRing {
         };
         let bytes = wanted.min(capacity as usize);
         let slot = self.ring.slot(position);
-        let part = self.ring.regions().part(region, offset, bytes);
+        let part = self.ring.regions.part(region, offset, bytes);
         let part = part.ok_or(Fault::Buffer { slot, region, offset, bytes: bytes as u32 })?;
         Ok((part, capacity))
     }

@@ -1,22 +1,19 @@
 //! The handover of a ring's state from a connection's thread to a worker, and back.
 //!
 //! Either the thread or the worker owns the state. The thread puts the new state into a *mailbox* and rings the
-//! worker's bell. The worker reads one flag per batch. After a change it exchanges its state for the one in the
-//! mailbox, as soon as no frame is borrowed.
+//! bell of the worker's wake set. The worker reads one flag per batch. After a change it exchanges its state for the one
+//! in the mailbox, as soon as no frame is borrowed.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use ringroad_ring::eventfd;
 
+use super::wake_set::WakeSet;
+
 /// The thread's side of the mailbox.
 #[derive(Debug)]
-pub(crate) struct Mailbox<T> {
-    shared: Arc<Shared<T>>,
-    /// Bell that a sleeping worker waits for.
-    bell: Arc<OwnedFd>,
-}
+pub(crate) struct Mailbox<T>(Arc<Shared<T>>);
 
 /// The worker's side of the mailbox, and the worker's present state.
 #[derive(Debug)]
@@ -31,6 +28,8 @@ struct Shared<T> {
     is_wanted: AtomicBool,
     state: Mutex<State<T>>,
     exchanged: Condvar,
+    /// The set that a sleeping worker waits for.
+    wake: Arc<WakeSet>,
 }
 
 #[derive(Debug)]
@@ -43,22 +42,17 @@ struct State<T> {
     is_gone: bool,
 }
 
-/// Creates both sides of a mailbox. `bell` is the eventfd that wakes the worker.
-pub(crate) fn handover<T>(bell: Arc<OwnedFd>) -> (Mailbox<T>, Held<T>) {
+/// Creates both sides of a mailbox. `wake` is the set that wakes the worker.
+pub(crate) fn handover<T>(wake: Arc<WakeSet>) -> (Mailbox<T>, Held<T>) {
     let state = Mutex::new(State { wanted: None, back: None, is_gone: false });
-    let shared = Arc::new(Shared { is_wanted: AtomicBool::new(false), state, exchanged: Condvar::new() });
-    (Mailbox { shared: Arc::clone(&shared), bell }, Held { shared, current: None })
+    let (is_wanted, exchanged) = (AtomicBool::new(false), Condvar::new());
+    let shared = Arc::new(Shared { is_wanted, state, exchanged, wake });
+    (Mailbox(Arc::clone(&shared)), Held { shared, current: None })
 }
 
-/// Handle that ends the thread's wait at the mailbox, independent of the worker.
-#[derive(Debug)]
-pub(crate) struct Closer<T>(Arc<Shared<T>>);
-
-impl<T> Closer<T> {
-    /// Closes the mailbox: no state is exchanged any more, and the worker keeps its present one.
-    pub(crate) fn close(&self) {
-        self.0.lock().is_gone = true;
-        self.0.exchanged.notify_all();
+impl<T> Clone for Mailbox<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
@@ -70,23 +64,30 @@ impl<T> Shared<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// A handle that ends the thread's wait when its port ends.
-    pub(crate) fn closer(&self) -> Closer<T> {
-        Closer(Arc::clone(&self.shared))
+    /// The set that wakes the worker.
+    pub(crate) fn wake(&self) -> &WakeSet {
+        &self.0.wake
+    }
+
+    /// Closes the mailbox: no state is exchanged any more, and the worker keeps its present one. This ends the thread's
+    /// wait, independent of the worker.
+    pub(crate) fn close(&self) {
+        self.0.lock().is_gone = true;
+        self.0.exchanged.notify_all();
     }
 
     /// Gives the worker `state` (`None` for no state), waits until it has released its previous state, and returns the
     /// previous one. If the worker is gone, `state` is dropped.
     pub(crate) fn exchange(&self, state: Option<T>) -> Option<T> {
-        let mut shared = self.shared.lock();
+        let mut shared = self.0.lock();
         if shared.is_gone {
             return shared.back.take();
         }
         shared.wanted = Some(state);
-        self.shared.is_wanted.store(true, Ordering::Release);
-        eventfd::ring_own(&*self.bell);
+        self.0.is_wanted.store(true, Ordering::Release);
+        eventfd::ring_own(&*self.0.wake.bell());
         while shared.wanted.is_some() && !shared.is_gone {
-            shared = self.shared.exchanged.wait(shared).unwrap_or_else(PoisonError::into_inner);
+            shared = self.0.exchanged.wait(shared).unwrap_or_else(PoisonError::into_inner);
         }
         shared.wanted = None;
         shared.back.take()
@@ -94,7 +95,7 @@ impl<T> Mailbox<T> {
 
     /// The worker's last state; `None` while a worker exists.
     pub(crate) fn left_behind(&self) -> Option<T> {
-        let mut shared = self.shared.lock();
+        let mut shared = self.0.lock();
         if shared.is_gone { shared.back.take() } else { None }
     }
 }
@@ -109,6 +110,11 @@ impl<T> Held<T> {
     /// Takes over the state that a worker of another process had.
     pub(crate) fn begin_with(&mut self, state: Option<T>) {
         self.current = state;
+    }
+
+    /// The set that wakes the worker.
+    pub(crate) fn wake(&self) -> &WakeSet {
+        &self.shared.wake
     }
 
     /// The state, for reading.
@@ -152,8 +158,7 @@ mod tests {
 
     #[test]
     fn the_state_goes_to_the_worker_and_comes_back_as_the_worker_left_it() {
-        let bell = Arc::new(eventfd::create().unwrap());
-        let (mailbox, mut held) = handover::<Vec<u32>>(bell);
+        let (mailbox, mut held) = handover::<Vec<u32>>(Arc::new(WakeSet::new().unwrap()));
         assert!(held.get().is_none() && !held.is_recalled());
         let (fetched, await_fetched) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -163,7 +168,7 @@ mod tests {
             assert_eq!(mailbox.exchange(None), Some(vec![7]));
             // The thread does not wait, because no worker is left.
             assert_eq!(mailbox.exchange(Some(vec![9])), None);
-            mailbox.closer().close();
+            mailbox.close();
             back
         });
         let await_recall = |held: &Held<Vec<u32>>| {

@@ -2,7 +2,7 @@
 
 use std::thread::JoinHandle;
 
-use super::handover::Closer;
+use super::handover::Mailbox;
 use super::socket::StopBell;
 
 /// A thread that ends when this value is dropped: it is stopped, its mailboxes are closed, and it is joined. `T` is the
@@ -10,31 +10,32 @@ use super::socket::StopBell;
 #[derive(Debug)]
 pub(crate) struct PeerThread<T> {
     stop: StopBell,
-    closers: Vec<Closer<T>>,
+    mailboxes: Vec<Mailbox<T>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<T> PeerThread<T> {
-    /// Starts the thread. `run` must return when `stop` was rung. The `closers` are those of the mailboxes at which the
-    /// thread waits for workers.
+    /// Starts the thread. `run` must return when its bell was rung. The `mailboxes` are those at which the thread waits
+    /// for workers.
     ///
     /// # Errors
-    /// The kernel has no threads left.
+    /// The kernel has no threads or descriptors left.
     pub(crate) fn start(
         name: &str,
-        stop: StopBell,
-        closers: Vec<Closer<T>>,
-        run: impl FnOnce() + Send + 'static,
+        mailboxes: Vec<Mailbox<T>>,
+        run: impl FnOnce(StopBell) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
-        Ok(Self { stop, closers, thread: Some(thread) })
+        let stop = StopBell::new()?;
+        let bell = stop.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(bell))?;
+        Ok(Self { stop, mailboxes, thread: Some(thread) })
     }
 
     /// Stops the thread without waiting for its end. This is for a thread that also waits elsewhere, where its owner
     /// ends that wait afterwards.
     pub(crate) fn stop(&self) {
         self.stop.ring();
-        self.closers.iter().for_each(Closer::close);
+        self.mailboxes.iter().for_each(Mailbox::close);
     }
 }
 
@@ -52,18 +53,15 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc;
 
-    use ringroad_ring::eventfd;
-
     use super::*;
     use crate::peer::handover::handover;
+    use crate::peer::wake_set::WakeSet;
 
     #[test]
     fn a_thread_ends_with_its_value_in_any_wait() {
-        let (mailbox, held) = handover::<u32>(Arc::new(eventfd::create().unwrap()));
-        let stop = StopBell::new().unwrap();
+        let (mailbox, held) = handover::<u32>(Arc::new(WakeSet::new().unwrap()));
         let (steps, step) = mpsc::channel();
-        let closers = vec![mailbox.closer()];
-        let thread = PeerThread::start("test", stop.clone(), closers, move || {
+        let thread = PeerThread::start("test", vec![mailbox.clone()], move |stop| {
             steps.send("begun").unwrap();
             // The thread waits for a worker that never answers.
             mailbox.exchange(Some(7));

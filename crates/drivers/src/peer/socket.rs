@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 
-/// Time after which a client tries again to reach an absent server.
+/// Pause between two attempts: to reach a server, to accept a connection, or to agree with a peer.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Signal to a port's thread that the port ends: an eventfd that is part of each of its waits.
@@ -71,6 +71,11 @@ impl StopBell {
         Some(ready.collect())
     }
 
+    /// Pauses before the next attempt. `None` when the bell was rung.
+    pub(crate) fn pause(&self) -> Option<()> {
+        self.wait([], Some(RETRY)).map(|[]| ())
+    }
+
     /// Connects to the server at `path` as soon as it listens. Calls `failed` with the reason after each failed
     /// attempt. `None` when the bell was rung.
     pub(crate) fn await_server(
@@ -84,7 +89,7 @@ impl StopBell {
                 Ok(socket) => return Some(socket),
                 Err(error) => failed(format!("connecting to {}: {error}", path.display())),
             }
-            self.wait([], Some(RETRY))?;
+            self.pause()?;
         }
     }
 }

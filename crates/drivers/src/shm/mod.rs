@@ -4,22 +4,23 @@
 //! Trust: the program may write every byte of the region at any time. The ring ends check what they read. A violation
 //! stops that ring, is counted, and is shown to the program. Other ports never see this region.
 //!
-//! [`region`] makes the memory and the ports in it; [`queue`] is the datapath's side; [`watch`] tells the queue of
-//! changed bindings and monitors; `virtio_header` reads and writes the frames of programs that use offloads.
+//! [`region`] makes the memory and the ports in it; [`queue`] is the datapath's side; [`netmap_queue`] is that of a
+//! netmap port, which knows of changed bindings and monitors; `virtio_header` reads and writes the frames of netmap
+//! programs that use offloads.
 
+pub mod netmap_queue;
 pub mod queue;
 pub mod region;
 mod virtio_header;
-pub mod watch;
 
 use std::os::fd::OwnedFd;
 
 use ringroad_ring::eventfd;
 use ringroad_ring::region::RegionError;
 
-pub use queue::{ShmQueue, UnboundQueue};
+pub use netmap_queue::{BindingUpdates, NetmapQueue};
+pub use queue::ShmQueue;
 pub use region::{PortShape, ShmPort, ShmRegion};
-pub use watch::{BindingUpdates, Watch};
 
 /// The two eventfds of a queue. Both are non-blocking and close-on-exec.
 #[derive(Debug)]

@@ -9,14 +9,14 @@ use ringroad_port::batch::{BATCH_FRAMES, Batch, Custody};
 use ringroad_port::counters::QueueCounters;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::{Fragment, Gather};
-use ringroad_port::offload::Unfinished;
 use ringroad_port::port_queue::{
     Backpressure, Delivery, Diagnose, HandOver, PortQueue, ProgramQueue, QueueProperties, Sleep, Upgrade,
 };
+use ringroad_port::roles;
 use ringroad_ring::datapath_end::{EndPosition, RxPutEnd, TxTakeEnd};
 use ringroad_ring::eventfd;
-use ringroad_ring::geometry::{GeometryError, PortPlacement};
-use ringroad_ring::layout::{Direction, MAX_FRAGMENTS};
+use ringroad_ring::geometry::GeometryError;
+use ringroad_ring::layout::MAX_FRAGMENTS;
 use ringroad_ring::region::{Region, RegionId};
 use ringroad_ring::ring_view::RingView;
 use ringroad_ring::shared::{prefetch_read, prefetch_write};
@@ -24,8 +24,6 @@ use ringroad_ring::violation::RingViolation;
 use ringroad_ring::wakeup::{Sleeper, publish_fence};
 
 use super::QueueEvents;
-use super::virtio_header::take_frame_behind_header;
-use super::watch::Watch;
 
 /// Distance of the prefetch of buffers, frames.
 const PREFETCH_FRAMES: u32 = 8;
@@ -37,18 +35,12 @@ pub struct ShmQueue {
     put: Option<RxPutEnd>,
     events: QueueEvents,
     sleeper: Sleeper,
-    /// Region in which buffers can be exchanged; `None` if they must not be exchanged, for example because slots have
-    /// offsets into their buffers.
-    region: Option<RegionId>,
+    /// Region in which buffers can be exchanged.
+    region: RegionId,
     /// Region whose pages can be taken back: one with huge pages.
     can_be_lost: Option<Arc<Region>>,
-    /// Whether slots may be stamped with the arrival time of their frame.
-    may_stamp: bool,
-    /// Whether slots are stamped: from the first frame on whose arrival time is known.
+    /// Whether slots are stamped with the arrival time of their frame: from the first frame on whose time is known.
     stamps: bool,
-    watch: Option<Watch>,
-    /// Bytes of the virtio-net header in front of each frame, as the watch last reported.
-    header_bytes: usize,
     /// Whether the next sleep ends when the program makes room.
     awaits_room: bool,
     announced_room: bool,
@@ -62,41 +54,18 @@ pub struct ShmQueue {
 }
 
 impl ShmQueue {
-    /// Queue number `queue` of the port at `placement`, newly laid out in `region`.
+    /// Resumes a queue with these rings, which another process served until now and left with the state `numbers`
+    /// ([`Upgrade::hand_over`]).
     ///
     /// # Errors
-    /// [`GeometryError`] if the placement has no such queue.
-    pub fn new(
+    /// [`GeometryError`] if the numbers are not those of a queue.
+    pub(super) fn resume(
         region: &Arc<Region>,
-        placement: &PortPlacement,
-        queue: u16,
-        events: QueueEvents,
-        counters: Arc<QueueCounters>,
-    ) -> Result<Self, GeometryError> {
-        let none = GeometryError::Queues(queue);
-        let index = usize::from(queue);
-        let (Some(&tx), Some(&rx)) = (placement.tx_rings.get(index), placement.rx_rings.get(index)) else {
-            return Err(none);
-        };
-        let take = TxTakeEnd::new(RingView::new(region, tx, placement.slots)?);
-        let put = RxPutEnd::new(RingView::new(region, rx, placement.slots)?);
-        Ok(Self::of_ends(region, Some(take), Some(put), events, counters))
-    }
-
-    /// Resumes queue number `queue`, which another process served until now and left with the state `numbers`
-    /// ([`PortQueue::hand_over`]).
-    ///
-    /// # Errors
-    /// [`GeometryError`] if the placement has no such queue, or the numbers are invalid for a queue.
-    pub fn resume(
-        region: &Arc<Region>,
-        placement: &PortPlacement,
-        queue: u16,
+        [tx, rx]: [RingView; 2],
         events: QueueEvents,
         counters: Arc<QueueCounters>,
         numbers: &[u64],
     ) -> Result<Self, GeometryError> {
-        let mut this = Self::new(region, placement, queue, events, counters)?;
         let [tx_head, tx_next, tx_violation, rx_head, rx_next, rx_violation, sleeps, flags] = *numbers
             .first_chunk()
             .ok_or(GeometryError::Impossible("a queue was handed over without its state"))?;
@@ -105,17 +74,16 @@ impl ShmQueue {
             next: next as u32,
             violation: violation as u32,
         };
-        let index = usize::from(queue);
-        if let (Some(&tx), Some(&rx)) = (placement.tx_rings.get(index), placement.rx_rings.get(index)) {
-            let tx = RingView::new(region, tx, placement.slots)?;
-            this.take = Some(TxTakeEnd::resume(tx, position(tx_head, tx_next, tx_violation)));
-            let rx = RingView::new(region, rx, placement.slots)?;
-            this.put = Some(RxPutEnd::resume(rx, position(rx_head, rx_next, rx_violation)));
-        }
-        this.sleeper = Sleeper::after(sleeps as u32);
+        let take = TxTakeEnd::resume(tx, position(tx_head, tx_next, tx_violation));
+        let put = RxPutEnd::resume(rx, position(rx_head, rx_next, rx_violation));
         let is_set = |bit: u32| flags >> bit & 1 != 0;
-        (this.stamps, this.is_closed, this.counted) = (is_set(0), is_set(1), [is_set(2), is_set(3)]);
-        Ok(this)
+        Ok(Self {
+            sleeper: Sleeper::after(sleeps as u32),
+            stamps: is_set(0),
+            is_closed: is_set(1),
+            counted: [is_set(2), is_set(3)],
+            ..Self::of_ends(region, Some(take), Some(put), events, counters)
+        })
     }
 
     /// A queue of the given ring ends.
@@ -132,12 +100,9 @@ impl ShmQueue {
             put,
             events,
             sleeper: Sleeper::default(),
-            region: Some(region.id()),
+            region: region.id(),
             can_be_lost: region.is_huge().then(|| Arc::clone(region)),
-            may_stamp: true,
             stamps: false,
-            watch: None,
-            header_bytes: 0,
             awaits_room: false,
             announced_room: false,
             released: false,
@@ -146,16 +111,6 @@ impl ShmQueue {
             counters,
             counted: [false; 2],
         }
-    }
-
-    /// Changes the queue to that of a netmap program, for which slots keep their `ptr`. `exchanges`: buffers may be
-    /// exchanged for others of the region.
-    #[must_use]
-    pub fn for_netmap(mut self, exchanges: bool, watch: Watch) -> Self {
-        self.may_stamp = false;
-        self.region = self.region.filter(|_| exchanges);
-        self.watch = Some(watch);
-        self
     }
 
     /// Name of the ring that has stopped, and the violation.
@@ -195,9 +150,54 @@ impl ShmQueue {
         }
     }
 
+    /// The ring from which frames are taken, and the position in it.
+    pub(super) fn take_position(&self) -> Option<(&RingView, u32)> {
+        self.take.as_ref().map(|take| (take.view(), take.position()))
+    }
+
+    /// The ring into which frames are put, and the position in it.
+    pub(super) fn put_position(&self) -> Option<(&RingView, u32)> {
+        self.put.as_ref().map(|put| (put.view(), put.position()))
+    }
+
+    /// Takes frames by `take_frames`, if there are any that it has not seen. Lends their buffers in the region `lends`.
     #[inline]
-    fn learn_header(&mut self) {
-        self.header_bytes = self.watch.as_ref().map_or(0, Watch::header_bytes);
+    pub(super) fn receive_by(
+        &mut self,
+        batch: &mut Batch,
+        lends: Option<RegionId>,
+        take_frames: impl FnOnce(&mut TxTakeEnd, &mut Batch) -> Result<(), RingViolation>,
+    ) {
+        self.check_region();
+        let Some(take) = &mut self.take else { return };
+        let waiting = match take.violation() {
+            None if self.is_closed => Ok(take.waiting()),
+            _ => take.refresh(),
+        };
+        match waiting {
+            Ok(waiting) if waiting == self.incomplete => return,
+            Ok(_) => {}
+            Err(_) => return self.count_violation(0),
+        }
+        // The slots of a tx ring keep their buffers, so these are lent and never given.
+        if let Some(region) = lends
+            && batch.taker() == Some(region)
+        {
+            batch.offer(region, Custody::Lend);
+        }
+        let outcome = take_frames(take, batch);
+        let waiting = take.waiting();
+        self.incomplete = if waiting != 0 && batch.has_room(MAX_FRAGMENTS) { waiting } else { 0 };
+        if outcome.is_err() {
+            self.count_violation(0);
+        }
+    }
+
+    /// Takes frames as a program publishes them.
+    #[inline]
+    pub(super) fn take_frames(take: &mut TxTakeEnd, batch: &mut Batch) -> Result<(), RingViolation> {
+        Self::take_single(take, batch);
+        if take.waiting() == 0 { Ok(()) } else { Self::take_others(take, batch) }
     }
 
     /// Takes frames of one slot each, as nearly all frames are.
@@ -214,18 +214,9 @@ impl ShmQueue {
         });
     }
 
-    /// Takes all other frames: those of several slots, those of one slot behind them, and those behind a header of
-    /// `header_bytes` bytes.
+    /// Takes all other frames: those of several slots, and those of one slot behind them.
     #[inline(never)]
-    fn take_others(
-        take: &mut TxTakeEnd,
-        batch: &mut Batch,
-        header_bytes: usize,
-    ) -> Result<(), RingViolation> {
-        if header_bytes != 0 {
-            while take_frame_behind_header(take, batch, header_bytes)? {}
-            return Ok(());
-        }
+    fn take_others(take: &mut TxTakeEnd, batch: &mut Batch) -> Result<(), RingViolation> {
         while Self::take_frame(take, batch)? {
             Self::take_single(take, batch);
         }
@@ -321,32 +312,27 @@ impl ShmQueue {
         (put, batch.bytes_of_listed(frames.get(..put as usize).unwrap_or(frames)))
     }
 
-    /// Puts frames of any kind behind the `used` slots that are already filled. Returns the number of slots filled
-    /// then, and whether the ring was stopped.
+    /// Puts frames of any kind behind the `used` slots that are already filled, by exchange of buffers if they are
+    /// `given`, with their arrival times if `stamps` is set. Returns the number of slots filled then.
     #[inline(never)]
     fn put_others(
         put: &mut RxPutEnd,
         batch: &mut Batch,
         frames: &[u16],
-        Kind { given, stamps, header_bytes }: Kind,
+        (given, stamps): (bool, bool),
         (mut used, mut free): (u32, u32),
         delivery: &mut Delivery,
-    ) -> (u32, bool) {
+    ) -> u32 {
         let buffer_bytes = put.buffer_bytes() as usize;
-        let mut stopped = false;
         for &frame in frames {
-            if used + PREFETCH_FRAMES < free
-                && let Some(address) = put.prefetch_address(used + PREFETCH_FRAMES)
-            {
-                prefetch_write(address);
-            }
+            prefetch_slot(put, used, free);
             let fragments = batch.frame(usize::from(frame));
-            let bytes: u64 = fragments.iter().map(|fragment| fragment.len() as u64).sum();
+            let bytes = batch.frame_bytes(usize::from(frame)) as u64;
             let result = match fragments {
                 _ if given && batch.is_sole(usize::from(frame)) => {
                     Self::put_exchanged(put, batch, usize::from(frame), used)
                 }
-                [single] if header_bytes == 0 && single.len() <= buffer_bytes => {
+                [single] if single.len() <= buffer_bytes => {
                     if used >= free {
                         // Earlier frames of several slots may have used up the slots known to be free.
                         free = put.free(used + 1).unwrap_or(0);
@@ -364,29 +350,19 @@ impl ShmQueue {
                         }
                     }
                 }
-                several => {
-                    let unfinished = batch.meta(usize::from(frame)).unfinished;
-                    Self::put_fragmented(put, several, used, unfinished, header_bytes)
-                }
+                several => put_gathered(put, several.iter(), bytes as usize, used),
             };
-            match result {
-                Ok(slots) => {
-                    if stamps {
-                        for slot in used..used + slots {
-                            put.stamp(slot, batch.meta(usize::from(frame)).timestamp_ns);
-                        }
+            if let Ok(slots) = result {
+                if stamps {
+                    for slot in used..used + slots {
+                        put.stamp(slot, batch.meta(usize::from(frame)).timestamp_ns);
                     }
-                    used += slots;
-                    delivery.frames += 1;
-                    delivery.bytes += bytes;
                 }
-                Err(cause) => {
-                    delivery.dropped.add(cause, 1);
-                    stopped |= cause == DropCause::RingStopped;
-                }
+                used += slots;
             }
+            delivery.count(result.map(|_| bytes));
         }
-        (used, stopped)
+        used
     }
 
     /// Puts a frame by exchange of buffers: the source receives the buffers of the slots.
@@ -412,50 +388,98 @@ impl ShmQueue {
         Ok(needed)
     }
 
-    /// Puts one frame that has several fragments, needs several buffers, or comes behind a header of `header_bytes`
-    /// bytes.
-    fn put_fragmented(
-        put: &mut RxPutEnd,
-        fragments: &[Fragment],
-        used: u32,
-        unfinished: Unfinished,
-        header_bytes: usize,
-    ) -> Result<u32, DropCause> {
-        let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
-        let total = header_bytes + fragments.iter().map(Fragment::len).sum::<usize>();
-        let needed = total.div_ceil(buffer_bytes).max(1);
-        if needed > MAX_FRAGMENTS || needed as u32 >= put.slot_count() {
-            return Err(DropCause::TooLong);
+    /// Puts `frames` frames by `fill`, which gets the number of known free slots. It returns the number of slots that
+    /// it filled, and what became of the frames.
+    #[inline]
+    pub(super) fn deliver_by(
+        &mut self,
+        frames: usize,
+        fill: impl FnOnce(&mut RxPutEnd, u32) -> (u32, Delivery),
+    ) -> Delivery {
+        self.check_region();
+        let Some(put) = &mut self.put else { return Delivery::dropped(DropCause::NotBound, frames) };
+        let Ok(free) = put.free(frames as u32) else {
+            self.count_violation(1);
+            return Delivery::dropped(DropCause::RingStopped, frames);
+        };
+        let (used, delivery) = fill(put, free);
+        put.commit(used);
+        if delivery.dropped.of(DropCause::RingStopped) != 0 {
+            self.count_violation(1);
         }
-        let free = put.free(used + needed as u32).map_err(|_| DropCause::RingStopped)?;
-        if used + needed as u32 > free {
-            return Err(DropCause::NoSpace);
-        }
-        // Receivers rely on the number of slots, so it is computed here, independent of the sender's value.
-        let header = unfinished.to_long_header(needed as u16);
-        // SAFETY: the header outlives the loop, and nothing writes to it.
-        let header = unsafe { Fragment::from_private(header.get(..header_bytes).unwrap_or(&[]), 0) };
-        let mut gather = Gather::new(std::iter::once(&header).chain(fragments));
-        for slot in 0..needed {
-            let len = (total - slot * buffer_bytes).min(buffer_bytes);
-            let ahead = used + slot as u32;
-            let (bytes, buffer) = put.buffer(ahead, len).map_err(|_| DropCause::RingStopped)?;
-            gather.fill(bytes);
-            put.describe(ahead, buffer, len as u16, needed as u8, slot + 1 < needed);
-        }
-        Ok(needed as u32)
+        delivery
+    }
+
+    /// Puts frames, with their arrival times if `stamps` is set. Buffers in the region `takes` are exchanged.
+    #[inline]
+    pub(super) fn put_frames(
+        &mut self,
+        batch: &mut Batch,
+        frames: &[u16],
+        takes: Option<RegionId>,
+        stamps: bool,
+    ) -> Delivery {
+        self.deliver_by(frames.len(), |put, free| {
+            let given = takes.is_some_and(|region| batch.gives_to(region));
+            // Nearly all frames are of one fragment and fit one slot.
+            let (used, bytes) = match (given, stamps) {
+                _ if !batch.is_single() => (0, 0),
+                (false, stamps) => Self::put_singles(put, batch, frames, free, stamps),
+                (true, false) if batch.is_all_sole() => Self::exchange_singles(put, batch, frames, free),
+                (true, _) => (0, 0),
+            };
+            let mut delivery = Delivery { frames: used, bytes, ..Delivery::default() };
+            let rest = behind(frames, used as usize);
+            if rest.is_empty() {
+                return (used, delivery);
+            }
+            (Self::put_others(put, batch, rest, (given, stamps), (used, free), &mut delivery), delivery)
+        })
     }
 }
 
-/// Properties of the frames to be put.
-#[derive(Clone, Copy)]
-struct Kind {
-    /// Whether buffers are exchanged.
-    given: bool,
-    /// Whether slots are stamped.
-    stamps: bool,
-    /// Size of the header before each frame, bytes.
-    header_bytes: usize,
+/// Prefetches the buffer that is filled some frames after the `used` slots that are already filled.
+#[inline]
+pub(super) fn prefetch_slot(put: &RxPutEnd, used: u32, free: u32) {
+    if used + PREFETCH_FRAMES < free
+        && let Some(address) = put.prefetch_address(used + PREFETCH_FRAMES)
+    {
+        prefetch_write(address);
+    }
+}
+
+/// Maximum number of bytes in a slot.
+pub(super) fn slot_bytes(put: &RxPutEnd) -> usize {
+    put.buffer_bytes().min(u32::from(u16::MAX)) as usize
+}
+
+/// Copies a frame of `total` bytes, in any number of fragments, into as many slots as it needs behind the `used` slots
+/// that are already filled. Returns their number.
+pub(super) fn put_gathered<'frame>(
+    put: &mut RxPutEnd,
+    fragments: impl Iterator<Item = &'frame Fragment>,
+    total: usize,
+    used: u32,
+) -> Result<u32, DropCause> {
+    let slot_bytes = slot_bytes(put);
+    let needed = total.div_ceil(slot_bytes).max(1);
+    if needed > MAX_FRAGMENTS || needed as u32 >= put.slot_count() {
+        return Err(DropCause::TooLong);
+    }
+    let free = put.free(used + needed as u32).map_err(|_| DropCause::RingStopped)?;
+    if used + needed as u32 > free {
+        return Err(DropCause::NoSpace);
+    }
+    let mut gather = Gather::new(fragments);
+    for slot in 0..needed {
+        let len = (total - slot * slot_bytes).min(slot_bytes);
+        let ahead = used + slot as u32;
+        let (bytes, buffer) = put.buffer(ahead, len).map_err(|_| DropCause::RingStopped)?;
+        gather.fill(bytes);
+        // Receivers rely on the number of slots, so it is computed here, independent of the sender's value.
+        put.describe(ahead, buffer, len as u16, needed as u8, slot + 1 < needed);
+    }
+    Ok(needed as u32)
 }
 
 /// Part of `list` from index `from` on.
@@ -466,45 +490,12 @@ fn behind<T>(list: &[T], from: usize) -> &[T] {
 
 impl PortQueue for ShmQueue {
     fn properties(&mut self) -> QueueProperties {
-        let (takes_frames, region) = (self.put.is_some(), self.region);
+        let (takes_frames, region) = (self.put.is_some(), Some(self.region));
         QueueProperties { takes_frames, sleeps_alone: true, region, ..QueueProperties::default() }
     }
 
     fn receive(&mut self, batch: &mut Batch) {
-        self.check_region();
-        self.learn_header();
-        let header_bytes = self.header_bytes;
-        let Some(take) = &mut self.take else { return };
-        let waiting = match take.violation() {
-            None if self.is_closed => Ok(take.waiting()),
-            _ => take.refresh(),
-        };
-        match waiting {
-            Ok(waiting) if waiting == self.incomplete => return,
-            Ok(_) => {}
-            Err(_) => return self.count_violation(0),
-        }
-        // The slots of a tx ring keep their buffers, so these are lent and never given.
-        let lending = header_bytes == 0 && self.region.is_some_and(|region| batch.taker() == Some(region));
-        if lending && let Some(region) = self.region {
-            batch.offer(region, Custody::Lend);
-        }
-        let from = take.position();
-        if header_bytes == 0 {
-            Self::take_single(take, batch);
-        }
-        let mut outcome = Ok(());
-        self.incomplete = 0;
-        if take.waiting() != 0 {
-            outcome = Self::take_others(take, batch, header_bytes);
-            self.incomplete = if batch.has_room(MAX_FRAGMENTS) { take.waiting() } else { 0 };
-        }
-        if let Some(watch) = &mut self.watch {
-            watch.show(Direction::Tx, take.view(), from, take.position());
-        }
-        if outcome.is_err() {
-            self.count_violation(0);
-        }
+        self.receive_by(batch, Some(self.region), Self::take_frames);
     }
 
     #[inline]
@@ -522,50 +513,8 @@ impl PortQueue for ShmQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        self.check_region();
-        if !batch.is_unfinished() {
-            self.learn_header();
-        }
-        let header_bytes = self.header_bytes;
-        let bound = self.watch.as_ref().is_none_or(Watch::is_rx_bound);
-        let Some(put) = self.put.as_mut().filter(|_| bound) else {
-            return Delivery::dropped(DropCause::NotBound, frames.len());
-        };
-        let given = header_bytes == 0 && self.region.is_some_and(|region| batch.gives_to(region));
-        self.stamps |= self.may_stamp && batch.is_stamped();
-        let Ok(free) = put.free(frames.len() as u32) else {
-            self.count_violation(1);
-            return Delivery::dropped(DropCause::RingStopped, frames.len());
-        };
-        // Nearly all frames are of one fragment and fit one slot.
-        let (mut used, bytes) = match (given, self.stamps) {
-            _ if header_bytes != 0 || !batch.is_single() => (0, 0),
-            (false, stamps) => Self::put_singles(put, batch, frames, free, stamps),
-            (true, false) if batch.is_all_sole() => Self::exchange_singles(put, batch, frames, free),
-            (true, _) => (0, 0),
-        };
-        let mut delivery = Delivery { frames: used, bytes, ..Delivery::default() };
-        let mut stopped = false;
-        if (used as usize) < frames.len() {
-            let kind = Kind { given, stamps: self.stamps, header_bytes };
-            (used, stopped) = Self::put_others(
-                put,
-                batch,
-                behind(frames, used as usize),
-                kind,
-                (used, free),
-                &mut delivery,
-            );
-        }
-        let from = put.position();
-        put.commit(used);
-        if let Some(watch) = &mut self.watch {
-            watch.show(Direction::Rx, put.view(), from, put.position());
-        }
-        if stopped {
-            self.count_violation(1);
-        }
-        delivery
+        self.stamps |= batch.is_stamped();
+        self.put_frames(batch, frames, Some(self.region), self.stamps)
     }
 
     fn flush(&mut self) -> u32 {
@@ -584,38 +533,11 @@ impl PortQueue for ShmQueue {
         0
     }
 
-    fn takes_unfinished(&mut self) -> bool {
-        self.learn_header();
-        self.header_bytes > 0
-    }
-
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
-
-    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
-        Some(self)
-    }
-
-    fn program(&mut self) -> Option<&mut dyn ProgramQueue> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, backpressure: Backpressure, diagnosis: Diagnose, upgrade: Upgrade, program: ProgramQueue }
 }
 
 impl Upgrade for ShmQueue {
     fn hand_over(&mut self) -> Option<HandOver> {
-        // Only the netmap service knows the watch of a netmap port, so the queue cannot be handed over.
-        if self.watch.is_some() {
-            return None;
-        }
         let (tx, rx) = (self.take.as_ref()?.end_position(), self.put.as_ref()?.end_position());
         let flags = [self.stamps, self.is_closed, self.counted[0], self.counted[1]];
         let flags = (0..).zip(flags).map(|(bit, is_set)| u64::from(is_set) << bit).sum();
@@ -665,11 +587,11 @@ impl Sleep for ShmQueue {
 impl Backpressure for ShmQueue {
     fn room(&mut self, frame_bytes: usize) -> usize {
         let Some(put) = &mut self.put else { return BATCH_FRAMES };
-        let buffer_bytes = put.buffer_bytes().min(u32::from(u16::MAX)) as usize;
-        if frame_bytes <= buffer_bytes {
+        let slot_bytes = slot_bytes(put);
+        if frame_bytes <= slot_bytes {
             return put.free(BATCH_FRAMES as u32).map_or(BATCH_FRAMES, |free| free as usize);
         }
-        let slots = frame_bytes.div_ceil(buffer_bytes).min(MAX_FRAGMENTS);
+        let slots = frame_bytes.div_ceil(slot_bytes).min(MAX_FRAGMENTS);
         // A ring too small for such a frame accepts one at a time when it is empty, and drops the frame by cause.
         let slots = slots.min(put.slot_count() as usize - 1);
         let wanted = (BATCH_FRAMES * slots) as u32;
@@ -707,49 +629,6 @@ impl ProgramQueue for ShmQueue {
             self.counted = [true; 2];
             eventfd::ring(&self.events.notify);
         }
-    }
-}
-
-/// The queue of a persistent port that no program has bound. It receives no frames, and counts delivered ones as
-/// dropped.
-#[derive(Debug, Default)]
-pub struct UnboundQueue;
-
-impl PortQueue for UnboundQueue {
-    fn properties(&mut self) -> QueueProperties {
-        QueueProperties { sleeps_alone: true, ..QueueProperties::default() }
-    }
-
-    fn receive(&mut self, _batch: &mut Batch) {}
-
-    fn is_empty(&mut self) -> bool {
-        true
-    }
-
-    fn release(&mut self, _fragments: usize) {}
-
-    fn deliver(&mut self, _batch: &mut Batch, frames: &[u16]) -> Delivery {
-        Delivery::dropped(DropCause::NotBound, frames.len())
-    }
-
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
-        Some(self)
-    }
-}
-
-impl Upgrade for UnboundQueue {
-    fn hand_over(&mut self) -> Option<HandOver> {
-        Some(HandOver::default())
-    }
-}
-
-impl Sleep for UnboundQueue {
-    fn has_waiting(&mut self) -> bool {
-        false
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ringroad_control::message::PortProperties;
 use ringroad_port::counters::QueueCounters;
 use ringroad_ring::allocator::{HandedOut, RegionAllocator};
+use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
 use ringroad_ring::geometry::{
     DEFAULT_BUFFER_BYTES, DEFAULT_SLOTS, GeometryError, MAX_EXTRA_BUFFERS, PortPlacement, RegionGeometry,
 };
@@ -294,22 +295,31 @@ impl ShmPort {
         counters: Arc<QueueCounters>,
         numbers: &[u64],
     ) -> Result<ShmQueue, RegionError> {
-        let events = self.events_of(queue)?;
-        Ok(ShmQueue::resume(self.region(), &self.placement, queue, events, counters, numbers)?)
+        let (rings, events) = self.parts(queue)?;
+        Ok(ShmQueue::resume(self.region(), rings, events, counters, numbers)?)
     }
 
-    fn events_of(&self, queue: u16) -> Result<QueueEvents, RegionError> {
-        let events = self.events.get(usize::from(queue));
-        events.ok_or(RegionError::Geometry(GeometryError::Queues(queue)))?.try_clone()
-    }
-
-    /// The datapath's side of queue number `queue`.
+    /// The datapath's side of queue number `queue`, newly laid out.
     ///
     /// # Errors
     /// [`RegionError`] if there is no such queue or descriptors run out.
     pub fn queue(&self, queue: u16, counters: Arc<QueueCounters>) -> Result<ShmQueue, RegionError> {
-        let events = self.events_of(queue)?;
-        Ok(ShmQueue::new(self.region(), &self.placement, queue, events, counters)?)
+        let ([tx, rx], events) = self.parts(queue)?;
+        let (take, put) = (TxTakeEnd::new(tx), RxPutEnd::new(rx));
+        Ok(ShmQueue::of_ends(self.region(), Some(take), Some(put), events, counters))
+    }
+
+    /// The rings of queue number `queue`, tx first, and duplicates of its eventfds.
+    fn parts(&self, queue: u16) -> Result<([RingView; 2], QueueEvents), RegionError> {
+        let PortPlacement { tx_rings, rx_rings, slots, .. } = &self.placement;
+        let index = usize::from(queue);
+        let (Some(events), Some(&tx), Some(&rx)) =
+            (self.events.get(index), tx_rings.get(index), rx_rings.get(index))
+        else {
+            return Err(GeometryError::Queues(queue).into());
+        };
+        let ring = |ring| RingView::new(self.region(), ring, *slots);
+        Ok(([ring(tx)?, ring(rx)?], events.try_clone()?))
     }
 
     /// Region that the port lies in, with room for other ports.

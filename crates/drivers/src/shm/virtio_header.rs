@@ -3,11 +3,14 @@
 #![allow(unsafe_code)]
 
 use ringroad_port::batch::{Batch, FrameMeta};
+use ringroad_port::drop_cause::DropCause;
 use ringroad_port::frame::Fragment;
 use ringroad_port::offload::{LONG_VIRTIO_HEADER_BYTES, Unfinished, VIRTIO_HEADER_BYTES};
-use ringroad_ring::datapath_end::TxTakeEnd;
+use ringroad_ring::datapath_end::{RxPutEnd, TxTakeEnd};
 use ringroad_ring::layout::{MAX_FRAGMENTS, slot_flags::MORE_FRAGMENTS};
 use ringroad_ring::violation::RingViolation;
+
+use super::queue::{put_gathered, slot_bytes};
 
 /// Takes one frame behind a header of `header_bytes` bytes, at most [`LONG_VIRTIO_HEADER_BYTES`]. The header is read
 /// once and is not passed on as a part of the frame: the batch has its content. Returns `Ok(false)` if there is no
@@ -74,6 +77,23 @@ pub(super) fn take_frame_behind_header(
     };
     batch.describe(FrameMeta { unfinished, ..FrameMeta::default() });
     Ok(true)
+}
+
+/// Puts a frame of a batch behind a header of `header_bytes` bytes, after the `used` slots that are already filled.
+/// Returns the number of its slots.
+pub(super) fn put_frame_behind_header(
+    put: &mut RxPutEnd,
+    batch: &Batch,
+    frame: usize,
+    used: u32,
+    header_bytes: usize,
+) -> Result<u32, DropCause> {
+    let total = header_bytes + batch.frame_bytes(frame);
+    let slots = total.div_ceil(slot_bytes(put)) as u16;
+    let header = batch.meta(frame).unfinished.to_long_header(slots);
+    // SAFETY: the header outlives the call, and nothing writes to it.
+    let header = unsafe { Fragment::from_private(header.get(..header_bytes).unwrap_or(&[]), 0) };
+    put_gathered(put, std::iter::once(&header).chain(batch.frame(frame)), total, used)
 }
 
 #[cfg(test)]

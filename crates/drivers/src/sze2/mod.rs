@@ -32,7 +32,6 @@ use crate::catalogue::port_option::{PortOption, ValueKind};
 use crate::device::{Device, DeviceError, DriverError};
 use crate::peer::options::{SOCKET_MODE, socket_mode};
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use card::Card;
 use queue::CardQueue;
@@ -95,7 +94,6 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         device_options.flag(&METADATA).unwrap_or(false),
     );
     let card = Arc::new(card);
-    let stop = StopBell::new().map_err(|error| failed(error.into()))?;
     let listener = ListeningSocket::bind(path, SocketType::SEQPACKET, socket_mode(device_options))?;
     let mut device_queues: Vec<Box<dyn PortQueue>> = Vec::new();
     let mut wakes = Vec::new();
@@ -104,9 +102,8 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         device_queues.push(Box::new(CardQueue::new(Arc::clone(&card), number, queues, Arc::clone(&wake))));
         wakes.push(wake);
     }
-    let server = CardServer::new(listener, Arc::clone(&card), wakes, stop.clone());
-    let thread: PeerThread<()> =
-        PeerThread::start("sze2", stop, Vec::new(), move || server.serve()).map_err(failed)?;
+    let serve = move |stop| CardServer::new(listener, card, wakes, stop).serve();
+    let thread: PeerThread<()> = PeerThread::start("sze2", Vec::new(), serve).map_err(failed)?;
     let size = if buffer_bytes < 1 << 20 {
         format!("{} KiB", buffer_bytes >> 10)
     } else {

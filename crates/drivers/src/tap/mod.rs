@@ -9,7 +9,6 @@
 //! read them.
 #![allow(unsafe_code)]
 
-pub(crate) mod diverted;
 mod queue;
 
 use std::io::Error;
@@ -139,19 +138,12 @@ impl From<NetdevError> for TapError {
 
 impl TapDevice {
     /// Creates the interface, or opens a persistent one of that name, in the network namespace of the calling thread.
+    /// If another process leaves queues in `left` ([`Upgrade::hand_over`](ringroad_port::port_queue::Upgrade::hand_over)),
+    /// takes over their interface unchanged.
     ///
     /// # Errors
-    /// [`TapError`]. No interface is left behind then.
-    pub fn open(config: &TapConfig) -> Result<Self, TapError> {
-        Self::open_or_resume(config, Vec::new())
-    }
-
-    /// Opens as [`Self::open`] does. If another process leaves queues in `left`
-    /// ([`hand_over`](ringroad_port::port_queue::PortQueue::hand_over)), takes over their interface unchanged.
-    ///
-    /// # Errors
-    /// [`TapError`].
-    pub fn open_or_resume(config: &TapConfig, left: Vec<HandOver>) -> Result<Self, TapError> {
+    /// [`TapError`]. No new interface is left behind then.
+    pub fn open(config: &TapConfig, left: Vec<HandOver>) -> Result<Self, TapError> {
         let descriptors: Vec<OwnedFd> = left.into_iter().flat_map(|queue| queue.descriptors).collect();
         match descriptors.first() {
             Some(first) => {
@@ -204,7 +196,7 @@ impl TapDevice {
         {
             let refused =
                 |source| TapError::Kernel { name: name.clone(), step: "making it persistent", source };
-            set_persistent(descriptor, true).map_err(refused)?;
+            tun(descriptor, libc::TUNSETPERSIST, 1).map_err(refused)?;
         }
 
         let mut notes = Vec::new();
@@ -236,14 +228,6 @@ impl TapDevice {
         let mode = format!("TAP {name}, {} queue(s){offloads}", queues.len());
         Ok(Self { name, ifindex, queues, mode, notes })
     }
-
-    /// Makes a persistent interface temporary, so that it vanishes with its last queue.
-    ///
-    /// # Errors
-    /// The kernel's answer.
-    pub fn forget(&self) -> Result<(), Error> {
-        Ok(self.queues.first().map_or(Ok(()), |queue| set_persistent(queue.descriptor(), false))?)
-    }
 }
 
 /// Opens one more queue of interface `name`, which is created if needed. Also returns the name in the kernel.
@@ -266,21 +250,19 @@ fn attach(name: &str, config: &TapConfig) -> Result<(OwnedFd, String), TapError>
         .map_err(kernel("setting the length of the virtio-net header"))?;
     tun(&descriptor, libc::TUNSETOFFLOAD, if config.offloads { OFFLOADS } else { 0 })
         .map_err(kernel("setting offloads"))?;
-    let given = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
-    let name = String::from_utf8(given).unwrap_or_else(|_| name.to_owned());
-    Ok((descriptor, name))
+    Ok((descriptor, name_in(&request).unwrap_or_else(|_| name.to_owned())))
 }
 
 /// Name of the interface of a queue.
 fn name_of(descriptor: &OwnedFd) -> rustix::io::Result<String> {
     let mut request = interface_request("", libc::__c_anonymous_ifr_ifru { ifru_flags: 0 });
     tun(descriptor, libc::TUNGETIFF, (&raw mut request).expose_provenance())?;
-    let name = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
-    String::from_utf8(name).map_err(|_| Errno::INVAL)
+    name_in(&request)
 }
 
-fn set_persistent(descriptor: &OwnedFd, persistent: bool) -> rustix::io::Result<()> {
-    tun(descriptor, libc::TUNSETPERSIST, persistent.into())
+fn name_in(request: &libc::ifreq) -> rustix::io::Result<String> {
+    let name = request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+    String::from_utf8(name).map_err(|_| Errno::INVAL)
 }
 
 /// Makes a request of the kernel's TUN/TAP driver. `argument` is a number, or the address of the data that the request

@@ -13,6 +13,7 @@ use ringroad_port::offload::{LONGEST_UNFINISHED_BYTES, Unfinished, VIRTIO_HEADER
 use ringroad_port::port_queue::{
     Delivery, Diagnose, FailedDirection, HandOver, PortQueue, QueueProperties, Sleep, Upgrade,
 };
+use ringroad_port::roles;
 use ringroad_ring::layout::MAX_FRAGMENTS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -87,10 +88,6 @@ impl TapQueue {
         })
     }
 
-    pub(super) fn descriptor(&self) -> &OwnedFd {
-        &self.descriptor
-    }
-
     /// Borrows waiting frames into `batch`.
     fn read(&mut self, batch: &mut Batch) {
         if self.borrowed == 0 {
@@ -136,8 +133,8 @@ impl TapQueue {
         }
     }
 
-    /// Writes the frame of `fragments`, with the unfinished work `unfinished`.
-    fn write(&mut self, fragments: &[Fragment], unfinished: Unfinished) -> Result<(), DropCause> {
+    /// Writes the frame of `fragments`, with the unfinished work `unfinished`, and returns its length, bytes.
+    fn write(&mut self, fragments: &[Fragment], unfinished: Unfinished) -> Result<u64, DropCause> {
         let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut parts = [nothing; MAX_FRAGMENTS + 1];
         let mut header = unfinished.to_header();
@@ -161,7 +158,7 @@ impl TapQueue {
             let written =
                 unsafe { libc::writev(self.descriptor.as_raw_fd(), parts.as_ptr(), count as libc::c_int) };
             if written >= 0 {
-                return Ok(());
+                return Ok(len as u64);
             }
             let code = Error::last_os_error().raw_os_error().unwrap_or(0);
             return Err(match code {
@@ -209,14 +206,8 @@ impl PortQueue for TapQueue {
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
         let mut delivery = Delivery::default();
         for &frame in frames {
-            let fragments = batch.frame(usize::from(frame));
-            match self.write(fragments, batch.meta(usize::from(frame)).unfinished) {
-                Ok(()) => {
-                    delivery.frames += 1;
-                    delivery.bytes += fragments.iter().map(|fragment| fragment.len() as u64).sum::<u64>();
-                }
-                Err(cause) => delivery.dropped.add(cause, 1),
-            }
+            let unfinished = batch.meta(usize::from(frame)).unfinished;
+            delivery.count(self.write(batch.frame(usize::from(frame)), unfinished));
         }
         delivery
     }
@@ -229,17 +220,7 @@ impl PortQueue for TapQueue {
         self.offloads
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, upgrade: Upgrade, diagnosis: Diagnose }
 }
 
 impl Upgrade for TapQueue {

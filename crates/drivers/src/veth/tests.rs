@@ -4,6 +4,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use ringroad_netdev::link_by_name;
 use ringroad_port::batch::Batch;
+use ringroad_port::counters::BypassedFrames;
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::PortQueue;
 use ringroad_wire::mac::Mac;
@@ -16,7 +17,7 @@ use crate::test_queue::{deliver, forward, receive, receive_now};
 struct Container {
     host: Host,
     mac: [u8; 6],
-    device: VethDevice,
+    device: Device,
 }
 
 impl Container {
@@ -29,11 +30,11 @@ impl Container {
         host.take(&inner, &format!("10.9.0.{number}/24"));
         wait_running(&outer);
         let mac = host.run(move || link_by_name(&inner).unwrap().mac.unwrap());
-        Self { host, mac, device: VethDevice::open(&config(&outer)).unwrap() }
+        Self { host, mac, device: open(&config(&outer), Vec::new()).unwrap() }
     }
 
-    fn queue(&mut self) -> &mut RedirectedQueue {
-        &mut self.device.queues[0]
+    fn queue(&mut self) -> &mut dyn PortQueue {
+        &mut *self.device.queues[0]
     }
 
     fn shortcut(&self) -> &Shortcut {
@@ -55,9 +56,9 @@ impl Container {
     }
 }
 
-fn config(interface: &str) -> VethConfig {
+fn config(interface: &str) -> DivertConfig {
     let ifindex = link_by_name(interface).unwrap().index;
-    VethConfig { interface: interface.to_owned(), ifindex, mtu: 1500, queues: 1, offloads: true }
+    DivertConfig { interface: interface.to_owned(), ifindex, mtu: 1500, queues: 1, offloads: true }
 }
 
 fn set<const N: usize>(addresses: [[u8; 6]; N]) -> BTreeSet<[u8; 6]> {
@@ -216,9 +217,9 @@ fn only_ends_of_veth_pairs_are_taken() {
         let refused = plan_device(&"veth:lo".parse().unwrap(), None).unwrap_err();
         assert!(refused.to_string().contains("not an end of a veth pair"), "{refused}");
         ip("link add rro1 type veth peer name rri1");
-        let first = VethDevice::open(&config("rro1")).unwrap();
-        let second = VethDevice::open(&config("rro1")).unwrap_err();
-        assert!(matches!(second, VethError::Busy(_)), "{second}");
+        let first = open(&config("rro1"), Vec::new()).unwrap();
+        let second = open(&config("rro1"), Vec::new()).unwrap_err();
+        assert!(matches!(second, DivertError::Busy(_)), "{second}");
         drop(first);
     });
 }

@@ -24,10 +24,10 @@ use vhost::vhost_user::message::{
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 
-use super::features::{TAKES_UNFINISHED, describe, offered_protocol};
+use super::features::{describe, offered_protocol};
 use super::vring::{Scratch, Vring};
 use crate::peer::handover::Mailbox;
-use crate::peer::wake_set::{WakeSet, check_eventfd};
+use crate::peer::wake_set::check_eventfd;
 use crate::peer::watch::PeerWatch;
 
 mod hand_over;
@@ -82,13 +82,6 @@ impl KnownRegion {
     }
 }
 
-/// Mailbox for a ring's state, and wake set of the queue.
-#[derive(Debug)]
-pub(super) struct VringMailbox {
-    pub(super) mailbox: Mailbox<Vring>,
-    pub(super) wake: Arc<WakeSet>,
-}
-
 /// The back end of one port, with one front end after the other.
 #[derive(Debug)]
 pub(super) struct BackEnd {
@@ -101,7 +94,7 @@ pub(super) struct BackEnd {
     inflight: Option<Arc<Inflight>>,
     vrings: Vec<VringSetup>,
     /// Mailboxes of the rings, in the order of the front end's numbers: receive and transmit queue of each pair.
-    mailboxes: Vec<VringMailbox>,
+    mailboxes: Vec<Mailbox<Vring>>,
     watch: Arc<PeerWatch>,
 }
 
@@ -111,7 +104,7 @@ fn refuse(why: impl ToString) -> Error {
 }
 
 impl BackEnd {
-    pub(super) fn new(offered: u64, mailboxes: Vec<VringMailbox>, watch: Arc<PeerWatch>) -> Self {
+    pub(super) fn new(offered: u64, mailboxes: Vec<Mailbox<Vring>>, watch: Arc<PeerWatch>) -> Self {
         let vrings = mailboxes.iter().map(|_| VringSetup::default()).collect();
         Self {
             offered,
@@ -159,9 +152,9 @@ impl BackEnd {
             return;
         }
         if let Some(kick) = &setup.kick {
-            mailbox.wake.remove(kick.as_fd());
+            mailbox.wake().remove(kick.as_fd());
         }
-        if let Some(vring) = mailbox.mailbox.exchange(None) {
+        if let Some(vring) = mailbox.exchange(None) {
             setup.position = vring.ring.position();
             setup.is_broken |= vring.fault.is_some();
         }
@@ -172,7 +165,7 @@ impl BackEnd {
         let Some(mut vring) = self.prepare(index)? else { return Ok(()) };
         vring.begin();
         if let Some(mailbox) = self.mailboxes.get(index) {
-            mailbox.mailbox.exchange(Some(vring));
+            mailbox.exchange(Some(vring));
         }
         Ok(())
     }
@@ -212,13 +205,13 @@ impl BackEnd {
             header_bytes: if short { SHORT_NET_HEADER_BYTES } else { NET_HEADER_BYTES },
             is_mergeable,
             reads_offloads: has(feature::NET_CSUM),
-            takes_unfinished: has(TAKES_UNFINISHED),
+            takes_unfinished: has(feature::GUEST_OFFLOADS),
             fault: None,
             is_uncounted: false,
             scratch: Scratch::new(),
         };
         if let Some(kick) = &setup.kick {
-            mailbox.wake.add(kick.as_fd()).map_err(refuse)?;
+            mailbox.wake().add(kick.as_fd()).map_err(refuse)?;
         }
         setup.runs = true;
         Ok(Some(vring))
@@ -235,11 +228,11 @@ impl BackEnd {
     }
 
     /// Changes common state of all rings, while no worker has any of them.
-    fn change_all(&mut self, change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn change_all(&mut self, change: impl FnOnce(&mut Self)) -> Result<()> {
         for index in 0..self.vrings.len() {
             self.stop(index);
         }
-        change(self)?;
+        change(self);
         for index in 0..self.vrings.len() {
             self.start(index)?;
         }
@@ -259,10 +252,7 @@ impl BackEnd {
         if regions.len() > MAX_KEPT_FILES {
             regions.iter_mut().for_each(|region| region.file = None);
         }
-        self.change_all(|this| {
-            (this.regions, this.memory) = (regions, Arc::new(memory));
-            Ok(())
-        })
+        self.change_all(|this| (this.regions, this.memory) = (regions, Arc::new(memory)))
     }
 
     fn inflight_layout(&self, asked: &VhostUserInflight) -> InflightLayout {
@@ -319,10 +309,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
         if features == self.features {
             return Ok(());
         }
-        self.change_all(|this| {
-            this.features = features;
-            Ok(())
-        })
+        self.change_all(|this| this.features = features)
     }
 
     fn set_mem_table(
@@ -387,15 +374,13 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn set_protocol_features(&mut self, features: u64) -> Result<()> {
         let odd = features & !(offered_protocol() | VhostUserProtocolFeatures::REPLY_ACK).bits();
-        match odd {
-            0 => {
-                self.protocol_features = features;
-                Ok(())
-            }
-            odd => {
-                Err(refuse(format!("the front end wants protocol features that were not offered: {odd:#x}")))
-            }
+        if odd != 0 {
+            return Err(refuse(format!(
+                "the front end wants protocol features that were not offered: {odd:#x}"
+            )));
         }
+        self.protocol_features = features;
+        Ok(())
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
@@ -431,10 +416,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
     fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
         let layout = self.inflight_layout(asked);
         let (inflight, file) = Inflight::create(layout).map_err(refuse)?;
-        self.change_all(|this| {
-            this.inflight = Some(Arc::new(inflight));
-            Ok(())
-        })?;
+        self.change_all(|this| this.inflight = Some(Arc::new(inflight)))?;
         let answer = VhostUserInflight::new(layout.bytes(), 0, layout.rings, layout.entries);
         Ok((answer, file.into()))
     }
@@ -445,10 +427,7 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
             return Err(refuse("the memory for buffers in flight is too short"));
         }
         let inflight = Inflight::map(layout, file.as_fd(), inflight.mmap_offset).map_err(refuse)?;
-        self.change_all(|this| {
-            this.inflight = Some(Arc::new(inflight));
-            Ok(())
-        })
+        self.change_all(|this| this.inflight = Some(Arc::new(inflight)))
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {
@@ -503,9 +482,6 @@ impl VhostUserBackendReqHandlerMut for BackEnd {
 
     fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Result<()> {
         let log = DirtyLog::map(file.as_fd(), log.mmap_offset, log.mmap_size).map_err(refuse)?;
-        self.change_all(|this| {
-            this.log = Some(Arc::new(log));
-            Ok(())
-        })
+        self.change_all(|this| this.log = Some(Arc::new(log)))
     }
 }

@@ -19,7 +19,7 @@ use vhost::vhost_user::{BackendReqHandler, Error, VhostUserBackendReqHandlerMut}
 use super::back_end::BackEnd;
 use super::vring::Vring;
 use crate::device::DeviceError;
-use crate::peer::handover::Closer;
+use crate::peer::handover::Mailbox;
 use crate::peer::inheritance::{Inheritance, leave};
 use crate::peer::peer_thread::PeerThread;
 use crate::peer::socket::StopBell;
@@ -163,13 +163,14 @@ impl VhostUserConnection {
     pub(super) fn start(
         path: &Path,
         card: Arc<Card>,
-        closers: Vec<Closer<Vring>>,
+        mailboxes: Vec<Mailbox<Vring>>,
         watch: Arc<PeerWatch>,
     ) -> std::io::Result<Self> {
-        let stop = StopBell::new()?;
-        let host = Host { path: path.to_owned(), stop: stop.clone(), watch, card: Arc::clone(&card) };
-        let run = move || while host.serve_one().is_some() {};
-        let thread = PeerThread::start("vhost-user", stop, closers, run)?;
+        let (path, served) = (path.to_owned(), Arc::clone(&card));
+        let thread = PeerThread::start("vhost-user", mailboxes, move |stop| {
+            let host = Host { path, stop, watch, card: served };
+            while host.serve_one().is_some() {}
+        })?;
         Ok(Self { thread, card })
     }
 }
@@ -257,7 +258,7 @@ impl Host {
                 Err(error) => {
                     self.watch.disconnected(Some(format!("accepting a connection: {error}")));
                     drop(turn);
-                    self.stop.wait([], Some(std::time::Duration::from_millis(200)))?;
+                    self.stop.pause()?;
                 }
             }
         }

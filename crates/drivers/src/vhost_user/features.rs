@@ -3,11 +3,6 @@
 use ringroad_virtqueue::layout::features::*;
 use vhost::vhost_user::message::VhostUserProtocolFeatures as Protocol;
 
-/// Offloads that the datapath supports for frames from and to a guest. UDP segmentation is not among them.
-pub(super) const OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN | TAKES_UNFINISHED;
-/// Features that a guest must have acknowledged before it is sent unfinished frames.
-pub(super) const TAKES_UNFINISHED: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
-
 /// Virtio features that are offered to a front end.
 pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
     let mut features = VERSION_1
@@ -24,7 +19,8 @@ pub(super) fn offered(queues: u16, offloads: bool, packed: bool) -> u64 {
         features |= NET_MQ;
     }
     if offloads {
-        features |= OFFLOADS;
+        // The datapath supports no UDP segmentation.
+        features |= HOST_OFFLOADS | GUEST_OFFLOADS;
     }
     if packed {
         features |= RING_PACKED;

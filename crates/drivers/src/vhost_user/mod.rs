@@ -12,7 +12,7 @@ use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_port::port_queue::{PortCapabilities, PortQueue};
 use rustix::net::SocketType;
 
-use self::back_end::{BackEnd, VringMailbox};
+use self::back_end::BackEnd;
 use self::connection::{Card, VhostUserConnection};
 use self::queue::VhostQueue;
 use crate::catalogue::port_kind::{NameTarget, OpenContext, OpenedBy, PortKind, Spelling};
@@ -65,15 +65,12 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     let failed = |source: std::io::Error| DeviceError::Connection { name: name.clone(), source };
     let mut pairs = Vec::new();
     let mut mailboxes = Vec::new();
-    let mut closers = Vec::new();
     for _ in 0..queues {
         let wake = Arc::new(WakeSet::new().map_err(|errno| failed(errno.into()))?);
-        let (to_mailbox, to_guest) = handover(wake.bell());
-        let (from_mailbox, from_guest) = handover(wake.bell());
-        closers.extend([to_mailbox.closer(), from_mailbox.closer()]);
-        mailboxes.push(VringMailbox { mailbox: to_mailbox, wake: Arc::clone(&wake) });
-        mailboxes.push(VringMailbox { mailbox: from_mailbox, wake: Arc::clone(&wake) });
-        pairs.push((wake, [to_guest, from_guest]));
+        let (to_mailbox, to_guest) = handover(Arc::clone(&wake));
+        let (from_mailbox, from_guest) = handover(wake);
+        mailboxes.extend([to_mailbox, from_mailbox]);
+        pairs.push([to_guest, from_guest]);
     }
     let offered = features::offered(
         queues,
@@ -81,7 +78,7 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         options.flag(&PACKED).unwrap_or(true),
     );
     let watch = Arc::<PeerWatch>::default();
-    let mut back_end = BackEnd::new(offered, mailboxes, Arc::clone(&watch));
+    let mut back_end = BackEnd::new(offered, mailboxes.clone(), Arc::clone(&watch));
     let role = role(options).unwrap_or(SocketRole::Server);
     let mut left: Vec<Inheritance> = inherited.into_iter().map(Inheritance::from).collect();
     let is_shared = !left.is_empty();
@@ -93,8 +90,7 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     // A guest of another process that cannot be served here is disconnected: it notices this when that process ends.
     let current = current.filter(|_| match back_end.resume(&mut left) {
         Ok(rings) => {
-            let helds = pairs.iter_mut().flat_map(|(_, pair)| pair);
-            helds.zip(rings).for_each(|(held, vring)| held.begin_with(vring));
+            pairs.iter_mut().flatten().zip(rings).for_each(|(held, vring)| held.begin_with(vring));
             true
         }
         Err(error) => {
@@ -104,19 +100,16 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         }
     });
     let card = Card::new(listener, back_end, current, !is_shared).map(Arc::new).map_err(failed)?;
-    let queue = |(number, (wake, rings))| -> Box<dyn PortQueue> {
-        Box::new(VhostQueue::new((&card, number), wake, rings, is_shared))
+    let queue = |(number, rings)| -> Box<dyn PortQueue> {
+        Box::new(VhostQueue::new((&card, number), rings, is_shared))
     };
     let ports = pairs.into_iter().enumerate().map(queue).collect();
-    let connection = VhostUserConnection::start(path, card, closers, Arc::clone(&watch)).map_err(failed)?;
+    let connection = VhostUserConnection::start(path, card, mailboxes, Arc::clone(&watch)).map_err(failed)?;
     let side = match role {
         SocketRole::Server => "listens at",
         SocketRole::Client => "connects to",
     };
     let mode = format!("{side} {}, {queues} queue(s)", path.display());
     let capabilities = PortCapabilities { driver: "vhost_user", mode, max_frame_bytes: MAX_FRAME_BYTES };
-    let mut device = Device::new(ports, capabilities);
-    device.peer = Some(watch);
-    device.keep = Some(Box::new(connection));
-    Ok(device)
+    Ok(Device { peer: Some(watch), keep: Some(Box::new(connection)), ..Device::new(ports, capabilities) })
 }

@@ -10,12 +10,12 @@ use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{
     Backpressure, Delivery, Diagnose, FailedDirection, HandOver, PortQueue, Sleep, Upgrade,
 };
+use ringroad_port::roles;
 use ringroad_virtqueue::layout::MAX_RING_ENTRIES;
 
 use super::connection::Card;
 use super::vring::{Lent, Vring};
 use crate::peer::handover::Held;
-use crate::peer::wake_set::WakeSet;
 
 /// Minimum size of a guest's receive buffers if a frame may take several, bytes. A frame of the usual MTU fits behind
 /// its header.
@@ -29,7 +29,6 @@ pub struct VhostQueue {
     number: usize,
     /// Whether the card accepts no messages because another process will take it over or has left it.
     is_shared: bool,
-    wake: Arc<WakeSet>,
     /// The guest's transmit queue.
     from_guest: Held<Vring>,
     /// The guest's receive queue.
@@ -46,7 +45,6 @@ impl VhostQueue {
     /// card.
     pub(super) fn new(
         (card, number): (&Arc<Card>, usize),
-        wake: Arc<WakeSet>,
         [to_guest, from_guest]: [Held<Vring>; 2],
         is_shared: bool,
     ) -> Self {
@@ -54,7 +52,6 @@ impl VhostQueue {
             card: Arc::downgrade(card),
             number,
             is_shared,
-            wake,
             from_guest,
             to_guest,
             lent: VecDeque::with_capacity(BATCH_FRAMES),
@@ -104,17 +101,15 @@ impl PortQueue for VhostQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let mut delivery = Delivery::default();
         if !batch.is_unfinished() {
             // If frames are unfinished, the rings are not exchanged, so that the last answer to whether the guest
             // accepts such frames stays valid.
             self.follow();
         }
         match self.to_guest.get() {
-            Some(vring) => vring.deliver(batch, frames, &mut delivery),
-            None => delivery.dropped.add(DropCause::NotBound, frames.len() as u32),
+            Some(vring) => vring.deliver(batch, frames),
+            None => Delivery::dropped(DropCause::NotBound, frames.len()),
         }
-        delivery
     }
 
     fn flush(&mut self) -> u32 {
@@ -122,26 +117,12 @@ impl PortQueue for VhostQueue {
         u32::from(woken(&mut self.from_guest)) + u32::from(woken(&mut self.to_guest))
     }
 
-    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
-        Some(self)
-    }
-
     fn takes_unfinished(&mut self) -> bool {
         self.follow();
         self.to_guest.get().is_some_and(|vring| vring.takes_unfinished)
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, backpressure: Backpressure, diagnosis: Diagnose, upgrade: Upgrade }
 }
 
 impl Upgrade for VhostQueue {
@@ -201,11 +182,11 @@ impl Sleep for VhostQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.wake.descriptor())
+        Some(self.from_guest.wake().descriptor())
     }
 
     fn drain_wake(&mut self) {
-        self.wake.drain();
+        self.from_guest.wake().drain();
         self.follow();
     }
 }

@@ -259,7 +259,7 @@ fn unfinished_frames_go_only_to_guests_that_accept_them() {
     assert_eq!(batch.meta(0).unfinished.to_header(), unfinished[..10]);
     assert!(!site.queue.takes_unfinished());
     // The header of a guest that did not acknowledge the feature is ignored.
-    let mut site = Testbed::with_guest(MODERN | super::features::TAKES_UNFINISHED);
+    let mut site = Testbed::with_guest(MODERN | GUEST_OFFLOADS);
     site.send(0, &unfinished, &[1; 60]);
     assert!(!site.receive().is_unfinished());
     assert!(site.queue.takes_unfinished());

@@ -203,12 +203,11 @@ impl Vring {
     }
 
     /// Writes frames of the batch into the guest's buffers.
-    pub(super) fn deliver(&mut self, batch: &Batch, frames: &[u16], delivery: &mut Delivery) {
+    pub(super) fn deliver(&mut self, batch: &Batch, frames: &[u16]) -> Delivery {
         if self.is_stopped() {
-            delivery.dropped.add(DropCause::RingStopped, frames.len() as u32);
-            return;
+            return Delivery::dropped(DropCause::RingStopped, frames.len());
         }
-        let mut done = 0;
+        let (mut done, mut delivery) = (0, Delivery::default());
         if batch.is_single() && !batch.is_unfinished() && self.fault.is_none() && self.log.is_none() {
             let singles = take_singles::<true>(&mut self.ring, &mut self.scratch.singles, frames.len());
             let bytes;
@@ -217,24 +216,18 @@ impl Vring {
                 _ => put_listed::<SHORT_NET_HEADER_BYTES>(&mut self.ring, batch, frames, singles),
             };
             self.ring.put_back((singles.len() - done) as u16);
-            delivery.frames += done as u32;
-            delivery.bytes += bytes;
+            (delivery.frames, delivery.bytes) = (done as u32, bytes);
         }
         for &frame in frames.get(done..).unwrap_or(&[]) {
             let number = usize::from(frame);
-            match self.put(batch.frame(number), batch.meta(number).unfinished) {
-                Ok(bytes) => {
-                    delivery.frames += 1;
-                    delivery.bytes += u64::from(bytes);
-                }
-                Err(cause) => delivery.dropped.add(cause, 1),
-            }
+            delivery.count(self.put(batch.frame(number), batch.meta(number).unfinished));
         }
+        delivery
     }
 
     /// Writes one frame. Returns its length, bytes.
     #[inline]
-    fn put(&mut self, fragments: &[Fragment], unfinished: Unfinished) -> Result<u32, DropCause> {
+    fn put(&mut self, fragments: &[Fragment], unfinished: Unfinished) -> Result<u64, DropCause> {
         if self.fault.is_some() {
             return Err(DropCause::RingStopped);
         }
@@ -293,7 +286,7 @@ impl Vring {
                 log.wrote(segment.guest, written);
             }
         }
-        Ok(frame_bytes as u32)
+        Ok(frame_bytes as u64)
     }
 
     /// Publishes the returned buffers to the guest, and wakes it if it requests that. Returns whether it was woken.

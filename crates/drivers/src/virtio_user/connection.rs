@@ -3,7 +3,8 @@
 //! ends. Then it starts again.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 use ringroad_control::listening_socket::ListeningSocket;
 use ringroad_ring::eventfd;
 use ringroad_virtqueue::layout::features::{
-    EVENT_IDX, NET_CSUM, NET_GUEST_CSUM, NET_GUEST_ECN, NET_GUEST_TSO4, NET_GUEST_TSO6, NET_HOST_ECN,
-    NET_HOST_TSO4, NET_HOST_TSO6, NET_MQ, NET_MRG_RXBUF, PROTOCOL_FEATURES, VERSION_1,
+    EVENT_IDX, GUEST_OFFLOADS, HOST_OFFLOADS, NET_CSUM, NET_GUEST_CSUM, NET_HOST_TSO4, NET_MQ, NET_MRG_RXBUF,
+    PROTOCOL_FEATURES, VERSION_1,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SocketType;
@@ -22,26 +23,18 @@ use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vmm_sys_util::eventfd::EventFd;
 
-use super::memory::CardMemory;
+use super::memory::{CardMemory, GUEST_BASE};
 use super::queue::QueueRings;
 use super::receive_ring::ReceiveRing;
 use super::send_ring::SendRing;
 use crate::peer::handover::Mailbox;
 use crate::peer::socket::StopBell;
-use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
 /// Timeout for a reply of the back end.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after a connection that ended with an error.
-const RETRY: Duration = Duration::from_millis(200);
 /// Time for which an ending port waits until the back end has taken the last frames.
 const LINGER: Duration = Duration::from_millis(200);
-
-/// Offloads with which a frame may be sent unfinished, if all of them were agreed.
-const HOST_OFFLOADS: u64 = NET_CSUM | NET_HOST_TSO4 | NET_HOST_TSO6 | NET_HOST_ECN;
-/// Offloads with which frames may be received unfinished.
-const GUEST_OFFLOADS: u64 = NET_GUEST_CSUM | NET_GUEST_TSO4 | NET_GUEST_TSO6 | NET_GUEST_ECN;
 
 /// Way in which port and back end connect.
 #[derive(Debug)]
@@ -52,30 +45,16 @@ pub(super) enum ConnectResult {
     Connect(PathBuf),
 }
 
-/// The thread's side of one queue.
-#[derive(Debug)]
-pub(super) struct QueueMailbox {
-    pub(super) mailbox: Mailbox<QueueRings>,
-    pub(super) wakes: Arc<WakeSet>,
-}
-
 /// The state of the thread.
 #[derive(Debug)]
 pub(super) struct VirtioUserConnection {
     pub(super) meeting: ConnectResult,
-    pub(super) queues: Vec<QueueMailbox>,
+    pub(super) mailboxes: Vec<Mailbox<QueueRings>>,
     pub(super) entries: u16,
     pub(super) offloads: bool,
     pub(super) watch: Arc<PeerWatch>,
     pub(super) stop: StopBell,
     pub(super) fault_bell: Arc<OwnedFd>,
-}
-
-/// Whether the port continues after a connection.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    Again,
-    Stop,
 }
 
 /// Eventfds of one ring: the one that this side writes, and the one that the back end writes.
@@ -91,11 +70,11 @@ impl VirtioUserConnection {
         while let Some(socket) = self.meet() {
             self.watch.connected();
             match self.converse(socket) {
-                Ok(Next::Stop) => return,
-                Ok(Next::Again) => self.watch.disconnected(None),
+                Ok(ControlFlow::Break(())) => return,
+                Ok(ControlFlow::Continue(())) => self.watch.disconnected(None),
                 Err(why) => {
                     self.watch.disconnected(Some(why));
-                    if self.stop.wait([], Some(RETRY)).is_none() {
+                    if self.stop.pause().is_none() {
                         return;
                     }
                 }
@@ -116,52 +95,51 @@ impl VirtioUserConnection {
                     Ok(None) => {}
                     Err(error) => {
                         self.watch.disconnected(Some(format!("accepting a back end: {error}")));
-                        self.stop.wait([], Some(RETRY))?;
+                        self.stop.pause()?;
                     }
                 }
             },
         }
     }
 
-    /// Handles one connection, from its first message to its end.
-    fn converse(&mut self, socket: OwnedFd) -> Result<Next, String> {
+    /// Handles one connection, from its first message to its end. Breaks off if the port ends.
+    fn converse(&mut self, socket: OwnedFd) -> Result<ControlFlow<()>, String> {
         let stream = UnixStream::from(socket);
         let failed = |error: std::io::Error| format!("preparing the connection: {error}");
         stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
         stream.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
         eventfd::drain(&*self.fault_bell);
 
-        let mut session = Session::agree(&stream, self.queues.len(), self.offloads)?;
-        let memory = CardMemory::new(2 * self.queues.len(), self.entries).map_err(failed)?;
-        let mut events = Vec::with_capacity(2 * self.queues.len());
-        for _ in 0..2 * self.queues.len() {
-            events.push(RingEvents::new().map_err(|error| failed(error.into()))?);
-        }
+        let mut session = Session::agree(&stream, self.mailboxes.len(), self.offloads)?;
+        let memory = CardMemory::new(2 * self.mailboxes.len(), self.entries).map_err(failed)?;
         // The rings are complete before the back end sees them.
-        let mut rings = Vec::with_capacity(self.queues.len());
-        for queue in 0..self.queues.len() {
-            rings.push(self.make_rings(&memory, queue, &events, session.features).map_err(failed)?);
+        let (mut events, mut rings) = (Vec::new(), Vec::new());
+        for queue in 0..self.mailboxes.len() {
+            let pair = RingEvents::new().and_then(|receive| Ok([receive, RingEvents::new()?]));
+            let pair = pair.map_err(|error| failed(error.into()))?;
+            rings.push(self.make_rings(&memory, queue, &pair, session.features).map_err(failed)?);
+            events.push(pair);
         }
         session.set_up(&memory, &events, self.entries)?;
-        self.watch.agreed(session.in_words(), self.queues.len() as u16);
+        self.watch.agreed(session.in_words(), self.mailboxes.len() as u16);
 
-        for (number, (queue, rings)) in self.queues.iter().zip(rings).enumerate() {
-            for events in events.iter().skip(2 * number).take(2) {
-                queue.wakes.add(events.call.as_fd()).map_err(|error| failed(error.into()))?;
+        for ((mailbox, rings), events) in self.mailboxes.iter().zip(rings).zip(&events) {
+            for events in events {
+                mailbox.wake().add(events.call.as_fd()).map_err(|error| failed(error.into()))?;
             }
-            queue.mailbox.exchange(Some(rings));
+            mailbox.exchange(Some(rings));
         }
         let ended = self.stop.wait([stream.as_fd(), self.fault_bell.as_fd()], None);
         if ended.is_none() {
             self.linger(&events);
-            return Ok(Next::Stop);
+            return Ok(ControlFlow::Break(()));
         }
         let mut fault = None;
-        for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
-            let rings = queue.mailbox.exchange(None);
+        for (mailbox, events) in self.mailboxes.iter().zip(&events) {
+            let rings = mailbox.exchange(None);
             fault = fault.or(rings.and_then(|rings| rings.fault));
             for events in events {
-                queue.wakes.remove(events.call.as_fd());
+                mailbox.wake().remove(events.call.as_fd());
             }
         }
         match (fault, ended) {
@@ -169,7 +147,7 @@ impl VirtioUserConnection {
             (None, Some([true, _])) if has_message(&stream) => {
                 Err("the back end sent an unexpected message; reconnecting".to_owned())
             }
-            _ => Ok(Next::Again),
+            _ => Ok(ControlFlow::Continue(())),
         }
     }
 
@@ -177,23 +155,24 @@ impl VirtioUserConnection {
         &self,
         memory: &Arc<CardMemory>,
         queue: usize,
-        events: &[RingEvents],
+        [receive, send]: &[RingEvents; 2],
         features: u64,
     ) -> std::io::Result<QueueRings> {
-        let missing = || std::io::Error::other("there are fewer rings than queues need");
-        let (receive, send) = (2 * queue, 2 * queue + 1);
+        let ring = |number: usize| {
+            let missing = || std::io::Error::other("there are fewer rings than queues need");
+            memory.ring(number).ok_or_else(missing)
+        };
         let has_event_indexes = features & EVENT_IDX != 0;
-        let kick = |ring: usize| events.get(ring).ok_or_else(missing)?.kick.try_clone();
         let mut rings = QueueRings {
             receive: ReceiveRing::new(
-                memory.ring(receive).ok_or_else(missing)?,
+                ring(2 * queue)?,
                 has_event_indexes,
                 features & NET_MRG_RXBUF != 0,
                 features & GUEST_OFFLOADS != 0,
             ),
-            send: SendRing::new(memory.ring(send).ok_or_else(missing)?, has_event_indexes),
-            receive_kick: kick(receive)?,
-            send_kick: kick(send)?,
+            send: SendRing::new(ring(2 * queue + 1)?, has_event_indexes),
+            receive_kick: receive.kick.try_clone()?,
+            send_kick: send.kick.try_clone()?,
             takes_unfinished: features & HOST_OFFLOADS == HOST_OFFLOADS,
             fault: None,
             fault_bell: Arc::clone(&self.fault_bell),
@@ -204,10 +183,10 @@ impl VirtioUserConnection {
     }
 
     /// Waits for a short time until the back end has taken the last sent frames, if the workers have left any.
-    fn linger(&self, events: &[RingEvents]) {
+    fn linger(&self, events: &[[RingEvents; 2]]) {
         let deadline = Instant::now() + LINGER;
-        for (queue, events) in self.queues.iter().zip(events.chunks(2)) {
-            let (Some(mut rings), [_, send]) = (queue.mailbox.left_behind(), events) else { continue };
+        for (mailbox, [_, send]) in self.mailboxes.iter().zip(events) {
+            let Some(mut rings) = mailbox.left_behind() else { continue };
             if rings.send.publish() {
                 eventfd::ring(&rings.send_kick);
             }
@@ -301,17 +280,22 @@ impl Session {
     }
 
     /// Sends the back end the memory and the rings, and starts it.
-    fn set_up(&mut self, memory: &CardMemory, events: &[RingEvents], entries: u16) -> Result<(), String> {
+    fn set_up(
+        &mut self,
+        memory: &CardMemory,
+        events: &[[RingEvents; 2]],
+        entries: u16,
+    ) -> Result<(), String> {
         let region = VhostUserMemoryRegionInfo {
-            guest_phys_addr: memory.guest_base(),
+            guest_phys_addr: GUEST_BASE,
             memory_size: memory.bytes(),
-            userspace_addr: memory.guest_base(),
+            userspace_addr: GUEST_BASE,
             mmap_offset: 0,
-            mmap_handle: memory.raw_file(),
+            mmap_handle: memory.file.as_raw_fd(),
         };
         self.front_end.set_mem_table(&[region]).map_err(at("giving the back end the memory"))?;
         let failed = at("giving the back end the rings");
-        for (ring, events) in events.iter().enumerate() {
+        for (ring, events) in events.iter().flatten().enumerate() {
             let Some(addresses) = memory.addresses(ring) else { break };
             let config = VringConfigData {
                 queue_max_size: entries,
@@ -329,7 +313,7 @@ impl Session {
             self.front_end.set_vring_kick(ring, &crate_event(&events.kick)?).map_err(&failed)?;
         }
         if self.has_protocol_features {
-            for ring in 0..events.len() {
+            for ring in 0..2 * events.len() {
                 self.front_end.set_vring_enable(ring, true).map_err(at("letting the back end begin"))?;
             }
         }

@@ -4,21 +4,22 @@
 //! use.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ringroad_ring::foreign_memory::ForeignMemory;
 use ringroad_virtqueue::layout::{
     AVAIL_NO_INTERRUPT, DESCRIPTOR_BYTES, NET_HEADER_BYTES, avail_ring_bytes, used_ring_bytes,
 };
+use ringroad_virtqueue::words::Words;
 use rustix::fs::{MemfdFlags, SealFlags};
 
 const LINE_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Start of the memory in the address space of the back end. Like that of a guest, it does not begin at 0.
-const GUEST_BASE: u64 = 1 << 32;
+pub(super) const GUEST_BASE: u64 = 1 << 32;
 /// Bytes of a buffer behind its header.
 const DATA_BYTES: usize = 34 * LINE_BYTES;
 /// Distance of buffers, bytes. The header is at the end of a separate cache line, so that the frame begins with a line,
@@ -56,7 +57,7 @@ impl RingLayout {
 #[derive(Debug)]
 pub(super) struct CardMemory {
     map: ForeignMemory,
-    file: OwnedFd,
+    pub(super) file: OwnedFd,
     rings: Vec<RingLayout>,
     entries: u16,
 }
@@ -95,16 +96,6 @@ impl CardMemory {
         self.map.bytes() as u64
     }
 
-    /// Start of the memory in the address space of the back end.
-    pub(super) fn guest_base(&self) -> u64 {
-        GUEST_BASE
-    }
-
-    /// Descriptor of the memfd.
-    pub(super) fn raw_file(&self) -> RawFd {
-        self.file.as_raw_fd()
-    }
-
     /// Addresses of ring `ring`; `None` if there is no such ring.
     pub(super) fn addresses(&self, ring: usize) -> Option<RingAddresses> {
         let layout = self.rings.get(ring)?;
@@ -124,10 +115,13 @@ impl CardMemory {
             // together.
             unsafe { self.map.start().add(offset) }
         };
+        // SAFETY: the parts lie in the mapping, too, which the ring keeps. The layout aligns them, the used ring to 4.
+        // The back end accesses them from its own process.
+        let words = |offset: usize, bytes: usize| unsafe { Words::new(at(offset), bytes) };
         Some(RingMemory {
-            descriptors: at(layout.descriptors).cast(),
-            avail: at(layout.avail).cast(),
-            used: at(layout.used),
+            descriptors: words(layout.descriptors, DESCRIPTOR_BYTES * usize::from(self.entries)),
+            avail: words(layout.avail, avail_ring_bytes(self.entries)),
+            used: words(layout.used, used_ring_bytes(self.entries)),
             buffers: at(layout.buffers),
             first_address: GUEST_BASE + (layout.buffers + HEADER_OFFSET) as u64,
             mask: self.entries - 1,
@@ -155,10 +149,10 @@ fn memory_file(bytes: u64, pages: MemfdFlags) -> rustix::io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct RingMemory {
     /// Descriptor table, two words an entry: the address, then length, flags and next.
-    descriptors: NonNull<AtomicU64>,
-    avail: NonNull<AtomicU16>,
+    descriptors: Words,
+    avail: Words,
     /// Used ring: flags and index, then entries of two words.
-    used: NonNull<u8>,
+    used: Words,
     buffers: NonNull<u8>,
     /// Address of the first buffer for the back end.
     first_address: u64,
@@ -194,98 +188,62 @@ impl RingMemory {
     pub(super) fn set_address(&self, index: u16) {
         let index = self.slot_of(index);
         let address = self.first_address + u64::from(index) * STRIDE_BYTES as u64;
-        self.descriptor(2 * usize::from(index)).store(address.to_le(), Ordering::Relaxed);
+        self.descriptors.word64(DESCRIPTOR_BYTES * usize::from(index)).store(address, Ordering::Relaxed);
     }
 
     /// Writes the second word of descriptor `index`.
     #[inline]
     pub(super) fn set_descriptor(&self, index: u16, word: u64) {
-        self.descriptor(2 * usize::from(self.slot_of(index)) + 1).store(word.to_le(), Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn descriptor(&self, word: usize) -> &AtomicU64 {
-        // SAFETY: callers mask the index, so the word is one of an entry in the table.
-        let word = unsafe { self.descriptors.add(word) };
-        // SAFETY: the word is aligned by the layout, mapped as long as the value lives, and only accessed as an atomic.
-        unsafe { word.as_ref() }
-    }
-
-    /// Word `word` of the available ring, from 0 to 2 + entries.
-    #[inline]
-    fn avail_word(&self, word: usize) -> &AtomicU16 {
-        debug_assert!(word <= 2 + usize::from(self.entries()));
-        // SAFETY: the ring has flags, index, entries and `used_event`, and callers name one of those.
-        let word = unsafe { self.avail.add(word) };
-        // SAFETY: the word is aligned by the layout, mapped as long as the value lives, and only accessed as an atomic.
-        unsafe { word.as_ref() }
+        let offset = DESCRIPTOR_BYTES * usize::from(self.slot_of(index)) + 8;
+        self.descriptors.word64(offset).store(word, Ordering::Relaxed);
     }
 
     /// Writes descriptor `head` into the available ring.
     #[inline]
     pub(super) fn set_available(&self, number: u16, head: u16) {
-        self.avail_word(2 + usize::from(self.slot_of(number))).store(head.to_le(), Ordering::Relaxed);
+        self.avail.word16(4 + 2 * usize::from(self.slot_of(number))).store(head, Ordering::Relaxed);
     }
 
     /// Publishes all entries up to `number`.
     #[inline]
     pub(super) fn publish(&self, number: u16) {
-        self.avail_word(1).store(number.to_le(), Ordering::Release);
+        self.avail.word16(2).store(number, Ordering::Release);
     }
 
     /// Suppresses the back end's wake-ups, or allows them; for rings without event indexes.
     pub(super) fn set_quiet(&self, quiet: bool) {
         let flags = if quiet { AVAIL_NO_INTERRUPT } else { 0 };
-        self.avail_word(0).store(flags.to_le(), Ordering::Relaxed);
+        self.avail.word16(0).store(flags, Ordering::Relaxed);
     }
 
     /// Sets the used entry at which the back end wakes this side; for rings with event indexes.
     pub(super) fn set_used_event(&self, number: u16) {
-        self.avail_word(2 + usize::from(self.entries())).store(number.to_le(), Ordering::Relaxed);
-    }
-
-    /// Half word at `offset` of the used ring, bytes.
-    #[inline]
-    fn used_half(&self, offset: usize) -> u16 {
-        // SAFETY: callers name flags, index or `avail_event`, which lie in the ring.
-        let half = unsafe { self.used.add(offset) }.cast::<AtomicU16>();
-        // SAFETY: the half word is aligned by the layout, mapped as long as the value lives, and only accessed as an
-        // atomic.
-        let half = unsafe { half.as_ref() };
-        u16::from_le(half.load(Ordering::Acquire))
+        self.avail.word16(4 + 2 * usize::from(self.entries())).store(number, Ordering::Relaxed);
     }
 
     #[inline]
     pub(super) fn used_flags(&self) -> u16 {
-        self.used_half(0)
+        self.used.word16(0).load(Ordering::Acquire)
     }
 
     /// The back end's used index. After this read the back end's earlier writes can be read, too.
     #[inline]
     pub(super) fn used_index(&self) -> u16 {
-        self.used_half(2)
+        self.used.word16(2).load(Ordering::Acquire)
     }
 
     /// Available entry at which the back end wants to be woken.
     #[inline]
     pub(super) fn avail_event(&self) -> u16 {
-        self.used_half(4 + 8 * usize::from(self.entries()))
+        self.used.word16(4 + 8 * usize::from(self.entries())).load(Ordering::Acquire)
     }
 
     /// Used entry `number`: index of the descriptor, and number of bytes written.
     #[inline]
     pub(super) fn used_entry(&self, number: u16) -> (u32, u32) {
         let offset = 4 + 8 * usize::from(self.slot_of(number));
-        (self.used_word(offset), self.used_word(offset + 4))
-    }
-
-    #[inline]
-    fn used_word(&self, offset: usize) -> u32 {
-        // SAFETY: callers name a word of an entry in the ring.
-        let word = unsafe { self.used.add(offset) }.cast::<AtomicU32>();
-        // SAFETY: the word is aligned by the layout, mapped as long as the value lives, and only accessed as an atomic.
-        let word = unsafe { word.as_ref() };
-        u32::from_le(word.load(Ordering::Relaxed))
+        let word = |offset| self.used.word32(offset).load(Ordering::Relaxed);
+        (word(offset), word(offset + 4))
     }
 
     /// Buffer `index`: [`BUFFER_BYTES`] bytes, the header first.

@@ -23,10 +23,9 @@ use crate::device::{Device, DeviceError, DevicePlan};
 use crate::peer::handover::handover;
 use crate::peer::options::{ROLE_CLIENT, SOCKET_MODE, SocketRole, role, socket_mode};
 use crate::peer::peer_thread::PeerThread;
-use crate::peer::socket::StopBell;
 use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
-use connection::{ConnectResult, QueueMailbox, VirtioUserConnection};
+use connection::{ConnectResult, VirtioUserConnection};
 use queue::VirtioUserQueue;
 
 mod connection;
@@ -93,27 +92,22 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
     };
     let watch = Arc::new(PeerWatch::default());
     let name: Arc<str> = path.display().to_string().into();
-    let (mut mailboxes, mut closers) = (Vec::new(), Vec::new());
+    let mut mailboxes = Vec::new();
     let mut ports: Vec<Box<dyn PortQueue>> = Vec::new();
     for _ in 0..queues {
-        let wakes = Arc::new(WakeSet::new().map_err(|error| failed(error.into()))?);
-        let (mailbox, held) = handover(wakes.bell());
-        closers.push(mailbox.closer());
-        mailboxes.push(QueueMailbox { mailbox, wakes: Arc::clone(&wakes) });
-        ports.push(Box::new(VirtioUserQueue::new(held, wakes, Arc::clone(&watch), Arc::clone(&name))));
+        let wake = WakeSet::new().map_err(|error| failed(error.into()))?;
+        let (mailbox, held) = handover(Arc::new(wake));
+        mailboxes.push(mailbox);
+        ports.push(Box::new(VirtioUserQueue::new(held, Arc::clone(&watch), Arc::clone(&name))));
     }
-    let stop = StopBell::new().map_err(|error| failed(error.into()))?;
     let entries = options.number(&RING_SIZE).unwrap_or(DEFAULT_RING_ENTRIES);
-    let connection = VirtioUserConnection {
-        meeting,
-        queues: mailboxes,
-        entries,
-        offloads: options.flag(&OFFLOADS).unwrap_or(false),
-        watch: Arc::clone(&watch),
-        stop: stop.clone(),
-        fault_bell: Arc::new(eventfd::create().map_err(|error| failed(error.into()))?),
+    let offloads = options.flag(&OFFLOADS).unwrap_or(false);
+    let fault_bell = Arc::new(eventfd::create().map_err(|error| failed(error.into()))?);
+    let (to_close, known) = (mailboxes.clone(), Arc::clone(&watch));
+    let run = move |stop| {
+        VirtioUserConnection { meeting, mailboxes, entries, offloads, watch: known, stop, fault_bell }.run();
     };
-    let thread = PeerThread::start("virtio-user", stop, closers, move || connection.run()).map_err(failed)?;
+    let thread = PeerThread::start("virtio-user", to_close, run).map_err(failed)?;
     let side = if role == SocketRole::Server { "server" } else { "client" };
     let address = options.mac(&MAC).map(|mac| format!(", mac {mac}"));
     let capabilities = PortCapabilities {
@@ -124,8 +118,5 @@ fn open(context: OpenContext<'_>) -> Result<Device, DeviceError> {
         ),
         max_frame_bytes: send_ring::MAX_FRAME_BYTES as u32,
     };
-    let mut device = Device::new(ports, capabilities);
-    device.peer = Some(watch);
-    device.keep = Some(Box::new(thread));
-    Ok(device)
+    Ok(Device { peer: Some(watch), keep: Some(Box::new(thread)), ..Device::new(ports, capabilities) })
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use ringroad_port::batch::{BATCH_FRAMES, Batch};
 use ringroad_port::drop_cause::DropCause;
 use ringroad_port::port_queue::{Backpressure, Delivery, Diagnose, FailedDirection, PortQueue, Sleep};
+use ringroad_port::roles;
 use ringroad_ring::eventfd;
 
 use super::driver_ring::UsedRingFault;
 use super::receive_ring::ReceiveRing;
 use super::send_ring::SendRing;
 use crate::peer::handover::Held;
-use crate::peer::wake_set::WakeSet;
 use crate::peer::watch::PeerWatch;
 
 /// Length of an Ethernet frame of MTU 1500 with a VLAN tag, bytes.
@@ -62,7 +62,6 @@ impl QueueRings {
 #[derive(Debug)]
 pub(super) struct VirtioUserQueue {
     held: Held<QueueRings>,
-    wakes: Arc<WakeSet>,
     watch: Arc<PeerWatch>,
     path: Arc<str>,
     /// Length of the longest expected frame, bytes: that of a usual frame, until a longer one comes.
@@ -74,15 +73,9 @@ pub(super) struct VirtioUserQueue {
 }
 
 impl VirtioUserQueue {
-    pub(super) fn new(
-        held: Held<QueueRings>,
-        wakes: Arc<WakeSet>,
-        watch: Arc<PeerWatch>,
-        path: Arc<str>,
-    ) -> Self {
+    pub(super) fn new(held: Held<QueueRings>, watch: Arc<PeerWatch>, path: Arc<str>) -> Self {
         Self {
             held,
-            wakes,
             watch,
             path,
             longest_bytes: USUAL_FRAME_BYTES,
@@ -129,11 +122,10 @@ impl PortQueue for VirtioUserQueue {
     }
 
     fn deliver(&mut self, batch: &mut Batch, frames: &[u16]) -> Delivery {
-        let mut delivery = Delivery::default();
         let Some(rings) = self.open_rings() else {
-            delivery.dropped.add(DropCause::NotBound, frames.len() as u32);
-            return delivery;
+            return Delivery::dropped(DropCause::NotBound, frames.len());
         };
+        let mut delivery = Delivery::default();
         let mut failure = rings.send.make_free(frames.len()).err();
         for (number, &frame) in frames.iter().enumerate() {
             if failure.is_some() {
@@ -142,7 +134,7 @@ impl PortQueue for VirtioUserQueue {
             }
             rings.send.prefetch();
             let fragments = batch.frame(usize::from(frame));
-            let bytes = fragments.iter().map(|fragment| fragment.len()).sum();
+            let bytes = batch.frame_bytes(usize::from(frame));
             let unfinished = batch.meta(usize::from(frame)).unfinished;
             let mut put = rings.send.put(fragments, bytes, unfinished);
             if put == Err(DropCause::NoSpace) {
@@ -150,13 +142,7 @@ impl PortQueue for VirtioUserQueue {
                 failure = rings.send.make_free(usize::MAX).err();
                 put = rings.send.put(fragments, bytes, unfinished);
             }
-            match put {
-                Ok(()) => {
-                    delivery.frames += 1;
-                    delivery.bytes += bytes as u64;
-                }
-                Err(cause) => delivery.dropped.add(cause, 1),
-            }
+            delivery.count(put.map(|()| bytes as u64));
         }
         if let Some(fault) = failure {
             rings.fail(fault);
@@ -176,17 +162,7 @@ impl PortQueue for VirtioUserQueue {
         self.open_rings().is_some_and(|rings| rings.takes_unfinished)
     }
 
-    fn sleeper(&mut self) -> Option<&mut dyn Sleep> {
-        Some(self)
-    }
-
-    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
-        Some(self)
-    }
-
-    fn diagnosis(&mut self) -> Option<&mut dyn Diagnose> {
-        Some(self)
-    }
+    roles! { sleeper: Sleep, backpressure: Backpressure, diagnosis: Diagnose }
 }
 
 impl Sleep for VirtioUserQueue {
@@ -224,11 +200,11 @@ impl Sleep for VirtioUserQueue {
     }
 
     fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.wakes.descriptor())
+        Some(self.held.wake().descriptor())
     }
 
     fn drain_wake(&mut self) {
-        self.wakes.drain();
+        self.held.wake().drain();
     }
 }
 

@@ -1,13 +1,13 @@
 //! A back end for the tests of the rings: it has the memory as a real back end does, and writes into it what a test
 //! requests.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ringroad_ring::foreign_memory::ForeignMemory;
 use ringroad_virtqueue::layout::NET_HEADER_BYTES;
 
-use super::memory::{CardMemory, RingAddresses, RingMemory};
+use super::memory::{CardMemory, GUEST_BASE, RingAddresses, RingMemory};
 
 /// Number of entries of the rings under test.
 pub(super) const ENTRIES: u16 = 64;
@@ -38,13 +38,10 @@ impl BackEnd {
         (Self::of(&memory), ring)
     }
 
-    #[allow(unsafe_code)]
     fn of(memory: &Arc<CardMemory>) -> Self {
-        // SAFETY: the memory, and with it its descriptor, lives longer than this borrow.
-        let file = unsafe { BorrowedFd::borrow_raw(memory.raw_file()) };
-        let map = ForeignMemory::map(file, 0, memory.bytes()).unwrap();
+        let map = ForeignMemory::map(memory.file.as_fd(), 0, memory.bytes()).unwrap();
         let addresses = memory.addresses(0).unwrap();
-        Self { map, base: memory.guest_base(), addresses, seen: 0, used: 0 }
+        Self { map, base: GUEST_BASE, addresses, seen: 0, used: 0 }
     }
 
     pub(super) fn read<const N: usize>(&self, address: u64) -> [u8; N] {

@@ -314,13 +314,7 @@ impl PortQueue for ImpairedQueue {
         own.into_iter().chain(self.port.due_in()).min()
     }
 
-    fn backpressure(&mut self) -> Option<&mut dyn Backpressure> {
-        Some(self)
-    }
-
-    fn upgrade(&mut self) -> Option<&mut dyn Upgrade> {
-        Some(self)
-    }
+    crate::roles! { backpressure: Backpressure, upgrade: Upgrade }
 }
 
 impl Upgrade for ImpairedQueue {

@@ -38,7 +38,7 @@ fn numbers(frames: &[Vec<u8>]) -> Vec<u32> {
 }
 
 /// Fills `batch` with `count` frames that stay borrowed.
-fn borrow(queue: &mut PacketQueue, batch: &mut Batch, count: usize) {
+fn borrow(queue: &mut dyn PortQueue, batch: &mut Batch, count: usize) {
     batch.reset(count);
     while batch.frames() < count {
         assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
@@ -53,12 +53,15 @@ fn blocks_take_many_times_more_frames_than_slots_of_the_same_memory() {
         assert_eq!(config.slots, 2048);
         // A high priority keeps other load from stretching the burst.
         setpriority_process(None, -20).unwrap();
-        let slots = PacketDevice::open(&PacketConfig { immediate: true, ..config.clone() }).unwrap();
-        assert_eq!(slots.mode, "AF_PACKET, TPACKET_V2 (immediate), 1 queue(s), 4096 KiB of rings");
+        let slots = open(&PacketConfig { immediate: true, ..config.clone() }).unwrap();
+        assert_eq!(
+            slots.capabilities.mode,
+            "AF_PACKET, TPACKET_V2 (immediate), 1 queue(s), 4096 KiB of rings"
+        );
         for _ in 0..100 {
-            let mut device = PacketDevice::open(&config).unwrap();
-            assert_eq!(device.mode, "AF_PACKET, TPACKET_V3, 1 queue(s), 4096 KiB of rings");
-            let queue = &mut device.queues[0];
+            let mut device = open(&config).unwrap();
+            assert_eq!(device.capabilities.mode, "AF_PACKET, TPACKET_V3, 1 queue(s), 4096 KiB of rings");
+            let queue = &mut *device.queues[0];
             let begin = Instant::now();
             Source::new(60).send(8000);
             // After their timeout blocks are handed over before they are full. If the machine was too busy, the frames
@@ -82,7 +85,7 @@ fn what_is_released_is_used_again_lap_after_lap() {
             // The ring's number of frames is no multiple of 900.
             let first = source.next;
             source.send(900);
-            let frames = receive(&mut queue, 900);
+            let frames = receive(&mut *queue, 900);
             assert_eq!(numbers(&frames), (first..source.next).collect::<Vec<_>>());
         }
         assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
@@ -97,7 +100,7 @@ fn an_overflow_is_counted_and_every_frame_accounted_for() {
         for _ in 0..2 {
             let first = source.next;
             source.send(TOO_MANY);
-            let received = numbers(&receive_now(&mut queue));
+            let received = numbers(&receive_now(&mut *queue));
             // The first frames were received, while there was room.
             assert_eq!(received, (first..first + received.len() as u32).collect::<Vec<_>>());
             let missed = queue.diagnosis().unwrap().missed_frames();
@@ -107,7 +110,7 @@ fn an_overflow_is_counted_and_every_frame_accounted_for() {
         // The ring continues normally.
         let first = source.next;
         source.send(100);
-        assert_eq!(numbers(&receive(&mut queue, 100)), (first..first + 100).collect::<Vec<_>>());
+        assert_eq!(numbers(&receive(&mut *queue, 100)), (first..first + 100).collect::<Vec<_>>());
         assert_eq!(queue.diagnosis().unwrap().missed_frames(), 0);
     });
 }
@@ -119,10 +122,10 @@ fn nothing_is_written_over_while_it_is_borrowed() {
         let mut source = Source::new(1514);
         let (mut one, mut other) = (Batch::new(), Batch::new());
         source.send(10);
-        borrow(&mut queue, &mut one, 4);
+        borrow(&mut *queue, &mut one, 4);
         // The batch has the rest of the first frames and the beginning of the new ones.
         source.send(100);
-        borrow(&mut queue, &mut other, 50);
+        borrow(&mut *queue, &mut other, 50);
         source.send(TOO_MANY);
         for (batch, first) in [(&one, 0), (&other, 4)] {
             for frame in 0..batch.frames() {
@@ -133,7 +136,7 @@ fn nothing_is_written_over_while_it_is_borrowed() {
         }
         queue.release(4);
         queue.release(50);
-        let rest = numbers(&receive_now(&mut queue));
+        let rest = numbers(&receive_now(&mut *queue));
         assert_eq!(rest, (54..54 + rest.len() as u32).collect::<Vec<_>>());
         assert_eq!(
             54 + rest.len() as u64 + queue.diagnosis().unwrap().missed_frames(),
@@ -149,7 +152,7 @@ fn times_of_frames_go_forward() {
         let mut queue = open_one(&config);
         Source::new(60).send(200);
         let mut batch = Batch::new();
-        borrow(&mut queue, &mut batch, 200);
+        borrow(&mut *queue, &mut batch, 200);
         let times: Vec<u64> = (0..200).map(|frame| batch.meta(frame).timestamp_ns).collect();
         assert!(times.is_sorted() && times[0] < times[199], "{times:?}");
     });
@@ -163,11 +166,11 @@ fn what_an_interface_received_before_it_vanished_still_comes() {
         ip("link del rrp1");
         queue.sleeper().unwrap().drain_wake();
         // The queue has a wake descriptor while frames are still to come.
-        let mut frames = receive_now(&mut queue);
+        let mut frames = receive_now(&mut *queue);
         while queue.sleeper().unwrap().wake_descriptor().is_some() {
-            frames.extend(receive_now(&mut queue));
+            frames.extend(receive_now(&mut *queue));
         }
-        frames.extend(receive_now(&mut queue));
+        frames.extend(receive_now(&mut *queue));
         assert_eq!(numbers(&frames), [0, 1, 2, 3, 4]);
     });
 }

@@ -129,7 +129,7 @@ impl XdpQueue {
     /// only if the driver serves both sides in one poll, which igb and virtio-net do not always do. So the driver is
     /// woken if a poll took no frame, and the kernel is called until no frame is left.
     pub(super) fn follow_driver(&mut self, left: u32) {
-        let taken = self.socket.tx.taken();
+        let taken = self.socket.tx.consumed;
         self.fruitless_kicks = match left == 0 || taken != self.taken_before {
             true => 0,
             false => self.fruitless_kicks.wrapping_add(1),
@@ -443,18 +443,13 @@ pub(super) struct CompletionProgress {
 /// called for later frames. The next delivery or the next report subtracts them.
 #[derive(Debug, Default)]
 pub(super) struct LateRefusals {
-    frames: u32,
+    pub(super) frames: u32,
     bytes: u64,
     /// Whether the link was found not to carry frames since then.
     by_link: bool,
 }
 
 impl LateRefusals {
-    #[inline]
-    pub(super) fn frames(&self) -> u32 {
-        self.frames
-    }
-
     fn cause(&self) -> DropCause {
         if self.by_link { DropCause::LinkDown } else { DropCause::Refused }
     }

@@ -1,6 +1,7 @@
 //! Tests of which published frames a queue takes, and when.
 #![allow(clippy::unwrap_used)]
 
+use ringroad_ring::layout::Direction;
 use ringroad_ring::layout::slot_flags::MORE_FRAGMENTS;
 use ringroad_ring::program_end::ProgramEnd;
 use ringroad_ring::region::HugePages;

@@ -12,7 +12,7 @@ use ringroad_ring::program_end::ProgramEnd;
 use ringroad_ring::region::HugePages;
 use ringroad_ring::ring_view::RingView;
 
-use super::super::{BindingUpdates, PortShape, ShmPort, ShmQueue, Watch};
+use super::super::{BindingUpdates, NetmapQueue, PortShape, ShmPort};
 use super::*;
 
 const SLOTS: u32 = 128;
@@ -20,7 +20,7 @@ const BUFFER_BYTES: usize = 2048;
 
 /// A program's port and the datapath's side of it.
 struct Testbed {
-    queue: ShmQueue,
+    queue: NetmapQueue,
     state: Arc<BindingUpdates>,
     tx: ProgramEnd,
     rx: ProgramEnd,
@@ -36,7 +36,7 @@ impl Testbed {
         let state = Arc::<BindingUpdates>::default();
         state.set_header_bytes(header_bytes);
         state.set_rx_users(1);
-        let queue = port.queue(0, Arc::default()).unwrap().for_netmap(false, Watch::new(Arc::clone(&state)));
+        let queue = NetmapQueue::new(port.queue(0, Arc::default()).unwrap(), false, Arc::clone(&state));
         let end = |ring, direction| {
             ProgramEnd::take_up(RingView::new(port.region(), ring, SLOTS).unwrap(), direction)
         };

@@ -61,19 +61,18 @@ impl BackEnd {
     /// # Errors
     /// The guest's memory can no longer be mapped, or some state is missing. No ring runs then.
     pub(in crate::vhost_user) fn resume(&mut self, left: &mut [Inheritance]) -> Result<Vec<Option<Vring>>> {
-        let missing = |error: io::Error| refuse(error);
         let first = left.first_mut().ok_or_else(|| refuse("nothing was left"))?;
-        [self.features, self.protocol_features] = first.numbers().map_err(missing)?;
+        [self.features, self.protocol_features] = first.numbers().map_err(refuse)?;
         let mut regions = Vec::new();
-        for _ in 0..first.number().map_err(missing)? {
-            let [guest, user, bytes, file_offset] = first.numbers().map_err(missing)?;
+        for _ in 0..first.number().map_err(refuse)? {
+            let [guest, user, bytes, file_offset] = first.numbers().map_err(refuse)?;
             let layout = RegionLayout { guest, user, bytes, file_offset };
-            regions.push(KnownRegion::map(layout, first.descriptor().map_err(missing)?)?);
+            regions.push(KnownRegion::map(layout, first.descriptor().map_err(refuse)?)?);
         }
         self.set_memory(regions)?;
         let count = self.vrings.len();
         let setups = left.iter_mut().flat_map(|left| [setup_of(left), setup_of(left)]);
-        self.vrings = setups.take(count).collect::<io::Result<_>>().map_err(missing)?;
+        self.vrings = setups.take(count).collect::<io::Result<_>>().map_err(refuse)?;
         self.vrings.resize_with(count, VringSetup::default);
         let rings = (0..count).map(|index| {
             let vring = self.prepare(index);

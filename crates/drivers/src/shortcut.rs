@@ -66,7 +66,7 @@ impl Shortcut {
     ///
     /// # Errors
     /// The kernel's error.
-    pub(super) fn new(interface: u32) -> Result<Option<Self>, BpfError> {
+    pub(crate) fn new(interface: u32) -> Result<Option<Self>, BpfError> {
         let ends = KernelTable::of_process()?;
         let group = GroupCell::create()?;
         let counter = {
@@ -85,7 +85,7 @@ impl Shortcut {
     }
 
     /// Program for the ingress of the end. Frames that it does not pass on go to the interface `tap`.
-    pub(super) fn program(&self, tap: u32) -> Result<TcxProgram, BpfError> {
+    pub(crate) fn program(&self, tap: u32) -> Result<TcxProgram, BpfError> {
         let end = ShortcutEnd { interface: self.interface, counter: self.counter, tap };
         TcxProgram::shortcut(&self.ends.table, &self.group, end)
     }
@@ -180,7 +180,7 @@ impl Shortcut {
     }
 
     /// Frames that passed within the kernel since the last call.
-    pub(super) fn take_passed(&self) -> BypassedFrames {
+    pub(crate) fn take_passed(&self) -> BypassedFrames {
         let mut state = lock(&self.state);
         let Ok(now) = self.ends.table.passed(self.counter) else { return BypassedFrames::default() };
         let before = std::mem::replace(&mut state.counted, now);
