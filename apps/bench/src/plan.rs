@@ -203,8 +203,8 @@ pub(crate) fn as_seconds<S: serde::Serializer>(
 }
 
 impl BenchPlan {
-    /// Returns the plan of the decisive points only, about ten minutes with the peers: the smallest and the largest size,
-    /// and a larger burst at the smallest size.
+    /// Returns the plan of the decisive points only, about ten minutes with the peers: the smallest and the largest
+    /// size, and a larger burst at the smallest size.
     #[must_use]
     pub fn quick() -> Self {
         Self::of(Duration::from_millis(500), Duration::from_millis(100), |path| match path {

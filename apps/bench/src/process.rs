@@ -61,8 +61,8 @@ pub(crate) struct BenchProcess {
 }
 
 impl BenchProcess {
-    /// Starts `command`, program and arguments, with the additional `environment` in a network `namespace`. The words of
-    /// `wrapper`, if any, precede it, and are not part of the command in reports.
+    /// Starts `command`, program and arguments, with the additional `environment` in a network `namespace`. The words
+    /// of `wrapper`, if any, precede it, and are not part of the command in reports.
     pub(crate) fn start(
         namespace: &Namespace,
         name: &str,

@@ -190,8 +190,8 @@ pub fn system_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Reads the time-stamp counter and the system's clock, ns, and returns the closest pair of four attempts; `None` without
-/// such a counter.
+/// Reads the time-stamp counter and the system's clock, ns, and returns the closest pair of four attempts; `None`
+/// without such a counter.
 #[must_use]
 pub fn ticks_and_ns() -> Option<(u64, u64)> {
     let attempt = || {
